@@ -1,0 +1,119 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+PRODUCT ?= h100-80
+GPUS ?= 8
+PYTHON ?= python3
+
+CACHE := $(CURDIR)/.cache
+VENV := $(CACHE)/venv
+BIN := $(VENV)/bin
+COLLECTIONS := $(CACHE)/collections
+LINK := $(COLLECTIONS)/ansible_collections/gpu/node
+TREE := $(CACHE)/tree/ansible_collections/gpu/node
+WHEELHOUSE := $(CACHE)/wheelhouse
+GPUNODE := tests/node/gpunode
+LIBRARY := $(COLLECTIONS):tests/nvsim:tests/kubelet:tests/node:files/gpu_plugin/src
+
+export PATH := $(BIN):$(PATH)
+export ANSIBLE_COLLECTIONS_PATH := $(COLLECTIONS)
+export ANSIBLE_LOCALHOST_WARNING := false
+export GPUNODE_CACHE := $(CACHE)/node
+export WHEELHOUSE
+
+.PHONY: help
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- what everything stands on ---------------------------------------------------------------------
+
+$(CACHE)/host.stamp: tests/setup-host
+	@mkdir -p $(CACHE)
+	tests/setup-host
+	@touch $@
+
+$(CACHE)/venv.stamp: requirements-dev.txt $(CACHE)/host.stamp
+	@rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	@touch $@
+
+$(LINK):
+	@mkdir -p $(@D)
+	@ln -sfn ../../../.. $@
+
+# The node daemon and its dependencies as wheels, so that nodes need no package index.
+$(WHEELHOUSE)/stamp: files/gpu_plugin/requirements.txt $(CACHE)/venv.stamp
+	@rm -rf $(WHEELHOUSE)
+	$(BIN)/pip download --quiet --disable-pip-version-check --only-binary=:all: --python-version 3.13 \
+	    --dest $(WHEELHOUSE) --requirement files/gpu_plugin/requirements.txt --requirement tests/node/build-requirements.txt
+	@touch $@
+
+.PHONY: setup image
+setup: $(CACHE)/venv.stamp $(LINK) ## Install what development needs (into .cache, and packages of the host)
+
+image: setup ## Build the simulated node's image, unless it is there
+	$(GPUNODE) image
+
+# --- the demo --------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node (PRODUCT=h100-80 GPUS=8)
+	@$(GPUNODE) image
+	@PRODUCT=$(PRODUCT) GPUS=$(GPUS) tests/demo/demo
+
+# --- tests -----------------------------------------------------------------------------------------
+
+.PHONY: test test-fast lint unit nvsim-test daemon-test sanity molecule integration build
+test: ## Everything: lint, sanity, unit tests, nvsim, daemon, molecule, integration
+	@$(MAKE) --no-print-directory setup $(WHEELHOUSE)/stamp image
+	@tests/run-all
+
+test-fast: setup lint unit nvsim-test daemon-test ## What needs no container
+
+lint: setup ## ruff, mypy, import-linter, ansible-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	MYPYPATH=$(LIBRARY) $(BIN)/mypy -p ansible_collections.gpu.node.plugins.module_utils
+	MYPYPATH=files/gpu_plugin/src $(BIN)/mypy -p gpu_plugin
+	PYTHONPATH=files/gpu_plugin/src $(BIN)/lint-imports
+	$(BIN)/ansible-lint
+
+unit: setup ## Unit tests of the collection
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/unit tests/node
+
+nvsim-test: setup ## The simulated driver's own tests, and the stand-in kubelet's
+	$(MAKE) --no-print-directory -C tests/nvsim shim
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/nvsim tests/kubelet
+
+daemon-test: setup ## The node daemon against the stand-in kubelet and the simulated driver
+	$(MAKE) --no-print-directory -C tests/nvsim shim
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/gpu_plugin
+
+sanity: setup ## ansible-test sanity
+	tests/run-sanity $(TREE)
+
+molecule: image $(WHEELHOUSE)/stamp ## The default scenario on a simulated node
+	$(BIN)/molecule test
+
+integration: image $(WHEELHOUSE)/stamp ## The playbook through ansible-runner on simulated nodes
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/integration
+
+build: setup ## Build the collection and install it somewhere else
+	tests/run-build $(CACHE)/build
+
+# --- the rest --------------------------------------------------------------------------------------
+
+.PHONY: lock clean
+lock: ## Write requirements-dev.txt anew from pyproject.toml
+	tests/lock
+
+clean: ## Remove all that make made: nodes, images, volumes, caches
+	-$(GPUNODE) clean
+	rm -rf .cache .ansible tests/nvsim/build tests/output
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

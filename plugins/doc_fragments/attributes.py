@@ -1,0 +1,24 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The attributes that every module of the collection states."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Documentation shared by the modules."""
+
+    DOCUMENTATION = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return the plan without changing the node.
+  diff_mode:
+    description: Returns what the plan changes in diff mode.
+  idempotent:
+    description: A second run on a node that has not drifted changes nothing.
+  platform:
+    description: The platforms that the module runs on.
+"""

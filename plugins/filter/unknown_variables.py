@@ -1,0 +1,74 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Find variables that no role knows."""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+DOCUMENTATION = r"""
+name: unknown_variables
+short_description: Find variables that no role knows
+version_added: 0.1.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Compares the names of variables with the options in argument specs, and says which names are in none of them.
+options:
+  _input:
+    description: Names of variables.
+    type: list
+    elements: str
+    required: true
+  specs:
+    description: Contents of C(meta/argument_specs.yml) files.
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Refuse variables that no role knows
+  ansible.builtin.assert:
+    that: query('ansible.builtin.varnames', '^mig_') | gpu.node.unknown_variables([spec]) | length == 0
+  vars:
+    spec: "{{ lookup('ansible.builtin.file', 'meta/argument_specs.yml') | from_yaml }}"
+"""
+
+RETURN = r"""
+_value:
+  description: One message for each unknown name, with the nearest known one where there is one.
+  type: list
+  elements: str
+"""
+
+
+def unknown_variables(names: t.Sequence[str], specs: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+    """Return a message for each name that is an option of no entry point in the specs."""
+    try:
+        known = {
+            option
+            for spec in specs
+            for entry_point in spec["argument_specs"].values()
+            for option in entry_point.get("options") or {}
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise AnsibleFilterError(f"unknown_variables: not an argument spec: {error}") from error
+    return [_message(name, known) for name in sorted(set(names) - known)]
+
+
+def _message(name: str, known: t.Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"{name} is unknown" + (f" (did you mean {near[0]}?)" if near else "")
+
+
+class FilterModule:
+    """The collection's filters."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Return the filters by name."""
+        return {"unknown_variables": unknown_variables}

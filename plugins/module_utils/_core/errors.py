@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The errors that a user can do something about."""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class NodeError(Exception):
+    """A foreseeable failure: what went wrong, why, and what to do next.
+
+    ``details`` are JSON-able facts for machines; they become return values of the module.
+    """
+
+    def __init__(self, message: str, *, cause: str = "", hint: str = "", **details: t.Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.cause = cause
+        self.hint = hint
+        self.details = details
+
+    def __str__(self) -> str:
+        text = self.message
+        if self.cause:
+            text = f"{text}: {self.cause}"
+        if self.hint:
+            text = f"{text.rstrip('.')}. Next step: {self.hint}"
+        return text
+
+
+class InputError(NodeError):
+    """A value given by the user that cannot be used."""
+
+    @classmethod
+    def of(cls, key: str, value: t.Any, expected: str) -> InputError:
+        """Name the key, the value that was found, and what was expected."""
+        return cls(f"{key}: {value!r} is not valid", cause=f"expected {expected}", key=key)

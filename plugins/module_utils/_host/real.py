@@ -1,0 +1,198 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The machine itself."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import typing as t
+
+from .._core.errors import NodeError
+from .api import Completed
+
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+TAIL_LINES = 15
+
+
+class LocalHost:
+    """The machine that this process runs on. Implements the Host protocol."""
+
+    def __init__(self) -> None:
+        have = os.environ.get("PATH", "").split(os.pathsep)
+        self._path = os.pathsep.join([p for p in have if p] + [p for p in SYSTEM_PATH if p not in have])
+
+    def run(
+        self,
+        argv: t.Sequence[str],
+        *,
+        check: bool = True,
+        env: t.Optional[t.Mapping[str, str]] = None,
+        timeout: t.Optional[float] = None,
+        stdin: t.Optional[str] = None,
+    ) -> Completed:
+        program = self.which(argv[0])
+        if program is None:
+            done = Completed(127, "", f"{argv[0]}: not found")
+        else:
+            done = self._spawn([program, *argv[1:]], env, timeout, stdin)
+        if check and done.rc != 0:
+            lines = (done.err.strip() or done.out.strip()).splitlines()[-TAIL_LINES:]
+            raise NodeError(
+                f"command failed with status {done.rc}: {' '.join(argv)}",
+                cause="\n".join(lines),
+                rc=done.rc,
+            )
+        return done
+
+    def _spawn(
+        self,
+        argv: t.List[str],
+        env: t.Optional[t.Mapping[str, str]],
+        timeout: t.Optional[float],
+        stdin: t.Optional[str],
+    ) -> Completed:
+        environment = {**os.environ, "PATH": self._path, "LC_ALL": "C", **(env or {})}
+        try:
+            done = subprocess.run(
+                argv,
+                check=False,
+                env=environment,
+                input=stdin if stdin is not None else "",
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired:
+            return Completed(124, "", f"{argv[0]}: no answer within {timeout} s")
+        return Completed(done.returncode, done.stdout, done.stderr)
+
+    def which(self, name: str) -> t.Optional[str]:
+        return shutil.which(name, path=self._path)
+
+    def read(self, path: str) -> t.Optional[str]:
+        data = self.read_bytes(path)
+        return None if data is None else data.decode("utf-8", "surrogateescape")
+
+    def read_bytes(self, path: str) -> t.Optional[bytes]:
+        try:
+            with open(path, "rb") as stream:
+                return stream.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise NodeError(f"cannot read {path}", cause=error.strerror or str(error)) from error
+
+    def write(
+        self, path: str, text: str, *, mode: t.Optional[int] = None, backup: bool = False
+    ) -> t.Optional[str]:
+        target = os.path.realpath(path)
+        folder = os.path.dirname(target)
+        temporary = None
+        try:
+            self.makedirs(folder)
+            saved = self._backup(target) if backup and os.path.exists(target) else None
+            handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.")
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(text.encode("utf-8", "surrogateescape"))
+                self._dress(stream.fileno(), target, mode)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, target)
+        except OSError as error:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+            raise NodeError(
+                f"cannot write {path}",
+                cause=error.strerror or str(error),
+                hint="the old file, if there was one, is as it was; make room or fix the permission and run again",
+            ) from error
+        return saved
+
+    @staticmethod
+    def _dress(descriptor: int, target: str, mode: t.Optional[int]) -> None:
+        """Give a new file the owner and mode of the one that it replaces."""
+        try:
+            old = os.stat(target)
+        except FileNotFoundError:
+            os.fchmod(descriptor, 0o644 if mode is None else mode)
+            return
+        if os.geteuid() == 0:
+            os.fchown(descriptor, old.st_uid, old.st_gid)
+        os.fchmod(descriptor, (old.st_mode & 0o7777) if mode is None else mode)
+
+    @staticmethod
+    def _backup(target: str) -> str:
+        saved = f"{target}.{time.strftime('%Y%m%dT%H%M%S')}.{os.getpid()}~"
+        shutil.copy2(target, saved)
+        return saved
+
+    def listdir(self, path: str) -> t.List[str]:
+        try:
+            return sorted(os.listdir(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def readlink(self, path: str) -> t.Optional[str]:
+        try:
+            return os.readlink(path)
+        except OSError:
+            return None
+
+    def mtime(self, path: str) -> t.Optional[float]:
+        try:
+            return os.stat(path).st_mtime
+        except OSError:
+            return None
+
+    def makedirs(self, path: str, mode: int = 0o755) -> None:
+        try:
+            os.makedirs(path, mode, exist_ok=True)
+        except OSError as error:
+            raise NodeError(f"cannot make the folder {path}", cause=error.strerror or str(error)) from error
+
+    def symlink(self, target: str, path: str) -> None:
+        self.makedirs(os.path.dirname(path))
+        temporary = f"{path}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        os.symlink(target, temporary)
+        os.replace(temporary, path)
+
+    def remove(self, path: str) -> bool:
+        if not os.path.lexists(path):
+            return False
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+        return True
+
+    @contextlib.contextmanager
+    def lock(self, path: str, *, timeout: float = 0) -> t.Iterator[None]:
+        self.makedirs(os.path.dirname(path))
+        deadline = time.monotonic() + timeout
+        with open(path, "a", encoding="utf-8") as stream:
+            while True:
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        raise NodeError(
+                            f"{path} is held by another process",
+                            hint="wait until the other run has ended, then run again",
+                        ) from None
+                    time.sleep(0.2)
+            yield

@@ -1,0 +1,10 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The NVML functions, one Python function for each. Importing this package registers them."""
+
+from __future__ import annotations
+
+from . import device, events, mig, modes, processes, system, topology
+
+__all__ = ["device", "events", "mig", "modes", "processes", "system", "topology"]

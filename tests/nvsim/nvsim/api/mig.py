@@ -1,0 +1,396 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""MIG: mode, profiles, instances and devices."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pynvml
+
+from .. import codes
+from ..call import Call, api, fill
+from ..catalog import CiProfile, GiProfile, ci_profiles
+from ..codes import NvError
+from ..handles import CI, GI, GPU, MIG, Handle, encode
+from ..state import Ci, Gi, Gpu
+
+MAX_ENUM = 0x12
+
+
+def capable(call: Call) -> Gpu:
+    """Return a GPU that can be partitioned."""
+    gpu = call.gpu(mig_too=False)
+    if not gpu.product.mig_capable:
+        raise NvError(codes.NOT_SUPPORTED)
+    return gpu
+
+
+def enabled(call: Call) -> Gpu:
+    """Return a GPU that is in MIG mode."""
+    gpu = capable(call)
+    if not gpu.driver.mig_current:
+        raise NvError(codes.NOT_SUPPORTED)
+    return gpu
+
+
+@api("nvmlDeviceGetMigMode")
+def get_mode(call: Call) -> None:
+    gpu = capable(call)
+    call.put_number(1, gpu.driver.mig_current)
+    call.put_number(2, gpu.driver.mig_pending)
+
+
+@api("nvmlDeviceSetMigMode")
+def set_mode(call: Call) -> None:
+    call.root_only()
+    gpu, mode, status = capable(call), call.u32(1), codes.SUCCESS
+    if mode not in (0, 1):
+        raise NvError(codes.INVALID_ARGUMENT)
+    if not mode and gpu.driver.gis:
+        raise NvError(codes.IN_USE)
+    gpu.driver.mig_pending = mode
+    if gpu.product.mig_mode_in_inforom:
+        gpu.board.mig_mode = mode
+    if call.engine.on(gpu) and mode != gpu.driver.mig_current:
+        status = codes.IN_USE
+    else:
+        gpu.driver.mig_current = mode
+    call.engine.changed()
+    call.put_number(2, status)
+
+
+@api("nvmlDeviceIsMigDeviceHandle")
+def is_mig(call: Call) -> None:
+    call.put_number(1, int(call.is_mig()))
+
+
+@api("nvmlDeviceGetMaxMigDeviceCount")
+def max_devices(call: Call) -> None:
+    gpu = call.gpu(mig_too=False)
+    call.put_number(1, gpu.product.compute_slices)
+
+
+@api("nvmlDeviceGetMigDeviceHandleByIndex")
+def by_index(call: Call) -> None:
+    devices = enabled(call).mig_devices()
+    if call.u32(1) >= len(devices):
+        raise NvError(codes.NOT_FOUND)
+    gi, ci = devices[call.u32(1)]
+    call.put_handle(2, Handle(MIG, call.gpu().index, gi.id, ci.id))
+
+
+@api("nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
+def parent(call: Call) -> None:
+    call.put_handle(1, Handle(GPU, call.mig()[0].index))
+
+
+@api("nvmlDeviceGetGpuInstanceId")
+def gi_id(call: Call) -> None:
+    call.put_number(1, call.mig()[1].id)
+
+
+@api("nvmlDeviceGetComputeInstanceId")
+def ci_id(call: Call) -> None:
+    call.put_number(1, call.mig()[2].id)
+
+
+# --- GPU instance profiles ---
+
+
+def gi_info(profile: GiProfile) -> dict[str, Any]:
+    """Return the fields that every version of the profile's struct has."""
+    return {
+        "id": profile.id,
+        "isP2pSupported": 0,
+        "sliceCount": profile.slices,
+        "instanceCount": profile.max,
+        "multiprocessorCount": profile.multiprocessors,
+        "copyEngineCount": profile.copy_engines,
+        "decoderCount": profile.decoders,
+        "encoderCount": 0,
+        "jpegCount": profile.jpegs,
+        "ofaCount": profile.ofas,
+        "memorySizeMB": profile.memory_mib,
+    }
+
+
+def gi_profile(call: Call, number: int, *, by: str) -> GiProfile:
+    """Return a profile by its enum or its id."""
+    for profile in capable(call).product.profiles:
+        if getattr(profile, by) == number:
+            return profile
+    known = by == "enum" and number < MAX_ENUM
+    raise NvError(codes.NOT_SUPPORTED if known else codes.INVALID_ARGUMENT)
+
+
+@api("nvmlDeviceGetGpuInstanceProfileInfo")
+def gi_profile_info(call: Call) -> None:
+    profile = gi_profile(call, call.u32(1), by="enum")
+    call.put_struct(2, pynvml.c_nvmlGpuInstanceProfileInfo_t(**gi_info(profile)))
+
+
+@api("nvmlDeviceGetGpuInstanceProfileInfoV")
+def gi_profile_info_v(call: Call) -> None:
+    profile = gi_profile(call, call.u32(1), by="enum")
+    word = call.number_in(2)
+    if word >> 24 not in (2, 3):
+        raise NvError(codes.ARGUMENT_VERSION_MISMATCH)
+    fields = {**gi_info(profile), "name": f"MIG {profile.name}".encode()}
+    if word >> 24 == 3:
+        fields.pop("isP2pSupported")  # version 3 has a word of capability bits in its place
+    call.put_struct(2, fill(pynvml.c_nvmlGpuInstanceProfileInfo_v2_t, version=word, **fields))
+
+
+@api("nvmlDeviceGetGpuInstancePossiblePlacements_v2", "nvmlDeviceGetGpuInstancePossiblePlacements")
+def gi_placements(call: Call) -> None:
+    profile = gi_profile(call, call.u32(1), by="id")
+    items = [struct.pack("<II", at, profile.size) for at in profile.placements]
+    call.put_list(3, 2, items, sizing_ok=True)
+
+
+@api("nvmlDeviceGetGpuInstanceRemainingCapacity")
+def gi_capacity(call: Call) -> None:
+    gpu = enabled(call)
+    profile = gi_profile(call, call.u32(1), by="id")
+    found = [Gi(one.id, one.profile, one.start, one.size) for one in gpu.driver.gis]
+    count = 0
+    while (at := free_placement(gpu, profile, found)) is not None:
+        found.append(Gi(-1, profile.id, at, profile.size))
+        count += 1
+    call.put_number(2, count)
+
+
+# --- GPU instances ---
+
+
+def fits(gpu: Gpu, profile: GiProfile, start: int, gis: list[Gi]) -> bool:
+    """Tell whether an instance can stand at this place beside the others."""
+    if any(start < one.start + one.size and one.start < start + profile.size for one in gis):
+        return False
+    if sum(one.profile == profile.id for one in gis) >= profile.max:
+        return False
+    used = sum(found.slices for one in gis if (found := gpu.product.profile(one.profile)))
+    return used + profile.slices <= gpu.product.compute_slices
+
+
+def free_placement(gpu: Gpu, profile: GiProfile, gis: list[Gi]) -> int | None:
+    """Return the last place where an instance fits, or None."""
+    return next((at for at in reversed(profile.placements) if fits(gpu, profile, at, gis)), None)
+
+
+def new_gi_id(gpu: Gpu, profile: GiProfile, start: int) -> int:
+    """Return the id that the driver would give: it follows from the size and the place."""
+    if profile.slices == gpu.product.compute_slices:
+        return 0
+    if profile.size >= gpu.product.memory_slices // 2 and profile.slices > 1:
+        return 1 + (0 if start else 1) if gpu.product.memory_slices == 8 else 1 + start // 2
+    if profile.slices == 2:
+        return 3 + start // 2
+    return gpu.product.compute_slices + start
+
+
+def create_gi(call: Call, profile: GiProfile, start: int | None, at: int) -> None:
+    """Create an instance and store its handle."""
+    gpu = enabled(call)
+    call.root_only()
+    if start is None:
+        start = free_placement(gpu, profile, gpu.driver.gis)
+    elif start not in profile.placements:
+        raise NvError(codes.INVALID_ARGUMENT)
+    if start is None or not fits(gpu, profile, start, gpu.driver.gis):
+        raise NvError(codes.INSUFFICIENT_RESOURCES)
+    gi = Gi(new_gi_id(gpu, profile, start), profile.id, start, profile.size)
+    gpu.driver.gis.append(gi)
+    call.engine.changed()
+    call.put_handle(at, Handle(GI, gpu.index, gi.id))
+
+
+@api("nvmlDeviceCreateGpuInstance")
+def create_anywhere(call: Call) -> None:
+    create_gi(call, gi_profile(call, call.u32(1), by="id"), None, 2)
+
+
+@api("nvmlDeviceCreateGpuInstanceWithPlacement")
+def create_at(call: Call) -> None:
+    start, size = struct.unpack("<II", call.inputs[2])
+    profile = gi_profile(call, call.u32(1), by="id")
+    if size != profile.size:
+        raise NvError(codes.INVALID_ARGUMENT)
+    create_gi(call, profile, start, 3)
+
+
+@api("nvmlDeviceGetGpuInstances")
+def list_gis(call: Call) -> None:
+    gpu = enabled(call)
+    gi_profile(call, call.u32(1), by="id")
+    found = sorted((gi.id for gi in gpu.driver.gis if gi.profile == call.u32(1)))
+    data = b"".join(struct.pack("<Q", _address(GI, gpu.index, number)) for number in found)
+    call.put_number(3, len(found))
+    if found:
+        call.put(2, data)
+
+
+def _address(kind: int, gpu: int, gi: int, ci: int = 0) -> int:
+    return encode(Handle(kind, gpu, gi, ci))
+
+
+@api("nvmlDeviceGetGpuInstanceById")
+def gi_by_id(call: Call) -> None:
+    gpu = enabled(call)
+    if call.u32(1) not in [gi.id for gi in gpu.driver.gis]:
+        raise NvError(codes.NOT_FOUND)
+    call.put_handle(2, Handle(GI, gpu.index, call.u32(1)))
+
+
+@api("nvmlGpuInstanceGetInfo")
+def gi_get_info(call: Call) -> None:
+    gpu, gi = call.gi()
+    data = struct.pack(
+        "<QIIII", _address(GPU, gpu.index, 0), gi.id, gi.profile, gi.start, gi.size
+    )
+    call.put(1, data)
+
+
+@api("nvmlGpuInstanceDestroy")
+def destroy_gi(call: Call) -> None:
+    call.root_only()
+    gpu, gi = call.gi()
+    if gi.cis or call.engine.on(gpu, gi.id):
+        raise NvError(codes.IN_USE)
+    gpu.driver.gis.remove(gi)
+    call.engine.changed()
+
+
+# --- compute instances ---
+
+
+def ci_profile(call: Call, number: int) -> tuple[Gpu, Gi, GiProfile, CiProfile]:
+    """Return a compute instance profile that the GPU instance of argument 0 offers."""
+    gpu, gi = call.gi()
+    profile = gpu.product.profile(gi.profile)
+    if profile is not None:
+        for one in ci_profiles(profile):
+            if one.id == number:
+                return gpu, gi, profile, one
+    raise NvError(codes.NOT_SUPPORTED if number < 9 else codes.INVALID_ARGUMENT)
+
+
+def ci_info(profile: GiProfile, one: CiProfile) -> dict[str, int]:
+    """Return the fields of a compute instance profile."""
+    return {
+        "id": one.id,
+        "sliceCount": one.slices,
+        "instanceCount": len(one.placements),
+        "multiprocessorCount": profile.multiprocessors * one.slices // profile.slices,
+        "sharedCopyEngineCount": profile.copy_engines,
+        "sharedDecoderCount": profile.decoders,
+        "sharedEncoderCount": 0,
+        "sharedJpegCount": profile.jpegs,
+        "sharedOfaCount": profile.ofas,
+    }
+
+
+@api("nvmlGpuInstanceGetComputeInstanceProfileInfo")
+def ci_profile_info(call: Call) -> None:
+    _, _, profile, one = ci_profile(call, call.u32(1))
+    call.put_struct(3, pynvml.c_nvmlComputeInstanceProfileInfo_t(**ci_info(profile, one)))
+
+
+@api("nvmlGpuInstanceGetComputeInstanceProfileInfoV")
+def ci_profile_info_v(call: Call) -> None:
+    _, _, profile, one = ci_profile(call, call.u32(1))
+    suffix = profile.name if one.slices == profile.slices else f"{one.slices}c.{profile.name}"
+    fields = {**ci_info(profile, one), "name": f"MIG {suffix}".encode()}
+    call.put_versioned(3, pynvml.c_nvmlComputeInstanceProfileInfo_v2_t, 2, **fields)
+
+
+def ci_places(gi: Gi, one: CiProfile) -> list[int]:
+    """Return the places where such a compute instance can still stand."""
+    return [
+        at
+        for at in one.placements
+        if not any(at < ci.start + ci.size and ci.start < at + one.slices for ci in gi.cis)
+    ]
+
+
+@api("nvmlGpuInstanceGetComputeInstanceRemainingCapacity")
+def ci_capacity(call: Call) -> None:
+    _, gi, _, one = ci_profile(call, call.u32(1))
+    call.put_number(2, len(ci_places(gi, one)))
+
+
+@api("nvmlGpuInstanceGetComputeInstancePossiblePlacements")
+def ci_placements(call: Call) -> None:
+    _, _, _, one = ci_profile(call, call.u32(1))
+    items = [struct.pack("<II", at, one.slices) for at in one.placements]
+    call.put_list(3, 2, items, sizing_ok=True)
+
+
+def create_ci(call: Call, start: int | None, at: int) -> None:
+    """Create a compute instance and store its handle."""
+    call.root_only()
+    gpu, gi, _, one = ci_profile(call, call.u32(1))
+    places = ci_places(gi, one)
+    if start is not None and start not in one.placements:
+        raise NvError(codes.INVALID_ARGUMENT)
+    if not places or (start is not None and start not in places):
+        raise NvError(codes.INSUFFICIENT_RESOURCES)
+    number = next(n for n in range(16) if n not in [ci.id for ci in gi.cis])
+    gi.cis.append(Ci(number, one.id, places[0] if start is None else start, one.slices))
+    call.engine.changed()
+    call.put_handle(at, Handle(CI, gpu.index, gi.id, number))
+
+
+@api("nvmlGpuInstanceCreateComputeInstance")
+def create_ci_anywhere(call: Call) -> None:
+    create_ci(call, None, 2)
+
+
+@api("nvmlGpuInstanceCreateComputeInstanceWithPlacement")
+def create_ci_at(call: Call) -> None:
+    create_ci(call, struct.unpack("<II", call.inputs[2])[0], 3)
+
+
+@api("nvmlGpuInstanceGetComputeInstances")
+def list_cis(call: Call) -> None:
+    gpu, gi, _, one = ci_profile(call, call.u32(1))
+    found = [ci.id for ci in gi.cis if ci.profile == one.id]
+    call.put_number(3, len(found))
+    if found:
+        call.put(2, b"".join(struct.pack("<Q", _address(CI, gpu.index, gi.id, n)) for n in found))
+
+
+@api("nvmlGpuInstanceGetComputeInstanceById")
+def ci_by_id(call: Call) -> None:
+    gpu, gi = call.gi()
+    if call.u32(1) not in [ci.id for ci in gi.cis]:
+        raise NvError(codes.NOT_FOUND)
+    call.put_handle(2, Handle(CI, gpu.index, gi.id, call.u32(1)))
+
+
+@api("nvmlComputeInstanceGetInfo", "nvmlComputeInstanceGetInfo_v2")
+def ci_get_info(call: Call) -> None:
+    gpu, gi, ci = call.ci()
+    data = struct.pack(
+        "<QQIIII",
+        _address(GPU, gpu.index, 0),
+        _address(GI, gpu.index, gi.id),
+        ci.id,
+        ci.profile,
+        ci.start,
+        ci.size,
+    )
+    call.put(1, data)
+
+
+@api("nvmlComputeInstanceDestroy")
+def destroy_ci(call: Call) -> None:
+    call.root_only()
+    gpu, gi, ci = call.ci()
+    if call.engine.on(gpu, gi.id, ci.id):
+        raise NvError(codes.IN_USE)
+    gi.cis.remove(ci)
+    call.engine.changed()

@@ -1,0 +1,44 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Modes that root may set."""
+
+from __future__ import annotations
+
+from ..call import Call, api
+from ..codes import INVALID_ARGUMENT, NvError
+
+
+@api("nvmlDeviceGetPersistenceMode")
+def get_persistence(call: Call) -> None:
+    call.put_number(1, call.gpu().driver.persistence)
+
+
+@api("nvmlDeviceSetPersistenceMode")
+def set_persistence(call: Call) -> None:
+    _set(call, "persistence", 1)
+
+
+@api("nvmlDeviceGetComputeMode")
+def get_compute(call: Call) -> None:
+    call.put_number(1, call.gpu().driver.compute_mode)
+
+
+@api("nvmlDeviceSetComputeMode")
+def set_compute(call: Call) -> None:
+    _set(call, "compute_mode", 3)
+
+
+def _set(call: Call, name: str, most: int) -> None:
+    call.root_only()
+    gpu = call.gpu(mig_too=False)
+    if call.u32(1) > most:
+        raise NvError(INVALID_ARGUMENT)
+    setattr(gpu.driver, name, call.u32(1))
+    call.engine.changed()
+
+
+@api("nvmlDeviceGetAccountingMode", "nvmlDeviceGetDisplayMode", "nvmlDeviceGetDisplayActive")
+def off(call: Call) -> None:
+    call.gpu()
+    call.put_number(1, 0)

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver as a whole, and finding devices."""
+
+from __future__ import annotations
+
+from ..call import Call, api
+from ..codes import INVALID_ARGUMENT, NOT_FOUND, NvError
+from ..handles import GPU, MIG, Handle
+
+CUDA_BY_BRANCH = {535: 12020, 550: 12040, 570: 12080, 580: 13000}
+
+
+@api("nvmlInitWithFlags")
+def init(call: Call) -> None:
+    """Succeed: the connection has already found the driver loaded and of the library's version."""
+
+
+@api("nvmlSystemGetDriverVersion")
+def driver_version(call: Call) -> None:
+    call.put_text(0, 1, call.engine.store.driver.version)  # type: ignore[union-attr]
+
+
+@api("nvmlSystemGetNVMLVersion")
+def nvml_version(call: Call) -> None:
+    version = call.engine.store.driver.version  # type: ignore[union-attr]
+    call.put_text(0, 1, f"12.{version}")
+
+
+@api("nvmlSystemGetCudaDriverVersion", "nvmlSystemGetCudaDriverVersion_v2")
+def cuda_version(call: Call) -> None:
+    branch = int(call.engine.store.driver.version.split(".")[0])  # type: ignore[union-attr]
+    call.put_number(0, max((v for b, v in CUDA_BY_BRANCH.items() if b <= branch), default=11080), "i")
+
+
+@api("nvmlSystemGetProcessName")
+def process_name(call: Call) -> None:
+    try:
+        with open(f"/proc/{call.u32(0)}/cmdline", encoding="utf-8", errors="replace") as stream:
+            name = stream.read().split("\0")[0]
+    except OSError:
+        raise NvError(NOT_FOUND) from None
+    call.put_text(1, 2, name[: call.u32(2) - 1])
+
+
+@api("nvmlDeviceGetCount", "nvmlDeviceGetCount_v2")
+def count(call: Call) -> None:
+    call.put_number(0, len(call.engine.store.gpus()))
+
+
+@api("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2")
+def by_index(call: Call) -> None:
+    if call.u32(0) >= len(call.engine.store.gpus()):
+        raise NvError(INVALID_ARGUMENT)
+    call.put_handle(1, Handle(GPU, call.u32(0)))
+
+
+@api("nvmlDeviceGetHandleByUUID")
+def by_uuid(call: Call) -> None:
+    wanted = call.text(0)
+    for gpu in call.engine.store.gpus():
+        if gpu.board.uuid == wanted:
+            return call.put_handle(1, Handle(GPU, gpu.index))
+        for gi, ci in gpu.mig_devices():
+            if gpu.mig_uuid(gi, ci) == wanted:
+                return call.put_handle(1, Handle(MIG, gpu.index, gi.id, ci.id))
+    raise NvError(NOT_FOUND)
+
+
+@api("nvmlDeviceGetHandleBySerial")
+def by_serial(call: Call) -> None:
+    for gpu in call.engine.store.gpus():
+        if gpu.board.serial == call.text(0):
+            return call.put_handle(1, Handle(GPU, gpu.index))
+    raise NvError(NOT_FOUND)
+
+
+@api("nvmlDeviceGetHandleByPciBusId", "nvmlDeviceGetHandleByPciBusId_v2")
+def by_pci(call: Call) -> None:
+    wanted = call.text(0).lower()
+    domain, _, rest = wanted.partition(":")
+    for gpu in call.engine.store.gpus():
+        if gpu.board.pci == f"{domain[-4:]:0>4}:{rest}" or gpu.board.pci == f"0000:{wanted}":
+            return call.put_handle(1, Handle(GPU, gpu.index))
+    raise NvError(NOT_FOUND)

@@ -1,0 +1,181 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the scene's director can do to the simulated machine (the daemon's side of nvsimctl)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from .api.events import XID
+from .engine import Engine, Event, Fault, Process
+from .kernel import ci_minor, gi_minor
+
+Request = dict[str, Any]
+Verb = Callable[[Engine, Request, int], Any]
+NONE = 0xFFFFFFFF
+
+
+def carry_out(engine: Engine, request: Request, pid: int) -> dict[str, Any]:
+    """Do what a request asks for and return the answer."""
+    verb = VERBS.get(request["verb"])
+    if verb is None:
+        raise ValueError(f"unknown verb {request['verb']!r}")
+    with engine.lock:
+        return {"result": verb(engine, request, pid)}
+
+
+def status(engine: Engine, _request: Request, _pid: int) -> Any:
+    """Describe everything."""
+    driver = engine.store.driver
+    gpus = []
+    for gpu in engine.store.gpus():
+        devices = [
+            {
+                "uuid": gpu.mig_uuid(gi, ci),
+                "gi": gi.id,
+                "ci": ci.id,
+                "minors": [gi_minor(gpu.board.minor, gi.id), ci_minor(gpu.board.minor, gi.id, ci.id)],
+            }
+            for gi, ci in gpu.mig_devices()
+        ]
+        gpus.append({"index": gpu.index, **asdict(gpu.board), **asdict(gpu.driver), "mig_devices": devices})
+    return {
+        "driver": {"version": driver.version, "flavour": driver.flavour} if driver else None,
+        "board": [asdict(one) for one in engine.store.board],
+        "gpus": gpus,
+        "processes": [asdict(one) for one in engine.processes],
+        "faults": [asdict(one) for one in engine.faults],
+    }
+
+
+def load(engine: Engine, request: Request, _pid: int) -> None:
+    """Load the driver; one that is loaded stays, as with modprobe."""
+    if engine.store.driver is None:
+        engine.store.load_driver(request["version"], request["flavour"])
+        engine.render()
+
+
+def unload(engine: Engine, _request: Request, _pid: int) -> None:
+    """Unload the driver, unless a process is on a GPU."""
+    if engine.processes:
+        raise ValueError("module nvidia is in use")
+    engine.store.unload_driver()
+    engine.render()
+
+
+def reload(engine: Engine, request: Request, pid: int) -> None:
+    """Unload and load, with the same version unless another is given."""
+    driver = engine.store.driver
+    if driver is None:
+        raise ValueError("the driver is not loaded")
+    unload(engine, request, pid)
+    engine.store.load_driver(
+        request.get("version") or driver.version, request.get("flavour") or driver.flavour
+    )
+    engine.render()
+
+
+def reboot(engine: Engine, request: Request, pid: int) -> None:
+    """Do to the hardware what a reboot does: processes and the driver's state are gone."""
+    engine.processes.clear()
+    engine.faults.clear()
+    if engine.store.driver is not None:
+        reload(engine, request, pid)
+
+
+def xid(engine: Engine, request: Request, _pid: int) -> None:
+    """Deliver an XID."""
+    gpu = engine.find(request["gpu"])
+    gi, ci = request.get("gi"), request.get("ci")
+    engine.post(
+        Event(
+            gpu.board.uuid,
+            XID,
+            request["number"],
+            NONE if gi is None else gi,
+            NONE if ci is None else ci,
+        )
+    )
+
+
+def lose(engine: Engine, request: Request, _pid: int) -> None:
+    """Let a GPU fall off the bus, or need a reset."""
+    setattr(engine.find(request["gpu"]).driver, request.get("how", "lost"), True)
+    engine.changed()
+
+
+def restore(engine: Engine, request: Request, _pid: int) -> None:
+    """Bring a GPU back as it was."""
+    driver = engine.find(request["gpu"]).driver
+    driver.lost = driver.reset_required = False
+    engine.changed()
+
+
+def reset(engine: Engine, request: Request, _pid: int) -> None:
+    """Reset a GPU, unless a process is on it."""
+    gpu = engine.find(request["gpu"])
+    if engine.on(gpu):
+        raise ValueError("the GPU is in use")
+    engine.reset(gpu)
+
+
+def hold(engine: Engine, request: Request, pid: int) -> dict[str, int]:
+    """Put the calling process on a GPU."""
+    gpu = engine.find(request["gpu"])
+    memory = request.get("mem", 256) << 20
+    engine.processes.append(
+        Process(pid, gpu.board.uuid, request.get("gi"), request.get("ci"), memory)
+    )
+    return {"pid": pid}
+
+
+def release(engine: Engine, _request: Request, pid: int) -> None:
+    """Take the calling process off all GPUs."""
+    engine.processes[:] = [one for one in engine.processes if one.pid != pid]
+
+
+def fault(engine: Engine, request: Request, _pid: int) -> None:
+    """Plan a fault."""
+    everywhere = request["gpu"] == "all"
+    uuid = None if everywhere else engine.find(request["gpu"]).board.uuid
+    engine.faults.append(
+        Fault(uuid, request["function"], request["code"], request.get("nth", 1), request.get("times"))
+    )
+
+
+def delay(engine: Engine, request: Request, _pid: int) -> None:
+    """Make a function slow."""
+    engine.delays[request["function"]] = request["ms"] / 1000
+
+
+def clear_faults(engine: Engine, _request: Request, _pid: int) -> None:
+    """Forget faults and delays."""
+    engine.faults.clear()
+    engine.delays.clear()
+
+
+def show(engine: Engine, _request: Request, _pid: int) -> None:
+    """Render once more."""
+    engine.render()
+
+
+VERBS: dict[str, Verb] = {
+    "status": status,
+    "load": load,
+    "unload": unload,
+    "reload": reload,
+    "reboot": reboot,
+    "xid": xid,
+    "lose": lose,
+    "restore": restore,
+    "reset": reset,
+    "hold": hold,
+    "release": release,
+    "fault": fault,
+    "delay": delay,
+    "clear-faults": clear_faults,
+    "render": show,
+}

@@ -1,0 +1,182 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The simulated driver: the state, the processes on the GPUs, events, and the faults to play."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from . import handles
+from .codes import INVALID_ARGUMENT, NvError
+from .kernel import KernelGpu, KernelView, render
+from .state import Gpu, Store
+
+
+@dataclass
+class Process:
+    """A process on a GPU; ids of instances are None on a whole GPU, memory is in bytes."""
+
+    pid: int
+    gpu: str
+    gi: int | None
+    ci: int | None
+    memory: int
+
+
+@dataclass
+class Fault:
+    """A code to answer instead of doing the work, from the nth call on, so many times."""
+
+    gpu: str | None
+    function: str
+    code: int
+    nth: int = 1
+    times: int | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a GPU."""
+
+    gpu: str
+    type: int
+    data: int
+    gi: int = 0xFFFFFFFF
+    ci: int = 0xFFFFFFFF
+
+
+@dataclass
+class EventSet:
+    """What a client waits for: masks by GPU, and the events that came."""
+
+    masks: dict[str, int] = field(default_factory=dict)
+    queue: deque[Event] = field(default_factory=deque)
+
+
+class Engine:
+    """Everything behind the calls; ``lock`` guards it, and events wake its waiters."""
+
+    def __init__(self, store: Store, root: str | None) -> None:
+        self.store, self.root = store, root
+        self.lock = threading.Condition(threading.RLock())
+        self.processes: list[Process] = []
+        self.faults: list[Fault] = []
+        self.delays: dict[str, float] = {}
+        self.event_sets: dict[int, EventSet] = {}
+
+    # --- lookups ---
+
+    def gpu(self, index: int) -> Gpu:
+        """Return a GPU by its index."""
+        gpus = self.store.gpus()
+        if index >= len(gpus):
+            raise NvError(INVALID_ARGUMENT)
+        return gpus[index]
+
+    def find(self, name: str) -> Gpu:
+        """Return a GPU by index, UUID or PCI address, for the scene's director."""
+        for gpu in self.store.gpus():
+            if name in (str(gpu.index), gpu.board.uuid, gpu.board.pci):
+                return gpu
+        raise ValueError(f"no GPU {name!r} (is the driver loaded?)")
+
+    def on(self, gpu: Gpu, gi: int | None = None, ci: int | None = None) -> list[Process]:
+        """Return the processes on a GPU, or on one of its instances."""
+        return [
+            one
+            for one in self.processes
+            if one.gpu == gpu.board.uuid
+            and (gi is None or one.gi == gi)
+            and (ci is None or one.ci == ci)
+        ]
+
+    # --- changes ---
+
+    def changed(self) -> None:
+        """Save the state and show it to the node."""
+        self.store.save()
+        self.render()
+
+    def render(self) -> None:
+        """Show the state under /proc, /dev and /sys."""
+        if self.root is not None:
+            render(self.view(), self.root)
+
+    def view(self) -> KernelView:
+        """Return what the kernel shows of the state."""
+        driver = self.store.driver
+        by_uuid = {gpu.board.uuid: gpu for gpu in self.store.gpus()}
+        gpus = []
+        for board in sorted(self.store.board, key=lambda one: one.pci):
+            gpu = by_uuid.get(board.uuid)
+            gis = gpu.driver.gis if gpu else []
+            gpus.append(KernelGpu.of(board, [(gi.id, [ci.id for ci in gi.cis]) for gi in gis]))
+        return KernelView(
+            driver.version if driver else None, driver.flavour if driver else "", tuple(gpus)
+        )
+
+    def reset(self, gpu: Gpu) -> None:
+        """Reset a GPU: instances go, MIG mode that was pending comes into force."""
+        gpu.driver.gis.clear()
+        gpu.driver.mig_current = gpu.driver.mig_pending
+        gpu.driver.reset_required = gpu.driver.lost = False
+        self.changed()
+
+    # --- events ---
+
+    def new_event_set(self) -> int:
+        """Return the handle of a new event set."""
+        number = next(n for n in range(1, 1 << 11) if n not in self.event_sets)
+        self.event_sets[number] = EventSet()
+        return handles.encode(handles.Handle(handles.EVENTS, 0, number >> 4, number & 0xF))
+
+    def event_set_number(self, address: int) -> int:
+        """Return an event set's number from its handle."""
+        handle = handles.decode(address, handles.EVENTS)
+        number = handle.gi << 4 | handle.ci
+        if number not in self.event_sets:
+            raise NvError(INVALID_ARGUMENT)
+        return number
+
+    def post(self, event: Event) -> None:
+        """Deliver an event to every set that asked for it."""
+        with self.lock:
+            for one in self.event_sets.values():
+                if one.masks.get(event.gpu, 0) & event.type:
+                    one.queue.append(event)
+            self.lock.notify_all()
+
+    def wait(self, number: int, seconds: float) -> Event | None:
+        """Wait for an event of a set; None after the time."""
+        deadline = time.monotonic() + seconds
+        with self.lock:
+            while True:
+                events = self.event_sets.get(number)
+                if events is None:
+                    raise NvError(INVALID_ARGUMENT)
+                if events.queue:
+                    return events.queue.popleft()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return None
+                self.lock.wait(left)
+
+    # --- faults ---
+
+    def play_fault(self, function: str, gpu: str | None) -> None:
+        """Raise the code of a fault that waits for this call."""
+        for fault in list(self.faults):
+            if fault.function not in (function, "*") or fault.gpu not in (None, gpu):
+                continue
+            if fault.nth > 1:
+                fault.nth -= 1
+                continue
+            if fault.times is not None:
+                fault.times -= 1
+                if fault.times <= 0:
+                    self.faults.remove(fault)
+            raise NvError(fault.code)

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Stand-ins for the machine, for unit tests."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+
+Answer = t.Union[str, Completed, t.Callable[[t.Tuple[str, ...]], Completed]]
+
+
+class FakeHost:
+    """A machine of dictionaries.
+
+    ``files`` maps paths to texts; ``commands`` maps the first words of a command to its answer,
+    the longest match winning. Every command is kept in ``ran``.
+    """
+
+    def __init__(
+        self,
+        files: t.Optional[t.Dict[str, str]] = None,
+        commands: t.Optional[t.Mapping[t.Tuple[str, ...], Answer]] = None,
+    ) -> None:
+        self.files: t.Dict[str, str] = dict(files or {})
+        self.links: t.Dict[str, str] = {}
+        self.times: t.Dict[str, float] = {}
+        self.commands: t.Dict[t.Tuple[str, ...], Answer] = dict(commands or {})
+        self.ran: t.List[t.Tuple[str, ...]] = []
+
+    def run(
+        self,
+        argv: t.Sequence[str],
+        *,
+        check: bool = True,
+        env: t.Optional[t.Mapping[str, str]] = None,
+        timeout: t.Optional[float] = None,
+        stdin: t.Optional[str] = None,
+    ) -> Completed:
+        words = tuple(argv)
+        self.ran.append(words)
+        done = Completed(127, "", f"{words[0]}: not found")
+        for size in range(len(words), 0, -1):
+            if words[:size] in self.commands:
+                answer = self.commands[words[:size]]
+                if isinstance(answer, Completed):
+                    done = answer
+                elif isinstance(answer, str):
+                    done = Completed(0, answer, "")
+                else:
+                    done = answer(words)
+                break
+        if check and done.rc != 0:
+            raise NodeError(f"command failed with status {done.rc}: {' '.join(words)}", cause=done.err)
+        return done
+
+    def which(self, name: str) -> t.Optional[str]:
+        return f"/usr/bin/{name}" if any(key[0] == name for key in self.commands) else None
+
+    def read(self, path: str) -> t.Optional[str]:
+        return self.files.get(path)
+
+    def read_bytes(self, path: str) -> t.Optional[bytes]:
+        text = self.files.get(path)
+        return None if text is None else text.encode()
+
+    def write(
+        self, path: str, text: str, *, mode: t.Optional[int] = None, backup: bool = False
+    ) -> t.Optional[str]:
+        saved = None
+        if backup and path in self.files:
+            saved = f"{path}~"
+            self.files[saved] = self.files[path]
+        self.files[path] = text
+        return saved
+
+    def listdir(self, path: str) -> t.List[str]:
+        prefix = path.rstrip("/") + "/"
+        names = {name[len(prefix) :].split("/")[0] for name in [*self.files, *self.links] if name.startswith(prefix)}
+        return sorted(names)
+
+    def exists(self, path: str) -> bool:
+        return path in self.files or path in self.links or bool(self.listdir(path))
+
+    def readlink(self, path: str) -> t.Optional[str]:
+        return self.links.get(path)
+
+    def mtime(self, path: str) -> t.Optional[float]:
+        return self.times.get(path, 0.0) if path in self.files else None
+
+    def makedirs(self, path: str, mode: int = 0o755) -> None:
+        """Folders exist by their files."""
+
+    def symlink(self, target: str, path: str) -> None:
+        self.links[path] = target
+
+    def remove(self, path: str) -> bool:
+        prefix = path.rstrip("/") + "/"
+        gone = [name for name in [*self.files, *self.links] if name == path or name.startswith(prefix)]
+        for name in gone:
+            self.files.pop(name, None)
+            self.links.pop(name, None)
+        return bool(gone)
+
+    @contextlib.contextmanager
+    def lock(self, path: str, *, timeout: float = 0) -> t.Iterator[None]:
+        yield
