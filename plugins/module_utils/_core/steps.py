@@ -34,6 +34,7 @@ class Plan:
 
     ``before`` and ``after`` are JSON-able values or texts and become the diff. Every entry of
     ``reboot_required``, ``restart_required`` and ``blocked_by`` is a reason in words or a name.
+    ``more`` says that what comes after these steps can only be planned once they are done.
     """
 
     steps: t.Tuple[Step, ...] = ()
@@ -43,3 +44,4 @@ class Plan:
     restart_required: t.Tuple[str, ...] = ()
     blocked_by: t.Tuple[str, ...] = ()
     warnings: t.Tuple[str, ...] = ()
+    more: bool = False

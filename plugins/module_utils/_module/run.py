@@ -36,20 +36,28 @@ class Capability(t.Protocol[S]):
         """Return what the module reports besides the common values."""
 
 
-def run_capability(module: AnsibleModule, capability: Capability[t.Any]) -> t.NoReturn:
-    """Bring the node to the wanted state, or say what would be done, and exit the module."""
+def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]]) -> t.NoReturn:
+    """Bring the node to the wanted state, or say what would be done, and exit the module.
+
+    ``make`` builds the capability from the module's parameters, which may raise InputError.
+    """
     done: t.List[Step] = []
+    name = module._name
     try:
+        capability = make()
+        name = capability.name
         answer = _converge(module.check_mode, capability, done)
     except NodeError as error:
         module.fail_json(
-            msg=f"{capability.name}: {error}",
+            msg=f"{name}: {error}",
             cause=error.cause,
             hint=error.hint,
             changed=bool(done),
             steps=[step.describe() for step in done],
             **error.details,
         )
+    for warning in answer.pop("warnings"):
+        module.warn(warning)
     module.exit_json(**answer)
     raise AssertionError("exit_json returned")
 
@@ -57,28 +65,30 @@ def run_capability(module: AnsibleModule, capability: Capability[t.Any]) -> t.No
 def _converge(check_mode: bool, capability: Capability[t.Any], done: t.List[Step]) -> t.Dict[str, t.Any]:
     state = capability.observe()
     first = plan = capability.plan(state)
-    if plan.steps and not check_mode:
+    while plan.steps and not check_mode:
         for step in plan.steps:
             capability.apply(step)
             done.append(step)
+        more = plan.more
         state = capability.observe()
         plan = capability.plan(state)
-        if plan.steps:
+        if plan.steps and not more:
             left = "; ".join(step.summary for step in plan.steps)
             raise NodeError(
                 "the node did not reach the wanted state",
                 cause=f"after all steps this is still to do: {left}",
                 hint="run again with -vvv; if it stays so, report it with this output",
             )
+    steps = done or list(first.steps)
     return {
-        "changed": bool(first.steps),
-        "steps": [step.describe() for step in first.steps],
+        "changed": bool(steps),
+        "steps": [step.describe() for step in steps],
         "reboot_required": bool(plan.reboot_required),
         "reboot_reasons": list(plan.reboot_required),
         "restart_required": list(plan.restart_required),
         "blocked_by": list(plan.blocked_by),
         "warnings": list(dict.fromkeys(first.warnings + plan.warnings)),
-        "diff": {"before": _text(first.before), "after": _text(first.after)} if first.steps else {},
+        "diff": {"before": _text(first.before), "after": _text(first.after)} if steps else {},
         **capability.result(state, plan),
     }
 

@@ -1,0 +1,204 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which devices a node offers, and under which resource names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ._shared._core.errors import NodeError
+from ._shared._nvml.api import Gpu, MigDevice
+
+VENDOR: Final = "nvidia.com"
+GPU_RESOURCE: Final = f"{VENDOR}/gpu"
+DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
+
+Resources = Mapping[str, tuple["Device", ...]]
+
+
+class EnumerationRefused(NodeError):
+    """The GPUs are in a state that the MIG strategy does not allow."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """Something a container can be given. ``problem`` says why it must not be, if so."""
+
+    id: str
+    gpu_uuid: str
+    order: tuple[int, ...]
+    paths: tuple[str, ...]
+    numa_node: int | None = None
+    problem: str = ""
+
+    @property
+    def index(self) -> str:
+        """NVML's index: of a GPU "0", of a MIG device "0:1"."""
+        return ":".join(str(number) for number in self.order)
+
+
+@dataclass(frozen=True)
+class GpuView:
+    """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so."""
+
+    gpu: Gpu
+    mig: tuple[MigDevice, ...] = ()
+    numa_node: int | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All GPUs of a node. ``caps`` are the minors of MIG capabilities by their name."""
+
+    driver_version: str
+    gpus: tuple[GpuView, ...] = ()
+    caps: Mapping[str, int] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def mig_uuids(self) -> list[str]:
+        """UUIDs of all MIG devices."""
+        return [mig.uuid for view in self.gpus for mig in view.mig]
+
+
+def remember(before: Inventory | None, now: Inventory) -> Inventory:
+    """Keep GPUs that were there before and can't be read now, as GPUs with a problem.
+
+    Without that a broken GPU would vanish, and with it the word that its containers need to hear.
+    """
+    if before is None or not now.unreadable:
+        return now
+    present = {view.gpu.uuid for view in now.gpus}
+    missing = [view for view in before.gpus if view.gpu.uuid not in present]
+    why = now.unreadable[0]
+    kept = [
+        view if view.problem else replace(view, problem=why)
+        for view in missing[: len(now.unreadable)]
+    ]
+    everything = sorted([*now.gpus, *kept], key=lambda view: view.gpu.index)
+    return replace(now, gpus=tuple(everything))
+
+
+def parse_caps(text: str) -> dict[str, int]:
+    """Read /proc/driver/nvidia-caps/mig-minors: lines such as ``gpu0/gi1/ci0/access 13``."""
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def resource_name(profile: str) -> str:
+    """Return the resource of a MIG profile: 1g.10gb+me becomes nvidia.com/mig-1g.10gb.me."""
+    return f"{VENDOR}/mig-{profile.replace('+', '.')}"
+
+
+def divided(device: MigDevice) -> bool:
+    """Tell whether a MIG device is only a part of its GPU instance, such as 1c.3g.40gb."""
+    return "c." in device.profile
+
+
+def enumerate_devices(inventory: Inventory, strategy: str) -> dict[str, tuple[Device, ...]]:
+    """Return the devices of each resource under a MIG strategy."""
+    views = [view for view in inventory.gpus if view.gpu.name not in DISPLAY_ONLY]
+    if strategy == "none":
+        return _grouped((GPU_RESOURCE, _whole(view)) for view in views)
+    if strategy == "single":
+        return _single(views, inventory.caps)
+    pairs: list[tuple[str, Device]] = []
+    for view in views:
+        if not view.gpu.mig_current:
+            pairs.append((GPU_RESOURCE, _whole(view)))
+            continue
+        for mig in view.mig:
+            if not divided(mig):
+                pairs.append((resource_name(mig.profile), _part(view, mig, inventory.caps)))
+    return _grouped(pairs)
+
+
+def left_out(inventory: Inventory, strategy: str) -> list[str]:
+    """Say which hardware a strategy leaves aside, although it is there."""
+    notes = []
+    for view in inventory.gpus:
+        name = f"GPU {view.gpu.index} ({view.gpu.uuid})"
+        if strategy == "none" and view.gpu.mig_current:
+            notes.append(f"{name} is in MIG mode but offered as a whole, since migStrategy is none")
+        if strategy == "mixed" and view.gpu.mig_current and not view.mig and not view.problem:
+            notes.append(f"{name} is in MIG mode and has no MIG devices")
+        if strategy == "mixed":
+            notes += [
+                f"MIG device {mig.uuid} is not offered: there is no resource for {mig.profile}"
+                for mig in view.mig
+                if divided(mig)
+            ]
+    return notes
+
+
+def _single(views: list[GpuView], caps: Mapping[str, int]) -> dict[str, tuple[Device, ...]]:
+    readable = [view for view in views if not view.problem]
+    on = [view for view in readable if view.gpu.mig_current]
+    if len(on) not in (0, len(readable)):
+        off = next(view for view in readable if not view.gpu.mig_current)
+        raise EnumerationRefused(
+            "migStrategy single needs MIG mode on all GPUs of the node or on none",
+            cause=f"it is on for GPU {on[0].gpu.index} and off for GPU {off.gpu.index}",
+            hint="set the same MIG mode everywhere, or migStrategy mixed",
+        )
+    for view in on:
+        if not view.mig:
+            raise EnumerationRefused(
+                "migStrategy single needs MIG devices on every GPU in MIG mode",
+                cause=f"GPU {view.gpu.index} ({view.gpu.uuid}) has none",
+                hint="create MIG devices on it, or turn its MIG mode off",
+            )
+    profiles = sorted({mig.profile for view in on for mig in view.mig})
+    if len(profiles) > 1:
+        raise EnumerationRefused(
+            "migStrategy single needs MIG devices that are all alike",
+            cause=f"found {', '.join(profiles)}",
+            hint="create one profile only, or set migStrategy mixed",
+        )
+    return _grouped(
+        (GPU_RESOURCE, device)
+        for view in views
+        for device in (
+            [_part(view, mig, caps) for mig in view.mig]
+            if view.gpu.mig_current
+            else [_whole(view)]
+        )
+    )
+
+
+def _whole(view: GpuView) -> Device:
+    gpu = view.gpu
+    paths = (f"/dev/nvidia{gpu.minor}",)
+    return Device(gpu.uuid, gpu.uuid, (gpu.index,), paths, view.numa_node, view.problem)
+
+
+def _part(view: GpuView, mig: MigDevice, caps: Mapping[str, int]) -> Device:
+    instance = f"gpu{view.gpu.minor}/gi{mig.gi_id}"
+    names = (f"{instance}/access", f"{instance}/ci{mig.ci_id}/access")
+    missing = [name for name in names if name not in caps]
+    problem = view.problem
+    if missing and not problem:
+        problem = f"the driver lists no capability {missing[0]}"
+    nodes = (f"/dev/nvidia-caps/nvidia-cap{caps[name]}" for name in names if name in caps)
+    return Device(
+        id=mig.uuid,
+        gpu_uuid=view.gpu.uuid,
+        order=(view.gpu.index, mig.mig_index),
+        paths=(f"/dev/nvidia{view.gpu.minor}", *nodes),
+        numa_node=view.numa_node,
+        problem=problem,
+    )
+
+
+def _grouped(pairs: Iterable[tuple[str, Device]]) -> dict[str, tuple[Device, ...]]:
+    groups: dict[str, list[Device]] = {}
+    for name, device in pairs:
+        groups.setdefault(name, []).append(device)
+    return {
+        name: tuple(sorted(groups[name], key=lambda device: device.order))
+        for name in sorted(groups)
+    }

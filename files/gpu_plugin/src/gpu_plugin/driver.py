@@ -1,0 +1,174 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver as it is now: scans for GPUs, and XIDs as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from . import logs
+from ._shared._nvml.api import VERSION_MISMATCH, Gpu, Nvml, NvmlError
+from ._shared._nvml.events import Xid, XidWatch
+from ._shared._nvml.real import open_nvml
+from .devices import GpuView, Inventory, parse_caps
+
+LIBRARY: Final = "libnvidia-ml.so.1"
+LIBRARY_FOLDERS: Final = (
+    "usr/lib64",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "lib64",
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+)
+
+
+class Driver:
+    """NVML, opened when there is a driver and opened anew when it failed.
+
+    ``host_root`` is where the host's /proc and /sys are seen, ``wake`` is called when an XID came.
+    """
+
+    def __init__(self, host_root: Path, wake: Callable[[], None]) -> None:
+        self.xids: queue.SimpleQueue[Xid] = queue.SimpleQueue()
+        self._root = host_root
+        self._wake = wake
+        self._session = contextlib.ExitStack()
+        self._nvml: Nvml | None = None
+        self._watch: _Watcher | None = None
+        self._opened = 0
+        self._worked = False
+
+    @property
+    def generation(self) -> object:
+        """Something that differs after the driver was loaded anew or NVML had to be reopened."""
+        places = ("sys/module/nvidia", "proc/driver/nvidia/version")
+        return (self._opened, *(_inode(self._root / place) for place in places))
+
+    def scan(self, driver_root: str = "/") -> Inventory:
+        """Return what is there. NvmlError: there is no driver to ask."""
+        try:
+            nvml = self._nvml or self._open(driver_root)
+            inventory = self._read(nvml)
+        except NvmlError:
+            self.close()
+            raise
+        self._worked = True
+        self._follow({view.gpu.uuid for view in inventory.gpus if not view.problem})
+        return inventory
+
+    def replaced(self, error: NvmlError) -> bool:
+        """Tell whether only a new process can speak to the driver, since it was exchanged on disk."""
+        return error.code == VERSION_MISMATCH and (self._worked or _library_deleted())
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        self._follow(set())
+        self._nvml = None
+        self._session.close()
+
+    def _open(self, driver_root: str) -> Nvml:
+        _preload(driver_root)
+        self._nvml = self._session.enter_context(open_nvml())
+        self._opened += 1
+        return self._nvml
+
+    def _read(self, nvml: Nvml) -> Inventory:
+        found, broken = nvml.gpus()
+        caps = self._root / "proc/driver/nvidia-caps/mig-minors"
+        return Inventory(
+            driver_version=nvml.driver_version(),
+            gpus=tuple(self._view(nvml, gpu) for gpu in found),
+            caps=parse_caps(caps.read_text()) if caps.exists() else {},
+            unreadable=tuple(str(error) for error in broken),
+        )
+
+    def _view(self, nvml: Nvml, gpu: Gpu) -> GpuView:
+        numa = _numa_node(self._root / "sys/bus/pci/devices" / gpu.pci_bus_id / "numa_node")
+        try:
+            return GpuView(gpu, tuple(nvml.mig_devices(gpu)), numa)
+        except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
+            return GpuView(gpu, (), numa, problem=f"MIG devices can't be read: {error}")
+
+    def _follow(self, gpu_uuids: set[str]) -> None:
+        if self._watch is not None and (
+            self._watch.gpu_uuids != gpu_uuids or not self._watch.is_alive()
+        ):
+            self._watch.stop()
+            self._watch = None
+        if self._watch is None and gpu_uuids:
+            self._watch = _Watcher(gpu_uuids, self._put)
+            self._watch.start()
+
+    def _put(self, xid: Xid) -> None:
+        self.xids.put(xid)
+        self._wake()
+
+
+class _Watcher(threading.Thread):
+    """Waits for XIDs until it is told to stop or NVML fails."""
+
+    def __init__(self, gpu_uuids: set[str], put: Callable[[Xid], None]) -> None:
+        super().__init__(name="xids", daemon=True)
+        self.gpu_uuids = gpu_uuids
+        self._put = put
+        self._stopping = threading.Event()
+        self._events = XidWatch(sorted(gpu_uuids))
+        for uuid, error in self._events.failed.items():
+            logs.warning("events of a GPU are not available", gpu=uuid, cause=error)
+
+    def run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                xid = self._events.wait(1.0)
+                if xid is not None:
+                    self._put(xid)
+        except NvmlError as error:
+            if not self._stopping.is_set():
+                logs.warning("waiting for events failed, trying again at the next scan", cause=error)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self.is_alive():
+            self.join()
+        self._events.close()
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
+def _numa_node(path: Path) -> int | None:
+    try:
+        node = int(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None
+
+
+def _preload(driver_root: str) -> None:
+    """Load the library from a driver root other than /, so that the bindings find that one."""
+    if driver_root.rstrip("/") == "":
+        return
+    for folder in LIBRARY_FOLDERS:
+        path = Path(driver_root, folder, LIBRARY)
+        if path.exists():
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(os.fspath(path))
+            return
+
+
+def _library_deleted() -> bool:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return any("libnvidia-ml.so" in line and line.endswith("(deleted)") for line in lines)

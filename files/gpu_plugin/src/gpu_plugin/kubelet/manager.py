@@ -1,0 +1,121 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Keeps one plugin a resource running and registered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from .. import logs
+from .._shared._core.errors import NodeError
+from ..config import Config
+from ..devices import Device, Resources
+from .registration import register
+from .server import ControlNodes, Identity, ResourceServer, identity
+
+RETRY: Final = (0.5, 1.0, 2.0, 5.0)
+UNWATCHED: Final = 10.0
+
+
+class _Plugin:
+    """A resource's server, and how its registration stands."""
+
+    def __init__(self, server: ResourceServer) -> None:
+        self.server = server
+        self.kubelet: Identity | None = None  # the kubelet that knows of it
+        self.failures = 0
+        self.retry_at = 0.0
+        self.watched_at = 0.0
+
+
+class Manager:
+    """The plugins of a node. Everything but the answers to the kubelet happens in sync and tick."""
+
+    def __init__(
+        self,
+        kubelet_socket: Path,
+        control_nodes: ControlNodes,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._socket = kubelet_socket
+        self._control_nodes = control_nodes
+        self._clock = clock
+        self._plugins: dict[str, _Plugin] = {}
+
+    def sync(self, resources: Resources, config: Config) -> None:
+        """Offer these resources and no others."""
+        for name in [name for name in self._plugins if name not in resources]:
+            logs.info("resource is gone", resource=name)
+            self._plugins.pop(name).server.stop(retire=True)
+        for name, devices in resources.items():
+            if name not in self._plugins:
+                server = ResourceServer(name, self._socket.parent, config, self._control_nodes)
+                self._plugins[name] = _Plugin(server)
+            server = self._plugins[name].server
+            _tell(name, server.devices, devices)
+            server.config = config
+            server.publish(devices)
+        self.tick()
+
+    def tick(self) -> None:
+        """Bring back what is missing: sockets that were removed, registrations that were lost."""
+        kubelet = identity(self._socket)
+        now = self._clock()
+        for plugin in self._plugins.values():
+            if now < plugin.retry_at:
+                continue
+            try:
+                self._revive(plugin)
+                if kubelet is None:
+                    plugin.kubelet = None
+                elif plugin.kubelet != kubelet or self._unwatched(plugin, now):
+                    register(self._socket, plugin.server.socket.name, plugin.server.resource)
+                    logs.info("registered", resource=plugin.server.resource)
+                    plugin.kubelet, plugin.watched_at = kubelet, now
+                plugin.failures = 0
+            except (NodeError, OSError) as error:
+                plugin.kubelet = None
+                if not plugin.failures:
+                    logs.warning("not registered, trying again", cause=error)
+                plugin.retry_at = now + RETRY[min(plugin.failures, len(RETRY) - 1)]
+                plugin.failures += 1
+                return  # what fails for one is slow to fail for all
+
+    def registered(self) -> dict[str, bool]:
+        """Return for each resource whether the kubelet knows of it."""
+        return {name: plugin.kubelet is not None for name, plugin in self._plugins.items()}
+
+    def stop(self) -> None:
+        """Stop all plugins and remove their sockets."""
+        for plugin in self._plugins.values():
+            plugin.server.stop()
+        self._plugins.clear()
+
+    def _revive(self, plugin: _Plugin) -> None:
+        if plugin.server.intact or not self._socket.parent.is_dir():
+            return
+        plugin.kubelet = None
+        plugin.server.stop()
+        plugin.server.start()
+
+    @staticmethod
+    def _unwatched(plugin: _Plugin, now: float) -> bool:
+        """Tell whether the kubelet has not been listening for a while, though it knows the plugin."""
+        if plugin.server.streams:
+            plugin.watched_at = now
+        return now - plugin.watched_at > UNWATCHED
+
+
+def _tell(resource: str, before: tuple[Device, ...], now: tuple[Device, ...]) -> None:
+    old = {device.id: device.problem for device in before}
+    if old.keys() != {device.id for device in now}:
+        logs.info("devices", resource=resource, count=len(now))
+    for device in now:
+        if device.problem and device.problem != old.get(device.id):
+            logs.warning("device is unhealthy", device=device.id, cause=device.problem)
+        elif not device.problem and old.get(device.id):
+            logs.info("device is healthy again", device=device.id)

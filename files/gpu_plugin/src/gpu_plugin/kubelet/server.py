@@ -1,0 +1,221 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One resource's device plugin: a gRPC server on a socket of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import grpc
+
+from .._shared._core.errors import NodeError
+from ..allocation import AllocationRefused, Grant, grant, prefer
+from ..config import Config
+from ..devices import Device
+from ..proto.v1beta1 import api_pb2, rpc
+from .registration import options
+
+WORKERS: Final = 8
+GRACE: Final = 1.0
+Identity = tuple[int, int, int]
+ControlNodes = Callable[[], list[str]]
+
+
+class SocketUnusable(NodeError):
+    """The plugin can't listen on its socket."""
+
+
+def identity(path: Path) -> Identity | None:
+    """Return what tells one socket from another of the same name; None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_mtime_ns)
+
+
+class ResourceServer:
+    """Serves one resource. ``control_nodes`` returns the control nodes that exist at that moment."""
+
+    def __init__(
+        self, resource: str, folder: Path, config: Config, control_nodes: ControlNodes
+    ) -> None:
+        self.resource = resource
+        self.socket = folder / f"nvidia-{resource.rpartition('/')[2]}.sock"
+        self.devices: tuple[Device, ...] = ()
+        self.config = config
+        self.streams = 0
+        self._control_nodes = control_nodes
+        self._changed = threading.Condition()
+        self._version = 0
+        self._closing = False
+        self._server: grpc.Server | None = None
+        self._identity: Identity | None = None
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Listen."""
+        self._closing = False
+        pool = futures.ThreadPoolExecutor(WORKERS, thread_name_prefix=self.resource)
+        server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
+        server.add_generic_rpc_handlers((self._handlers(),))
+        self.socket.unlink(missing_ok=True)
+        try:
+            server.add_insecure_port(f"unix://{self.socket}")
+        except RuntimeError as error:
+            raise SocketUnusable(
+                f"can't listen on {self.socket}",
+                cause=str(error),
+                hint="see that its folder exists, is writable and has a short path",
+            ) from error
+        server.start()
+        self.socket.chmod(0o600)
+        self._server, self._identity = server, identity(self.socket)
+
+    @property
+    def intact(self) -> bool:
+        """Whether the socket is still the one that this server listens on."""
+        return self._identity is not None and identity(self.socket) == self._identity
+
+    def publish(self, devices: tuple[Device, ...]) -> None:
+        """Tell the kubelet of these devices, if they are others than before."""
+        with self._changed:
+            if devices != self.devices or not self._version:
+                self.devices = devices
+                self._version += 1
+                self._changed.notify_all()
+
+    def stop(self, *, retire: bool = False) -> None:
+        """Stop listening; with ``retire`` tell the kubelet first that no device is left."""
+        if retire:
+            self.publish(())
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._server is not None:
+            self._server.stop(GRACE).wait()
+            self._server = None
+        if self.intact:
+            self.socket.unlink(missing_ok=True)
+        self._identity = None
+
+    # --- what the kubelet calls ---
+
+    def _handlers(self) -> grpc.GenericRpcHandler:
+        def unary(method: Callable[..., Any], request: Any, response: Any) -> grpc.RpcMethodHandler[Any, Any]:
+            return grpc.unary_unary_rpc_method_handler(
+                method,
+                request_deserializer=request.FromString,
+                response_serializer=response.SerializeToString,
+            )
+
+        methods = {
+            rpc.GET_DEVICE_PLUGIN_OPTIONS: unary(
+                lambda _request, _context: options(), api_pb2.Empty, api_pb2.DevicePluginOptions
+            ),
+            rpc.LIST_AND_WATCH: grpc.unary_stream_rpc_method_handler(
+                self._list_and_watch,
+                request_deserializer=api_pb2.Empty.FromString,
+                response_serializer=api_pb2.ListAndWatchResponse.SerializeToString,
+            ),
+            rpc.GET_PREFERRED_ALLOCATION: unary(
+                self._prefer, api_pb2.PreferredAllocationRequest, api_pb2.PreferredAllocationResponse
+            ),
+            rpc.ALLOCATE: unary(self._allocate, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
+            rpc.PRE_START_CONTAINER: unary(
+                lambda _request, _context: api_pb2.PreStartContainerResponse(),
+                api_pb2.PreStartContainerRequest,
+                api_pb2.PreStartContainerResponse,
+            ),
+        }
+        names = {path.rpartition("/")[2]: handler for path, handler in methods.items()}
+        return grpc.method_handlers_generic_handler(rpc.DEVICE_PLUGIN, names)
+
+    def _list_and_watch(
+        self, _request: api_pb2.Empty, context: grpc.ServicerContext
+    ) -> Iterator[api_pb2.ListAndWatchResponse]:
+        if not context.add_callback(self._wake):
+            return
+        seen = 0
+        with self._changed:
+            self.streams += 1
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(
+                        lambda seen=seen: (  # type: ignore[misc]
+                            self._version != seen or self._closing or not context.is_active()
+                        )
+                    )
+                    if self._version == seen or not context.is_active():
+                        return
+                    seen, devices = self._version, self.devices
+                yield api_pb2.ListAndWatchResponse(devices=[_message(one) for one in devices])
+        finally:
+            with self._changed:
+                self.streams -= 1
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _prefer(
+        self, request: api_pb2.PreferredAllocationRequest, context: grpc.ServicerContext
+    ) -> api_pb2.PreferredAllocationResponse:
+        answer = api_pb2.PreferredAllocationResponse()
+        try:
+            for one in request.container_requests:
+                chosen = prefer(
+                    self.devices,
+                    one.available_deviceIDs,
+                    one.must_include_deviceIDs,
+                    one.allocation_size,
+                )
+                answer.container_responses.add(deviceIDs=chosen)
+        except AllocationRefused as refusal:
+            _refuse(context, refusal)
+        return answer
+
+    def _allocate(
+        self, request: api_pb2.AllocateRequest, context: grpc.ServicerContext
+    ) -> api_pb2.AllocateResponse:
+        answer = api_pb2.AllocateResponse()
+        try:
+            for one in request.container_requests:
+                given = grant(self.devices, one.devices_ids, self.config, self._control_nodes())
+                answer.container_responses.append(_response(given))
+        except AllocationRefused as refusal:
+            _refuse(context, refusal)
+        return answer
+
+
+def _refuse(context: grpc.ServicerContext, refusal: AllocationRefused) -> NoReturn:
+    code = grpc.StatusCode.NOT_FOUND if refusal.unknown else grpc.StatusCode.INVALID_ARGUMENT
+    context.abort(code, str(refusal))
+
+
+def _message(device: Device) -> api_pb2.Device:
+    message = api_pb2.Device(ID=device.id, health=rpc.UNHEALTHY if device.problem else rpc.HEALTHY)
+    if device.numa_node is not None:
+        message.topology.nodes.add(ID=device.numa_node)
+    return message
+
+
+def _response(given: Grant) -> api_pb2.ContainerAllocateResponse:
+    return api_pb2.ContainerAllocateResponse(
+        envs=given.envs,
+        mounts=[
+            api_pb2.Mount(container_path=inside, host_path=outside, read_only=False)
+            for inside, outside in given.mounts
+        ],
+        devices=[
+            api_pb2.DeviceSpec(container_path=inside, host_path=outside, permissions="rw")
+            for inside, outside in given.nodes
+        ],
+    )

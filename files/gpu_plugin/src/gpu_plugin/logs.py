@@ -1,0 +1,41 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One line an event, on standard error: words for people, key=value for machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+
+def info(event: str, **fields: object) -> None:
+    """Tell what happened."""
+    _write(6, "info", event, fields)
+
+
+def warning(event: str, **fields: object) -> None:
+    """Tell what is not as it should be, though the daemon goes on."""
+    _write(4, "warning", event, fields)
+
+
+def error(event: str, **fields: object) -> None:
+    """Tell what failed."""
+    _write(3, "error", event, fields)
+
+
+def _write(priority: int, level: str, event: str, fields: dict[str, object]) -> None:
+    words = [event.replace("\n", " "), *(f"{key}={_quoted(value)}" for key, value in fields.items())]
+    if os.environ.get("JOURNAL_STREAM"):  # the journal has its own time and takes the level so
+        start = f"<{priority}>"
+    else:
+        start = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {level}: "
+    print(start + " ".join(words), file=sys.stderr, flush=True)
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    plain = text and all(char.isalnum() or char in "-_./:,@" for char in text)
+    return text if plain else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The daemon's state in a file that everybody may read."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+DEFAULT_FILE: Final = "/run/gpu-node/status.json"
+
+
+class StatusFile:
+    """Writes the state when it changed, in one step."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last = ""
+
+    def write(self, state: dict[str, Any]) -> bool:
+        """Write the state. Returns whether it was another one."""
+        text = json.dumps(state, indent=2, sort_keys=True) + "\n"
+        if text == self._last:
+            return False
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        temporary.write_text(text)
+        temporary.chmod(0o644)
+        temporary.replace(self._path)
+        self._last = text
+        return True
+
+    def remove(self) -> None:
+        """Remove the file: the daemon ends."""
+        self._path.unlink(missing_ok=True)
+
+
+def load(path: Path) -> dict[str, Any] | None:
+    """Return the state of the running daemon; None when none runs."""
+    try:
+        state: dict[str, Any] = json.loads(path.read_text())
+        os.kill(int(state["pid"]), 0)
+    except PermissionError:
+        return state  # somebody else's process, but a living one
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return state
+
+
+def describe(state: dict[str, Any]) -> str:
+    """Return the state in words."""
+    lines = [
+        f"gpu-plugin {state['version']} (process {state['pid']}): {state['state']}",
+        f"driver: {state['driver_version'] or 'not there'}",
+    ]
+    if state.get("problem"):
+        lines.append(f"problem: {state['problem']}")
+    for name, resource in state["resources"].items():
+        health = list(resource["devices"].values())
+        registered = "registered" if resource["registered"] else "not registered with the kubelet"
+        lines.append(f"{name}: {health.count('Healthy')} of {len(health)} healthy, {registered}")
+    return "\n".join(lines)

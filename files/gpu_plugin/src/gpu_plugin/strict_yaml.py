@@ -1,0 +1,112 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Read a YAML (or JSON) mapping of which every key is known beforehand, and say where it is wrong."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ._shared._core.errors import NodeError
+
+
+class ConfigError(NodeError):
+    """The configuration can't be used as it is."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of the file, with where it stands."""
+
+    path: str
+    data: Any
+    where: str
+
+
+def read(text: str, source: str, keys: Collection[str]) -> dict[str, Value]:
+    """Return the file's values by dotted key. ``keys`` are all keys that hold a value."""
+    try:
+        root = yaml.compose(text, yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{source}: line {mark.line + 1}" if mark else source
+        raise ConfigError(f"{where}: not valid YAML", cause=_reason(error)) from error
+    if root is None:
+        return {}
+    return {value.path: value for value in _Reader(source, keys).walk(root, "")}
+
+
+def _reason(error: yaml.YAMLError) -> str:
+    return str(getattr(error, "problem", None) or error).splitlines()[0]
+
+
+class _Reader:
+    def __init__(self, source: str, keys: Collection[str]) -> None:
+        self.source = source
+        self.keys = frozenset(keys)
+        self.sections = {
+            key.rsplit(".", depth)[0] for key in keys for depth in range(1, key.count(".") + 1)
+        }
+        self.loader = yaml.SafeLoader("")
+
+    def walk(self, node: yaml.Node, section: str) -> Iterator[Value]:
+        if not isinstance(node, yaml.MappingNode):
+            if self._plain(node) is None:
+                return
+            name = section or "the file"
+            raise ConfigError(
+                f"{self._where(node)}: {name} is not a mapping",
+                cause=f"expected keys such as {', '.join(self._children(section)[:3])}",
+            )
+        seen: dict[str, str] = {}
+        for key_node, value_node in node.value:
+            key, where = self._plain(key_node), self._where(key_node)
+            path = f"{section}.{key}" if section else str(key)
+            if path in seen:
+                raise ConfigError(f"{where}: {path} is given twice", cause=f"first at {seen[path]}")
+            seen[path] = where
+            if path in self.sections:
+                yield from self.walk(value_node, path)
+            elif path in self.keys:
+                yield Value(path, self._plain(value_node), self._where(value_node))
+            else:
+                raise self._unknown(path, section, where)
+
+    def _unknown(self, path: str, section: str, where: str) -> ConfigError:
+        near = nearest(path, section, self.keys | self.sections)
+        hint = f"did you mean {near}?" if near else ""
+        cause = f"{section or 'the top level'} knows {', '.join(self._children(section))}"
+        return ConfigError(f"{where}: unknown key {path}", cause=cause, hint=hint)
+
+    def _children(self, section: str) -> list[str]:
+        start = f"{section}." if section else ""
+        rest = (key[len(start) :] for key in self.keys if key.startswith(start))
+        return sorted({key.split(".")[0] for key in rest})
+
+    def _plain(self, node: yaml.Node) -> Any:
+        try:
+            return self.loader.construct_object(node, deep=True)  # type: ignore[no-untyped-call]
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+            raise ConfigError(f"{self._where(node)}: not a plain value", cause=str(error)) from error
+
+    def _where(self, node: yaml.Node) -> str:
+        return f"{self.source}: line {node.start_mark.line + 1}"
+
+
+def nearest(path: str, section: str, known: Collection[str]) -> str:
+    """Return the known key that was most likely meant, or an empty string."""
+    word = path.rsplit(".", 1)[-1].lower()
+    by_word: dict[str, list[str]] = {}
+    for key in sorted(known):
+        by_word.setdefault(key.rsplit(".", 1)[-1].lower(), []).append(key)
+    close = difflib.get_close_matches(word, by_word, n=5, cutoff=0.6)
+    candidates = [key for other in close for key in by_word[other]]
+    siblings = [key for key in candidates if key.rpartition(".")[0] == section]
+    if close and close[0] == word:  # right word, wrong place
+        return by_word[word][0]
+    return (siblings or candidates or [""])[0]

@@ -1,0 +1,50 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the node shows of its GPUs without NVML: the PCI bus and the loaded driver."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._core.pci import PciDevice, nvidia_device
+from .._host.api import Host
+
+BUS = "/sys/bus/pci/devices"
+DRIVER_VERSION = "/proc/driver/nvidia/version"
+
+
+def pci_devices(host: Host) -> t.List[PciDevice]:
+    """Return NVIDIA's devices on the bus, by address."""
+    found = []
+    for address in host.listdir(BUS):
+        vendor = host.read(f"{BUS}/{address}/vendor")
+        files = {"vendor": vendor}
+        if vendor is not None and vendor.strip() == "0x10de":
+            files.update({name: host.read(f"{BUS}/{address}/{name}") for name in ("device", "class", "numa_node")})
+        device = nvidia_device(address, files)
+        if device is not None:
+            found.append(device)
+    return found
+
+
+def gpus(host: Host) -> t.List[PciDevice]:
+    """Return the GPUs on the bus."""
+    return [one for one in pci_devices(host) if one.kind == "gpu"]
+
+
+class LoadedDriver(t.NamedTuple):
+    """The kernel module that is loaded: its version, and open or proprietary."""
+
+    version: str
+    flavour: str
+
+
+def loaded_driver(host: Host) -> t.Optional[LoadedDriver]:
+    """Return the loaded driver, or None."""
+    text = host.read(DRIVER_VERSION)
+    match = re.search(r"NVRM version: (.*?) {2,}(\d+\.[\d.]+)", text or "")
+    if match is None:
+        return None
+    return LoadedDriver(match[2], "open" if "Open Kernel Module" in match[1] else "proprietary")

@@ -1,0 +1,154 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What NVML tells of a node, as plain values, and what it can be asked to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._core.errors import NodeError
+
+NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED = 3, 4, 6, 9
+TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST = 10, 12, 13, 15
+RESET_REQUIRED, VERSION_MISMATCH, IN_USE, INSUFFICIENT_RESOURCES = 16, 18, 19, 23
+
+# pynvml's own texts come from the library, which may be the thing that is missing.
+MESSAGES = {
+    1: "NVML is not initialised",
+    2: "an argument is invalid",
+    3: "not supported by this GPU or driver",
+    4: "not permitted",
+    6: "not found",
+    9: "the NVIDIA driver is not loaded",
+    10: "timed out",
+    12: "libnvidia-ml.so.1 is not installed",
+    13: "this driver does not have the function",
+    15: "the GPU has fallen off the bus",
+    16: "the GPU needs a reset",
+    18: "the library and the loaded kernel module have different versions",
+    19: "in use by another process",
+    23: "not enough resources left on the GPU",
+    999: "unknown error inside the driver",
+}
+
+
+class NvmlError(NodeError):
+    """NVML answered a call with an error; ``code`` is NVML's."""
+
+    def __init__(self, code: int, doing: str) -> None:
+        cause = MESSAGES.get(code, f"NVML error {code}")
+        super().__init__(f"NVML failed while {doing}", cause=cause, nvml_code=code)
+        self.code = code
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpu:
+    """A GPU. Memory is in bytes; ``numa_node`` is None where the machine has none."""
+
+    index: int
+    uuid: str
+    name: str
+    pci_bus_id: str
+    minor: int
+    memory_total: int
+    compute_capability: t.Tuple[int, int]
+    mig_capable: bool
+    mig_current: bool
+    mig_pending: bool
+    pci_device_id: int
+
+
+@dataclasses.dataclass(frozen=True)
+class MigDevice:
+    """A MIG device: one compute instance of a GPU instance. Memory is in bytes."""
+
+    uuid: str
+    gpu_uuid: str
+    gpu_index: int
+    mig_index: int
+    gi_id: int
+    ci_id: int
+    profile: str
+    memory_total: int
+
+
+@dataclasses.dataclass(frozen=True)
+class GiProfile:
+    """A GPU instance profile, as the GPU itself reports it; placements are (start, size)."""
+
+    id: int
+    enum: int
+    name: str
+    slices: int
+    max_count: int
+    memory_mb: int
+    placements: t.Tuple[t.Tuple[int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputeInstance:
+    """A compute instance: its id and how many compute slices it has."""
+
+    id: int
+    slices: int
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuInstance:
+    """A GPU instance and where it stands on the memory grid."""
+
+    id: int
+    profile_id: int
+    start: int
+    size: int
+    cis: t.Tuple[ComputeInstance, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """A process on a GPU; the ids of instances are None on a whole GPU."""
+
+    pid: int
+    name: str
+    gpu_uuid: str
+    gi_id: t.Optional[int] = None
+    ci_id: t.Optional[int] = None
+
+
+class Nvml(t.Protocol):
+    """NVML. Every method may raise NvmlError."""
+
+    def driver_version(self) -> str:
+        """Return the driver's version, such as 550.163.01."""
+
+    def cuda_version(self) -> str:
+        """Return the newest CUDA version that the driver serves, such as 12.4."""
+
+    def gpus(self) -> t.Tuple[t.List[Gpu], t.List[NvmlError]]:
+        """Return the GPUs that answer, and an error for each that does not."""
+
+    def mig_devices(self, gpu: Gpu) -> t.List[MigDevice]:
+        """Return the MIG devices of a GPU."""
+
+    def gi_profiles(self, gpu: Gpu) -> t.List[GiProfile]:
+        """Return the profiles that a GPU offers."""
+
+    def gpu_instances(self, gpu: Gpu) -> t.List[GpuInstance]:
+        """Return the GPU instances, with their compute instances."""
+
+    def processes(self, gpu: Gpu) -> t.List[Process]:
+        """Return the processes on a GPU and its instances."""
+
+    def set_mig_mode(self, gpu: Gpu, on: bool) -> int:
+        """Set MIG mode and return the activation status: 0, or why it is only pending."""
+
+    def create_instance(self, gpu: Gpu, profile: GiProfile, start: int) -> int:
+        """Create a GPU instance with one compute instance of its full size; return its id."""
+
+    def create_compute_instance(self, gpu: Gpu, gi_id: int) -> None:
+        """Create a compute instance of the GPU instance's full size."""
+
+    def destroy_instance(self, gpu: Gpu, gi_id: int) -> None:
+        """Destroy a GPU instance with its compute instances."""

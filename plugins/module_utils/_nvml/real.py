@@ -1,0 +1,321 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""NVML through pynvml: the one place that imports it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import typing as t
+
+from .._core.mig_profile import canonical, name_from_sizes
+from .api import (
+    FUNCTION_NOT_FOUND,
+    LIBRARY_NOT_FOUND,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    ComputeInstance,
+    GiProfile,
+    Gpu,
+    GpuInstance,
+    MigDevice,
+    NvmlError,
+    Process,
+)
+
+try:
+    import pynvml
+except ImportError:  # where the library is missing, open_nvml says so
+    pynvml = None
+
+INVALID_ARGUMENT, VERSION_MISMATCH = 2, 25
+ROOM = 16  # more than any GPU's instances; some report too small a count
+F = t.TypeVar("F", bound=t.Callable[..., t.Any])
+
+
+def doing(what: str) -> t.Callable[[F], F]:
+    """Turn pynvml's errors into ours."""
+
+    def wrap(function: F) -> F:
+        @functools.wraps(function)
+        def wrapped(*args: t.Any, **kwargs: t.Any) -> t.Any:
+            try:
+                return function(*args, **kwargs)
+            except pynvml.NVMLError as error:
+                raise NvmlError(error.value, what) from error
+
+        return t.cast(F, wrapped)
+
+    return wrap
+
+
+@contextlib.contextmanager
+def open_nvml() -> t.Iterator[RealNvml]:
+    """Initialise NVML for the time of a with statement."""
+    if pynvml is None:
+        raise NvmlError(LIBRARY_NOT_FOUND, "importing pynvml (nvidia-ml-py)")
+    _start()
+    try:
+        yield RealNvml()
+    finally:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+@doing("starting NVML")
+def _start() -> None:
+    pynvml.nvmlInit()
+
+
+def text(value: t.Any) -> str:
+    """Return NVML's text, which older bindings give as bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+class RealNvml:
+    """The node's NVML. Implements the Nvml protocol."""
+
+    def __init__(self) -> None:
+        self._profiles: t.Dict[str, t.List[GiProfile]] = {}
+
+    @doing("reading the driver's version")
+    def driver_version(self) -> str:
+        return text(pynvml.nvmlSystemGetDriverVersion())
+
+    @doing("reading the CUDA version")
+    def cuda_version(self) -> str:
+        version = pynvml.nvmlSystemGetCudaDriverVersion()
+        return f"{version // 1000}.{version % 1000 // 10}"
+
+    @doing("counting GPUs")
+    def gpus(self) -> t.Tuple[t.List[Gpu], t.List[NvmlError]]:
+        found, broken = [], []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                found.append(self._gpu(index))
+            except pynvml.NVMLError as error:
+                broken.append(NvmlError(error.value, f"reading GPU {index}"))
+        return found, broken
+
+    @staticmethod
+    def _gpu(index: int) -> Gpu:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        pci = pynvml.nvmlDeviceGetPciInfo(handle)
+        try:
+            current, pending = pynvml.nvmlDeviceGetMigMode(handle)
+            capable = True
+        except pynvml.NVMLError as error:
+            if error.value not in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
+                raise
+            current, pending, capable = 0, 0, False
+        return Gpu(
+            index=index,
+            uuid=text(pynvml.nvmlDeviceGetUUID(handle)),
+            name=text(pynvml.nvmlDeviceGetName(handle)),
+            pci_bus_id=text(pci.busId).lower()[-12:],
+            minor=pynvml.nvmlDeviceGetMinorNumber(handle),
+            memory_total=pynvml.nvmlDeviceGetMemoryInfo(handle).total,
+            compute_capability=tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
+            mig_capable=capable,
+            mig_current=bool(current),
+            mig_pending=bool(pending),
+            pci_device_id=pci.pciDeviceId >> 16,
+        )
+
+    @staticmethod
+    def _handle(gpu: Gpu) -> t.Any:
+        return pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+
+    @doing("listing MIG devices")
+    def mig_devices(self, gpu: Gpu) -> t.List[MigDevice]:
+        if not gpu.mig_current:
+            return []
+        handle, found = self._handle(gpu), []
+        names = {one.id: one for one in self.gi_profiles(gpu)}
+        instances = {one.id: one for one in self.gpu_instances(gpu)}
+        for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            try:
+                device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            except pynvml.NVMLError as error:
+                if error.value != NOT_FOUND:
+                    raise
+                continue
+            gi_id = pynvml.nvmlDeviceGetGpuInstanceId(device)
+            ci_id = pynvml.nvmlDeviceGetComputeInstanceId(device)
+            profile = names[instances[gi_id].profile_id]
+            slices = {ci.id: ci.slices for ci in instances[gi_id].cis}[ci_id]
+            found.append(
+                MigDevice(
+                    uuid=text(pynvml.nvmlDeviceGetUUID(device)),
+                    gpu_uuid=gpu.uuid,
+                    gpu_index=gpu.index,
+                    mig_index=index,
+                    gi_id=gi_id,
+                    ci_id=ci_id,
+                    profile=profile.name if slices == profile.slices else f"{slices}c.{profile.name}",
+                    memory_total=pynvml.nvmlDeviceGetMemoryInfo(device).total,
+                )
+            )
+        return found
+
+    @doing("reading MIG profiles")
+    def gi_profiles(self, gpu: Gpu) -> t.List[GiProfile]:
+        if gpu.uuid not in self._profiles:
+            handle, found = self._handle(gpu), []
+            for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT if gpu.mig_capable else 0):
+                profile = self._profile(handle, gpu, number)
+                if profile is not None:
+                    found.append(profile)
+            self._profiles[gpu.uuid] = found
+        return self._profiles[gpu.uuid]
+
+    def _profile(self, handle: t.Any, gpu: Gpu, number: int) -> t.Optional[GiProfile]:
+        try:
+            info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version=2)
+            name = canonical(text(info.name))
+        except pynvml.NVMLError as error:
+            if error.value in (NOT_SUPPORTED, INVALID_ARGUMENT):
+                return None
+            if error.value not in (FUNCTION_NOT_FOUND, VERSION_MISMATCH):
+                raise
+            info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version=1)
+            name = name_from_sizes(info.sliceCount, info.memorySizeMB, gpu.memory_total, number)
+        count = ctypes.c_uint()
+        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, None, ctypes.byref(count))
+        places = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
+        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, places, ctypes.byref(count))
+        return GiProfile(
+            id=info.id,
+            enum=number,
+            name=name,
+            slices=info.sliceCount,
+            max_count=info.instanceCount,
+            memory_mb=info.memorySizeMB,
+            placements=tuple((places[i].start, places[i].size) for i in range(count.value)),
+        )
+
+    @doing("listing GPU instances")
+    def gpu_instances(self, gpu: Gpu) -> t.List[GpuInstance]:
+        if not gpu.mig_current:
+            return []
+        handle, found = self._handle(gpu), []
+        for profile in self.gi_profiles(gpu):
+            for gi in self._list(pynvml.nvmlDeviceGetGpuInstances, handle, profile.id):
+                info = pynvml.nvmlGpuInstanceGetInfo(gi)
+                found.append(
+                    GpuInstance(
+                        info.id,
+                        info.profileId,
+                        info.placement.start,
+                        info.placement.size,
+                        tuple(self._compute_instances(gi)),
+                    )
+                )
+        return sorted(found, key=lambda one: one.start)
+
+    def _compute_instances(self, gi: t.Any) -> t.Iterator[ComputeInstance]:
+        seen = set()
+        for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+            profile = self._ci_profile(gi, number)
+            if profile is None:
+                continue
+            for ci in self._list(pynvml.nvmlGpuInstanceGetComputeInstances, gi, profile.id):
+                info = pynvml.nvmlComputeInstanceGetInfo(ci)
+                if info.id not in seen:
+                    seen.add(info.id)
+                    yield ComputeInstance(info.id, profile.sliceCount)
+
+    @staticmethod
+    def _ci_profile(gi: t.Any, number: int) -> t.Any:
+        try:
+            return pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi, number, 0, version=1)
+        except pynvml.NVMLError as error:
+            if error.value in (NOT_SUPPORTED, INVALID_ARGUMENT):
+                return None
+            raise
+
+    @staticmethod
+    def _list(function: t.Any, parent: t.Any, profile_id: int) -> t.List[t.Any]:
+        """Return handles that stay valid: an element of the array is only a view of it."""
+        kind = (
+            pynvml.c_nvmlGpuInstance_t
+            if function is pynvml.nvmlDeviceGetGpuInstances
+            else pynvml.c_nvmlComputeInstance_t
+        )
+        array, count = (kind * ROOM)(), ctypes.c_uint()
+        function(parent, profile_id, array, ctypes.byref(count))
+        return [
+            ctypes.cast(ctypes.cast(array[i], ctypes.c_void_p), kind) for i in range(count.value)
+        ]
+
+    @doing("listing processes")
+    def processes(self, gpu: Gpu) -> t.List[Process]:
+        handle, found = self._handle(gpu), {}
+        devices = [handle]
+        if gpu.mig_current:
+            devices += [
+                pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, one.mig_index)
+                for one in self.mig_devices(gpu)
+            ]
+        for device in devices:
+            for kind in (
+                pynvml.nvmlDeviceGetComputeRunningProcesses,
+                pynvml.nvmlDeviceGetGraphicsRunningProcesses,
+            ):
+                for one in self._running(kind, device):
+                    gi, ci = (None if n in (None, 0xFFFFFFFF) else n for n in (one.gpuInstanceId, one.computeInstanceId))
+                    found[one.pid, gi, ci] = Process(one.pid, self._name(one.pid), gpu.uuid, gi, ci)
+        return sorted(found.values(), key=lambda one: one.pid)
+
+    @staticmethod
+    def _running(kind: t.Any, device: t.Any) -> t.List[t.Any]:
+        try:
+            return list(kind(device))
+        except pynvml.NVMLError as error:
+            if error.value == NOT_SUPPORTED:
+                return []
+            raise
+
+    @staticmethod
+    def _name(pid: int) -> str:
+        try:
+            return text(pynvml.nvmlSystemGetProcessName(pid))
+        except pynvml.NVMLError:
+            return ""
+
+    @doing("setting MIG mode")
+    def set_mig_mode(self, gpu: Gpu, on: bool) -> int:
+        self._profiles.pop(gpu.uuid, None)  # older drivers tell them only while the mode is on
+        return int(pynvml.nvmlDeviceSetMigMode(self._handle(gpu), int(on)))
+
+    @doing("creating a GPU instance")
+    def create_instance(self, gpu: Gpu, profile: GiProfile, start: int) -> int:
+        size = next(size for at, size in profile.placements if at == start)
+        place = pynvml.c_nvmlGpuInstancePlacement_t(start, size)
+        gi = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(self._handle(gpu), profile.id, ctypes.byref(place))
+        gi_id = int(pynvml.nvmlGpuInstanceGetInfo(gi).id)
+        self.create_compute_instance(gpu, gi_id)
+        return gi_id
+
+    @doing("creating a compute instance")
+    def create_compute_instance(self, gpu: Gpu, gi_id: int) -> None:
+        gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
+        profile_id = pynvml.nvmlGpuInstanceGetInfo(gi).profileId
+        wanted = next(one.slices for one in self.gi_profiles(gpu) if one.id == profile_id)
+        for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+            profile = self._ci_profile(gi, number)
+            if profile is not None and profile.sliceCount == wanted:
+                pynvml.nvmlGpuInstanceCreateComputeInstance(gi, profile.id)
+                return
+        raise NvmlError(NOT_SUPPORTED, f"looking for a compute instance of {wanted} slices")
+
+    @doing("destroying a GPU instance")
+    def destroy_instance(self, gpu: Gpu, gi_id: int) -> None:
+        gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
+        for one in self._compute_instances(gi):
+            pynvml.nvmlComputeInstanceDestroy(pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, one.id))
+        pynvml.nvmlGpuInstanceDestroy(gi)
+
+

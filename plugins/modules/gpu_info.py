@@ -1,0 +1,99 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Report the GPUs of a node."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_info
+short_description: Report the GPUs of a node
+version_added: 0.1.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Reads NVIDIA's devices on the PCI bus, the loaded driver, and through NVML the GPUs with their MIG layout and
+    processes.
+  - Works on a bare node too. What cannot be read there is said in the result and is not an error.
+requirements:
+  - nvidia-ml-py on the node for what NVML tells; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
+extends_documentation_fragment:
+  - gpu.node.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+  platform:
+    support: full
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Read the GPUs
+  gpu.node.gpu_info:
+  register: node
+
+- name: Show them
+  ansible.builtin.debug:
+    msg: "{{ node.gpu_info.gpus | map(attribute='name') }}"
+"""
+
+RETURN = r"""
+gpu_info:
+  description: What the node has.
+  returned: always
+  type: dict
+  contains:
+    pci_devices:
+      description: NVIDIA's devices on the PCI bus.
+      type: list
+      elements: dict
+    pci_gpus:
+      description: Those of them that are GPUs, with address, device id and architecture.
+      type: list
+      elements: dict
+    driver:
+      description: Version and flavour (open or proprietary) of the loaded kernel module, none where none is loaded.
+      type: dict
+    nvml_available:
+      description: Whether NVML answered.
+      type: bool
+    nvml_error:
+      description: Why it did not.
+      type: str
+    library_version:
+      description: Version of the user-space library.
+      type: str
+    cuda_version:
+      description: Newest CUDA version that the driver serves.
+      type: str
+    gpus:
+      description: The GPUs that answer, with memory in bytes, MIG mode, profiles, instances, devices and processes.
+      type: list
+      elements: dict
+    lost_gpus:
+      description: An error for each GPU that does not answer.
+      type: list
+      elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._module.gpu_info import SPEC, GpuInfoCapability
+from ansible_collections.gpu.node.plugins.module_utils._module.interpreter import ensure_importable
+from ansible_collections.gpu.node.plugins.module_utils._module.run import run_capability
+
+
+def main() -> None:
+    """Run the module."""
+    ensure_importable("pynvml")
+    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    run_capability(module, lambda: GpuInfoCapability(LocalHost()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The node's image: Debian in one layer, the simulated hardware and the stand-in kubelet in another.
+
+Each layer's name holds a digest of what it is made from, so that it is made once and never stale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from .paths import CACHE, DAEMON, KEY, KUBELET, NODE, NVSIM
+from .podman import podman
+
+SUITE = "trixie"
+PACKAGES = (
+    "ca-certificates",
+    "containerd",
+    "dbus",
+    "iproute2",
+    "kmod",
+    "openssh-server",
+    "pciutils",
+    "python3",
+    "python3-apt",
+    "runc",
+    "systemd",
+    "systemd-sysv",
+    "udev",
+)
+DIVERTED = ("lsmod", "modprobe", "rmmod")
+PYTHON = "3.13"
+ENABLED = {
+    "sysinit.target.wants": ["nvsimd.service"],
+    "multi-user.target.wants": ["kubelet.service", "ssh.service", "containerd.service"],
+}
+
+
+def digest(files: Iterable[Path], *texts: str) -> str:
+    """Return a short digest of files and texts."""
+    total = hashlib.sha256("\0".join(texts).encode())
+    for path in sorted(files):
+        total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()[:12]
+
+
+def mirror() -> str:
+    """Return the Debian mirror that this machine itself uses."""
+    places = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
+    for path in places:
+        if path.is_file():
+            found = re.search(r"^\s*(?:URIs:|deb(?: \[[^]]*\])?)\s*(https?://\S+/debian)/?\s", path.read_text(), re.M)
+            if found:
+                return found[1]
+    sys.exit("gpunode: no Debian mirror in the apt sources of this machine. Next step: run on Debian.")
+
+
+def sources() -> list[Path]:
+    """Return the files that the upper layer is made from."""
+    trees = [NODE / "overlay", NVSIM / "nvsim", NVSIM / "bin", NVSIM / "shim", KUBELET / "standin_kubelet", DAEMON / "proto"]
+    files = [path for tree in trees for path in tree.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return [*files, NODE / "site-requirements.txt", Path(__file__)]
+
+
+def build() -> str:
+    """Make the image unless it is there, and return its name."""
+    name = f"localhost/gpunode:{digest(sources())}"
+    if podman("images", "--quiet", name):
+        return name
+    base = _base()
+    print("gpunode: adding the simulated hardware", file=sys.stderr, flush=True)
+    subprocess.run(["make", "--silent", "-C", str(NVSIM), "shim"], check=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        tree = Path(folder)
+        _overlay(tree)
+        container = podman("create", base)
+        podman("cp", f"{tree}/.", f"{container}:/")
+        podman("commit", "--quiet", container, name)
+        podman("rm", container)
+    return name
+
+
+def _base() -> str:
+    """Make Debian's layer unless it is there."""
+    name = f"localhost/gpunode-base:{digest([], SUITE, *PACKAGES, *DIVERTED)}"
+    if podman("images", "--quiet", name):
+        return name
+    print(f"gpunode: building Debian {SUITE} (once, about two minutes)", file=sys.stderr, flush=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        root = Path(folder) / "root"
+        command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(root), mirror()]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit("gpunode: debootstrap failed:\n" + "\n".join(done.stdout.splitlines()[-15:]))
+        for module in DIVERTED:
+            divert = ["dpkg-divert", "--quiet", "--local", "--rename", "--add", f"/usr/sbin/{module}"]
+            subprocess.run(["chroot", str(root), *divert], check=True)
+        shutil.rmtree(root / "var/cache/apt/archives", ignore_errors=True)
+        subprocess.run(f"tar -C '{root}' -c . | podman import --quiet - {name}", shell=True, check=True)
+    return name
+
+
+def _overlay(tree: Path) -> None:
+    """Lay out the upper layer."""
+    shutil.copytree(NODE / "overlay", tree, dirs_exist_ok=True)
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(NVSIM / "nvsim", tree / "opt/nvsim/nvsim", ignore=ignore)
+    shutil.copytree(NVSIM / "bin", tree / "opt/nvsim/bin", ignore=ignore)
+    (tree / "opt/nvsim/lib").mkdir()
+    shutil.copyfile(NVSIM / "build/libnvidia-ml.so.1", tree / "opt/nvsim/lib/libnvidia-ml.so")
+    shutil.copytree(KUBELET / "standin_kubelet", tree / "opt/standin/standin_kubelet", ignore=ignore)
+    shutil.copytree(DAEMON / "proto", tree / "opt/standin/gpu_plugin/proto", ignore=ignore)
+    shutil.copyfile(DAEMON / "__init__.py", tree / "opt/standin/gpu_plugin/__init__.py")
+    _libraries(tree)
+    for target, units in ENABLED.items():
+        wants = tree / "etc/systemd/system" / target
+        wants.mkdir(parents=True)
+        for unit in units:
+            own = (tree / "etc/systemd/system" / unit).exists()
+            (wants / unit).symlink_to(f"{'/etc' if own else '/usr/lib'}/systemd/system/{unit}")
+    keys = tree / "root/.ssh"
+    keys.mkdir(parents=True, mode=0o700)
+    (tree / "root").chmod(0o700)
+    (keys / "authorized_keys").write_text(_public_key())
+    apt = tree / "etc/apt"
+    apt.mkdir(parents=True, exist_ok=True)
+    (apt / "sources.list").write_text(f"deb {mirror()} {SUITE} main\n")
+
+
+def _libraries(tree: Path) -> None:
+    """Put pynvml beside nvsim, and grpc and protobuf beside the stand-in kubelet."""
+    requirements = (NODE / "site-requirements.txt").read_text().splitlines()
+    pins = [line for line in requirements if line and not line.startswith("#")]
+    for target, names in {"opt/nvsim/site": ("nvidia-ml-py",), "opt/standin": ("grpcio", "protobuf", "typing_extensions")}.items():
+        wanted = [pin for pin in pins if pin.split("==")[0] in names]
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command += ["--only-binary=:all:", "--python-version", PYTHON, "--target", str(tree / target), *wanted]
+        subprocess.run(command, check=True)
+
+
+def _public_key() -> str:
+    if not KEY.exists():
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpunode", "-f", str(KEY)]
+        subprocess.run(command, check=True)
+    return KEY.with_suffix(".pub").read_text()

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Nodes: containers that boot systemd, with simulated hardware."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from .image import build
+from .paths import CACHE, KEY, NVSIM
+from .podman import podman
+
+LABEL = "gpunode=1"
+PREFIX = "gpunode-"
+BOOT_SECONDS = 60
+SSH_OPTIONS = (
+    "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+    " -o ControlMaster=auto -o ControlPersist=60s"
+)
+
+
+def up(name: str, product: str, gpus: int) -> None:
+    """Start a node and wait until it has booted."""
+    image = build()
+    state = CACHE / "boards" / name
+    shutil.rmtree(state, ignore_errors=True)
+    command = [sys.executable, "-m", "nvsim.ctl", "board", "create", "--dir", str(state)]
+    command += ["--product", product, "--gpus", str(gpus)]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(NVSIM)})
+    words = ["run", "--detach", "--name", PREFIX + name, "--hostname", name, "--label", LABEL]
+    words += ["--privileged", "--systemd=always", "--publish", "127.0.0.1::22", "--stop-timeout", "5"]
+    words += ["--volume", f"{state}:/var/lib/nvsim", "--volume", "/var/lib/containerd"]
+    words += ["--volume", "gpunode-apt:/var/cache/apt/archives"]
+    # systemd 257 needs the word where the host has the old cgroup hierarchy; elsewhere it is ignored.
+    podman(*words, image, "/sbin/init", "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")
+    wait(name)
+
+
+def wait(name: str) -> None:
+    """Wait until a node has booted and answers over SSH."""
+    deadline = time.monotonic() + BOOT_SECONDS
+    state = ""
+    while time.monotonic() < deadline:
+        state = podman("exec", PREFIX + name, "systemctl", "is-system-running", check=False)
+        if state in ("running", "degraded") and ssh(name, "true").returncode == 0:
+            break
+        time.sleep(0.3)
+    if state != "running":
+        failed = podman("exec", PREFIX + name, "systemctl", "--failed", "--no-legend", check=False)
+        sys.exit(f"gpunode: {name} did not boot: {state or 'no answer'} {failed}")
+
+
+def port(name: str) -> int:
+    """Return the local port that leads to a node's SSH server."""
+    return int(podman("port", PREFIX + name, "22").rsplit(":", 1)[1])
+
+
+def ssh(name: str, *words: str, capture: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run a command on a node over SSH, or open a shell."""
+    command = ["ssh", *SSH_OPTIONS.replace("auto", "no").split(), "-i", str(KEY), "-p", str(port(name))]
+    return subprocess.run([*command, "root@127.0.0.1", *words], check=False, capture_output=capture, text=True)
+
+
+def execute(name: str, words: list[str]) -> int:
+    """Run a command on a node and return its status."""
+    command = ["podman", "exec", PREFIX + name, *words]
+    return subprocess.run(command, check=False).returncode
+
+
+def reboot(name: str) -> None:
+    """Reboot a node."""
+    podman("restart", "--time", "5", PREFIX + name)
+    wait(name)
+
+
+def down(name: str) -> None:
+    """Remove a node."""
+    podman("rm", "--force", "--volumes", "--time", "2", PREFIX + name, check=False)
+    shutil.rmtree(CACHE / "boards" / name, ignore_errors=True)
+
+
+def names() -> list[str]:
+    """Return the nodes that are there."""
+    found = podman("ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}")
+    return [name.removeprefix(PREFIX) for name in found.splitlines()]
+
+
+def inventory(wanted: list[str]) -> dict[str, Any]:
+    """Return an Ansible inventory of nodes, all in the group gpu_nodes."""
+    hosts = {
+        name: {
+            "ansible_host": "127.0.0.1",
+            "ansible_port": port(name),
+            "ansible_user": "root",
+            "ansible_ssh_private_key_file": str(KEY),
+            "ansible_ssh_common_args": SSH_OPTIONS,
+            "ansible_python_interpreter": "/usr/bin/python3",
+        }
+        for name in wanted
+    }
+    return {"gpu_nodes": {"hosts": hosts}}
+
+
+def clean() -> None:
+    """Remove every node, image, volume and file that this tool has made."""
+    for name in names():
+        down(name)
+    images = podman("images", "--format", "{{.Repository}}:{{.Tag}}")
+    ours = [one for one in images.splitlines() if one.startswith("localhost/gpunode")]
+    for image in sorted(ours, reverse=True):
+        podman("rmi", "--force", image, check=False)
+    podman("volume", "rm", "--force", "gpunode-apt", check=False)
+    shutil.rmtree(Path(CACHE), ignore_errors=True)

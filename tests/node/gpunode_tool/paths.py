@@ -1,0 +1,17 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where things are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+NODE = REPOSITORY / "tests/node"
+NVSIM = REPOSITORY / "tests/nvsim"
+KUBELET = REPOSITORY / "tests/kubelet"
+DAEMON = REPOSITORY / "files/gpu_plugin/src/gpu_plugin"
+CACHE = Path(os.environ.get("GPUNODE_CACHE") or REPOSITORY / ".cache/node")
+KEY = CACHE / "id_ed25519"
