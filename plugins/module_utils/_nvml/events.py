@@ -6,10 +6,16 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import typing as t
 
 from .api import NOT_SUPPORTED, TIMEOUT, NvmlError
-from .real import doing, pynvml, text
+from .real import doing, text
+
+try:
+    import pynvml
+except ImportError:  # open_nvml, which comes before anything here, says so
+    pynvml = None
 
 NO_INSTANCE = 0xFFFFFFFF
 
@@ -28,6 +34,7 @@ class XidWatch:
 
     def __init__(self, gpu_uuids: t.Iterable[str]) -> None:
         self.failed: t.Dict[str, NvmlError] = {}
+        self._uuids: t.Dict[t.Optional[int], str] = {}
         self._set = self._create()
         for uuid in gpu_uuids:
             try:
@@ -48,6 +55,7 @@ class XidWatch:
         if not pynvml.nvmlDeviceGetSupportedEventTypes(handle) & wanted:
             return
         pynvml.nvmlDeviceRegisterEvents(handle, wanted, self._set)
+        self._uuids[_address(handle)] = uuid
 
     @doing("waiting for events")
     def wait(self, seconds: float) -> t.Optional[Xid]:
@@ -62,10 +70,16 @@ class XidWatch:
             None if number == NO_INSTANCE else int(number)
             for number in (event.gpuInstanceId, event.computeInstanceId)
         )
-        uuid = text(pynvml.nvmlDeviceGetUUID(event.device))
+        uuid = self._uuids.get(_address(event.device))  # a GPU that is lost can't be asked any more
+        if uuid is None:
+            uuid = text(pynvml.nvmlDeviceGetUUID(event.device))
         return Xid(uuid, int(event.eventData), gi, ci)
 
     def close(self) -> None:
         """Give the event set back."""
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlEventSetFree(self._set)
+
+
+def _address(handle: t.Any) -> t.Optional[int]:
+    return ctypes.cast(handle, ctypes.c_void_p).value

@@ -15,11 +15,19 @@ from pathlib import Path
 from typing import Final
 
 from . import logs
-from ._shared._nvml.api import VERSION_MISMATCH, Gpu, Nvml, NvmlError
+from ._shared._nvml.api import (
+    DRIVER_NOT_LOADED,
+    LIBRARY_NOT_FOUND,
+    VERSION_MISMATCH,
+    Gpu,
+    Nvml,
+    NvmlError,
+)
 from ._shared._nvml.events import Xid, XidWatch
 from ._shared._nvml.real import open_nvml
 from .devices import GpuView, Inventory, parse_caps
 
+ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
 LIBRARY: Final = "libnvidia-ml.so.1"
 LIBRARY_FOLDERS: Final = (
     "usr/lib64",
@@ -44,29 +52,30 @@ class Driver:
         self._session = contextlib.ExitStack()
         self._nvml: Nvml | None = None
         self._watch: _Watcher | None = None
-        self._opened = 0
+        self._absences = 0
         self._worked = False
 
     @property
     def generation(self) -> object:
-        """Something that differs after the driver was loaded anew or NVML had to be reopened."""
+        """Something that differs after the driver was loaded anew."""
         places = ("sys/module/nvidia", "proc/driver/nvidia/version")
-        return (self._opened, *(_inode(self._root / place) for place in places))
+        return (self._absences, *(_inode(self._root / place) for place in places))
 
     def scan(self, driver_root: str = "/") -> Inventory:
         """Return what is there. NvmlError: there is no driver to ask."""
         try:
             nvml = self._nvml or self._open(driver_root)
             inventory = self._read(nvml)
-        except NvmlError:
+        except NvmlError as error:
             self.close()
+            self._absences += error.code in ABSENT
             raise
         self._worked = True
         self._follow({view.gpu.uuid for view in inventory.gpus if not view.problem})
         return inventory
 
     def replaced(self, error: NvmlError) -> bool:
-        """Tell whether only a new process can speak to the driver, since it was exchanged on disk."""
+        """Tell whether the library was exchanged, so that only a new process can load it."""
         return error.code == VERSION_MISMATCH and (self._worked or _library_deleted())
 
     def close(self) -> None:
@@ -78,7 +87,6 @@ class Driver:
     def _open(self, driver_root: str) -> Nvml:
         _preload(driver_root)
         self._nvml = self._session.enter_context(open_nvml())
-        self._opened += 1
         return self._nvml
 
     def _read(self, nvml: Nvml) -> Inventory:
@@ -105,8 +113,12 @@ class Driver:
             self._watch.stop()
             self._watch = None
         if self._watch is None and gpu_uuids:
-            self._watch = _Watcher(gpu_uuids, self._put)
-            self._watch.start()
+            try:
+                self._watch = _Watcher(gpu_uuids, self._put)
+            except NvmlError as error:
+                logs.warning("no events from the GPUs, trying again at the next scan", cause=error)
+            else:
+                self._watch.start()
 
     def _put(self, xid: Xid) -> None:
         self.xids.put(xid)
@@ -133,7 +145,9 @@ class _Watcher(threading.Thread):
                     self._put(xid)
         except NvmlError as error:
             if not self._stopping.is_set():
-                logs.warning("waiting for events failed, trying again at the next scan", cause=error)
+                logs.warning(
+                    "waiting for events failed, trying again at the next scan", cause=error
+                )
 
     def stop(self) -> None:
         self._stopping.set()

@@ -3,8 +3,8 @@
 
 """Which GPUs must not be used, and until when. Pure.
 
-An XID that is not an application's own fault makes a GPU unfit, with all that is made of it. It is fit
-again once it was reset or the driver was loaded anew: that it answers is not enough.
+An XID that is not an application's own fault makes a GPU unfit, with all that is made of it. It is
+fit again once it was reset or the driver was loaded anew: that it answers is not enough.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Health:
         return not known
 
     def judge(self, inventory: Inventory, generation: object) -> Inventory:
-        """Return the inventory with each unfit GPU's problem. ``generation`` is the driver's load."""
+        """Return the inventory with unfit GPUs' problems. ``generation`` is the driver's load."""
         if generation != self._generation:
             self._faults.clear()
             self._away.clear()
@@ -49,9 +49,7 @@ class Health:
         return replace(
             inventory,
             gpus=tuple(
-                view
-                if view.problem
-                else replace(view, problem=self._faults.get(view.gpu.uuid, ""))
+                view if view.problem else replace(view, problem=self._faults.get(view.gpu.uuid, ""))
                 for view in inventory.gpus
             ),
         )

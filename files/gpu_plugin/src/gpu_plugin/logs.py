@@ -27,7 +27,10 @@ def error(event: str, **fields: object) -> None:
 
 
 def _write(priority: int, level: str, event: str, fields: dict[str, object]) -> None:
-    words = [event.replace("\n", " "), *(f"{key}={_quoted(value)}" for key, value in fields.items())]
+    words = [
+        event.replace("\n", " "),
+        *(f"{key}={_quoted(value)}" for key, value in fields.items()),
+    ]
     if os.environ.get("JOURNAL_STREAM"):  # the journal has its own time and takes the level so
         start = f"<{priority}>"
     else:

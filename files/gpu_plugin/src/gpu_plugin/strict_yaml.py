@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read a YAML (or JSON) mapping of which every key is known beforehand, and say where it is wrong."""
+"""Read a YAML (or JSON) mapping whose keys are all known, and say where it is wrong."""
 
 from __future__ import annotations
 
@@ -90,9 +90,11 @@ class _Reader:
 
     def _plain(self, node: yaml.Node) -> Any:
         try:
-            return self.loader.construct_object(node, deep=True)  # type: ignore[no-untyped-call]
+            return self.loader.construct_object(node, deep=True)
         except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-            raise ConfigError(f"{self._where(node)}: not a plain value", cause=str(error)) from error
+            raise ConfigError(
+                f"{self._where(node)}: not a plain value", cause=str(error)
+            ) from error
 
     def _where(self, node: yaml.Node) -> str:
         return f"{self.source}: line {node.start_mark.line + 1}"

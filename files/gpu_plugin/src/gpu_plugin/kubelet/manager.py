@@ -89,6 +89,10 @@ class Manager:
         """Return for each resource whether the kubelet knows of it."""
         return {name: plugin.kubelet is not None for name, plugin in self._plugins.items()}
 
+    def devices(self) -> Resources:
+        """Return what is offered now."""
+        return {name: plugin.server.devices for name, plugin in self._plugins.items()}
+
     def stop(self) -> None:
         """Stop all plugins and remove their sockets."""
         for plugin in self._plugins.values():
@@ -104,7 +108,7 @@ class Manager:
 
     @staticmethod
     def _unwatched(plugin: _Plugin, now: float) -> bool:
-        """Tell whether the kubelet has not been listening for a while, though it knows the plugin."""
+        """Tell whether the kubelet has not listened for a while, though it knows the plugin."""
         if plugin.server.streams:
             plugin.watched_at = now
         return now - plugin.watched_at > UNWATCHED

@@ -13,8 +13,6 @@ from google.protobuf.internal import builder
 _description = descriptor_pb2.FileDescriptorSet.FromString(
     Path(__file__).with_name("api.binpb").read_bytes()
 )
-DESCRIPTOR = descriptor_pool.Default().AddSerializedFile(
-    _description.file[0].SerializeToString()
-)
+DESCRIPTOR = descriptor_pool.Default().AddSerializedFile(_description.file[0].SerializeToString())
 builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, __name__, globals())

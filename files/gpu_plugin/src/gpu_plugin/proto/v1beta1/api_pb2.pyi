@@ -28,13 +28,13 @@ class RegisterRequest(_message.Message):
     endpoint: str
     resource_name: str
     options: DevicePluginOptions
-    def __init__(self, version: _Optional[str] = ..., endpoint: _Optional[str] = ..., resource_name: _Optional[str] = ..., options: _Optional[_Union[DevicePluginOptions, _Mapping]] = ...) -> None: ...
+    def __init__(self, version: _Optional[str] = ..., endpoint: _Optional[str] = ..., resource_name: _Optional[str] = ..., options: _Optional[_Union[DevicePluginOptions, _Mapping[str, object]]] = ...) -> None: ...
 
 class ListAndWatchResponse(_message.Message):
     __slots__ = ("devices",)
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[Device]
-    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ...) -> None: ...
+    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("ID", "health", "topology")
@@ -44,13 +44,13 @@ class Device(_message.Message):
     ID: str
     health: str
     topology: TopologyInfo
-    def __init__(self, ID: _Optional[str] = ..., health: _Optional[str] = ..., topology: _Optional[_Union[TopologyInfo, _Mapping]] = ...) -> None: ...
+    def __init__(self, ID: _Optional[str] = ..., health: _Optional[str] = ..., topology: _Optional[_Union[TopologyInfo, _Mapping[str, object]]] = ...) -> None: ...
 
 class TopologyInfo(_message.Message):
     __slots__ = ("nodes",)
     NODES_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NUMANode]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NUMANode, _Mapping]]] = ...) -> None: ...
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NUMANode, _Mapping[str, object]]]] = ...) -> None: ...
 
 class NUMANode(_message.Message):
     __slots__ = ("ID",)
@@ -62,7 +62,7 @@ class PreferredAllocationRequest(_message.Message):
     __slots__ = ("container_requests",)
     CONTAINER_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     container_requests: _containers.RepeatedCompositeFieldContainer[ContainerPreferredAllocationRequest]
-    def __init__(self, container_requests: _Optional[_Iterable[_Union[ContainerPreferredAllocationRequest, _Mapping]]] = ...) -> None: ...
+    def __init__(self, container_requests: _Optional[_Iterable[_Union[ContainerPreferredAllocationRequest, _Mapping[str, object]]]] = ...) -> None: ...
 
 class ContainerPreferredAllocationRequest(_message.Message):
     __slots__ = ("available_deviceIDs", "must_include_deviceIDs", "allocation_size")
@@ -78,7 +78,7 @@ class PreferredAllocationResponse(_message.Message):
     __slots__ = ("container_responses",)
     CONTAINER_RESPONSES_FIELD_NUMBER: _ClassVar[int]
     container_responses: _containers.RepeatedCompositeFieldContainer[ContainerPreferredAllocationResponse]
-    def __init__(self, container_responses: _Optional[_Iterable[_Union[ContainerPreferredAllocationResponse, _Mapping]]] = ...) -> None: ...
+    def __init__(self, container_responses: _Optional[_Iterable[_Union[ContainerPreferredAllocationResponse, _Mapping[str, object]]]] = ...) -> None: ...
 
 class ContainerPreferredAllocationResponse(_message.Message):
     __slots__ = ("deviceIDs",)
@@ -90,7 +90,7 @@ class AllocateRequest(_message.Message):
     __slots__ = ("container_requests",)
     CONTAINER_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     container_requests: _containers.RepeatedCompositeFieldContainer[ContainerAllocateRequest]
-    def __init__(self, container_requests: _Optional[_Iterable[_Union[ContainerAllocateRequest, _Mapping]]] = ...) -> None: ...
+    def __init__(self, container_requests: _Optional[_Iterable[_Union[ContainerAllocateRequest, _Mapping[str, object]]]] = ...) -> None: ...
 
 class ContainerAllocateRequest(_message.Message):
     __slots__ = ("devices_ids",)
@@ -102,7 +102,7 @@ class AllocateResponse(_message.Message):
     __slots__ = ("container_responses",)
     CONTAINER_RESPONSES_FIELD_NUMBER: _ClassVar[int]
     container_responses: _containers.RepeatedCompositeFieldContainer[ContainerAllocateResponse]
-    def __init__(self, container_responses: _Optional[_Iterable[_Union[ContainerAllocateResponse, _Mapping]]] = ...) -> None: ...
+    def __init__(self, container_responses: _Optional[_Iterable[_Union[ContainerAllocateResponse, _Mapping[str, object]]]] = ...) -> None: ...
 
 class ContainerAllocateResponse(_message.Message):
     __slots__ = ("envs", "mounts", "devices", "annotations", "cdi_devices")
@@ -130,7 +130,7 @@ class ContainerAllocateResponse(_message.Message):
     devices: _containers.RepeatedCompositeFieldContainer[DeviceSpec]
     annotations: _containers.ScalarMap[str, str]
     cdi_devices: _containers.RepeatedCompositeFieldContainer[CDIDevice]
-    def __init__(self, envs: _Optional[_Mapping[str, str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[DeviceSpec, _Mapping]]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., cdi_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping]]] = ...) -> None: ...
+    def __init__(self, envs: _Optional[_Mapping[str, str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping[str, object]]]] = ..., devices: _Optional[_Iterable[_Union[DeviceSpec, _Mapping[str, object]]]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., cdi_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Mount(_message.Message):
     __slots__ = ("container_path", "host_path", "read_only")

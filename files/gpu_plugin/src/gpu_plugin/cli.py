@@ -1,0 +1,146 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command line: run the daemon, check a configuration, show the state."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from . import __version__, config, logs, status
+from ._shared._core.errors import NodeError
+from .strict_yaml import ConfigError
+
+KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line. Returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except NodeError as error:
+        logs.error(str(error))
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="gpu-plugin", description="Offer GPUs to a kubelet")
+    top.add_argument("--version", action="version", version=f"gpu-plugin {__version__}")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    _run_options(commands.add_parser("run", help="offer the node's GPUs to the kubelet"))
+    check = commands.add_parser("check-config", help="tell whether a configuration can be used")
+    check.add_argument("file", type=Path, metavar="FILE")
+    check.set_defaults(command=_check)
+    show = commands.add_parser("status", help="show the state of the running daemon")
+    show.add_argument("--json", action="store_true", help="as JSON")
+    show.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
+    show.set_defaults(command=_status)
+    return top
+
+
+def _run_options(run: argparse.ArgumentParser) -> None:
+    run.add_argument(
+        "--config",
+        "--config-file",
+        default=os.environ.get("CONFIG_FILE") or None,
+        metavar="FILE",
+        help=f"configuration (environment: CONFIG_FILE; default: {config.DEFAULT_FILE}, if there)",
+    )
+    run.add_argument(
+        "--kubelet-socket",
+        type=Path,
+        default=os.environ.get("KUBELET_SOCKET") or KUBELET_SOCKET,
+        metavar="SOCKET",
+        help="the kubelet's; the plugin's own are beside it (environment: KUBELET_SOCKET)",
+    )
+    run.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
+    run.add_argument(
+        "--host-root",
+        type=Path,
+        default=os.environ.get("GPU_PLUGIN_HOST_ROOT") or "/",
+        metavar="DIR",
+        help="where the host's /proc, /sys and /dev are seen (environment: GPU_PLUGIN_HOST_ROOT)",
+    )
+    run.add_argument(
+        "--rescan", type=float, default=5.0, metavar="SECONDS", help="how often to look for changes"
+    )
+    group = run.add_argument_group("configuration", "a flag wins over its variable and the file")
+    for key in config.KEYS:
+        if key.flags:
+            words = f"{key.help} (environment: {key.env[0]})"
+            group.add_argument(
+                *key.flags,
+                dest=key.path,
+                nargs="?" if key.kind is bool else None,
+                const="true" if key.kind is bool else None,
+                action="append" if key.kind is list else "store",
+                metavar="|".join(key.allowed) or ("true|false" if key.kind is bool else "DIR"),
+                help=words,
+            )
+    run.set_defaults(command=_run)
+
+
+def _flags(options: argparse.Namespace) -> dict[str, str]:
+    given = {key.path: getattr(options, key.path) for key in config.KEYS if key.flags}
+    return {
+        path: ",".join(value) if isinstance(value, list) else value
+        for path, value in given.items()
+        if value is not None
+    }
+
+
+def _read(path: Path) -> tuple[str, str]:
+    """Return a file's text and the digest of its bytes."""
+    try:
+        data = path.read_bytes()
+        return data.decode(), hashlib.sha256(data).hexdigest()
+    except OSError as error:
+        raise ConfigError(f"can't read {path}", cause=error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text", cause=str(error)) from error
+
+
+def _run(options: argparse.Namespace) -> int:
+    from . import daemon  # brings gRPC in, which the other commands have no use for
+
+    flags = _flags(options)
+    path = Path(options.config or config.DEFAULT_FILE)
+
+    def load() -> daemon.Loaded:
+        text, digest = "", hashlib.sha256(b"").hexdigest()
+        if options.config or path.exists():
+            text, digest = _read(path)
+        return daemon.Loaded(config.parse(text, str(path), os.environ, flags), digest)
+
+    places = daemon.Places(
+        options.kubelet_socket, options.status_file, options.host_root, options.rescan
+    )
+    try:
+        return daemon.run(places, load)
+    except daemon.DriverReplaced:
+        logs.info("the driver was replaced, starting anew")
+        os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])
+
+
+def _check(options: argparse.Namespace) -> int:
+    text, _digest = _read(options.file)
+    config.parse(text, str(options.file))
+    print(f"{options.file}: valid")
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    state = status.load(options.status_file)
+    if state is None:
+        print("gpu-plugin is not running", file=sys.stderr)
+        return 3
+    print(json.dumps(state, indent=2) if options.json else status.describe(state))
+    return 0

@@ -1,0 +1,235 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The daemon: looks at the driver, keeps the kubelet up to date, and tells how it is."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from . import __version__, logs
+from ._shared._nvml.api import NvmlError
+from .allocation import CONTROL_NODES
+from .config import Config
+from .devices import EnumerationRefused, Inventory, enumerate_devices, left_out, remember
+from .driver import Driver
+from .health import Health
+from .kubelet.manager import Manager
+from .notify import notify
+from .status import StatusFile
+from .strict_yaml import ConfigError
+
+TICK: Final = 0.5
+RETRY: Final = 1.0
+
+
+class DriverReplaced(Exception):
+    """The driver on disk is another one; only a new process can use it."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A configuration and the digest of the file it came from."""
+
+    config: Config
+    digest: str
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are, and how often to look."""
+
+    kubelet_socket: Path
+    status_file: Path
+    host_root: Path = Path("/")
+    rescan: float = 5.0
+
+
+class Daemon:
+    """Everything runs in the main thread, but XIDs, which arrive in a queue, and gRPC's answers."""
+
+    def __init__(self, places: Places, load: Callable[[], Loaded]) -> None:
+        self._places = places
+        self._load = load
+        self._loaded = load()
+        self._wake = threading.Event()
+        self._stopping = self._reloading = False
+        self._driver = Driver(places.host_root, self._wake.set)
+        self._health = Health()
+        self._manager = Manager(places.kubelet_socket, self._control_nodes)
+        self._status = StatusFile(places.status_file)
+        self._inventory: Inventory | None = None
+        self._absent: NvmlError | None = None
+        self._refused: EnumerationRefused | None = None
+        self._notes: list[str] = []
+        self._scan_at = 0.0
+
+    def run(self) -> int:
+        """Run until a signal ends it. Returns the exit status."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGHUP, self._on_signal)
+        logs.info("started", version=__version__, config=self._loaded.config)
+        try:
+            self._scan()
+            problem = self._absent or self._refused
+            if problem and self._loaded.config.fail_on_init_error:
+                logs.error("ends, since failOnInitError is set", cause=problem)
+                return 1
+            self._manager.tick()
+            self._tell("READY=1")
+            while not self._stopping:
+                self._wake.wait(TICK)
+                self._wake.clear()
+                self._step()
+        finally:
+            if self._stopping:
+                notify("STOPPING=1")
+            self._manager.stop()
+            self._status.remove()
+        logs.info("stopped")
+        return 0
+
+    # --- one round ---
+
+    def _step(self) -> None:
+        reloading, self._reloading = self._reloading, False
+        if reloading:
+            notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+            self._reload()
+        noted = self._note_xids()
+        if reloading or time.monotonic() >= self._scan_at:
+            self._scan()
+        elif noted:
+            self._offer()
+        self._manager.tick()
+        self._tell(*(["READY=1"] if reloading else []), "WATCHDOG=1")
+
+    def _reload(self) -> None:
+        try:
+            self._loaded = self._load()
+        except (ConfigError, OSError) as error:
+            logs.error("configuration refused, the one before stays", cause=error)
+            return
+        logs.info("configuration loaded", config=self._loaded.config)
+
+    def _note_xids(self) -> bool:
+        noted = False
+        while True:
+            try:
+                xid = self._driver.xids.get_nowait()
+            except queue.Empty:
+                return noted
+            noted |= self._health.xid(xid.gpu_uuid, xid.number)
+            logs.warning("XID", gpu=xid.gpu_uuid, xid=xid.number, gi=xid.gi_id, ci=xid.ci_id)
+
+    def _scan(self) -> None:
+        try:
+            found = self._driver.scan(self._loaded.config.driver_root)
+        except NvmlError as error:
+            if self._driver.replaced(error):
+                raise DriverReplaced from error
+            if self._absent is None or self._absent.code != error.code:
+                logs.warning("waiting for the driver", cause=error)
+            self._absent = error
+        else:
+            if self._absent is not None:
+                logs.info("the driver is there", version=found.driver_version)
+            if found.unreadable and not (self._inventory and self._inventory.unreadable):
+                logs.warning("a GPU does not answer", cause=found.unreadable[0])
+            self._absent = None
+            found = remember(self._inventory, found)
+            self._inventory = self._health.judge(found, self._driver.generation)
+        self._offer()
+        pause = RETRY if self._absent else self._places.rescan
+        self._scan_at = time.monotonic() + pause
+
+    def _offer(self) -> None:
+        """Give the manager the devices as they are now."""
+        inventory = self._current()
+        strategy = self._loaded.config.mig_strategy
+        try:
+            resources = enumerate_devices(inventory, strategy)
+        except EnumerationRefused as refusal:
+            if str(refusal) != str(self._refused):
+                logs.error("no devices are offered", cause=refusal)
+            self._refused, resources = refusal, {}
+        else:
+            self._refused = None
+        notes = left_out(inventory, strategy)
+        for note in notes:
+            if note not in self._notes:
+                logs.warning(note)
+        self._notes = notes
+        self._manager.sync(resources, self._loaded.config)
+
+    def _current(self) -> Inventory:
+        if self._inventory is None:
+            return Inventory(driver_version="")
+        if self._absent is None:
+            return self._health.judge(self._inventory, self._driver.generation)
+        why = str(self._absent)
+        views = tuple(replace(view, problem=why) for view in self._inventory.gpus)
+        return replace(self._inventory, gpus=views)
+
+    # --- telling ---
+
+    def _tell(self, *lines: str) -> None:
+        state = self._state()
+        if self._status.write(state):
+            count = sum(len(one["devices"]) for one in state["resources"].values())
+            words = f"{state['state']}: {count} devices of {len(state['resources'])} resources"
+            lines = (*lines, f"STATUS={state['problem'] or words}")
+        if lines:
+            notify(*lines)
+
+    def _state(self) -> dict[str, Any]:
+        inventory, problem = self._inventory, self._absent or self._refused
+        registered = self._manager.registered()
+        name = "waiting_for_driver" if self._absent else "refused" if self._refused else "serving"
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "config_sha256": self._loaded.digest,
+            "driver_version": inventory.driver_version if inventory and not self._absent else None,
+            "state": name,
+            "problem": str(problem) if problem else None,
+            "resources": {
+                resource: {
+                    "devices": {
+                        device.id: "Unhealthy" if device.problem else "Healthy"
+                        for device in devices
+                    },
+                    "problems": {one.id: one.problem for one in devices if one.problem},
+                    "registered": registered[resource],
+                }
+                for resource, devices in self._manager.devices().items()
+            },
+            "gpu_uuids": [view.gpu.uuid for view in inventory.gpus] if inventory else [],
+            "mig_uuids": inventory.mig_uuids if inventory else [],
+        }
+
+    def _control_nodes(self) -> list[str]:
+        root = str(self._places.host_root).rstrip("/") + self._loaded.config.dev_root.rstrip("/")
+        return [path for path in CONTROL_NODES if os.path.exists(root + path)]
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if number == signal.SIGHUP:
+            self._reloading = True
+        else:
+            self._stopping = True
+        self._wake.set()
+
+
+def run(places: Places, load: Callable[[], Loaded]) -> int:
+    """Run the daemon. NodeError: the configuration can't be used."""
+    os.umask(0o077)
+    return Daemon(places, load).run()
