@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,7 +77,7 @@ class Daemon:
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGHUP, self._on_signal)
-        logs.info("started", version=__version__, config=self._loaded.config)
+        logs.info("started", version=__version__, **asdict(self._loaded.config))
         try:
             self._scan()
             problem = self._absent or self._refused
@@ -119,7 +119,7 @@ class Daemon:
         except (ConfigError, OSError) as error:
             logs.error("configuration refused, the one before stays", cause=error)
             return
-        logs.info("configuration loaded", config=self._loaded.config)
+        logs.info("configuration loaded", **asdict(self._loaded.config))
 
     def _note_xids(self) -> bool:
         noted = False
@@ -146,8 +146,7 @@ class Daemon:
             if found.unreadable and not (self._inventory and self._inventory.unreadable):
                 logs.warning("a GPU does not answer", cause=found.unreadable[0])
             self._absent = None
-            found = remember(self._inventory, found)
-            self._inventory = self._health.judge(found, self._driver.generation)
+            self._inventory = remember(self._inventory, found)
         self._offer()
         pause = RETRY if self._absent else self._places.rescan
         self._scan_at = time.monotonic() + pause

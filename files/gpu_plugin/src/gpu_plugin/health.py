@@ -35,7 +35,7 @@ class Health:
         return not known
 
     def judge(self, inventory: Inventory, generation: object) -> Inventory:
-        """Return the inventory with unfit GPUs' problems. ``generation`` is the driver's load."""
+        """Return a scan's inventory with unfit GPUs' problems. ``generation`` is the driver's load."""
         if generation != self._generation:
             self._faults.clear()
             self._away.clear()

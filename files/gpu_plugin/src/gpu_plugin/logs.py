@@ -39,6 +39,6 @@ def _write(priority: int, level: str, event: str, fields: dict[str, object]) -> 
 
 
 def _quoted(value: object) -> str:
-    text = str(value)
+    text = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
     plain = text and all(char.isalnum() or char in "-_./:,@" for char in text)
     return text if plain else json.dumps(text, ensure_ascii=False)

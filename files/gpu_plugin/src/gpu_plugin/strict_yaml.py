@@ -65,8 +65,9 @@ class _Reader:
             )
         seen: dict[str, str] = {}
         for key_node, value_node in node.value:
-            key, where = self._plain(key_node), self._where(key_node)
-            path = f"{section}.{key}" if section else str(key)
+            where = self._where(key_node)
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else "(not a word)"
+            path = f"{section}.{key}" if section else key
             if path in seen:
                 raise ConfigError(f"{where}: {path} is given twice", cause=f"first at {seen[path]}")
             seen[path] = where

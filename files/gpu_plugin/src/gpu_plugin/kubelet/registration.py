@@ -39,5 +39,5 @@ def register(kubelet_socket: Path, endpoint: str, resource: str) -> None:
         try:
             call(request, timeout=TIMEOUT)
         except grpc.RpcError as error:
-            details = error.details() if isinstance(error, grpc.Call) else str(error)
-            raise RegistrationFailed(f"the kubelet refused {resource}", cause=details or "") from error
+            details = str(getattr(error, "details", lambda: "")())
+            raise RegistrationFailed(f"can't register {resource}", cause=details) from error

@@ -1,0 +1,112 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The controller's half of gpu.node.device_plugin: packs the daemon and sends it where it is missing."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+import tempfile
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+UNIT = "systemd/gpu-device-plugin.service"
+SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")
+DIGEST_LENGTH = 12
+Files = t.Dict[str, str]
+
+
+def collect(root: str, prefix: str) -> Files:
+    """Return the files below a folder by the name that they get in the archive."""
+    found = {}
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(one for one in folders if one not in SKIPPED and not one.endswith(".egg-info"))
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            found[f"{prefix}/{os.path.relpath(path, root)}"] = path
+    return found
+
+
+def fingerprint(files: Files, release: str) -> str:
+    """Return a short digest of names and contents, and of the unit's release line."""
+    total = hashlib.sha256(release.encode())
+    for name in sorted(files):
+        with open(files[name], "rb") as stream:
+            total.update(name.encode() + b"\0" + hashlib.sha256(stream.read()).digest())
+    return total.hexdigest()[:DIGEST_LENGTH]
+
+
+def pack(files: Files, path: str) -> None:
+    """Write a tar archive that depends on names and contents alone; links become what they point to."""
+    with open(path, "wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for name in sorted(files):
+                with open(files[name], "rb") as stream:
+                    data = stream.read()
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = len(data), 0o644
+                archive.addfile(entry, io.BytesIO(data))
+
+
+class ActionModule(ActionBase):
+    """Runs the module, and once more with the payload where the first run finds it missing."""
+
+    TRANSFERS_FILES = True
+    _supports_check_mode = True
+
+    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> t.Dict[str, t.Any]:
+        """Run the action."""
+        super().run(tmp, task_vars)
+        args = dict(self._task.args)
+        if args.get("state", "started") == "absent":
+            return self._module(args, task_vars)
+        files, unit = self._payload(args)
+        digest = fingerprint(files, "1")
+        args.update(digest=digest, unit=unit.replace("@RELEASE@", digest))
+        for name in ("package", "wheelhouse"):
+            args.pop(name, None)
+        answer = self._module({**args, "payload": None}, task_vars)
+        if not answer.pop("payload_needed", False):
+            return answer
+        return self._send(files, args, task_vars)
+
+    def _payload(self, args: t.Mapping[str, t.Any]) -> t.Tuple[Files, str]:
+        package = args.get("package")
+        if not package or not os.path.isfile(os.path.join(package, "pyproject.toml")):
+            raise AnsibleActionFail(f"package: {package!r} is not valid: expected the daemon's source tree")
+        files = collect(package, "package")
+        wheelhouse = args.get("wheelhouse")
+        if wheelhouse:
+            wheels = {n: p for n, p in collect(wheelhouse, "wheels").items() if n.endswith(".whl")}
+            if not wheels:
+                raise AnsibleActionFail(f"wheelhouse: {wheelhouse!r} is not valid: expected a folder with wheels")
+            files.update(wheels)
+        with open(os.path.join(package, UNIT), encoding="utf-8") as stream:
+            return files, stream.read()
+
+    def _send(self, files: Files, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
+        self._make_tmp_path()
+        remote = self._connection._shell.join_path(self._connection._shell.tmpdir, "payload.tar.gz")
+        with tempfile.TemporaryDirectory() as folder:
+            local = os.path.join(folder, "payload.tar.gz")
+            pack(files, local)
+            self._transfer_file(local, remote)
+        try:
+            return self._module({**args, "payload": remote}, task_vars)
+        finally:
+            self._remove_tmp_path(self._connection._shell.tmpdir)
+
+    def _module(self, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
+        answer: t.Dict[str, t.Any] = self._execute_module(
+            module_name="gpu.node.device_plugin",
+            module_args={key: value for key, value in args.items() if value is not None},
+            task_vars=task_vars,
+        )
+        return answer

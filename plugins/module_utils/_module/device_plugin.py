@@ -1,0 +1,243 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.device_plugin."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import typing as t
+
+from .._core.device_plugin import UNIT, Desired, Observed, plan, serving
+from .._core.errors import NodeError
+from .._core.steps import Plan, Step
+from .._host.api import Host
+from .._nvml.api import NvmlError
+from .._nvml.real import open_nvml
+
+CONFIG = "/etc/gpu-node/config.yaml"
+UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+STATUS = "/run/gpu-node/status.json"
+KUBELET = "/var/lib/kubelet/device-plugins/kubelet.sock"
+PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(15, 9, -1)))
+NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 10))"
+HAS_ENSUREPIP = "import ensurepip, venv"
+POLL_SECONDS = 0.25
+SPEC: t.Dict[str, t.Any] = {
+    "argument_spec": {
+        "state": {"type": "str", "choices": ["absent", "installed", "started"], "default": "started"},
+        "package": {"type": "path"},
+        "wheelhouse": {"type": "path"},
+        "index_url": {"type": "str"},
+        "config": {"type": "dict"},
+        "prefix": {"type": "path", "default": "/opt/gpu-node"},
+        "python": {"type": "path"},
+        "wait_timeout": {"type": "int", "default": 60},
+        "keep_releases": {"type": "int", "default": 2},
+        "digest": {"type": "str"},
+        "unit": {"type": "str"},
+        "payload": {"type": "path"},
+    },
+    "supports_check_mode": True,
+}
+
+
+class DevicePluginCapability:
+    """Keeps the node daemon installed, configured and serving."""
+
+    name = "device_plugin"
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
+        self._host, self._params, self._check_mode = host, params, check_mode
+        self._prefix: str = params["prefix"]
+        if params["state"] != "absent" and not params["digest"]:
+            raise NodeError(
+                "package: the daemon's source tree is missing",
+                hint="give its path on the controller in the option package",
+            )
+        config = json.dumps(params["config"] or {"version": "v1"}, indent=2) + "\n"
+        header = "# Written by gpu.node.device_plugin: change the playbook's variables instead.\n"
+        self._desired = Desired(
+            params["state"], params["digest"] or "", header + config, params["unit"] or "", params["keep_releases"]
+        )
+
+    # --- observe ---
+
+    def observe(self) -> Observed:
+        """Read the environment, the files, the service and what the daemon says."""
+        host = self._host
+        current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
+        usable = bool(current) and host.exists(f"{self._release(current)}/.complete")
+        fresh = current != self._desired.digest or not usable
+        python = self._python() if fresh and self._desired.state != "absent" else ""
+        config = host.read(CONFIG)
+        words = ["systemctl", "show", UNIT, "--property=ActiveState,UnitFileState,MainPID"]
+        lines = host.run(words, check=False).out.splitlines()
+        service = dict(line.split("=", 1) for line in lines if "=" in line)
+        return Observed(
+            python=python,
+            ensurepip=not python or host.run([python, "-c", HAS_ENSUREPIP], check=False).rc == 0,
+            apt=host.which("apt-get") is not None,
+            current=current,
+            releases=tuple(host.listdir(f"{self._prefix}/releases")),
+            usable=usable,
+            config=config,
+            unit=host.read(UNIT_FILE),
+            service=service,
+            running=self._running(service),
+            status=self._status(service),
+            config_digest=hashlib.sha256((config or "").encode()).hexdigest(),
+            kubelet=host.exists(KUBELET),
+            devices=self._devices() if self._desired.state == "started" and not fresh else None,
+        )
+
+    def _release(self, digest: str) -> str:
+        return f"{self._prefix}/releases/{digest}"
+
+    def _python(self) -> str:
+        for name in [self._params["python"]] if self._params["python"] else PYTHONS:
+            if self._host.which(name) and self._host.run([name, "-c", NEW_ENOUGH], check=False).rc == 0:
+                return name
+        return ""
+
+    def _running(self, service: t.Mapping[str, str]) -> str:
+        """Return the release that the main process was started from."""
+        command = self._host.read(f"/proc/{service.get('MainPID') or 0}/environ") or ""
+        for entry in command.split("\0"):
+            if entry.startswith("GPU_NODE_RELEASE="):
+                return entry.split("=", 1)[1]
+        return ""
+
+    def _status(self, service: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
+        """Return the daemon's status, if it is that of the process that runs."""
+        status: t.Dict[str, t.Any] = json.loads(self._host.read(STATUS) or "{}")
+        return status if str(status.get("pid")) == service.get("MainPID") else {}
+
+    @staticmethod
+    def _devices() -> t.Optional[t.FrozenSet[str]]:
+        """Return the UUIDs of GPUs and MIG devices, None where NVML cannot be asked."""
+        try:
+            with open_nvml() as nvml:
+                gpus = nvml.gpus()[0]
+                migs = [one.uuid for gpu in gpus for one in nvml.mig_devices(gpu)]
+                return frozenset([*(gpu.uuid for gpu in gpus), *migs])
+        except NvmlError:
+            return None
+
+    # --- plan and apply ---
+
+    def plan(self, state: Observed) -> Plan:
+        """Plan; where the release must be made and its payload is not here, ask the action plugin for it."""
+        found = plan(state, self._desired, self._prefix)
+        missing = any(step.action == "release" for step in found.steps) and not self._params["payload"]
+        if missing and not self._check_mode:
+            hint = "run the module through ansible, whose action plugin sends it"
+            raise NodeError("the daemon's package is not on the node", hint=hint, payload_needed=True)
+        return found
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step."""
+        getattr(self, f"_do_{step.action}")()
+
+    def _do_venv_package(self) -> None:
+        options = ["-y", "-q", "-o", "DPkg::Lock::Timeout=300", "--no-install-recommends"]
+        environment = {"DEBIAN_FRONTEND": "noninteractive"}
+        self._host.run(["dpkg", "--configure", "-a"], env=environment)
+        if self._host.run(["apt-get", *options, "install", "python3-venv"], check=False, env=environment).rc:
+            self._host.run(["apt-get", "-q", "update"], env=environment)
+            self._host.run(["apt-get", *options, "install", "python3-venv"], env=environment)
+
+    def _do_release(self) -> None:
+        """Make the release beside the one in use, then switch; a half-made one is begun anew."""
+        host, release = self._host, self._release(self._desired.digest)
+        host.remove(release)
+        host.makedirs(f"{release}/payload")
+        host.run(["tar", "-xzf", self._params["payload"], "-C", f"{release}/payload"])
+        host.run([self._python(), "-m", "venv", release])
+        pip = [f"{release}/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip += ["--no-input", "--no-cache-dir"]
+        if host.exists(f"{release}/payload/wheels"):
+            pip += ["--no-index", "--find-links", f"{release}/payload/wheels"]
+        elif self._params["index_url"]:
+            pip += ["--index-url", self._params["index_url"]]
+        try:
+            host.run([*pip, "--requirement", f"{release}/payload/package/requirements.txt"])
+            host.run([*pip, "--no-deps", f"{release}/payload/package"])
+        except NodeError as error:
+            error.hint = "give the node a package index, or the role a wheelhouse (device_plugin_wheelhouse)"
+            raise
+        host.run([f"{release}/bin/gpu-plugin", "--version"])
+        host.remove(f"{release}/payload")
+        host.write(f"{release}/.complete", "")
+        host.symlink(f"releases/{self._desired.digest}", f"{self._prefix}/current")
+        host.symlink("current/bin", f"{self._prefix}/bin")
+        self._prune()
+
+    def _prune(self) -> None:
+        host, folder = self._host, f"{self._prefix}/releases"
+        others = [name for name in host.listdir(folder) if name != self._desired.digest]
+        others.sort(key=lambda name: host.mtime(f"{folder}/{name}/.complete") or 0, reverse=True)
+        for name in others[max(0, self._desired.keep_releases - 1) :]:
+            host.remove(f"{folder}/{name}")
+
+    def _do_config(self) -> None:
+        host = self._host
+        trial = f"{CONFIG}.trial"
+        host.write(trial, self._desired.config, mode=0o644)
+        try:
+            done = host.run([f"{self._prefix}/bin/gpu-plugin", "check-config", trial], check=False)
+            if done.rc:
+                raise NodeError("config: the daemon refuses it", cause=(done.err or done.out).strip())
+        finally:
+            host.remove(trial)
+        host.write(CONFIG, self._desired.config, mode=0o644)
+
+    def _do_unit(self) -> None:
+        self._host.write(UNIT_FILE, self._desired.unit, mode=0o644)
+        self._host.run(["systemctl", "daemon-reload"])
+
+    def _do_enable(self) -> None:
+        self._host.run(["systemctl", "daemon-reload"])
+        self._host.run(["systemctl", "enable", UNIT])
+
+    def _do_restart(self) -> None:
+        self._host.run(["systemctl", "daemon-reload"])
+        self._host.run(["systemctl", "restart", UNIT], check=False)
+        self._do_wait()
+
+    def _do_wait(self) -> None:
+        deadline = time.monotonic() + self._params["wait_timeout"]
+        while True:
+            why = serving(self.observe())
+            if not why:
+                return
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(POLL_SECONDS)
+        words = ["journalctl", "--unit", UNIT, "--lines", "15", "--no-pager", "--output", "cat"]
+        raise NodeError(
+            f"after {self._params['wait_timeout']} s {why}",
+            cause=self._host.run(words, check=False).out.strip() or "the daemon has logged nothing",
+            hint=f"see 'systemctl status {UNIT}' on the node",
+        )
+
+    def _do_remove_service(self) -> None:
+        self._host.run(["systemctl", "disable", "--now", UNIT], check=False)
+        self._host.remove(UNIT_FILE)
+        self._host.run(["systemctl", "daemon-reload"])
+
+    def _do_remove_config(self) -> None:
+        self._host.remove(CONFIG)
+
+    def _do_remove_releases(self) -> None:
+        self._host.remove(self._prefix)
+
+    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+        """Report what is served; say whether the payload has to come for the plan to be carried out."""
+        resources = {
+            name: {"devices": len(one["devices"]), "registered": one["registered"]}
+            for name, one in state.status.get("resources", {}).items()
+        }
+        return {"release": state.current or None, "resources": resources}

@@ -1,0 +1,121 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Install and run the node daemon."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: device_plugin
+short_description: Install and run the node daemon
+version_added: 0.1.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Installs the node daemon in a virtual environment of its own, writes its configuration and its systemd unit, and
+    waits until it serves the node's GPUs and the kubelet has accepted every resource.
+  - A release is made beside the one in use and switched to in one step. What a killed run left is begun anew.
+  - The daemon's package is packed on the controller and sent only where the node does not have this release yet.
+options:
+  state:
+    description:
+      - V(installed) makes the environment alone, which the other modules use too.
+      - V(absent) removes all that this module makes.
+    type: str
+    choices: [absent, installed, started]
+    default: started
+  package:
+    description: The daemon's source tree on the controller. Needed unless O(state=absent).
+    type: path
+  wheelhouse:
+    description: A folder of wheels on the controller. With it the node needs no package index.
+    type: path
+  index_url:
+    description: A package index to use instead of the node's own default.
+    type: str
+  config:
+    description: The daemon's configuration, in the device plugin's v1 schema.
+    type: dict
+  prefix:
+    description: Where the environment is made.
+    type: path
+    default: /opt/gpu-node
+  python:
+    description: The Python to make it with; by default the newest on the node, 3.10 at least.
+    type: path
+  wait_timeout:
+    description: Seconds to wait for the daemon and the kubelet.
+    type: int
+    default: 60
+  keep_releases:
+    description: How many releases to keep, the one in use included.
+    type: int
+    default: 2
+  digest:
+    description: Set by the action plugin. Digest of what is to be installed.
+    type: str
+  unit:
+    description: Set by the action plugin. Text of the systemd unit.
+    type: str
+  payload:
+    description: Set by the action plugin. Path of the transferred archive on the node.
+    type: path
+extends_documentation_fragment:
+  - gpu.node.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+  platform:
+    support: full
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Run the daemon
+  gpu.node.device_plugin:
+    package: "{{ role_path }}/../../files/gpu_plugin"
+    config:
+      version: v1
+      flags:
+        migStrategy: mixed
+"""
+
+RETURN = r"""
+release:
+  description: The release in use.
+  returned: success
+  type: str
+resources:
+  description: The resources that are served, each with its number of devices and whether the kubelet has accepted it.
+  returned: success
+  type: dict
+steps:
+  description: What was done, or in check mode would be.
+  returned: success
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._module.device_plugin import SPEC, DevicePluginCapability
+from ansible_collections.gpu.node.plugins.module_utils._module.interpreter import ensure_importable
+from ansible_collections.gpu.node.plugins.module_utils._module.run import run_capability
+
+
+def main() -> None:
+    """Run the module."""
+    ensure_importable("pynvml")
+    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    run_capability(
+        module, lambda: DevicePluginCapability(LocalHost(), module.params, check_mode=module.check_mode)
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""GPUs and MIG devices as a driver would describe them."""
+
+from __future__ import annotations
+
+from gpu_plugin._shared._nvml.api import Gpu, MigDevice
+from gpu_plugin.devices import Device, GpuView, Inventory
+
+
+def gpu(index: int = 0, *, mig: bool = False, name: str = "NVIDIA H100 80GB HBM3") -> Gpu:
+    return Gpu(
+        index=index,
+        uuid=f"GPU-{index}",
+        name=name,
+        pci_bus_id=f"0000:{index + 1:02x}:00.0",
+        minor=index,
+        memory_total=80 << 30,
+        compute_capability=(9, 0),
+        mig_capable=True,
+        mig_current=mig,
+        mig_pending=mig,
+        pci_device_id=0x2330,
+    )
+
+
+def mig(parent: int, index: int, profile: str = "1g.10gb") -> MigDevice:
+    return MigDevice(
+        uuid=f"MIG-{parent}-{index}",
+        gpu_uuid=f"GPU-{parent}",
+        gpu_index=parent,
+        mig_index=index,
+        gi_id=index + 7,
+        ci_id=0,
+        profile=profile,
+        memory_total=10 << 30,
+    )
+
+
+def view(
+    index: int = 0, *profiles: str, on: bool | None = None, numa: int | None = 0, problem: str = ""
+) -> GpuView:
+    """A GPU with these MIG devices, in MIG mode if it has any."""
+    enabled = bool(profiles) if on is None else on
+    devices = tuple(mig(index, number, profile) for number, profile in enumerate(profiles))
+    return GpuView(gpu(index, mig=enabled), devices, numa, problem)
+
+
+def inventory(*views: GpuView, unreadable: tuple[str, ...] = ()) -> Inventory:
+    caps: dict[str, int] = {}
+    for one in views:
+        for device in one.mig:
+            base = 1000 * one.gpu.minor + 10 * device.gi_id
+            caps[f"gpu{one.gpu.minor}/gi{device.gi_id}/access"] = base
+            caps[f"gpu{one.gpu.minor}/gi{device.gi_id}/ci{device.ci_id}/access"] = base + 1
+    return Inventory("550.163.01", views, caps, unreadable)
+
+
+def device(index: int, numa: int | None = 0, problem: str = "") -> Device:
+    return Device(f"GPU-{index}", f"GPU-{index}", (index,), (f"/dev/nvidia{index}",), numa, problem)

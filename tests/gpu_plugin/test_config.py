@@ -1,0 +1,205 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The configuration: what is taken, what wins, and what is refused in which words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from gpu_plugin.config import KEYS, Config, parse
+from gpu_plugin.strict_yaml import ConfigError
+from hypothesis import given
+from hypothesis import strategies as st
+
+FULL = """
+version: v1
+flags:
+  migStrategy: mixed
+  failOnInitError: true
+  nvidiaDriverRoot: /run/nvidia/driver
+  plugin:
+    passDeviceSpecs: true
+    deviceListStrategy: [envvar, volume-mounts]
+    deviceIDStrategy: index
+"""
+
+
+def test_nothing_given_means_the_defaults() -> None:
+    assert parse("") == Config()
+    assert parse("{}") == parse("version: v1") == parse("flags:") == Config()
+
+
+def test_all_that_is_honoured() -> None:
+    assert parse(FULL) == Config(
+        mig_strategy="mixed",
+        fail_on_init_error=True,
+        driver_root="/run/nvidia/driver",
+        dev_root="/run/nvidia/driver",
+        pass_device_specs=True,
+        device_list_strategies=("envvar", "volume-mounts"),
+        device_id_strategy="index",
+    )
+
+
+def test_json_is_fine_as_well() -> None:
+    assert parse(json.dumps({"flags": {"migStrategy": "single"}})).mig_strategy == "single"
+
+
+def test_a_file_of_nvidias_with_default_values_works_unchanged() -> None:
+    text = """
+version: v1
+flags:
+  migStrategy: none
+  failOnInitError: false
+  nvidiaDriverRoot: /
+  mpsRoot: /run/nvidia/mps
+  gdrcopyEnabled: false
+  gdsEnabled: false
+  mofedEnabled: false
+  deviceDiscoveryStrategy: auto
+  useNodeFeatureAPI: null
+  plugin:
+    passDeviceSpecs: false
+    deviceListStrategy: envvar
+    deviceIDStrategy: uuid
+    cdiAnnotationPrefix: cdi.k8s.io/
+    nvidiaCTKPath: /usr/bin/nvidia-ctk
+    containerDriverRoot: /driver-root
+  gfd:
+    oneshot: false
+    noTimestamp: false
+    sleepInterval: 60s
+    outputFile: /etc/kubernetes/node-feature-discovery/features.d/gfd
+    machineTypeFile: /sys/class/dmi/id/product_name
+resources: {}
+sharing:
+  timeSlicing: {}
+imex: {channelIDs: [], required: false}
+"""
+    assert parse(text) == Config()
+
+
+@pytest.mark.parametrize(
+    ("file", "env", "flags", "expected"),
+    [
+        ("single", None, None, "single"),
+        ("single", "mixed", None, "mixed"),
+        ("single", "mixed", "none", "none"),
+        (None, "mixed", None, "mixed"),
+        (None, "", None, "none"),
+        (None, None, "single", "single"),
+    ],
+)
+def test_a_flag_wins_over_the_environment_over_the_file(
+    file: str | None, env: str | None, flags: str | None, expected: str
+) -> None:
+    text = f"flags: {{migStrategy: {file}}}" if file else ""
+    environment = {} if env is None else {"MIG_STRATEGY": env}
+    given_flags = {} if flags is None else {"flags.migStrategy": flags}
+    assert parse(text, env=environment, flags=given_flags).mig_strategy == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1", True), ("True", True), ("f", False)])
+def test_booleans_of_the_environment_are_gos(text: str, expected: bool) -> None:
+    assert parse("", env={"PASS_DEVICE_SPECS": text}).pass_device_specs is expected
+
+
+def test_lists_of_the_environment_are_comma_separated() -> None:
+    config = parse("", env={"DEVICE_LIST_STRATEGY": "envvar, volume-mounts"})
+    assert config.device_list_strategies == ("envvar", "volume-mounts")
+
+
+REFUSED = {
+    "flags:\n  migStratgy: none": (
+        "c.yaml: line 2: unknown key flags.migStratgy",
+        "did you mean flags.migStrategy?",
+    ),
+    "flags:\n  MigStrategy: none": ("unknown key", "did you mean flags.migStrategy?"),
+    "flags:\n  passDeviceSpecs: true": ("did you mean flags.plugin.passDeviceSpecs?",),
+    "flags:\n  sharing: {}": ("unknown key flags.sharing", "did you mean sharing?"),
+    "flgs: {}": ("did you mean flags?",),
+    "zzz: 1": ("unknown key zzz", "the top level knows flags, imex"),
+    "flags:\n  migStrategy: none\n  migStrategy: none": (
+        "line 3: flags.migStrategy is given twice",
+        "line 2",
+    ),
+    "flags:\n  migStrategy: some": ("'some' is not valid", "expected one of none, single, mixed"),
+    "flags:\n  migStrategy: 1": ("1 is not valid", "expected a string"),
+    "flags:\n  failOnInitError: 'true'": ("expected true or false",),
+    "flags:\n  nvidiaDevRoot: dev": ("expected an absolute path",),
+    "flags: none": ("flags is not a mapping",),
+    "[1]": ("the file is not a mapping",),
+    "a: [": ("line 1: not valid YAML",),
+    "a: 1\n---\nb: 1": ("not valid YAML",),
+    "version: v2": ("version: 'v2' is not valid", "expected one of v1"),
+    "version: 1": ("version: 1 is not valid",),
+    "flags:\n  plugin:\n    deviceListStrategy: cdi-cri": (
+        "line 3",
+        "'cdi-cri' is not supported by this release",
+        "use envvar or volume-mounts",
+    ),
+    "flags:\n  plugin:\n    deviceListStrategy: envars": ("'envars' is not valid",),
+    "flags:\n  plugin:\n    deviceListStrategy: []": ("nothing is given", "one or more of"),
+    "flags:\n  plugin:\n    deviceListStrategy: [{a: b}]": ("is not valid",),
+    "flags:\n  gdsEnabled: true": ("flags.gdsEnabled: true is not supported by this release",),
+    "flags:\n  gfd:\n    sleepInterval: 30s": ("flags.gfd.sleepInterval: '30s' is not supported",),
+    "sharing:\n  timeSlicing:\n    resources: [{name: nvidia.com/gpu, replicas: 2}]": (
+        "sharing:",
+        "is not supported by this release",
+    ),
+    "resources:\n  gpus: [{pattern: '*', name: gpu}]": ("resources:", "not supported"),
+    "imex: {channelIDs: [0]}": ("imex.channelIDs", "not supported"),
+    "&a flags: *a": ("flags is not a mapping",),
+    "<<: {}": ("unknown key <<",),
+    "? [1]\n: 2": ("unknown key",),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refusals_say_where_and_what(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "c.yaml")
+    for words in REFUSED[text]:
+        assert words in str(caught.value)
+    assert str(caught.value).startswith("c.yaml: ")
+
+
+def test_the_environment_is_refused_by_its_own_name() -> None:
+    with pytest.raises(ConfigError, match="environment variable GDS_ENABLED: true is not supp"):
+        parse("", env={"GDS_ENABLED": "true"})
+    with pytest.raises(ConfigError, match="PASS_DEVICE_SPECS: 'maybe' is not valid"):
+        parse("", env={"PASS_DEVICE_SPECS": "maybe"})
+
+
+def test_a_flag_is_refused_by_its_own_name() -> None:
+    with pytest.raises(ConfigError, match="flag --mig-strategy: 'x' is not valid"):
+        parse("", flags={"flags.migStrategy": "x"})
+
+
+@given(st.text())
+def test_no_text_breaks_the_parser(text: str) -> None:
+    try:
+        parse(text)
+    except ConfigError as error:
+        assert str(error)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from([part for key in KEYS for part in key.path.split(".")]), inner
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_no_structure_breaks_the_parser(data: object) -> None:
+    try:
+        assert isinstance(parse(json.dumps(data)), Config)
+    except ConfigError as error:
+        assert str(error)
