@@ -80,7 +80,9 @@ def names(*numbers: int) -> list[str]:
         ([0, 1, 4, 5, 6], [], 4, [4, 5, 6, 0]),
     ],
 )
-def test_preferred(available: list[int], required: list[int], size: int, expected: list[int]) -> None:
+def test_preferred(
+    available: list[int], required: list[int], size: int, expected: list[int]
+) -> None:
     assert prefer(GPUS, names(*available), names(*required), size) == names(*expected)
 
 

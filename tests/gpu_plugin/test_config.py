@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -180,10 +181,8 @@ def test_a_flag_is_refused_by_its_own_name() -> None:
 
 @given(st.text())
 def test_no_text_breaks_the_parser(text: str) -> None:
-    try:
+    with contextlib.suppress(ConfigError):
         parse(text)
-    except ConfigError as error:
-        assert str(error)
 
 
 @given(
@@ -199,7 +198,5 @@ def test_no_text_breaks_the_parser(text: str) -> None:
     )
 )
 def test_no_structure_breaks_the_parser(data: object) -> None:
-    try:
+    with contextlib.suppress(ConfigError):
         assert isinstance(parse(json.dumps(data)), Config)
-    except ConfigError as error:
-        assert str(error)

@@ -82,7 +82,7 @@ def build() -> str:
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         tree = Path(folder)
         _overlay(tree)
-        container = podman("create", base)
+        container = podman("create", base, "/sbin/init")
         podman("cp", f"{tree}/.", f"{container}:/")
         podman("commit", "--quiet", container, name)
         podman("rm", container)
@@ -143,7 +143,7 @@ def _libraries(tree: Path) -> None:
     pins = [line for line in requirements if line and not line.startswith("#")]
     for target, names in {"opt/nvsim/site": ("nvidia-ml-py",), "opt/standin": ("grpcio", "protobuf", "typing_extensions")}.items():
         wanted = [pin for pin in pins if pin.split("==")[0] in names]
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--disable-pip-version-check", "--no-deps"]
         command += ["--only-binary=:all:", "--python-version", PYTHON, "--target", str(tree / target), *wanted]
         subprocess.run(command, check=True)
 

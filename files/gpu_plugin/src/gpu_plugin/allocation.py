@@ -49,7 +49,8 @@ def grant(
 ) -> Grant:
     """Return what a container with these devices needs; ``control_nodes`` are those that exist."""
     chosen = [_usable(device) for device in _known(devices, ids)]
-    names = [device.index if config.device_id_strategy == "index" else device.id for device in chosen]
+    by_index = config.device_id_strategy == "index"
+    names = [device.index if by_index else device.id for device in chosen]
     envs: dict[str, str] = {}
     mounts: tuple[tuple[str, str], ...] = ()
     if "envvar" in config.device_list_strategies:

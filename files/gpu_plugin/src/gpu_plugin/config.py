@@ -186,9 +186,7 @@ def parse(
     )
 
 
-def _value(
-    key: Key, given: Value | None, env: Mapping[str, str], flags: Mapping[str, str]
-) -> Any:
+def _value(key: Key, given: Value | None, env: Mapping[str, str], flags: Mapping[str, str]) -> Any:
     if key.path in flags:
         name = key.flags[0] if key.flags else key.path
         value, where = _from_text(key, flags[key.path], name), f"flag {name}"

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
+import select
 import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -53,6 +54,23 @@ class Places:
     rescan: float = 5.0
 
 
+class Bell:
+    """Wakes the main thread. Unlike threading.Event it may be rung by a signal handler."""
+
+    def __init__(self) -> None:
+        self._ear, self._button = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def ring(self) -> None:
+        """End a wait, or the next one."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full of rings
+            os.write(self._button, b"!")
+
+    def wait(self, seconds: float) -> None:
+        """Wait until somebody rings, at most for so long."""
+        if select.select([self._ear], [], [], seconds)[0]:
+            os.read(self._ear, 4096)
+
+
 class Daemon:
     """Everything runs in the main thread, but XIDs, which arrive in a queue, and gRPC's answers."""
 
@@ -60,9 +78,9 @@ class Daemon:
         self._places = places
         self._load = load
         self._loaded = load()
-        self._wake = threading.Event()
+        self._bell = Bell()
         self._stopping = self._reloading = False
-        self._driver = Driver(places.host_root, self._wake.set)
+        self._driver = Driver(places.host_root, self._bell.ring)
         self._health = Health()
         self._manager = Manager(places.kubelet_socket, self._control_nodes)
         self._status = StatusFile(places.status_file)
@@ -87,8 +105,7 @@ class Daemon:
             self._manager.tick()
             self._tell("READY=1")
             while not self._stopping:
-                self._wake.wait(TICK)
-                self._wake.clear()
+                self._bell.wait(TICK)
                 self._step()
         finally:
             if self._stopping:
@@ -225,7 +242,7 @@ class Daemon:
             self._reloading = True
         else:
             self._stopping = True
-        self._wake.set()
+        self._bell.ring()
 
 
 def run(places: Places, load: Callable[[], Loaded]) -> int:

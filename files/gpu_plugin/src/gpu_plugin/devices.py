@@ -163,9 +163,7 @@ def _single(views: list[GpuView], caps: Mapping[str, int]) -> dict[str, tuple[De
         (GPU_RESOURCE, device)
         for view in views
         for device in (
-            [_part(view, mig, caps) for mig in view.mig]
-            if view.gpu.mig_current
-            else [_whole(view)]
+            [_part(view, mig, caps) for mig in view.mig] if view.gpu.mig_current else [_whole(view)]
         )
     )
 

@@ -35,7 +35,7 @@ class Health:
         return not known
 
     def judge(self, inventory: Inventory, generation: object) -> Inventory:
-        """Return a scan's inventory with unfit GPUs' problems. ``generation`` is the driver's load."""
+        """Return a scan's inventory with unfit GPUs' problems. ``generation``: the driver's."""
         if generation != self._generation:
             self._faults.clear()
             self._away.clear()

@@ -40,7 +40,7 @@ def identity(path: Path) -> Identity | None:
 
 
 class ResourceServer:
-    """Serves one resource. ``control_nodes`` returns the control nodes that exist at that moment."""
+    """Serves one resource. ``control_nodes`` returns the control nodes that exist by then."""
 
     def __init__(
         self, resource: str, folder: Path, config: Config, control_nodes: ControlNodes
@@ -107,8 +107,10 @@ class ResourceServer:
 
     # --- what the kubelet calls ---
 
-    def _handlers(self) -> grpc.GenericRpcHandler:
-        def unary(method: Callable[..., Any], request: Any, response: Any) -> grpc.RpcMethodHandler[Any, Any]:
+    def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+        def unary(
+            method: Callable[..., Any], request: Any, response: Any
+        ) -> grpc.RpcMethodHandler[Any, Any]:
             return grpc.unary_unary_rpc_method_handler(
                 method,
                 request_deserializer=request.FromString,
@@ -125,7 +127,9 @@ class ResourceServer:
                 response_serializer=api_pb2.ListAndWatchResponse.SerializeToString,
             ),
             rpc.GET_PREFERRED_ALLOCATION: unary(
-                self._prefer, api_pb2.PreferredAllocationRequest, api_pb2.PreferredAllocationResponse
+                self._prefer,
+                api_pb2.PreferredAllocationRequest,
+                api_pb2.PreferredAllocationResponse,
             ),
             rpc.ALLOCATE: unary(self._allocate, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
             rpc.PRE_START_CONTAINER: unary(

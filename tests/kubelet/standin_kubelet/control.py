@@ -1,0 +1,75 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The control socket: one JSON request a line, one JSON answer a line; for root only."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import socketserver
+from pathlib import Path
+from typing import Any
+
+from .devices import AdmissionError
+from .kubelet import Kubelet
+
+
+class Control(socketserver.ThreadingUnixStreamServer):
+    """Serves the command line."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path, kubelet: Kubelet) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        old = os.umask(0o077)
+        try:
+            super().__init__(str(path), _Handler)
+        finally:
+            os.umask(old)
+        self.kubelet = kubelet
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: Control
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            try:
+                answer = {"result": _carry_out(self.server.kubelet, json.loads(line))}
+            except AdmissionError as error:
+                answer = {"error": f"UnexpectedAdmissionError: {error}"}
+            except KeyError as error:
+                answer = {"error": f"not found: {error}"}
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+
+def _carry_out(kubelet: Kubelet, request: dict[str, Any]) -> Any:
+    match request["verb"]:
+        case "resources":
+            return kubelet.ledger.describe()
+        case "pods":
+            return kubelet.ledger.pods
+        case "admit":
+            return kubelet.admit(request["pod"], request["requests"])
+        case "release":
+            return kubelet.ledger.take_back(request["pod"])
+        case "restart":
+            return kubelet.restart()
+        case "wait":
+            return kubelet.wait(request["resource"], request["count"], request["timeout"])
+        case verb:
+            raise AdmissionError(f"unknown verb {verb}")
+
+
+def ask(path: Path, **request: Any) -> Any:
+    """Send a request; ValueError carries the kubelet's complaint."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+        stream.connect(str(path))
+        stream.sendall(json.dumps(request).encode() + b"\n")
+        answer = json.loads(stream.makefile().readline())
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    return answer["result"]
