@@ -12,7 +12,7 @@ import typing as t
 
 from ansible.module_utils.common.respawn import has_respawned, respawn_module
 
-NODE_PYTHON = "/opt/gpu-node/bin/python"
+NODE_PYTHON = "/opt/gpu-node/current/bin/python"
 
 
 def ensure_importable(*libraries: str, candidates: t.Sequence[str] = (NODE_PYTHON,)) -> bool:
