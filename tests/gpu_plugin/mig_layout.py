@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Give one GPU a MIG layout: ``python mig_layout.py GPU [PROFILE...]``; no profile turns MIG off."""
+"""Give a GPU a MIG layout: ``python mig_layout.py GPU [PROFILE...]``; no profile turns MIG off."""
 
 from __future__ import annotations
 

@@ -126,6 +126,18 @@ def test_a_driver_that_comes_late_goes_and_comes_back(make_node: MakeNode) -> No
     node.wait(GPU, 2)
 
 
+def test_a_driver_that_was_replaced_needs_a_new_process(make_node: MakeNode) -> None:
+    node = make_node(1)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 1)
+    node.sim.ctl("fault", gpu="all", function="nvmlDeviceGetCount_v2", code=18, times=1)
+    eventually(lambda: node.logged().count("info: started") == 2)
+    assert "the driver was replaced, starting anew" in node.logged()
+    assert "STOPPING=1" not in node.notifications()
+    node.wait(GPU, 1)
+
+
 def test_only_who_asks_for_it_gets_an_end_without_a_driver(make_node: MakeNode) -> None:
     node = make_node(1, driver=None)
     node.start_daemon("flags: {failOnInitError: true}")
@@ -164,7 +176,7 @@ def test_an_xid_takes_all_of_a_gpu_until_its_driver_is_loaded_anew(make_node: Ma
     node.sim.ctl("unload")
     node.wait(GPU, 0)
     node.sim.ctl("load", version="550.163.01", flavour="open")
-    node.wait(GPU, 1)
+    node.wait(GPU, 2)  # this product's MIG mode goes with the driver
 
 
 def test_a_new_configuration_is_taken_and_a_bad_one_is_not(make_node: MakeNode) -> None:

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Registrations that fail, and sockets that vanish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import pytest
+from gpu_builders import device
+from gpu_plugin.config import Config
+from gpu_plugin.kubelet.manager import Manager
+from gpu_plugin.proto.v1beta1 import api_pb2, rpc
+
+GPU = "nvidia.com/gpu"
+
+
+class Registrar:
+    """A kubelet that does nothing but take registrations, or refuse them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.heard: list[api_pb2.RegisterRequest] = []
+        self.refuse = False
+        self.server = grpc.server(futures.ThreadPoolExecutor(2))
+        handler = grpc.unary_unary_rpc_method_handler(
+            self.register, api_pb2.RegisterRequest.FromString, api_pb2.Empty.SerializeToString
+        )
+        methods = {"Register": handler}
+        self.server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(rpc.REGISTRATION, methods),)
+        )
+        self.server.add_insecure_port(f"unix://{folder}/kubelet.sock")
+        self.server.start()
+
+    def register(
+        self, request: api_pb2.RegisterRequest, context: grpc.ServicerContext
+    ) -> api_pb2.Empty:
+        self.heard.append(request)
+        if self.refuse:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not today")
+        return api_pb2.Empty()
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[Registrar]:
+    made = Registrar(tmp_path)
+    yield made
+    made.server.stop(0)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def manager(tmp_path: Path, clock: Clock) -> Iterator[Manager]:
+    made = Manager(tmp_path / "kubelet.sock", list, clock)
+    yield made
+    made.stop()
+
+
+def test_what_is_registered(kubelet: Registrar, manager: Manager) -> None:
+    manager.sync({GPU: (device(0),), "nvidia.com/mig-1g.10gb": (device(1),)}, Config())
+    told = [(one.version, one.endpoint, one.resource_name) for one in kubelet.heard]
+    assert told == [
+        ("v1beta1", "nvidia-gpu.sock", GPU),
+        ("v1beta1", "nvidia-mig-1g.10gb.sock", "nvidia.com/mig-1g.10gb"),
+    ]
+    assert all(one.options.get_preferred_allocation_available for one in kubelet.heard)
+    manager.tick()
+    assert len(kubelet.heard) == 2
+    assert all(manager.registered().values())
+
+
+def test_a_refusal_is_retried_with_pauses(
+    kubelet: Registrar, manager: Manager, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubelet.refuse = True
+    manager.sync({GPU: (device(0),)}, Config())
+    manager.tick()
+    assert len(kubelet.heard) == 1
+    for clock.now, count in ((0.6, 2), (1.5, 2), (1.7, 3)):
+        manager.tick()
+        assert len(kubelet.heard) == count
+    assert manager.registered() == {GPU: False}
+    kubelet.refuse = False
+    clock.now = 60
+    manager.tick()
+    assert manager.registered() == {GPU: True}
+    assert capsys.readouterr().err.count("not today") == 1
+
+
+def test_a_kubelet_that_does_not_listen_is_told_again(
+    kubelet: Registrar, manager: Manager, clock: Clock
+) -> None:
+    manager.sync({GPU: (device(0),)}, Config())
+    clock.now = 9
+    manager.tick()
+    assert len(kubelet.heard) == 1
+    clock.now = 11
+    manager.tick()
+    assert len(kubelet.heard) == 2
+
+
+def test_a_removed_socket_comes_back(
+    tmp_path: Path, kubelet: Registrar, manager: Manager, clock: Clock
+) -> None:
+    manager.sync({GPU: (device(0),)}, Config())
+    socket = tmp_path / "nvidia-gpu.sock"
+    socket.unlink()
+    manager.tick()
+    assert socket.is_socket()
+    assert len(kubelet.heard) == 2
+
+
+def test_without_a_kubelet_nothing_breaks(tmp_path: Path, clock: Clock) -> None:
+    manager = Manager(tmp_path / "none" / "kubelet.sock", list, clock)
+    manager.sync({GPU: (device(0),)}, Config())
+    assert manager.registered() == {GPU: False}
+    manager.stop()
