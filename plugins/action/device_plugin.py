@@ -27,7 +27,9 @@ def collect(root: str, prefix: str) -> Files:
     """Return the files below a folder by the name that they get in the archive."""
     found = {}
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(one for one in folders if one not in SKIPPED and not one.endswith(".egg-info"))
+        folders[:] = sorted(
+            one for one in folders if one not in SKIPPED and not one.endswith(".egg-info")
+        )
         for name in sorted(names):
             path = os.path.join(folder, name)
             found[f"{prefix}/{os.path.relpath(path, root)}"] = path
@@ -80,13 +82,17 @@ class ActionModule(ActionBase):
     def _payload(self, args: t.Mapping[str, t.Any]) -> t.Tuple[Files, str]:
         package = args.get("package")
         if not package or not os.path.isfile(os.path.join(package, "pyproject.toml")):
-            raise AnsibleActionFail(f"package: {package!r} is not valid: expected the daemon's source tree")
+            raise AnsibleActionFail(
+                f"package: {package!r} is not valid: expected the daemon's source tree"
+            )
         files = collect(package, "package")
         wheelhouse = args.get("wheelhouse")
         if wheelhouse:
             wheels = {n: p for n, p in collect(wheelhouse, "wheels").items() if n.endswith(".whl")}
             if not wheels:
-                raise AnsibleActionFail(f"wheelhouse: {wheelhouse!r} is not valid: expected a folder with wheels")
+                raise AnsibleActionFail(
+                    f"wheelhouse: {wheelhouse!r} is not valid: expected a folder with wheels"
+                )
             files.update(wheels)
         with open(os.path.join(package, UNIT), encoding="utf-8") as stream:
             return files, stream.read()

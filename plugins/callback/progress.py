@@ -6,13 +6,6 @@
 
 from __future__ import annotations
 
-import collections
-import time
-import typing as t
-
-from ansible import constants as C
-from ansible.plugins.callback import CallbackBase
-
 DOCUMENTATION = r"""
 name: progress
 type: stdout
@@ -26,6 +19,13 @@ description:
 requirements:
   - set as stdout callback in the configuration
 """
+
+import collections
+import time
+import typing as t
+
+from ansible import constants
+from ansible.plugins.callback import CallbackBase
 
 CONTROLLER_ACTIONS = (
     "add_host",
@@ -44,11 +44,11 @@ CONTROLLER_ACTIONS = (
 )
 MARKS = {"ok": "=", "changed": "+", "failed": "!", "unreachable": "!", "told": "i"}
 COLORS = {
-    "ok": C.COLOR_OK,
-    "changed": C.COLOR_CHANGED,
-    "failed": C.COLOR_ERROR,
-    "unreachable": C.COLOR_UNREACHABLE,
-    "told": C.COLOR_VERBOSE,
+    "ok": constants.COLOR_OK,
+    "changed": constants.COLOR_CHANGED,
+    "failed": constants.COLOR_ERROR,
+    "unreachable": constants.COLOR_UNREACHABLE,
+    "told": constants.COLOR_VERBOSE,
 }
 
 
@@ -112,11 +112,13 @@ class CallbackModule(CallbackBase):
         if diff and result._result.get("changed"):
             text = self._get_diff(diff)
             if text:
-                self._display.display("".join(f"        {line}\n" for line in text.rstrip().splitlines()).rstrip())
+                self._display.display(
+                    "".join(f"        {line}\n" for line in text.rstrip().splitlines()).rstrip()
+                )
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
         """Say that there is nothing to do."""
-        self._display.display("  no host matches", color=C.COLOR_SKIP)
+        self._display.display("  no host matches", color=constants.COLOR_SKIP)
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
         """Show a line for each host."""
@@ -151,4 +153,4 @@ class CallbackModule(CallbackBase):
 
     def _reason(self, data: t.Mapping[str, t.Any]) -> None:
         for line in str(data.get("msg", "no reason given")).splitlines():
-            self._display.display(f"               {line}", color=C.COLOR_ERROR)
+            self._display.display(f"               {line}", color=constants.COLOR_ERROR)

@@ -6,11 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
-import typing as t
-
-from ansible.errors import AnsibleFilterError
-
 DOCUMENTATION = r"""
 name: unknown_variables
 short_description: Find variables that no role knows
@@ -46,8 +41,15 @@ _value:
   elements: str
 """
 
+import difflib
+import typing as t
 
-def unknown_variables(names: t.Sequence[str], specs: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+from ansible.errors import AnsibleFilterError
+
+
+def unknown_variables(
+    names: t.Sequence[str], specs: t.Sequence[t.Mapping[str, t.Any]]
+) -> list[str]:
     """Return a message for each name that is an option of no entry point in the specs."""
     try:
         known = {

@@ -101,9 +101,11 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
-from ansible_collections.gpu.node.plugins.module_utils._module.device_plugin import SPEC, DevicePluginCapability
+from ansible_collections.gpu.node.plugins.module_utils._module.device_plugin import (
+    SPEC,
+    DevicePluginCapability,
+)
 from ansible_collections.gpu.node.plugins.module_utils._module.interpreter import ensure_importable
 from ansible_collections.gpu.node.plugins.module_utils._module.run import run_capability
 
@@ -113,7 +115,8 @@ def main() -> None:
     ensure_importable("pynvml")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(
-        module, lambda: DevicePluginCapability(LocalHost(), module.params, check_mode=module.check_mode)
+        module,
+        lambda: DevicePluginCapability(LocalHost(), module.params, check_mode=module.check_mode),
     )
 
 

@@ -12,8 +12,8 @@ short_description: Partition GPUs with MIG
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Brings the GPUs of a node to a MIG layout with the fewest changes. Instances that fit the layout stay where they are.
-  - The whole plan is made from what each GPU reports, and refused before the first change when it cannot be carried out.
+  - Brings the GPUs of a node to a MIG layout with the fewest changes. Instances that fit it stay where they are.
+  - The plan is made from what each GPU reports, and refused before the first change when it cannot be carried out.
   - When a step fails, the GPU gets its previous layout back.
 options:
   config:
@@ -92,7 +92,6 @@ reboot_reasons:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 from ansible_collections.gpu.node.plugins.module_utils._module.interpreter import ensure_importable
 from ansible_collections.gpu.node.plugins.module_utils._module.mig import SPEC, MigCapability

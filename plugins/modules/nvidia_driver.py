@@ -111,9 +111,11 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
-from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver import SPEC, DriverCapability
+from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver import (
+    SPEC,
+    DriverCapability,
+)
 from ansible_collections.gpu.node.plugins.module_utils._module.run import run_capability
 
 

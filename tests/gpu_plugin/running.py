@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -48,6 +49,7 @@ class Node:
         self.log = folder / "log"
         self.kubelet: subprocess.Popen[bytes] | None = None
         self.daemon: subprocess.Popen[bytes] | None = None
+        self._told = ""
         self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.notified.bind(str(folder / "n.sock"))
         path = ":".join(str(REPOSITORY / part) for part in PATHS)
@@ -115,18 +117,17 @@ class Node:
         return self.ask("admit", pod=pod, requests=names)
 
     def notifications(self) -> str:
-        lines = b""
-        while True:
-            try:
-                lines += self.notified.recv(4096) + b"\n"
-            except BlockingIOError:
-                return lines.decode()
+        """Everything that systemd was told so far."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._told += self.notified.recv(4096).decode() + "\n"
+        return self._told
 
     def logged(self) -> str:
         return self.log.read_text()
 
     def layout(self, gpu: int, *profiles: str) -> None:
-        words = [sys.executable, HERE / "mig_layout.py", str(gpu), *profiles]
+        words = [sys.executable, str(HERE / "mig_layout.py"), str(gpu), *profiles]
         subprocess.run(words, env=self.env, check=True, timeout=20)
 
     def cli(self, *words: object) -> subprocess.CompletedProcess[str]:

@@ -170,6 +170,8 @@ def test_refusals_say_where_and_what(text: str) -> None:
 def test_the_environment_is_refused_by_its_own_name() -> None:
     with pytest.raises(ConfigError, match="environment variable GDS_ENABLED: true is not supp"):
         parse("", env={"GDS_ENABLED": "true"})
+    with pytest.raises(ConfigError, match="DP_DISABLE_HEALTHCHECKS: 'xids' is not supported"):
+        parse("", env={"DP_DISABLE_HEALTHCHECKS": "xids"})
     with pytest.raises(ConfigError, match="PASS_DEVICE_SPECS: 'maybe' is not valid"):
         parse("", env={"PASS_DEVICE_SPECS": "maybe"})
 

@@ -10,6 +10,7 @@ from gpu_builders import gpu, inventory, view
 from gpu_plugin.devices import (
     EnumerationRefused,
     GpuView,
+    Resources,
     enumerate_devices,
     left_out,
     parse_caps,
@@ -18,8 +19,8 @@ from gpu_plugin.devices import (
 )
 
 
-def ids(resources: dict[str, tuple[object, ...]]) -> dict[str, list[str]]:
-    return {name: [one.id for one in devices] for name, devices in resources.items()}  # type: ignore[attr-defined]
+def ids(resources: Resources) -> dict[str, list[str]]:
+    return {name: [one.id for one in devices] for name, devices in resources.items()}
 
 
 @pytest.mark.parametrize("strategy", ["none", "single", "mixed"])

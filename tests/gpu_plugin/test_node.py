@@ -39,9 +39,8 @@ def test_whole_gpus_from_registration_to_the_end(make_node: MakeNode) -> None:
     assert state["driver_version"] == "550.163.01"
     assert state["config_sha256"] == hashlib.sha256(node.config.read_bytes()).hexdigest()
     assert set(state["gpu_uuids"]) == set(devices) == set(state["resources"][GPU]["devices"])
-    told = node.notifications()
-    assert "READY=1" in told
-    assert "STATUS=serving: 4 devices of 1 resources" in told
+    eventually(lambda: "STATUS=serving: 4 devices of 1 resources" in node.notifications())
+    assert "READY=1" in node.notifications()
     eventually(lambda: "WATCHDOG=1" in node.notifications())
     shown = node.cli("status", "--status-file", node.status_file)
     assert "nvidia.com/gpu: 4 of 4 healthy, registered" in shown.stdout
@@ -80,7 +79,7 @@ def test_mig_devices_come_and_go(make_node: MakeNode) -> None:
     assert node.ask("resources")["nvidia.com/mig-1g.10gb"]["capacity"] == 0
     node.layout(0)
     node.wait(GPU, 2)
-    assert node.status()["mig_uuids"] == []
+    eventually(lambda: not node.status()["mig_uuids"])
 
 
 def test_single_refuses_until_the_gpus_fit(make_node: MakeNode) -> None:
@@ -121,7 +120,7 @@ def test_a_driver_that_comes_late_goes_and_comes_back(make_node: MakeNode) -> No
     node.sim.ctl("unload")
     node.wait(GPU, 0)
     assert set(node.health(GPU).values()) == {"Unhealthy"}
-    assert node.status()["state"] == "waiting_for_driver"
+    eventually(lambda: node.status()["state"] == "waiting_for_driver")
     node.sim.ctl("load", version="550.163.01", flavour="open")
     node.wait(GPU, 2)
 
@@ -156,7 +155,8 @@ def test_a_lost_gpu_hides_no_other(make_node: MakeNode) -> None:
     lost = node.sim.ctl("status")["gpus"][1]["uuid"]
     assert node.health(GPU)[lost] == "Unhealthy"
     assert set(node.health(GPU)) == before
-    assert "fallen off the bus" in node.status()["resources"][GPU]["problems"][lost]
+    problems = eventually(lambda: node.status()["resources"][GPU]["problems"])
+    assert "fallen off the bus" in problems[lost]
     assert lost not in node.admit("one", gpu=2)["devices"][GPU]
     node.sim.ctl("restore", gpu="1")
     node.wait(GPU, 3)
@@ -196,7 +196,7 @@ def test_a_new_configuration_is_taken_and_a_bad_one_is_not(make_node: MakeNode) 
     digest = hashlib.sha256(node.config.read_bytes()).hexdigest()
     eventually(lambda: node.status()["config_sha256"] == digest)
     assert node.admit("two", gpu=1)["envs"] == {"NVIDIA_VISIBLE_DEVICES": "0"}
-    assert "RELOADING=1" in node.notifications()
+    eventually(lambda: "RELOADING=1" in node.notifications())
 
 
 def test_flags_and_environment(make_node: MakeNode) -> None:

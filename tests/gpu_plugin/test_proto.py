@@ -10,7 +10,7 @@ from pathlib import Path
 import gpu_plugin.proto.v1beta1 as package
 from google.protobuf import descriptor_pb2
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
-from grpc_tools import protoc
+from grpc_tools import protoc  # type: ignore[import-untyped]
 
 FOLDER = Path(package.__file__).parent
 SOURCE = FOLDER.parents[2]

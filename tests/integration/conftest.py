@@ -105,12 +105,22 @@ class Play:
 
     def module_calls(self) -> list[str]:
         """Return the tasks that ran on the node, not on the controller."""
-        here = ("assert", "debug", "fail", "meta", "set_fact", "validate_argument_spec", "include_tasks")
-        return [task for action, task, _ in self.results() if action.rsplit(".", 1)[-1] not in here]
+        here = (
+            "assert",
+            "debug",
+            "fail",
+            "meta",
+            "set_fact",
+            "validate_argument_spec",
+            "include_tasks",
+        )
+        return [task for action, task, _result in self.results() if action.rsplit(".", 1)[-1] not in here]
 
     def message(self) -> str:
         """Return the failure's message."""
-        messages = [result.get("msg", "") for _, _, result in self.results() if result.get("failed")]
+        messages = [
+            result.get("msg", "") for _action, _task, result in self.results() if result.get("failed")
+        ]
         return " ".join(map(str, messages)) + self.runner.stdout.read()
 
 

@@ -44,7 +44,7 @@ def test_interrupted_at_every_task_a_repeated_run_ends_converged(
         seen.add(name)
         return bool(task)
 
-    for _ in range(40):
+    for _round in range(40):
         if not node.play(stop_when=at_a_new_task).killed:
             break
     last = node.play()
@@ -70,14 +70,20 @@ def test_check_mode_on_a_fresh_node_tells_every_step_and_changes_nothing(
     make_node: Callable[..., Node],
 ) -> None:
     node = make_node("check", "a100-40", 2, mig_config=MIG)
-    before = node.run("sh", "-c", "dpkg-query -W | sha256sum; find /etc /opt -type f | sort | sha256sum")
+    before = node.run(
+        "sh", "-c", "dpkg-query -W | sha256sum; find /etc /opt -type f | sort | sha256sum"
+    )
     checked = node.play(cmdline="--check --diff")
     assert checked.ok, checked.message()
-    steps = [step["summary"] for _, _, result in checked.results() for step in result.get("steps", [])]
+    steps = [
+        step["summary"] for _action, _task, result in checked.results() for step in result.get("steps", [])
+    ]
     text = "\n".join(steps)
     for word in ("nvidia-smi", "enable_cdi", "/opt/gpu-node", "one-each"):
         assert word in text, f"{word} is not in:\n{text}"
-    after = node.run("sh", "-c", "dpkg-query -W | sha256sum; find /etc /opt -type f | sort | sha256sum")
+    after = node.run(
+        "sh", "-c", "dpkg-query -W | sha256sum; find /etc /opt -type f | sort | sha256sum"
+    )
     assert after == before
 
     unknown = node.play(mig_confg={})

@@ -14,7 +14,9 @@ import pytest
 @pytest.fixture(scope="module")
 def status(host: Any) -> dict[str, Any]:
     """Return what the node daemon says of itself."""
-    answer: dict[str, Any] = json.loads(host.check_output("/opt/gpu-node/bin/gpu-plugin status --json"))
+    answer: dict[str, Any] = json.loads(
+        host.check_output("/opt/gpu-node/bin/gpu-plugin status --json")
+    )
     return answer
 
 

@@ -39,7 +39,7 @@ def parse_status(text: str) -> t.Dict[str, str]:
     """Parse lines of ``package version status-abbreviation`` and return the installed versions."""
     found = {}
     for line in text.splitlines():
-        package, version, status = (line.split(" ", 2) + ["", ""])[:3]
+        package, version, status = ([*line.split(" ", 2), "", ""])[:3]
         if status.strip() in ("ii", "hi"):
             found[package] = version
     return found
@@ -71,7 +71,10 @@ def find_source(one_line: str, deb822: str, codename: str) -> t.Optional[Source]
             return Source(match[2], codename, signed[1] if signed else "")
     for stanza in re.split(r"\n\s*\n", deb822):
         fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", stanza, flags=re.M))
-        if codename in fields.get("Suites", "").split() and "main" in fields.get("Components", "").split():
+        if (
+            codename in fields.get("Suites", "").split()
+            and "main" in fields.get("Components", "").split()
+        ):
             return Source(fields.get("URIs", "").split()[0], codename, fields.get("Signed-By", ""))
     return None
 

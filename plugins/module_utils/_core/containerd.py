@@ -11,7 +11,11 @@ import typing as t
 from .errors import NodeError
 
 MINIMUM = (1, 7)
-CRI_SECTION = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime", 4: "io.containerd.cri.v1.runtime"}
+CRI_SECTION = {
+    2: "io.containerd.grpc.v1.cri",
+    3: "io.containerd.cri.v1.runtime",
+    4: "io.containerd.cri.v1.runtime",
+}
 Change = t.Tuple[t.Tuple[str, ...], t.Any]
 
 
@@ -71,4 +75,7 @@ def needed(
 
 def describe(changes: t.Sequence[Change]) -> str:
     """Return changes in words."""
-    return ", ".join(f"{path[-1]} = {str(value).lower() if isinstance(value, bool) else value}" for path, value in changes)
+    return ", ".join(
+        f"{path[-1]} = {str(value).lower() if isinstance(value, bool) else value}"
+        for path, value in changes
+    )

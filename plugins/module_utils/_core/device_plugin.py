@@ -79,7 +79,9 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
     if fresh:
         steps += _environment(observed, desired, prefix)
     if desired.state == "installed":
-        return Plan(tuple(steps), _describe(observed), {**_describe(observed), "release": desired.digest})
+        return Plan(
+            tuple(steps), _describe(observed), {**_describe(observed), "release": desired.digest}
+        )
     if observed.config != desired.config:
         steps.append(Step("config", "write /etc/gpu-node/config.yaml, checked by the daemon first"))
     if observed.unit != desired.unit:
@@ -104,7 +106,10 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
 
 def _environment(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
     if not observed.python:
-        raise NodeError("no Python 3.10 or later on the node", hint="install one, or name it in the option python")
+        raise NodeError(
+            "no Python 3.10 or later on the node",
+            hint="install one, or name it in the option python",
+        )
     steps = []
     if not observed.ensurepip:
         if not observed.apt:
@@ -113,7 +118,9 @@ def _environment(observed: Observed, desired: Desired, prefix: str) -> t.List[St
                 hint="install the distribution's package for it",
             )
         steps.append(Step("venv_package", "install the package python3-venv"))
-    words = f"install the daemon's environment as {prefix}/releases/{desired.digest} and switch to it"
+    words = (
+        f"install the daemon's environment as {prefix}/releases/{desired.digest} and switch to it"
+    )
     return [*steps, Step("release", words)]
 
 
@@ -137,7 +144,11 @@ def _absent(observed: Observed, prefix: str) -> Plan:
         steps.append(Step("remove_config", "remove /etc/gpu-node/config.yaml"))
     if observed.current or observed.releases:
         steps.append(Step("remove_releases", f"remove {prefix}"))
-    return Plan(tuple(steps), _describe(observed), {"release": None, "config": None, "unit": None, "service": "absent"})
+    return Plan(
+        tuple(steps),
+        _describe(observed),
+        {"release": None, "config": None, "unit": None, "service": "absent"},
+    )
 
 
 def _describe(observed: Observed) -> t.Dict[str, t.Any]:

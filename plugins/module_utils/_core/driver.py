@@ -85,7 +85,9 @@ def resolve(package: str, wanted: str, policy: Policy) -> str:
         if wanted in (version, upstream(version)) or upstream(version).startswith(f"{wanted}."):
             return version
     offered = ", ".join(policy.versions) or "none"
-    raise InputError.of("version", wanted, f"a version of {package} that the sources offer: {offered}")
+    raise InputError.of(
+        "version", wanted, f"a version of {package} that the sources offer: {offered}"
+    )
 
 
 def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
@@ -102,14 +104,22 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     if desired.state == "absent":
         return _absent(observed, steps)
     kind = flavour(desired.kernel_modules, observed.gpus)
-    if observed.secure_boot and desired.secure_boot == "refuse" and not observed.installed(KERNEL[kind]):
+    if (
+        observed.secure_boot
+        and desired.secure_boot == "refuse"
+        and not observed.installed(KERNEL[kind])
+    ):
         raise NodeError(
             "Secure Boot is on, so the kernel will not load modules that DKMS built unless their key is enrolled",
             hint="enrol a key (mokutil --import) and set secure_boot to ignore, or turn Secure Boot off",
         )
     packages = (*USER_SPACE, *([FIRMWARE] if kind == "open" else []), KERNEL[kind])
     missing = [one for one in packages if not observed.installed(one)]
-    unknown = [one for one in missing if not (observed.policies.get(one) and observed.policies[one].candidate)]
+    unknown = [
+        one
+        for one in missing
+        if not (observed.policies.get(one) and observed.policies[one].candidate)
+    ]
     if unknown and not (observed.sources_file and steps):
         steps += _sources(observed, desired, unknown)
         if not check_mode:
@@ -120,7 +130,9 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         warnings.append(
             f"no headers of the running kernel {observed.kernel} are installed: DKMS builds the modules once they are"
         )
-    reboot = _reboot_reasons(observed, kind, installing=any(step.action == "install" for step in steps))
+    reboot = _reboot_reasons(
+        observed, kind, installing=any(step.action == "install" for step in steps)
+    )
     if observed.loaded is None and not reboot:
         steps.append(Step("load", "load the kernel module: modprobe nvidia"))
     if desired.persistence and not _service_runs(observed):
@@ -130,7 +142,9 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         after["packages"] = {one: _target(observed, desired, one) for one in packages}
     if desired.hold:
         after["held"] = sorted(packages)
-    return Plan(tuple(steps), _describe(observed), after, reboot_required=reboot, warnings=tuple(warnings))
+    return Plan(
+        tuple(steps), _describe(observed), after, reboot_required=reboot, warnings=tuple(warnings)
+    )
 
 
 def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
@@ -160,7 +174,9 @@ def _packages(
     unknown: t.Sequence[str],
 ) -> t.List[Step]:
     targets = {one: _target(observed, desired, one) for one in packages}
-    change = {one: version for one, version in targets.items() if observed.installed(one) != version}
+    change = {
+        one: version for one, version in targets.items() if observed.installed(one) != version
+    }
     other = KERNEL["proprietary" if kind == "open" else "open"]
     drop = [other] if observed.installed(other) else []
     steps = []
@@ -169,12 +185,20 @@ def _packages(
         words = f"install {words}" if change else "change the kernel modules"
         words += f"; remove {other}" if drop else ""
         exact = {one: version for one, version in change.items() if one not in unknown}
-        steps.append(Step("install", words, {"packages": sorted(change), "versions": exact, "remove": drop}))
+        steps.append(
+            Step("install", words, {"packages": sorted(change), "versions": exact, "remove": drop})
+        )
     held = sorted(observed.holds & set(packages))
     wanted = sorted(packages) if desired.hold else []
     if held != wanted:
-        words = "hold the driver's packages at their version" if desired.hold else "release the driver's packages"
-        steps.append(Step("hold", words, {"hold": wanted, "release": sorted(set(held) - set(wanted))}))
+        words = (
+            "hold the driver's packages at their version"
+            if desired.hold
+            else "release the driver's packages"
+        )
+        steps.append(
+            Step("hold", words, {"hold": wanted, "release": sorted(set(held) - set(wanted))})
+        )
     return steps
 
 
@@ -199,14 +223,22 @@ def _service_runs(observed: Observed) -> bool:
 
 def _absent(observed: Observed, steps: t.List[Step]) -> Plan:
     record = observed.record
-    added = [one for one in record.get("packages", ()) if observed.installed(one) or one not in RELEVANT]
+    added = [
+        one for one in record.get("packages", ()) if observed.installed(one) or one not in RELEVANT
+    ]
     held = sorted(observed.holds & set(RELEVANT)) if record else []
     if record:
         if held:
-            steps.append(Step("hold", "release the driver's packages", {"hold": [], "release": held}))
+            steps.append(
+                Step("hold", "release the driver's packages", {"hold": [], "release": held})
+            )
         words = f"remove the {len(added)} packages that were added, and what was written"
         steps.append(Step("remove", words, {"packages": added}))
-    reboot = ("the driver is still loaded",) if observed.loaded and not observed.installed("nvidia-smi") else ()
+    reboot = (
+        ("the driver is still loaded",)
+        if observed.loaded and not observed.installed("nvidia-smi")
+        else ()
+    )
     after = {**_describe(observed), "packages": {}, "held": []}
     return Plan(tuple(steps), _describe(observed), after, reboot_required=reboot)
 

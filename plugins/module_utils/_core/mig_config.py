@@ -60,7 +60,9 @@ def _normal(device: t.Union[int, str]) -> t.Union[int, str]:
 def select(config: t.Any, selected: str) -> t.Tuple[str, t.List[Spec]]:
     """Return the selected layout's name and entries; the whole configuration is checked."""
     if not isinstance(config, dict) or not config:
-        raise InputError.of("config", config, "a mig-parted configuration with version and mig-configs")
+        raise InputError.of(
+            "config", config, "a mig-parted configuration with version and mig-configs"
+        )
     for key in config:
         if key not in ("version", "mig-configs"):
             raise InputError.of("config", key, "only the keys version and mig-configs")
@@ -69,7 +71,9 @@ def select(config: t.Any, selected: str) -> t.Tuple[str, t.List[Spec]]:
     layouts = config.get("mig-configs")
     if not isinstance(layouts, dict) or not layouts:
         raise InputError.of("config.mig-configs", layouts, "a mapping from names to lists")
-    parsed = {name: _entries(f"config.mig-configs.{name}", specs) for name, specs in layouts.items()}
+    parsed = {
+        name: _entries(f"config.mig-configs.{name}", specs) for name, specs in layouts.items()
+    }
     if not selected and len(parsed) == 1:
         selected = next(iter(parsed))
     if selected not in parsed:
@@ -109,7 +113,9 @@ def _filters(key: str, value: t.Any) -> t.Tuple[int, ...]:
         if one in (None, ""):
             continue
         if isinstance(one, str) and ":" in one:
-            raise NodeError(f"{key}: {one!r} names a subsystem, which this release does not filter by")
+            raise NodeError(
+                f"{key}: {one!r} names a subsystem, which this release does not filter by"
+            )
         if not isinstance(one, int) and not (isinstance(one, str) and FILTER.fullmatch(one)):
             raise InputError.of(key, one, "a PCI id such as 0x233010DE (device, then vendor)")
         found.append(one if isinstance(one, int) else int(one, 16))
@@ -175,13 +181,17 @@ def generated(selected: str, offers: t.Mapping[str, int], slices: int) -> t.Opti
         return None
     if selected == "all-balanced":
         parts = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}.get(slices)
-        plain = {}
+        plain: t.Dict[int, str] = {}
         for name in offers:
             profile = parse(name)
-            if not profile.attributes and (profile.g not in plain or profile.gb < parse(plain[profile.g]).gb):
+            if not profile.attributes and (
+                profile.g not in plain or profile.gb < parse(plain[profile.g]).gb
+            ):
                 plain[profile.g] = name
         if parts is None or not all(g in plain for g in parts):
-            raise NodeError("all-balanced is not defined for this GPU", hint="give the layout in config")
+            raise NodeError(
+                "all-balanced is not defined for this GPU", hint="give the layout in config"
+            )
         return {plain[g]: count for g, count in parts.items()}
     name = selected[len("all-") :] if selected.startswith("all-") else ""
     for one, count in offers.items():

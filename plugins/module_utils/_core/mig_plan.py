@@ -45,7 +45,9 @@ def plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int]) -> Gpu
     try:
         return _plan_gpu(state, enabled, layout)
     except NodeError as error:
-        error.message = f"GPU {state.gpu.index} ({state.gpu.name}, {state.gpu.uuid}): {error.message}"
+        error.message = (
+            f"GPU {state.gpu.index} ({state.gpu.name}, {state.gpu.uuid}): {error.message}"
+        )
         raise
 
 
@@ -53,11 +55,18 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int]) -> Gp
     gpu, before = state.gpu, picture(state)
     if not gpu.mig_capable:
         if enabled:
-            raise NodeError("this GPU cannot be partitioned", hint="leave it out of the entry's devices")
+            raise NodeError(
+                "this GPU cannot be partitioned", hint="leave it out of the entry's devices"
+            )
         return GpuPlan((), before, before)
     if gpu.mig_current != enabled and gpu.mig_pending == enabled:
         change = "on" if enabled else "off"
-        return GpuPlan((), before, before, pending=f"GPU {gpu.index}: MIG mode {change} waits for a reset or a reboot")
+        return GpuPlan(
+            (),
+            before,
+            before,
+            pending=f"GPU {gpu.index}: MIG mode {change} waits for a reset or a reboot",
+        )
     if not enabled:
         return _disable(state, before)
     if not state.profiles:
@@ -71,7 +80,9 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int]) -> Gp
             steps.append(_destroy(state, instance))
     for instance in found.keep:
         if not instance.cis:
-            steps.append(_step("create_ci", gpu, f"complete {_where(state, instance)}", gi=instance.id))
+            steps.append(
+                _step("create_ci", gpu, f"complete {_where(state, instance)}", gi=instance.id)
+            )
     for profile, start in found.create:
         size = next(size for at, size in profile.placements if at == start)
         what = f"create {profile.name} at memory slices {start} to {start + size - 1}"
@@ -107,7 +118,12 @@ def _destroy(state: GpuState, instance: GpuInstance) -> Step:
 def _refuse_if_busy(what: str, processes: t.Sequence[Process]) -> None:
     if processes:
         names = ", ".join(f"{one.pid} ({one.name or 'unknown'})" for one in processes)
-        raise NodeError(what, cause=f"in use by process {names}", hint="stop them and run again", blocked_by=names)
+        raise NodeError(
+            what,
+            cause=f"in use by process {names}",
+            hint="stop them and run again",
+            blocked_by=names,
+        )
 
 
 def _where(state: GpuState, instance: GpuInstance) -> str:
@@ -125,7 +141,9 @@ def grid(state: GpuState, placed: t.Sequence[t.Tuple[str, int, int]], enabled: b
     head = f"GPU {state.gpu.index} {state.gpu.uuid}: "
     if not enabled:
         return f"{head}MIG off"
-    total = max((start + size for one in state.profiles for start, size in one.placements), default=0)
+    total = max(
+        (start + size for one in state.profiles for start, size in one.placements), default=0
+    )
     starts = {start: (name, size) for name, start, size in placed}
     cells, at = [], 0
     while at < total:

@@ -15,7 +15,18 @@ PATTERN = re.compile(
     r"(?:(?P<c>[1-9]\d*)c\.)?(?P<g>[1-9]\d*)g\.(?P<gb>[1-9]\d*)gb"
     r"(?P<attributes>(?:\+[a-zA-Z][\w.]*(?:,[a-zA-Z][\w.]*)*)|(?:-[a-zA-Z][\w.]*(?:,[a-zA-Z][\w.]*)*))?"
 )
-ATTRIBUTES = {7: "+me", 8: "+me", 10: "+gfx", 11: "+gfx", 12: "+gfx", 13: "-me", 14: "-me", 15: "+me.all", 16: "+me.all", 17: "+gfx"}
+ATTRIBUTES = {
+    7: "+me",
+    8: "+me",
+    10: "+gfx",
+    11: "+gfx",
+    12: "+gfx",
+    13: "-me",
+    14: "-me",
+    15: "+me.all",
+    16: "+me.all",
+    17: "+gfx",
+}
 FORM = "a MIG profile such as 1g.10gb, 1g.10gb+me or 1c.3g.40gb"
 
 

@@ -62,11 +62,17 @@ def check_counts(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -
     by_name = {one.name: one for one in profiles}
     for name, count in layout.items():
         if count > by_name[name].max_count:
-            raise NodeError(f"{count} x {name} do not fit on the GPU", cause=f"at most {by_name[name].max_count} do")
+            raise NodeError(
+                f"{count} x {name} do not fit on the GPU",
+                cause=f"at most {by_name[name].max_count} do",
+            )
     slices = sum(by_name[name].slices * count for name, count in layout.items())
     most = max((one.slices for one in profiles), default=0)
     if slices > most:
-        raise NodeError(f"{describe(layout)} does not fit on the GPU", cause=f"it takes {slices} of {most} slices")
+        raise NodeError(
+            f"{describe(layout)} does not fit on the GPU",
+            cause=f"it takes {slices} of {most} slices",
+        )
 
 
 def describe(layout: t.Mapping[str, int]) -> str:
@@ -93,8 +99,8 @@ def _complete(
         if left[name] < 0:
             return None
         taken |= _mask(one.start, one.size)
-    todo = [by_name[name] for name, count in left.items() for _ in range(count)]
-    todo.sort(key=lambda one: (-max(size for _, size in one.placements), one.id))
+    todo = [by_name[name] for name, count in left.items() for _copy in range(count)]
+    todo.sort(key=lambda one: (-max(size for _at, size in one.placements), one.id))
     return _place(todo, taken, -1)
 
 

@@ -26,7 +26,9 @@ class LocalHost:
 
     def __init__(self) -> None:
         have = os.environ.get("PATH", "").split(os.pathsep)
-        self._path = os.pathsep.join([p for p in have if p] + [p for p in SYSTEM_PATH if p not in have])
+        self._path = os.pathsep.join(
+            [p for p in have if p] + [p for p in SYSTEM_PATH if p not in have]
+        )
 
     def run(
         self,
@@ -160,7 +162,9 @@ class LocalHost:
         try:
             os.makedirs(path, mode, exist_ok=True)
         except OSError as error:
-            raise NodeError(f"cannot make the folder {path}", cause=error.strerror or str(error)) from error
+            raise NodeError(
+                f"cannot make the folder {path}", cause=error.strerror or str(error)
+            ) from error
 
     def symlink(self, target: str, path: str) -> None:
         self.makedirs(os.path.dirname(path))

@@ -23,7 +23,9 @@ def parse(text: str, path: str) -> t.Dict[str, t.Any]:
         except ValueError as error:
             hint = "mend the file; it was left as it is"
             raise NodeError(f"{path} is not valid TOML", cause=str(error), hint=hint) from error
-    raise NodeError("no TOML library on the node", hint="install the environment first (gpu.node.device_plugin)")
+    raise NodeError(
+        "no TOML library on the node", hint="install the environment first (gpu.node.device_plugin)"
+    )
 
 
 def edit(text: str, changes: t.Sequence[t.Tuple[t.Tuple[str, ...], t.Any]]) -> str:

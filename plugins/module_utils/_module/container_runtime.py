@@ -56,7 +56,9 @@ class RuntimeCapability:
         """Read version, file, effective configuration and service."""
         host = self._host
         if host.which("containerd") is None:
-            raise NodeError("containerd is not installed", hint="install it, as for any Kubernetes node")
+            raise NodeError(
+                "containerd is not installed", hint="install it, as for any Kubernetes node"
+            )
         version = parse_version(host.run(["containerd", "--version"]).out)
         check_version(version)
         text = host.read(self._path) or ""
@@ -90,7 +92,9 @@ class RuntimeCapability:
         if not state.changes:
             return Plan((), restart_required=restart, warnings=state.warnings)
         words = f"set {describe(state.changes)} in {self._path}"
-        step = Step("edit", words, {"changes": state.changes, "text": state.text}, (f"restart:{UNIT}",))
+        step = Step(
+            "edit", words, {"changes": state.changes, "text": state.text}, (f"restart:{UNIT}",)
+        )
         return Plan((step,), *self._diff(state), restart_required=restart, warnings=state.warnings)
 
     def _diff(self, state: Observed) -> t.Tuple[str, str]:
@@ -107,7 +111,10 @@ class RuntimeCapability:
     def apply(self, step: Step) -> None:
         """Write the file once containerd itself has found it good."""
         if not ensure_importable("tomlkit"):
-            raise NodeError("tomlkit is not on the node", hint="install the environment first (gpu.node.device_plugin)")
+            raise NodeError(
+                "tomlkit is not on the node",
+                hint="install the environment first (gpu.node.device_plugin)",
+            )
         text = self._edited(step.params["text"], step.params["changes"])
         trial = f"{self._path}.gpu-node-trial"
         self._host.write(trial, text, mode=0o600)
@@ -115,9 +122,15 @@ class RuntimeCapability:
             self._effective(trial)
         finally:
             self._host.remove(trial)
-        self._host.write(RECORD, json.dumps({"config": self._path, "edited_at": time.time()}) + "\n", mode=0o644)
+        self._host.write(
+            RECORD, json.dumps({"config": self._path, "edited_at": time.time()}) + "\n", mode=0o644
+        )
         self._backup = self._host.write(self._path, text, backup=self._keep)
-        left = needed(self._effective(self._path), section(toml.parse(text, self._path), (2,)), self._spec_dirs)
+        left = needed(
+            self._effective(self._path),
+            section(toml.parse(text, self._path), (2,)),
+            self._spec_dirs,
+        )
         if left:
             raise NodeError(
                 f"containerd still does not have {describe(left)}",

@@ -27,7 +27,11 @@ HAS_ENSUREPIP = "import ensurepip, venv"
 POLL_SECONDS = 0.25
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
-        "state": {"type": "str", "choices": ["absent", "installed", "started"], "default": "started"},
+        "state": {
+            "type": "str",
+            "choices": ["absent", "installed", "started"],
+            "default": "started",
+        },
         "package": {"type": "path"},
         "wheelhouse": {"type": "path"},
         "index_url": {"type": "str"},
@@ -60,7 +64,11 @@ class DevicePluginCapability:
         config = json.dumps(params["config"] or {"version": "v1"}, indent=2) + "\n"
         header = "# Written by gpu.node.device_plugin: change the playbook's variables instead.\n"
         self._desired = Desired(
-            params["state"], params["digest"] or "", header + config, params["unit"] or "", params["keep_releases"]
+            params["state"],
+            params["digest"] or "",
+            header + config,
+            params["unit"] or "",
+            params["keep_releases"],
         )
 
     # --- observe ---
@@ -98,7 +106,10 @@ class DevicePluginCapability:
 
     def _python(self) -> str:
         for name in [self._params["python"]] if self._params["python"] else PYTHONS:
-            if self._host.which(name) and self._host.run([name, "-c", NEW_ENOUGH], check=False).rc == 0:
+            if (
+                self._host.which(name)
+                and self._host.run([name, "-c", NEW_ENOUGH], check=False).rc == 0
+            ):
                 return name
         return ""
 
@@ -131,10 +142,14 @@ class DevicePluginCapability:
     def plan(self, state: Observed) -> Plan:
         """Plan; where the release must be made and its payload is not here, ask the action plugin for it."""
         found = plan(state, self._desired, self._prefix)
-        missing = any(step.action == "release" for step in found.steps) and not self._params["payload"]
+        missing = (
+            any(step.action == "release" for step in found.steps) and not self._params["payload"]
+        )
         if missing and not self._check_mode:
             hint = "run the module through ansible, whose action plugin sends it"
-            raise NodeError("the daemon's package is not on the node", hint=hint, payload_needed=True)
+            raise NodeError(
+                "the daemon's package is not on the node", hint=hint, payload_needed=True
+            )
         return found
 
     def apply(self, step: Step) -> None:
@@ -145,7 +160,9 @@ class DevicePluginCapability:
         options = ["-y", "-q", "-o", "DPkg::Lock::Timeout=300", "--no-install-recommends"]
         environment = {"DEBIAN_FRONTEND": "noninteractive"}
         self._host.run(["dpkg", "--configure", "-a"], env=environment)
-        if self._host.run(["apt-get", *options, "install", "python3-venv"], check=False, env=environment).rc:
+        if self._host.run(
+            ["apt-get", *options, "install", "python3-venv"], check=False, env=environment
+        ).rc:
             self._host.run(["apt-get", "-q", "update"], env=environment)
             self._host.run(["apt-get", *options, "install", "python3-venv"], env=environment)
 
@@ -156,7 +173,14 @@ class DevicePluginCapability:
         host.makedirs(f"{release}/payload")
         host.run(["tar", "-xzf", self._params["payload"], "-C", f"{release}/payload"])
         host.run([self._python(), "-m", "venv", release])
-        pip = [f"{release}/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [
+            f"{release}/bin/python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         pip += ["--no-input", "--no-cache-dir"]
         if host.exists(f"{release}/payload/wheels"):
             pip += ["--no-index", "--find-links", f"{release}/payload/wheels"]
@@ -166,7 +190,9 @@ class DevicePluginCapability:
             host.run([*pip, "--requirement", f"{release}/payload/package/requirements.txt"])
             host.run([*pip, "--no-deps", f"{release}/payload/package"])
         except NodeError as error:
-            error.hint = "give the node a package index, or the role a wheelhouse (device_plugin_wheelhouse)"
+            error.hint = (
+                "give the node a package index, or the role a wheelhouse (device_plugin_wheelhouse)"
+            )
             raise
         host.run([f"{release}/bin/gpu-plugin", "--version"])
         host.remove(f"{release}/payload")
@@ -189,7 +215,9 @@ class DevicePluginCapability:
         try:
             done = host.run([f"{self._prefix}/bin/gpu-plugin", "check-config", trial], check=False)
             if done.rc:
-                raise NodeError("config: the daemon refuses it", cause=(done.err or done.out).strip())
+                raise NodeError(
+                    "config: the daemon refuses it", cause=(done.err or done.out).strip()
+                )
         finally:
             host.remove(trial)
         host.write(CONFIG, self._desired.config, mode=0o644)

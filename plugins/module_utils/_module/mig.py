@@ -40,7 +40,11 @@ class MigCapability:
         if params["config"]:
             self._label, self._specs = select(params["config"], params["selected"])
         elif not self._label.startswith("all-"):
-            raise InputError.of("selected", self._label, "all-disabled, all-balanced or all-<profile> without config")
+            raise InputError.of(
+                "selected",
+                self._label,
+                "all-disabled, all-balanced or all-<profile> without config",
+            )
         self._stack = contextlib.ExitStack()
         self._nvml: t.Optional[Nvml] = None
         self._last: t.Dict[str, GpuState] = {}
@@ -110,7 +114,10 @@ class MigCapability:
                 layout = generated(self._label, offers, most)
                 targets[one.gpu.uuid] = (layout is not None, layout or {})
         if not targets and self._label != "all-disabled":
-            raise NodeError("no GPU of this node can be partitioned", hint="leave mig_selected empty for this node")
+            raise NodeError(
+                "no GPU of this node can be partitioned",
+                hint="leave mig_selected empty for this node",
+            )
         return targets
 
     def apply(self, step: Step) -> None:
@@ -174,7 +181,12 @@ class MigCapability:
                     "uuid": one.gpu.uuid,
                     "mig_enabled": one.gpu.mig_current,
                     "instances": [
-                        {"id": gi.id, "profile": one.name_of(gi), "start": gi.start, "size": gi.size}
+                        {
+                            "id": gi.id,
+                            "profile": one.name_of(gi),
+                            "start": gi.start,
+                            "size": gi.size,
+                        }
                         for gi in one.instances
                     ],
                 }

@@ -22,7 +22,12 @@ def pci_devices(host: Host) -> t.List[PciDevice]:
         vendor = host.read(f"{BUS}/{address}/vendor")
         files = {"vendor": vendor}
         if vendor is not None and vendor.strip() == "0x10de":
-            files.update({name: host.read(f"{BUS}/{address}/{name}") for name in ("device", "class", "numa_node")})
+            files.update(
+                {
+                    name: host.read(f"{BUS}/{address}/{name}")
+                    for name in ("device", "class", "numa_node")
+                }
+            )
         device = nvidia_device(address, files)
         if device is not None:
             found.append(device)

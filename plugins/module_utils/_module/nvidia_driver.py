@@ -23,7 +23,11 @@ SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "version": {"type": "str", "default": ""},
-        "kernel_modules": {"type": "str", "choices": ["auto", "open", "proprietary"], "default": "auto"},
+        "kernel_modules": {
+            "type": "str",
+            "choices": ["auto", "open", "proprietary"],
+            "default": "auto",
+        },
         "hold": {"type": "bool", "default": True},
         "persistence": {"type": "bool", "default": True},
         "manage_sources": {"type": "bool", "default": True},
@@ -42,13 +46,17 @@ class DriverCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._check_mode = host, check_mode
         self._timeout: int = params["lock_timeout"]
-        self._desired = Desired(**{key: value for key, value in params.items() if key != "lock_timeout"})
+        self._desired = Desired(
+            **{key: value for key, value in params.items() if key != "lock_timeout"}
+        )
 
     def observe(self) -> Observed:
         """Read the node with a handful of commands."""
         host = self._host
         release = dict(
-            line.split("=", 1) for line in (host.read("/etc/os-release") or "").splitlines() if "=" in line
+            line.split("=", 1)
+            for line in (host.read("/etc/os-release") or "").splitlines()
+            if "=" in line
         )
         distribution = release.get("ID", "unknown").strip('"')
         debian = distribution == "debian"
@@ -62,9 +70,11 @@ class DriverCapability:
             headers=host.exists(f"/lib/modules/{kernel}/build"),
             gpus=tuple((one.address, one.architecture) for one in gpus(host)),
             policies=self._policies() if debian else {},
-            holds=frozenset(host.run(["apt-mark", "showhold"]).out.split()) if debian else frozenset(),
+            holds=frozenset(host.run(["apt-mark", "showhold"]).out.split())
+            if debian
+            else frozenset(),
             broken=bool(debian and host.run(["dpkg", "--audit"], check=False).out.strip()),
-            loaded=tuple(driver) if driver else None,
+            loaded=(driver.version, driver.flavour) if driver else None,
             nouveau=host.exists("/sys/module/nouveau"),
             secure_boot=bool(efi and efi[-1] == 1),
             service=self._service(),
@@ -78,7 +88,9 @@ class DriverCapability:
         query = ["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\n", *RELEVANT]
         installed = apt.parse_status(self._host.run(query, check=False).out)
         return {
-            name: found.get(name, apt.Policy(None, None, ()))._replace(installed=installed.get(name))
+            name: found.get(name, apt.Policy(None, None, ()))._replace(
+                installed=installed.get(name)
+            )
             for name in RELEVANT
         }
 
@@ -98,8 +110,20 @@ class DriverCapability:
     # --- steps ---
 
     def _apt(self, *words: str) -> None:
-        options = ["-y", "-q", "-o", f"DPkg::Lock::Timeout={self._timeout}", "-o", "Dpkg::Use-Pty=0"]
-        options += ["-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Options::=--force-confdef"]
+        options = [
+            "-y",
+            "-q",
+            "-o",
+            f"DPkg::Lock::Timeout={self._timeout}",
+            "-o",
+            "Dpkg::Use-Pty=0",
+        ]
+        options += [
+            "-o",
+            "Dpkg::Options::=--force-confold",
+            "-o",
+            "Dpkg::Options::=--force-confdef",
+        ]
         try:
             self._host.run(["apt-get", *options, *words], env={"DEBIAN_FRONTEND": "noninteractive"})
         except NodeError as error:
@@ -108,7 +132,8 @@ class DriverCapability:
 
     def _repair(self, _params: t.Mapping[str, t.Any]) -> None:
         self._host.run(
-            ["dpkg", "--force-confold", "--configure", "-a"], env={"DEBIAN_FRONTEND": "noninteractive"}
+            ["dpkg", "--force-confold", "--configure", "-a"],
+            env={"DEBIAN_FRONTEND": "noninteractive"},
         )
 
     def _sources(self, _params: t.Mapping[str, t.Any]) -> None:
@@ -117,7 +142,9 @@ class DriverCapability:
         names = host.listdir(folder)
         lists = [f"{folder}/{name}" for name in names if name.endswith(".list")]
         one_line = "\n".join(host.read(path) or "" for path in ("/etc/apt/sources.list", *lists))
-        deb822 = "\n\n".join(host.read(f"{folder}/{name}") or "" for name in names if name.endswith(".sources"))
+        deb822 = "\n\n".join(
+            host.read(f"{folder}/{name}") or "" for name in names if name.endswith(".sources")
+        )
         codename = self.observe().codename
         source = apt.find_source(one_line, deb822, codename)
         if source is None:
@@ -142,10 +169,15 @@ class DriverCapability:
         words = [f"{one}={versions[one]}" if one in versions else one for one in params["packages"]]
         words += [f"{one}-" for one in params["remove"]]
         options = ["--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades"]
-        simulated = self._host.run(["apt-get", "--simulate", *options, "install", *words], check=False)
+        simulated = self._host.run(
+            ["apt-get", "--simulate", *options, "install", *words], check=False
+        )
         if simulated.rc != 0:
             lines = (simulated.out + simulated.err).strip().splitlines()[-12:]
-            raise NodeError("apt finds no way to install the driver; nothing was changed", cause="\n".join(lines))
+            raise NodeError(
+                "apt finds no way to install the driver; nothing was changed",
+                cause="\n".join(lines),
+            )
         self._remember(packages=apt.parse_simulation(simulated.out))
         self._apt(*options, "install", *words)
 

@@ -62,7 +62,9 @@ def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]
     raise AssertionError("exit_json returned")
 
 
-def _converge(check_mode: bool, capability: Capability[t.Any], done: t.List[Step]) -> t.Dict[str, t.Any]:
+def _converge(
+    check_mode: bool, capability: Capability[t.Any], done: t.List[Step]
+) -> t.Dict[str, t.Any]:
     state = capability.observe()
     first = plan = capability.plan(state)
     while plan.steps and not check_mode:

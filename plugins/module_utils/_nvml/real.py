@@ -154,7 +154,9 @@ class RealNvml:
                     mig_index=index,
                     gi_id=gi_id,
                     ci_id=ci_id,
-                    profile=profile.name if slices == profile.slices else f"{slices}c.{profile.name}",
+                    profile=profile.name
+                    if slices == profile.slices
+                    else f"{slices}c.{profile.name}",
                     memory_total=pynvml.nvmlDeviceGetMemoryInfo(device).total,
                 )
             )
@@ -183,9 +185,13 @@ class RealNvml:
             info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version=1)
             name = name_from_sizes(info.sliceCount, info.memorySizeMB, gpu.memory_total, number)
         count = ctypes.c_uint()
-        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, None, ctypes.byref(count))
+        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(
+            handle, info.id, None, ctypes.byref(count)
+        )
         places = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
-        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, places, ctypes.byref(count))
+        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(
+            handle, info.id, places, ctypes.byref(count)
+        )
         return GiProfile(
             id=info.id,
             enum=number,
@@ -265,7 +271,10 @@ class RealNvml:
                 pynvml.nvmlDeviceGetGraphicsRunningProcesses,
             ):
                 for one in self._running(kind, device):
-                    gi, ci = (None if n in (None, 0xFFFFFFFF) else n for n in (one.gpuInstanceId, one.computeInstanceId))
+                    gi, ci = (
+                        None if n in (None, 0xFFFFFFFF) else n
+                        for n in (one.gpuInstanceId, one.computeInstanceId)
+                    )
                     found[one.pid, gi, ci] = Process(one.pid, self._name(one.pid), gpu.uuid, gi, ci)
         return sorted(found.values(), key=lambda one: one.pid)
 
@@ -294,7 +303,9 @@ class RealNvml:
     def create_instance(self, gpu: Gpu, profile: GiProfile, start: int) -> int:
         size = next(size for at, size in profile.placements if at == start)
         place = pynvml.c_nvmlGpuInstancePlacement_t(start, size)
-        gi = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(self._handle(gpu), profile.id, ctypes.byref(place))
+        gi = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(
+            self._handle(gpu), profile.id, ctypes.byref(place)
+        )
         gi_id = int(pynvml.nvmlGpuInstanceGetInfo(gi).id)
         self.create_compute_instance(gpu, gi_id)
         return gi_id
@@ -315,7 +326,7 @@ class RealNvml:
     def destroy_instance(self, gpu: Gpu, gi_id: int) -> None:
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
         for one in self._compute_instances(gi):
-            pynvml.nvmlComputeInstanceDestroy(pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, one.id))
+            pynvml.nvmlComputeInstanceDestroy(
+                pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, one.id)
+            )
         pynvml.nvmlGpuInstanceDestroy(gi)
-
-

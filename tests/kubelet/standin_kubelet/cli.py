@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _quantity(text: str) -> tuple[str, int]:
-    name, _, count = text.rpartition("=")
+    name, _mark, count = text.rpartition("=")
     if not name or not count.isdigit():
         sys.exit(f"standin-kubelet: {text!r} is not valid: expected RESOURCE=COUNT")
     return name, int(count)
@@ -98,10 +98,14 @@ def _text(verb: str, result: Any) -> str:
         rows = [f"pod {result['pod']} is admitted"]
         rows += [f"  {name}: {', '.join(ids)}" for name, ids in result["devices"].items()]
         rows += [f"  env     {key}={value}" for key, value in result["envs"].items()]
-        rows += [f"  device  {one['container']} ({one['permissions']})" for one in result["device_nodes"]]
+        rows += [
+            f"  device  {one['container']} ({one['permissions']})" for one in result["device_nodes"]
+        ]
         rows += [f"  mount   {one['host']} -> {one['container']}" for one in result["mounts"]]
         rows += [f"  cdi     {one}" for one in result["cdi_devices"]]
         return "\n".join(rows)
     if verb == "pods":
-        return "\n".join(f"{pod}: {json.dumps(given)}" for pod, given in result.items()) or "no pods"
+        return (
+            "\n".join(f"{pod}: {json.dumps(given)}" for pod, given in result.items()) or "no pods"
+        )
     return "done"

@@ -78,7 +78,9 @@ class Ledger:
         if resource is None:
             raise AdmissionError(f"no resource {name} on this node")
         taken = self.allocated(name)
-        found = [one for one, d in resource.devices.items() if d.health == HEALTHY and one not in taken]
+        found = [
+            one for one, d in resource.devices.items() if d.health == HEALTHY and one not in taken
+        ]
         if len(found) < count:
             raise AdmissionError(
                 f"Allocate failed due to requested number of devices unavailable for {name}."

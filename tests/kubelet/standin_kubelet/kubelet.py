@@ -28,7 +28,9 @@ class Endpoint:
         self.name, self._ledger = name, ledger
         self._channel = grpc.insecure_channel(f"unix://{socket}")
         grpc.channel_ready_future(self._channel).result(timeout=SECONDS)
-        self.options: Any = self.call(rpc.GET_DEVICE_PLUGIN_OPTIONS, api_pb2.Empty(), api_pb2.DevicePluginOptions)
+        self.options: Any = self.call(
+            rpc.GET_DEVICE_PLUGIN_OPTIONS, api_pb2.Empty(), api_pb2.DevicePluginOptions
+        )
         self._stream: Any = None
         self.replaced = False
         threading.Thread(target=self._follow, daemon=True).start()
@@ -55,7 +57,8 @@ class Endpoint:
         try:
             for answer in self._stream:
                 devices = {
-                    one.ID: Device(one.health, [node.ID for node in one.topology.nodes]) for one in answer.devices
+                    one.ID: Device(one.health, [node.ID for node in one.topology.nodes])
+                    for one in answer.devices
                 }
                 if not self.replaced:
                     self._ledger.update(self.name, devices)
@@ -93,7 +96,9 @@ class Kubelet:
             response_serializer=lambda message: message.SerializeToString(),
         )
         handlers = {rpc.REGISTER.rsplit("/", 1)[1]: handler}
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(rpc.REGISTRATION, handlers),))
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(rpc.REGISTRATION, handlers),)
+        )
         old = os.umask(0o077)
         try:
             self._server.add_insecure_port(f"unix://{self._folder / rpc.KUBELET_SOCKET}")
@@ -118,9 +123,13 @@ class Kubelet:
 
     def _register(self, request: Any, context: grpc.ServicerContext) -> Any:
         if request.version != rpc.VERSION:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"unsupported version {request.version}")
+            context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, f"unsupported version {request.version}"
+            )
         if not RESOURCE.fullmatch(request.resource_name):
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"invalid resource name {request.resource_name}")
+            context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, f"invalid resource name {request.resource_name}"
+            )
         # The kubelet answers first and connects then: a plugin may serve only once it is registered.
         threading.Thread(target=self._connect, args=(request,), daemon=True).start()
         return api_pb2.Empty()
@@ -159,7 +168,8 @@ class Kubelet:
             result["envs"].update(one.envs)
             result["annotations"].update(one.annotations)
             result["mounts"] += [
-                {"host": m.host_path, "container": m.container_path, "read_only": m.read_only} for m in one.mounts
+                {"host": m.host_path, "container": m.container_path, "read_only": m.read_only}
+                for m in one.mounts
             ]
             result["device_nodes"] += [
                 {"host": d.host_path, "container": d.container_path, "permissions": d.permissions}
@@ -181,23 +191,31 @@ class Kubelet:
             return available[:count]
         request = api_pb2.PreferredAllocationRequest(
             container_requests=[
-                api_pb2.ContainerPreferredAllocationRequest(available_deviceIDs=available, allocation_size=count)
+                api_pb2.ContainerPreferredAllocationRequest(
+                    available_deviceIDs=available, allocation_size=count
+                )
             ]
         )
-        answer = endpoint.call(rpc.GET_PREFERRED_ALLOCATION, request, api_pb2.PreferredAllocationResponse)
+        answer = endpoint.call(
+            rpc.GET_PREFERRED_ALLOCATION, request, api_pb2.PreferredAllocationResponse
+        )
         wanted = [one for one in answer.container_responses[0].deviceIDs if one in available]
         # The kubelet takes the preference as far as it goes and fills up with what is there.
         return (wanted + [one for one in available if one not in wanted])[:count]
 
     def _allocate(self, name: str, ids: list[str]) -> Any:
         endpoint = self._endpoint(name)
-        request = api_pb2.AllocateRequest(container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=ids)])
+        request = api_pb2.AllocateRequest(
+            container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=ids)]
+        )
         answer = endpoint.call(rpc.ALLOCATE, request, api_pb2.AllocateResponse)
         if endpoint.options.pre_start_required:
             start = api_pb2.PreStartContainerRequest(devices_ids=ids)
             endpoint.call(rpc.PRE_START_CONTAINER, start, api_pb2.PreStartContainerResponse)
         if len(answer.container_responses) != 1:
-            raise AdmissionError(f"{name}: the plugin answered for {len(answer.container_responses)} containers")
+            raise AdmissionError(
+                f"{name}: the plugin answered for {len(answer.container_responses)} containers"
+            )
         return answer.container_responses[0]
 
     def wait(self, name: str, count: int, seconds: float) -> dict[str, Any]:

@@ -29,12 +29,18 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--product", default="h100-80")
     up.add_argument("--gpus", type=int, default=8)
     up.add_argument("--no-gpu", action="store_true")
-    for verb, text in {"down": "remove a node", "reboot": "reboot a node", "ssh": "open a shell"}.items():
+    for verb, text in {
+        "down": "remove a node",
+        "reboot": "reboot a node",
+        "ssh": "open a shell",
+    }.items():
         verbs.add_parser(verb, help=text).add_argument("name")
     run = verbs.add_parser("exec", help="run a command on a node")
     run.add_argument("name")
     run.add_argument("command", nargs=argparse.REMAINDER)
-    verbs.add_parser("inventory", help="print an Ansible inventory").add_argument("names", nargs="+")
+    verbs.add_parser("inventory", help="print an Ansible inventory").add_argument(
+        "names", nargs="+"
+    )
     return top
 
 
@@ -43,7 +49,9 @@ def main() -> None:
     options = parser().parse_args()
     missing = [program for program in NEEDED if shutil.which(program) is None]
     if missing:
-        sys.exit(f"gpunode: {', '.join(missing)} not found. Next step: run tests/setup-host as root.")
+        sys.exit(
+            f"gpunode: {', '.join(missing)} not found. Next step: run tests/setup-host as root."
+        )
     if os.geteuid() != 0:
         sys.exit("gpunode: nodes are privileged containers. Next step: run as root.")
     match options.verb:

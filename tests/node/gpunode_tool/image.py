@@ -57,16 +57,34 @@ def mirror() -> str:
     places = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
     for path in places:
         if path.is_file():
-            found = re.search(r"^\s*(?:URIs:|deb(?: \[[^]]*\])?)\s*(https?://\S+/debian)/?\s", path.read_text(), re.M)
+            found = re.search(
+                r"^\s*(?:URIs:|deb(?: \[[^]]*\])?)\s*(https?://\S+/debian)/?\s",
+                path.read_text(),
+                re.M,
+            )
             if found:
                 return found[1]
-    sys.exit("gpunode: no Debian mirror in the apt sources of this machine. Next step: run on Debian.")
+    sys.exit(
+        "gpunode: no Debian mirror in the apt sources of this machine. Next step: run on Debian."
+    )
 
 
 def sources() -> list[Path]:
     """Return the files that the upper layer is made from."""
-    trees = [NODE / "overlay", NVSIM / "nvsim", NVSIM / "bin", NVSIM / "shim", KUBELET / "standin_kubelet", DAEMON / "proto"]
-    files = [path for tree in trees for path in tree.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    trees = [
+        NODE / "overlay",
+        NVSIM / "nvsim",
+        NVSIM / "bin",
+        NVSIM / "shim",
+        KUBELET / "standin_kubelet",
+        DAEMON / "proto",
+    ]
+    files = [
+        path
+        for tree in trees
+        for path in tree.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
     return [*files, NODE / "site-requirements.txt", Path(__file__)]
 
 
@@ -94,19 +112,37 @@ def _base() -> str:
     name = f"localhost/gpunode-base:{digest([], SUITE, *PACKAGES, *DIVERTED)}"
     if podman("images", "--quiet", name):
         return name
-    print(f"gpunode: building Debian {SUITE} (once, about two minutes)", file=sys.stderr, flush=True)
+    print(
+        f"gpunode: building Debian {SUITE} (once, about two minutes)", file=sys.stderr, flush=True
+    )
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         root = Path(folder) / "root"
-        command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(root), mirror()]
+        command = [
+            "debootstrap",
+            "--variant=minbase",
+            f"--include={','.join(PACKAGES)}",
+            SUITE,
+            str(root),
+            mirror(),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit("gpunode: debootstrap failed:\n" + "\n".join(done.stdout.splitlines()[-15:]))
         for module in DIVERTED:
-            divert = ["dpkg-divert", "--quiet", "--local", "--rename", "--add", f"/usr/sbin/{module}"]
+            divert = [
+                "dpkg-divert",
+                "--quiet",
+                "--local",
+                "--rename",
+                "--add",
+                f"/usr/sbin/{module}",
+            ]
             subprocess.run(["chroot", str(root), *divert], check=True)
         shutil.rmtree(root / "var/cache/apt/archives", ignore_errors=True)
-        subprocess.run(f"tar -C '{root}' -c . | podman import --quiet - {name}", shell=True, check=True)
+        subprocess.run(
+            f"tar -C '{root}' -c . | podman import --quiet - {name}", shell=True, check=True
+        )
     return name
 
 
@@ -118,7 +154,9 @@ def _overlay(tree: Path) -> None:
     shutil.copytree(NVSIM / "bin", tree / "opt/nvsim/bin", ignore=ignore)
     (tree / "opt/nvsim/lib").mkdir()
     shutil.copyfile(NVSIM / "build/libnvidia-ml.so.1", tree / "opt/nvsim/lib/libnvidia-ml.so")
-    shutil.copytree(KUBELET / "standin_kubelet", tree / "opt/standin/standin_kubelet", ignore=ignore)
+    shutil.copytree(
+        KUBELET / "standin_kubelet", tree / "opt/standin/standin_kubelet", ignore=ignore
+    )
     shutil.copytree(DAEMON / "proto", tree / "opt/standin/gpu_plugin/proto", ignore=ignore)
     shutil.copyfile(DAEMON / "__init__.py", tree / "opt/standin/gpu_plugin/__init__.py")
     _libraries(tree)
@@ -141,10 +179,29 @@ def _libraries(tree: Path) -> None:
     """Put pynvml beside nvsim, and grpc and protobuf beside the stand-in kubelet."""
     requirements = (NODE / "site-requirements.txt").read_text().splitlines()
     pins = [line for line in requirements if line and not line.startswith("#")]
-    for target, names in {"opt/nvsim/site": ("nvidia-ml-py",), "opt/standin": ("grpcio", "protobuf", "typing_extensions")}.items():
+    for target, names in {
+        "opt/nvsim/site": ("nvidia-ml-py",),
+        "opt/standin": ("grpcio", "protobuf", "typing_extensions"),
+    }.items():
         wanted = [pin for pin in pins if pin.split("==")[0] in names]
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        command += ["--only-binary=:all:", "--python-version", PYTHON, "--target", str(tree / target), *wanted]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+        ]
+        command += [
+            "--only-binary=:all:",
+            "--python-version",
+            PYTHON,
+            "--target",
+            str(tree / target),
+            *wanted,
+        ]
         subprocess.run(command, check=True)
 
 

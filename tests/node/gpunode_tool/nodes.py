@@ -35,7 +35,14 @@ def up(name: str, product: str, gpus: int) -> None:
     command += ["--product", product, "--gpus", str(gpus)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(NVSIM)})
     words = ["run", "--detach", "--name", PREFIX + name, "--hostname", name, "--label", LABEL]
-    words += ["--privileged", "--systemd=always", "--publish", "127.0.0.1::22", "--stop-timeout", "5"]
+    words += [
+        "--privileged",
+        "--systemd=always",
+        "--publish",
+        "127.0.0.1::22",
+        "--stop-timeout",
+        "5",
+    ]
     words += ["--volume", f"{state}:/var/lib/nvsim", "--volume", "/var/lib/containerd"]
     words += ["--volume", "gpunode-apt:/var/cache/apt/archives"]
     # systemd 257 needs the word where the host has the old cgroup hierarchy; elsewhere it is ignored.
@@ -64,8 +71,17 @@ def port(name: str) -> int:
 
 def ssh(name: str, *words: str, capture: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a command on a node over SSH, or open a shell."""
-    command = ["ssh", *SSH_OPTIONS.replace("auto", "no").split(), "-i", str(KEY), "-p", str(port(name))]
-    return subprocess.run([*command, "root@127.0.0.1", *words], check=False, capture_output=capture, text=True)
+    command = [
+        "ssh",
+        *SSH_OPTIONS.replace("auto", "no").split(),
+        "-i",
+        str(KEY),
+        "-p",
+        str(port(name)),
+    ]
+    return subprocess.run(
+        [*command, "root@127.0.0.1", *words], check=False, capture_output=capture, text=True
+    )
 
 
 def execute(name: str, words: list[str]) -> int:

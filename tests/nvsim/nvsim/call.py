@@ -157,7 +157,9 @@ class Call:
         """Store a handle."""
         self.put_number(at, handles.encode(handle), "Q")
 
-    def put_list(self, count_at: int, list_at: int, items: list[bytes], *, sizing_ok: bool = False) -> None:
+    def put_list(
+        self, count_at: int, list_at: int, items: list[bytes], *, sizing_ok: bool = False
+    ) -> None:
         """Answer the two-call protocol: the count alone, or the items when the buffer holds them."""
         room = self.number_in(count_at) if self.words[list_at] else 0
         self.put_number(count_at, len(items))

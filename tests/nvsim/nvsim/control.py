@@ -37,11 +37,16 @@ def status(engine: Engine, _request: Request, _pid: int) -> Any:
                 "uuid": gpu.mig_uuid(gi, ci),
                 "gi": gi.id,
                 "ci": ci.id,
-                "minors": [gi_minor(gpu.board.minor, gi.id), ci_minor(gpu.board.minor, gi.id, ci.id)],
+                "minors": [
+                    gi_minor(gpu.board.minor, gi.id),
+                    ci_minor(gpu.board.minor, gi.id, ci.id),
+                ],
             }
             for gi, ci in gpu.mig_devices()
         ]
-        gpus.append({"index": gpu.index, **asdict(gpu.board), **asdict(gpu.driver), "mig_devices": devices})
+        gpus.append(
+            {"index": gpu.index, **asdict(gpu.board), **asdict(gpu.driver), "mig_devices": devices}
+        )
     return {
         "driver": {"version": driver.version, "flavour": driver.flavour} if driver else None,
         "board": [asdict(one) for one in engine.store.board],
@@ -142,7 +147,9 @@ def fault(engine: Engine, request: Request, _pid: int) -> None:
     everywhere = request["gpu"] == "all"
     uuid = None if everywhere else engine.find(request["gpu"]).board.uuid
     engine.faults.append(
-        Fault(uuid, request["function"], request["code"], request.get("nth", 1), request.get("times"))
+        Fault(
+            uuid, request["function"], request["code"], request.get("nth", 1), request.get("times")
+        )
     )
 
 

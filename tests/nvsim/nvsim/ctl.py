@@ -84,7 +84,9 @@ def parser() -> argparse.ArgumentParser:
     delay.add_argument("function")
     delay.add_argument("ms", type=int)
     for verb in verbs.choices.values():
-        verb.add_argument("--json", action="store_true", help="one line instead of an indented text")
+        verb.add_argument(
+            "--json", action="store_true", help="one line instead of an indented text"
+        )
     return top
 
 

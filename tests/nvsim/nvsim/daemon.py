@@ -50,11 +50,11 @@ class Server:
     def serve(self) -> None:
         """Accept until the process ends."""
         while True:
-            client, _ = self.socket.accept()
+            client, _address = self.socket.accept()
             threading.Thread(target=self._client, args=(client,), daemon=True).start()
 
     def _client(self, client: socket.socket) -> None:
-        pid, uid, _ = struct.unpack(
+        pid, uid, _gid = struct.unpack(
             "iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         )
         with client, contextlib.suppress(ConnectionError, EOFError):
@@ -136,7 +136,7 @@ def _read(client: socket.socket, size: int) -> bytes:
 def _inputs(request: bytes, at: int) -> dict[int, bytes]:
     found = {}
     count, at = request[at], at + 1
-    for _ in range(count):
+    for _item in range(count):
         where, size = struct.unpack_from("<BI", request, at)
         found[where] = request[at + 5 : at + 5 + size]
         at += 5 + size

@@ -109,7 +109,10 @@ def _pci(view: KernelView) -> Iterator[tuple[str, str]]:
 def _proc(view: KernelView) -> Iterator[tuple[str, str]]:
     line = f"{FLAVOURS[view.flavour]}  {view.driver_version}  Release Build  (nvsim)"
     yield "nvidia/version", f"NVRM version: {line}\nGCC version:  gcc version 14.2.0\n"
-    yield "nvidia/params", "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n"
+    yield (
+        "nvidia/params",
+        "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n",
+    )
     yield "nvidia/capabilities/mig/config", _capability(1)
     yield "nvidia/capabilities/mig/monitor", _capability(2)
     minors = ["config 1", "monitor 2"]
@@ -123,7 +126,9 @@ def _proc(view: KernelView) -> Iterator[tuple[str, str]]:
             for gi in range(15):
                 minors.append(f"gpu{gpu.minor}/gi{gi}/access {gi_minor(gpu.minor, gi)}")
                 for ci in range(8):
-                    minors.append(f"gpu{gpu.minor}/gi{gi}/ci{ci}/access {ci_minor(gpu.minor, gi, ci)}")
+                    minors.append(
+                        f"gpu{gpu.minor}/gi{gi}/ci{ci}/access {ci_minor(gpu.minor, gi, ci)}"
+                    )
         for gi, cis in gpu.instances:
             folder = f"nvidia/capabilities/gpu{gpu.minor}/mig/gi{gi}"
             yield f"{folder}/access", _capability(gi_minor(gpu.minor, gi))

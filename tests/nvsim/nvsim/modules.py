@@ -23,7 +23,9 @@ MODULES = re.compile(r"nvidia(-current(-open)?)?([-_](uvm|modeset|drm|peermem))?
 def installed() -> tuple[str, str] | None:
     """Return the version and flavour of the installed kernel module package."""
     query = ["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Status}\n", *PACKAGES]
-    for line in subprocess.run(query, capture_output=True, text=True, check=False).stdout.splitlines():
+    for line in subprocess.run(
+        query, capture_output=True, text=True, check=False
+    ).stdout.splitlines():
         package, version, status = line.split(" ")
         if status == "installed":
             return version.split(":")[-1].split("-")[0], PACKAGES[package]

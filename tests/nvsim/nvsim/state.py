@@ -134,7 +134,9 @@ class Store:
     def load(self) -> None:
         """Read what is there."""
         if self.board_path.exists():
-            self.board = [BoardGpu(**one) for one in json.loads(self.board_path.read_text())["gpus"]]
+            self.board = [
+                BoardGpu(**one) for one in json.loads(self.board_path.read_text())["gpus"]
+            ]
         if self.driver_path.exists():
             data = json.loads(self.driver_path.read_text())
             gpus = {key: _driver_gpu(one) for key, one in data.pop("gpus").items()}

@@ -36,7 +36,18 @@ class Sim:
             "NVSIM_SOCKET": str(self.socket),
             "LD_LIBRARY_PATH": str(library),
         }
-        main(["board", "create", "--product", product, "--gpus", str(gpus), "--dir", str(self.folder / "state")])
+        main(
+            [
+                "board",
+                "create",
+                "--product",
+                product,
+                "--gpus",
+                str(gpus),
+                "--dir",
+                str(self.folder / "state"),
+            ]
+        )
         self.start()
         if driver:
             self.ctl("load", version=driver, flavour=flavour)
@@ -46,7 +57,11 @@ class Sim:
         words = [sys.executable, "-m", "nvsim.daemon", "--state-dir", self.folder / "state"]
         words += ["--run-dir", self.folder / "run", "--root", self.root]
         path = f"{PROJECT}:{os.environ.get('PYTHONPATH', '')}"
-        self.process = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.DEVNULL if "NVSIM_DEBUG" not in os.environ else None)
+        self.process = subprocess.Popen(
+            words,
+            env={**os.environ, "PYTHONPATH": path},
+            stderr=subprocess.DEVNULL if "NVSIM_DEBUG" not in os.environ else None,
+        )
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             try:

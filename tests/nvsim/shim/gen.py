@@ -18,7 +18,7 @@ def main() -> None:
     forward = ['#include "nvsim.h"']
     for line in lines:
         if line and not line.startswith("#"):
-            name, _, spec = line.partition(" ")
+            name, _space, spec = line.partition(" ")
             forward.append(f'FORWARD({name}, "{spec}")')
     (out / "forward.c").write_text("\n".join(forward) + "\n")
     ones = "\n".join(f"ONE({n})" for n in range(1, SLOTS + 1))

@@ -151,6 +151,9 @@ BY_PATH: Final = {key.path: key for key in KEYS}
 # Values that the schema knows and that this release does not.
 COMING: Final = {"flags.plugin.deviceListStrategy": ("cdi-annotations", "cdi-cri")}
 
+# NVIDIA's switches that have no key in the schema. What they ask for must not be lost in silence.
+FOREIGN_ENV: Final = ("DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS")
+
 
 @dataclass(frozen=True)
 class Config:
@@ -173,6 +176,9 @@ def parse(
 ) -> Config:
     """Build the configuration from a file's text, the environment and flags given by key."""
     found = read(text, source, BY_PATH)
+    for name in FOREIGN_ENV:
+        if env and env.get(name):
+            raise _unsupported(f"environment variable {name}", env[name], "leave it out")
     values = {key.path: _value(key, found.get(key.path), env or {}, flags or {}) for key in KEYS}
     driver_root = values["flags.nvidiaDriverRoot"]
     return Config(

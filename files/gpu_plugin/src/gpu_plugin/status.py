@@ -25,7 +25,9 @@ class StatusFile:
         text = json.dumps(state, indent=2, sort_keys=True) + "\n"
         if text == self._last:
             return False
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        if not self._path.parent.exists():
+            self._path.parent.mkdir(parents=True)
+            self._path.parent.chmod(0o755)
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         temporary.write_text(text)
         temporary.chmod(0o644)

@@ -114,7 +114,7 @@ def memory(call: Call) -> tuple[int, int]:
     """Return the total and the used memory of a device, in bytes."""
     gpu = call.gpu()
     if call.is_mig():
-        gpu, gi, ci = call.mig()
+        gpu, gi, _ci = call.mig()
         profile = gpu.product.profile(gi.profile)
         total = profile.memory_mib * MIB if profile else 0
         held = call.engine.on(gpu, gi.id)
@@ -135,7 +135,13 @@ def memory_info_v2(call: Call) -> None:
     total, used = memory(call)
     reserved = RESERVED_MIB * MIB
     call.put_versioned(
-        1, pynvml.c_nvmlMemory_v2_t, 2, total=total, reserved=reserved, free=total - used - reserved, used=used
+        1,
+        pynvml.c_nvmlMemory_v2_t,
+        2,
+        total=total,
+        reserved=reserved,
+        free=total - used - reserved,
+        used=used,
     )
 
 

@@ -52,5 +52,7 @@ def wait(call: Call) -> None:
     index = call.engine.find(event.gpu).index
     call.put(
         1,
-        struct.pack("<QQQII", encode(Handle(GPU, index)), event.type, event.data, event.gi, event.ci),
+        struct.pack(
+            "<QQQII", encode(Handle(GPU, index)), event.type, event.data, event.gi, event.ci
+        ),
     )

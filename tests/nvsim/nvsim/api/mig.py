@@ -226,7 +226,7 @@ def create_at(call: Call) -> None:
 def list_gis(call: Call) -> None:
     gpu = enabled(call)
     gi_profile(call, call.u32(1), by="id")
-    found = sorted((gi.id for gi in gpu.driver.gis if gi.profile == call.u32(1)))
+    found = sorted(gi.id for gi in gpu.driver.gis if gi.profile == call.u32(1))
     data = b"".join(struct.pack("<Q", _address(GI, gpu.index, number)) for number in found)
     call.put_number(3, len(found))
     if found:
@@ -248,9 +248,7 @@ def gi_by_id(call: Call) -> None:
 @api("nvmlGpuInstanceGetInfo")
 def gi_get_info(call: Call) -> None:
     gpu, gi = call.gi()
-    data = struct.pack(
-        "<QIIII", _address(GPU, gpu.index, 0), gi.id, gi.profile, gi.start, gi.size
-    )
+    data = struct.pack("<QIIII", _address(GPU, gpu.index, 0), gi.id, gi.profile, gi.start, gi.size)
     call.put(1, data)
 
 
@@ -295,13 +293,13 @@ def ci_info(profile: GiProfile, one: CiProfile) -> dict[str, int]:
 
 @api("nvmlGpuInstanceGetComputeInstanceProfileInfo")
 def ci_profile_info(call: Call) -> None:
-    _, _, profile, one = ci_profile(call, call.u32(1))
+    _gpu, _gi, profile, one = ci_profile(call, call.u32(1))
     call.put_struct(3, pynvml.c_nvmlComputeInstanceProfileInfo_t(**ci_info(profile, one)))
 
 
 @api("nvmlGpuInstanceGetComputeInstanceProfileInfoV")
 def ci_profile_info_v(call: Call) -> None:
-    _, _, profile, one = ci_profile(call, call.u32(1))
+    _gpu, _gi, profile, one = ci_profile(call, call.u32(1))
     suffix = profile.name if one.slices == profile.slices else f"{one.slices}c.{profile.name}"
     fields = {**ci_info(profile, one), "name": f"MIG {suffix}".encode()}
     call.put_versioned(3, pynvml.c_nvmlComputeInstanceProfileInfo_v2_t, 2, **fields)
@@ -318,13 +316,13 @@ def ci_places(gi: Gi, one: CiProfile) -> list[int]:
 
 @api("nvmlGpuInstanceGetComputeInstanceRemainingCapacity")
 def ci_capacity(call: Call) -> None:
-    _, gi, _, one = ci_profile(call, call.u32(1))
+    _gpu, gi, _profile, one = ci_profile(call, call.u32(1))
     call.put_number(2, len(ci_places(gi, one)))
 
 
 @api("nvmlGpuInstanceGetComputeInstancePossiblePlacements")
 def ci_placements(call: Call) -> None:
-    _, _, _, one = ci_profile(call, call.u32(1))
+    _gpu, _gi, _profile, one = ci_profile(call, call.u32(1))
     items = [struct.pack("<II", at, one.slices) for at in one.placements]
     call.put_list(3, 2, items, sizing_ok=True)
 
@@ -332,7 +330,7 @@ def ci_placements(call: Call) -> None:
 def create_ci(call: Call, start: int | None, at: int) -> None:
     """Create a compute instance and store its handle."""
     call.root_only()
-    gpu, gi, _, one = ci_profile(call, call.u32(1))
+    gpu, gi, _profile, one = ci_profile(call, call.u32(1))
     places = ci_places(gi, one)
     if start is not None and start not in one.placements:
         raise NvError(codes.INVALID_ARGUMENT)
@@ -356,7 +354,7 @@ def create_ci_at(call: Call) -> None:
 
 @api("nvmlGpuInstanceGetComputeInstances")
 def list_cis(call: Call) -> None:
-    gpu, gi, _, one = ci_profile(call, call.u32(1))
+    gpu, gi, _profile, one = ci_profile(call, call.u32(1))
     found = [ci.id for ci in gi.cis if ci.profile == one.id]
     call.put_number(3, len(found))
     if found:

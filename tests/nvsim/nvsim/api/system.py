@@ -31,7 +31,9 @@ def nvml_version(call: Call) -> None:
 @api("nvmlSystemGetCudaDriverVersion", "nvmlSystemGetCudaDriverVersion_v2")
 def cuda_version(call: Call) -> None:
     branch = int(call.engine.store.driver.version.split(".")[0])  # type: ignore[union-attr]
-    call.put_number(0, max((v for b, v in CUDA_BY_BRANCH.items() if b <= branch), default=11080), "i")
+    call.put_number(
+        0, max((v for b, v in CUDA_BY_BRANCH.items() if b <= branch), default=11080), "i"
+    )
 
 
 @api("nvmlSystemGetProcessName")
@@ -79,7 +81,7 @@ def by_serial(call: Call) -> None:
 @api("nvmlDeviceGetHandleByPciBusId", "nvmlDeviceGetHandleByPciBusId_v2")
 def by_pci(call: Call) -> None:
     wanted = call.text(0).lower()
-    domain, _, rest = wanted.partition(":")
+    domain, _colon, rest = wanted.partition(":")
     for gpu in call.engine.store.gpus():
         if gpu.board.pci == f"{domain[-4:]:0>4}:{rest}" or gpu.board.pci == f"0000:{wanted}":
             return call.put_handle(1, Handle(GPU, gpu.index))

@@ -55,7 +55,9 @@ class FakeHost:
                     done = answer(words)
                 break
         if check and done.rc != 0:
-            raise NodeError(f"command failed with status {done.rc}: {' '.join(words)}", cause=done.err)
+            raise NodeError(
+                f"command failed with status {done.rc}: {' '.join(words)}", cause=done.err
+            )
         return done
 
     def which(self, name: str) -> t.Optional[str]:
@@ -80,7 +82,11 @@ class FakeHost:
 
     def listdir(self, path: str) -> t.List[str]:
         prefix = path.rstrip("/") + "/"
-        names = {name[len(prefix) :].split("/")[0] for name in [*self.files, *self.links] if name.startswith(prefix)}
+        names = {
+            name[len(prefix) :].split("/")[0]
+            for name in [*self.files, *self.links]
+            if name.startswith(prefix)
+        }
         return sorted(names)
 
     def exists(self, path: str) -> bool:
@@ -100,7 +106,9 @@ class FakeHost:
 
     def remove(self, path: str) -> bool:
         prefix = path.rstrip("/") + "/"
-        gone = [name for name in [*self.files, *self.links] if name == path or name.startswith(prefix)]
+        gone = [
+            name for name in [*self.files, *self.links] if name == path or name.startswith(prefix)
+        ]
         for name in gone:
             self.files.pop(name, None)
             self.links.pop(name, None)

@@ -16,7 +16,11 @@ class DevicePluginOptions(_message.Message):
     GET_PREFERRED_ALLOCATION_AVAILABLE_FIELD_NUMBER: _ClassVar[int]
     pre_start_required: bool
     get_preferred_allocation_available: bool
-    def __init__(self, pre_start_required: _Optional[bool] = ..., get_preferred_allocation_available: _Optional[bool] = ...) -> None: ...
+    def __init__(
+        self,
+        pre_start_required: _Optional[bool] = ...,
+        get_preferred_allocation_available: _Optional[bool] = ...,
+    ) -> None: ...
 
 class RegisterRequest(_message.Message):
     __slots__ = ("version", "endpoint", "resource_name", "options")
@@ -28,13 +32,21 @@ class RegisterRequest(_message.Message):
     endpoint: str
     resource_name: str
     options: DevicePluginOptions
-    def __init__(self, version: _Optional[str] = ..., endpoint: _Optional[str] = ..., resource_name: _Optional[str] = ..., options: _Optional[_Union[DevicePluginOptions, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(
+        self,
+        version: _Optional[str] = ...,
+        endpoint: _Optional[str] = ...,
+        resource_name: _Optional[str] = ...,
+        options: _Optional[_Union[DevicePluginOptions, _Mapping[str, object]]] = ...,
+    ) -> None: ...
 
 class ListAndWatchResponse(_message.Message):
     __slots__ = ("devices",)
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[Device]
-    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(
+        self, devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ...
+    ) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("ID", "health", "topology")
@@ -44,13 +56,20 @@ class Device(_message.Message):
     ID: str
     health: str
     topology: TopologyInfo
-    def __init__(self, ID: _Optional[str] = ..., health: _Optional[str] = ..., topology: _Optional[_Union[TopologyInfo, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(
+        self,
+        ID: _Optional[str] = ...,
+        health: _Optional[str] = ...,
+        topology: _Optional[_Union[TopologyInfo, _Mapping[str, object]]] = ...,
+    ) -> None: ...
 
 class TopologyInfo(_message.Message):
     __slots__ = ("nodes",)
     NODES_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NUMANode]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NUMANode, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(
+        self, nodes: _Optional[_Iterable[_Union[NUMANode, _Mapping[str, object]]]] = ...
+    ) -> None: ...
 
 class NUMANode(_message.Message):
     __slots__ = ("ID",)
@@ -61,8 +80,15 @@ class NUMANode(_message.Message):
 class PreferredAllocationRequest(_message.Message):
     __slots__ = ("container_requests",)
     CONTAINER_REQUESTS_FIELD_NUMBER: _ClassVar[int]
-    container_requests: _containers.RepeatedCompositeFieldContainer[ContainerPreferredAllocationRequest]
-    def __init__(self, container_requests: _Optional[_Iterable[_Union[ContainerPreferredAllocationRequest, _Mapping[str, object]]]] = ...) -> None: ...
+    container_requests: _containers.RepeatedCompositeFieldContainer[
+        ContainerPreferredAllocationRequest
+    ]
+    def __init__(
+        self,
+        container_requests: _Optional[
+            _Iterable[_Union[ContainerPreferredAllocationRequest, _Mapping[str, object]]]
+        ] = ...,
+    ) -> None: ...
 
 class ContainerPreferredAllocationRequest(_message.Message):
     __slots__ = ("available_deviceIDs", "must_include_deviceIDs", "allocation_size")
@@ -72,13 +98,25 @@ class ContainerPreferredAllocationRequest(_message.Message):
     available_deviceIDs: _containers.RepeatedScalarFieldContainer[str]
     must_include_deviceIDs: _containers.RepeatedScalarFieldContainer[str]
     allocation_size: int
-    def __init__(self, available_deviceIDs: _Optional[_Iterable[str]] = ..., must_include_deviceIDs: _Optional[_Iterable[str]] = ..., allocation_size: _Optional[int] = ...) -> None: ...
+    def __init__(
+        self,
+        available_deviceIDs: _Optional[_Iterable[str]] = ...,
+        must_include_deviceIDs: _Optional[_Iterable[str]] = ...,
+        allocation_size: _Optional[int] = ...,
+    ) -> None: ...
 
 class PreferredAllocationResponse(_message.Message):
     __slots__ = ("container_responses",)
     CONTAINER_RESPONSES_FIELD_NUMBER: _ClassVar[int]
-    container_responses: _containers.RepeatedCompositeFieldContainer[ContainerPreferredAllocationResponse]
-    def __init__(self, container_responses: _Optional[_Iterable[_Union[ContainerPreferredAllocationResponse, _Mapping[str, object]]]] = ...) -> None: ...
+    container_responses: _containers.RepeatedCompositeFieldContainer[
+        ContainerPreferredAllocationResponse
+    ]
+    def __init__(
+        self,
+        container_responses: _Optional[
+            _Iterable[_Union[ContainerPreferredAllocationResponse, _Mapping[str, object]]]
+        ] = ...,
+    ) -> None: ...
 
 class ContainerPreferredAllocationResponse(_message.Message):
     __slots__ = ("deviceIDs",)
@@ -90,7 +128,12 @@ class AllocateRequest(_message.Message):
     __slots__ = ("container_requests",)
     CONTAINER_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     container_requests: _containers.RepeatedCompositeFieldContainer[ContainerAllocateRequest]
-    def __init__(self, container_requests: _Optional[_Iterable[_Union[ContainerAllocateRequest, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(
+        self,
+        container_requests: _Optional[
+            _Iterable[_Union[ContainerAllocateRequest, _Mapping[str, object]]]
+        ] = ...,
+    ) -> None: ...
 
 class ContainerAllocateRequest(_message.Message):
     __slots__ = ("devices_ids",)
@@ -102,7 +145,12 @@ class AllocateResponse(_message.Message):
     __slots__ = ("container_responses",)
     CONTAINER_RESPONSES_FIELD_NUMBER: _ClassVar[int]
     container_responses: _containers.RepeatedCompositeFieldContainer[ContainerAllocateResponse]
-    def __init__(self, container_responses: _Optional[_Iterable[_Union[ContainerAllocateResponse, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(
+        self,
+        container_responses: _Optional[
+            _Iterable[_Union[ContainerAllocateResponse, _Mapping[str, object]]]
+        ] = ...,
+    ) -> None: ...
 
 class ContainerAllocateResponse(_message.Message):
     __slots__ = ("envs", "mounts", "devices", "annotations", "cdi_devices")
@@ -113,6 +161,7 @@ class ContainerAllocateResponse(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
     class AnnotationsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +169,7 @@ class ContainerAllocateResponse(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
     ENVS_FIELD_NUMBER: _ClassVar[int]
     MOUNTS_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -130,7 +180,14 @@ class ContainerAllocateResponse(_message.Message):
     devices: _containers.RepeatedCompositeFieldContainer[DeviceSpec]
     annotations: _containers.ScalarMap[str, str]
     cdi_devices: _containers.RepeatedCompositeFieldContainer[CDIDevice]
-    def __init__(self, envs: _Optional[_Mapping[str, str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping[str, object]]]] = ..., devices: _Optional[_Iterable[_Union[DeviceSpec, _Mapping[str, object]]]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., cdi_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(
+        self,
+        envs: _Optional[_Mapping[str, str]] = ...,
+        mounts: _Optional[_Iterable[_Union[Mount, _Mapping[str, object]]]] = ...,
+        devices: _Optional[_Iterable[_Union[DeviceSpec, _Mapping[str, object]]]] = ...,
+        annotations: _Optional[_Mapping[str, str]] = ...,
+        cdi_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping[str, object]]]] = ...,
+    ) -> None: ...
 
 class Mount(_message.Message):
     __slots__ = ("container_path", "host_path", "read_only")
@@ -140,7 +197,12 @@ class Mount(_message.Message):
     container_path: str
     host_path: str
     read_only: bool
-    def __init__(self, container_path: _Optional[str] = ..., host_path: _Optional[str] = ..., read_only: _Optional[bool] = ...) -> None: ...
+    def __init__(
+        self,
+        container_path: _Optional[str] = ...,
+        host_path: _Optional[str] = ...,
+        read_only: _Optional[bool] = ...,
+    ) -> None: ...
 
 class DeviceSpec(_message.Message):
     __slots__ = ("container_path", "host_path", "permissions")
@@ -150,7 +212,12 @@ class DeviceSpec(_message.Message):
     container_path: str
     host_path: str
     permissions: str
-    def __init__(self, container_path: _Optional[str] = ..., host_path: _Optional[str] = ..., permissions: _Optional[str] = ...) -> None: ...
+    def __init__(
+        self,
+        container_path: _Optional[str] = ...,
+        host_path: _Optional[str] = ...,
+        permissions: _Optional[str] = ...,
+    ) -> None: ...
 
 class CDIDevice(_message.Message):
     __slots__ = ("name",)
