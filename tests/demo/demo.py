@@ -54,9 +54,7 @@ def inventory(folder: Path, product: str, gpus: int) -> Path:
         variables["device_plugin_wheelhouse"] = wheelhouse
     if layout := LAYOUTS.get(product):
         first = gpus // 2
-        specs = [
-            {"devices": list(range(first, gpus)), "mig-enabled": True, "mig-devices": layout}
-        ]
+        specs = [{"devices": list(range(first, gpus)), "mig-enabled": True, "mig-devices": layout}]
         if first:
             whole = {"devices": list(range(first)), "mig-enabled": False, "mig-devices": {}}
             specs.insert(0, whole)

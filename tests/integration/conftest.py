@@ -114,12 +114,18 @@ class Play:
             "validate_argument_spec",
             "include_tasks",
         )
-        return [task for action, task, _result in self.results() if action.rsplit(".", 1)[-1] not in here]
+        return [
+            task
+            for action, task, _result in self.results()
+            if action.rsplit(".", 1)[-1] not in here
+        ]
 
     def message(self) -> str:
         """Return the failure's message."""
         messages = [
-            result.get("msg", "") for _action, _task, result in self.results() if result.get("failed")
+            result.get("msg", "")
+            for _action, _task, result in self.results()
+            if result.get("failed")
         ]
         return " ".join(map(str, messages)) + self.runner.stdout.read()
 

@@ -76,7 +76,9 @@ def test_check_mode_on_a_fresh_node_tells_every_step_and_changes_nothing(
     checked = node.play(cmdline="--check --diff")
     assert checked.ok, checked.message()
     steps = [
-        step["summary"] for _action, _task, result in checked.results() for step in result.get("steps", [])
+        step["summary"]
+        for _action, _task, result in checked.results()
+        for step in result.get("steps", [])
     ]
     text = "\n".join(steps)
     for word in ("nvidia-smi", "enable_cdi", "/opt/gpu-node", "one-each"):

@@ -36,7 +36,9 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(UTILS.glob("*/*.py")), ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(
+    "path", sorted(UTILS.glob("*/*.py")), ids=lambda path: f"{path.parent.name}/{path.name}"
+)
 def test_a_file_imports_only_what_its_room_may_know(path: Path) -> None:
     strange = imported(path) - ALLOWED[path.parent.name] - set(sys.stdlib_module_names)
     assert not strange

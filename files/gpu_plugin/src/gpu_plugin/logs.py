@@ -31,10 +31,9 @@ def _write(priority: int, level: str, event: str, fields: dict[str, object]) -> 
         event.replace("\n", " "),
         *(f"{key}={_quoted(value)}" for key, value in fields.items()),
     ]
-    if os.environ.get("JOURNAL_STREAM"):  # the journal has its own time and takes the level so
-        start = f"<{priority}>"
-    else:
-        start = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {level}: "
+    now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    # The journal has its own time and takes the level so.
+    start = f"<{priority}>" if os.environ.get("JOURNAL_STREAM") else f"{now} {level}: "
     print(start + " ".join(words), file=sys.stderr, flush=True)
 
 

@@ -5,11 +5,20 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpu.node.plugins.module_utils._nvml.api import ComputeInstance, GiProfile, Gpu, GpuInstance
+from ansible_collections.gpu.node.plugins.module_utils._nvml.api import (
+    ComputeInstance,
+    GiProfile,
+    Gpu,
+    GpuInstance,
+)
 
 
-def _profile(number: int, name: str, slices: int, most: int, starts: list[int], size: int) -> GiProfile:
-    return GiProfile(number, number, name, slices, most, 1000 * size, tuple((at, size) for at in starts))
+def _profile(
+    number: int, name: str, slices: int, most: int, starts: list[int], size: int
+) -> GiProfile:
+    return GiProfile(
+        number, number, name, slices, most, 1000 * size, tuple((at, size) for at in starts)
+    )
 
 
 A100 = (

@@ -9,12 +9,19 @@ import dataclasses
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core import apt
+from ansible_collections.gpu.node.plugins.module_utils._core.driver import (
+    KERNEL,
+    RELEVANT,
+    USER_SPACE,
+    Desired,
+    Observed,
+    flavour,
+    plan,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from hypothesis import given
 from hypothesis import strategies as st
-
-from ansible_collections.gpu.node.plugins.module_utils._core import apt
-from ansible_collections.gpu.node.plugins.module_utils._core.driver import KERNEL, RELEVANT, USER_SPACE, Desired, Observed, flavour, plan
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 
 POLICY = """\
 nvidia-smi:
@@ -80,7 +87,9 @@ def actions(observed: Observed, check_mode: bool = False, **desired: Any) -> lis
 def test_policy_is_parsed() -> None:
     found = apt.parse_policy(POLICY)
     assert found["nvidia-smi"] == NEW
-    assert found["libcuda1"] == apt.Policy("535.261.03-1", "550.163.01-2", ("550.163.01-2", "535.261.03-1"))
+    assert found["libcuda1"] == apt.Policy(
+        "535.261.03-1", "550.163.01-2", ("550.163.01-2", "535.261.03-1")
+    )
     assert found["nvidia-kernel-dkms"] == apt.Policy(None, None, ())
 
 
@@ -93,7 +102,10 @@ def test_no_text_breaks_the_parsers(text: str) -> None:
 
 
 def test_own_source_repeats_the_nodes_mirror() -> None:
-    deb822 = "Types: deb\nURIs: http://mirror/debian\nSuites: trixie trixie-updates\nComponents: main\nSigned-By: /k.gpg\n"
+    deb822 = (
+        "Types: deb\nURIs: http://mirror/debian\nSuites: trixie trixie-updates\n"
+        "Components: main\nSigned-By: /k.gpg\n"
+    )
     for source in (
         apt.find_source("deb [signed-by=/k.gpg] http://mirror/debian trixie main\n", "", "trixie"),
         apt.find_source("", deb822, "trixie"),
@@ -120,9 +132,13 @@ def test_flavour_follows_the_architecture(wanted: str, architecture: str, found:
     assert flavour(wanted, [("0000:18:00.0", architecture)]) == found
 
 
-@pytest.mark.parametrize(("wanted", "architecture"), [("open", "pascal"), ("proprietary", "blackwell")])
+@pytest.mark.parametrize(
+    ("wanted", "architecture"), [("open", "pascal"), ("proprietary", "blackwell")]
+)
 def test_flavour_that_does_not_run_names_gpu_and_rule(wanted: str, architecture: str) -> None:
-    with pytest.raises(NodeError, match=f"{wanted} kernel modules do not run on the {architecture} GPU 0000:18"):
+    with pytest.raises(
+        NodeError, match=f"{wanted} kernel modules do not run on the {architecture} GPU 0000:18"
+    ):
         flavour(wanted, [("0000:18:00.0", architecture)])
 
 
@@ -139,7 +155,14 @@ def test_from_nothing_to_everything() -> None:
 def test_fresh_node_without_components() -> None:
     fresh = bare(policies=dict.fromkeys(RELEVANT, apt.Policy(None, None, ())))
     assert actions(fresh) == ["sources", "refresh"]
-    assert actions(fresh, check_mode=True) == ["sources", "refresh", "install", "hold", "load", "persistence"]
+    assert actions(fresh, check_mode=True) == [
+        "sources",
+        "refresh",
+        "install",
+        "hold",
+        "load",
+        "persistence",
+    ]
     with pytest.raises(NodeError, match="manage_sources"):
         actions(fresh, manage_sources=False)
 
@@ -205,7 +228,9 @@ def test_from_anywhere_the_plan_ends_at_the_same_node(
     installed: set[str], held: set[str], loaded: bool
 ) -> None:
     policies = {one: HAVE if one in installed else NEW for one in RELEVANT}
-    state = bare(policies=policies, holds=frozenset(held), loaded=("550.163.01", "open") if loaded else None)
+    state = bare(
+        policies=policies, holds=frozenset(held), loaded=("550.163.01", "open") if loaded else None
+    )
     for step in plan(state, DESIRED, check_mode=False).steps:
         if step.action == "install":
             state = dataclasses.replace(

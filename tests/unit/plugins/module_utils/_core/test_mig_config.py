@@ -8,9 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.mig_config import GpuIdentity, generated, select, wanted
+from ansible_collections.gpu.node.plugins.module_utils._core.mig_config import (
+    GpuIdentity,
+    generated,
+    select,
+    wanted,
+)
 
 GPUS = [
     GpuIdentity(0, "GPU-11111111-1111-1111-1111-111111111111", "0000:18:00.0", 0x2330),
@@ -21,7 +25,10 @@ GPUS = [
 def config(**entry: Any) -> dict[str, Any]:
     """Return a configuration with one layout of one entry."""
     whole = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}, **entry}
-    return {"version": "v1", "mig-configs": {"x": [{key: value for key, value in whole.items() if value is not ...}]}}
+    return {
+        "version": "v1",
+        "mig-configs": {"x": [{key: value for key, value in whole.items() if value is not ...}]},
+    }
 
 
 @pytest.mark.parametrize(
@@ -91,7 +98,15 @@ def test_device_that_is_not_there_is_an_error() -> None:
         wanted(specs, GPUS)
 
 
-OFFERS = {"1g.5gb": 7, "1g.5gb+me": 1, "1g.10gb": 4, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1}
+OFFERS = {
+    "1g.5gb": 7,
+    "1g.5gb+me": 1,
+    "1g.10gb": 4,
+    "2g.10gb": 3,
+    "3g.20gb": 2,
+    "4g.20gb": 1,
+    "7g.40gb": 1,
+}
 
 
 def test_generated_layouts() -> None:

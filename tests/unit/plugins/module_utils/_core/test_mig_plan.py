@@ -10,14 +10,18 @@ import dataclasses
 import itertools
 
 import pytest
-from grids import A30, A100, GPU, instance
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.mig_plan import GpuState, plan_gpu
 from ansible_collections.gpu.node.plugins.module_utils._core.mig_search import arrange
-from ansible_collections.gpu.node.plugins.module_utils._nvml.api import ComputeInstance, GiProfile, GpuInstance, Process
+from ansible_collections.gpu.node.plugins.module_utils._nvml.api import (
+    ComputeInstance,
+    GiProfile,
+    GpuInstance,
+    Process,
+)
+from grids import A30, A100, GPU, instance
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 Grid = tuple[GiProfile, ...]
 Placed = tuple[tuple[str, int], ...]
@@ -28,7 +32,9 @@ def everything(profiles: Grid) -> list[Placed]:
     most = max(one.slices for one in profiles)
     places = [(one, at, size) for one in profiles for at, size in one.placements]
 
-    def grow(chosen: list[tuple[GiProfile, int, int]], rest: int) -> list[list[tuple[GiProfile, int, int]]]:
+    def grow(
+        chosen: list[tuple[GiProfile, int, int]], rest: int
+    ) -> list[list[tuple[GiProfile, int, int]]]:
         found = [chosen]
         for at in range(rest, len(places)):
             one, start, size = places[at]

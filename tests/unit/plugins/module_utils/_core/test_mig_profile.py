@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._core.mig_profile import (
+    canonical,
+    name_from_sizes,
+    parse,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._core.mig_profile import canonical, name_from_sizes, parse
 
 
 @pytest.mark.parametrize(
@@ -30,13 +33,20 @@ def test_spellings_become_one(name: str, one: str) -> None:
     assert canonical(name) == one
 
 
-@pytest.mark.parametrize("name", ["", "1g", "g.5gb", "0g.5gb", "1g.5gb+", "1g.5gb+1a", "4c.3g.40gb", 5, None, "1g.5 gb"])
+@pytest.mark.parametrize(
+    "name", ["", "1g", "g.5gb", "0g.5gb", "1g.5gb+", "1g.5gb+1a", "4c.3g.40gb", 5, None, "1g.5 gb"]
+)
 def test_other_names_are_refused_with_the_key(name: object) -> None:
     with pytest.raises(InputError, match="mig-devices"):
         parse(name, "mig-devices")
 
 
-@given(st.integers(1, 7), st.integers(1, 7), st.integers(1, 300), st.sampled_from(["", "+me", "-me", "+gfx"]))
+@given(
+    st.integers(1, 7),
+    st.integers(1, 7),
+    st.integers(1, 300),
+    st.sampled_from(["", "+me", "-me", "+gfx"]),
+)
 def test_what_is_printed_is_read_back(c: int, g: int, gb: int, attributes: str) -> None:
     name = f"{min(c, g)}c.{g}g.{gb}gb{attributes}"
     assert canonical(canonical(name)) == canonical(name)
@@ -54,5 +64,7 @@ GIB = 1 << 30
         (7, 81152, 80 * GIB, "7g.80gb"),
     ],
 )
-def test_names_for_drivers_that_do_not_tell_them(slices: int, memory_mb: int, total: int, name: str) -> None:
+def test_names_for_drivers_that_do_not_tell_them(
+    slices: int, memory_mb: int, total: int, name: str
+) -> None:
     assert name_from_sizes(slices, memory_mb, total, 0) == name

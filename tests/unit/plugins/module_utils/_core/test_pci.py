@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible_collections.gpu.node.plugins.module_utils._core.pci import nvidia_device
 from ansible_collections.gpu.node.plugins.module_utils._core.products import architecture
 
@@ -16,7 +15,9 @@ def test_devices() -> None:
     gpu = nvidia_device("0000:18:00.0", files)
     assert gpu is not None
     assert (gpu.kind, gpu.architecture, gpu.numa_node) == ("gpu", "hopper", 1)
-    switch = nvidia_device("0000:c0:00.0", {**files, "device": "0x22a3", "class": "0x068000", "numa_node": "-1"})
+    switch = nvidia_device(
+        "0000:c0:00.0", {**files, "device": "0x22a3", "class": "0x068000", "numa_node": "-1"}
+    )
     assert switch is not None
     assert (switch.kind, switch.numa_node) == ("nvswitch", None)
     assert nvidia_device("0000:00:01.0", {**files, "vendor": "0x8086"}) is None

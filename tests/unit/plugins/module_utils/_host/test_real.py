@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 
@@ -50,7 +49,7 @@ def test_full_disk_leaves_the_old_file_and_no_rest(
     path = tmp_path / "file"
     path.write_text("old")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(NodeError, match="cannot write .*No space left on device"):
+    with pytest.raises(NodeError, match=r"cannot write .*No space left on device"):
         HOST.write(str(path), "new")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["file"]
@@ -58,16 +57,23 @@ def test_full_disk_leaves_the_old_file_and_no_rest(
 
 def test_run_tells_what_a_command_said() -> None:
     code = "import sys; sys.stderr.write('no such luck'); sys.exit(3)"
-    with pytest.raises(NodeError, match="status 3.*no such luck"):
+    with pytest.raises(NodeError, match=r"status 3.*no such luck"):
         HOST.run([sys.executable, "-c", code])
     assert HOST.run([sys.executable, "-c", code], check=False).rc == 3
     assert HOST.run(["/nowhere/at/all"], check=False).rc == 127
-    assert HOST.run([sys.executable, "-c", "import time; time.sleep(9)"], check=False, timeout=0.2).rc == 124
+    assert (
+        HOST.run([sys.executable, "-c", "import time; time.sleep(9)"], check=False, timeout=0.2).rc
+        == 124
+    )
 
 
 def test_lock_is_exclusive(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
-    with HOST.lock(path), pytest.raises(NodeError, match="held by another process"), HOST.lock(path):
+    with (
+        HOST.lock(path),
+        pytest.raises(NodeError, match="held by another process"),
+        HOST.lock(path),
+    ):
         pass
     with HOST.lock(path):
         pass

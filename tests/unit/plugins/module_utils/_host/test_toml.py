@@ -9,11 +9,10 @@ import tomllib
 
 import pytest
 import tomlkit
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host import toml
+from hypothesis import given
+from hypothesis import strategies as st
 
 DEBIAN = """\
 version = 2
@@ -28,7 +27,9 @@ CHANGE = (("plugins", "io.containerd.grpc.v1.cri", "enable_cdi"), True)
 KEYS = st.text("abcdef-", min_size=1, max_size=5)
 VALUES = st.recursive(
     st.booleans() | st.integers(-9, 9) | st.text("xyz #", max_size=5),
-    lambda inner: st.dictionaries(KEYS, inner, max_size=3) | st.lists(st.integers(0, 9), max_size=3),
+    lambda inner: (
+        st.dictionaries(KEYS, inner, max_size=3) | st.lists(st.integers(0, 9), max_size=3)
+    ),
     max_leaves=8,
 )
 
