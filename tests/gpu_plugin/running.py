@@ -133,4 +133,6 @@ class Node:
     def cli(self, *words: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "gpu_plugin", *map(str, words)]
         env = {**os.environ, **self.env}
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=20)
+        return subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=20, check=False
+        )

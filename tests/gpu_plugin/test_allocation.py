@@ -41,7 +41,7 @@ def test_device_nodes_come_once_and_from_the_dev_root() -> None:
     now = enumerate_devices(inventory(view(0, "1g.10gb", "1g.10gb")), "single")["nvidia.com/gpu"]
     config = Config(pass_device_specs=True, dev_root="/run/nvidia/driver")
     nodes = grant(now, ["MIG-0-0", "MIG-0-1"], config, CONTROL).nodes
-    assert [inside for inside, _ in nodes] == [
+    assert [inside for inside, _outside in nodes] == [
         "/dev/nvidiactl",
         "/dev/nvidia-uvm",
         "/dev/nvidia0",

@@ -115,7 +115,7 @@ def test_a_stream_that_the_kubelet_leaves_is_let_go(server: ResourceServer) -> N
     with grpc.insecure_channel(f"unix://{server.socket}") as channel:
         assert watch(channel).get(timeout=5)
     gone = threading.Event()
-    for _ in range(100):
+    for _round in range(100):
         if not server.streams:
             break
         gone.wait(0.02)

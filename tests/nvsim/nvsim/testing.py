@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +28,7 @@ class Sim:
 
     def __init__(self, product: str, gpus: int, driver: str | None, flavour: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="nvsim-"))
+        self.folder.chmod(0o755)  # the driver is there for every user
         self.root = self.folder / "root"
         self.socket = self.folder / "run/nvsim.sock"
         library = PROJECT / "build"
@@ -54,8 +57,8 @@ class Sim:
 
     def start(self) -> None:
         """Start the daemon and wait until it answers."""
-        words = [sys.executable, "-m", "nvsim.daemon", "--state-dir", self.folder / "state"]
-        words += ["--run-dir", self.folder / "run", "--root", self.root]
+        words = [sys.executable, "-m", "nvsim.daemon", "--state-dir", str(self.folder / "state")]
+        words += ["--run-dir", str(self.folder / "run"), "--root", str(self.root)]
         path = f"{PROJECT}:{os.environ.get('PYTHONPATH', '')}"
         self.process = subprocess.Popen(
             words,
@@ -81,7 +84,7 @@ class Sim:
 
     def hold(self, gpu: int, gi: int | None = None, ci: int | None = None) -> subprocess.Popen[str]:
         """Return a process that is on a GPU until it is killed."""
-        words = [sys.executable, "-m", "nvsim.ctl", "--socket", self.socket, "hold", str(gpu)]
+        words = [sys.executable, "-m", "nvsim.ctl", "--socket", str(self.socket), "hold", str(gpu)]
         words += ["--gi", str(gi)] if gi is not None else []
         words += ["--ci", str(ci)] if ci is not None else []
         env = {**os.environ, "PYTHONPATH": str(PROJECT)}
@@ -89,6 +92,16 @@ class Sim:
         if process.stdout is not None:
             process.stdout.readline()
         return process
+
+    def let_go(self, holder: subprocess.Popen[str]) -> None:
+        """Kill a process that hold() returned and wait until the driver has noticed."""
+        holder.kill()
+        holder.wait()
+        deadline = time.monotonic() + 10
+        while any(one["pid"] == holder.pid for one in self.ctl("status")["processes"]):
+            if time.monotonic() > deadline:
+                raise RuntimeError("nvsimd did not notice the end of a process")
+            time.sleep(0.01)
 
     def kill(self) -> None:
         """Kill the daemon."""
@@ -120,3 +133,24 @@ class Sim:
 def start(product: str, gpus: int, *, driver: str | None = VERSION, flavour: str = "open") -> Sim:
     """Start a simulated machine; with ``driver=None`` its driver is not loaded."""
     return Sim(product, gpus, driver, flavour)
+
+
+def client(sim: Sim, code: str) -> Any:
+    """Run Python with pynvml as ``n`` in a process of its own and return what it passes to answer()."""
+    prelude = "import ctypes, json, os, sys, time\nimport pynvml as n\n"
+    prelude += "def answer(value): print(json.dumps(value), flush=True)\n"
+    prelude += "def code(call, *args):\n"
+    prelude += (
+        "    try: call(*args)\n    except n.NVMLError as error: return error.value\n    return 0\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + textwrap.dedent(code)],
+        env=sim.env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    return json.loads(done.stdout) if done.stdout else None

@@ -99,18 +99,8 @@ def _nearest(rest: list[Device], must: list[Device], count: int) -> list[Device]
                 groups.setdefault(_node(device), []).append(device)
         taken = {_node(device) for device in (*must, *picked)}
 
-        def rank(
-            node: int,
-            groups: dict[int, list[Device]] = groups,
-            taken: set[int] = taken,
-            need: int = need,
-        ) -> tuple[bool, bool, int, tuple[int, ...]]:
-            room = len(groups[node])
-            fits = room >= need
-            first = min(device.order for device in groups[node])
-            return (node not in taken, not fits, room if fits else -room, first)
-
-        best = min(groups, key=rank)
+        ranks = {node: _rank(members, node in taken, need) for node, members in groups.items()}
+        best = min(ranks, key=ranks.__getitem__)
         picked += sorted(groups[best], key=lambda device: device.order)[:need]
     return picked
 
@@ -135,3 +125,10 @@ def _usable(device: Device) -> Device:
     if device.problem:
         raise AllocationRefused(f"device {device.id!r} is unhealthy", cause=device.problem)
     return device
+
+
+def _rank(members: list[Device], taken: bool, need: int) -> tuple[bool, bool, int, tuple[int, ...]]:
+    """Return a NUMA node's rank, the lowest being the best: one in use, then the tightest fit."""
+    room = len(members)
+    fits = room >= need
+    return (not taken, not fits, room if fits else -room, min(device.order for device in members))

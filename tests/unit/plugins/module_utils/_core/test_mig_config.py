@@ -46,7 +46,7 @@ def config(**entry: Any) -> dict[str, Any]:
     ],
 )
 def test_selection(entry: dict[str, Any], uuids: list[int]) -> None:
-    _, specs = select(config(**entry), "")
+    _name, specs = select(config(**entry), "")
     assert list(wanted(specs, GPUS)) == [GPUS[one].uuid for one in uuids]
 
 
@@ -78,7 +78,9 @@ def test_bad_configurations_name_the_key(data: Any, words: str) -> None:
 
 
 def test_two_spellings_of_a_profile_are_added_up() -> None:
-    _, specs = select(config(**{"mig-devices": {"1g.5gb": 2, "1c.1g.5gb": 1, "2g.10gb": 0}}), "")
+    _name, specs = select(
+        config(**{"mig-devices": {"1g.5gb": 2, "1c.1g.5gb": 1, "2g.10gb": 0}}), ""
+    )
     assert dict(specs[0].layout) == {"1g.5gb": 3}
 
 
@@ -93,7 +95,7 @@ def test_unknown_layout_lists_those_there_are() -> None:
 
 
 def test_device_that_is_not_there_is_an_error() -> None:
-    _, specs = select(config(devices=[5]), "")
+    _name, specs = select(config(devices=[5]), "")
     with pytest.raises(InputError, match="a GPU of this node"):
         wanted(specs, GPUS)
 

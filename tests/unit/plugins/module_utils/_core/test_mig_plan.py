@@ -38,20 +38,20 @@ def everything(profiles: Grid) -> list[Placed]:
         found = [chosen]
         for at in range(rest, len(places)):
             one, start, size = places[at]
-            if any(start < s + z and s < start + size for _, s, z in chosen):
+            if any(start < s + z and s < start + size for _one, s, z in chosen):
                 continue
-            if sum(p is one for p, _, _ in chosen) >= one.max_count:
+            if sum(p is one for p, _s, _z in chosen) >= one.max_count:
                 continue
-            if sum(p.slices for p, _, _ in chosen) + one.slices > most:
+            if sum(p.slices for p, _s, _z in chosen) + one.slices > most:
                 continue
             found += grow([*chosen, places[at]], at + 1)
         return found
 
-    return [tuple((one.name, start) for one, start, _ in chosen) for chosen in grow([], 0)]
+    return [tuple((one.name, start) for one, start, _size in chosen) for chosen in grow([], 0)]
 
 
 def layout(placed: Placed) -> dict[str, int]:
-    return dict(collections.Counter(name for name, _ in placed))
+    return dict(collections.Counter(name for name, _start in placed))
 
 
 def instances(profiles: Grid, placed: Placed) -> list[GpuInstance]:
@@ -99,7 +99,7 @@ def test_a_plan_carried_out_leaves_nothing_to_do(start: Placed, goal: Placed) ->
             number = max(after, default=0) + 100
             after[number] = instance(A100, step.params["profile"], step.params["start"], number)
             spans = sorted((one.start, one.start + one.size) for one in after.values())
-            assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
+            assert all(end <= begin for (_begin, end), (begin, _end) in itertools.pairwise(spans))
     done = dataclasses.replace(state, instances=tuple(after.values()))
     assert plan_gpu(done, True, layout(goal)).steps == ()
 
