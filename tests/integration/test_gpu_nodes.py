@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from .conftest import Node
+from gpunode_tool.testing import Node
 
 MIG = {
     "version": "v1",
@@ -35,14 +34,11 @@ def test_interrupted_at_every_task_a_repeated_run_ends_converged(
     seen: set[str] = set()
 
     def at_a_new_task(event: dict[str, Any]) -> bool:
-        if event["event"] != "runner_on_start":
-            return False
-        task = event["event_data"]["task_uuid"].split("-", 1)[-1] + event["event_data"]["task"]
-        name = event["event_data"]["task"]
-        if name in seen:
+        name = event.get("event_data", {}).get("task", "")
+        if event["event"] != "runner_on_start" or name in seen:
             return False
         seen.add(name)
-        return bool(task)
+        return True
 
     for _round in range(40):
         if not node.play(stop_when=at_a_new_task).killed:
