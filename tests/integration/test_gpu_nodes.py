@@ -41,8 +41,10 @@ def test_interrupted_at_every_task_a_repeated_run_ends_converged(
         return True
 
     for _round in range(40):
-        if not node.play(stop_when=at_a_new_task).killed:
+        interrupted = node.play(stop_when=at_a_new_task)
+        if not interrupted.killed:
             break
+        assert not interrupted.ok
     last = node.play()
     assert last.ok, last.message()
     assert len(seen) >= 8
