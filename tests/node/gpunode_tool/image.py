@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from .paths import CACHE, DAEMON, KEY, KUBELET, NODE, NVSIM
+from .paths import CACHE, DAEMON, KUBELET, NODE, NVSIM
 from .podman import podman
 
 SUITE = "trixie"
@@ -166,10 +166,6 @@ def _overlay(tree: Path) -> None:
         for unit in units:
             own = (tree / "etc/systemd/system" / unit).exists()
             (wants / unit).symlink_to(f"{'/etc' if own else '/usr/lib'}/systemd/system/{unit}")
-    keys = tree / "root/.ssh"
-    keys.mkdir(parents=True, mode=0o700)
-    (tree / "root").chmod(0o700)
-    (keys / "authorized_keys").write_text(_public_key())
     apt = tree / "etc/apt"
     apt.mkdir(parents=True, exist_ok=True)
     (apt / "sources.list").write_text(f"deb {mirror()} {SUITE} main\n")
@@ -203,10 +199,3 @@ def _libraries(tree: Path) -> None:
             *wanted,
         ]
         subprocess.run(command, check=True)
-
-
-def _public_key() -> str:
-    if not KEY.exists():
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpunode", "-f", str(KEY)]
-        subprocess.run(command, check=True)
-    return KEY.with_suffix(".pub").read_text()

@@ -45,6 +45,7 @@ def up(name: str, product: str, gpus: int) -> None:
     ]
     words += ["--volume", f"{state}:/var/lib/nvsim", "--volume", "/var/lib/containerd"]
     words += ["--volume", "gpunode-apt:/var/cache/apt/archives"]
+    words += ["--volume", f"{_public_key()}:/root/.ssh/authorized_keys:ro"]
     # systemd 257 needs the word where the host has the old cgroup hierarchy; elsewhere it is ignored.
     podman(*words, image, "/sbin/init", "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")
     wait(name)
@@ -53,15 +54,24 @@ def up(name: str, product: str, gpus: int) -> None:
 def wait(name: str) -> None:
     """Wait until a node has booted and answers over SSH."""
     deadline = time.monotonic() + BOOT_SECONDS
-    state = ""
-    while time.monotonic() < deadline:
-        state = podman("exec", PREFIX + name, "systemctl", "is-system-running", check=False)
-        if state in ("running", "degraded") and ssh(name, "true").returncode == 0:
-            break
+    state, answers = "", False
+    while time.monotonic() < deadline and not answers:
         time.sleep(0.3)
-    if state != "running":
+        state = podman("exec", PREFIX + name, "systemctl", "is-system-running", check=False)
+        answers = state in ("running", "degraded") and ssh(name, "true").returncode == 0
+    if state != "running" or not answers:
         failed = podman("exec", PREFIX + name, "systemctl", "--failed", "--no-legend", check=False)
-        sys.exit(f"gpunode: {name} did not boot: {state or 'no answer'} {failed}")
+        reason = state if answers or state != "running" else "SSH does not answer"
+        sys.exit(f"gpunode: {name} did not boot: {reason or 'no answer'} {failed}")
+
+
+def _public_key() -> Path:
+    """Return the key that nodes let in, made once."""
+    if not KEY.exists():
+        KEY.parent.mkdir(parents=True, exist_ok=True)
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpunode", "-f", str(KEY)]
+        subprocess.run(command, check=True)
+    return KEY.with_suffix(".pub")
 
 
 def port(name: str) -> int:
