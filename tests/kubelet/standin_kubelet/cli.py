@@ -25,21 +25,32 @@ CONTROL = Path("/run/standin-kubelet.sock")
 def parser() -> argparse.ArgumentParser:
     """Return the parser."""
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--control", type=Path, default=CONTROL)
-    common.add_argument("--json", action="store_true")
+    common.add_argument(
+        "--control", type=Path, default=CONTROL, help="the control socket (default: %(default)s)"
+    )
+    common.add_argument("--json", action="store_true", help="print JSON")
     top = argparse.ArgumentParser(prog="standin-kubelet", description=__doc__)
     verbs = top.add_subparsers(dest="verb", required=True)
-    serve = verbs.add_parser("serve", parents=[common])
-    serve.add_argument("--dir", type=Path, default=FOLDER)
-    for verb in ("resources", "pods", "restart"):
-        verbs.add_parser(verb, parents=[common])
-    admit = verbs.add_parser("admit", parents=[common])
+
+    def verb(name: str, text: str) -> argparse.ArgumentParser:
+        return verbs.add_parser(name, parents=[common], help=text, description=text)
+
+    serve = verb("serve", "Be the kubelet.")
+    serve.add_argument(
+        "--dir", type=Path, default=FOLDER, help="where plugins register (default: %(default)s)"
+    )
+    verb("resources", "List resources and their devices.")
+    verb("pods", "List admitted pods and their devices.")
+    verb("restart", "Restart: registrations are forgotten, pods stay.")
+    admit = verb("admit", "Admit a pod, as a node does before it starts one.")
     admit.add_argument("pod")
-    admit.add_argument("--request", action="append", required=True, metavar="RESOURCE=COUNT")
-    verbs.add_parser("release", parents=[common]).add_argument("pod")
-    wait = verbs.add_parser("wait", parents=[common])
+    admit.add_argument(
+        "--request", action="append", required=True, metavar="RESOURCE=COUNT", help="repeatable"
+    )
+    verb("release", "Let a pod go.").add_argument("pod")
+    wait = verb("wait", "Wait until exactly so many devices of a resource are allocatable.")
     wait.add_argument("resource", metavar="RESOURCE=COUNT")
-    wait.add_argument("--timeout", type=float, default=30)
+    wait.add_argument("--timeout", type=float, default=30, metavar="SECONDS")
     return top
 
 
@@ -93,6 +104,8 @@ def _text(verb: str, result: Any) -> str:
             f"{name:<32}{one['capacity']:>9}{one['allocatable']:>13}{one['allocated']:>11}"
             for name, one in result.items()
         ]
+        if verb == "resources":
+            rows += _devices(result)
         return "\n".join(rows)
     if verb == "admit":
         rows = [f"pod {result['pod']} is admitted"]
@@ -102,6 +115,7 @@ def _text(verb: str, result: Any) -> str:
             f"  device  {one['container']} ({one['permissions']})" for one in result["device_nodes"]
         ]
         rows += [f"  mount   {one['host']} -> {one['container']}" for one in result["mounts"]]
+        rows += [f"  note    {key}={value}" for key, value in result["annotations"].items()]
         rows += [f"  cdi     {one}" for one in result["cdi_devices"]]
         return "\n".join(rows)
     if verb == "pods":
@@ -109,3 +123,18 @@ def _text(verb: str, result: Any) -> str:
             "\n".join(f"{pod}: {json.dumps(given)}" for pod, given in result.items()) or "no pods"
         )
     return "done"
+
+
+def _devices(resources: Any) -> list[str]:
+    found = [
+        (name, key, one["health"], ",".join(map(str, one["numa"])) or "-", one["pod"] or "-")
+        for name, resource in resources.items()
+        for key, one in resource["devices"].items()
+    ]
+    if not found:
+        return []
+    rows = [("RESOURCE", "DEVICE", "HEALTH", "NUMA", "POD"), *found]
+    wide = [max(len(row[at]) for row in rows) + 2 for at in range(5)]
+    return [""] + [
+        "".join(text.ljust(wide[at]) for at, text in enumerate(row)).rstrip() for row in rows
+    ]

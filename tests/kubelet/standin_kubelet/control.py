@@ -12,7 +12,7 @@ import socketserver
 from pathlib import Path
 from typing import Any
 
-from .devices import AdmissionError
+from .devices import AdmissionError, KubeletError
 from .kubelet import Kubelet
 
 
@@ -37,12 +37,15 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         for line in self.rfile:
+            answer: dict[str, Any]
             try:
                 answer = {"result": _carry_out(self.server.kubelet, json.loads(line))}
             except AdmissionError as error:
                 answer = {"error": f"UnexpectedAdmissionError: {error}"}
-            except KeyError as error:
-                answer = {"error": f"not found: {error}"}
+            except KubeletError as error:
+                answer = {"error": str(error)}
+            except (KeyError, TypeError, ValueError) as error:
+                answer = {"error": f"{line!r} is not a valid request: {error!r}"}
             self.wfile.write(json.dumps(answer).encode() + b"\n")
 
 
@@ -51,7 +54,7 @@ def _carry_out(kubelet: Kubelet, request: dict[str, Any]) -> Any:
         case "resources":
             return kubelet.ledger.describe()
         case "pods":
-            return kubelet.ledger.pods
+            return kubelet.ledger.holders()
         case "admit":
             return kubelet.admit(request["pod"], request["requests"])
         case "release":
@@ -61,7 +64,7 @@ def _carry_out(kubelet: Kubelet, request: dict[str, Any]) -> Any:
         case "wait":
             return kubelet.wait(request["resource"], request["count"], request["timeout"])
         case verb:
-            raise AdmissionError(f"unknown verb {verb}")
+            raise KubeletError(f"unknown verb {verb}")
 
 
 def ask(path: Path, **request: Any) -> Any:
@@ -69,7 +72,10 @@ def ask(path: Path, **request: Any) -> Any:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
         stream.connect(str(path))
         stream.sendall(json.dumps(request).encode() + b"\n")
-        answer = json.loads(stream.makefile().readline())
+        line = stream.makefile().readline()
+    if not line:
+        raise ValueError("the kubelet stopped before it answered")
+    answer = json.loads(line)
     if "error" in answer:
         raise ValueError(answer["error"])
     return answer["result"]

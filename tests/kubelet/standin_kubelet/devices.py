@@ -15,7 +15,11 @@ from typing import Any
 HEALTHY = "Healthy"
 
 
-class AdmissionError(Exception):
+class KubeletError(Exception):
+    """The kubelet cannot do what it was asked for."""
+
+
+class AdmissionError(KubeletError):
     """A pod cannot be admitted."""
 
 
@@ -41,7 +45,7 @@ class Ledger:
     def __init__(self, checkpoint: Path) -> None:
         self.changed = threading.Condition(threading.RLock())
         self.resources: dict[str, Resource] = {}
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
         self.pods: dict[str, dict[str, list[str]]] = {}
         if checkpoint.exists():
             self.pods = json.loads(checkpoint.read_text())
@@ -90,18 +94,26 @@ class Ledger:
 
     def give(self, pod: str, devices: dict[str, list[str]]) -> None:
         """Note a pod's devices."""
-        self.pods[pod] = devices
-        self._save()
+        with self.changed:
+            self.pods[pod] = devices
+            self._save()
 
     def take_back(self, pod: str) -> None:
-        """Release a pod's devices; KeyError for a pod that is not there."""
-        del self.pods[pod]
-        self._save()
+        """Release a pod's devices; KubeletError for a pod that is not there."""
+        with self.changed:
+            if self.pods.pop(pod, None) is None:
+                raise KubeletError(f"pod {pod} is not admitted")
+            self._save()
+
+    def holders(self) -> dict[str, dict[str, list[str]]]:
+        """Return the devices of every admitted pod."""
+        with self.changed:
+            return dict(self.pods)
 
     def _save(self) -> None:
-        temporary = self._checkpoint.with_suffix(".new")
+        temporary = self.checkpoint.with_suffix(".new")
         temporary.write_text(json.dumps(self.pods))
-        os.replace(temporary, self._checkpoint)
+        os.replace(temporary, self.checkpoint)
 
     def describe(self) -> dict[str, Any]:
         """Return every resource with its numbers and devices."""

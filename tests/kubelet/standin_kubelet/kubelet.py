@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import grpc
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 
-from .devices import AdmissionError, Device, Ledger
+from .devices import AdmissionError, Device, KubeletError, Ledger
 
 RESOURCE = re.compile(r"[a-z0-9.-]+\.[a-z]+/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?")
 SECONDS = 5.0
@@ -27,12 +28,18 @@ class Endpoint:
     def __init__(self, name: str, socket: Path, ledger: Ledger) -> None:
         self.name, self._ledger = name, ledger
         self._channel = grpc.insecure_channel(f"unix://{socket}")
-        grpc.channel_ready_future(self._channel).result(timeout=SECONDS)
-        self.options: Any = self.call(
-            rpc.GET_DEVICE_PLUGIN_OPTIONS, api_pb2.Empty(), api_pb2.DevicePluginOptions
-        )
-        self._stream: Any = None
         self.replaced = False
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout=SECONDS)
+            self.options: Any = self.call(
+                rpc.GET_DEVICE_PLUGIN_OPTIONS, api_pb2.Empty(), api_pb2.DevicePluginOptions
+            )
+        except (grpc.FutureTimeoutError, AdmissionError):
+            self._channel.close()
+            raise
+
+    def follow(self) -> None:
+        """Follow the plugin's list from now on."""
         threading.Thread(target=self._follow, daemon=True).start()
 
     def call(self, method: str, request: Any, answer: Any) -> Any:
@@ -53,23 +60,25 @@ class Endpoint:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=api_pb2.ListAndWatchResponse.FromString,
         )
-        self._stream = watch(api_pb2.Empty())
         try:
-            for answer in self._stream:
+            for answer in watch(api_pb2.Empty()):
                 devices = {
                     one.ID: Device(one.health, [node.ID for node in one.topology.nodes])
                     for one in answer.devices
                 }
-                if not self.replaced:
-                    self._ledger.update(self.name, devices)
+                with self._ledger.changed:
+                    if not self.replaced:
+                        self._ledger.update(self.name, devices)
         except (grpc.RpcError, ValueError):
             pass
-        if not self.replaced:
-            self._ledger.disconnect(self.name)
+        with self._ledger.changed:
+            if not self.replaced:
+                self._ledger.disconnect(self.name)
 
     def close(self) -> None:
         """Stop following, because another plugin took over or the kubelet restarts."""
-        self.replaced = True
+        with self._ledger.changed:
+            self.replaced = True
         self._channel.close()
 
 
@@ -81,14 +90,14 @@ class Kubelet:
         self._folder = folder
         self.ledger = Ledger(folder / "kubelet_internal_checkpoint")
         self._endpoints: dict[str, Endpoint] = {}
-        self._lock = threading.Lock()
+        self._starts = 0
         self._server: grpc.Server | None = None
 
     def start(self) -> None:
-        """Remove all sockets, as the kubelet does, and serve Registration on a new one."""
+        """Empty the folder but for the checkpoint, as the kubelet does, and serve Registration."""
         for path in self._folder.iterdir():
-            if path.is_socket():
-                path.unlink()
+            if path != self.ledger.checkpoint and not path.is_dir():
+                path.unlink(missing_ok=True)
         self._server = grpc.server(ThreadPoolExecutor(max_workers=8))
         handler = grpc.unary_unary_rpc_method_handler(
             self._register,
@@ -110,11 +119,12 @@ class Kubelet:
         """Stop serving and forget the plugins."""
         if self._server is not None:
             self._server.stop(grace=0.2).wait()
-        with self._lock:
+        with self.ledger.changed:
+            self._starts += 1
             for endpoint in self._endpoints.values():
                 endpoint.close()
             self._endpoints.clear()
-        self.ledger.forget()
+            self.ledger.forget()
 
     def restart(self) -> None:
         """Restart: allocations stay, registrations do not."""
@@ -131,19 +141,26 @@ class Kubelet:
                 grpc.StatusCode.INVALID_ARGUMENT, f"invalid resource name {request.resource_name}"
             )
         # The kubelet answers first and connects then: a plugin may serve only once it is registered.
-        threading.Thread(target=self._connect, args=(request,), daemon=True).start()
+        threading.Thread(target=self._connect, args=(request, self._starts), daemon=True).start()
         return api_pb2.Empty()
 
-    def _connect(self, request: Any) -> None:
+    def _connect(self, request: Any, starts: int) -> None:
+        name = request.resource_name
         try:
-            endpoint = Endpoint(request.resource_name, self._folder / request.endpoint, self.ledger)
-        except (grpc.FutureTimeoutError, AdmissionError):
+            endpoint = Endpoint(name, self._folder / request.endpoint, self.ledger)
+        except (grpc.FutureTimeoutError, AdmissionError) as error:
+            why = str(error) or f"no answer within {SECONDS:g} s"
+            print(f"plugin {request.endpoint} of {name} is left out: {why}", file=sys.stderr)
             return
-        with self._lock:
-            old = self._endpoints.get(request.resource_name)
-            self._endpoints[request.resource_name] = endpoint
-        if old is not None:
-            old.close()
+        with self.ledger.changed:
+            if starts != self._starts:  # this kubelet restarted meanwhile and knows no plugins
+                endpoint.close()
+                return
+            old = self._endpoints.get(name)
+            self._endpoints[name] = endpoint
+            if old is not None:
+                old.close()
+            endpoint.follow()
 
     # --- pods ---
 
@@ -179,10 +196,9 @@ class Kubelet:
         return result
 
     def _endpoint(self, name: str) -> Endpoint:
-        with self._lock:
-            if name not in self._endpoints:
-                raise AdmissionError(f"no plugin is registered for {name}")
-            return self._endpoints[name]
+        if name not in self._endpoints:
+            raise AdmissionError(f"no plugin is registered for {name}")
+        return self._endpoints[name]
 
     def _choose(self, name: str, count: int) -> list[str]:
         available = self.ledger.free(name, count)
@@ -199,7 +215,8 @@ class Kubelet:
         answer = endpoint.call(
             rpc.GET_PREFERRED_ALLOCATION, request, api_pb2.PreferredAllocationResponse
         )
-        wanted = [one for one in answer.container_responses[0].deviceIDs if one in available]
+        preferred = [one for found in answer.container_responses[:1] for one in found.deviceIDs]
+        wanted = [one for one in dict.fromkeys(preferred) if one in available]
         # The kubelet takes the preference as far as it goes and fills up with what is there.
         return (wanted + [one for one in available if one not in wanted])[:count]
 
@@ -228,5 +245,5 @@ class Kubelet:
         with self.ledger.changed:
             if not self.ledger.changed.wait_for(there, seconds):
                 have = self.ledger.describe().get(name, {}).get("allocatable", 0)
-                raise AdmissionError(f"{name}: {have} allocatable after {seconds:g} s, not {count}")
+                raise KubeletError(f"{name}: {have} allocatable after {seconds:g} s, not {count}")
             return self.ledger.describe()

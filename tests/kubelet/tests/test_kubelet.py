@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +21,7 @@ import grpc
 import pytest
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from standin_kubelet import control
-from standin_kubelet.devices import AdmissionError
+from standin_kubelet.devices import AdmissionError, KubeletError
 from standin_kubelet.kubelet import Kubelet
 
 RESOURCE = "nvidia.com/gpu"
@@ -38,9 +41,10 @@ class Plugin:
         self.changed, self.stopped = threading.Event(), False
         self.asked: list[list[str]] = []
         self.refuse = ""
+        self.prefers: list[str] | None = None
 
     def start(self) -> None:
-        methods = {
+        methods: dict[str, tuple[Any, Any]] = {
             "GetDevicePluginOptions": (self._options, api_pb2.Empty),
             "GetPreferredAllocation": (self._prefer, api_pb2.PreferredAllocationRequest),
             "Allocate": (self._allocate, api_pb2.AllocateRequest),
@@ -98,6 +102,8 @@ class Plugin:
     def _prefer(self, request: Any, _context: Any) -> Any:
         one = request.container_requests[0]
         wanted = sorted(one.available_deviceIDs)[-one.allocation_size :]
+        if self.prefers is not None:
+            wanted = self.prefers
         return api_pb2.PreferredAllocationResponse(
             container_responses=[api_pb2.ContainerPreferredAllocationResponse(deviceIDs=wanted)]
         )
@@ -160,6 +166,38 @@ def test_admitted_pod_gets_the_preferred_devices(kubelet: Kubelet, plugin: Plugi
     assert kubelet.ledger.describe()[RESOURCE]["allocated"] == 0
 
 
+@pytest.mark.parametrize(
+    ("prefers", "given"),
+    [(["b", "b"], ["b", "a"]), (["z", "d"], ["d", "a"]), ([], ["a", "b"])],
+    ids=["twice the same", "a device that is not there", "nothing"],
+)
+def test_an_odd_preference_is_filled_up(
+    kubelet: Kubelet, plugin: Plugin, prefers: list[str], given: list[str]
+) -> None:
+    plugin.prefers = prefers
+    assert kubelet.admit("p", {RESOURCE: 2})["devices"] == {RESOURCE: given}
+
+
+def test_a_pod_that_is_not_there_cannot_be_released(kubelet: Kubelet) -> None:
+    with pytest.raises(KubeletError, match="pod p is not admitted"):
+        kubelet.ledger.take_back("p")
+
+
+def test_a_plugin_that_does_not_answer_is_left_out(
+    kubelet: Kubelet, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("standin_kubelet.kubelet.SECONDS", 0.2)
+    Plugin(tmp_path / "plugins", name="none.sock").register()
+    said: list[str] = []
+
+    def told() -> bool:
+        said.append(capfd.readouterr().err)
+        return "plugin none.sock of nvidia.com/gpu is left out" in "".join(said)
+
+    until(told)
+    assert kubelet.ledger.describe() == {}
+
+
 def test_what_cannot_be_given_is_refused(kubelet: Kubelet, plugin: Plugin) -> None:
     with pytest.raises(AdmissionError, match="Requested: 5, Available: 4"):
         kubelet.admit("p", {RESOURCE: 5})
@@ -192,7 +230,9 @@ def test_restart_forgets_plugins_and_keeps_pods(
     kubelet: Kubelet, plugin: Plugin, tmp_path: Path
 ) -> None:
     kubelet.admit("p", {RESOURCE: 1})
+    (tmp_path / "plugins/left-over").touch()
     kubelet.restart()
+    assert not (tmp_path / "plugins/left-over").exists()
     assert kubelet.ledger.describe() == {}
     assert not (tmp_path / "plugins/fake.sock").exists()
     plugin.stop()
@@ -242,24 +282,62 @@ def test_pods_at_once_never_share_a_device(kubelet: Kubelet, plugin: Plugin) -> 
     assert given == ["a", "b", "c", "d"]
 
 
-def test_command_line(tmp_path: Path) -> None:
-    folder, socket = tmp_path / "plugins", tmp_path / "control.sock"
-    words = [sys.executable, "-m", "standin_kubelet"]
-    serve = subprocess.Popen([*words, "serve", "--dir", folder, "--control", socket])
+def test_launcher_says_when_it_is_ready_and_prints_devices(tmp_path: Path) -> None:
+    launcher = str(Path(__file__).parents[1] / "standin-kubelet")
+    folder, control_path = tmp_path / "plugins", str(tmp_path / "control.sock")
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(tmp_path / "notify"))
+    notify.settimeout(10)
+    env = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "PYTHON": sys.executable}
+    words = [launcher, "serve", "--dir", str(folder), "--control", control_path]
+    serve = subprocess.Popen(words, env=env)
     try:
-        until(socket.exists)
-        assert socket.stat().st_mode & 0o077 == 0
+        assert notify.recv(64) == b"READY=1"
+        plugin = Plugin(folder, count=1)
+        plugin.start()
+        plugin.register()
+
+        def ask(*verb: str) -> str:
+            done = [launcher, *verb, "--control", control_path]
+            return subprocess.run(done, env=env, check=True, capture_output=True, text=True).stdout
+
+        ask("wait", f"{RESOURCE}=1")
+        ask("admit", "p", "--request", f"{RESOURCE}=1")
+        row = ask("resources").splitlines()[-1].split()
+        assert row == [RESOURCE, "a", "Healthy", "-", "p"]
+        assert json.loads(ask("resources", "--json")) == {
+            RESOURCE: {
+                "capacity": 1,
+                "allocatable": 1,
+                "allocated": 1,
+                "devices": {"a": {"health": "Healthy", "numa": [], "pod": "p"}},
+            }
+        }
+        plugin.stop()
+    finally:
+        serve.terminate()
+        assert serve.wait(10) == 0
+        notify.close()
+
+
+def test_command_line(tmp_path: Path) -> None:
+    folder, path = tmp_path / "plugins", tmp_path / "control.sock"
+    words = [sys.executable, "-m", "standin_kubelet"]
+    serve = subprocess.Popen([*words, "serve", "--dir", folder, "--control", path])
+    try:
+        until(path.exists)
+        assert path.stat().st_mode & 0o077 == 0
         assert (folder / "kubelet.sock").stat().st_mode & 0o077 == 0
         plugin = Plugin(folder)
         plugin.start()
         plugin.register()
-        ask = [*words, "wait", f"{RESOURCE}=4", "--control", str(socket)]
+        ask = [*words, "wait", f"{RESOURCE}=4", "--control", str(path)]
         assert (
             "nvidia.com/gpu"
             in subprocess.run(ask, check=True, capture_output=True, text=True).stdout
         )
-        assert control.ask(socket, verb="admit", pod="p", requests={RESOURCE: 1})["pod"] == "p"
-        full = [*words, "admit", "q", "--request", f"{RESOURCE}=9", "--control", str(socket)]
+        assert control.ask(path, verb="admit", pod="p", requests={RESOURCE: 1})["pod"] == "p"
+        full = [*words, "admit", "q", "--request", f"{RESOURCE}=9", "--control", str(path)]
         done = subprocess.run(full, check=False, capture_output=True, text=True)
         assert done.returncode == 1
         assert "UnexpectedAdmissionError" in done.stderr
