@@ -29,13 +29,13 @@ nvidia-smi:
   Candidate: 550.163.01-2
   Version table:
      550.163.01-2 500
-        500 http://deb.debian.org/debian trixie/non-free amd64 Packages
+        500 http://mirror/debian trixie/non-free amd64 Packages
 libcuda1:
   Installed: 535.261.03-1
   Candidate: 550.163.01-2
   Version table:
      550.163.01-2 500
-        500 http://deb.debian.org/debian trixie/non-free amd64 Packages
+        500 http://mirror/debian trixie/non-free amd64 Packages
  *** 535.261.03-1 100
         100 /var/lib/dpkg/status
 nvidia-kernel-dkms:
