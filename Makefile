@@ -87,9 +87,9 @@ lint: setup ## ruff, mypy, import-linter, ansible-lint
 unit: setup ## Unit tests of the collection
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/unit tests/node
 
-nvsim-test: setup ## The simulated driver's own tests, and the stand-in kubelet's
+nvsim-test: setup ## The simulated driver and the stand-in kubelet, and the modules on them
 	$(MAKE) --no-print-directory -C tests/nvsim shim
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/nvsim tests/kubelet
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/nvsim tests/kubelet tests/modules
 
 daemon-test: setup ## The node daemon against the stand-in kubelet and the simulated driver
 	$(MAKE) --no-print-directory -C tests/nvsim shim

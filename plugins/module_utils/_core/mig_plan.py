@@ -75,9 +75,7 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int]) -> Gp
     busy = {one.gi_id for one in state.processes if one.gi_id is not None}
     found = arrange(state.profiles, state.instances, layout, busy)
     steps: t.List[Step] = [] if gpu.mig_current else [_mode(state, True)]
-    for instance in state.instances:
-        if instance not in found.keep:
-            steps.append(_destroy(state, instance))
+    steps += _destroy(state, [one for one in state.instances if one not in found.keep])
     for instance in found.keep:
         if not instance.cis:
             steps.append(
@@ -93,7 +91,7 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int]) -> Gp
 
 
 def _disable(state: GpuState, before: str) -> GpuPlan:
-    steps = [_destroy(state, one) for one in state.instances]
+    steps = _destroy(state, state.instances)
     if state.gpu.mig_current:
         steps.append(_mode(state, False))
     return GpuPlan(tuple(steps), before, grid(state, [], False))
@@ -109,10 +107,15 @@ def _mode(state: GpuState, on: bool) -> Step:
     return _step("set_mig_mode", state.gpu, f"switch MIG mode {'on' if on else 'off'}", on=on)
 
 
-def _destroy(state: GpuState, instance: GpuInstance) -> Step:
-    holders = [one for one in state.processes if one.gi_id == instance.id]
-    _refuse_if_busy(f"{_where(state, instance)} cannot be destroyed", holders)
-    return _step("destroy_gi", state.gpu, f"destroy {_where(state, instance)}", gi=instance.id)
+def _destroy(state: GpuState, doomed: t.Sequence[GpuInstance]) -> t.List[Step]:
+    ids = {one.id for one in doomed}
+    holders = [one for one in state.processes if one.gi_id in ids]
+    held = {one.gi_id for one in holders}
+    where = ", ".join(_where(state, one) for one in doomed if one.id in held)
+    _refuse_if_busy(f"{where} cannot be destroyed", holders)
+    return [
+        _step("destroy_gi", state.gpu, f"destroy {_where(state, one)}", gi=one.id) for one in doomed
+    ]
 
 
 def _refuse_if_busy(what: str, processes: t.Sequence[Process]) -> None:

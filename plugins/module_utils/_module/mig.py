@@ -162,7 +162,10 @@ class MigCapability:
                 if place not in wanted_places:
                     nvml.destroy_instance(gpu, instance.id)
             for instance in before.instances:
-                if (instance.profile_id, instance.start) not in kept:
+                there = kept.get((instance.profile_id, instance.start))
+                if there is not None and instance.cis and not there.cis:
+                    nvml.create_compute_instance(gpu, there.id)
+                if there is None:
                     profile = next(one for one in before.profiles if one.id == instance.profile_id)
                     nvml.create_instance(gpu, profile, instance.start)
             if gpu.mig_current != before.gpu.mig_current:

@@ -133,7 +133,7 @@ def test_result_that_containerd_refuses_never_reaches_the_file() -> None:
 
 
 def test_import_that_says_otherwise_is_named() -> None:
-    with pytest.raises(NodeError, match="a file that .* imports sets it otherwise"):
+    with pytest.raises(NodeError, match=r"a file that .* imports sets it otherwise"):
         converge(Containerd(TEXT, imported="enable_cdi = false\n"))
 
 
