@@ -69,7 +69,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-fast lint unit nvsim-test daemon-test sanity molecule integration build
+.PHONY: test test-fast lint unit oracle nvsim-test daemon-test sanity molecule integration build
 test: ## Everything: lint, sanity, unit tests, nvsim, daemon, molecule, integration
 	@$(MAKE) --no-print-directory setup $(WHEELHOUSE)/stamp image
 	@tests/run-all
@@ -85,7 +85,10 @@ lint: setup ## ruff, mypy, import-linter, ansible-lint
 	$(BIN)/ansible-lint
 
 unit: setup ## Unit tests of the collection
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/unit tests/node
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m "not exhaustive" tests/unit tests/node
+
+oracle: setup ## The MIG planner against brute force: every layout from every state
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m exhaustive tests/unit
 
 nvsim-test: setup ## The simulated driver and the stand-in kubelet, and the modules on them
 	$(MAKE) --no-print-directory -C tests/nvsim shim
@@ -115,5 +118,5 @@ lock: ## Write requirements-dev.txt anew from pyproject.toml
 
 clean: ## Remove all that make made: nodes, images, volumes, caches
 	-$(GPUNODE) clean
-	rm -rf .cache .ansible tests/nvsim/build tests/output
+	rm -rf .cache .ansible .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache tests/nvsim/build tests/output
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

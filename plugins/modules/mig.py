@@ -12,21 +12,58 @@ short_description: Partition GPUs with MIG
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Brings the GPUs of a node to a MIG layout with the fewest changes. Instances that fit it stay where they are.
-  - The plan is made from what each GPU reports, and refused before the first change when it cannot be carried out.
-  - When a step fails, the GPU gets its previous layout back.
+  - Brings the GPUs of a node to a MIG layout with the fewest changes. Instances that fit it stay where they are, and
+    busy ones before idle ones.
+  - The plan is made from the profiles and placements that each GPU reports, and refused before the first change when
+    it cannot be carried out. It asks for every placement explicitly and never relies on the order of creation.
+  - GPUs are changed one after the other. When a step fails, the GPU gets its previous layout back; after the steps the
+    GPU is read again and compared.
+  - Never ends a process, never resets a GPU that is not to change, and never reboots.
 options:
   config:
     description:
-      - A mig-parted configuration, version C(v1).
-      - Besides indices, C(devices) takes UUIDs and PCI addresses.
-    type: dict
+      - A mig-parted configuration, version C(v1); its C(mig-configs) alone; or one list of entries.
+      - Besides indices, C(devices) takes UUIDs and PCI addresses, and C(device-filter) takes product names.
+      - Where several entries match a GPU, the last one counts. A GPU that no entry matches is left alone.
+      - A profile with a C(c) part, such as C(1c.3g.40gb), is a compute instance. As many as fit share a GPU instance.
+    type: raw
   selected:
     description:
       - The layout to apply. May be left out where O(config) has exactly one.
-      - Without O(config), V(all-disabled), V(all-balanced) or V(all-) with a profile of the GPUs.
+      - Also V(all-disabled), V(all-balanced) or V(all-) with a profile of the GPUs, with or without O(config).
+        In such a name a point may stand for the plus of a profile, as in V(all-1g.10gb.me).
     type: str
     default: ""
+  on_busy:
+    description:
+      - What to do about a GPU where a process is in the way.
+      - V(fail) changes nothing on any GPU. V(skip) leaves out the GPUs concerned, with a warning.
+        V(wait) waits for O(wait_timeout), and then fails.
+    type: str
+    choices: [fail, skip, wait]
+    default: fail
+  wait_timeout:
+    description: Seconds to wait with O(on_busy=wait).
+    type: int
+    default: 600
+  reset:
+    description:
+      - Whether to reset a GPU whose MIG mode waits for it, once no process is on it. No other GPU is reset.
+      - With V(never) the return value RV(reboot_required) tells of it.
+    type: str
+    choices: [never, when_idle]
+    default: never
+  boot:
+    description:
+      - Whether C(gpu-mig.service) makes the layout again at boot, before the kubelet and whatever else uses GPUs.
+        No GPU keeps its instances over a reboot, and Hopper and later lose MIG mode as well.
+      - V(false) removes the unit and its file.
+    type: bool
+    default: true
+  lock_timeout:
+    description: Seconds to wait for another run on the same node.
+    type: int
+    default: 60
 requirements:
   - nvidia-ml-py on the node; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
 extends_documentation_fragment:
@@ -43,10 +80,12 @@ attributes:
   platform:
     support: full
     platforms: linux
+seealso:
+  - module: gpu.node.gpu_info
 """
 
 EXAMPLES = r"""
-- name: Cut the first GPU in three, leave the others whole
+- name: Cut the first GPU in three, leave the others alone
   gpu.node.mig:
     config:
       version: v1
@@ -56,9 +95,22 @@ EXAMPLES = r"""
             mig-enabled: true
             mig-devices: {1g.10gb: 2, 3g.40gb: 1}
 
-- name: Give all GPUs the balanced layout
+- name: Give all GPUs the balanced layout, once they are idle
   gpu.node.mig:
     selected: all-balanced
+    on_busy: wait
+    wait_timeout: 3600
+
+- name: Different layouts for different products
+  gpu.node.mig:
+    config:
+      - device-filter: H100 80GB HBM3
+        devices: all
+        mig-enabled: true
+        mig-devices: {1g.10gb: 7}
+      - device-filter: "0x20B210DE"
+        devices: all
+        mig-enabled: false
 """
 
 RETURN = r"""
@@ -67,19 +119,70 @@ selected:
   returned: success
   type: str
 gpus:
-  description: The GPUs with their instances.
+  description: The GPUs of the node.
   returned: success
   type: list
   elements: dict
-kept:
-  description: How many instances stay where they are.
-  returned: success
-  type: int
+  contains:
+    index:
+      description: NVML's index.
+      type: int
+    uuid:
+      description: UUID.
+      type: str
+    name:
+      description: Product name.
+      type: str
+    pci_bus_id:
+      description: PCI address.
+      type: str
+    mig_capable:
+      description: Whether it can be partitioned.
+      type: bool
+    mig_enabled:
+      description: Whether MIG mode is on.
+      type: bool
+    mig_pending:
+      description: Whether MIG mode is on after the next reset.
+      type: bool
+    before:
+      description: The GPU instances that were there.
+      type: list
+      elements: dict
+    instances:
+      description: The GPU instances that are there, with profile, start and size on the memory grid,
+        compute instances and UUIDs of the MIG devices.
+      type: list
+      elements: dict
+    kept:
+      description: The instances that stay.
+      type: list
+      elements: dict
+    created:
+      description: The instances that were created, in check mode those that would be, without UUIDs.
+      type: list
+      elements: dict
+    destroyed:
+      description: The instances that were destroyed, in check mode those that would be.
+      type: list
+      elements: dict
+    steps:
+      description: What was planned for this GPU.
+      type: list
+      elements: dict
+    picture:
+      description: The memory grid in text.
+      type: str
 steps:
   description: What was done, or in check mode would be.
   returned: success
   type: list
   elements: dict
+blocked_by:
+  description: The processes that are in the way, with their pods.
+  returned: always, but on failures for other reasons
+  type: list
+  elements: str
 reboot_required:
   description: Whether a change waits for a reset or a reboot.
   returned: success

@@ -8,35 +8,66 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nvsim.testing import Sim
+from nvsim import genuine
+from nvsim.testing import Sim, start
+
+sys.path.insert(0, str(Path(__file__).parent))  # for mig_scene
 
 PACKAGE = "ansible_collections.gpu.node.plugins.modules"
-Run = Callable[..., dict[str, Any]]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def run_module(tmp_path: Path) -> Run:
-    """Return a function that runs a module as ansible does and returns its answer."""
+def a100() -> Iterator[Sim]:
+    with start("a100-40", 2) as sim:
+        yield sim
 
-    def run(sim: Sim, name: str, *, check: bool = False, **args: Any) -> dict[str, Any]:
-        path = tmp_path / "args.json"
-        values = {**args, "_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
-        path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": values}))
-        done = subprocess.run(
+
+@pytest.fixture(scope="session")
+def nvidia_smi() -> Path:
+    """Return the genuine nvidia-smi."""
+    found = genuine.nvidia_smi()
+    if found is None:
+        pytest.skip(genuine.MISSING)
+    return found
+
+
+@pytest.fixture
+def start_module(tmp_path: Path) -> Start:
+    """Return a function that starts a module as ansible does."""
+    count = 0
+
+    def begin(sim: Sim, name: str, *, check: bool = False, **args: Any) -> subprocess.Popen[str]:
+        nonlocal count
+        count += 1
+        path = tmp_path / f"{count}.json"
+        mine = {"boot": False} if name == "mig" else {}  # this machine is not to be changed
+        told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
+        path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**mine, **args, **told}}))
+        return subprocess.Popen(
             [sys.executable, "-m", f"{PACKAGE}.{name}", str(path)],
             env=sim.env,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
-            timeout=60,
         )
-        assert done.stdout, done.stderr
-        answer: dict[str, Any] = json.loads(done.stdout)
+
+    return begin
+
+
+@pytest.fixture
+def run_module(start_module: Start) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs a module and returns its answer."""
+
+    def run(sim: Sim, name: str, *, check: bool = False, **args: Any) -> dict[str, Any]:
+        out, err = start_module(sim, name, check=check, **args).communicate(timeout=60)
+        assert out, err
+        answer: dict[str, Any] = json.loads(out)
         return answer
 
     return run

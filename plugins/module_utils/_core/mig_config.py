@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""mig-parted configurations, version v1, and the layouts that every GPU offers by itself."""
+"""mig-parted configurations, version v1: strict, and told by key where they are wrong."""
 
 from __future__ import annotations
 
@@ -10,24 +10,35 @@ import dataclasses
 import re
 import typing as t
 
-from .errors import InputError, NodeError
-from .mig_profile import canonical, parse
+from .errors import InputError
+from .mig_generated import check_name
+from .mig_profile import canonical
+from .mig_shapes import shapes
 
 Layout = t.Dict[str, int]
+Device = t.Union[int, str]
+Filter = t.Union[str, t.Tuple[int, t.Optional[int]]]
 SPEC_KEYS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 SELECTOR = re.compile(r"GPU-[0-9a-fA-F-]{36}|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
-FILTER = re.compile(r"0[xX][0-9a-fA-F]{1,8}")
-VENDOR = 0x10DE
+PRODUCT = re.compile(r"[A-Za-z][\w .()/-]+")
+NVIDIA = 0x10DE
+FILTER_FORM = (
+    "a PCI id such as 0x233010DE (device, then vendor 10DE), 0x233010DE:0x16C110DE with the subsystem, "
+    "or a product name such as A100-SXM4-40GB"
+)
+UNNAMED = "config"
 
 
 @dataclasses.dataclass(frozen=True)
 class GpuIdentity:
-    """What a selection needs to know of a GPU."""
+    """What a selection needs to know of a GPU; the ids are the device's and the vendor's in one."""
 
     index: int
     uuid: str
     pci_bus_id: str
-    pci_device_id: int
+    pci_id: int
+    pci_subsystem_id: int = 0
+    name: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,34 +46,79 @@ class Spec:
     """One entry of a layout: which GPUs, whether MIG is on, and the instances; devices None is all."""
 
     key: str
-    filters: t.Tuple[int, ...]
-    devices: t.Optional[t.Tuple[t.Union[int, str], ...]]
+    filters: t.Tuple[Filter, ...]
+    devices: t.Optional[t.Tuple[Device, ...]]
     enabled: bool
     layout: t.Tuple[t.Tuple[str, int], ...]
 
     def matches(self, gpu: GpuIdentity) -> bool:
         """Tell whether the entry is about this GPU."""
-        if self.filters and (gpu.pci_device_id << 16 | VENDOR) not in self.filters:
+        if self.filters and not any(_passes(gpu, one) for one in self.filters):
             return False
-        if self.devices is None:
-            return True
-        names = (gpu.index, gpu.uuid.lower(), gpu.pci_bus_id)
-        return any(_normal(one) in names for one in self.devices)
+        return self.devices is None or any(_is(gpu, one) for one in self.devices)
+
+    def may_mean(self, index: int) -> bool:
+        """Tell whether the entry could be about a GPU of which only the index is known."""
+        return self.devices is None or any(one == index for one in self.devices)
 
 
-def _normal(device: t.Union[int, str]) -> t.Union[int, str]:
+def _passes(gpu: GpuIdentity, one: Filter) -> bool:
+    if isinstance(one, str):
+        return _product(one) == _product(gpu.name)
+    return one[0] == gpu.pci_id and one[1] in (None, gpu.pci_subsystem_id)
+
+
+def _product(name: str) -> str:
+    """Return a product name without what NVIDIA's tools sometimes put before it."""
+    return name.strip().lower().replace("nvidia ", "", 1)
+
+
+def _is(gpu: GpuIdentity, device: Device) -> bool:
     if isinstance(device, int):
-        return device
+        return device == gpu.index
     device = device.lower()
-    return device if device.startswith("gpu-") else device[-12:].rjust(12, "0")
+    if device.startswith("gpu-"):
+        return device == gpu.uuid.lower()
+    return device[-12:] == gpu.pci_bus_id and not device[:-12].strip("0")
 
 
-def select(config: t.Any, selected: str) -> t.Tuple[str, t.List[Spec]]:
-    """Return the selected layout's name and entries; the whole configuration is checked."""
+def select(config: t.Any, selected: str) -> t.Tuple[str, t.Optional[t.List[Spec]]]:
+    """Return the selected layout's name and entries; the whole configuration is checked.
+
+    The entries are None where the name is not in the configuration but one of the generated ones
+    (``all-...``). Besides the whole file, its ``mig-configs`` or one list of entries may be given.
+    """
+    if isinstance(config, list):
+        if selected:
+            raise InputError.of(
+                "selected", selected, "nothing, since config is one list of entries"
+            )
+        return UNNAMED, _entries("config", config)
+    key, layouts = _layouts(config)
+    parsed = {}
+    for name, specs in layouts.items():
+        if not isinstance(name, str) or not name:
+            raise InputError.of(key, name, "names of layouts as texts (quote it)")
+        parsed[name] = _entries(f"{key}.{name}", specs)
+    if not selected and len(parsed) == 1:
+        selected = next(iter(parsed))
+    if selected in parsed:
+        return selected, parsed[selected]
+    if selected.startswith("all-"):
+        check_name(selected, parsed)
+        return selected, None
+    raise InputError.of("selected", selected, f"one of: {', '.join(sorted(parsed))}")
+
+
+def _layouts(config: t.Any) -> t.Tuple[str, t.Dict[t.Any, t.Any]]:
     if not isinstance(config, dict) or not config:
         raise InputError.of(
-            "config", config, "a mig-parted configuration with version and mig-configs"
+            "config",
+            config,
+            "a mig-parted configuration with version and mig-configs, its mig-configs, or a list of entries",
         )
+    if "version" not in config and "mig-configs" not in config:
+        return "config", config
     for key in config:
         if key not in ("version", "mig-configs"):
             raise InputError.of("config", key, "only the keys version and mig-configs")
@@ -71,15 +127,7 @@ def select(config: t.Any, selected: str) -> t.Tuple[str, t.List[Spec]]:
     layouts = config.get("mig-configs")
     if not isinstance(layouts, dict) or not layouts:
         raise InputError.of("config.mig-configs", layouts, "a mapping from names to lists")
-    parsed = {
-        name: _entries(f"config.mig-configs.{name}", specs) for name, specs in layouts.items()
-    }
-    if not selected and len(parsed) == 1:
-        selected = next(iter(parsed))
-    if selected not in parsed:
-        known = ", ".join(sorted(parsed))
-        raise InputError.of("selected", selected, f"one of: {known}")
-    return selected, parsed[selected]
+    return "config.mig-configs", layouts
 
 
 def _entries(key: str, specs: t.Any) -> t.List[Spec]:
@@ -107,22 +155,32 @@ def _entry(key: str, spec: t.Any) -> Spec:
     )
 
 
-def _filters(key: str, value: t.Any) -> t.Tuple[int, ...]:
-    found = []
-    for one in value if isinstance(value, list) else [value]:
-        if one in (None, ""):
-            continue
-        if isinstance(one, str) and ":" in one:
-            raise NodeError(
-                f"{key}: {one!r} names a subsystem, which this release does not filter by"
-            )
-        if not isinstance(one, int) and not (isinstance(one, str) and FILTER.fullmatch(one)):
-            raise InputError.of(key, one, "a PCI id such as 0x233010DE (device, then vendor)")
-        found.append(one if isinstance(one, int) else int(one, 16))
-    return tuple(found)
+def _filters(key: str, value: t.Any) -> t.Tuple[Filter, ...]:
+    listed = value if isinstance(value, list) else [value]
+    return tuple(_filter(key, one) for one in listed if one not in (None, ""))
 
 
-def _devices(key: str, value: t.Any) -> t.Optional[t.Tuple[t.Union[int, str], ...]]:
+def _filter(key: str, value: t.Any) -> Filter:
+    if not isinstance(value, (int, str)) or isinstance(value, bool):
+        raise InputError.of(key, value, FILTER_FORM)
+    if isinstance(value, str) and PRODUCT.fullmatch(value):
+        return value
+    device, colon, subsystem = str(value).partition(":")
+    try:
+        found = int(device, 0)
+        below = int(subsystem, 0) if colon else None
+    except ValueError:
+        raise InputError.of(key, value, FILTER_FORM) from None
+    if (
+        not 0 <= found <= 0xFFFFFFFF
+        or found & 0xFFFF != NVIDIA
+        or not 0 <= (below or 0) <= 0xFFFFFFFF
+    ):
+        raise InputError.of(key, value, FILTER_FORM)
+    return found, below
+
+
+def _devices(key: str, value: t.Any) -> t.Optional[t.Tuple[Device, ...]]:
     if value == "all":
         return None
     expected = "'all', or a list of indices, UUIDs or PCI addresses"
@@ -141,20 +199,16 @@ def _layout(key: str, value: t.Any, enabled: bool) -> Layout:
             raise InputError.of(key, value, "nothing, since mig-enabled is false")
         return {}
     if not isinstance(value, dict):
-        raise InputError.of(key, value, "a mapping from profiles to counts")
+        raise InputError.of(key, value, "a mapping from profiles to counts, {} for no instance")
     layout: t.Dict[str, int] = collections.Counter()
     for name, count in value.items():
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             raise InputError.of(f"{key}.{name}", count, "a count of 0 or more")
-        profile = parse(name, key)
-        if profile.c != profile.g:
-            raise NodeError(
-                f"{key}: {name!r} asks for a compute instance smaller than its GPU instance",
-                cause="this release makes one compute instance of full size in each GPU instance",
-                hint=f"use {profile._replace(c=profile.g)}",
-            )
         if count:
             layout[canonical(name, key)] += count
+    if value and not layout:
+        raise InputError.of(key, value, "at least one count above 0, or {} for no instance")
+    shapes(layout, key)
     return dict(layout)
 
 
@@ -163,39 +217,11 @@ def wanted(specs: t.Sequence[Spec], gpus: t.Sequence[GpuIdentity]) -> t.Dict[str
 
     A device that the node does not have is an error; a GPU that no entry matches is left out.
     """
-    known = {value for gpu in gpus for value in (gpu.index, gpu.uuid.lower(), gpu.pci_bus_id)}
     for spec in specs:
         for device in spec.devices or ():
-            if _normal(device) not in known:
+            if not any(_is(gpu, device) for gpu in gpus):
                 have = ", ".join(f"{gpu.index} ({gpu.uuid}, {gpu.pci_bus_id})" for gpu in gpus)
-                raise InputError.of(f"{spec.key}.devices", device, f"a GPU of this node: {have}")
+                raise InputError.of(
+                    f"{spec.key}.devices", device, f"a GPU of this node: {have or 'it has none'}"
+                )
     return {gpu.uuid: spec for spec in specs for gpu in gpus if spec.matches(gpu)}
-
-
-def generated(selected: str, offers: t.Mapping[str, int], slices: int) -> t.Optional[Layout]:
-    """Return the layout of a generated name for a GPU, None where it means MIG off.
-
-    ``offers`` maps the GPU's profiles to how often each fits; ``slices`` is its compute slices.
-    """
-    if selected == "all-disabled":
-        return None
-    if selected == "all-balanced":
-        parts = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}.get(slices)
-        plain: t.Dict[int, str] = {}
-        for name in offers:
-            profile = parse(name)
-            if not profile.attributes and (
-                profile.g not in plain or profile.gb < parse(plain[profile.g]).gb
-            ):
-                plain[profile.g] = name
-        if parts is None or not all(g in plain for g in parts):
-            raise NodeError(
-                "all-balanced is not defined for this GPU", hint="give the layout in config"
-            )
-        return {plain[g]: count for g, count in parts.items()}
-    name = selected[len("all-") :] if selected.startswith("all-") else ""
-    for one, count in offers.items():
-        if name in (one, one.replace("+", ".")):
-            return {one: count}
-    expected = ["all-disabled", "all-balanced", *(f"all-{one}" for one in sorted(offers))]
-    raise InputError.of("selected", selected, f"one of: {', '.join(expected)}")

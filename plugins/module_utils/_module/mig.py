@@ -6,199 +6,276 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import time
 import typing as t
 
-from .._core.errors import InputError, NodeError
-from .._core.mig_config import GpuIdentity, Spec, generated, select, wanted
-from .._core.mig_plan import GpuPlan, GpuState, plan_gpu
+from .._core import mig_boot, pods
+from .._core.errors import NodeError
+from .._core.mig_plan import Busy, GpuPlan, GpuState, plan_gpu
+from .._core.mig_report import gpu as report
+from .._core.mig_targets import Selection
 from .._core.steps import Plan, Step
 from .._host.api import Host
-from .._nvml.api import IN_USE, Gpu, Nvml, NvmlError
+from .._nvml.api import Gpu, Nvml, NvmlError, Process
+from .._nvml.mig_changes import Changes
+from .._nvml.mig_reading import read
 from .._nvml.real import open_nvml
 
-LOCK = "/run/gpu-node/mig.lock"
-LOCK_SECONDS = 60
+POLL_SECONDS = 1.0
+POD_LOGS = "/var/log/pods"
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
-        "config": {"type": "dict"},
+        "config": {"type": "raw"},
         "selected": {"type": "str", "default": ""},
+        "on_busy": {"type": "str", "choices": ["fail", "skip", "wait"], "default": "fail"},
+        "wait_timeout": {"type": "int", "default": 600},
+        "reset": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
+        "boot": {"type": "bool", "default": True},
+        "lock_timeout": {"type": "int", "default": 60},
     },
     "supports_check_mode": True,
 }
-State = t.Optional[t.List[GpuState]]
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """The GPUs, an error for each that does not answer, and why NVML is not there, if it is not."""
+
+    boot: mig_boot.Boot
+    gpus: t.Tuple[GpuState, ...] = ()
+    broken: t.Tuple[NvmlError, ...] = ()
+    absent: str = ""
 
 
 class MigCapability:
-    """Keeps the GPUs in a MIG layout. The state is None where NVML is not there yet."""
+    """Keeps the GPUs in a MIG layout, now and after a reboot."""
 
     name = "mig"
 
-    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
-        self._host, self._check_mode = host, check_mode
-        self._specs: t.Optional[t.List[Spec]] = None
-        self._label: str = params["selected"]
-        if params["config"]:
-            self._label, self._specs = select(params["config"], params["selected"])
-        elif not self._label.startswith("all-"):
-            raise InputError.of(
-                "selected",
-                self._label,
-                "all-disabled, all-balanced or all-<profile> without config",
-            )
+    def __init__(
+        self,
+        host: Host,
+        params: t.Mapping[str, t.Any],
+        *,
+        check_mode: bool,
+        connect: t.Callable[[], t.ContextManager[Nvml]] = open_nvml,
+    ) -> None:
+        self._host, self._params, self._check_mode = host, params, check_mode
+        self._connect = connect
+        self._selection = Selection.of(params["config"], params["selected"])
+        self._waits = params["on_busy"] == "wait" and not check_mode
+        self._deadline = time.monotonic() + params["wait_timeout"] if self._waits else 0.0
         self._stack = contextlib.ExitStack()
         self._nvml: t.Optional[Nvml] = None
-        self._last: t.Dict[str, GpuState] = {}
-        self._saved: t.Dict[str, GpuState] = {}
-        self._plans: t.List[GpuPlan] = []
+        self._changes: t.Optional[Changes] = None
+        self._first: t.Dict[str, GpuState] = {}
+        self._states: t.Dict[str, GpuState] = {}
+        self._plans: t.Dict[str, GpuPlan] = {}
+        self._at = ""
+
+    # --- observe ---
 
     def observe(self) -> State:
         """Read every GPU; the lock is held from the first observation on."""
+        boot = self._boot()
         if self._nvml is None:
             if not self._check_mode:
-                self._stack.enter_context(self._host.lock(LOCK, timeout=LOCK_SECONDS))
+                lock = self._host.lock(mig_boot.LOCK, timeout=self._params["lock_timeout"])
+                self._stack.enter_context(lock)
             try:
-                self._nvml = self._stack.enter_context(open_nvml())
+                self._nvml = self._stack.enter_context(self._connect())
             except NvmlError as error:
                 if self._check_mode:
-                    return None
-                error.hint = "bring up the driver first (gpu.node.nvidia_driver)"
+                    return State(boot, absent=error.cause)
+                error.hint = "bring up the driver first (gpu.node.nvidia_driver), then run again"
                 raise
-        gpus, broken = self._nvml.gpus()
-        if broken:
-            raise broken[0]
-        states = [self._state(self._nvml, gpu) for gpu in gpus]
-        self._last = {one.gpu.uuid: one for one in states}
-        return states
+            self._changes = Changes(self._nvml, self._reset, self._deadline)
+        while True:
+            state = self._read(self._nvml, boot)
+            if time.monotonic() >= self._deadline or not self._blocked(state):
+                return state
+            time.sleep(POLL_SECONDS)
 
-    @staticmethod
-    def _state(nvml: Nvml, gpu: Gpu) -> GpuState:
-        return GpuState(
-            gpu,
-            tuple(nvml.gi_profiles(gpu)),
-            tuple(nvml.gpu_instances(gpu)),
-            tuple(nvml.processes(gpu)),
+    def _boot(self) -> mig_boot.Boot:
+        host = self._host
+        words = ["systemctl", "show", mig_boot.UNIT, "--property=ActiveState,UnitFileState"]
+        lines = host.run(words, check=False).out.splitlines()
+        return mig_boot.Boot(
+            host.read(mig_boot.CONFIG),
+            host.read(mig_boot.UNIT_FILE),
+            dict(line.split("=", 1) for line in lines if "=" in line),
+            host.exists(mig_boot.PROGRAM),
         )
+
+    def _read(self, nvml: Nvml, boot: mig_boot.Boot) -> State:
+        gpus, broken = nvml.gpus()
+        states = tuple(self._with_pods(read(nvml, gpu)) for gpu in gpus)
+        self._states = {one.gpu.uuid: one for one in states}
+        self._first = self._first or self._states
+        return State(boot, states, tuple(broken))
+
+    def _with_pods(self, state: GpuState) -> GpuState:
+        processes = tuple(self._with_pod(one) for one in state.processes)
+        return dataclasses.replace(state, processes=processes)
+
+    def _with_pod(self, process: Process) -> Process:
+        uid = pods.uid_of(self._host.read(f"/proc/{process.pid}/cgroup"))
+        if not uid:
+            return process
+        name = pods.name_of(uid, self._host.listdir(POD_LOGS))
+        return dataclasses.replace(process, pod=name)
+
+    def _blocked(self, state: State) -> bool:
+        try:
+            return bool(self._plan_gpus(state)[1])
+        except NodeError:
+            return False
+
+    # --- plan ---
 
     def plan(self, state: State) -> Plan:
         """Plan for every GPU that the layout is about; refuse before anything is changed."""
-        if state is None:
-            summary = f"partition the GPUs as {self._label} once the driver is loaded"
-            warning = "NVML is not there yet: whether the layout fits is known only after the driver is installed"
-            return Plan((Step("partition", summary),), "", f"{self._label}\n", warnings=(warning,))
-        targets = self._targets(state)
-        plans = [plan_gpu(one, *targets[one.gpu.uuid]) for one in state if one.gpu.uuid in targets]
-        self._plans = plans
+        boot = mig_boot.plan(state.boot, self._wanted_boot(), check_mode=self._check_mode)
+        if state.absent:
+            return self._plan_without_driver(state, boot)
+        warnings = [f"mig: left alone, since it does not answer: {error}" for error in state.broken]
+        idle = self._selection.idle_entries(state.gpus)
+        warnings += [f"mig: {key} matches no GPU of this node" for key in idle]
+        plans, blocked = self._plan_gpus(state)
+        if blocked:
+            warnings += self._about_busy(blocked)
+        self._plans = {**{one.gpu.uuid: one for one in plans}, **self._plans}
         return Plan(
-            tuple(step for one in plans for step in one.steps),
-            "".join(f"{one.before}\n" for one in plans),
-            "".join(f"{one.after}\n" for one in plans),
+            (*(step for one in plans for step in one.steps), *boot),
+            "".join(f"{one.before}\n" for one in plans) + (state.boot.config or ""),
+            "".join(f"{one.after}\n" for one in plans) + (self._wanted_boot() or ""),
             reboot_required=tuple(one.pending for one in plans if one.pending),
+            blocked_by=tuple(name for error in blocked for name in error.details["blocked_by"]),
+            warnings=tuple(warnings),
             more=any(one.more for one in plans),
         )
 
-    def _targets(self, state: t.Sequence[GpuState]) -> t.Dict[str, t.Tuple[bool, t.Dict[str, int]]]:
-        if self._specs is not None:
-            identities = [
-                GpuIdentity(one.gpu.index, one.gpu.uuid, one.gpu.pci_bus_id, one.gpu.pci_device_id)
-                for one in state
-            ]
-            return {
-                uuid: (spec.enabled, dict(spec.layout))
-                for uuid, spec in wanted(self._specs, identities).items()
-            }
-        targets = {}
-        for one in state:
-            if one.gpu.mig_capable:
-                offers = {profile.name: profile.max_count for profile in one.profiles}
-                most = max((profile.slices for profile in one.profiles), default=0)
-                layout = generated(self._label, offers, most)
-                targets[one.gpu.uuid] = (layout is not None, layout or {})
-        if not targets and self._label != "all-disabled":
-            raise NodeError(
-                "no GPU of this node can be partitioned",
-                hint="leave mig_selected empty for this node",
-            )
-        return targets
+    def _wanted_boot(self) -> t.Optional[str]:
+        if not self._params["boot"]:
+            return None
+        return mig_boot.dump(self._params["config"] or None, self._params["selected"])
+
+    def _plan_without_driver(self, state: State, boot: t.List[Step]) -> Plan:
+        label = self._selection.label
+        warning = (
+            f"mig: NVML is not there yet ({state.absent}): the configuration is valid in form, whether"
+            " it fits the GPUs is known once the driver is loaded"
+        )
+        first = Step("partition", f"partition GPUs as {label} once the driver is loaded")
+        return Plan((first, *boot), "", f"{label}\n", warnings=(warning,))
+
+    def _plan_gpus(self, state: State) -> t.Tuple[t.List[GpuPlan], t.List[Busy]]:
+        """Return the plans, and why some GPUs can't be changed now."""
+        self._selection.check_broken(state.broken)
+        targets = self._selection.targets(state.gpus)
+        plans: t.List[GpuPlan] = []
+        blocked: t.List[Busy] = []
+        reset = self._params["reset"] == "when_idle"
+        for one in state.gpus:
+            if one.gpu.uuid not in targets:
+                continue
+            enabled, layout = targets[one.gpu.uuid]
+            try:
+                plans.append(plan_gpu(one, enabled, layout, reset=reset))
+            except Busy as error:
+                blocked.append(error)
+                if self._params["on_busy"] == "wait" and self._check_mode:
+                    idle = dataclasses.replace(one, processes=())
+                    plans.append(plan_gpu(idle, enabled, layout, reset=reset))
+        return plans, blocked
+
+    def _about_busy(self, blocked: t.Sequence[Busy]) -> t.List[str]:
+        """Return warnings about GPUs in use, or raise where that must not be."""
+        on_busy = self._params["on_busy"]
+        if on_busy == "skip":
+            return [f"mig: skipped: {error.message}: {error.cause}" for error in blocked]
+        if on_busy == "wait" and self._check_mode:
+            return [f"mig: would wait: {error.message}: {error.cause}" for error in blocked]
+        first = blocked[0]
+        first.message = "; ".join(error.message for error in blocked)
+        names = [name for error in blocked for name in error.details["blocked_by"]]
+        first.cause = f"in use by {', '.join(dict.fromkeys(names))}"
+        first.details["blocked_by"] = names
+        if on_busy == "wait":
+            first.message = f"after {self._params['wait_timeout']} s {first.message}"
+        raise first
+
+    # --- apply ---
 
     def apply(self, step: Step) -> None:
         """Carry out a step; when it fails, the GPU gets its previous layout back."""
-        nvml, uuid = t.cast(Nvml, self._nvml), step.params["gpu"]
-        before = self._saved.setdefault(uuid, self._last[uuid])
-        try:
-            self._do(nvml, before, step)
-        except NvmlError as error:
-            undone = self._roll_back(nvml, before)
-            raise NodeError(
-                f"{step.summary}: failed",
-                cause=f"{error.cause}; {undone}",
-                hint="find what holds the GPU (nvidia-smi), then run again",
-                nvml_code=error.code,
-            ) from error
-
-    @staticmethod
-    def _do(nvml: Nvml, state: GpuState, step: Step) -> None:
-        params, gpu = step.params, state.gpu
-        if step.action == "set_mig_mode":
-            status = nvml.set_mig_mode(gpu, params["on"])
-            if status == IN_USE:
-                nvml.set_mig_mode(gpu, not params["on"])
-                raise NvmlError(status, "setting MIG mode")
-        elif step.action == "destroy_gi":
-            nvml.destroy_instance(_fresh(nvml, gpu), params["gi"])
-        elif step.action == "create_ci":
-            nvml.create_compute_instance(_fresh(nvml, gpu), params["gi"])
+        uuid = step.params.get("gpu", "")
+        if self._at and uuid != self._at:
+            self._verify(self._at)
+        self._at = uuid
+        if step.action.startswith("boot_"):
+            getattr(self, f"_{step.action}")(step)
+        elif self._changes is None:
+            raise NodeError("nothing can be changed before the GPUs were read")
         else:
-            profile = next(one for one in nvml.gi_profiles(gpu) if one.name == params["profile"])
-            nvml.create_instance(_fresh(nvml, gpu), profile, params["start"])
+            self._changes.carry_out(step, self._states[uuid])
 
-    @staticmethod
-    def _roll_back(nvml: Nvml, before: GpuState) -> str:
-        """Bring a GPU back to an earlier layout as far as it lets itself; say how far."""
-        try:
-            gpu = _fresh(nvml, before.gpu)
-            kept = {(one.profile_id, one.start): one for one in nvml.gpu_instances(gpu)}
-            wanted_places = {(one.profile_id, one.start) for one in before.instances}
-            for place, instance in kept.items():
-                if place not in wanted_places:
-                    nvml.destroy_instance(gpu, instance.id)
-            for instance in before.instances:
-                there = kept.get((instance.profile_id, instance.start))
-                if there is not None and instance.cis and not there.cis:
-                    nvml.create_compute_instance(gpu, there.id)
-                if there is None:
-                    profile = next(one for one in before.profiles if one.id == instance.profile_id)
-                    nvml.create_instance(gpu, profile, instance.start)
-            if gpu.mig_current != before.gpu.mig_current:
-                nvml.set_mig_mode(gpu, before.gpu.mig_current)
-        except NvmlError as error:
-            return f"its previous layout could not be restored: {error.cause}"
-        return "its previous layout was restored"
+    def _verify(self, uuid: str) -> None:
+        """Read a GPU again once its steps are done, before the next one is touched."""
+        if self._nvml is None or (self._changes and self._changes.skipped):
+            return
+        states = [read(self._nvml, gpu) for gpu in self._nvml.gpus()[0]]
+        state = next((one for one in states if one.gpu.uuid == uuid), None)
+        if state is None or plan_gpu(state, *self._selection.targets(states)[uuid]).steps:
+            raise NodeError(
+                f"GPU {uuid} is not in the layout that was made",
+                cause="another program changed it meanwhile, or the driver reported a success that was none",
+                hint="run again",
+            )
+
+    def _reset(self, gpu: Gpu) -> None:
+        self._host.run(["nvidia-smi", "--gpu-reset", "-i", gpu.uuid])
+
+    def _boot_config(self, step: Step) -> None:
+        self._host.write(mig_boot.CONFIG, step.params["text"], mode=0o644)
+
+    def _boot_unit(self, _step: Step) -> None:
+        self._host.write(mig_boot.UNIT_FILE, mig_boot.UNIT_TEXT, mode=0o644)
+        self._host.run(["systemctl", "daemon-reload"])
+
+    def _boot_enable(self, _step: Step) -> None:
+        self._host.run(["systemctl", "enable", mig_boot.UNIT])
+
+    def _boot_forget(self, _step: Step) -> None:
+        self._host.run(["systemctl", "reset-failed", mig_boot.UNIT])
+        self._host.remove(mig_boot.STATUS)
+
+    def _boot_remove(self, _step: Step) -> None:
+        self._host.run(["systemctl", "disable", mig_boot.UNIT], check=False)
+        self._host.remove(mig_boot.UNIT_FILE)
+        self._host.remove(mig_boot.CONFIG)
+        self._host.run(["systemctl", "daemon-reload"])
+
+    # --- report ---
 
     def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
-        """Report the layout of every GPU."""
-        return {
-            "selected": self._label,
+        """Report the layout of every GPU and what became of its instances."""
+        answer: t.Dict[str, t.Any] = {
+            "selected": self._selection.label,
             "gpus": [
-                {
-                    "index": one.gpu.index,
-                    "uuid": one.gpu.uuid,
-                    "mig_enabled": one.gpu.mig_current,
-                    "instances": [
-                        {
-                            "id": gi.id,
-                            "profile": one.name_of(gi),
-                            "start": gi.start,
-                            "size": gi.size,
-                        }
-                        for gi in one.instances
-                    ],
-                }
-                for one in state or []
+                report(
+                    self._first.get(one.gpu.uuid, one),
+                    one,
+                    self._plans.get(one.gpu.uuid),
+                    planned_only=self._check_mode,
+                )
+                for one in state.gpus
             ],
-            "kept": sum(one.kept for one in self._plans),
         }
-
-
-def _fresh(nvml: Nvml, gpu: Gpu) -> Gpu:
-    """Return a GPU as it is now: a mode change makes older readings stale."""
-    return next((one for one in nvml.gpus()[0] if one.uuid == gpu.uuid), gpu)
+        if self._changes is not None and self._changes.skipped:
+            # The runner takes every step for done; these wait for the reset that it reports.
+            left = {step.summary for step in self._changes.skipped}
+            done = [step for step in self._changes.done if step.summary not in left]
+            answer["steps"] = [step.describe() for step in done]
+        return answer

@@ -37,15 +37,16 @@ MESSAGES = {
 class NvmlError(NodeError):
     """NVML answered a call with an error; ``code`` is NVML's."""
 
-    def __init__(self, code: int, doing: str) -> None:
+    def __init__(self, code: int, doing: str, *, gpu_index: t.Optional[int] = None) -> None:
         cause = MESSAGES.get(code, f"NVML error {code}")
         super().__init__(f"NVML failed while {doing}", cause=cause, nvml_code=code)
         self.code = code
+        self.gpu_index = gpu_index
 
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """A GPU. Memory is in bytes; ``numa_node`` is None where the machine has none."""
+    """A GPU. Memory is in bytes; ``pci_subsystem_id`` holds the subsystem's device and vendor."""
 
     index: int
     uuid: str
@@ -58,6 +59,7 @@ class Gpu:
     mig_current: bool
     mig_pending: bool
     pci_device_id: int
+    pci_subsystem_id: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +91,11 @@ class GiProfile:
 
 @dataclasses.dataclass(frozen=True)
 class ComputeInstance:
-    """A compute instance: its id and how many compute slices it has."""
+    """A compute instance: its id, how many compute slices it has, and the first of them."""
 
     id: int
     slices: int
+    start: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,13 +111,17 @@ class GpuInstance:
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """A process on a GPU; the ids of instances are None on a whole GPU."""
+    """A process on a GPU; the ids of instances are None on a whole GPU.
+
+    ``pod`` is the namespace and name of its pod, empty where it is in none or that is not known.
+    """
 
     pid: int
     name: str
     gpu_uuid: str
     gi_id: t.Optional[int] = None
     ci_id: t.Optional[int] = None
+    pod: str = ""
 
 
 class Nvml(t.Protocol):
@@ -145,10 +152,16 @@ class Nvml(t.Protocol):
         """Set MIG mode and return the activation status: 0, or why it is only pending."""
 
     def create_instance(self, gpu: Gpu, profile: GiProfile, start: int) -> int:
-        """Create a GPU instance with one compute instance of its full size; return its id."""
+        """Create a GPU instance without compute instances; return its id."""
 
-    def create_compute_instance(self, gpu: Gpu, gi_id: int) -> None:
-        """Create a compute instance of the GPU instance's full size."""
+    def ci_places(self, gpu: Gpu, gi_id: int) -> t.Dict[int, t.Tuple[int, ...]]:
+        """Return where compute instances may begin in a GPU instance, by their slices."""
+
+    def create_compute_instance(self, gpu: Gpu, gi_id: int, slices: int, start: int) -> None:
+        """Create a compute instance at a place in a GPU instance."""
+
+    def destroy_compute_instance(self, gpu: Gpu, gi_id: int, ci_id: int) -> None:
+        """Destroy one compute instance and leave its GPU instance."""
 
     def destroy_instance(self, gpu: Gpu, gi_id: int) -> None:
         """Destroy a GPU instance with its compute instances."""

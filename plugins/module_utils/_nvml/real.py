@@ -10,6 +10,7 @@ import ctypes
 import functools
 import typing as t
 
+from .._core.errors import InputError
 from .._core.mig_profile import canonical, name_from_sizes
 from .api import (
     FUNCTION_NOT_FOUND,
@@ -31,6 +32,7 @@ except ImportError:  # where the library is missing, open_nvml says so
     pynvml = None
 
 INVALID_ARGUMENT, VERSION_MISMATCH = 2, 25
+PROFILES = 32  # newer drivers have more profiles than pynvml knows of
 ROOM = 16  # more than any GPU's instances; some report too small a count
 F = t.TypeVar("F", bound=t.Callable[..., t.Any])
 
@@ -96,7 +98,7 @@ class RealNvml:
             try:
                 found.append(self._gpu(index))
             except pynvml.NVMLError as error:
-                broken.append(NvmlError(error.value, f"reading GPU {index}"))
+                broken.append(NvmlError(error.value, f"reading GPU {index}", gpu_index=index))
         return found, broken
 
     @staticmethod
@@ -122,6 +124,7 @@ class RealNvml:
             mig_current=bool(current),
             mig_pending=bool(pending),
             pci_device_id=pci.pciDeviceId >> 16,
+            pci_subsystem_id=pci.pciSubSystemId,
         )
 
     @staticmethod
@@ -133,57 +136,65 @@ class RealNvml:
         if not gpu.mig_current:
             return []
         handle, found = self._handle(gpu), []
-        names = {one.id: one for one in self.gi_profiles(gpu)}
+        profiles = {one.id: one for one in self.gi_profiles(gpu)}
         instances = {one.id: one for one in self.gpu_instances(gpu)}
         for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
             try:
                 device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+                found.append(self._mig_device(gpu, index, device, profiles, instances))
             except pynvml.NVMLError as error:
-                if error.value != NOT_FOUND:
+                if error.value != NOT_FOUND:  # indices have holes
                     raise
+            except KeyError:  # made or destroyed between one question and the next
                 continue
-            gi_id = pynvml.nvmlDeviceGetGpuInstanceId(device)
-            ci_id = pynvml.nvmlDeviceGetComputeInstanceId(device)
-            profile = names[instances[gi_id].profile_id]
-            slices = {ci.id: ci.slices for ci in instances[gi_id].cis}[ci_id]
-            found.append(
-                MigDevice(
-                    uuid=text(pynvml.nvmlDeviceGetUUID(device)),
-                    gpu_uuid=gpu.uuid,
-                    gpu_index=gpu.index,
-                    mig_index=index,
-                    gi_id=gi_id,
-                    ci_id=ci_id,
-                    profile=profile.name
-                    if slices == profile.slices
-                    else f"{slices}c.{profile.name}",
-                    memory_total=pynvml.nvmlDeviceGetMemoryInfo(device).total,
-                )
-            )
         return found
+
+    @staticmethod
+    def _mig_device(
+        gpu: Gpu,
+        index: int,
+        device: t.Any,
+        profiles: t.Mapping[int, GiProfile],
+        instances: t.Mapping[int, GpuInstance],
+    ) -> MigDevice:
+        gi_id = pynvml.nvmlDeviceGetGpuInstanceId(device)
+        ci_id = pynvml.nvmlDeviceGetComputeInstanceId(device)
+        profile = profiles[instances[gi_id].profile_id]
+        slices = {ci.id: ci.slices for ci in instances[gi_id].cis}[ci_id]
+        return MigDevice(
+            uuid=text(pynvml.nvmlDeviceGetUUID(device)),
+            gpu_uuid=gpu.uuid,
+            gpu_index=gpu.index,
+            mig_index=index,
+            gi_id=gi_id,
+            ci_id=ci_id,
+            profile=profile.name if slices == profile.slices else f"{slices}c.{profile.name}",
+            memory_total=pynvml.nvmlDeviceGetMemoryInfo(device).total,
+        )
 
     @doing("reading MIG profiles")
     def gi_profiles(self, gpu: Gpu) -> t.List[GiProfile]:
-        if gpu.uuid not in self._profiles:
-            handle, found = self._handle(gpu), []
-            for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT if gpu.mig_capable else 0):
-                profile = self._profile(handle, gpu, number)
-                if profile is not None:
-                    found.append(profile)
+        if not gpu.mig_capable:
+            return []
+        found = self._profiles.get(gpu.uuid, [])
+        if not found:  # drivers of branch 535 and older tell them only while the mode is on
+            handle = self._handle(gpu)
+            asked = (self._profile(handle, gpu, number) for number in range(PROFILES))
+            found = [one for one in asked if one is not None]
             self._profiles[gpu.uuid] = found
-        return self._profiles[gpu.uuid]
+        return found
 
     def _profile(self, handle: t.Any, gpu: Gpu, number: int) -> t.Optional[GiProfile]:
         try:
             info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version=2)
-            name = canonical(text(info.name))
+            name = self._profile_name(gpu, number, info, text(info.name))
         except pynvml.NVMLError as error:
             if error.value in (NOT_SUPPORTED, INVALID_ARGUMENT):
                 return None
             if error.value not in (FUNCTION_NOT_FOUND, VERSION_MISMATCH):
                 raise
             info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version=1)
-            name = name_from_sizes(info.sliceCount, info.memorySizeMB, gpu.memory_total, number)
+            name = self._profile_name(gpu, number, info, "")
         count = ctypes.c_uint()
         pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(
             handle, info.id, None, ctypes.byref(count)
@@ -201,6 +212,13 @@ class RealNvml:
             memory_mb=info.memorySizeMB,
             placements=tuple((places[i].start, places[i].size) for i in range(count.value)),
         )
+
+    @staticmethod
+    def _profile_name(gpu: Gpu, number: int, info: t.Any, told: str) -> str:
+        try:
+            return canonical(told)
+        except InputError:
+            return name_from_sizes(info.sliceCount, info.memorySizeMB, gpu.memory_total, number)
 
     @doing("listing GPU instances")
     def gpu_instances(self, gpu: Gpu) -> t.List[GpuInstance]:
@@ -231,7 +249,7 @@ class RealNvml:
                 info = pynvml.nvmlComputeInstanceGetInfo(ci)
                 if info.id not in seen:
                     seen.add(info.id)
-                    yield ComputeInstance(info.id, profile.sliceCount)
+                    yield ComputeInstance(info.id, profile.sliceCount, info.placement.start)
 
     @staticmethod
     def _ci_profile(gi: t.Any, number: int) -> t.Any:
@@ -296,7 +314,6 @@ class RealNvml:
 
     @doing("setting MIG mode")
     def set_mig_mode(self, gpu: Gpu, on: bool) -> int:
-        self._profiles.pop(gpu.uuid, None)  # older drivers tell them only while the mode is on
         return int(pynvml.nvmlDeviceSetMigMode(self._handle(gpu), int(on)))
 
     @doing("creating a GPU instance")
@@ -306,21 +323,39 @@ class RealNvml:
         gi = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(
             self._handle(gpu), profile.id, ctypes.byref(place)
         )
-        gi_id = int(pynvml.nvmlGpuInstanceGetInfo(gi).id)
-        self.create_compute_instance(gpu, gi_id)
-        return gi_id
+        return int(pynvml.nvmlGpuInstanceGetInfo(gi).id)
 
-    @doing("creating a compute instance")
-    def create_compute_instance(self, gpu: Gpu, gi_id: int) -> None:
+    @doing("reading the places of compute instances")
+    def ci_places(self, gpu: Gpu, gi_id: int) -> t.Dict[int, t.Tuple[int, ...]]:
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
-        profile_id = pynvml.nvmlGpuInstanceGetInfo(gi).profileId
-        wanted = next(one.slices for one in self.gi_profiles(gpu) if one.id == profile_id)
+        found: t.Dict[int, t.Tuple[int, ...]] = {}
         for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
             profile = self._ci_profile(gi, number)
-            if profile is not None and profile.sliceCount == wanted:
-                pynvml.nvmlGpuInstanceCreateComputeInstance(gi, profile.id)
+            if profile is not None and profile.sliceCount not in found:
+                found[profile.sliceCount] = self._ci_starts(gi, profile.id)
+        return found
+
+    @staticmethod
+    def _ci_starts(gi: t.Any, profile_id: int) -> t.Tuple[int, ...]:
+        ask = pynvml.nvmlGpuInstanceGetComputeInstancePossiblePlacements
+        count = ctypes.c_uint()
+        ask(gi, profile_id, None, ctypes.byref(count))
+        places = (pynvml.c_nvmlComputeInstancePlacement_t * count.value)()
+        ask(gi, profile_id, places, ctypes.byref(count))
+        return tuple(places[at].start for at in range(count.value))
+
+    @doing("creating a compute instance")
+    def create_compute_instance(self, gpu: Gpu, gi_id: int, slices: int, start: int) -> None:
+        gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
+        for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+            profile = self._ci_profile(gi, number)
+            if profile is not None and profile.sliceCount == slices:
+                place = pynvml.c_nvmlComputeInstancePlacement_t(start, slices)
+                pynvml.nvmlGpuInstanceCreateComputeInstanceWithPlacement(
+                    gi, profile.id, ctypes.byref(place)
+                )
                 return
-        raise NvmlError(NOT_SUPPORTED, f"looking for a compute instance of {wanted} slices")
+        raise NvmlError(NOT_SUPPORTED, f"looking for a compute instance of {slices} slices")
 
     @doing("destroying a GPU instance")
     def destroy_instance(self, gpu: Gpu, gi_id: int) -> None:
@@ -330,3 +365,8 @@ class RealNvml:
                 pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, one.id)
             )
         pynvml.nvmlGpuInstanceDestroy(gi)
+
+    @doing("destroying a compute instance")
+    def destroy_compute_instance(self, gpu: Gpu, gi_id: int, ci_id: int) -> None:
+        gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
+        pynvml.nvmlComputeInstanceDestroy(pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, ci_id))

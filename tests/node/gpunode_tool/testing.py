@@ -37,12 +37,13 @@ class Node:
 
     def play(
         self,
+        playbook: str = "gpu.node.gpu_nodes",
         *,
         cmdline: str = "",
         stop_when: Callable[[dict[str, Any]], bool] | None = None,
         **variables: Any,
     ) -> Play:
-        """Run gpu_nodes.yml; kill ansible at the first event for which stop_when holds."""
+        """Run a playbook; kill ansible at the first event for which stop_when holds."""
         runner: Any = None
         killed = False
 
@@ -56,7 +57,7 @@ class Node:
         runner = ansible_runner.run(
             private_data_dir=str(self.folder),
             inventory=self._inventory(),
-            playbook="gpu.node.gpu_nodes",
+            playbook=playbook,
             extravars={**self.variables, **variables},
             cmdline=cmdline or None,
             envvars={
@@ -68,6 +69,10 @@ class Node:
             quiet=True,
         )
         return Play(runner, self.name, killed)
+
+    def reboot(self) -> None:
+        """Reboot the node and wait until it answers again."""
+        subprocess.run([GPUNODE, "reboot", self.name], check=True, capture_output=True)
 
     def _inventory(self) -> str:
         done = subprocess.run(
@@ -112,6 +117,7 @@ class Play:
             "set_fact",
             "validate_argument_spec",
             "include_tasks",
+            "include_role",
         )
         return [
             task

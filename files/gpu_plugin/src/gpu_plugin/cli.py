@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from . import __version__, config, logs, status
+from ._shared._core import mig_boot as mig_files
 from ._shared._core.errors import NodeError
 from .strict_yaml import ConfigError
 
@@ -42,7 +43,16 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("status", help="show the state of the running daemon")
     show.add_argument("--json", action="store_true", help="as JSON")
     show.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
+    show.add_argument("--mig-status-file", type=Path, default=mig_files.STATUS, metavar="FILE")
     show.set_defaults(command=_status)
+    mig = commands.add_parser("mig", help="apply the MIG layout that was written down (at boot)")
+    mig.add_argument("--config", type=Path, default=mig_files.CONFIG, metavar="FILE")
+    mig.add_argument("--status", type=Path, default=mig_files.STATUS, metavar="FILE")
+    mig.add_argument("--lock", type=Path, default=mig_files.LOCK, metavar="FILE")
+    mig.add_argument(
+        "--wait", type=float, default=120.0, metavar="SECONDS", help="how long to wait for a driver"
+    )
+    mig.set_defaults(command=_mig)
     return top
 
 
@@ -142,5 +152,12 @@ def _status(options: argparse.Namespace) -> int:
     if state is None:
         print("gpu-plugin is not running", file=sys.stderr)
         return 3
+    state["mig_boot"] = status.mig_boot(options.mig_status_file)
     print(json.dumps(state, indent=2) if options.json else status.describe(state))
     return 0
+
+
+def _mig(options: argparse.Namespace) -> int:
+    from . import mig_boot  # the other commands have no use for the planner
+
+    return mig_boot.run(options.config, options.status, options.lock, options.wait)

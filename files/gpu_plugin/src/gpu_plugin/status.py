@@ -52,6 +52,15 @@ def load(path: Path) -> dict[str, Any] | None:
     return state
 
 
+def mig_boot(path: Path) -> dict[str, Any] | None:
+    """Return how making the MIG layout went at boot; None where it was not tried."""
+    try:
+        state: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return state
+
+
 def describe(state: dict[str, Any]) -> str:
     """Return the state in words."""
     lines = [
@@ -64,4 +73,6 @@ def describe(state: dict[str, Any]) -> str:
         health = list(resource["devices"].values())
         registered = "registered" if resource["registered"] else "not registered with the kubelet"
         lines.append(f"{name}: {health.count('Healthy')} of {len(health)} healthy, {registered}")
+    if boot := state.get("mig_boot"):
+        lines.append(f"MIG layout at boot: {'; '.join([boot['state'], *boot['problems']])}")
     return "\n".join(lines)

@@ -36,11 +36,32 @@ A30 = (
     _profile(5, "2g.12gb", 2, 2, [0, 2], 2),
     _profile(0, "4g.24gb", 4, 1, [0], 4),
 )
+# RTX PRO 6000 Blackwell: 12 memory slices for 4 compute slices, and rules about the media engines.
+RTX_PRO = (
+    _profile(14, "1g.24gb", 1, 4, [0, 3, 6, 9], 3),
+    _profile(21, "1g.24gb+me", 1, 1, [0, 3, 6, 9], 3),
+    _profile(47, "1g.24gb+gfx", 1, 4, [0, 3, 6, 9], 3),
+    _profile(65, "1g.24gb+me.all", 1, 1, [0, 3, 6, 9], 3),
+    _profile(67, "1g.24gb-me", 1, 4, [0, 3, 6, 9], 3),
+    _profile(5, "2g.48gb", 2, 2, [0, 6], 6),
+    _profile(35, "2g.48gb+gfx", 2, 2, [0, 6], 6),
+    _profile(64, "2g.48gb+me.all", 2, 1, [0, 6], 6),
+    _profile(66, "2g.48gb-me", 2, 2, [0, 6], 6),
+    _profile(0, "4g.96gb", 4, 1, [0], 12),
+    _profile(32, "4g.96gb+gfx", 4, 1, [0], 12),
+)
 GPU = Gpu(0, "GPU-0", "A100", "0000:18:00.0", 0, 40 << 30, (8, 0), True, True, True, 0x20B0)
 
 
-def instance(profiles: tuple[GiProfile, ...], name: str, start: int, number: int) -> GpuInstance:
-    """Return an instance with its compute instance."""
+def instance(
+    profiles: tuple[GiProfile, ...],
+    name: str,
+    start: int,
+    number: int,
+    cis: tuple[tuple[int, int], ...] | None = None,
+) -> GpuInstance:
+    """Return an instance with its compute instances, (slices, start), one of full size by default."""
     found = next(one for one in profiles if one.name == name)
-    size = dict(found.placements)[start]
-    return GpuInstance(number, found.id, start, size, (ComputeInstance(0, found.slices),))
+    spans = ((found.slices, 0),) if cis is None else cis
+    instances = tuple(ComputeInstance(at, size, begin) for at, (size, begin) in enumerate(spans))
+    return GpuInstance(number, found.id, start, dict(found.placements)[start], instances)

@@ -8,17 +8,32 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._core.mig_config import (
     GpuIdentity,
-    generated,
     select,
     wanted,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.mig_generated import generated
+from grids import A30, A100
 
 GPUS = [
-    GpuIdentity(0, "GPU-11111111-1111-1111-1111-111111111111", "0000:18:00.0", 0x2330),
-    GpuIdentity(1, "GPU-22222222-2222-2222-2222-222222222222", "0000:29:00.0", 0x20B0),
+    GpuIdentity(
+        0,
+        "GPU-11111111-1111-1111-1111-111111111111",
+        "0000:18:00.0",
+        0x233010DE,
+        0x16C110DE,
+        "NVIDIA H100 80GB HBM3",
+    ),
+    GpuIdentity(
+        1,
+        "GPU-22222222-2222-2222-2222-222222222222",
+        "0000:29:00.0",
+        0x20B010DE,
+        0,
+        "NVIDIA A100-SXM4-40GB",
+    ),
 ]
 
 
@@ -42,11 +57,17 @@ def config(**entry: Any) -> dict[str, Any]:
         ({"device-filter": "0x233010DE"}, [0]),
         ({"device-filter": ["0x233010DE", "0x20B010DE"]}, [0, 1]),
         ({"device-filter": ""}, [0, 1]),
+        ({"device-filter": "0x233010DE:0x16C110DE"}, [0]),
+        ({"device-filter": "0x233010DE:0x16C210DE"}, []),
+        ({"device-filter": str(0x233010DE)}, [0]),
+        ({"device-filter": "H100 80GB HBM3"}, [0]),
+        ({"device-filter": "nvidia a100-sxm4-40gb"}, [1]),
         ({"devices": []}, []),
     ],
 )
 def test_selection(entry: dict[str, Any], uuids: list[int]) -> None:
     _name, specs = select(config(**entry), "")
+    assert specs is not None
     assert list(wanted(specs, GPUS)) == [GPUS[one].uuid for one in uuids]
 
 
@@ -69,7 +90,11 @@ def test_selection(entry: dict[str, Any], uuids: list[int]) -> None:
         (config(**{"mig-devices": {"1g.5gb": -1}}), "count of 0 or more"),
         (config(**{"mig-devices": {"1g.5gb": True}}), "count of 0 or more"),
         (config(**{"mig-devices": {"5gb": 1}}), "a MIG profile"),
-        (config(**{"device-filter": "H100"}), "PCI id"),
+        (config(**{"device-filter": "0xZZ"}), "PCI id"),
+        (config(**{"device-filter": "0x233010DF"}), "PCI id"),
+        (config(**{"device-filter": ["0x233010DE", 1.5]}), "PCI id"),
+        (config(**{"mig-devices": {"5c.7g.40gb": 1}}), "that a 7g can have"),
+        ({"version": "v1", "mig-configs": {1: [{}]}}, "quote it"),
     ],
 )
 def test_bad_configurations_name_the_key(data: Any, words: str) -> None:
@@ -84,9 +109,27 @@ def test_two_spellings_of_a_profile_are_added_up() -> None:
     assert dict(specs[0].layout) == {"1g.5gb": 3}
 
 
-def test_smaller_compute_instances_are_refused_before_anything() -> None:
-    with pytest.raises(NodeError, match="compute instance smaller"):
-        select(config(**{"mig-devices": {"1c.3g.20gb": 1}}), "")
+def test_mig_configs_alone_and_a_list_of_entries_will_do() -> None:
+    whole = config()
+    name, short = select(whole["mig-configs"], "")
+    _name, long = select(whole, name)
+    assert [one.layout for one in short or ()] == [one.layout for one in long or ()]
+    _name, specs = select(whole["mig-configs"]["x"], "")
+    assert specs is not None
+    assert specs[0].layout == (("1g.5gb", 7),)
+    with pytest.raises(InputError, match="one list of entries"):
+        select(whole["mig-configs"]["x"], "x")
+
+
+def test_the_last_entry_that_matches_counts() -> None:
+    layouts = (
+        config()["mig-configs"]["x"]
+        + config(devices=[1], **{"mig-devices": {}})["mig-configs"]["x"]
+    )
+    _name, specs = select(layouts, "")
+    assert specs is not None
+    found = wanted(specs, GPUS)
+    assert [found[gpu.uuid].layout for gpu in GPUS] == [(("1g.5gb", 7),), ()]
 
 
 def test_unknown_layout_lists_those_there_are() -> None:
@@ -100,21 +143,17 @@ def test_device_that_is_not_there_is_an_error() -> None:
         wanted(specs, GPUS)
 
 
-OFFERS = {
-    "1g.5gb": 7,
-    "1g.5gb+me": 1,
-    "1g.10gb": 4,
-    "2g.10gb": 3,
-    "3g.20gb": 2,
-    "4g.20gb": 1,
-    "7g.40gb": 1,
-}
-
-
 def test_generated_layouts() -> None:
-    assert generated("all-disabled", OFFERS, 7) is None
-    assert generated("all-balanced", OFFERS, 7) == {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
-    assert generated("all-1g.5gb", OFFERS, 7) == {"1g.5gb": 7}
-    assert generated("all-1g.5gb.me", OFFERS, 7) == {"1g.5gb+me": 1}
+    assert generated("all-disabled", A100) is None
+    assert generated("all-balanced", A100) == {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
+    assert generated("all-balanced", A30) == {"1g.6gb": 2, "2g.12gb": 1}
+    assert generated("all-1g.5gb", A100) == {"1g.5gb": 7}
+    assert generated("all-1g.5gb.me", A100) == {"1g.5gb+me": 1}
     with pytest.raises(InputError, match=r"all-1g\.10gb"):
-        generated("all-9g.5gb", OFFERS, 7)
+        generated("all-9g.5gb", A100)
+
+
+def test_generated_names_may_be_selected_beside_ones_own() -> None:
+    assert select(config(), "all-disabled") == ("all-disabled", None)
+    with pytest.raises(InputError, match="all-<profile>"):
+        select(config(), "all-nothing")

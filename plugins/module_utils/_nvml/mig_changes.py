@@ -1,0 +1,169 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Carry out the steps of a MIG plan, one GPU at a time, and take them back when one fails."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+
+from .._core.errors import NodeError
+from .._core.mig_plan import GpuState
+from .._core.mig_shapes import spread
+from .._core.steps import Step
+from .api import IN_USE, RESET_REQUIRED, Gpu, GpuInstance, Nvml, NvmlError
+
+HOLDERS = (
+    "end what holds the GPU (see nvidia-smi and 'lsof /dev/nvidia*'; monitoring such as dcgm, and"
+    " nvidia-persistenced count too), then run again"
+)
+POLL_SECONDS = 0.5
+Reset = t.Callable[[Gpu], None]
+
+
+class Changes:
+    """Changes GPUs; ``reset`` resets one.
+
+    What is in use is tried again until ``deadline`` (of time.monotonic). ``skipped`` holds the
+    steps that have to wait until a GPU was reset.
+    """
+
+    def __init__(self, nvml: Nvml, reset: t.Optional[Reset] = None, deadline: float = 0.0) -> None:
+        self._nvml, self._reset, self._deadline = nvml, reset, deadline
+        self._saved: t.Dict[str, GpuState] = {}
+        self._waiting: t.Set[str] = set()
+        self.done: t.List[Step] = []
+        self.skipped: t.List[Step] = []
+
+    def carry_out(self, step: Step, state: GpuState) -> None:
+        """Carry out a step on a GPU; when it fails, the GPU gets its first layout back."""
+        uuid = state.gpu.uuid
+        if step.action == "reset_gpu":
+            self._waiting.discard(uuid)
+        if uuid in self._waiting:
+            self.skipped.append(step)
+            return
+        before = self._saved.setdefault(uuid, state)
+        try:
+            self._do_when_idle(state.gpu, step)
+        except NodeError as error:
+            restored = self._roll_back(before)
+            code = error.code if isinstance(error, NvmlError) else 0
+            raise NodeError(
+                f"{step.summary}: failed",
+                cause=f"{error.cause or error.message}; {restored}",
+                hint=HOLDERS if code == IN_USE else "see the kernel's log for NVRM messages",
+                nvml_code=code,
+            ) from error
+        self.done.append(step)
+
+    def _do_when_idle(self, gpu: Gpu, step: Step) -> None:
+        while True:
+            try:
+                self._do(self._fresh(gpu), step)
+                return
+            except NvmlError as error:
+                if error.code != IN_USE or time.monotonic() >= self._deadline:
+                    raise
+            time.sleep(POLL_SECONDS)
+
+    def _do(self, gpu: Gpu, step: Step) -> None:
+        nvml, params = self._nvml, step.params
+        if step.action == "set_mig_mode":
+            self._set_mode(gpu, params["on"])
+        elif step.action == "reset_gpu":
+            self._reset_gpu(gpu)
+        elif step.action == "destroy_gi":
+            nvml.destroy_instance(gpu, params["gi"])
+        elif step.action == "destroy_ci":
+            nvml.destroy_compute_instance(gpu, params["gi"], params["ci"])
+        elif step.action == "create_ci":
+            nvml.create_compute_instance(gpu, params["gi"], params["slices"], params["start"])
+        else:
+            self._create(gpu, params["profile"], params["start"], params["cis"])
+
+    def _create(self, gpu: Gpu, name: str, start: int, cis: t.Sequence[int]) -> None:
+        nvml = self._nvml
+        profile = next(one for one in nvml.gi_profiles(gpu) if one.name == name)
+        gi = nvml.create_instance(gpu, profile, start)
+        places = spread(cis, nvml.ci_places(gpu, gi))
+        if places is None:
+            raise NodeError(f"{name} has no room for compute instances of {cis} slices")
+        for slices, at in places:
+            nvml.create_compute_instance(gpu, gi, slices, at)
+
+    def _set_mode(self, gpu: Gpu, on: bool) -> None:
+        """Set MIG mode; the driver does not raise when it only takes note of the wish."""
+        status = self._nvml.set_mig_mode(gpu, on)
+        if status not in (0, RESET_REQUIRED):
+            with contextlib.suppress(NvmlError):  # the first error is the one to report
+                self._nvml.set_mig_mode(gpu, gpu.mig_current)
+            raise NvmlError(status, "setting MIG mode")
+        now = self._fresh(gpu)
+        if now.mig_current == on:
+            return
+        if now.mig_pending != on:
+            raise NodeError("the driver did not take note of the MIG mode")
+        self._waiting.add(gpu.uuid)
+
+    def _reset_gpu(self, gpu: Gpu) -> None:
+        if self._reset is None:
+            raise NodeError("no way to reset a GPU")
+        self._reset(gpu)
+        now = self._fresh(gpu)
+        if now.mig_current != now.mig_pending:
+            raise NodeError("the reset did not bring the MIG mode")
+
+    def _fresh(self, gpu: Gpu) -> Gpu:
+        """Return a GPU as it is now: a mode change makes older readings stale."""
+        return next((one for one in self._nvml.gpus()[0] if one.uuid == gpu.uuid), gpu)
+
+    def _roll_back(self, before: GpuState) -> str:
+        """Bring a GPU back to an earlier layout as far as it lets itself; say how far."""
+        try:
+            if before.gpu.mig_current:
+                self._restore(before)
+            else:
+                self._empty(before.gpu)
+        except NodeError as error:
+            return f"its previous layout could not be restored: {error.message}: {error.cause}"
+        return "its previous layout was restored"
+
+    def _restore(self, before: GpuState) -> None:
+        nvml, gpu = self._nvml, self._fresh(before.gpu)
+        if not gpu.mig_current:
+            self._set_mode(gpu, True)
+            gpu = self._fresh(gpu)
+        have = {_place(one): one for one in nvml.gpu_instances(gpu)}
+        goal = {_place(one): one for one in before.instances}
+        for place, instance in have.items():
+            if place not in goal:
+                nvml.destroy_instance(gpu, instance.id)
+        for place, instance in goal.items():
+            if place not in have:
+                gi = nvml.create_instance(gpu, before.profile_of(instance), instance.start)
+                self._restore_cis(gpu, gi, (), instance)
+            else:
+                self._restore_cis(gpu, have[place].id, have[place].cis, instance)
+
+    def _restore_cis(self, gpu: Gpu, gi: int, now: t.Sequence[t.Any], before: GpuInstance) -> None:
+        spans = {(one.slices, one.start) for one in before.cis}
+        for one in now:
+            if (one.slices, one.start) not in spans:
+                self._nvml.destroy_compute_instance(gpu, gi, one.id)
+        there = {(one.slices, one.start) for one in now}
+        for slices, start in sorted(spans - there, key=lambda span: span[1]):
+            self._nvml.create_compute_instance(gpu, gi, slices, start)
+
+    def _empty(self, gpu: Gpu) -> None:
+        nvml, now = self._nvml, self._fresh(gpu)
+        for instance in nvml.gpu_instances(now):
+            nvml.destroy_instance(now, instance.id)
+        if now.mig_current or now.mig_pending:
+            nvml.set_mig_mode(now, False)
+
+
+def _place(instance: GpuInstance) -> t.Tuple[int, int]:
+    return instance.profile_id, instance.start

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A node in service gets another MIG layout, and keeps it over a reboot."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpunode_tool.testing import Node
+
+PLAYBOOK = "gpu.node.mig"
+HOOK = """\
+---
+- name: Write down that the hook ran
+  ansible.builtin.shell: echo {word} >> /root/hooks
+  changed_when: true
+"""
+
+pytestmark = pytest.mark.node
+
+
+def layout(**profiles: int) -> dict[str, Any]:
+    devices = {name.replace("_", "."): count for name, count in profiles.items()}
+    whole = {"devices": [0], "mig-enabled": False}
+    cut = {"devices": [1], "mig-enabled": True, "mig-devices": devices}
+    return {"version": "v1", "mig-configs": {"cut": [whole, cut]}}
+
+
+def allocatable(node: Node) -> dict[str, int]:
+    found = json.loads(node.run("standin-kubelet", "resources", "--json"))
+    return {
+        name.removeprefix("nvidia.com/"): one["allocatable"]
+        for name, one in found.items()
+        if one["allocatable"]
+    }
+
+
+def eventually(look: Callable[[], Any], expected: Any, seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while (found := look()) != expected:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.5)
+
+
+def property_of(node: Node, unit: str, name: str) -> str:
+    return node.run("systemctl", "show", unit, f"--property={name}", "--value").strip()
+
+
+def test_layout_is_changed_in_service_and_survives_the_reboot(
+    make_node: Callable[..., Node], tmp_path: Path
+) -> None:
+    node = make_node("mig", "h100-80", 2)
+    hooks = {}
+    for word in ("before", "after"):
+        path = tmp_path / f"{word}.yml"
+        path.write_text(HOOK.format(word=word))
+        hooks[f"mig_hooks_{word}"] = [str(path)]
+    first = layout(**{"1g.10gb": 2, "3g.40gb": 1})
+    second = layout(**{"1g.10gb": 3, "3g.40gb": 1})
+    up = node.play(mig_config=first)
+    assert up.ok, up.message()
+    assert allocatable(node) == {"gpu": 1, "mig-1g.10gb": 2, "mig-3g.40gb": 1}
+
+    def at_the_change(event: dict[str, Any]) -> bool:
+        task = event.get("event_data", {}).get("task", "")
+        return event["event"] == "runner_on_start" and task == "Partition the GPUs"
+
+    killed = node.play(PLAYBOOK, stop_when=at_the_change, mig_config=second, **hooks)
+    assert killed.killed
+    assert node.run("cat", "/root/hooks").split() == ["before"]
+    resumed = node.play(PLAYBOOK, mig_config=second, **hooks)
+    assert resumed.ok, resumed.message()
+    assert node.run("cat", "/root/hooks").split() == ["before", "before", "after"]
+    assert allocatable(node) == {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1}
+
+    again = node.play(PLAYBOOK, mig_config=second, **hooks)
+    assert again.ok, again.message()
+    assert again.changed() == []
+    assert len(again.module_calls()) <= 2, again.module_calls()
+
+    node.reboot()
+    eventually(lambda: property_of(node, "gpu-mig.service", "ActiveState"), "active")
+    eventually(lambda: allocatable(node), {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1})
+    ready = int(property_of(node, "gpu-mig.service", "ActiveEnterTimestampMonotonic"))
+    for unit in ("kubelet.service", "containerd.service", "gpu-device-plugin.service"):
+        assert ready <= int(property_of(node, unit, "InactiveExitTimestampMonotonic"))
+
+    node.run("sed", "-i", "s/3g.40gb/7g.80gb/", "/etc/gpu-node/mig.json")
+    node.reboot()
+    eventually(lambda: property_of(node, "gpu-mig.service", "ActiveState"), "failed")
+    eventually(lambda: property_of(node, "kubelet.service", "ActiveState"), "active")
+    eventually(lambda: allocatable(node), {"gpu": 2})
+    refused = node.play("gpu.node.validate")
+    assert not refused.ok
+    assert "gpu-mig.service failed at boot" in refused.message()
+    assert "does not fit" in refused.message()
+    mended = node.play(PLAYBOOK, mig_config=second)
+    assert mended.ok, mended.message()
+    assert node.play("gpu.node.validate").ok
+    assert allocatable(node) == {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1}

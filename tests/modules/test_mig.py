@@ -1,0 +1,220 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""gpu.node.mig on the simulated driver: what it says is what the driver has."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from mig_scene import (
+    CREATE_CI,
+    CREATE_GI,
+    DESTROY_GI,
+    IN_USE,
+    INSUFFICIENT_RESOURCES,
+    NO_PERMISSION,
+    RESET_REQUIRED,
+    SET_MODE,
+    THREE,
+    UNKNOWN,
+    Run,
+    config,
+    layout,
+    names,
+    places,
+)
+from nvsim.testing import Sim, start
+
+
+def test_check_mode_tells_what_apply_does_and_a_second_run_changes_nothing(
+    a100: Sim, run_module: Run
+) -> None:
+    checked = run_module(a100, "mig", check=True, config=config(THREE))
+    assert layout(a100) == []
+    first = run_module(a100, "mig", config=config(THREE))
+    assert (first["steps"], first["diff"]) == (checked["steps"], checked["diff"])
+    assert names(a100) == ["1g.5gb", "1g.5gb", "3g.20gb"]
+    assert first["gpus"][0]["mig_enabled"] is False
+    reported = [(one["profile"], one["start"], one["id"]) for one in first["gpus"][1]["instances"]]
+    assert sorted(reported) == layout(a100)
+    again = run_module(a100, "mig", config=config(THREE))
+    assert again["changed"] is False
+    assert len(again["gpus"][1]["kept"]) == 3
+
+
+def test_adding_an_instance_disturbs_no_busy_one(a100: Sim, run_module: Run) -> None:
+    run_module(a100, "mig", config=config(THREE))
+    before = layout(a100)
+    holders = [a100.hold(1, number, 0) for _name, _start, number in before]
+    changed = run_module(a100, "mig", config=config({"1g.5gb": 3, "3g.20gb": 1}))
+    assert len(changed["steps"]) == 1
+    assert set(before) < set(layout(a100))
+    refused = run_module(a100, "mig", config=config({"7g.40gb": 1}))
+    assert refused["failed"]
+    assert [one.pid for one in holders if str(one.pid) not in refused["msg"]] == []
+    assert set(before) < set(layout(a100))
+    for holder in holders:
+        a100.let_go(holder)
+
+
+@pytest.mark.parametrize("code", [NO_PERMISSION, INSUFFICIENT_RESOURCES, IN_USE, UNKNOWN])
+@pytest.mark.parametrize("function", [CREATE_GI, CREATE_CI, DESTROY_GI])
+def test_failure_half_way_restores_the_layout_and_the_next_run_finishes(
+    a100: Sim, run_module: Run, function: str, code: int
+) -> None:
+    run_module(a100, "mig", config=config(THREE))
+    before = places(a100)
+    wanted = config({"2g.10gb": 2, "3g.20gb": 1})
+    a100.ctl("fault", gpu="1", function=function, code=code, nth=2, times=1)
+    failed = run_module(a100, "mig", config=wanted)
+    assert failed["failed"]
+    assert "its previous layout was restored" in failed["msg"]
+    assert places(a100) == before
+    done = run_module(a100, "mig", config=wanted)
+    assert done["changed"]
+    assert names(a100) == ["2g.10gb", "2g.10gb", "3g.20gb"]
+
+
+def test_mode_that_another_client_prevents_leaves_the_gpu_as_it_was(
+    a100: Sim, run_module: Run
+) -> None:
+    a100.ctl("fault", gpu="1", function=SET_MODE, code=IN_USE, nth=1, times=1)
+    failed = run_module(a100, "mig", config=config(THREE))
+    assert failed["failed"]
+    assert "restored" in failed["msg"]
+    assert layout(a100) == []
+    assert run_module(a100, "mig", config=config(THREE))["changed"]
+
+
+def test_lost_gpu_stops_only_a_layout_that_is_about_it(a100: Sim, run_module: Run) -> None:
+    a100.ctl("lose", gpu="0")
+    refused = run_module(a100, "mig", config=config(THREE, 0, 1))
+    assert refused["failed"]
+    assert "GPU 0: the GPU has fallen off the bus" in refused["msg"]
+    assert layout(a100) == []
+    done = run_module(a100, "mig", config=config(THREE))
+    assert names(a100) == ["1g.5gb", "1g.5gb", "3g.20gb"]
+    assert "left alone" in str(done["warnings"])
+
+
+def test_generated_layouts(a100: Sim, run_module: Run) -> None:
+    run_module(a100, "mig", selected="all-3g.20gb")
+    assert names(a100, 0) == names(a100, 1) == ["3g.20gb", "3g.20gb"]
+    off = run_module(a100, "mig", selected="all-disabled")
+    assert off["gpus"][0]["mig_enabled"] is off["gpus"][1]["mig_enabled"] is False
+    unknown = run_module(a100, "mig", selected="all-9g.99gb")
+    assert unknown["failed"]
+    assert "9g.99gb" in unknown["msg"]
+
+
+def test_without_a_driver_check_mode_plans_and_a_run_says_what_is_missing(run_module: Run) -> None:
+    with start("a100-40", 2, driver=None) as sim:
+        checked = run_module(sim, "mig", check=True, config=config(THREE))
+        assert checked["changed"]
+        assert "wanted" in checked["steps"][0]["summary"]
+        failed = run_module(sim, "mig", config=config(THREE))
+        assert failed["failed"]
+        assert "gpu.node.nvidia_driver" in failed["msg"]
+
+
+def test_compute_instances_share_a_gpu_instance(a100: Sim, run_module: Run) -> None:
+    first = run_module(a100, "mig", config=config({"1c.3g.20gb": 3, "3g.20gb": 1}))
+    assert names(a100) == ["3g.20gb", "3g.20gb"]
+    split = next(one for one in first["gpus"][1]["instances"] if len(one["uuids"]) == 3)
+    holder = a100.hold(1, split["id"], split["compute_instances"][1]["id"])
+    wanted = config({"1c.3g.20gb": 2, "3g.20gb": 1})
+    done = run_module(a100, "mig", config=wanted)
+    assert [step["action"] for step in done["steps"]] == ["destroy_ci"]
+    a100.let_go(holder)
+    again = run_module(a100, "mig", config=wanted)
+    assert again["changed"] is False
+    assert {uuid for one in again["gpus"][1]["instances"] for uuid in one["uuids"]} < {
+        uuid for one in first["gpus"][1]["instances"] for uuid in one["uuids"]
+    }
+
+
+def test_report_tells_before_after_and_what_became_of_each(a100: Sim, run_module: Run) -> None:
+    first = run_module(a100, "mig", config=config(THREE))
+    uuids = {uuid for one in first["gpus"][1]["created"] for uuid in one["uuids"]}
+    assert len(uuids) == 3
+    wanted = config({"1g.5gb": 1, "3g.20gb": 1, "2g.10gb": 1})
+    checked = run_module(a100, "mig", config=wanted, check=True)["gpus"][1]
+    assert [one["profile"] for one in checked["created"]] == ["2g.10gb"]
+    report = run_module(a100, "mig", config=wanted)["gpus"][1]
+    assert report["before"] == first["gpus"][1]["instances"]
+    assert [one["profile"] for one in report["created"]] == ["2g.10gb"]
+    assert [one["profile"] for one in report["destroyed"]] == ["1g.5gb"]
+    assert len(report["kept"]) == 2
+    kept = {uuid for one in report["kept"] for uuid in one["uuids"]}
+    now = {uuid for one in report["instances"] for uuid in one["uuids"]}
+    assert kept < uuids
+    assert kept < now
+    assert "2g.10gb" in report["picture"]
+
+
+def test_the_genuine_nvidia_smi_agrees(a100: Sim, run_module: Run, nvidia_smi: Path) -> None:
+    report = run_module(a100, "mig", config=config(THREE))["gpus"][1]
+    done = subprocess.run(
+        [nvidia_smi, "mig", "-lgi"], env=a100.env, capture_output=True, text=True, check=True
+    )
+    rows = [line.split() for line in done.stdout.splitlines() if "MIG" in line]
+    listed = {(row[3], int(row[5]), row[6]) for row in rows}
+    assert listed == {
+        (one["profile"], one["id"], f"{one['start']}:{one['size']}") for one in report["instances"]
+    }
+    done = subprocess.run(
+        [nvidia_smi, "-L"], env=a100.env, capture_output=True, text=True, check=True
+    )
+    for one in report["instances"]:
+        assert all(uuid in done.stdout for uuid in one["uuids"])
+
+
+def test_busy_gpus_are_skipped_or_waited_for(a100: Sim, run_module: Run) -> None:
+    holder = a100.hold(0)
+    both = config(THREE, 0, 1)
+    failed = run_module(a100, "mig", config=both)
+    assert failed["failed"]
+    assert layout(a100) == []
+    skipped = run_module(a100, "mig", config=both, on_busy="skip")
+    assert len(names(a100)) == 3
+    assert str(holder.pid) in skipped["blocked_by"][0]
+    assert layout(a100, 0) == []
+    late = run_module(a100, "mig", config=both, on_busy="wait", wait_timeout=1)
+    assert late["failed"]
+    assert "after 1 s GPU 0" in late["msg"]
+    checked = run_module(a100, "mig", config=both, on_busy="wait", check=True)
+    assert len(checked["steps"]) == 4
+    assert "would wait" in str(checked["warnings"])
+    a100.let_go(holder)
+    assert run_module(a100, "mig", config=both, on_busy="wait")["changed"]
+    assert names(a100, 0) == names(a100, 1)
+
+
+def test_instance_that_turns_busy_half_way_is_waited_for(a100: Sim, run_module: Run) -> None:
+    run_module(a100, "mig", config=config(THREE))
+    a100.ctl("fault", gpu="1", function=DESTROY_GI, code=IN_USE, nth=1, times=2)
+    waited = run_module(a100, "mig", config=config({"7g.40gb": 1}), on_busy="wait", wait_timeout=20)
+    assert waited["changed"]
+    assert names(a100) == ["7g.40gb"]
+
+
+def test_mode_that_needs_a_reset_is_reported_and_never_forced(a100: Sim, run_module: Run) -> None:
+    a100.ctl("fault", gpu="1", function=SET_MODE, code=RESET_REQUIRED, nth=1, times=1)
+    failed = run_module(a100, "mig", config=config(THREE))
+    assert failed["failed"]
+    assert layout(a100) == layout(a100, 0) == []
+    a100.ctl("clear-faults")
+    holder = a100.hold(1)
+    busy = run_module(a100, "mig", config=config(THREE))
+    assert busy["failed"]
+    assert str(holder.pid) in busy["msg"]
+    a100.let_go(holder)
+
+
+def test_order_in_which_a_greedy_driver_fails(a100: Sim, run_module: Run) -> None:
+    wanted = {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
+    assert run_module(a100, "mig", config=config(wanted))["changed"]
+    assert names(a100) == ["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"]
