@@ -69,12 +69,12 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-fast lint unit oracle nvsim-test daemon-test sanity molecule integration build
+.PHONY: test test-fast lint unit oracle nvsim-test module-test daemon-test sanity molecule integration build
 test: ## Everything: lint, sanity, unit tests, nvsim, daemon, molecule, integration
 	@$(MAKE) --no-print-directory setup $(WHEELHOUSE)/stamp image
 	@tests/run-all
 
-test-fast: setup lint unit nvsim-test daemon-test ## What needs no container
+test-fast: setup lint unit nvsim-test daemon-test ## What takes two minutes and no container
 
 lint: setup ## ruff, mypy, import-linter, ansible-lint
 	$(BIN)/ruff check .
@@ -90,9 +90,13 @@ unit: setup ## Unit tests of the collection
 oracle: setup ## The MIG planner against brute force: every layout from every state
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m exhaustive tests/unit
 
-nvsim-test: setup ## The simulated driver and the stand-in kubelet, and the modules on them
+nvsim-test: setup ## The simulated driver's own tests, and the stand-in kubelet's
 	$(MAKE) --no-print-directory -C tests/nvsim shim
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/nvsim tests/kubelet tests/modules
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/nvsim tests/kubelet
+
+module-test: setup ## The modules on the simulated driver
+	$(MAKE) --no-print-directory -C tests/nvsim shim
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/modules
 
 daemon-test: setup ## The node daemon against the stand-in kubelet and the simulated driver
 	$(MAKE) --no-print-directory -C tests/nvsim shim

@@ -8,23 +8,15 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
 from mig_scene import (
-    CREATE_CI,
-    CREATE_GI,
     DESTROY_GI,
     IN_USE,
-    INSUFFICIENT_RESOURCES,
-    NO_PERMISSION,
-    RESET_REQUIRED,
     SET_MODE,
     THREE,
-    UNKNOWN,
     Run,
     config,
     layout,
     names,
-    places,
 )
 from nvsim.testing import Sim, start
 
@@ -43,39 +35,6 @@ def test_check_mode_tells_what_apply_does_and_a_second_run_changes_nothing(
     again = run_module(a100, "mig", config=config(THREE))
     assert again["changed"] is False
     assert len(again["gpus"][1]["kept"]) == 3
-
-
-def test_adding_an_instance_disturbs_no_busy_one(a100: Sim, run_module: Run) -> None:
-    run_module(a100, "mig", config=config(THREE))
-    before = layout(a100)
-    holders = [a100.hold(1, number, 0) for _name, _start, number in before]
-    changed = run_module(a100, "mig", config=config({"1g.5gb": 3, "3g.20gb": 1}))
-    assert len(changed["steps"]) == 1
-    assert set(before) < set(layout(a100))
-    refused = run_module(a100, "mig", config=config({"7g.40gb": 1}))
-    assert refused["failed"]
-    assert [one.pid for one in holders if str(one.pid) not in refused["msg"]] == []
-    assert set(before) < set(layout(a100))
-    for holder in holders:
-        a100.let_go(holder)
-
-
-@pytest.mark.parametrize("code", [NO_PERMISSION, INSUFFICIENT_RESOURCES, IN_USE, UNKNOWN])
-@pytest.mark.parametrize("function", [CREATE_GI, CREATE_CI, DESTROY_GI])
-def test_failure_half_way_restores_the_layout_and_the_next_run_finishes(
-    a100: Sim, run_module: Run, function: str, code: int
-) -> None:
-    run_module(a100, "mig", config=config(THREE))
-    before = places(a100)
-    wanted = config({"2g.10gb": 2, "3g.20gb": 1})
-    a100.ctl("fault", gpu="1", function=function, code=code, nth=2, times=1)
-    failed = run_module(a100, "mig", config=wanted)
-    assert failed["failed"]
-    assert "its previous layout was restored" in failed["msg"]
-    assert places(a100) == before
-    done = run_module(a100, "mig", config=wanted)
-    assert done["changed"]
-    assert names(a100) == ["2g.10gb", "2g.10gb", "3g.20gb"]
 
 
 def test_mode_that_another_client_prevents_leaves_the_gpu_as_it_was(
@@ -199,19 +158,6 @@ def test_instance_that_turns_busy_half_way_is_waited_for(a100: Sim, run_module: 
     waited = run_module(a100, "mig", config=config({"7g.40gb": 1}), on_busy="wait", wait_timeout=20)
     assert waited["changed"]
     assert names(a100) == ["7g.40gb"]
-
-
-def test_mode_that_needs_a_reset_is_reported_and_never_forced(a100: Sim, run_module: Run) -> None:
-    a100.ctl("fault", gpu="1", function=SET_MODE, code=RESET_REQUIRED, nth=1, times=1)
-    failed = run_module(a100, "mig", config=config(THREE))
-    assert failed["failed"]
-    assert layout(a100) == layout(a100, 0) == []
-    a100.ctl("clear-faults")
-    holder = a100.hold(1)
-    busy = run_module(a100, "mig", config=config(THREE))
-    assert busy["failed"]
-    assert str(holder.pid) in busy["msg"]
-    a100.let_go(holder)
 
 
 def test_order_in_which_a_greedy_driver_fails(a100: Sim, run_module: Run) -> None:

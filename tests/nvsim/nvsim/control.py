@@ -158,6 +158,11 @@ def delay(engine: Engine, request: Request, _pid: int) -> None:
     engine.delays[request["function"]] = request["ms"] / 1000
 
 
+def passthrough(engine: Engine, request: Request, _pid: int) -> None:
+    """Make the machine a virtual one, or a real one again."""
+    engine.passthrough = request["on"] == "on"
+
+
 def clear_faults(engine: Engine, _request: Request, _pid: int) -> None:
     """Forget faults and delays."""
     engine.faults.clear()
@@ -183,6 +188,7 @@ VERBS: dict[str, Verb] = {
     "release": release,
     "fault": fault,
     "delay": delay,
+    "passthrough": passthrough,
     "clear-faults": clear_faults,
     "render": show,
 }

@@ -80,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
     fault.add_argument("code", type=int)
     fault.add_argument("--nth", type=int, default=1)
     fault.add_argument("--times", type=int)
+    verbs.add_parser("passthrough").add_argument("on", choices=["on", "off"])
     delay = verbs.add_parser("delay")
     delay.add_argument("function")
     delay.add_argument("ms", type=int)

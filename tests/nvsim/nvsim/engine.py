@@ -66,6 +66,7 @@ class Engine:
         self.processes: list[Process] = []
         self.faults: list[Fault] = []
         self.delays: dict[str, float] = {}
+        self.passthrough = False  # in a virtual machine the driver cannot reset a GPU by itself
         self.event_sets: dict[int, EventSet] = {}
 
     # --- lookups ---

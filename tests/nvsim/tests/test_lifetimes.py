@@ -66,6 +66,18 @@ def test_mode_change_under_a_client_is_pending(a100: Sim) -> None:
     assert client(a100, LOOK) == [[1, 1], 0]
 
 
+def test_mode_change_in_a_virtual_machine_waits_for_a_reset(a100: Sim) -> None:
+    a100.ctl("passthrough", on="on")
+    ask = """
+    n.nvmlInit()
+    h = n.nvmlDeviceGetHandleByIndex(0)
+    answer([n.nvmlDeviceSetMigMode(h, 1), n.nvmlDeviceGetMigMode(h)])
+    """
+    assert client(a100, ask) == [16, [0, 1]]
+    a100.ctl("reset", gpu="0")
+    assert client(a100, LOOK) == [[1, 1], 0]
+
+
 def test_busy_instance_cannot_be_destroyed(a100: Sim) -> None:
     client(a100, PARTITION)
     gpu = a100.ctl("status")["gpus"][0]["mig_devices"][0]

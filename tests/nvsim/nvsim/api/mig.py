@@ -56,6 +56,8 @@ def set_mode(call: Call) -> None:
         gpu.board.mig_mode = mode
     if call.engine.on(gpu) and mode != gpu.driver.mig_current:
         status = codes.IN_USE
+    elif call.engine.passthrough and mode != gpu.driver.mig_current:
+        status = codes.RESET_REQUIRED
     else:
         gpu.driver.mig_current = mode
     call.engine.changed()

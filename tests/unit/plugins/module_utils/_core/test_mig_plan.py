@@ -252,6 +252,15 @@ def test_switch_that_waits_and_is_not_wanted_any_more_is_taken_back() -> None:
     assert [(one.action, one.params["on"]) for one in plan.steps] == [("set_mig_mode", True)]
 
 
+def test_pain_9_same_name_has_another_id_on_another_gpu() -> None:
+    other = tuple(dataclasses.replace(one, id=one.id + 100) for one in A100)
+    for profiles in (A100, other):
+        running = instance(profiles, "3g.20gb", 0, 2)
+        plan = plan_gpu(GpuState(GPU, profiles, (running,), ()), True, {"3g.20gb": 2})
+        assert plan.kept == (2,)
+        assert [step.params["start"] for step in plan.steps] == [4]
+
+
 def test_older_drivers_tell_profiles_only_in_mig_mode() -> None:
     gpu = dataclasses.replace(GPU, mig_current=False, mig_pending=False)
     plan = plan_gpu(GpuState(gpu, (), (), ()), True, {"7g.40gb": 1})
