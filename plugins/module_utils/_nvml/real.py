@@ -54,10 +54,16 @@ def doing(what: str) -> t.Callable[[F], F]:
 
 
 @contextlib.contextmanager
-def open_nvml() -> t.Iterator[RealNvml]:
-    """Initialise NVML for the time of a with statement."""
+def open_nvml(library: str = "") -> t.Iterator[RealNvml]:
+    """Initialise NVML for the time of a with statement.
+
+    ``library`` is a path that is loaded first, so that pynvml finds that one.
+    """
     if pynvml is None:
         raise NvmlError(LIBRARY_NOT_FOUND, "importing pynvml (nvidia-ml-py)")
+    if library:
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(library)
     _start()
     try:
         yield RealNvml()

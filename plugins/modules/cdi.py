@@ -1,0 +1,148 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Describe the node's GPUs to container runtimes."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cdi
+short_description: Describe the node's GPUs to container runtimes
+version_added: 0.1.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Writes the CDI specification of the node's NVIDIA GPUs from what NVML reports and from the driver's own files.
+    A container that asks for a device gets its device nodes and the driver's libraries, programs and sockets, and
+    one that asks for none gets nothing.
+  - The kind is C(nvidia.com/gpu). A GPU is named by its index and its UUID, a MIG device by C(GPU:DEVICE) and its
+    UUID, and C(all) is everything. A GPU in MIG mode is there by its MIG devices only.
+  - A GPU that does not answer, and a device whose nodes do not exist, are left out with a warning. Where nothing is
+    left there is no file, because a specification without devices is not valid.
+  - The file is checked against the rules of the format, and written in one step. It has the lowest version of the
+    format that its content needs.
+options:
+  state:
+    description: Whether the file is there.
+    type: str
+    choices: [present, absent]
+    default: present
+  path:
+    description:
+      - The file; its name ends in C(.yaml) or C(.json). The text is JSON, which is YAML as well.
+      - C(/var/run/cdi) is empty after a boot, and comes before C(/etc/cdi) where both describe a device.
+    type: path
+    default: /var/run/cdi/nvidia.yaml
+  hooks:
+    description:
+      - How the names of libraries get into containers.
+      - With V(auto), C(nvidia-cdi-hook) or C(nvidia-ctk) makes the links and the loader's cache when the container
+        starts, provided that it is on the node in version 1.17.8 or later. Earlier ones have known holes and are not
+        used.
+      - Otherwise, and with V(never), each library is mounted once under each of its names in O(library_folders).
+    type: str
+    choices: [auto, never]
+    default: auto
+  library_folders:
+    description:
+      - The folders in containers that libraries are mounted in where no hook makes the loader's cache. They must be
+        folders that the loader of the image searches by itself, such as C(/usr/lib/x86_64-linux-gnu) in images of the
+        Debian family and C(/usr/lib64) in those of the Red Hat family.
+      - Without it, the folder of the node's own distribution.
+    type: list
+    elements: path
+    default: []
+  driver_root:
+    description: Where the driver's root folder is seen on the node, for a driver that was installed somewhere else.
+    type: path
+    default: /
+notes:
+  - Programs that read the loader's cache, such as C(ldconfig -p), find the libraries only where a hook has made it.
+    Programs that load a library by its name find it either way.
+  - The file shows the GPUs as they were when the module ran. Run it again after each change of the driver or of the
+    MIG layout.
+requirements:
+  - nvidia-ml-py on the node; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
+extends_documentation_fragment:
+  - gpu.node.attributes
+attributes:
+  check_mode:
+    support: full
+    details: On a node without a driver it says what would be written, without the devices.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+  platform:
+    support: full
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Describe the GPUs
+  gpu.node.cdi:
+
+- name: Serve images of two families without the NVIDIA container toolkit
+  gpu.node.cdi:
+    hooks: never
+    library_folders: [/usr/lib/x86_64-linux-gnu, /usr/lib64]
+
+- name: Take the description away
+  gpu.node.cdi:
+    state: absent
+"""
+
+RETURN = r"""
+path:
+  description: The file.
+  returned: success
+  type: str
+kind:
+  description: The kind of the devices; with C(=) and a name it is what a container asks for.
+  returned: success
+  type: str
+  sample: nvidia.com/gpu
+devices:
+  description: The names of the devices.
+  returned: success
+  type: list
+  elements: str
+  sample: ["0", GPU-2f0e8a4c-6d1b-4b57-9c39-5d7a1e0b6f83, all]
+cdi_version:
+  description: The version of the format.
+  returned: success
+  type: str
+  sample: 0.5.0
+driver_version:
+  description: The version of the driver.
+  returned: success
+  type: str
+hook:
+  description: The program that makes links and the loader's cache; empty where libraries are mounted by their names.
+  returned: success
+  type: str
+steps:
+  description: What was done, or in check mode would be.
+  returned: success
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._module.cdi import SPEC, CdiCapability
+from ansible_collections.gpu.node.plugins.module_utils._module.interpreter import ensure_importable
+from ansible_collections.gpu.node.plugins.module_utils._module.run import run_capability
+
+
+def main() -> None:
+    """Run the module."""
+    ensure_importable("pynvml")
+    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    run_capability(
+        module, lambda: CdiCapability(LocalHost(), module.params, check_mode=module.check_mode)
+    )
+
+
+if __name__ == "__main__":
+    main()
