@@ -123,6 +123,7 @@ def test_common_edits_without_a_hook() -> None:
     assert common["env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
     assert common["deviceNodes"] == [{"path": "/dev/nvidiactl", "permissions": "rw"}]
     assert "hooks" not in common
+    assert list(mounts_of(spec)) == sorted(mounts_of(spec))
     read_only = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
     assert mounts_of(spec) == {
         "/run/x/socket": ("/run/x/socket", ["nosuid", "nodev", "rbind", "rprivate", "noexec"]),
@@ -152,6 +153,12 @@ def test_with_a_hook_libraries_stay_in_place(program: str, first: list[str]) -> 
         [*first, "update-ldcache", "--folder", "/l/current"],
         [*first, "disable-device-node-modification"],
     ]
+
+
+def test_without_libraries_a_hook_has_no_links_and_folders_to_make() -> None:
+    spec = spec_of([gpu(0)], files=cdi.Files(), layout=cdi.Layout((), hook="/x/nvidia-cdi-hook"))
+    calls = [one["args"][1] for one in spec["containerEdits"]["hooks"]]
+    assert calls == ["disable-device-node-modification"]
 
 
 def test_a_driver_below_another_root() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi_files import (
+    MAX_LINKS,
     Library,
     collect,
     default_folder,
@@ -105,6 +106,12 @@ def test_stem() -> None:
 )
 def test_links_are_followed(links: dict[str, str], path: str, target: str | None) -> None:
     assert resolve(path, links.get) == target
+
+
+def test_a_chain_of_links_has_an_end() -> None:
+    links = {f"/{number}": f"{number + 1}" for number in range(MAX_LINKS + 1)}
+    assert resolve("/1", links.get) == f"/{MAX_LINKS + 1}"
+    assert resolve("/0", links.get) is None
 
 
 def test_names_are_gathered_by_file() -> None:

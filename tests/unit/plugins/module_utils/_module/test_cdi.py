@@ -16,87 +16,14 @@ from ansible_collections.gpu.node.plugins.module_utils._module import cdi
 from ansible_collections.gpu.node.plugins.module_utils._nvml.api import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
-    Gpu,
-    MigDevice,
     NvmlError,
 )
+from driver_fakes import CDI_SPEC as PATH
+from driver_fakes import CURRENT, LIB, VERSION, Debian, FakeNvml
 from fakes import FakeHost
 from gpu_values import gpu, mig, minors_text
 
-PATH = "/var/run/cdi/nvidia.yaml"
-VERSION = "550.163.01"
-LIB = "/usr/lib/x86_64-linux-gnu"
-CURRENT = f"{LIB}/nvidia/current"
 HOOK = "/usr/bin/nvidia-cdi-hook"
-
-
-class FakeNvml:
-    """NVML with these GPUs; those in ``lost`` fail when their MIG devices are read."""
-
-    def __init__(self, *gpus: Gpu, migs: tuple[MigDevice, ...] = ()) -> None:
-        self.found, self.migs = list(gpus), migs
-        self.lost: set[int] = set()
-        self.broken: list[NvmlError] = []
-        self.loaded: list[str] = []
-
-    def driver_version(self) -> str:
-        return VERSION
-
-    def gpus(self) -> tuple[list[Gpu], list[NvmlError]]:
-        return list(self.found), list(self.broken)
-
-    def mig_devices(self, parent: Gpu) -> list[MigDevice]:
-        if parent.index in self.lost:
-            raise NvmlError(GPU_IS_LOST, "listing MIG devices")
-        return [one for one in self.migs if one.gpu_uuid == parent.uuid]
-
-
-class Debian(FakeHost):
-    """The driver's packages of Debian 13: files in nvidia/current, reached through alternatives."""
-
-    def __init__(self, root: str = "") -> None:
-        super().__init__()
-        self.root = root
-        for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia0", "nvidia1"):
-            self.files[f"{root}/dev/{name}"] = ""
-        self.files[f"{root}/proc/driver/nvidia-caps/mig-minors"] = minors_text(0, 1)
-        lines = ["\tlibc.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libc.so.6"]
-        self.links[f"{root}/lib"] = "usr/lib"
-        self.links[f"{root}/bin"] = "usr/bin"
-        for stem in ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler"):
-            name, file = f"{stem}.so.1", f"{stem}.so.{VERSION}"
-            self.files[f"{root}{CURRENT}/{file}"] = ""
-            self.links[f"{root}{CURRENT}/{name}"] = file
-            self.links[f"{root}/etc/alternatives/{name}"] = f"{CURRENT}/{name}"
-            self.links[f"{root}{LIB}/{name}"] = f"/etc/alternatives/{name}"
-            lines.append(f"\t{name} (libc6,x86-64) => /lib/x86_64-linux-gnu/{name}")
-        # These are not in the loader's cache under a name that tells of the driver.
-        self.files[f"{root}{CURRENT}/libnvidia-cfg.so.{VERSION}"] = ""
-        self.links[f"{root}{CURRENT}/libnvidia-cfg.so.1"] = f"libnvidia-cfg.so.{VERSION}"
-        self.files[f"{root}{LIB}/libnvidia-pkcs11-openssl3.so.{VERSION}"] = ""
-        # These belong to somebody else, or lead nowhere.
-        self.files[f"{root}{LIB}/libm.so.6"] = ""
-        self.files[f"{root}{CURRENT}/libcuda.so.535.1"] = ""
-        self.links[f"{root}{LIB}/libgone.so.{VERSION}"] = "nowhere"
-        self.files[f"{root}/usr/lib/nvidia/current/nvidia-smi"] = ""
-        self.links[f"{root}/etc/alternatives/nvidia-smi"] = "/usr/lib/nvidia/current/nvidia-smi"
-        self.links[f"{root}/usr/bin/nvidia-smi"] = "/etc/alternatives/nvidia-smi"
-        self.links[f"{root}/usr/bin/nvidia-debugdump"] = "/etc/alternatives/nvidia-debugdump"
-        self.files[f"{root}/usr/sbin/nvidia-cuda-mps-server"] = ""
-        self.files[f"{root}/run/nvidia-persistenced/socket"] = ""
-        cache = ("-C", f"{root}/etc/ld.so.cache") if root else ()
-        self.commands[("ldconfig", "-p", *cache)] = "\n".join(lines) + "\n"
-
-    def spec(self) -> dict[str, Any]:
-        spec: dict[str, Any] = json.loads(self.files[PATH])
-        return spec
-
-    def names(self) -> list[str]:
-        return [one["name"] for one in self.spec()["devices"]]
-
-    def mounts(self) -> dict[str, str]:
-        mounts = self.spec()["containerEdits"]["mounts"]
-        return {one["containerPath"]: one["hostPath"] for one in mounts}
 
 
 @pytest.fixture
@@ -207,6 +134,20 @@ def test_the_folder_that_is_there_is_the_distributions_where_no_cache_tells(
     assert paths == ["/usr/lib64/libcuda.so", f"/usr/lib64/libcuda.so.{VERSION}"]
 
 
+def test_folder_that_only_the_cache_tells_is_searched_too(nvml: FakeNvml) -> None:
+    host = FakeHost({"/dev/nvidia0": ""})
+    for name in ("libcuda", "libnvidia-cfg"):
+        host.files[f"/opt/driver/{name}.so.{VERSION}"] = ""
+    host.commands["ldconfig", "-p"] = (
+        "\tlibc.so.6 (libc6,x86-64) => /lib64/libc.so.6\n"
+        f"\tlibcuda.so.1 (libc6,x86-64) => /opt/driver/libcuda.so.{VERSION}\n"
+    )
+    converge(host)
+    spec = json.loads(host.files[PATH])
+    paths = [one["containerPath"] for one in spec["containerEdits"]["mounts"]]
+    assert f"/usr/lib64/libnvidia-cfg.so.{VERSION}" in paths
+
+
 def test_chosen_folders(nvml: FakeNvml) -> None:
     host = Debian()
     converge(host, library_folders=["/usr/lib64", "/x"])
@@ -299,10 +240,11 @@ def test_when_the_last_device_is_gone_the_file_goes(nvml: FakeNvml) -> None:
 def test_absent_asks_no_driver(no_nvml: None) -> None:
     host = Debian()
     assert converge(host, state="absent") == []
-    host.files[PATH] = "old"
-    assert converge(host, state="absent") == [f"remove {PATH}"]
-    assert PATH not in host.files
-    assert converge(host, state="absent") == []
+    for text in ("old", ""):
+        host.files[PATH] = text
+        assert converge(host, state="absent") == [f"remove {PATH}"]
+        assert PATH not in host.files
+        assert converge(host, state="absent") == []
 
 
 def test_check_mode_without_a_driver_says_what_would_be_done(no_nvml: None) -> None:
@@ -335,6 +277,14 @@ def test_another_file_about_the_same_devices_is_named(nvml: FakeNvml, folder: st
     found = warnings(host, path=f"{folder}/nvidia.yaml")
     assert len(found) == 1
     assert f"{folder}/old.yaml describes nvidia.com/gpu too" in found[0]
+
+
+def test_the_other_folders_are_looked_at_too_and_the_own_file_is_no_rival(nvml: FakeNvml) -> None:
+    host = Debian()
+    converge(host)
+    assert warnings(host) == []
+    host.files["/etc/cdi/nvidia.json"] = '{"kind": "nvidia.com/gpu"}'
+    assert "/etc/cdi/nvidia.json describes" in warnings(host)[0]
 
 
 def test_what_cuda_lacks_is_said(nvml: FakeNvml) -> None:
