@@ -41,6 +41,18 @@ def allocatable(node: Node) -> dict[str, int]:
     }
 
 
+def cdi_names(node: Node) -> set[str]:
+    """Return the names of the devices that the CDI specification has beside GPUs and all."""
+    found = json.loads(node.run("cat", "/etc/cdi/nvidia.yaml"))["devices"]
+    return {one["name"] for one in found if one["name"].startswith("MIG-")}
+
+
+def mig_uuids(node: Node) -> set[str]:
+    return set(
+        json.loads(node.run("/opt/gpu-node/bin/gpu-plugin", "status", "--json"))["mig_uuids"]
+    )
+
+
 def eventually(look: Callable[[], Any], expected: Any, seconds: float = 40) -> None:
     deadline = time.monotonic() + seconds
     while (found := look()) != expected:
@@ -78,6 +90,9 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
     assert resumed.ok, resumed.message()
     assert node.run("cat", "/root/hooks").split() == ["before", "before", "after"]
     assert allocatable(node) == {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1}
+
+    assert len(mig_uuids(node)) == 4
+    assert cdi_names(node) == mig_uuids(node)
 
     again = node.play(PLAYBOOK, mig_config=second, **hooks)
     assert again.ok, again.message()

@@ -41,6 +41,23 @@ def test_containerd_hands_out_devices_through_cdi(host: Any) -> None:
     assert "enable_cdi = true" in host.check_output("containerd config dump")
 
 
+def test_cdi_names_every_device_that_pods_can_get(host: Any, status: dict[str, Any]) -> None:
+    devices = json.loads(host.file("/etc/cdi/nvidia.yaml").content_string)["devices"]
+    names = {one["name"] for one in devices}
+    assert set(status["mig_uuids"]) <= names
+    assert names & set(status["gpu_uuids"])
+    for device in devices:
+        for node in device["containerEdits"]["deviceNodes"]:
+            assert host.file(node["path"]).exists
+
+
+def test_mig_layout_is_made_at_boot(host: Any, status: dict[str, Any]) -> None:
+    if not status["mig_uuids"]:
+        pytest.skip("no GPU of this machine is partitioned")
+    assert host.service("gpu-mig").is_enabled
+    assert host.check_output("systemctl is-failed gpu-mig || true") != "failed"
+
+
 def test_daemon_serves_every_gpu_and_slice(host: Any, status: dict[str, Any]) -> None:
     listed = host.check_output("nvidia-smi -L")
     for uuid in [*status["gpu_uuids"], *status["mig_uuids"]]:

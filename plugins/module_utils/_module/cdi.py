@@ -11,14 +11,15 @@ import typing as t
 from .._core import cdi
 from .._core.device_nodes import CONTROL_NODES
 from .._core.errors import InputError
+from .._core.mig_boot import LOCK
 from .._core.steps import Plan, Step
 from .._host.api import Host
 from .._nvml.api import Gpu, MigDevice, Nvml, NvmlError
 from .._nvml.real import open_nvml
 from .driver_files import DriverFiles
-from .mig import LOCK, LOCK_SECONDS
 
 SPEC_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+LOCK_SECONDS = 60
 REQUIRED_NODES = CONTROL_NODES[:2]
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
