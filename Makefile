@@ -69,7 +69,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-fast lint unit oracle nvsim-test module-test daemon-test sanity molecule integration build
+.PHONY: test test-fast lint unit oracle nvsim-test module-test daemon-test sanity molecule integration bench build
 test: ## Everything: lint, sanity, unit tests, nvsim, daemon, molecule, integration
 	@$(MAKE) --no-print-directory setup $(WHEELHOUSE)/stamp image
 	@tests/run-all
@@ -82,7 +82,7 @@ lint: setup ## ruff, mypy, import-linter, ansible-lint
 	MYPYPATH=$(LIBRARY) $(BIN)/mypy -p ansible_collections.gpu.node.plugins.module_utils
 	MYPYPATH=files/gpu_plugin/src $(BIN)/mypy -p gpu_plugin
 	PYTHONPATH=files/gpu_plugin/src $(BIN)/lint-imports
-	$(BIN)/ansible-lint
+	HOME=$(CACHE)/home $(BIN)/ansible-lint
 
 unit: setup ## Unit tests of the collection
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m "not exhaustive" tests/unit tests/node
@@ -110,6 +110,9 @@ molecule: image $(WHEELHOUSE)/stamp ## The default scenario on a simulated node
 
 integration: image $(WHEELHOUSE)/stamp ## The playbook through ansible-runner on simulated nodes
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/integration
+
+bench: setup ## How fast things are, as ratios within one run
+	PYTHONPATH=$(LIBRARY):tests/unit/plugins/module_utils $(BIN)/python tests/bench/mig_planner.py
 
 build: setup ## Build the collection and install it somewhere else
 	tests/run-build $(CACHE)/build
