@@ -13,48 +13,72 @@ version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Installs the driver from Debian's own packages, holds it at its version and loads it.
+  - All packages get one and the same version of the driver, the newest that the sources offer for all of them.
   - Never stops a process on a GPU, never unloads a module and never reboots. What needs a reboot is reported.
-  - What a killed run left behind is finished by the next one.
+  - Remembers what it has added. What a killed run left behind is finished by the next one.
 options:
   state:
     description:
       - V(absent) takes back what earlier runs have added, and only that.
+      - An added package that others have come to depend on stays.
+        When one of the driver's own packages is needed so, the module says by whom and changes nothing.
+      - A loaded driver stays loaded until the node is rebooted.
     type: str
     choices: [present, absent]
     default: present
   version:
     description:
       - A package version, an upstream version such as V(550.163.01), or a branch such as V(550).
-      - Empty keeps what is installed, and takes what the sources offer where nothing is.
+      - What is installed stays when it fits. Otherwise the newest that fits and that the sources offer is installed.
+      - Empty fits every version, and then no newer one is installed than apt itself would choose.
     type: str
     default: ""
   kernel_modules:
     description:
       - The flavour of the kernel modules.
       - V(auto) takes the one that the GPUs need, and the open one where they run with both.
+      - GPUs before Turing run with the proprietary ones only, Blackwell and later GPUs with the open ones only.
     type: str
     choices: [auto, open, proprietary]
     default: auto
+  components:
+    description:
+      - The packages of the driver's user space.
+      - Kernel modules, their firmware, and C(libnvidia-cfg1) for the persistence daemon come by themselves.
+    type: list
+    elements: str
+    default: [libcuda1, libnvidia-ml1, nvidia-cuda-mps, nvidia-persistenced, nvidia-smi]
   hold:
-    description: Hold the packages, so that unattended upgrades do not break the running driver.
+    description:
+      - Hold the packages, so that unattended upgrades do not break the running driver.
+      - A package that somebody else holds keeps that hold, and is not brought to another version.
+    type: bool
+    default: true
+  load:
+    description: Load the kernel modules where no driver is loaded and no reboot must come first.
     type: bool
     default: true
   persistence:
-    description: Enable and start the persistence daemon.
+    description:
+      - Enable the persistence daemon, and start it once the driver is loaded.
     type: bool
     default: true
   manage_sources:
     description:
-      - Enable the components contrib, non-free and non-free-firmware in a file of our own, where the node lacks them.
+      - Where the packages are not offered, enable the components contrib, non-free and non-free-firmware.
+      - They go to C(/etc/apt/sources.list.d/gpu-node.sources), with the mirror and the key of the node's own
+        Debian sources. No other file is touched.
     type: bool
     default: true
   secure_boot:
-    description: Whether to refuse an installation on a machine with Secure Boot on.
+    description:
+      - Whether to refuse an installation on a machine with Secure Boot on, where the kernel rejects
+        modules that were signed by an unknown key.
     type: str
     choices: [refuse, ignore]
     default: refuse
   lock_timeout:
-    description: Seconds to wait for apt's lock.
+    description: Seconds to wait for another package manager.
     type: int
     default: 300
 extends_documentation_fragment:
@@ -62,6 +86,8 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
+    details:
+      - On a node that has no package lists of these components yet, the versions are not known before the real run.
   diff_mode:
     support: full
   idempotent:
@@ -69,6 +95,10 @@ attributes:
   platform:
     support: full
     platforms: debian
+notes:
+  - Supported are Debian 12 (bookworm) and Debian 13 (trixie).
+seealso:
+  - module: gpu.node.gpu_info
 """
 
 EXAMPLES = r"""
@@ -79,23 +109,37 @@ EXAMPLES = r"""
   gpu.node.nvidia_driver:
     version: "550"
     kernel_modules: proprietary
+
+- name: Install without touching the running system
+  gpu.node.nvidia_driver:
+    load: false
+    persistence: false
+
+- name: Take back what was added
+  gpu.node.nvidia_driver:
+    state: absent
 """
 
 RETURN = r"""
 installed_version:
-  description: Upstream version of the installed packages.
+  description: Upstream version of the installed packages, null where there are none.
   returned: success
   type: str
 loaded_version:
-  description: Version of the loaded kernel module.
+  description: Version of the loaded kernel module, null where none is loaded.
   returned: success
   type: str
 loaded_flavour:
   description: Flavour of the loaded kernel module, open or proprietary.
   returned: success
   type: str
+packages:
+  description: The installed packages of the driver and their versions.
+  returned: success
+  type: dict
+  sample: {"libcuda1": "550.163.01-2"}
 reboot_required:
-  description: Whether the node must be rebooted for the driver to work.
+  description: Whether the node must be rebooted for the driver to work, or to be gone.
   returned: success
   type: bool
 reboot_reasons:
@@ -104,10 +148,21 @@ reboot_reasons:
   type: list
   elements: str
 steps:
-  description: What was done, or in check mode would be.
-  returned: success
+  description: What was done, or in check mode would be; after a failure, what had been done until then.
+  returned: always
   type: list
   elements: dict
+  contains:
+    action:
+      description: Name of the step.
+      type: str
+    summary:
+      description: The step in words.
+      type: str
+    needs:
+      description: What it takes from the node, such as C(reboot).
+      type: list
+      elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -8,46 +8,103 @@ from __future__ import annotations
 import re
 import typing as t
 
+DPKG_FORMAT = (
+    "${binary:Package}\\t${Architecture}\\t${source:Package}\\t${Version}\\t${db:Status-Abbrev}\\n"
+)
+
 
 class Policy(t.NamedTuple):
-    """A package in apt's eyes: what is installed, what would be, and all versions on offer."""
+    """A package in the eyes of the sources: what apt would take, and all versions, newest first.
 
-    installed: t.Optional[str]
+    Versions that a pin forbids are left out.
+    """
+
     candidate: t.Optional[str]
     versions: t.Tuple[str, ...]
+
+
+class Package(t.NamedTuple):
+    """A package in dpkg's eyes; ``state`` is its abbreviation: wanted, actual, error."""
+
+    version: str
+    source: str
+    state: str
+
+    @property
+    def installed(self) -> bool:
+        """Tell whether it is unpacked and configured, maybe but for triggers."""
+        return self.state[1:2] in ("i", "W", "t")
+
+    @property
+    def held(self) -> bool:
+        """Tell whether it is kept at its version."""
+        return self.state[:1] == "h"
+
+    @property
+    def broken(self) -> bool:
+        """Tell whether dpkg stopped in the middle of it."""
+        return self.state[1:2] in ("H", "U", "F", "W", "t") or self.state[2:3] == "R"
+
+
+def parse_packages(text: str) -> t.Dict[str, Package]:
+    """Parse what dpkg-query prints in DPKG_FORMAT; packages of foreign architectures are left out.
+
+    A package that is on hold without being installed has no architecture.
+    """
+    rows = [line.split("\t") for line in text.split("\n") if line.count("\t") == 4]
+    native = next((row[1] for row in rows if row[0] == "dpkg"), None)
+    return {
+        row[0].split(":")[0]: Package(row[3], row[2], row[4])
+        for row in rows
+        if native is None or row[1] in (native, "all", "")
+    }
 
 
 def parse_policy(text: str) -> t.Dict[str, Policy]:
     """Parse ``apt-cache policy`` of several packages."""
     found: t.Dict[str, Policy] = {}
     for block in re.split(r"^(?=\S)", text, flags=re.M):
-        lines = block.splitlines()
-        if not lines or not lines[0].endswith(":"):
+        lines = block.split("\n")
+        if not lines[0].endswith(":"):
             continue
-        installed, candidate = (_field(block, name) for name in ("Installed", "Candidate"))
-        versions = tuple(re.findall(r"^ (?:\*\*\*|   ) (\S+) -?\d+$", block, flags=re.M))
-        found[lines[0][:-1].split(":")[0]] = Policy(installed, candidate, versions)
+        match = re.search(r"^  Candidate: (\S+)$", block, flags=re.M)
+        candidate = None if match is None or match[1] == "(none)" else match[1]
+        versions = tuple(re.findall(r"^ (?:\*\*\*|   ) (\S+) \d+$", block, flags=re.M))
+        found[lines[0][:-1].split(":")[0]] = Policy(candidate, versions)
     return found
 
 
-def _field(block: str, name: str) -> t.Optional[str]:
-    match = re.search(rf"^  {name}: (.+)$", block, flags=re.M)
-    return None if match is None or match[1] == "(none)" else match[1]
+class Simulation(t.NamedTuple):
+    """What a simulated apt-get would install anew, bring to another version, and remove.
+
+    The names of packages of foreign architectures end in them: libcuda1:i386.
+    """
+
+    new: t.Tuple[str, ...]
+    changed: t.Tuple[str, ...]
+    removed: t.Tuple[str, ...]
 
 
-def parse_status(text: str) -> t.Dict[str, str]:
-    """Parse lines of ``package version status-abbreviation`` and return the installed versions."""
-    found = {}
-    for line in text.splitlines():
-        package, version, status = ([*line.split(" ", 2), "", ""])[:3]
-        if status.strip() in ("ii", "hi"):
-            found[package] = version
-    return found
+def parse_simulation(text: str) -> Simulation:
+    """Parse the output of ``apt-get --simulate``."""
+    new, changed, removed = [], [], []
+    for word, name, old in re.findall(r"^(Inst|Remv|Purg) (\S+)( \[)?", text, flags=re.M):
+        if word != "Inst":
+            removed.append(name)
+        elif old:
+            changed.append(name)
+        else:
+            new.append(name)
+    return Simulation(tuple(new), tuple(changed), tuple(removed))
 
 
-def parse_simulation(text: str) -> t.List[str]:
-    """Return the packages that ``apt-get --simulate install`` would install anew."""
-    return [match[1] for match in re.finditer(r"^Inst (\S+) \((?!.*\[upgrade)", text, flags=re.M)]
+def parse_dependencies(text: str) -> t.FrozenSet[str]:
+    """Return every package that a recursive ``apt-cache depends`` names.
+
+    It does not look behind a name such as <perl:any>, but lists who provides it.
+    """
+    names = re.findall(r"^(?:[ |]*(?:Pre)?Depends:)? *<?(\w[^\s<>]*)>?$", text, flags=re.M)
+    return frozenset(name.split(":")[0] for name in names)
 
 
 def upstream(version: str) -> str:
@@ -55,39 +112,16 @@ def upstream(version: str) -> str:
     return version.split(":", 1)[-1].rsplit("-", 1)[0]
 
 
-class Source(t.NamedTuple):
-    """A Debian source that the node uses already."""
-
-    uri: str
-    suite: str
-    signed_by: str
-
-
-def find_source(one_line: str, deb822: str, codename: str) -> t.Optional[Source]:
-    """Return the node's own source of the release's main component, from both file formats."""
-    for match in re.finditer(r"^deb (?:\[([^]]*)\] )?(\S+) (\S+) (.+)$", one_line, flags=re.M):
-        if match[3] == codename and "main" in match[4].split():
-            signed = re.search(r"signed-by=(\S+)", match[1] or "")
-            return Source(match[2], codename, signed[1] if signed else "")
-    for stanza in re.split(r"\n\s*\n", deb822):
-        fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", stanza, flags=re.M))
-        if (
-            codename in fields.get("Suites", "").split()
-            and "main" in fields.get("Components", "").split()
-        ):
-            return Source(fields.get("URIs", "").split()[0], codename, fields.get("Signed-By", ""))
-    return None
-
-
-def render_source(source: Source, components: t.Sequence[str]) -> str:
-    """Return a deb822 file for more components of the same source."""
-    lines = [
-        "# Written by gpu.node.nvidia_driver.",
-        "Types: deb",
-        f"URIs: {source.uri}",
-        f"Suites: {source.suite}",
-        f"Components: {' '.join(components)}",
+def preferences(pins: t.Mapping[str, str], existing: str) -> str:
+    """Return an apt preferences file that keeps source packages at versions, beside what was there."""
+    stanzas = [existing.strip("\n")] if existing.strip() else []
+    stanzas += [
+        f"Package: src:{source}\nPin: version {version}\nPin-Priority: 1001"
+        for source, version in sorted(pins.items())
     ]
-    if source.signed_by:
-        lines.append(f"Signed-By: {source.signed_by}")
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(stanzas) + "\n"
+
+
+def is_busy(text: str) -> bool:
+    """Tell whether apt or dpkg gave up because another process holds its lock."""
+    return bool(re.search(r"[Cc]ould not get lock|lock was locked by|Unable to lock ", text))

@@ -1,25 +1,41 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver of a Debian node: which packages it takes, and the steps to get there."""
+"""The driver of a Debian node: the packages it takes, and the versions that go together."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
-from .apt import Policy, upstream
+from .apt import Package, Policy, upstream
+from .apt_sources import Source
+from .driver_record import Record
 from .errors import InputError, NodeError
-from .steps import Plan, Step
 
+RELEASES = {"bookworm": "12", "trixie": "13"}
 COMPONENTS = ("contrib", "non-free", "non-free-firmware")
-USER_SPACE = ("libcuda1", "libnvidia-ml1", "nvidia-cuda-mps", "nvidia-persistenced", "nvidia-smi")
+PERSISTENCED = "nvidia-persistenced"
+USER_SPACE = ("libcuda1", "libnvidia-ml1", "nvidia-cuda-mps", PERSISTENCED, "nvidia-smi")
+CONFIG_LIBRARY = "libnvidia-cfg1"
 FIRMWARE = "firmware-nvidia-gsp"
 KERNEL = {"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"}
-RELEVANT = (*USER_SPACE, FIRMWARE, *KERNEL.values())
+RELEVANT = (*USER_SPACE, CONFIG_LIBRARY, FIRMWARE, *KERNEL.values())
+# Everything of ours but the persistence daemon must be of the version of the kernel modules.
+MATCHED = frozenset(RELEVANT) - {PERSISTENCED}
+SOURCE_PACKAGE = "nvidia-graphics-drivers"
+OPEN_SOURCE_PACKAGE = "nvidia-open-gpu-kernel-modules"
 PROPRIETARY_ONLY = ("kepler", "maxwell", "pascal", "volta")
 OPEN_ONLY = ("blackwell",)
-SERVICE = "nvidia-persistenced.service"
+
+
+class Removal(t.NamedTuple):
+    """What taking back the additions comes to: what goes, what others need, and who needs it."""
+
+    packages: t.Tuple[str, ...]
+    kept: t.Tuple[str, ...]
+    users: t.Tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +45,9 @@ class Desired:
     state: str
     version: str
     kernel_modules: str
+    components: t.Tuple[str, ...]
     hold: bool
+    load: bool
     persistence: bool
     manage_sources: bool
     secure_boot: str
@@ -37,27 +55,90 @@ class Desired:
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """What the node has; ``record`` is what an earlier run wrote down of its additions."""
+    """What the node has; ``record`` is what earlier runs wrote down of their additions.
+
+    ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went
+    wrong with it. ``removal`` is there when additions are to be taken back and dpkg is in order.
+    """
 
     distribution: str
     codename: str
+    title: str
     kernel: str
     headers: bool
     gpus: t.Tuple[t.Tuple[str, str], ...]
+    packages: t.Mapping[str, Package]
     policies: t.Mapping[str, Policy]
-    holds: t.FrozenSet[str]
-    broken: bool
+    interrupted: bool
     loaded: t.Optional[t.Tuple[str, str]]
     nouveau: bool
     secure_boot: bool
     service: t.Mapping[str, str]
-    sources_file: bool
-    record: t.Mapping[str, t.Any]
+    sources: t.Tuple[Source, ...]
+    own_sources: t.Optional[str]
+    record: Record
+    foreign_installer: bool = False
+    smi: bool = False
+    refreshed: bool = False
+    refresh_note: str = ""
+    removal: t.Optional[Removal] = None
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""
+        found = self.packages.get(package)
+        return found.version if found is not None and found.installed else None
+
+    @property
+    def unfinished(self) -> bool:
+        """Tell whether dpkg was stopped in the middle of any package."""
+        return self.interrupted or any(one.broken for one in self.packages.values())
+
+    def held(self, package: str) -> bool:
+        """Tell whether a package is on hold."""
+        found = self.packages.get(package)
+        return found is not None and found.held
+
+    def versions(self, package: str) -> t.Tuple[str, ...]:
+        """Return every version that can be had, newest first, the installed one among them."""
         policy = self.policies.get(package)
-        return policy.installed if policy else None
+        versions = policy.versions if policy else ()
+        installed = self.installed(package)
+        return versions if installed is None or installed in versions else (*versions, installed)
+
+    def candidate(self, package: str) -> t.Optional[str]:
+        """Return the version that apt would install."""
+        policy = self.policies.get(package)
+        return policy.candidate if policy else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The packages of the wanted driver, each with its version, None where that is not known yet."""
+
+    kind: str
+    version: t.Optional[str]
+    targets: t.Mapping[str, t.Optional[str]]
+    unknown: t.Tuple[str, ...]
+
+    @property
+    def pins(self) -> t.Dict[str, str]:
+        """Return the version of each source package, for what the packages depend on."""
+        opened = KERNEL["open"]
+        pins: t.Dict[str, str] = {}
+        for name, version in self.targets.items():
+            if name in MATCHED and name != opened and version:
+                pins.setdefault(SOURCE_PACKAGE, version)
+        if self.targets.get(opened):
+            pins[OPEN_SOURCE_PACKAGE] = str(self.targets[opened])
+        return pins
+
+
+class UnknownVersion(InputError):
+    """A version that the package lists do not have."""
+
+
+class NoCommonVersion(NodeError):
+    """The package lists have no version that the packages share."""
 
 
 def flavour(wanted: str, gpus: t.Sequence[t.Tuple[str, str]]) -> str:
@@ -76,177 +157,103 @@ def flavour(wanted: str, gpus: t.Sequence[t.Tuple[str, str]]) -> str:
     return "open" if wanted == "auto" else wanted
 
 
-def resolve(package: str, wanted: str, policy: Policy) -> str:
-    """Return the version of a package to install: exact, upstream version or branch."""
-    if not wanted:
-        found = policy.installed or policy.candidate
-        return found or ""
-    for version in policy.versions:
-        if wanted in (version, upstream(version)) or upstream(version).startswith(f"{wanted}."):
-            return version
-    offered = ", ".join(policy.versions) or "none"
-    raise InputError.of(
-        "version", wanted, f"a version of {package} that the sources offer: {offered}"
-    )
-
-
-def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
-    """Return the plan; NodeError where the node cannot be brought there."""
-    if observed.distribution != "debian":
-        raise NodeError(
-            f"the distribution {observed.distribution!r} is not supported by this release",
-            cause="expected debian",
-            hint="install the driver yourself and leave the role nvidia_driver out",
-        )
-    steps: t.List[Step] = []
-    if observed.broken:
-        steps.append(Step("repair", "finish what an interrupted dpkg left: dpkg --configure -a"))
-    if desired.state == "absent":
-        return _absent(observed, steps)
-    kind = flavour(desired.kernel_modules, observed.gpus)
-    if (
-        observed.secure_boot
-        and desired.secure_boot == "refuse"
-        and not observed.installed(KERNEL[kind])
-    ):
-        raise NodeError(
-            "Secure Boot is on, so the kernel will not load modules that DKMS built unless their key is enrolled",
-            hint="enrol a key (mokutil --import) and set secure_boot to ignore, or turn Secure Boot off",
-        )
-    packages = (*USER_SPACE, *([FIRMWARE] if kind == "open" else []), KERNEL[kind])
-    missing = [one for one in packages if not observed.installed(one)]
-    unknown = [
-        one
-        for one in missing
-        if not (observed.policies.get(one) and observed.policies[one].candidate)
-    ]
-    if unknown and not (observed.sources_file and steps):
-        steps += _sources(observed, desired, unknown)
-        if not check_mode:
-            return Plan(tuple(steps), _describe(observed), _describe(observed), more=True)
-    steps += _packages(observed, desired, kind, packages, unknown)
-    warnings = []
-    if any(step.action == "install" for step in steps) and not observed.headers:
-        warnings.append(
-            f"no headers of the running kernel {observed.kernel} are installed: DKMS builds the modules once they are"
-        )
-    reboot = _reboot_reasons(
-        observed, kind, installing=any(step.action == "install" for step in steps)
-    )
-    if observed.loaded is None and not reboot:
-        steps.append(Step("load", "load the kernel module: modprobe nvidia"))
-    if desired.persistence and not _service_runs(observed):
-        steps.append(Step("persistence", f"enable and start {SERVICE}"))
-    after = {**_describe(observed), "loaded": observed.loaded or "the installed version"}
-    if any(step.action == "install" for step in steps):
-        after["packages"] = {one: _target(observed, desired, one) for one in packages}
-    if desired.hold:
-        after["held"] = sorted(packages)
-    return Plan(
-        tuple(steps), _describe(observed), after, reboot_required=reboot, warnings=tuple(warnings)
-    )
-
-
-def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
-    if observed.sources_file:
-        return [Step("refresh", "refresh the package lists: apt-get update")]
-    if not desired.manage_sources:
-        raise NodeError(
-            f"the node's package sources do not offer {', '.join(unknown)}",
-            hint=f"enable the components {', '.join(COMPONENTS)}, or set manage_sources",
-        )
-    words = f"enable the components {', '.join(COMPONENTS)} in a file of our own"
-    return [Step("sources", words), Step("refresh", "refresh the package lists: apt-get update")]
-
-
-def _target(observed: Observed, desired: Desired, package: str) -> str:
-    policy = observed.policies.get(package, Policy(None, None, ()))
-    if package == FIRMWARE or not policy.versions:
-        return policy.installed or policy.candidate or f"the newest that {COMPONENTS[1]} offers"
-    return resolve(package, desired.version, policy)
-
-
-def _packages(
-    observed: Observed,
-    desired: Desired,
-    kind: str,
-    packages: t.Sequence[str],
-    unknown: t.Sequence[str],
-) -> t.List[Step]:
-    targets = {one: _target(observed, desired, one) for one in packages}
-    change = {
-        one: version for one, version in targets.items() if observed.installed(one) != version
-    }
-    other = KERNEL["proprietary" if kind == "open" else "open"]
-    drop = [other] if observed.installed(other) else []
-    steps = []
-    if change or drop:
-        words = ", ".join(f"{one} ({version})" for one, version in sorted(change.items()))
-        words = f"install {words}" if change else "change the kernel modules"
-        words += f"; remove {other}" if drop else ""
-        exact = {one: version for one, version in change.items() if one not in unknown}
-        steps.append(
-            Step("install", words, {"packages": sorted(change), "versions": exact, "remove": drop})
-        )
-    held = sorted(observed.holds & set(packages))
-    wanted = sorted(packages) if desired.hold else []
-    if held != wanted:
-        words = (
-            "hold the driver's packages at their version"
-            if desired.hold
-            else "release the driver's packages"
-        )
-        steps.append(
-            Step("hold", words, {"hold": wanted, "release": sorted(set(held) - set(wanted))})
-        )
-    return steps
-
-
-def _reboot_reasons(observed: Observed, kind: str, *, installing: bool) -> t.Tuple[str, ...]:
-    if observed.nouveau:
-        return ("the nouveau driver holds the GPUs",)
-    if observed.loaded is None or installing:
-        return ()
-    version, loaded_kind = observed.loaded
-    installed = upstream(observed.installed(KERNEL[kind]) or "")
-    if installed and installed != version:
-        return (f"version {version} of the driver is loaded, {installed} is installed",)
-    if loaded_kind != kind:
-        return (f"the {loaded_kind} kernel modules are loaded, the {kind} ones are installed",)
-    return ()
-
-
-def _service_runs(observed: Observed) -> bool:
-    service = observed.service
-    return service.get("ActiveState") == "active" and service.get("UnitFileState") == "enabled"
-
-
-def _absent(observed: Observed, steps: t.List[Step]) -> Plan:
-    record = observed.record
-    added = [
-        one for one in record.get("packages", ()) if observed.installed(one) or one not in RELEVANT
-    ]
-    held = sorted(observed.holds & set(RELEVANT)) if record else []
-    if record:
-        if held:
-            steps.append(
-                Step("hold", "release the driver's packages", {"hold": [], "release": held})
+def check_components(components: t.Sequence[str], *, persistence: bool) -> None:
+    """Refuse package names that cannot be meant."""
+    for name in components:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9+.-]+", name):
+            raise InputError.of("components", name, "names of Debian packages")
+        if name in KERNEL.values():
+            raise InputError.of(
+                "components", name, "no kernel modules: kernel_modules chooses them"
             )
-        words = f"remove the {len(added)} packages that were added, and what was written"
-        steps.append(Step("remove", words, {"packages": added}))
-    reboot = (
-        ("the driver is still loaded",)
-        if observed.loaded and not observed.installed("nvidia-smi")
-        else ()
-    )
-    after = {**_describe(observed), "packages": {}, "held": []}
-    return Plan(tuple(steps), _describe(observed), after, reboot_required=reboot)
+    if persistence and PERSISTENCED not in components:
+        raise InputError.of(
+            "components", list(components), f"{PERSISTENCED} among them, or persistence to be false"
+        )
 
 
-def _describe(observed: Observed) -> t.Dict[str, t.Any]:
-    return {
-        "packages": {one: observed.installed(one) for one in RELEVANT if observed.installed(one)},
-        "held": sorted(observed.holds & set(RELEVANT)),
-        "loaded": observed.loaded,
-        "persistence": _service_runs(observed),
+def package_names(observed: Observed, desired: Desired, kind: str) -> t.Tuple[str, ...]:
+    """Return the packages of the wanted driver."""
+    names = {*desired.components, KERNEL[kind]}
+    if PERSISTENCED in names:
+        names.add(CONFIG_LIBRARY)
+    if kind == "open" or any(one not in PROPRIETARY_ONLY for _address, one in observed.gpus):
+        names.add(FIRMWARE)
+    return tuple(sorted(names))
+
+
+def choose(observed: Observed, desired: Desired, kind: str) -> Choice:
+    """Choose one version of the driver that all its packages are offered in."""
+    names = package_names(observed, desired, kind)
+    unknown = tuple(name for name in names if not observed.versions(name))
+    if unknown:
+        return Choice(kind, None, {name: observed.installed(name) for name in names}, unknown)
+    kernel = {upstream(one) for one in observed.versions(KERNEL[kind])}
+    matched = [
+        name
+        for name in names
+        if name in MATCHED or kernel & {upstream(one) for one in observed.versions(name)}
+    ]
+    matched = [name for name in matched if name != PERSISTENCED]
+    version = _common(observed, desired.version, kind, matched)
+    targets = {
+        name: _full(observed, desired.version, name, version if name in matched else None)
+        for name in names
     }
+    return Choice(kind, version, targets, ())
+
+
+def _common(observed: Observed, wanted: str, kind: str, matched: t.Sequence[str]) -> str:
+    """Return the upstream version to have: the installed one if it will do, else the newest."""
+    offered = {name: [upstream(one) for one in observed.versions(name)] for name in matched}
+    kernel = KERNEL[kind]
+    common = [
+        one
+        for one in dict.fromkeys(offered[kernel])
+        if all(one in versions for versions in offered.values())
+    ]
+    if not common:
+        words = "; ".join(f"{name}: {', '.join(found)}" for name, found in offered.items())
+        raise NoCommonVersion(
+            f"the package sources have no version of the driver in common for {kernel} and the rest",
+            cause=words,
+            hint="enable the same components in the release, its updates and its security suite",
+        )
+    exact = {upstream(one) for name in matched for one in observed.versions(name) if one == wanted}
+    fitting = [
+        one
+        for one in common
+        if not wanted or one in exact or one == wanted or one.startswith(f"{wanted}.")
+    ]
+    if not fitting:
+        raise UnknownVersion.of(
+            "version",
+            wanted,
+            f"a version that the sources offer for {', '.join(matched)}: {', '.join(common)}",
+        )
+    for name in (kernel, *matched):
+        installed = observed.installed(name)
+        if installed is not None and upstream(installed) in fitting:
+            return upstream(installed)
+    return fitting[0] if wanted else _preferred(observed, kernel, fitting)
+
+
+def _preferred(observed: Observed, kernel: str, fitting: t.Sequence[str]) -> str:
+    """Return the newest version that is not newer than apt would choose by itself."""
+    order = list(dict.fromkeys(upstream(one) for one in observed.versions(kernel)))
+    candidate = observed.candidate(kernel)
+    first = order.index(upstream(candidate)) if candidate in observed.versions(kernel) else 0
+    return next((one for one in fitting if order.index(one) >= first), fitting[0])
+
+
+def _full(observed: Observed, wanted: str, name: str, version: t.Optional[str]) -> str:
+    """Return a package's full version; ``version`` is None where it need not match."""
+    versions = observed.versions(name)
+    if wanted in versions:
+        return wanted
+    preferred = [observed.installed(name), observed.candidate(name), *versions]
+    return next(
+        one
+        for one in preferred
+        if one is not None and (version is None or upstream(one) == version)
+    )

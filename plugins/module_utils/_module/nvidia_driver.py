@@ -5,20 +5,25 @@
 
 from __future__ import annotations
 
-import json
-import os
+import dataclasses
 import typing as t
 
-from .._core import apt
-from .._core.driver import COMPONENTS, RELEVANT, SERVICE, Desired, Observed, plan
-from .._core.errors import NodeError
+from .._core import driver_record
+from .._core.apt import upstream
+from .._core.driver import RELEVANT, USER_SPACE, Desired, Observed, check_components
+from .._core.driver_plan import SERVICE, headers_package, plan
+from .._core.driver_record import Record
+from .._core.errors import InputError, NodeError
 from .._core.steps import Plan, Step
 from .._host.api import Host
 from .nodeinfo import gpus, loaded_driver
+from .nvidia_driver_apt import OWN_SOURCES, Apt
 
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
-SOURCES = "/etc/apt/sources.list.d/gpu-node.sources"
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+# What one flavour of the kernel modules leaves behind may go with it; nothing else may.
+KERNEL_PREFIXES = ("nvidia-kernel-", "nvidia-open-kernel-")
+INSTALLER = "/usr/bin/nvidia-uninstall"
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -28,7 +33,9 @@ SPEC: t.Dict[str, t.Any] = {
             "choices": ["auto", "open", "proprietary"],
             "default": "auto",
         },
+        "components": {"type": "list", "elements": "str", "default": list(USER_SPACE)},
         "hold": {"type": "bool", "default": True},
+        "load": {"type": "bool", "default": True},
         "persistence": {"type": "bool", "default": True},
         "manage_sources": {"type": "bool", "default": True},
         "secure_boot": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
@@ -39,183 +46,216 @@ SPEC: t.Dict[str, t.Any] = {
 
 
 class DriverCapability:
-    """Keeps the driver of a Debian node installed, pinned and loaded."""
+    """Keeps the driver of a Debian node installed, held at its version and loaded."""
 
     name = "nvidia_driver"
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
+        values = dict(params)
+        timeout = values.pop("lock_timeout")
+        if timeout < 0:
+            raise InputError.of("lock_timeout", timeout, "a number of seconds, not negative")
         self._host, self._check_mode = host, check_mode
-        self._timeout: int = params["lock_timeout"]
-        self._desired = Desired(
-            **{key: value for key, value in params.items() if key != "lock_timeout"}
-        )
+        self._apt = Apt(host, timeout)
+        self._desired = Desired(**{**values, "components": tuple(values["components"])})
+        self._refreshed, self._note = False, ""
+        self._warnings: t.Tuple[str, ...] = ()
+        if self._desired.state == "present":
+            check_components(self._desired.components, persistence=self._desired.persistence)
+
+    # --- observe ---
 
     def observe(self) -> Observed:
-        """Read the node with a handful of commands."""
+        """Read the node, with three commands."""
         host = self._host
-        release = dict(
-            line.split("=", 1)
-            for line in (host.read("/etc/os-release") or "").splitlines()
-            if "=" in line
-        )
-        distribution = release.get("ID", "unknown").strip('"')
-        debian = distribution == "debian"
-        kernel = os.uname().release
+        release = _release(host.read("/etc/os-release") or "")
+        distribution = release.get("ID", "unknown")
+        kernel = (host.read("/proc/sys/kernel/osrelease") or "").strip()
         driver = loaded_driver(host)
         efi = host.read_bytes(SECURE_BOOT)
-        return Observed(
+        observed = Observed(
             distribution=distribution,
-            codename=release.get("VERSION_CODENAME", "").strip('"'),
+            codename=release.get("VERSION_CODENAME", ""),
+            title=release.get("PRETTY_NAME", distribution),
             kernel=kernel,
             headers=host.exists(f"/lib/modules/{kernel}/build"),
             gpus=tuple((one.address, one.architecture) for one in gpus(host)),
-            policies=self._policies() if debian else {},
-            holds=frozenset(host.run(["apt-mark", "showhold"]).out.split())
-            if debian
-            else frozenset(),
-            broken=bool(debian and host.run(["dpkg", "--audit"], check=False).out.strip()),
+            packages={},
+            policies={},
+            interrupted=False,
             loaded=(driver.version, driver.flavour) if driver else None,
             nouveau=host.exists("/sys/module/nouveau"),
             secure_boot=bool(efi and efi[-1] == 1),
-            service=self._service(),
-            sources_file=host.exists(SOURCES),
-            record=json.loads(host.read(RECORD) or "{}"),
+            service={},
+            sources=(),
+            own_sources=host.read(OWN_SOURCES),
+            record=driver_record.load(host.read(RECORD), RECORD),
+            foreign_installer=host.exists(INSTALLER),
+            smi=host.which("nvidia-smi") is not None,
+            refreshed=self._refreshed,
+            refresh_note=self._note,
         )
+        return self._with_packages(observed) if distribution == "debian" else observed
 
-    def _policies(self) -> t.Dict[str, apt.Policy]:
-        """Return apt's view, with dpkg's word on what is really installed."""
-        found = apt.parse_policy(self._host.run(["apt-cache", "policy", *RELEVANT]).out)
-        query = ["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\n", *RELEVANT]
-        installed = apt.parse_status(self._host.run(query, check=False).out)
-        return {
-            name: found.get(name, apt.Policy(None, None, ()))._replace(
-                installed=installed.get(name)
-            )
-            for name in RELEVANT
-        }
-
-    def _service(self) -> t.Dict[str, str]:
-        words = ["systemctl", "show", SERVICE, "--property=LoadState,ActiveState,UnitFileState"]
-        lines = self._host.run(words, check=False).out.splitlines()
-        return dict(line.split("=", 1) for line in lines if "=" in line)
+    def _with_packages(self, observed: Observed) -> Observed:
+        """Add what dpkg, apt and systemd know."""
+        absent = self._desired.state == "absent"
+        packages = self._apt.packages()
+        names = sorted({*RELEVANT, *self._desired.components, headers_package(observed.kernel)})
+        words = ["systemctl", "show", SERVICE, "--property=ActiveState,UnitFileState"]
+        lines = self._host.run(words, check=False).out.split("\n")
+        observed = dataclasses.replace(
+            observed,
+            packages=packages,
+            policies={} if absent else self._apt.policies(names),
+            interrupted=self._apt.interrupted(),
+            service=dict(line.split("=", 1) for line in lines if "=" in line),
+            sources=self._apt.sources(),
+        )
+        if not absent or not observed.record or observed.unfinished:
+            return observed
+        return dataclasses.replace(observed, removal=self._apt.removal(observed.record, packages))
 
     def plan(self, state: Observed) -> Plan:
-        """Plan with pure functions."""
-        return plan(state, self._desired, check_mode=self._check_mode)
+        """Plan with pure functions; a warning of any plan of this run is kept to its end."""
+        found = plan(state, self._desired, check_mode=self._check_mode)
+        self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
+        return dataclasses.replace(found, warnings=self._warnings)
+
+    # --- apply ---
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""
         getattr(self, f"_{step.action}")(step.params)
 
-    # --- steps ---
-
-    def _apt(self, *words: str) -> None:
-        options = [
-            "-y",
-            "-q",
-            "-o",
-            f"DPkg::Lock::Timeout={self._timeout}",
-            "-o",
-            "Dpkg::Use-Pty=0",
-        ]
-        options += [
-            "-o",
-            "Dpkg::Options::=--force-confold",
-            "-o",
-            "Dpkg::Options::=--force-confdef",
-        ]
-        try:
-            self._host.run(["apt-get", *options, *words], env={"DEBIAN_FRONTEND": "noninteractive"})
-        except NodeError as error:
-            error.hint = "what apt says above is the cause; mend it and run again, which finishes what was begun"
-            raise
-
     def _repair(self, _params: t.Mapping[str, t.Any]) -> None:
-        self._host.run(
-            ["dpkg", "--force-confold", "--configure", "-a"],
-            env={"DEBIAN_FRONTEND": "noninteractive"},
-        )
+        self._apt.repair()
 
-    def _sources(self, _params: t.Mapping[str, t.Any]) -> None:
-        host = self._host
-        folder = "/etc/apt/sources.list.d"
-        names = host.listdir(folder)
-        lists = [f"{folder}/{name}" for name in names if name.endswith(".list")]
-        one_line = "\n".join(host.read(path) or "" for path in ("/etc/apt/sources.list", *lists))
-        deb822 = "\n\n".join(
-            host.read(f"{folder}/{name}") or "" for name in names if name.endswith(".sources")
-        )
-        codename = self.observe().codename
-        source = apt.find_source(one_line, deb822, codename)
-        if source is None:
-            raise NodeError(
-                f"no source of Debian {codename} main was found in /etc/apt",
-                hint="add one, or enable the components of the driver yourself and set manage_sources to false",
-            )
+    def _sources(self, params: t.Mapping[str, t.Any]) -> None:
         self._remember(sources=True)
-        host.write(SOURCES, apt.render_source(source, COMPONENTS), mode=0o644)
+        self._host.write(OWN_SOURCES, params["text"], mode=0o644)
 
     def _refresh(self, _params: t.Mapping[str, t.Any]) -> None:
-        self._apt("update")
-        policies = self._policies()
-        if not policies["nvidia-smi"].candidate:
-            raise NodeError(
-                "the package sources offer no nvidia-smi, even with contrib and non-free enabled",
-                hint="check that the mirror carries these components",
-            )
+        self._note = self._apt.update()
+        self._refreshed = True
 
     def _install(self, params: t.Mapping[str, t.Any]) -> None:
-        versions = params["versions"]
-        words = [f"{one}={versions[one]}" if one in versions else one for one in params["packages"]]
-        words += [f"{one}-" for one in params["remove"]]
-        options = ["--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades"]
-        simulated = self._host.run(
-            ["apt-get", "--simulate", *options, "install", *words], check=False
-        )
-        if simulated.rc != 0:
-            lines = (simulated.out + simulated.err).strip().splitlines()[-12:]
-            raise NodeError(
-                "apt finds no way to install the driver; nothing was changed",
-                cause="\n".join(lines),
+        try:
+            self._install_once(params)
+        except NodeError as error:
+            if self._refreshed or " 404 " not in error.cause:
+                raise
+            # The lists are older than the mirror: what they name is gone from there.
+            self._refresh({})
+            for step in self.plan(self.observe()).steps:
+                if step.action == "install":
+                    self._install_once(step.params)
+
+    def _install_once(self, params: t.Mapping[str, t.Any]) -> None:
+        packages, drop = params["packages"], params["remove"]
+        words = self._apt.pin(params["pins"])
+        words += ["--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades"]
+        words += ["install"]
+        words += [f"{name}={version}" if version else name for name, version in packages.items()]
+        words += [f"{name}-" for name in drop]
+        try:
+            new = self._check_simulation(words, params)
+            record = self._record()
+            self._remember(
+                packages=record.packages | new, requested=record.requested | (new & set(packages))
             )
-        self._remember(packages=apt.parse_simulation(simulated.out))
-        self._apt(*options, "install", *words)
+            self._apt.change(words)
+        finally:
+            self._apt.unpin()
+
+    def _check_simulation(
+        self, words: t.Sequence[str], params: t.Mapping[str, t.Any]
+    ) -> t.Set[str]:
+        """Return what would be new; refuse when others' packages would go or lose their hold."""
+        simulation = self._apt.simulate(words)
+        packages, record = self._apt.packages(), self._record()
+        touched = {*simulation.new, *simulation.changed, *simulation.removed}
+        held = [name for name in touched if name in packages and packages[name].held]
+        foreign = sorted(set(held) - record.holds)
+        lost = sorted(
+            name
+            for name in set(simulation.removed) - set(params["remove"]) - record.packages
+            if not name.startswith(KERNEL_PREFIXES)
+        )
+        if foreign or lost:
+            what = f"remove {', '.join(lost)}" if lost else f"change {', '.join(foreign)}, on hold"
+            raise NodeError(
+                f"the installation would {what}; nothing was changed",
+                cause="apt sees no other way to the wanted versions",
+                hint="release the hold, remove the package yourself, or ask for another version",
+            )
+        return set(simulation.new)
 
     def _hold(self, params: t.Mapping[str, t.Any]) -> None:
+        holds = self._record().holds
         if params["release"]:
-            self._host.run(["apt-mark", "unhold", *params["release"]])
+            packages = self._apt.packages()
+            held = [one for one in params["release"] if one in packages and packages[one].held]
+            if held:
+                self._apt.release(held)
+            self._remember(holds=holds - set(params["release"]))
         if params["hold"]:
-            self._host.run(["apt-mark", "hold", *params["hold"]])
+            self._remember(holds=(holds - set(params["release"])) | set(params["hold"]))
+            self._apt.hold(params["hold"])
 
     def _load(self, _params: t.Mapping[str, t.Any]) -> None:
         try:
             self._host.run(["modprobe", "nvidia"])
         except NodeError as error:
-            error.hint = "see 'dkms status' and the kernel's log; headers of the running kernel must be installed"
+            error.hint = (
+                "see 'dkms status' and the kernel's log: DKMS needs the headers of the running kernel, and "
+                "Secure Boot a known key. Or set load to false"
+            )
             raise
 
-    def _persistence(self, _params: t.Mapping[str, t.Any]) -> None:
-        self._host.run(["systemctl", "enable", "--now", SERVICE])
+    def _persistence(self, params: t.Mapping[str, t.Any]) -> None:
+        if not params["was_enabled"]:
+            self._remember(service=True)
+        words = ["enable", "--now"] if params["start"] else ["enable"]
+        try:
+            self._host.run(["systemctl", *words, SERVICE])
+        except NodeError as error:
+            error.hint = f"see 'journalctl -u {SERVICE}', or set persistence to false"
+            raise
 
     def _remove(self, params: t.Mapping[str, t.Any]) -> None:
-        self._host.run(["systemctl", "disable", "--now", SERVICE], check=False)
+        if params["service"]:
+            self._host.run(["systemctl", "disable", "--now", SERVICE])
         if params["packages"]:
-            self._apt("purge", *params["packages"])
-        self._host.remove(SOURCES)
+            self._apt.purge(params["packages"])
+        if self._record().sources:
+            self._host.remove(OWN_SOURCES)
+        self._apt.unpin()
         self._host.remove(RECORD)
+
+    def _record(self) -> Record:
+        return driver_record.load(self._host.read(RECORD), RECORD)
 
     def _remember(self, **additions: t.Any) -> None:
         """Write down what is about to be added, so that it can be taken back."""
-        record = json.loads(self._host.read(RECORD) or "{}")
-        packages = sorted({*record.get("packages", ()), *additions.pop("packages", ())})
-        record.update(additions, packages=packages)
-        self._host.write(RECORD, json.dumps(record, indent=1) + "\n", mode=0o644)
+        record = dataclasses.replace(self._record(), **additions)
+        self._host.write(RECORD, record.dump(), mode=0o644)
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""
-        installed = state.installed("nvidia-smi")
+        installed = state.installed("libnvidia-ml1") or state.installed("nvidia-smi")
         return {
-            "installed_version": apt.upstream(installed) if installed else None,
+            "installed_version": upstream(installed) if installed else None,
             "loaded_version": state.loaded[0] if state.loaded else None,
             "loaded_flavour": state.loaded[1] if state.loaded else None,
+            "packages": {
+                name: package.version
+                for name, package in sorted(state.packages.items())
+                if package.installed and name in {*RELEVANT, *self._desired.components}
+            },
         }
+
+
+def _release(text: str) -> t.Dict[str, str]:
+    pairs = (line.split("=", 1) for line in text.split("\n") if "=" in line)
+    return {key: value.strip().strip("\"'") for key, value in pairs}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver's planner, and what apt prints."""
+"""Which packages the driver takes, and in which version."""
 
 from __future__ import annotations
 
@@ -9,112 +9,33 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core import apt
+from ansible_collections.gpu.node.plugins.module_utils._core.apt import (
+    Policy,
+    parse_policy,
+    upstream,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver import (
     KERNEL,
-    RELEVANT,
+    MATCHED,
     USER_SPACE,
-    Desired,
+    Choice,
     Observed,
+    UnknownVersion,
+    check_components,
+    choose,
     flavour,
-    plan,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from driver_nodes import DESIRED, NEW, OFFERED, OLD, WANTED, node, package, recording
 from hypothesis import given
 from hypothesis import strategies as st
 
-POLICY = """\
-nvidia-smi:
-  Installed: (none)
-  Candidate: 550.163.01-2
-  Version table:
-     550.163.01-2 500
-        500 http://mirror/debian trixie/non-free amd64 Packages
-libcuda1:
-  Installed: 535.261.03-1
-  Candidate: 550.163.01-2
-  Version table:
-     550.163.01-2 500
-        500 http://mirror/debian trixie/non-free amd64 Packages
- *** 535.261.03-1 100
-        100 /var/lib/dpkg/status
-nvidia-kernel-dkms:
-  Installed: (none)
-  Candidate: (none)
-  Version table:
-"""
-NEW = apt.Policy(None, "550.163.01-2", ("550.163.01-2",))
-HAVE = apt.Policy("550.163.01-2", "550.163.01-2", ("550.163.01-2",))
-DESIRED = Desired("present", "", "auto", True, True, True, "refuse")
+BOOKWORM = node(codename="bookworm", policies=parse_policy(recording("policy-bookworm")))
+TRIXIE = node(policies=parse_policy(recording("policy-trixie")))
 
 
-def bare(**changes: Any) -> Observed:
-    """Return a node with H100s and nothing installed, with the sources enabled."""
-    values: dict[str, Any] = {
-        "distribution": "debian",
-        "codename": "trixie",
-        "kernel": "6.12.1",
-        "headers": True,
-        "gpus": (("0000:18:00.0", "hopper"),),
-        "policies": dict.fromkeys(RELEVANT, NEW),
-        "holds": frozenset(),
-        "broken": False,
-        "loaded": None,
-        "nouveau": False,
-        "secure_boot": False,
-        "service": {},
-        "sources_file": False,
-        "record": {},
-    }
-    return Observed(**{**values, **changes})
-
-
-WANTED = (*USER_SPACE, "firmware-nvidia-gsp", KERNEL["open"])
-DONE = bare(
-    policies={**dict.fromkeys(RELEVANT, NEW), **dict.fromkeys(WANTED, HAVE)},
-    holds=frozenset(WANTED),
-    loaded=("550.163.01", "open"),
-    service={"ActiveState": "active", "UnitFileState": "enabled"},
-)
-
-
-def actions(observed: Observed, check_mode: bool = False, **desired: Any) -> list[str]:
-    """Return the plan's actions."""
-    found = plan(observed, dataclasses.replace(DESIRED, **desired), check_mode=check_mode)
-    return [step.action for step in found.steps]
-
-
-def test_policy_is_parsed() -> None:
-    found = apt.parse_policy(POLICY)
-    assert found["nvidia-smi"] == NEW
-    assert found["libcuda1"] == apt.Policy(
-        "535.261.03-1", "550.163.01-2", ("550.163.01-2", "535.261.03-1")
-    )
-    assert found["nvidia-kernel-dkms"] == apt.Policy(None, None, ())
-
-
-@given(st.text())
-def test_no_text_breaks_the_parsers(text: str) -> None:
-    apt.parse_policy(text)
-    apt.parse_status(text)
-    apt.parse_simulation(text)
-    apt.find_source(text, text, "trixie")
-
-
-def test_own_source_repeats_the_nodes_mirror() -> None:
-    deb822 = (
-        "Types: deb\nURIs: http://mirror/debian\nSuites: trixie trixie-updates\n"
-        "Components: main\nSigned-By: /k.gpg\n"
-    )
-    for source in (
-        apt.find_source("deb [signed-by=/k.gpg] http://mirror/debian trixie main\n", "", "trixie"),
-        apt.find_source("", deb822, "trixie"),
-    ):
-        assert source == apt.Source("http://mirror/debian", "trixie", "/k.gpg")
-        text = apt.render_source(source, ["contrib", "non-free"])
-        assert "Components: contrib non-free\n" in text
-        assert "Signed-By: /k.gpg\n" in text
-    assert apt.find_source("deb http://mirror/debian bookworm main", "", "trixie") is None
+def choice(observed: Observed, kind: str = "open", **desired: Any) -> Choice:
+    return choose(observed, dataclasses.replace(DESIRED, **desired), kind)
 
 
 @pytest.mark.parametrize(
@@ -126,10 +47,16 @@ def test_own_source_repeats_the_nodes_mirror() -> None:
         ("auto", "blackwell", "open"),
         ("auto", "", "open"),
         ("proprietary", "hopper", "proprietary"),
+        ("proprietary", "pascal", "proprietary"),
+        ("open", "blackwell", "open"),
     ],
 )
 def test_flavour_follows_the_architecture(wanted: str, architecture: str, found: str) -> None:
     assert flavour(wanted, [("0000:18:00.0", architecture)]) == found
+
+
+def test_node_without_a_gpu_gets_the_open_modules() -> None:
+    assert flavour("auto", []) == "open"
 
 
 @pytest.mark.parametrize(
@@ -142,104 +69,144 @@ def test_flavour_that_does_not_run_names_gpu_and_rule(wanted: str, architecture:
         flavour(wanted, [("0000:18:00.0", architecture)])
 
 
-def test_gpus_that_need_different_flavours_are_refused() -> None:
-    with pytest.raises(NodeError, match="do not run"):
-        flavour("auto", [("0000:18:00.0", "volta"), ("0000:29:00.0", "blackwell")])
+@pytest.mark.parametrize("order", [1, -1])
+def test_gpus_that_need_different_flavours_are_refused(order: int) -> None:
+    gpus = [("0000:18:00.0", "volta"), ("0000:29:00.0", "hopper"), ("0000:3a:00.0", "blackwell")]
+    with pytest.raises(NodeError, match="take one of the GPUs out"):
+        flavour("auto", gpus[::order])
 
 
-def test_from_nothing_to_everything() -> None:
-    assert actions(bare()) == ["install", "hold", "load", "persistence"]
-    assert actions(DONE) == []
+@pytest.mark.parametrize(
+    ("components", "words"),
+    [
+        (["nvidia-persistenced", "nvidia smi"], "names of Debian packages"),
+        (["nvidia-persistenced", "nvidia-smi=550"], "names of Debian packages"),
+        (["nvidia-persistenced", "--yes"], "names of Debian packages"),
+        (["nvidia-persistenced", "nvidia-kernel-dkms"], "kernel_modules chooses them"),
+        (["nvidia-smi"], "persistence to be false"),
+    ],
+)
+def test_components_that_cannot_be_meant(components: list[str], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        check_components(components, persistence=True)
 
 
-def test_fresh_node_without_components() -> None:
-    fresh = bare(policies=dict.fromkeys(RELEVANT, apt.Policy(None, None, ())))
-    assert actions(fresh) == ["sources", "refresh"]
-    assert actions(fresh, check_mode=True) == [
-        "sources",
-        "refresh",
-        "install",
-        "hold",
-        "load",
-        "persistence",
-    ]
-    with pytest.raises(NodeError, match="manage_sources"):
-        actions(fresh, manage_sources=False)
+def test_components_that_can_be_meant() -> None:
+    check_components(USER_SPACE, persistence=True)
+    check_components(["libcuda1"], persistence=False)
 
 
-def test_interrupted_dpkg_is_repaired_first() -> None:
-    assert actions(bare(broken=True))[0] == "repair"
+def test_trixie_has_one_version_of_everything() -> None:
+    found = choice(TRIXIE)
+    assert found.version == "550.163.01"
+    assert found.unknown == ()
+    assert set(found.targets) == set(WANTED)
+    assert found.targets["nvidia-persistenced"] == "550.163.01-1"
+    assert found.pins == {
+        "nvidia-graphics-drivers": "550.163.01-2",
+        "nvidia-open-gpu-kernel-modules": "550.163.01-2",
+    }
 
 
-def test_installed_version_is_kept_unless_another_is_asked_for() -> None:
-    newer = apt.Policy("550.163.01-2", "560.1-1", ("560.1-1", "550.163.01-2"))
-    drifted = dataclasses.replace(DONE, policies={**DONE.policies, **dict.fromkeys(WANTED, newer)})
-    assert actions(drifted) == []
-    assert "install" in actions(drifted, version="560")
-    assert actions(drifted, version="550.163.01") == []
+def test_bookworm_has_the_open_modules_in_an_older_version_only() -> None:
+    found = choice(BOOKWORM)
+    assert found.version == "535.261.03"
+    assert {found.targets[name] for name in MATCHED & set(found.targets)} == {"535.261.03-1"}
+    assert found.targets["nvidia-persistenced"] == "535.171.04-1~deb12u1"
+
+
+def test_bookworm_has_the_proprietary_modules_in_the_newest_version() -> None:
+    found = choice(BOOKWORM, "proprietary")
+    assert found.version == "535.309.01"
+    assert found.pins == {"nvidia-graphics-drivers": "535.309.01-0+deb12u1"}
+
+
+@pytest.mark.parametrize("wanted", ["535", "535.261", "535.261.03", "535.261.03-1"])
+def test_version_may_be_a_branch_a_version_or_a_package_version(wanted: str) -> None:
+    assert choice(node(), version=wanted).version == "535.261.03"
+
+
+def test_branch_is_not_a_mere_beginning() -> None:
+    with pytest.raises(UnknownVersion):
+        choice(node(), version="53")
 
 
 def test_unknown_version_lists_what_is_offered() -> None:
-    with pytest.raises(InputError, match=r"999.*550\.163\.01-2"):
-        actions(bare(), version="999")
+    with pytest.raises(InputError, match=r"'999' is not valid.*550\.163\.01, 535\.261\.03"):
+        choice(node(), version="999")
 
 
-def test_loaded_driver_of_another_version_or_flavour_asks_for_a_reboot() -> None:
-    for loaded, words in (
-        (("535.261.03", "open"), "535.261.03 of the driver is loaded"),
-        (("550.163.01", "proprietary"), "proprietary kernel modules are loaded"),
-    ):
-        found = plan(dataclasses.replace(DONE, loaded=loaded), DESIRED, check_mode=False)
-        assert found.steps == ()
-        assert words in found.reboot_required[0]
+def test_what_is_installed_stays_when_it_fits() -> None:
+    have = node(packages={KERNEL["open"]: package(OLD)})
+    assert choice(have).version == upstream(OLD)
+    assert choice(have, version="550").version == upstream(NEW)
 
 
-def test_nouveau_is_not_fought() -> None:
-    found = plan(bare(nouveau=True), DESIRED, check_mode=False)
-    assert "load" not in [step.action for step in found.steps]
-    assert "nouveau" in found.reboot_required[0]
+def test_no_newer_version_than_apt_would_take() -> None:
+    backports = node(policies={**OFFERED, KERNEL["open"]: Policy(OLD, (NEW, OLD))})
+    assert choice(backports).version == upstream(OLD)
+    assert choice(backports, version="550").version == upstream(NEW)
 
 
-def test_secure_boot_is_told_before() -> None:
-    with pytest.raises(NodeError, match="Secure Boot"):
-        actions(bare(secure_boot=True))
-    assert "install" in actions(bare(secure_boot=True), secure_boot="ignore")
+def test_nothing_in_common_names_every_package() -> None:
+    torn = {**OFFERED, KERNEL["open"]: Policy(NEW, (NEW,)), "libcuda1": Policy(OLD, (OLD,))}
+    with pytest.raises(NodeError, match=r"no version .* in common.*libcuda1: 535\.261\.03"):
+        choice(node(policies=torn))
 
 
-def test_other_distributions_are_refused() -> None:
-    with pytest.raises(NodeError, match="'rhel' is not supported"):
-        actions(bare(distribution="rhel"))
+def test_package_that_is_not_offered_is_unknown() -> None:
+    found = choice(node(), components=(*USER_SPACE, "nvidia-smmi"))
+    assert found.unknown == ("nvidia-smmi",)
+    assert found.version is None
 
 
-def test_absent_takes_back_what_was_added_and_only_that() -> None:
-    assert actions(DONE, state="absent") == []
-    recorded = dataclasses.replace(DONE, record={"packages": ["nvidia-smi", "dkms"]})
-    found = plan(recorded, dataclasses.replace(DESIRED, state="absent"), check_mode=False)
-    assert [step.action for step in found.steps] == ["hold", "remove"]
-    assert found.steps[1].params["packages"] == ["nvidia-smi", "dkms"]
+def test_component_of_the_driver_gets_its_version_and_any_other_its_own() -> None:
+    policies = {
+        **OFFERED,
+        "libnvidia-encode1": Policy(NEW, (NEW, OLD)),
+        "dcgm": Policy("4.1-1", ("4.1-1",)),
+    }
+    components = (*USER_SPACE, "libnvidia-encode1", "dcgm")
+    found = choice(node(policies=policies), components=components, version="535")
+    assert found.targets["libnvidia-encode1"] == OLD
+    assert found.targets["dcgm"] == "4.1-1"
 
 
-def test_missing_headers_are_a_warning() -> None:
-    assert "headers" in plan(bare(headers=False), DESIRED, check_mode=False).warnings[0]
+def test_firmware_comes_where_a_gpu_or_the_flavour_needs_it() -> None:
+    volta = node(gpus=(("0000:18:00.0", "volta"),))
+    assert "firmware-nvidia-gsp" not in choice(volta, "proprietary").targets
+    assert "firmware-nvidia-gsp" in choice(node(), "proprietary").targets
+    assert "firmware-nvidia-gsp" in choice(node(gpus=()), "open").targets
 
 
-@given(st.sets(st.sampled_from(WANTED)), st.sets(st.sampled_from(WANTED)), st.booleans())
-def test_from_anywhere_the_plan_ends_at_the_same_node(
-    installed: set[str], held: set[str], loaded: bool
+@given(
+    st.fixed_dictionaries(
+        {name: st.lists(st.sampled_from([NEW, OLD, "560.1-1"]), unique=True) for name in WANTED}
+    ),
+    st.dictionaries(st.sampled_from(WANTED), st.sampled_from([NEW, OLD])),
+    st.sampled_from(["", "535", "550", NEW]),
+)
+def test_all_packages_get_one_version_that_is_offered(
+    offers: dict[str, list[str]], installed: dict[str, str], wanted: str
 ) -> None:
-    policies = {one: HAVE if one in installed else NEW for one in RELEVANT}
-    state = bare(
-        policies=policies, holds=frozenset(held), loaded=("550.163.01", "open") if loaded else None
+    policies = {
+        name: Policy(versions[0], tuple(versions)) for name, versions in offers.items() if versions
+    }
+    packages = {name: package(version) for name, version in installed.items()}
+    observed = node(policies=policies, packages=packages)
+    unknown = tuple(sorted(name for name in WANTED if not observed.versions(name)))
+    common = set.intersection(
+        *({upstream(one) for one in observed.versions(n)} for n in MATCHED & set(WANTED))
     )
-    for step in plan(state, DESIRED, check_mode=False).steps:
-        if step.action == "install":
-            state = dataclasses.replace(
-                state, policies={**state.policies, **dict.fromkeys(step.params["packages"], HAVE)}
-            )
-        elif step.action == "hold":
-            state = dataclasses.replace(state, holds=frozenset(step.params["hold"]))
-        elif step.action == "load":
-            state = dataclasses.replace(state, loaded=("550.163.01", "open"))
-        elif step.action == "persistence":
-            state = dataclasses.replace(state, service=DONE.service)
-    assert plan(state, DESIRED, check_mode=False).steps == ()
+    fitting = {one for one in common if one.startswith(wanted.split("-")[0])}
+    if not unknown and not fitting:
+        with pytest.raises(NodeError, match=r"in common|expected a version that the sources offer"):
+            choice(observed, version=wanted)
+        return
+    found = choice(observed, version=wanted)
+    assert found.unknown == unknown
+    if not unknown:
+        assert found.version in fitting
+        for name, version in found.targets.items():
+            assert version in observed.versions(name)
+            assert name not in MATCHED or upstream(str(version)) == found.version

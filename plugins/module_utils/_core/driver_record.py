@@ -1,0 +1,63 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What nvidia_driver has added to a node, written down so that it can be taken back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing as t
+
+from .errors import NodeError
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """The additions: packages (those asked for among them), holds, a sources file, a service."""
+
+    packages: t.FrozenSet[str] = frozenset()
+    requested: t.FrozenSet[str] = frozenset()
+    holds: t.FrozenSet[str] = frozenset()
+    sources: bool = False
+    service: bool = False
+
+    def __bool__(self) -> bool:
+        """Tell whether anything was added."""
+        return self != Record()
+
+    def dump(self) -> str:
+        """Return the record's text."""
+        values = dataclasses.asdict(self)
+        values = {
+            key: sorted(value) if isinstance(value, frozenset) else value
+            for key, value in values.items()
+        }
+        return json.dumps(values, indent=1) + "\n"
+
+
+def _names(value: t.Any) -> t.FrozenSet[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise TypeError(f"expected a list of names, found {value!r}")
+    return frozenset(value)
+
+
+def load(text: t.Optional[str], path: str) -> Record:
+    """Parse a record; a node without one has had no additions."""
+    if text is None:
+        return Record()
+    try:
+        values = json.loads(text)
+        return Record(
+            packages=_names(values.get("packages", [])),
+            requested=_names(values.get("requested", [])),
+            holds=_names(values.get("holds", [])),
+            sources=values.get("sources") is True,
+            service=values.get("service") is True,
+        )
+    except (ValueError, AttributeError, TypeError) as error:
+        raise NodeError(
+            f"{path} is damaged",
+            cause=str(error),
+            hint="remove the file; what earlier runs added then counts as your own",
+        ) from error

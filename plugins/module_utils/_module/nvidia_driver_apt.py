@@ -1,0 +1,200 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""apt and dpkg as nvidia_driver uses them."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from .._core import apt
+from .._core.apt_sources import Source, parse_deb822, parse_one_line
+from .._core.driver import Removal
+from .._core.driver_record import Record
+from .._core.errors import NodeError
+from .._host.api import Completed, Host
+
+FOLDER = "/etc/apt/sources.list.d"
+OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
+PREFERENCES = "/etc/apt/preferences"
+OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    "NEEDRESTART_MODE": "l",  # it may list services, and must not restart containerd
+}
+# confdef takes the default where there is one, confold keeps the user's file where there is none.
+CONFIG_FILES = ("--force-confdef", "--force-confold")
+TAIL_LINES = 20
+RETRY_SECONDS = 2.0
+
+
+class Apt:
+    """Package management on the node; ``timeout`` is how long to wait for another apt's lock."""
+
+    def __init__(self, host: Host, timeout: float) -> None:
+        self._host, self._timeout = host, timeout
+
+    # --- looking ---
+
+    def packages(self) -> t.Dict[str, apt.Package]:
+        """Return every package that dpkg knows of."""
+        return apt.parse_packages(self._host.run(["dpkg-query", "-W", "-f", apt.DPKG_FORMAT]).out)
+
+    def policies(self, names: t.Sequence[str]) -> t.Dict[str, apt.Policy]:
+        """Return what the sources offer."""
+        return apt.parse_policy(self._host.run(["apt-cache", "policy", *names]).out)
+
+    def interrupted(self) -> bool:
+        """Tell whether dpkg was killed: its journal then has numbered files."""
+        return any(name.isdigit() for name in self._host.listdir("/var/lib/dpkg/updates"))
+
+    def sources(self) -> t.Tuple[Source, ...]:
+        """Return the node's sources without those in our own file."""
+        host = self._host
+        found = parse_one_line(host.read("/etc/apt/sources.list") or "")
+        for name in host.listdir(FOLDER):
+            path = f"{FOLDER}/{name}"
+            if name.endswith(".list"):
+                found += parse_one_line(host.read(path) or "")
+            elif name.endswith(".sources") and path != OWN_SOURCES:
+                found += parse_deb822(host.read(path) or "")
+        return tuple(found)
+
+    def removal(self, record: Record, packages: t.Mapping[str, apt.Package]) -> Removal:
+        """Return what taking back the additions comes to: what others need stays."""
+        ours = {name for name in record.packages if name in packages}
+        kept: t.Set[str] = set()
+        users: t.Set[str] = set()
+        while ours - kept:
+            removed = self._simulate_purge(ours - kept)
+            dragged = removed - (ours - kept)
+            if not dragged:
+                return Removal(tuple(sorted(removed)), tuple(sorted(kept)), tuple(sorted(users)))
+            users |= dragged - record.packages
+            words = ["apt-cache", "depends", "--recurse", "--installed", "--important"]
+            done = self._host.run([*words, *sorted(dragged)])
+            needed = apt.parse_dependencies(done.out) & (ours - kept)
+            if not needed:
+                break
+            kept |= needed
+        return Removal((), tuple(sorted(kept or ours)), tuple(sorted(users)))
+
+    def _simulate_purge(self, names: t.Iterable[str]) -> t.Set[str]:
+        options = ["--simulate", "--allow-change-held-packages", "purge"]
+        done = self._call(["apt-get", *options, *sorted(names)])
+        return set(apt.parse_simulation(done.out).removed)
+
+    # --- changing ---
+
+    def update(self) -> str:
+        """Fetch the package lists and return what apt complained of; some failing is no failure."""
+        done = self._call(["apt-get", "-q", "update"], check=False)
+        complaints = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
+        return "; ".join(complaints[-4:])
+
+    def simulate(self, words: t.Sequence[str]) -> apt.Simulation:
+        """Return what an installation would do; NodeError when apt finds no way."""
+        done = self._call(["apt-get", "--simulate", *words], check=False)
+        if done.rc != 0:
+            raise NodeError(
+                "apt finds no way to install the driver; nothing was changed",
+                cause=_tail(done),
+                hint="look at the packages that apt names: a hold, a pin or a foreign source is in the way",
+            )
+        return apt.parse_simulation(done.out)
+
+    def change(self, words: t.Sequence[str]) -> None:
+        """Install or remove packages."""
+        options = [
+            "-y",
+            "-q",
+            "-o",
+            "Dpkg::Use-Pty=0",
+            "-o",
+            f"DPkg::Lock::Timeout={int(self._timeout)}",
+        ]
+        for one in CONFIG_FILES:
+            options += ["-o", f"Dpkg::Options::={one}"]
+        self._call(["apt-get", *options, *words])
+
+    def purge(self, names: t.Sequence[str]) -> None:
+        """Remove packages with their configuration, and no other package."""
+        more = self._simulate_purge(names) - set(names)
+        if more:
+            raise NodeError(
+                f"the removal would take {', '.join(sorted(more))} along; nothing was removed",
+                hint="run again: what they need stays then",
+            )
+        self.change(["purge", *names])
+
+    def pin(self, pins: t.Mapping[str, str]) -> t.List[str]:
+        """Return apt's options that keep source packages at versions, for one call."""
+        text = apt.preferences(pins, self._host.read(PREFERENCES) or "")
+        self._host.write(OWN_PREFERENCES, text, mode=0o644)
+        return ["-o", f"Dir::Etc::Preferences={OWN_PREFERENCES}"]
+
+    def unpin(self) -> None:
+        """Remove what pin has written."""
+        self._host.remove(OWN_PREFERENCES)
+
+    def repair(self) -> None:
+        """Finish what a killed dpkg has begun."""
+        self._call(["dpkg", *CONFIG_FILES, "--configure", "-a"], check=False)
+        halves = {
+            name: package.held
+            for name, package in self.packages().items()
+            if package.state[1:2] == "H" or package.state[2:3] == "R"
+        }
+        words = ["--fix-broken", "--no-remove", "--no-install-recommends"]
+        words += ["--reinstall", "--allow-change-held-packages"] if halves else []
+        self.change([*words, "install", *halves])
+        held = [name for name, was_held in halves.items() if was_held]
+        if held:
+            self.hold(held)  # apt drops the hold of what it installs
+        self._call(["dpkg", *CONFIG_FILES, "--configure", "-a"])
+        left = [name for name, package in self.packages().items() if package.broken]
+        if left:
+            raise NodeError(
+                f"dpkg cannot finish with {', '.join(sorted(left))}",
+                hint=f"look at what it says: apt-get install --reinstall {' '.join(sorted(left))}",
+            )
+
+    def hold(self, names: t.Sequence[str]) -> None:
+        """Keep packages at their version."""
+        self._call(["apt-mark", "hold", *names])
+
+    def release(self, names: t.Sequence[str]) -> None:
+        """Take packages off hold."""
+        self._call(["apt-mark", "unhold", *names])
+
+    def _call(self, argv: t.Sequence[str], *, check: bool = True) -> Completed:
+        """Run a command, and again for as long as another process holds the lock."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            done = self._host.run(argv, check=False, env=ENVIRONMENT)
+            busy = done.rc != 0 and apt.is_busy(done.err)
+            if not busy or time.monotonic() >= deadline:
+                break
+            time.sleep(RETRY_SECONDS)
+        if busy:
+            raise NodeError(
+                f"another package manager is at work on the node, for longer than {self._timeout:g} s",
+                cause=_tail(done),
+                hint="wait until it has ended, or raise lock_timeout",
+            )
+        if check and done.rc != 0:
+            raise NodeError(
+                f"{argv[0]} failed with status {done.rc}",
+                cause=_tail(done),
+                hint="mend the cause named above and run again, which finishes what was begun",
+                rc=done.rc,
+                command=" ".join(argv),
+            )
+        return done
+
+
+def _tail(done: Completed) -> str:
+    lines = [line for line in f"{done.out}\n{done.err}".split("\n") if line.strip()]
+    return "\n".join(lines[-TAIL_LINES:])

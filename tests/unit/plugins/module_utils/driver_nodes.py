@@ -1,0 +1,179 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Debian nodes as the driver's planner sees them, and what its steps do to them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpu.node.plugins.module_utils._core.apt import Package, Policy, upstream
+from ansible_collections.gpu.node.plugins.module_utils._core.apt_sources import Source, render
+from ansible_collections.gpu.node.plugins.module_utils._core.driver import (
+    COMPONENTS,
+    KERNEL,
+    PERSISTENCED,
+    RELEVANT,
+    USER_SPACE,
+    Desired,
+    Observed,
+    Removal,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver_record import Record
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Step
+
+OLD, NEW = "535.261.03-1", "550.163.01-2"
+WANTED = (*USER_SPACE, "libnvidia-cfg1", "firmware-nvidia-gsp", KERNEL["open"])
+MAIN = Source("http://mirror/debian", "trixie", ("main",))
+FULL = dataclasses.replace(MAIN, components=("main", *COMPONENTS))
+OFFERED = dict.fromkeys(RELEVANT, Policy(NEW, (NEW, OLD)))
+RUNNING = {"ActiveState": "active", "UnitFileState": "enabled"}
+DESIRED = Desired(
+    state="present",
+    version="",
+    kernel_modules="auto",
+    components=USER_SPACE,
+    hold=True,
+    load=True,
+    persistence=True,
+    manage_sources=True,
+    secure_boot="refuse",
+)
+
+
+def recording(name: str) -> str:
+    """Return what apt or dpkg has printed on a real node."""
+    return (Path(__file__).parent / f"recordings/apt-{name}.txt").read_text()
+
+
+def package(version: str = NEW, state: str = "ii ") -> Package:
+    return Package(version, "nvidia-graphics-drivers", state)
+
+
+def node(**changes: Any) -> Observed:
+    """Return a node with an H100 and nothing installed, whose sources have the driver."""
+    values: dict[str, Any] = {
+        "distribution": "debian",
+        "codename": "trixie",
+        "title": "Debian GNU/Linux 13 (trixie)",
+        "kernel": "6.12.1",
+        "headers": True,
+        "gpus": (("0000:18:00.0", "hopper"),),
+        "packages": {},
+        "policies": OFFERED,
+        "interrupted": False,
+        "loaded": None,
+        "nouveau": False,
+        "secure_boot": False,
+        "service": {},
+        "sources": (FULL,),
+        "own_sources": None,
+        "record": Record(),
+    }
+    return Observed(**{**values, **changes})
+
+
+def fresh(**changes: Any) -> Observed:
+    """Return a node that knows the component main only."""
+    return node(**{"policies": {}, "sources": (MAIN,), **changes})
+
+
+def converged(**changes: Any) -> Observed:
+    """Return a node with all that DESIRED asks for, brought there by the module."""
+    values: dict[str, Any] = {
+        "packages": dict.fromkeys(WANTED, package(state="hi ")),
+        "loaded": (upstream(NEW), "open"),
+        "service": RUNNING,
+        "smi": True,
+        "record": Record(
+            packages=frozenset(WANTED), requested=frozenset(WANTED), holds=frozenset(WANTED)
+        ),
+    }
+    return node(**{**values, **changes})
+
+
+def after(observed: Observed, step: Step) -> Observed:
+    """Return the node after a step, as apt, systemd and the kernel would leave it."""
+    return getattr(_Effects, step.action)(observed, step.params)
+
+
+class _Effects:
+    @staticmethod
+    def repair(one: Observed, _params: Any) -> Observed:
+        packages = {
+            name: found._replace(state=f"{found.state[0]}i ")
+            for name, found in one.packages.items()
+        }
+        return dataclasses.replace(one, packages=packages, interrupted=False)
+
+    @staticmethod
+    def sources(one: Observed, params: Any) -> Observed:
+        record = dataclasses.replace(one.record, sources=True)
+        return dataclasses.replace(one, own_sources=params["text"], record=record)
+
+    @staticmethod
+    def refresh(one: Observed, _params: Any) -> Observed:
+        additions = [dataclasses.replace(MAIN, components=COMPONENTS)]
+        found = FULL in one.sources or one.own_sources == render(additions)
+        return dataclasses.replace(one, refreshed=True, policies=OFFERED if found else {})
+
+    @staticmethod
+    def install(one: Observed, params: Any) -> Observed:
+        packages = {k: v for k, v in one.packages.items() if k not in params["remove"]}
+        new = {name for name in params["packages"] if one.installed(name) is None}
+        packages.update({name: package(version) for name, version in params["packages"].items()})
+        record = dataclasses.replace(
+            one.record,
+            packages=one.record.packages | new,
+            requested=one.record.requested | new,
+        )
+        return dataclasses.replace(one, packages=packages, record=record, smi=True)
+
+    @staticmethod
+    def hold(one: Observed, params: Any) -> Observed:
+        packages = dict(one.packages)
+        release = [name for name in params["release"] if name in packages]
+        for letter, names in (("i", release), ("h", params["hold"])):
+            for name in names:
+                found = packages[name]
+                packages[name] = found._replace(state=letter + found.state[1:])
+        holds = (one.record.holds - set(params["release"])) | set(params["hold"])
+        record = dataclasses.replace(one.record, holds=holds)
+        return dataclasses.replace(one, packages=packages, record=record)
+
+    @staticmethod
+    def load(one: Observed, _params: Any) -> Observed:
+        kind = next(kind for kind, name in KERNEL.items() if one.installed(name))
+        version = upstream(str(one.installed(KERNEL[kind])))
+        return dataclasses.replace(one, loaded=(version, kind))
+
+    @staticmethod
+    def persistence(one: Observed, params: Any) -> Observed:
+        service = {**one.service, "UnitFileState": "enabled"}
+        service["ActiveState"] = "active" if params["start"] else service.get("ActiveState", "")
+        record = dataclasses.replace(
+            one.record, service=one.record.service or not params["was_enabled"]
+        )
+        return dataclasses.replace(one, service=service, record=record)
+
+    @staticmethod
+    def remove(one: Observed, params: Any) -> Observed:
+        packages = {k: v for k, v in one.packages.items() if k not in params["packages"]}
+        gone = params["service"] or PERSISTENCED in params["packages"]
+        return dataclasses.replace(
+            one,
+            packages=packages,
+            own_sources=None if one.record.sources else one.own_sources,
+            service={} if gone else one.service,
+            record=Record(),
+            removal=None,
+            smi="nvidia-smi" in packages,
+        )
+
+
+def with_removal(one: Observed, **changes: Any) -> Observed:
+    """Return the node with what a simulated purge of the additions comes to."""
+    packages = tuple(sorted(one.record.packages & set(one.packages)))
+    return dataclasses.replace(one, removal=Removal(packages, (), ())._replace(**changes))
