@@ -47,16 +47,18 @@ class Package(t.NamedTuple):
 
 
 def parse_packages(text: str) -> t.Dict[str, Package]:
-    """Parse what dpkg-query prints in DPKG_FORMAT; packages of foreign architectures are left out.
+    """Parse what dpkg-query prints in DPKG_FORMAT.
 
-    A package that is on hold without being installed has no architecture.
+    Left out are packages of foreign architectures, and those that are not there, unless they are on
+    hold nevertheless.
     """
     rows = [line.split("\t") for line in text.split("\n") if line.count("\t") == 4]
     native = next((row[1] for row in rows if row[0] == "dpkg"), None)
     return {
         row[0].split(":")[0]: Package(row[3], row[2], row[4])
         for row in rows
-        if native is None or row[1] in (native, "all", "")
+        if (row[4][1:2] != "n" or row[4][:1] == "h")
+        and (native is None or row[1] in (native, "all", ""))
     }
 
 

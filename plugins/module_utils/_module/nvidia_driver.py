@@ -172,8 +172,9 @@ class DriverCapability:
         self, words: t.Sequence[str], params: t.Mapping[str, t.Any]
     ) -> t.Set[str]:
         """Return what would be new; refuse when others' packages would go or lose their hold."""
-        simulation = self._apt.simulate(words)
-        packages, record = self._apt.packages(), self._record()
+        record = self._record()
+        simulation = self._apt.simulate(words, record.holds)
+        packages = self._apt.packages()
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
         held = [name for name in touched if name in packages and packages[name].held]
         foreign = sorted(set(held) - record.holds)

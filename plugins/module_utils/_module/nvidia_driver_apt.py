@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import typing as t
 
@@ -39,8 +40,9 @@ class Apt:
     # --- looking ---
 
     def packages(self) -> t.Dict[str, apt.Package]:
-        """Return every package that dpkg knows of."""
-        return apt.parse_packages(self._host.run(["dpkg-query", "-W", "-f", apt.DPKG_FORMAT]).out)
+        """Return the packages that are there or on hold; without the pattern the latter are missing."""
+        words = ["dpkg-query", "-W", "-f", apt.DPKG_FORMAT, "*"]
+        return apt.parse_packages(self._host.run(words).out)
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, apt.Policy]:
         """Return what the sources offer."""
@@ -94,16 +96,25 @@ class Apt:
         complaints = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
         return "; ".join(complaints[-4:])
 
-    def simulate(self, words: t.Sequence[str]) -> apt.Simulation:
+    def simulate(self, words: t.Sequence[str], own_holds: t.Collection[str]) -> apt.Simulation:
         """Return what an installation would do; NodeError when apt finds no way."""
         done = self._call(["apt-get", "--simulate", *words], check=False)
-        if done.rc != 0:
-            raise NodeError(
-                "apt finds no way to install the driver; nothing was changed",
-                cause=_tail(done),
-                hint="look at the packages that apt names: a hold, a pin or a foreign source is in the way",
-            )
-        return apt.parse_simulation(done.out)
+        if done.rc == 0:
+            return apt.parse_simulation(done.out)
+        named = set(re.findall(r"[a-z0-9][a-z0-9+.-]+", done.out + done.err))
+        held = sorted(
+            name
+            for name, package in self.packages().items()
+            if package.held and name in named and name not in own_holds
+        )
+        what = f" while {', '.join(held)} is on hold" if held else ""
+        raise NodeError(
+            f"apt finds no way to install the driver{what}; nothing was changed",
+            cause=_tail(done),
+            hint=f"release it: apt-mark unhold {' '.join(held)}"
+            if held
+            else "look at the packages that apt names: a pin or a foreign source is in the way",
+        )
 
     def change(self, words: t.Sequence[str]) -> None:
         """Install or remove packages."""

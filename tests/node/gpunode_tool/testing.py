@@ -54,6 +54,8 @@ class Node:
                 os.killpg(os.getpgid(event["pid"]), signal.SIGKILL)
             return True
 
+        # The runner keeps the options of an earlier run there and would take them again.
+        (self.folder / "env/cmdline").unlink(missing_ok=True)
         runner = ansible_runner.run(
             private_data_dir=str(self.folder),
             inventory=self._inventory(),

@@ -94,9 +94,20 @@ def test_packages_of_foreign_architectures_are_left_out() -> None:
     assert set(found) == {"dpkg", "libcuda1", "dkms"}
 
 
-def test_package_on_hold_that_is_not_installed() -> None:
-    found = apt.parse_packages("dpkg\tamd64\tdpkg\t1.22\tii \npatch\t\tpatch\t\thn \n")["patch"]
-    assert (found.held, found.installed, found.broken) == (True, False, False)
+@pytest.mark.parametrize("architecture", ["", "all", "amd64"])
+def test_package_that_is_not_there_counts_when_it_is_on_hold(architecture: str) -> None:
+    text = (
+        "dpkg\tamd64\tdpkg\t1.22\tii \n"
+        f"dkms\t{architecture}\tdkms\t\thn \n"
+        f"awk\t{architecture}\tawk\t\tun \n"
+    )
+    found = apt.parse_packages(text)
+    assert set(found) == {"dpkg", "dkms"}
+    assert (found["dkms"].held, found["dkms"].installed, found["dkms"].broken) == (
+        True,
+        False,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +122,7 @@ def test_package_on_hold_that_is_not_installed() -> None:
         ("iHR", False, True),
         ("iiR", True, True),
         ("rc ", False, False),
-        ("un ", False, False),
+        ("hn ", False, False),
     ],
 )
 def test_states_of_a_package(state: str, installed: bool, broken: bool) -> None:

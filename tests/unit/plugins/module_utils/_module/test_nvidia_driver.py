@@ -176,6 +176,14 @@ def test_installation_that_apt_cannot_resolve(done: Debian) -> None:
     refused(done, r"no way to install the driver; nothing was changed: E: Unmet", version="535")
 
 
+def test_installation_that_apt_cannot_resolve_because_of_a_hold(done: Debian) -> None:
+    done.packages["dkms"] = ("", "hn ")
+    done.packages["vim"] = ("9-1", "hi ")
+    out = " nvidia-smi : Depends: dkms (>= 3) but it is not going to be installed"
+    done.commands["apt-get", "--simulate"] = Completed(100, out, "E: held broken packages")
+    refused(done, r"(?s)while dkms is on hold; nothing.*apt-mark unhold dkms$", version="535")
+
+
 def test_package_on_hold_by_the_user_is_named(done: Debian) -> None:
     record = json.loads(done.files[RECORD])
     record["holds"].remove("nvidia-smi")
