@@ -14,7 +14,8 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Installs the driver from Debian's own packages, holds it at its version and loads it.
   - All packages get one and the same version of the driver, the newest that the sources offer for all of them.
-  - Never stops a process on a GPU, never unloads a module and never reboots. What needs a reboot is reported.
+  - Never stops a process on a GPU and never reboots, and unloads modules only where O(reload) says so.
+    What needs a reboot is reported.
   - Remembers what it has added. What a killed run left behind is finished by the next one.
 options:
   state:
@@ -58,6 +59,14 @@ options:
     description: Load the kernel modules where no driver is loaded and no reboot must come first.
     type: bool
     default: true
+  reload:
+    description:
+      - Whether to exchange the loaded kernel modules when they differ from the installed ones.
+      - V(when_idle) does so where no process has a GPU open, the persistence daemon aside, which is restarted.
+        The node daemon counts as such a process. Otherwise C(reboot_required) says who is in the way.
+    type: str
+    choices: [never, when_idle]
+    default: never
   persistence:
     description:
       - Enable the persistence daemon, and start it once the driver is loaded.

@@ -51,6 +51,7 @@ class Desired:
     persistence: bool
     manage_sources: bool
     secure_boot: str
+    reload: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Observed:
 
     ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went
     wrong with it. ``removal`` is there when additions are to be taken back and dpkg is in order.
+    ``users`` are the processes that have a GPU open, ``reload_note`` is why this run could not
+    exchange the loaded modules.
     """
 
     distribution: str
@@ -82,6 +85,8 @@ class Observed:
     refreshed: bool = False
     refresh_note: str = ""
     removal: t.Optional[Removal] = None
+    users: t.Tuple[str, ...] = ()
+    reload_note: str = ""
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

@@ -53,7 +53,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
             tuple(enable) or (REFRESH,), _describe(observed), _describe(observed), more=True
         )
     sources = _sources(observed, desired, choice.unknown)
-    install = _install(observed, choice)
+    install = _install(observed, desired, choice)
     first = [REPAIR] if _needs_repair(observed, choice, [*sources, *install]) else []
     if (first or sources) and not check_mode:
         steps = tuple(first or sources)
@@ -65,13 +65,17 @@ def _complete(
     observed: Observed, desired: Desired, choice: Choice, steps: t.List[Step], installing: bool
 ) -> Plan:
     """Add to the steps what comes after the installation, and the words around them."""
-    reboot = _reboot_reasons(observed, choice)
+    reboot = _reboot_reasons(observed, desired, choice)
+    reloads = _reloads(observed, desired, choice)
     changed = {name for step in steps for name in step.params.get("packages", ())}
     steps += _holds(observed, desired, choice, changed)
     usable = not reboot and bool(observed.gpus)
     loads = desired.load and usable and observed.loaded is None
     if loads:
         steps.append(Step("load", "load the kernel module: modprobe nvidia"))
+    if reloads:
+        words = f"reload the kernel modules: {_mismatch(observed, choice)}"
+        steps.append(Step("reload", words, needs=("idle_gpu",)))
     if desired.persistence:
         steps += _service(observed, start=loads or (usable and observed.loaded is not None))
     after = _describe(observed)
@@ -86,7 +90,7 @@ def _complete(
         if step.action == "hold":
             kept = set(after["held"]) - set(step.params["release"])
             after["held"] = sorted(kept | set(step.params["hold"]))
-    if loads:
+    if loads or reloads:
         after["loaded"] = [choice.version or NEWEST, choice.kind]
     if any(step.action == "persistence" for step in steps):
         after["persistence"] = True
@@ -178,7 +182,7 @@ def _enable(observed: Observed) -> t.List[Step]:
     return [Step("sources", text, {"text": render(wanted)}), REFRESH]
 
 
-def _install(observed: Observed, choice: Choice) -> t.List[Step]:
+def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Step]:
     change = {
         name: version
         for name, version in choice.targets.items()
@@ -210,7 +214,7 @@ def _install(observed: Observed, choice: Choice) -> t.List[Step]:
         ([f"install {', '.join(words)}"] if words else [])
         + ([f"remove {', '.join(drop)}"] if drop else [])
     )
-    needs = ("reboot",) if _mismatch(observed, choice) else ()
+    needs = ("reboot",) if _reboot_reasons(observed, desired, choice) else ()
     params = {
         "packages": {**change, **dict.fromkeys(headers)},
         "remove": drop,
@@ -272,11 +276,23 @@ def _mismatch(observed: Observed, choice: Choice) -> str:
     return ""
 
 
-def _reboot_reasons(observed: Observed, choice: Choice) -> t.Tuple[str, ...]:
+def _reloads(observed: Observed, desired: Desired, choice: Choice) -> bool:
+    """Tell whether the loaded modules may be exchanged: asked for, and nobody is on a GPU."""
+    wanted = desired.reload == "when_idle" and not observed.nouveau
+    hindered = bool(observed.users or observed.reload_note)
+    return wanted and not hindered and bool(_mismatch(observed, choice))
+
+
+def _reboot_reasons(observed: Observed, desired: Desired, choice: Choice) -> t.Tuple[str, ...]:
     if observed.nouveau:
         return ("the nouveau driver holds the GPUs",)
     words = _mismatch(observed, choice)
-    return (words,) if words else ()
+    if not words or _reloads(observed, desired, choice):
+        return ()
+    if desired.reload == "when_idle":
+        users = f"processes have the GPUs open: {', '.join(observed.users)}"
+        words += f" (not reloaded: {observed.reload_note or users})"
+    return (words,)
 
 
 def _warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[str, ...]:

@@ -12,6 +12,7 @@ from .._core.pci import PciDevice, nvidia_device
 from .._host.api import Host
 
 BUS = "/sys/bus/pci/devices"
+PERSISTENCED_COMM = "nvidia-persiste"  # the kernel keeps 15 characters
 DRIVER_VERSION = "/proc/driver/nvidia/version"
 
 
@@ -37,6 +38,21 @@ def pci_devices(host: Host) -> t.List[PciDevice]:
 def gpus(host: Host) -> t.List[PciDevice]:
     """Return the GPUs on the bus."""
     return [one for one in pci_devices(host) if one.kind == "gpu"]
+
+
+def gpu_users(host: Host) -> t.Tuple[str, ...]:
+    """Return the processes that have a GPU open, but for the persistence daemon."""
+    found = []
+    for pid in host.listdir("/proc"):
+        if not pid.isdigit():
+            continue
+        folder = f"/proc/{pid}/fd"
+        opened = (host.readlink(f"{folder}/{number}") for number in host.listdir(folder))
+        if any(one and one.startswith("/dev/nvidia") for one in opened):
+            name = (host.read(f"/proc/{pid}/comm") or "").strip()
+            if name != PERSISTENCED_COMM:
+                found.append(f"{pid} ({name or 'unknown'})")
+    return tuple(found)
 
 
 class LoadedDriver(t.NamedTuple):

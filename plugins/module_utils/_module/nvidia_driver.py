@@ -16,13 +16,15 @@ from .._core.driver_record import Record
 from .._core.errors import InputError, NodeError
 from .._core.steps import Plan, Step
 from .._host.api import Host
-from .nodeinfo import gpus, loaded_driver
+from .nodeinfo import gpu_users, gpus, loaded_driver
 from .nvidia_driver_apt import OWN_SOURCES, Apt
 
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # What one flavour of the kernel modules leaves behind may go with it; nothing else may.
 KERNEL_PREFIXES = ("nvidia-kernel-", "nvidia-open-kernel-")
+# In the order in which the kernel lets go of them.
+MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm", "nvidia")
 INSTALLER = "/usr/bin/nvidia-uninstall"
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
@@ -39,6 +41,7 @@ SPEC: t.Dict[str, t.Any] = {
         "persistence": {"type": "bool", "default": True},
         "manage_sources": {"type": "bool", "default": True},
         "secure_boot": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
+        "reload": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
         "lock_timeout": {"type": "int", "default": 300},
     },
     "supports_check_mode": True,
@@ -58,7 +61,7 @@ class DriverCapability:
         self._host, self._check_mode = host, check_mode
         self._apt = Apt(host, timeout)
         self._desired = Desired(**{**values, "components": tuple(values["components"])})
-        self._refreshed, self._note = False, ""
+        self._refreshed, self._note, self._reload_note = False, "", ""
         self._warnings: t.Tuple[str, ...] = ()
         if self._desired.state == "present":
             check_components(self._desired.components, persistence=self._desired.persistence)
@@ -94,6 +97,8 @@ class DriverCapability:
             smi=host.which("nvidia-smi") is not None,
             refreshed=self._refreshed,
             refresh_note=self._note,
+            users=gpu_users(host) if driver and self._desired.reload == "when_idle" else (),
+            reload_note=self._reload_note,
         )
         return self._with_packages(observed) if distribution == "debian" else observed
 
@@ -213,6 +218,24 @@ class DriverCapability:
                 "Secure Boot a known key. Or set load to false"
             )
             raise
+
+    def _reload(self, params: t.Mapping[str, t.Any]) -> None:
+        """Exchange the modules; where the kernel does not let go of them, the next plan says so."""
+        host = self._host
+        loaded = [one for one in MODULES if one == "nvidia" or host.exists(f"/sys/module/{one}")]
+        active = host.run(["systemctl", "is-active", SERVICE], check=False).rc == 0
+        if active:
+            host.run(["systemctl", "stop", SERVICE])
+        try:
+            done = host.run(["rmmod", *loaded], check=False)
+            if done.rc != 0:
+                self._reload_note = done.err.strip() or f"rmmod failed with status {done.rc}"
+            self._load(params)
+            for name in reversed(loaded[:-1]):
+                host.run(["modprobe", name], check=False)
+        finally:
+            if active:
+                host.run(["systemctl", "start", SERVICE], check=False)
 
     def _persistence(self, params: t.Mapping[str, t.Any]) -> None:
         if not params["was_enabled"]:

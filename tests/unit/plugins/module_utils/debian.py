@@ -20,7 +20,8 @@ VERSION = "550.163.01-2"
 OS_RELEASE = 'ID=debian\nVERSION_CODENAME=trixie\nPRETTY_NAME="Debian GNU/Linux 13 (trixie)"\n'
 GPU = "/sys/bus/pci/devices/0000:18:00.0"
 LOCKED = Completed(100, "", "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by 7")
-LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.163.01  Release Build"
+LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build"
+DRIVER = "/proc/driver/nvidia/version"
 
 
 class Debian(FakeHost):
@@ -55,6 +56,7 @@ class Debian(FakeHost):
         self.answers: list[Completed | None] = []
         self.conflicts: list[str] = []
         self.torn = ""
+        self.rmmod_error = ""
         self.commands = {
             ("dpkg-query",): self._query,
             ("apt-cache", "policy"): self._policy,
@@ -62,7 +64,11 @@ class Debian(FakeHost):
             ("apt-get",): self._apt_get,
             ("apt-mark",): self._mark,
             ("dpkg",): self._configure,
-            ("modprobe", "nvidia"): self._modprobe,
+            ("modprobe",): self._modprobe,
+            ("rmmod",): self._rmmod,
+            ("systemctl", "is-active"): "active\n",
+            ("systemctl", "stop"): "",
+            ("systemctl", "start"): "",
             ("systemctl", "show"): self._show,
             ("systemctl", "enable"): self._enable,
             ("systemctl", "disable"): self._enable,
@@ -156,8 +162,19 @@ class Debian(FakeHost):
                 self.packages[name] = (version, f"{state[0]}i ")
         return Completed(0, "", "")
 
-    def _modprobe(self, _words: tuple[str, ...]) -> Completed:
-        self.files["/proc/driver/nvidia/version"] = LOADED
+    def _modprobe(self, words: tuple[str, ...]) -> Completed:
+        self.files[f"/sys/module/{words[1]}/version"] = ""
+        if words[1] == "nvidia" and DRIVER not in self.files:
+            version = self.packages["nvidia-open-kernel-dkms"][0].split("-")[0]
+            self.files[DRIVER] = LOADED.format(version)
+        return Completed(0, "", "")
+
+    def _rmmod(self, words: tuple[str, ...]) -> Completed:
+        if self.rmmod_error:
+            return Completed(1, "", self.rmmod_error)
+        for name in words[1:]:
+            self.remove(f"/sys/module/{name}")
+        self.remove(DRIVER)
         return Completed(0, "", "")
 
     def _show(self, _words: tuple[str, ...]) -> Completed:

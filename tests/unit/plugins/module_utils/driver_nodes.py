@@ -40,6 +40,7 @@ DESIRED = Desired(
     persistence=True,
     manage_sources=True,
     secure_boot="refuse",
+    reload="never",
 )
 
 
@@ -148,6 +149,10 @@ class _Effects:
         kind = next(kind for kind, name in KERNEL.items() if one.installed(name))
         version = upstream(str(one.installed(KERNEL[kind])))
         return dataclasses.replace(one, loaded=(version, kind))
+
+    @staticmethod
+    def reload(one: Observed, params: Any) -> Observed:
+        return _Effects.load(one, params)
 
     @staticmethod
     def persistence(one: Observed, params: Any) -> Observed:

@@ -72,6 +72,7 @@ WISHES = st.builds(
     persistence=st.booleans(),
     manage_sources=st.booleans(),
     secure_boot=st.just("refuse"),
+    reload=st.sampled_from(["never", "when_idle"]),
 )
 
 
@@ -102,7 +103,10 @@ def test_plan_that_was_carried_out_leaves_nothing_to_do(
         assert re.search(REFUSALS, refusal)
         assert set(done) <= {"repair", "sources", "refresh"}
         return
-    assert plan(reached, desired, check_mode=False).steps == ()
+    left = plan(reached, desired, check_mode=False)
+    assert left.steps == ()
+    if desired.reload == "when_idle" and not reached.nouveau:
+        assert left.reboot_required == ()
     for name, package_ in observed.packages.items():
         if package_.held and name not in observed.record.holds:
             assert reached.packages[name] == package_._replace(state="hi ")

@@ -218,6 +218,34 @@ def test_loaded_driver_of_another_kind_asks_for_a_reboot(
     assert words in found.reboot_required[0]
 
 
+def test_idle_driver_is_reloaded_where_that_is_asked_for() -> None:
+    found = planned(converged(), version="535", reload="when_idle")
+    assert [step.action for step in found.steps] == ["install", "hold", "reload"]
+    assert found.steps[0].needs == ()
+    assert found.steps[-1].needs == ("idle_gpu",)
+    assert found.reboot_required == ()
+    assert found.after["loaded"] == ["535.261.03", "open"]
+    assert actions(converged(), reload="when_idle") == []
+    assert actions(node(), reload="when_idle") == ALL
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"users": ("7 (python)", "9 (x)")}, "have the GPUs open: 7 (python), 9 (x))"),
+        ({"reload_note": "module nvidia is in use"}, "(not reloaded: module nvidia is in use)"),
+        ({"nouveau": True}, "the nouveau driver holds the GPUs"),
+    ],
+)
+def test_driver_that_cannot_be_reloaded_asks_for_a_reboot(
+    changes: dict[str, Any], words: str
+) -> None:
+    observed = converged(loaded=("535.261.03", "open"), **changes)
+    found = planned(observed, reload="when_idle")
+    assert found.steps == ()
+    assert words in found.reboot_required[0]
+
+
 def test_node_without_a_gpu_is_prepared_only() -> None:
     found = planned(node(gpus=()))
     assert [step.action for step in found.steps] == ["install", "hold", "persistence"]

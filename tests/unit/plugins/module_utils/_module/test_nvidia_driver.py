@@ -93,7 +93,8 @@ def test_absent_is_the_node_that_was() -> None:
     assert host.packages != packages
     left = converge(host, state="absent")
     assert left.reboot_required == ("the driver is still loaded, though its packages are gone",)
-    host.files.pop("/proc/driver/nvidia/version")
+    host.remove("/proc/driver")
+    host.remove("/sys/module/nvidia")
     assert (host.files, host.packages) == (files, packages)
     host.ran.clear()
     assert converge(host, state="absent").steps == ()
@@ -262,9 +263,45 @@ def test_package_that_cannot_be_finished_is_named(done: Debian) -> None:
 
 def test_module_that_does_not_load_says_where_to_look() -> None:
     host = Debian()
-    host.commands["modprobe", "nvidia"] = Completed(1, "", "FATAL: Module nvidia not found")
+    host.commands["modprobe",] = Completed(1, "", "FATAL: Module nvidia not found")
     with pytest.raises(NodeError, match=r"Module nvidia not found.*dkms status"):
         converge(host)
+
+
+def test_idle_driver_is_reloaded_with_all_its_modules(done: Debian) -> None:
+    done.files["/sys/module/nvidia_uvm/version"] = ""
+    done.files["/proc/77/comm"] = "nvidia-persiste\n"
+    done.links["/proc/77/fd/3"] = "/dev/nvidia0"
+    left = converge(done, version="535", reload="when_idle")
+    assert (left.steps, left.reboot_required) == ((), ())
+    assert "535.261.03" in done.files["/proc/driver/nvidia/version"]
+    after_hold = [words for words in done.ran if words[0] in ("rmmod", "modprobe", "systemctl")]
+    service = "nvidia-persistenced.service"
+    assert [words for words in after_hold if words[1] != "show"] == [
+        ("systemctl", "is-active", service),
+        ("systemctl", "stop", service),
+        ("rmmod", "nvidia_uvm", "nvidia"),
+        ("modprobe", "nvidia"),
+        ("modprobe", "nvidia_uvm"),
+        ("systemctl", "start", service),
+    ]
+
+
+def test_driver_in_use_is_not_reloaded(done: Debian) -> None:
+    done.files["/proc/99/comm"] = "python3\n"
+    done.links["/proc/99/fd/3"] = "/dev/nvidiactl"
+    done.links["/proc/98/fd/3"] = "/dev/null"
+    left = converge(done, version="535", reload="when_idle")
+    assert "not reloaded: processes have the GPUs open: 99 (python3))" in left.reboot_required[0]
+    assert not [words for words in done.ran if words[0] == "rmmod"]
+
+
+def test_driver_that_the_kernel_does_not_let_go_asks_for_a_reboot(done: Debian) -> None:
+    done.rmmod_error = "rmmod: ERROR: Module nvidia is in use\n"
+    left = converge(done, version="535", reload="when_idle")
+    assert left.steps == ()
+    assert "not reloaded: rmmod: ERROR: Module nvidia is in use" in left.reboot_required[0]
+    assert done.ran.count(("systemctl", "start", "nvidia-persistenced.service")) == 1
 
 
 def test_service_that_was_only_enabled_is_only_disabled(done: Debian) -> None:
