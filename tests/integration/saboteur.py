@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -48,8 +49,17 @@ def unpacked(start: int) -> int:
 def changing() -> bool:
     """Tell whether an apt-get that changes packages runs."""
     for pid in processes("apt-get"):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        if b"-y" in words:
+        with contextlib.suppress(OSError):
+            if b"-y" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                return True
+    return False
+
+
+def kill_dpkg() -> bool:
+    """Kill dpkg and tell whether there was one: apt starts it several times."""
+    for pid in processes("dpkg"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
             return True
     return False
 
@@ -63,10 +73,8 @@ def main() -> None:
         wait_until(changing, "apt-get starts")
         time.sleep(WAIT_FOR_APT)
         print(f"apt waits: {changing()}, unpacked: {unpacked(start)}", flush=True)
-    wait_until(lambda: unpacked(start) >= UNPACKED, "dpkg unpacks")
-    for pid in processes("dpkg"):
-        os.kill(pid, signal.SIGKILL)
-        print("killed dpkg", flush=True)
+    wait_until(lambda: unpacked(start) >= UNPACKED and kill_dpkg(), "dpkg unpacks")
+    print("killed dpkg", flush=True)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.node
 
 
 def play(node: Node, **variables: Any) -> Play:
-    # What is loaded needs a reboot to be gone, which is not what this is about.
     return node.play(playbook=str(HERE / "driver.yml"), nvidia_driver_load=False, **variables)
 
 
@@ -47,9 +46,9 @@ def test_driver_comes_stays_and_goes_whatever_happens_to_apt(
     words = ["systemd-run", "--quiet", "--unit=saboteur", "python3", "-c"]
     node.run(*words, (HERE / "saboteur.py").read_text())
     killed = play(node)
-    assert not killed.ok
-    assert "apt-get failed with status" in killed.message()
     told = node.run("journalctl", "--unit=saboteur", "--output=cat")
+    assert not killed.ok, told
+    assert "apt-get failed with status" in killed.message()
     assert "apt waits: True, unpacked: 0\nkilled dpkg" in told, told
     assert node.run("dpkg", "--audit") != ""
 
@@ -65,6 +64,21 @@ def test_driver_comes_stays_and_goes_whatever_happens_to_apt(
     assert again.ok, again.message()
     assert again.changed() == []
     assert len(again.module_calls()) == 1
+
+    # Another version is loaded: it is exchanged once nobody is on the GPU.
+    node.run("/opt/nvsim/bin/nvsimctl", "load", "--version", "535.261.03", "--flavour", "open")
+    node.run("systemd-run", "--quiet", "--unit=holder", "/opt/nvsim/bin/nvsimctl", "hold", "0")
+    used = play(node, nvidia_driver_reload="when_idle")
+    assert not used.ok
+    message = used.message()
+    assert "version 535.261.03 of the driver is loaded" in message
+    assert "not reloaded: rmmod: ERROR: Module nvidia is in use" in message
+    node.run("systemctl", "stop", "holder")
+    reloaded = play(node, nvidia_driver_reload="when_idle")
+    assert reloaded.ok, reloaded.message()
+    assert result["installed_version"] in node.run("cat", "/proc/driver/nvidia/version")
+    assert node.run("systemctl", "is-active", "nvidia-persistenced").strip() == "active"
+    node.run("rmmod", "nvidia")
 
     # All that was added is taken back, and nothing else.
     assert node.run("sh", "-c", LOOK) != before
