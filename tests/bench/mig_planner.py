@@ -31,7 +31,8 @@ def main() -> None:
     """Plan for many nodes, each GPU from a random layout to another, and print ratios."""
     random.seed(1)
     interpreter = statistics.median(
-        seconds(lambda: subprocess.run([sys.executable, "-c", ""], check=True)) for _ in range(9)
+        seconds(lambda: subprocess.run([sys.executable, "-c", ""], check=True))
+        for _again in range(9)
     )
     times = []
     gc.disable()
