@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,12 @@ def port(name: str) -> int:
     return int(podman("port", PREFIX + name, "22").rsplit(":", 1)[1])
 
 
+def _control_path(name: str) -> str:
+    """Return a path of the node's own: a port comes again with another node while SSH still keeps it open."""
+    identity = podman("inspect", "--format", "{{.Id}}", PREFIX + name)[:12]
+    return f"{tempfile.gettempdir()}/gpunode-{identity}"
+
+
 def ssh(name: str, *words: str, capture: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a command on a node over SSH, or open a shell."""
     command = [
@@ -126,7 +133,7 @@ def inventory(wanted: list[str]) -> dict[str, Any]:
             "ansible_port": port(name),
             "ansible_user": "root",
             "ansible_ssh_private_key_file": str(KEY),
-            "ansible_ssh_common_args": SSH_OPTIONS,
+            "ansible_ssh_common_args": f"{SSH_OPTIONS} -o ControlPath={_control_path(name)}",
             "ansible_python_interpreter": "/usr/bin/python3",
         }
         for name in wanted
