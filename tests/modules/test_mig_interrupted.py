@@ -70,6 +70,28 @@ def test_killed_between_any_two_steps_the_next_run_finishes(
     assert made >= 5
 
 
+def test_gpu_lost_half_way_is_told_and_the_run_after_its_return_finishes(
+    a100: Sim, start_module: Start, run_module: Run
+) -> None:
+    run_module(a100, "mig", config=config(THREE, 0, 1))
+    slow_down(a100, 300)
+    process = start_module(a100, "mig", config=config(AFTER))
+    before = scene(a100)
+    while scene(a100) == before:
+        time.sleep(0.01)
+    a100.ctl("lose", gpu="1")
+    failed = json.loads(process.communicate()[0])
+    assert failed["failed"]
+    assert "the GPU has fallen off the bus" in failed["msg"]
+    assert "could not be restored" in failed["msg"]
+    assert names(a100, 0) == sorted(["1g.5gb", "1g.5gb", "3g.20gb"])
+    a100.ctl("clear-faults")
+    a100.ctl("restore", gpu="1")
+    done = run_module(a100, "mig", config=config(AFTER))
+    assert not done.get("failed"), done["msg"]
+    assert names(a100) == ["2g.10gb", "2g.10gb", "3g.20gb"]
+
+
 def test_second_run_at_once_waits_or_says_so(
     a100: Sim, start_module: Start, run_module: Run
 ) -> None:

@@ -59,6 +59,7 @@ class Sim:
         """Start the daemon and wait until it answers."""
         words = [sys.executable, "-m", "nvsim.daemon", "--state-dir", str(self.folder / "state")]
         words += ["--run-dir", str(self.folder / "run"), "--root", str(self.root)]
+        words += ["--verbose"] if "NVSIM_DEBUG" in os.environ else []
         path = f"{PROJECT}:{os.environ.get('PYTHONPATH', '')}"
         self.process = subprocess.Popen(
             words,
