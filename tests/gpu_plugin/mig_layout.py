@@ -16,10 +16,11 @@ def create(nvml: RealNvml, gpu: Gpu, name: str) -> None:
     profile = next(one for one in nvml.gi_profiles(gpu) if one.name == name)
     for start, _size in profile.placements:
         try:
-            nvml.create_instance(gpu, profile, start)
-            return
+            instance = nvml.create_instance(gpu, profile, start)
         except NvmlError:
             continue
+        nvml.create_compute_instance(gpu, instance, profile.slices, 0)
+        return
     sys.exit(f"no room for {name}")
 
 
