@@ -2,37 +2,70 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Let a container runtime hand out GPUs."""
+"""Let container runtimes hand out GPUs."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_runtime
-short_description: Let a container runtime hand out GPUs
+short_description: Let container runtimes hand out GPUs
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Enables the Container Device Interface (CDI) in containerd, so that containers get the devices they ask for and
-    nothing else.
-  - The file is edited, not replaced. Comments, the order of keys and everything else stay as they are, and containerd
-    checks the new file before it replaces the old one.
-  - The runtime is not restarted. RV(restart_required) says whether it must be, also where an earlier run was killed
-    between the edit and the restart.
+  - Has containerd, Docker, CRI-O or podman hand out GPUs through the Container Device Interface (CDI), so that
+    containers get the devices they ask for and nothing else. Where it is wanted, the runtime of the NVIDIA container
+    toolkit is added as a handler.
+  - Only what the runtime's effective configuration lacks is set. Files are edited, not replaced. Comments, the order
+    of keys, indentation and everything else stay as they are, and the runtime itself checks the new file before it
+    replaces the old one. A damaged file is reported with line and column and left alone.
+  - What a file was like is kept in C(/var/lib/gpu-node), so that it can be taken back.
+  - Nothing is restarted. RV(restart_required) says what must be, also where an earlier run was killed between the edit
+    and the restart. It is empty where an edit changed nothing in effect.
 options:
-  runtime:
-    description: The container runtime.
+  state:
+    description:
+      - Whether runtimes hand out GPUs.
+      - With V(absent), what was added is taken back. A file that nobody else has edited since then gets its old bytes
+        again. In any other, our keys are taken out one by one, and what others have set in them stays.
     type: str
-    choices: [containerd]
+    choices: [present, absent]
+    default: present
+  runtime:
+    description:
+      - The container runtime.
+      - V(auto) means all that are installed, but for those that cannot do it, which are named in a warning, and for a
+        containerd without CRI plugin that is there for Docker only.
+    type: str
+    choices: [auto, containerd, docker, cri-o, podman]
     default: containerd
   mode:
-    description: How GPUs reach containers.
+    description:
+      - How GPUs reach containers. A mode takes back what an earlier one has set and it does not need itself.
+      - With V(cdi), containers name devices. No program of NVIDIA's is needed.
+      - With V(runtime_class), there is a handler as well. Pods choose it with a RuntimeClass, and others never meet it.
+      - With V(default_runtime), all containers run through the handler. One that asks for nothing may then see all
+        GPUs, if its image says so.
+      - CDI is on with each of them, where the runtime has it.
     type: str
-    choices: [cdi]
+    choices: [cdi, runtime_class, default_runtime]
     default: cdi
-  config_path:
-    description: The runtime's configuration file.
+  handler:
+    description: The name of the handler. Not used with O(mode=cdi).
+    type: str
+    default: nvidia
+  runtime_path:
+    description:
+      - The program behind the handler. It must be there, in version 1.17.8 or later, since containers could break out
+        through earlier ones. Not used with O(mode=cdi).
     type: path
-    default: /etc/containerd/config.toml
+    default: /usr/bin/nvidia-container-runtime
+  config_path:
+    description:
+      - The runtime's configuration file. Without it, C(/etc/containerd/config.toml), C(/etc/docker/daemon.json) or
+        C(/etc/crio/crio.conf.d/99-gpu-node.conf).
+      - With containerd 2.1 or later, where that file imports C(*.toml) of a folder, C(99-gpu-node.toml) in that folder
+        is written instead. Before, a file that is imported would hide what the main file says.
+    type: path
   spec_dirs:
     description: Folders where CDI specifications are looked for. Others that are configured stay.
     type: list
@@ -42,9 +75,13 @@ options:
     description: Keep a copy of the file before it is changed.
     type: bool
     default: false
+notes:
+  - podman has no daemon and reads CDI specifications by itself. There is nothing to write, and no handler.
+  - Options on Docker's command line are not read.
 requirements:
-  - containerd 1.7 or later
-  - tomlkit on the node for an edit; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
+  - For CDI, containerd 1.7, Docker 25, CRI-O 1.23 or podman 4.1.
+  - tomlkit on the node for an edit of containerd's or CRI-O's files; C(/opt/gpu-node), made by
+    M(gpu.node.device_plugin), has it.
 extends_documentation_fragment:
   - gpu.node.attributes
 attributes:
@@ -60,16 +97,27 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Let containerd hand out GPUs
+- name: Let all runtimes of the node hand out GPUs
   gpu.node.container_runtime:
+    runtime: auto
     backup: true
   register: runtime
 
-- name: Restart it where it must be
+- name: Restart those that must be
   ansible.builtin.systemd_service:
-    name: containerd
+    name: "{{ item }}"
     state: restarted
-  when: runtime.restart_required | length > 0
+  loop: "{{ runtime.restart_required }}"
+
+- name: Add a handler for pods that name a RuntimeClass
+  gpu.node.container_runtime:
+    runtime: containerd
+    mode: runtime_class
+
+- name: Take back what was added to Docker
+  gpu.node.container_runtime:
+    runtime: docker
+    state: absent
 """
 
 RETURN = r"""
@@ -78,14 +126,43 @@ restart_required:
   returned: success
   type: list
   elements: str
+  sample: [containerd.service]
+runtime:
+  description: The runtime, the first one if there are several.
+  returned: success
+  type: str
+  sample: containerd
 runtime_version:
-  description: The runtime's version.
+  description: That runtime's version.
   returned: success
   type: str
+  sample: 1.7.24
 config_path:
-  description: The configuration file.
+  description: That runtime's configuration file; empty for podman.
   returned: success
   type: str
+runtimes:
+  description: All runtimes.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The runtime.
+      type: str
+      returned: success
+    version:
+      description: Its version.
+      type: str
+      returned: success
+    config_path:
+      description: Its configuration file.
+      type: str
+      returned: success
+    unit:
+      description: Its unit; empty for podman.
+      type: str
+      returned: success
 backup_file:
   description: The copy that was kept, if one was asked for and the file was changed.
   returned: success

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import typing as t
 
+from .._core.edits import Removal, apply, remove
 from .._core.errors import NodeError
 
 
@@ -28,8 +29,12 @@ def parse(text: str, path: str) -> t.Dict[str, t.Any]:
     )
 
 
-def edit(text: str, changes: t.Sequence[t.Tuple[t.Tuple[str, ...], t.Any]]) -> str:
-    """Return the text with values set at paths of keys; comments, order and other keys stay.
+def edit(
+    text: str,
+    changes: t.Sequence[t.Tuple[t.Tuple[str, ...], t.Any]],
+    removals: t.Sequence[Removal] = (),
+) -> str:
+    """Return the text with values set at paths of keys and keys removed; comments, order and other keys stay.
 
     Needs tomlkit: see _module.interpreter.
     """
@@ -41,5 +46,21 @@ def edit(text: str, changes: t.Sequence[t.Tuple[t.Tuple[str, ...], t.Any]]) -> s
             if key not in table:
                 table[key] = tomlkit.table(is_super_table=depth + 2 < len(path))
             table = table[key]
+            if not isinstance(table, t.Mapping):
+                raise NodeError(
+                    f"{'.'.join(path[: depth + 1])} is not a table",
+                    cause=f"{path[-1]} has to be set in it",
+                    hint="mend the file; it was left as it is",
+                )
         table[path[-1]] = value
-    return str(tomlkit.dumps(document))
+    for path, kept in removals:
+        remove(document, path, kept)
+    after = str(tomlkit.dumps(document))
+    wanted = apply(tomlkit.parse(text).unwrap(), changes, removals)
+    if tomlkit.parse(after).unwrap() != wanted:
+        raise NodeError(
+            "the file is laid out in a way that cannot be edited safely",
+            cause="an edit would have changed other keys as well",
+            hint="bring the parts of its tables together; the file was left as it is",
+        )
+    return after

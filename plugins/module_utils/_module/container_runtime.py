@@ -6,142 +6,332 @@
 from __future__ import annotations
 
 import json
-import time
 import typing as t
 
-from .._core.containerd import Change, check_version, describe, needed, parse_version, section
-from .._core.errors import NodeError
+from .._core import edits
+from .._core.errors import InputError, NodeError
+from .._core.runtime import (
+    CDI,
+    MODES,
+    TOOLKIT_MINIMUM,
+    Change,
+    TooOld,
+    View,
+    Wanted,
+    describe,
+    version_text,
+)
+from .._core.runtime import parse_version as version_of
 from .._core.steps import Plan, Step
-from .._host import toml
 from .._host.api import Host
+from . import runtimes
 from .interpreter import ensure_importable
+from .runtime_record import RECORD, Records, Written
+from .runtimes import Runtime
 
-RECORD = "/var/lib/gpu-node/container_runtime.json"
-UNIT = "containerd.service"
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
-        "runtime": {"type": "str", "choices": ["containerd"], "default": "containerd"},
-        "mode": {"type": "str", "choices": ["cdi"], "default": "cdi"},
-        "config_path": {"type": "path", "default": "/etc/containerd/config.toml"},
-        "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "runtime": {
+            "type": "str",
+            "choices": ["auto", *runtimes.NAMES],
+            "default": "containerd",
+        },
+        "mode": {"type": "str", "choices": list(MODES), "default": CDI},
+        "handler": {"type": "str", "default": Wanted().handler},
+        "runtime_path": {"type": "path", "default": Wanted().runtime_path},
+        "config_path": {"type": "path"},
+        "spec_dirs": {"type": "list", "elements": "path", "default": list(Wanted().spec_dirs)},
         "backup": {"type": "bool", "default": False},
     },
     "supports_check_mode": True,
 }
 
 
-class Observed(t.NamedTuple):
-    """The runtime: its version, its file, what it lacks, and whether it runs on an older file."""
+class File(t.NamedTuple):
+    """A file that has to change: its text, None where there is none, and the edit."""
 
-    version: t.Tuple[int, ...]
-    text: str
-    changes: t.List[Change]
+    path: str
+    text: t.Optional[str]
+    fresh: str
+    changes: t.Tuple[Change, ...] = ()
+    reverts: t.Tuple[Change, ...] = ()
+    removals: t.Tuple[edits.Removal, ...] = ()
+    written: t.Optional[Written] = None
+    restored: bool = False
+
+    def summary(self) -> str:
+        """Return the edit in words."""
+        if self.restored:
+            verb = "remove" if self.written and self.written.base is None else "restore"
+            return f"{verb} {self.path}"
+        parts = [f"set {describe(self.changes)}"] if self.changes else []
+        back = [(path, None) for path, _depth in self.removals] + list(self.reverts)
+        parts += [f"take back {', '.join(path[-1] for path, _value in back)}"] if back else []
+        return f"{' and '.join(parts)} in {self.path}"
+
+
+class State(t.NamedTuple):
+    """A runtime, how it is, and what has to change."""
+
+    runtime: Runtime
+    view: View
+    path: str
+    files: t.Tuple[File, ...]
     stale: bool
+
+
+class Observed(t.NamedTuple):
+    """All runtimes that are wanted."""
+
+    states: t.Tuple[State, ...]
     warnings: t.Tuple[str, ...]
 
 
 class RuntimeCapability:
-    """Lets containerd hand out devices through CDI."""
+    """Lets container runtimes hand out devices, or takes that back."""
 
     name = "container_runtime"
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
         self._host = host
-        self._path: str = params["config_path"]
-        self._spec_dirs: t.List[str] = params["spec_dirs"]
+        self._present: bool = params["state"] == "present"
+        self._runtime: str = params["runtime"]
+        self._config_path: t.Optional[str] = params["config_path"]
+        mode = params["mode"] if self._present else ""
+        self._wanted = Wanted(
+            mode, params["handler"], params["runtime_path"], tuple(params["spec_dirs"])
+        )
         self._keep: bool = params["backup"]
         self._backup: t.Optional[str] = None
+        self._records = Records(host)
+        self._states: t.Dict[str, State] = {}
+        if self._config_path and self._runtime in ("auto", "podman"):
+            raise InputError.of("config_path", self._config_path, "one runtime that has a file")
+
+    # --- observe ---
 
     def observe(self) -> Observed:
-        """Read version, file, effective configuration and service."""
-        host = self._host
-        if host.which("containerd") is None:
+        """Read versions, files, effective configurations and services."""
+        chosen = runtimes.choose(self._host, self._runtime)
+        warnings = self._check_program(chosen)
+        states: t.List[State] = []
+        refused: t.List[NodeError] = []
+        for runtime in chosen:
+            try:
+                states.append(self._observe(runtime))
+            except (InputError, TooOld) as error:
+                refused.append(error)
+        if not states:
+            raise refused[0]
+        warnings += [f"left out: {error}" for error in refused]
+        for one in states:
+            warnings += one.view.warnings
+        self._states = {one.runtime.name: one for one in states}
+        return Observed(tuple(states), tuple(warnings))
+
+    def _check_program(self, chosen: t.Sequence[Runtime]) -> t.List[str]:
+        """Refuse a wrapper that is not there or that containers can break out of."""
+        path = self._wanted.runtime_path
+        if not self._present or self._wanted.mode == CDI or not any(one.unit for one in chosen):
+            return []
+        if not self._host.exists(path):
             raise NodeError(
-                "containerd is not installed", hint="install it, as for any Kubernetes node"
+                f"{path} is not on the node, and mode {self._wanted.mode} needs it",
+                hint="install the NVIDIA container toolkit, or use mode cdi, which needs no program",
             )
-        version = parse_version(host.run(["containerd", "--version"]).out)
-        check_version(version)
-        text = host.read(self._path) or ""
-        config = toml.parse(text, self._path)
-        cri = section(config, version)
-        changes = needed(self._effective(self._path if text else None), cri, self._spec_dirs)
-        warnings = []
-        if "cri" in config.get("disabled_plugins", ()):
-            warnings.append(f"{self._path} disables the CRI plugin, which the kubelet needs")
-        return Observed(version, text, changes, self._stale(), tuple(warnings))
+        try:
+            told = self._host.run([path, "--version"], check=False).out
+            version = version_of(told, path)
+        except NodeError as error:
+            return [f"whether {path} is safe to use is not known: {error}"]
+        if version < TOOLKIT_MINIMUM:
+            raise NodeError(
+                f"{path} has version {version_text(version)}",
+                cause=f"before {version_text(TOOLKIT_MINIMUM)} containers could break out through it",
+                hint="upgrade the NVIDIA container toolkit",
+            )
+        return []
 
-    def _effective(self, path: t.Optional[str]) -> t.Dict[str, t.Any]:
-        """Return what containerd makes of a file and its imports."""
-        words = ["containerd", *(["--config", path] if path else []), "config", "dump"]
-        return toml.parse(self._host.run(words).out, "containerd config dump")
+    def _observe(self, runtime: Runtime) -> State:
+        path = self._config_path or runtime.config_path
+        view = runtime.view(path, self._wanted)
+        lacking = view.changes() if self._present else []
+        keep = view.wanted_paths() if self._present else set()
+        records = self._records.all()
+        files = []
+        for number, name in enumerate(view.files):
+            changes = lacking if number == 0 else []
+            file = self._file(runtime, name, view.fresh, changes, keep, records.get(name))
+            files += [file] if file else []
+        stale = bool(runtime.unit) and self._records.stale(runtime.unit)
+        return State(runtime, view, path, tuple(files), stale)
 
-    def _stale(self) -> bool:
-        """Tell whether containerd has run since before an edit of ours."""
-        record = json.loads(self._host.read(RECORD) or "{}")
-        words = ["systemctl", "show", UNIT, "--property=ActiveState,ActiveEnterTimestampMonotonic"]
-        lines = self._host.run(words, check=False).out.splitlines()
-        service = dict(line.split("=", 1) for line in lines if "=" in line)
-        if not record or service.get("ActiveState") != "active":
-            return False
-        started = int(service.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
-        return float(record["edited_at"]) > time.time() - time.monotonic() + started
+    def _file(
+        self,
+        runtime: Runtime,
+        path: str,
+        fresh: str,
+        changes: t.Sequence[Change],
+        keep: t.Container[t.Tuple[str, ...]],
+        written: t.Optional[Written],
+    ) -> t.Optional[File]:
+        text = self._host.read(path)
+        config = runtimes.parse(runtime, text or "", path)
+        entries = written.entries if written else ()
+        idle = [one for one in entries if one.path not in keep]
+        reverts, removals = edits.revert(config, idle)
+        if not (changes or reverts or removals):
+            return None
+        restored = not self._present and written is not None and text == written.text
+        return File(
+            path,
+            text,
+            fresh,
+            tuple(changes),
+            tuple(reverts),
+            tuple(removals),
+            written,
+            restored,
+        )
+
+    # --- plan ---
 
     def plan(self, state: Observed) -> Plan:
-        """Plan the edit; the restart is the caller's."""
-        restart = (UNIT,) if state.changes or state.stale else ()
-        if not state.changes:
-            return Plan((), restart_required=restart, warnings=state.warnings)
-        words = f"set {describe(state.changes)} in {self._path}"
-        step = Step(
-            "edit", words, {"changes": state.changes, "text": state.text}, (f"restart:{UNIT}",)
+        """Plan the edits; the restarts are the caller's."""
+        steps: t.List[Step] = []
+        before: t.List[str] = []
+        after: t.List[str] = []
+        restart: t.List[str] = []
+        for one in state.states:
+            unit = one.runtime.unit
+            for file in one.files:
+                params = {"runtime": one.runtime.name, "file": file}
+                steps.append(Step("edit", file.summary(), params, (f"restart:{unit}",)))
+                old, new = self._diff(one.runtime, file)
+                before.append(old)
+                after.append(new)
+            if one.files or one.stale:
+                restart.append(unit)
+        if not self._present and not steps and self._host.read(RECORD) is not None:
+            steps += self._forget(state)
+        return Plan(
+            tuple(steps),
+            "".join(before),
+            "".join(after),
+            restart_required=tuple(restart),
+            warnings=state.warnings,
         )
-        return Plan((step,), *self._diff(state), restart_required=restart, warnings=state.warnings)
 
-    def _diff(self, state: Observed) -> t.Tuple[str, str]:
+    def _forget(self, state: Observed) -> t.List[Step]:
+        """Plan to forget files that have nothing of ours any more."""
+        names = {one.runtime.name for one in state.states}
+        left = [path for path, one in self._records.all().items() if one.runtime in names]
+        return [Step("forget", f"forget how {path} was", {"path": path}) for path in left]
+
+    def _diff(self, runtime: Runtime, file: File) -> t.Tuple[str, str]:
         try:
-            return state.text, self._edited(state.text, state.changes)
+            return file.text or "", self._edited(runtime, file) or ""
         except ImportError:  # a fresh node in check mode: show the keys instead of the file
-            lines = [f"{'.'.join(path)} = {json.dumps(value)}\n" for path, value in state.changes]
+            lines = [f"{'.'.join(path)} = {json.dumps(value)}\n" for path, value in file.changes]
             return "", "".join(lines)
 
     @staticmethod
-    def _edited(text: str, changes: t.Sequence[Change]) -> str:
-        return toml.edit(text or "version = 2\n", changes)
+    def _edited(runtime: Runtime, file: File) -> t.Optional[str]:
+        """Return the text after the edit, None where no file is left."""
+        if file.restored and file.written:
+            return file.written.base
+        changes = [*file.reverts, *file.changes]
+        text = runtimes.edit(runtime, file.text or file.fresh, changes, file.removals)
+        made = file.written is not None and file.written.base is None
+        if made and not file.changes:
+            fresh = runtimes.parse(runtime, file.fresh, file.path)
+            if runtimes.parse(runtime, text, file.path) in (fresh, {}):
+                return None
+        return text
+
+    # --- apply ---
 
     def apply(self, step: Step) -> None:
-        """Write the file once containerd itself has found it good."""
+        """Write a file once its runtime has found it good."""
+        if step.action == "forget":
+            self._records.put(step.params["path"], None)
+            return
+        state = self._states[step.params["runtime"]]
+        file: File = step.params["file"]
+        if any(one.runtime.toml and one.files for one in self._states.values()):
+            self._need_tomlkit()
+        runtime = state.runtime
+        text = self._edited(runtime, file)
+        if text is not None:
+            runtime.check(file.path, text)
+        record = None if text is None else self._record(runtime, file, text)
+        if record is not None:
+            self._records.put(file.path, record)
+        self._records.mark(runtime.unit)
+        if text is None:
+            self._host.remove(file.path)
+        else:
+            self._backup = self._host.write(file.path, text, backup=self._keep) or self._backup
+        if record is None:
+            self._records.put(file.path, None)
+        self._verify(state, file)
+
+    @staticmethod
+    def _need_tomlkit() -> None:
         if not ensure_importable("tomlkit"):
             raise NodeError(
                 "tomlkit is not on the node",
                 hint="install the environment first (gpu.node.device_plugin)",
             )
-        text = self._edited(step.params["text"], step.params["changes"])
-        trial = f"{self._path}.gpu-node-trial"
-        self._host.write(trial, text, mode=0o600)
-        try:
-            self._effective(trial)
-        finally:
-            self._host.remove(trial)
-        self._host.write(
-            RECORD, json.dumps({"config": self._path, "edited_at": time.time()}) + "\n", mode=0o644
-        )
-        self._backup = self._host.write(self._path, text, backup=self._keep)
-        left = needed(
-            self._effective(self._path),
-            section(toml.parse(text, self._path), (2,)),
-            self._spec_dirs,
-        )
+
+    def _record(self, runtime: Runtime, file: File, text: str) -> t.Optional[Written]:
+        """Return what to remember of a file: how it would be without us."""
+        old = file.written
+        config = runtimes.parse(runtime, file.text or "", file.path)
+        entries: t.Sequence[edits.Entry] = old.entries if old else ()
+        gone = {path for path, _depth in file.removals} | {path for path, _value in file.reverts}
+        kept = [one for one in entries if one.path not in gone]
+        if not self._present:
+            return None
+        base = file.text
+        if old is not None and file.text is not None:
+            changes, removals = edits.revert(config, entries)
+            others = runtimes.edit(runtime, file.text, changes, removals)
+            base = old.base if file.text == old.text else others
+        return Written(runtime.name, base, text, tuple(edits.note(config, file.changes, kept)))
+
+    def _verify(self, state: State, file: File) -> None:
+        """See that the runtime now has what it must have, and whether that is new to it."""
+        runtime = state.runtime
+        view = runtime.view(state.path, self._wanted)
+        if view.effective == state.view.effective and not state.stale:
+            self._records.unmark(runtime.unit)
+        left = view.changes() if self._present else []
         if left:
             raise NodeError(
-                f"containerd still does not have {describe(left)}",
-                cause=f"a file that {self._path} imports sets it otherwise",
+                f"{runtime.name} still does not have {describe(left)}",
+                cause=f"a file that {file.path} imports, or one that is read later, sets it otherwise",
                 hint="look at 'imports' in the file, and change or remove the setting there",
             )
 
+    # --- report ---
+
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
-        """Report the runtime."""
+        """Report the runtimes; with several of them, the first one where there is room for one."""
+        first = state.states[0]
         return {
-            "runtime_version": ".".join(map(str, state.version)),
-            "config_path": self._path,
+            "runtime": first.runtime.name,
+            "runtime_version": version_text(first.view.version),
+            "config_path": first.path,
             "backup_file": self._backup,
+            "runtimes": [
+                {
+                    "name": one.runtime.name,
+                    "version": version_text(one.view.version),
+                    "config_path": one.path,
+                    "unit": one.runtime.unit,
+                }
+                for one in state.states
+            ],
         }

@@ -1,25 +1,20 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""containerd's file is edited, checked by containerd, and never replaced by something worse."""
+"""Files of runtimes are edited, checked by the runtime, and never replaced by something worse."""
 
 from __future__ import annotations
 
-import json
 import time
 import tomllib
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._module.container_runtime import (
-    RECORD,
-    RuntimeCapability,
-)
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._module.runtime_record import MARK, RECORD
 from fakes import FakeHost
+from runtime_fakes import CONFIG, CRIO, DAEMON, NEW, OLD, WRAPPER, Machine, capability, converge
 
-CONFIG = "/etc/containerd/config.toml"
 TEXT = """\
 version = 2
 
@@ -28,52 +23,20 @@ version = 2
   [plugins."io.containerd.grpc.v1.cri"]
     sandbox_image = "pause:3.10"  # mirrored
 """
-DIRS = ["/etc/cdi", "/var/run/cdi"]
-DEFAULTS = f"cdi_spec_dirs = {json.dumps(DIRS)}\n"
+DROP_IN = "/etc/containerd/conf.d/99-gpu-node.toml"
 
 
-class Containerd(FakeHost):
-    """A containerd whose effective configuration is its file, its defaults and one import."""
-
-    def __init__(self, text: str | None, *, imported: str = "", active_since: float = 1.0) -> None:
-        super().__init__({CONFIG: text} if text is not None else {})
-        self.imported = imported
-        since = int(active_since * 1e6)
-        self.commands = {
-            ("containerd", "--version"): "containerd containerd.io 1.7.24 abc",
-            ("containerd", "--config"): self._dump,
-            ("containerd", "config", "dump"): self._dump,
-            ("systemctl", "show"): f"ActiveState=active\nActiveEnterTimestampMonotonic={since}\n",
-        }
-
-    def _dump(self, words: tuple[str, ...]) -> Completed:
-        text = self.files[words[2]] if words[1] == "--config" else ""
-        data = tomllib.loads(text)
-        cri = data.setdefault("plugins", {}).setdefault("io.containerd.grpc.v1.cri", {})
-        if "broken" in cri:
-            return Completed(1, "", "containerd: unknown key broken")
-        cri.setdefault("cdi_spec_dirs", DIRS)
-        cri.setdefault("enable_cdi", False)
-        lines = ["version = 2", '[plugins."io.containerd.grpc.v1.cri"]']
-        values = {**cri, **tomllib.loads(self.imported)}
-        lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
-        return Completed(0, "\n".join(lines) + "\n", "")
+def machine(text: str | None = TEXT, version: str = "1.7.24", **more: Any) -> Machine:
+    return Machine({} if text is None else {CONFIG: text}, containerd=version, **more)
 
 
-def capability(host: FakeHost, **params: Any) -> RuntimeCapability:
-    values = {"config_path": CONFIG, "spec_dirs": DIRS, "backup": False, **params}
-    return RuntimeCapability(host, values)
-
-
-def converge(host: FakeHost, **params: Any) -> RuntimeCapability:
+def planned(host: FakeHost, **params: Any) -> Any:
     one = capability(host, **params)
-    for step in one.plan(one.observe()).steps:
-        one.apply(step)
-    return one
+    return one.plan(one.observe())
 
 
 def test_edit_keeps_everything_and_is_the_announced_one() -> None:
-    host = Containerd(TEXT)
+    host = machine()
     one = capability(host)
     plan = one.plan(one.observe())
     assert [step.summary for step in plan.steps] == [f"set enable_cdi = true in {CONFIG}"]
@@ -81,67 +44,322 @@ def test_edit_keeps_everything_and_is_the_announced_one() -> None:
     one.apply(plan.steps[0])
     assert (plan.before, plan.after) == (TEXT, host.files[CONFIG])
     assert [line for line in TEXT.splitlines() if line not in host.files[CONFIG]] == []
-    assert sorted(host.files) == sorted([CONFIG, RECORD])
+    assert sorted(host.files) == sorted([CONFIG, RECORD, MARK])
 
 
 def test_second_run_changes_nothing_and_a_restart_that_was_missed_is_asked_for_again() -> None:
-    host = Containerd(TEXT)
+    host = machine()
     converge(host)
-    one = capability(host)
-    plan = one.plan(one.observe())
+    plan = planned(host)
     assert plan.steps == ()
     assert plan.restart_required == ("containerd.service",)
-    since = int((time.monotonic() + 60) * 1e6)
-    host.commands["systemctl", "show"] = (
-        f"ActiveState=active\nActiveEnterTimestampMonotonic={since}\n"
-    )
-    assert one.plan(one.observe()).restart_required == ()
+    host.started(time.monotonic() + 60)
+    assert planned(host).restart_required == ()
 
 
-def test_missing_file_is_made_with_its_format() -> None:
-    host = Containerd(None)
+@pytest.mark.parametrize(("version", "number", "section"), [("1.7.24", 2, OLD), ("2.1.4", 3, NEW)])
+def test_missing_file_is_made_in_the_format_of_its_containerd_and_removed_again(
+    version: str, number: int, section: str
+) -> None:
+    host = machine(None, version)
+    wanted = {"spec_dirs": ["/opt/cdi"]}
+    converge(host, **wanted)
+    made = tomllib.loads(host.files[CONFIG])
+    assert made["version"] == number
+    assert made["plugins"][section]["cdi_spec_dirs"][-1] == "/opt/cdi"
+    converge(host, state="absent", **wanted)
+    assert host.own_files() == {}
+
+
+def test_new_containerd_is_asked_nothing_that_it_does_by_itself() -> None:
+    host = machine("version = 3\n", "2.1.4")
+    assert converge(host) == []
+    assert host.files == {CONFIG: "version = 3\n"}
+
+
+def test_file_in_an_older_format_than_the_dump_is_edited_in_its_own() -> None:
+    host = machine(TEXT + "    enable_cdi = false\n", "2.1.4")
     converge(host)
-    assert tomllib.loads(host.files[CONFIG]) == {
-        "version": 2,
-        "plugins": {"io.containerd.grpc.v1.cri": {"enable_cdi": True}},
-    }
+    assert tomllib.loads(host.files[CONFIG])["plugins"][OLD]["enable_cdi"] is True
+    assert NEW not in host.files[CONFIG]
 
 
 def test_backup_on_demand() -> None:
-    host = Containerd(TEXT)
-    one = converge(host, backup=True)
+    host = machine()
+    one = capability(host, backup=True)
+    one.apply(one.plan(one.observe()).steps[0])
     saved = one.result(one.observe(), one.plan(one.observe()))["backup_file"]
     assert host.files[saved] == TEXT
 
 
 @pytest.mark.parametrize("text", ["version = = 2\n", "[plugins\n"])
 def test_damaged_file_is_left_as_it_is(text: str) -> None:
-    host = Containerd(text)
+    host = machine(text)
     with pytest.raises(NodeError, match=rf"{CONFIG} is not valid TOML.*line 1"):
         capability(host).observe()
     assert host.files == {CONFIG: text}
 
 
-def test_result_that_containerd_refuses_never_reaches_the_file() -> None:
-    host = Containerd(TEXT)
-    one = capability(host)
+def test_damaged_json_is_left_as_it_is() -> None:
+    host = Machine({DAEMON: '{\n  "a": 1,\n}\n'}, docker="26.1.5")
+    with pytest.raises(NodeError, match=rf"{DAEMON} is not valid JSON.*line \d, column \d"):
+        capability(host, runtime="docker").observe()
+    assert host.files == {DAEMON: '{\n  "a": 1,\n}\n'}
+
+
+RUNTIMES = {"containerd": "1.7.24", "docker": "26.1.5", "cri-o": "1.31.0"}
+FILES = {
+    "containerd": (CONFIG, TEXT),
+    "docker": (DAEMON, '{"debug": true}'),
+    "cri-o": (CRIO, '[crio.image]\npause_image = "pause:9"\n'),
+}
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_result_that_the_runtime_refuses_never_reaches_the_file(runtime: str, state: str) -> None:
+    path, text = FILES[runtime]
+    host = Machine({path: text}, **{runtime.replace("-", ""): RUNTIMES[runtime]})
+    params = {"runtime": runtime, "spec_dirs": ["/opt/cdi"]}
+    if state == "absent":
+        converge(host, **params)
+        host.files[path] += "\n"  # it is edited, not put back, now that others have changed it
+    one = capability(host, state=state, **params)
     step = one.plan(one.observe()).steps[0]
-    host.commands["containerd", "--config"] = Completed(1, "", "containerd: no")
-    with pytest.raises(NodeError, match="containerd: no"):
+    before = host.own_files()
+    host.refuses_trials = True
+    with pytest.raises(NodeError, match=r": (containerd|dockerd|crio): no"):
         one.apply(step)
-    assert host.files == {CONFIG: TEXT}
+    assert host.own_files() == before
+    host.refuses_trials = False
+    converge(host, state=state, **params)
+    assert host.own_files() != before
 
 
 def test_import_that_says_otherwise_is_named() -> None:
-    with pytest.raises(NodeError, match=r"a file that .* imports sets it otherwise"):
-        converge(Containerd(TEXT, imported="enable_cdi = false\n"))
+    text = 'imports = ["/etc/containerd/more.toml"]\n' + TEXT
+    host = machine(text)
+    host.files["/etc/containerd/more.toml"] = f'[plugins."{OLD}"]\nenable_cdi = false\n'
+    with pytest.raises(NodeError, match=r"containerd still does not have .* imports"):
+        converge(host)
 
 
 def test_disabled_cri_is_a_warning() -> None:
-    one = capability(Containerd('version = 2\ndisabled_plugins = ["cri"]\n'))
-    assert "disables the CRI plugin" in one.plan(one.observe()).warnings[0]
+    host = machine('version = 2\ndisabled_plugins = ["cri"]\n')
+    assert "disables the CRI plugin" in planned(host).warnings[0]
 
 
-def test_no_containerd() -> None:
+def test_drop_in_where_it_is_merged() -> None:
+    text = 'imports = ["/etc/containerd/conf.d/*.toml"]\n' + TEXT
+    host = machine(text, "2.1.4")
+    host.install_toolkit()
+    assert converge(host, mode="runtime_class") != []
+    assert host.files[CONFIG] == text
+    handler = host.cri()["containerd"]["runtimes"]["nvidia"]
+    assert handler["options"] == {"BinaryName": WRAPPER}
+    assert tomllib.loads(host.files[DROP_IN])["version"] == 2
+    converge(host, state="absent")
+    assert host.own_files() == {CONFIG: text, WRAPPER: ""}
+
+
+@pytest.mark.parametrize("version", ["1.7.24", "2.0.5"])
+def test_no_drop_in_where_it_would_hide_the_main_file(version: str) -> None:
+    host = machine('imports = ["/etc/containerd/conf.d/*.toml"]\n' + TEXT, version)
+    host.install_toolkit()
+    converge(host, mode="runtime_class")
+    assert DROP_IN not in host.files
+    assert host.cri()["sandbox_image"] == "pause:3.10"
+
+
+def test_handler_comes_and_goes_with_the_mode() -> None:
+    host = machine()
+    host.install_toolkit()
+    converge(host, mode="default_runtime", handler="gpu")
+    assert host.cri()["containerd"]["default_runtime_name"] == "gpu"
+    converge(host, mode="runtime_class", handler="gpu")
+    assert host.cri()["containerd"]["default_runtime_name"] == "runc"
+    assert "gpu" in host.cri()["containerd"]["runtimes"]
+    converge(host, mode="cdi")
+    assert list(host.cri()["containerd"]["runtimes"]) == ["runc"]
+    assert host.cri()["enable_cdi"] is True
+    converge(host, state="absent")
+    assert host.own_files() == {CONFIG: TEXT, WRAPPER: ""}
+
+
+@pytest.mark.parametrize("mode", ["runtime_class", "default_runtime"])
+@pytest.mark.parametrize("runtime", ["containerd", "docker", "cri-o"])
+def test_handler_without_its_program_is_refused(mode: str, runtime: str) -> None:
+    host = Machine(containerd="1.7.24", docker="26.1.5", crio="1.31.0")
+    with pytest.raises(NodeError, match=f"{WRAPPER} is not on the node, and mode {mode} needs it"):
+        planned(host, runtime=runtime, mode=mode)
+    host.install_toolkit("1.17.7")
+    with pytest.raises(NodeError, match=r"version 1\.17\.7: before 1\.17\.8 containers could"):
+        planned(host, runtime=runtime, mode=mode)
+    host.install_toolkit("1.17.8")
+    assert planned(host, runtime=runtime, mode=mode).steps
+    host.commands[(WRAPPER,)] = "?"
+    assert "is safe to use is not known" in planned(host, runtime=runtime, mode=mode).warnings[0]
+
+
+def test_default_runtime_that_shows_all_gpus_is_a_warning() -> None:
+    host = machine(
+        TEXT + '[plugins."io.containerd.grpc.v1.cri".containerd]\ndefault_runtime_name = "nvidia"\n'
+    )
+    assert "containers that ask for no GPU may see all" in planned(host).warnings[0]
+
+
+def test_another_tool_that_rewrites_the_file_costs_one_edit_and_one_restart() -> None:
+    host = machine()
+    host.install_toolkit()
+    converge(host, mode="runtime_class")
+    host.started(time.monotonic() + 60)
+    host.files[CONFIG] = TEXT.replace("3.10", "3.11")
+    plan = planned(host, mode="runtime_class")
+    assert len(plan.steps) == 1
+    assert plan.restart_required == ("containerd.service",)
+    converge(host, mode="runtime_class")
+    converge(host, state="absent")
+    assert host.own_files()[CONFIG] == TEXT.replace("3.10", "3.11")
+
+
+def test_absent_after_others_have_edited_takes_back_only_ours() -> None:
+    host = machine()
+    host.install_toolkit()
+    converge(host, mode="default_runtime")
+    host.files[CONFIG] = host.files[CONFIG].replace("3.10", "3.11") + "\n[debug]\nlevel = 'info'\n"
+    converge(host, state="absent")
+    left = tomllib.loads(host.files[CONFIG])
+    assert left == {**tomllib.loads(TEXT.replace("3.10", "3.11")), "debug": {"level": "info"}}
+    assert "# ours, do not touch" in host.files[CONFIG]
+    assert RECORD not in host.files
+
+
+def test_absent_asks_for_a_restart_and_then_for_nothing() -> None:
+    host = machine()
+    converge(host)
+    host.started(time.monotonic() + 60)
+    plan = planned(host, state="absent")
+    assert [step.summary for step in plan.steps] == [f"restore {CONFIG}"]
+    assert plan.restart_required == ("containerd.service",)
+    time.sleep(0.01)
+    host.started(1.0)
+    converge(host, state="absent")
+    assert planned(host, state="absent").steps == ()
+    assert planned(host, state="absent").restart_required == ("containerd.service",)
+
+
+def test_absent_forgets_a_file_that_others_have_cleared() -> None:
+    host = machine()
+    converge(host)
+    host.files[CONFIG] = "version = 2\n"
+    assert converge(host, state="absent") == [f"forget how {CONFIG} was"]
+    assert host.own_files() == {CONFIG: "version = 2\n"}
+
+
+def test_absent_works_where_cdi_never_did() -> None:
+    host = machine(TEXT, "1.6.20")
+    assert converge(host, state="absent") == []
+
+
+def test_edit_that_changes_nothing_in_effect_asks_for_no_restart() -> None:
+    host = Machine({DAEMON: '{"features": {"cdi": true}}'}, docker="26.1.5")
+    host.install_toolkit()
+    converge(host, runtime="docker", mode="default_runtime")
+    host.started(time.monotonic() + 60)
+    host.version = ()
+    host.commands["dockerd", "--version"] = "Docker version 28.5.2, build abc"
+    host.files[DAEMON] = "{}"
+    converge(host, runtime="docker")
+    assert planned(host, runtime="docker").restart_required == ()
+
+
+def test_docker_keeps_its_other_keys() -> None:
+    text = '{\n    "log-driver": "local",\n    "runtimes": {"crun": {"path": "/c"}}\n}\n'
+    host = Machine({DAEMON: text}, docker="26.1.5")
+    host.install_toolkit()
+    plan = planned(host, runtime="docker", mode="default_runtime")
+    assert plan.restart_required == ("docker.service",)
+    converge(host, runtime="docker", mode="default_runtime")
+    assert host.daemon() == {
+        "log-driver": "local",
+        "runtimes": {"crun": {"path": "/c"}, "nvidia": {"path": WRAPPER}},
+        "features": {"cdi": True},
+        "default-runtime": "nvidia",
+    }
+    converge(host, runtime="docker", state="absent")
+    assert host.own_files() == {DAEMON: text, WRAPPER: ""}
+
+
+def test_docker_before_validation_existed_gets_a_handler() -> None:
+    host = Machine({}, docker="20.10.24")
+    del host.commands["dockerd", "--validate"]
+    host.install_toolkit()
+    converge(host, runtime="docker", mode="runtime_class")
+    assert host.daemon() == {"runtimes": {"nvidia": {"path": WRAPPER}}}
+    with pytest.raises(NodeError, match=r"docker 20\.10\.24 cannot .* came with docker 25"):
+        planned(host, runtime="docker")
+
+
+def test_crio_gets_a_file_of_ours() -> None:
+    theirs = {"/etc/crio/crio.conf": '[crio.runtime]\ndefault_runtime = "crun"\n'}
+    host = Machine(dict(theirs), crio="1.31.0")
+    assert converge(host, runtime="cri-o") == []
+    host.install_toolkit()
+    converge(host, runtime="cri-o", mode="default_runtime")
+    path = CRIO
+    assert tomllib.loads(host.files[path]) == {
+        "crio": {
+            "runtime": {
+                "default_runtime": "nvidia",
+                "runtimes": {"nvidia": {"runtime_path": WRAPPER}},
+            }
+        }
+    }
+    converge(host, runtime="cri-o", mode="runtime_class")
+    assert "default_runtime" not in host.files[path]
+    converge(host, runtime="cri-o", state="absent")
+    assert host.own_files() == {**theirs, WRAPPER: ""}
+
+
+def test_podman_needs_nothing() -> None:
+    host = Machine(podman="4.3.1")
+    one = capability(host, runtime="podman")
+    plan = one.plan(one.observe())
+    assert (plan.steps, plan.restart_required) == ((), ())
+    assert one.result(one.observe(), plan)["runtime_version"] == "4.3.1"
+    with pytest.raises(NodeError, match=r"podman 4\.0\.3 cannot"):
+        planned(Machine(podman="4.0.3"), runtime="podman")
+    with pytest.raises(InputError, match="cdi for podman"):
+        planned(host, runtime="podman", mode="runtime_class")
+
+
+def test_auto_takes_all_that_can() -> None:
+    host = Machine({CONFIG: TEXT}, containerd="1.7.24", docker="20.10.24", podman="4.3.1")
+    one = capability(host, runtime="auto")
+    plan = one.plan(one.observe())
+    assert plan.restart_required == ("containerd.service",)
+    assert "left out: docker 20.10.24 cannot" in plan.warnings[0]
+    names = [one["name"] for one in one.result(one.observe(), plan)["runtimes"]]
+    assert names == ["containerd", "podman"]
+    with pytest.raises(NodeError, match=r"docker 20\.10\.24 cannot"):
+        planned(Machine(docker="20.10.24"), runtime="auto")
+
+
+def test_auto_leaves_dockers_containerd_alone() -> None:
+    text = 'version = 2\ndisabled_plugins = ["cri"]\n'
+    host = Machine({CONFIG: text}, containerd="1.7.24", docker="26.1.5")
+    assert converge(host, runtime="auto") == [f"set cdi = true in {DAEMON}"]
+    assert host.files[CONFIG] == text
+
+
+def test_no_runtime() -> None:
     with pytest.raises(NodeError, match="containerd is not installed"):
-        capability(FakeHost()).observe()
+        planned(FakeHost())
+    with pytest.raises(NodeError, match="no container runtime is installed"):
+        planned(FakeHost(), runtime="auto")
+
+
+@pytest.mark.parametrize("runtime", ["auto", "podman"])
+def test_file_without_its_runtime_is_refused(runtime: str) -> None:
+    with pytest.raises(InputError, match="config_path"):
+        capability(FakeHost(), runtime=runtime, config_path=CONFIG)

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What gpu.node.container_runtime remembers: how files were before, and which runtime has to start again."""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+
+from .._core.edits import Entry
+from .._host.api import Host
+
+RECORD = "/var/lib/gpu-node/container_runtime.json"
+MARK = "/run/gpu-node/container_runtime.json"  # after a boot, every runtime has read its files
+
+
+class Written(t.NamedTuple):
+    """A file that we wrote: whose it is, what it was before (None: not there), and what is in it."""
+
+    runtime: str
+    base: t.Optional[str]
+    text: str
+    entries: t.Tuple[Entry, ...]
+
+
+class Records:
+    """The files that we wrote, by their paths."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def all(self) -> t.Dict[str, Written]:
+        """Return all of them."""
+        data = json.loads(self._host.read(RECORD) or "{}")
+        return {
+            path: Written(
+                one["runtime"],
+                one["base"],
+                one["text"],
+                tuple(Entry.of(entry) for entry in one["entries"]),
+            )
+            for path, one in data.items()
+        }
+
+    def put(self, path: str, written: t.Optional[Written]) -> None:
+        """Remember a file, or with None forget it."""
+        known = self.all()
+        known.pop(path, None)
+        if written is not None:
+            known[path] = written
+        if known:
+            data = {name: one._asdict() for name, one in known.items()}
+            # Configurations of runtimes may hold passwords of registries.
+            self._host.write(RECORD, json.dumps(data) + "\n", mode=0o600)
+        else:
+            self._host.remove(RECORD)
+
+    def mark(self, unit: str) -> None:
+        """Remember that a unit has to start again."""
+        marks = json.loads(self._host.read(MARK) or "{}")
+        text = json.dumps({**marks, unit: time.time()}) + "\n"
+        self._host.write(MARK, text, mode=0o644)
+
+    def unmark(self, unit: str) -> None:
+        """Forget that: the edit came to nothing."""
+        marks = json.loads(self._host.read(MARK) or "{}")
+        marks.pop(unit, None)
+        if marks:
+            self._host.write(MARK, json.dumps(marks) + "\n", mode=0o644)
+        else:
+            self._host.remove(MARK)
+
+    def stale(self, unit: str) -> bool:
+        """Tell whether a unit has run since before an edit of ours."""
+        edited_at = json.loads(self._host.read(MARK) or "{}").get(unit)
+        if edited_at is None:
+            return False
+        words = ["systemctl", "show", unit, "--property=ActiveState,ActiveEnterTimestampMonotonic"]
+        lines = self._host.run(words, check=False).out.splitlines()
+        service = dict(line.split("=", 1) for line in lines if "=" in line)
+        if service.get("ActiveState") != "active":
+            return False
+        started = int(service.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+        return float(edited_at) > time.time() - time.monotonic() + started
