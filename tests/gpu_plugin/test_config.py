@@ -136,22 +136,17 @@ REFUSED = {
     "a: 1\n---\nb: 1": ("not valid YAML",),
     "version: v2": ("version: 'v2' is not valid", "expected one of v1"),
     "version: 1": ("version: 1 is not valid",),
-    "flags:\n  plugin:\n    deviceListStrategy: cdi-cri": (
-        "line 3",
-        "'cdi-cri' is not supported by this release",
-        "use envvar or volume-mounts",
+    "flags:\n  gdsEnabled: true\n  plugin:\n    deviceListStrategy: cdi-cri": (
+        "line 2: flags.gdsEnabled: true is not supported by this release",
+        "add envvar or volume-mounts",
     ),
     "flags:\n  plugin:\n    deviceListStrategy: envars": ("'envars' is not valid",),
     "flags:\n  plugin:\n    deviceListStrategy: []": ("nothing is given", "one or more of"),
     "flags:\n  plugin:\n    deviceListStrategy: [{a: b}]": ("is not valid",),
-    "flags:\n  gdsEnabled: true": ("flags.gdsEnabled: true is not supported by this release",),
+    "flags:\n  mpsRoot: /mps": ("flags.mpsRoot: '/mps' is not supported by this release",),
+    "flags:\n  deviceDiscoveryStrategy: tegra": ("'tegra' is not supported by this release",),
     "flags:\n  gfd:\n    sleepInterval: 30s": ("flags.gfd.sleepInterval: '30s' is not supported",),
-    "sharing:\n  timeSlicing:\n    resources: [{name: nvidia.com/gpu, replicas: 2}]": (
-        "sharing:",
-        "is not supported by this release",
-    ),
-    "resources:\n  gpus: [{pattern: '*', name: gpu}]": ("resources:", "not supported"),
-    "imex: {channelIDs: [0]}": ("imex.channelIDs", "not supported"),
+    "imex: {channelIDs: [1]}": ("imex.channelIDs: '1' is not valid", "one or more of 0"),
     "&a flags: *a": ("flags is not a mapping",),
     "<<: {}": ("unknown key <<",),
     "? [1]\n: 2": ("unknown key",),
@@ -168,8 +163,8 @@ def test_refusals_say_where_and_what(text: str) -> None:
 
 
 def test_the_environment_is_refused_by_its_own_name() -> None:
-    with pytest.raises(ConfigError, match="environment variable GDS_ENABLED: true is not supp"):
-        parse("", env={"GDS_ENABLED": "true"})
+    with pytest.raises(ConfigError, match="environment variable MPS_ROOT: '/x' is not supp"):
+        parse("", env={"MPS_ROOT": "/x"})
     with pytest.raises(ConfigError, match="DP_DISABLE_HEALTHCHECKS: 'xids' is not supported"):
         parse("", env={"DP_DISABLE_HEALTHCHECKS": "xids"})
     with pytest.raises(ConfigError, match="PASS_DEVICE_SPECS: 'maybe' is not valid"):

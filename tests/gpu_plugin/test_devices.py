@@ -15,8 +15,8 @@ from gpu_plugin.devices import (
     left_out,
     parse_caps,
     remember,
-    resource_name,
 )
+from gpu_plugin.naming import Naming, Rule, resource_name
 
 
 def ids(resources: Resources) -> dict[str, list[str]]:
@@ -133,3 +133,45 @@ def test_caps_are_read_from_the_drivers_list() -> None:
     text = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\nbroken\n"
     assert parse_caps(text)["gpu0/gi1/ci0/access"] == 13
     assert "broken" not in parse_caps(text)
+
+
+RULES = Naming(
+    gpus=(Rule("*A100*40GB*", "nvidia.com/a100-40"), Rule("*A100*", "nvidia.com/a100")),
+    mig=(Rule("1g.*", "nvidia.com/small"), Rule("1c.*", "nvidia.com/slice")),
+)
+
+
+def test_the_users_names_come_before_the_usual_ones() -> None:
+    a100 = GpuView(gpu(0, name="NVIDIA A100-SXM4-40GB"))
+    other = GpuView(gpu(1, name="NVIDIA A100-SXM4-80GB"))
+    now = inventory(a100, other, view(2), view(3, "1g.10gb", "2g.20gb", "1c.3g.40gb"))
+    assert ids(enumerate_devices(now, "mixed", RULES)) == {
+        "nvidia.com/a100": ["GPU-1"],
+        "nvidia.com/a100-40": ["GPU-0"],
+        "nvidia.com/gpu": ["GPU-2"],
+        "nvidia.com/mig-2g.20gb": ["MIG-3-1"],
+        "nvidia.com/slice": ["MIG-3-2"],
+        "nvidia.com/small": ["MIG-3-0"],
+    }
+    assert left_out(now, "mixed", RULES) == []
+    alike = inventory(view(0, "1g.10gb", "1g.10gb"))
+    assert ids(enumerate_devices(alike, "single", RULES)) == {
+        "nvidia.com/small": ["MIG-0-0", "MIG-0-1"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("*", "", True),
+        ("A100", "A100", True),
+        ("A100", "NVIDIA A100", False),
+        ("A100", "A100-SXM4", False),
+        ("*A100", "NVIDIA A100", True),
+        ("N*A*0", "NVIDIA A100", True),
+        ("1g.5gb", "1gx5gb", False),
+        ("[ab]", "a", False),
+    ],
+)
+def test_patterns_are_about_the_whole_name(pattern: str, text: str, expected: bool) -> None:
+    assert Rule(pattern, "x").matches(text) is expected

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from . import __version__, config, logs, status
+from . import __version__, config, logs, schema, status
 from ._shared._core import mig_boot as mig_files
 from ._shared._core.errors import NodeError
 from .strict_yaml import ConfigError
@@ -83,7 +83,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         "--rescan", type=float, default=5.0, metavar="SECONDS", help="how often to look for changes"
     )
     group = run.add_argument_group("configuration", "a flag wins over its variable and the file")
-    for key in config.KEYS:
+    for key in schema.KEYS:
         if key.flags:
             words = f"{key.help} (environment: {key.env[0]})"
             group.add_argument(
@@ -99,7 +99,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
 
 
 def _flags(options: argparse.Namespace) -> dict[str, str]:
-    given = {key.path: getattr(options, key.path) for key in config.KEYS if key.flags}
+    given = {key.path: getattr(options, key.path) for key in schema.KEYS if key.flags}
     return {
         path: ",".join(value) if isinstance(value, list) else value
         for path, value in given.items()

@@ -10,9 +10,13 @@ key of the schema that this release does not honour may only have its default va
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .naming import Naming
+from .schema import BY_PATH, KEYS, Key
+from .sharing import KEYS as SECTIONS
+from .sharing import Sharing, naming, sharing
 from .strict_yaml import ConfigError, Value, read
 
 DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
@@ -20,139 +24,15 @@ DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
 TRUE = ("1", "t", "T", "TRUE", "true", "True")
 FALSE = ("0", "f", "F", "FALSE", "false", "False")
 
-
-@dataclass(frozen=True)
-class Key:
-    """One key of the schema, and how else it can be given."""
-
-    path: str
-    kind: type
-    default: Any
-    env: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    allowed: tuple[str, ...] = ()
-    honoured: bool = True
-    harmless: tuple[Any, ...] = ()  # values that ask for nothing, besides the default
-    help: str = ""
-
-
-def _later(path: str, kind: type, default: Any, *env: str, harmless: tuple[Any, ...] = ()) -> Key:
-    return Key(path, kind, default, env=env, honoured=False, harmless=harmless)
-
-
-KEYS: Final = (
-    Key(
-        "flags.migStrategy",
-        str,
-        "none",
-        ("MIG_STRATEGY",),
-        ("--mig-strategy",),
-        ("none", "single", "mixed"),
-        help="how MIG devices are offered",
-    ),
-    Key(
-        "flags.failOnInitError",
-        bool,
-        False,
-        ("FAIL_ON_INIT_ERROR",),
-        ("--fail-on-init-error",),
-        help="end with an error where the driver can't be reached at the start, instead of waiting",
-    ),
-    Key(
-        "flags.nvidiaDriverRoot",
-        str,
-        "/",
-        ("NVIDIA_DRIVER_ROOT",),
-        ("--driver-root", "--nvidia-driver-root"),
-        help="where the driver's files are on the host",
-    ),
-    Key(
-        "flags.nvidiaDevRoot",
-        str,
-        "",
-        ("NVIDIA_DEV_ROOT",),
-        ("--dev-root", "--nvidia-dev-root"),
-        help="below which /dev/nvidia* are on the host (default: the driver root)",
-    ),
-    Key(
-        "flags.plugin.passDeviceSpecs",
-        bool,
-        False,
-        ("PASS_DEVICE_SPECS",),
-        ("--pass-device-specs",),
-        help="hand the device nodes to the kubelet as well",
-    ),
-    Key(
-        "flags.plugin.deviceListStrategy",
-        list,
-        ("envvar",),
-        ("DEVICE_LIST_STRATEGY",),
-        ("--device-list-strategy",),
-        ("envvar", "volume-mounts"),
-        help="how a container is told its devices (comma-separated)",
-    ),
-    Key(
-        "flags.plugin.deviceIDStrategy",
-        str,
-        "uuid",
-        ("DEVICE_ID_STRATEGY",),
-        ("--device-id-strategy",),
-        ("uuid", "index"),
-        help="what a container is told: UUIDs or indices",
-    ),
-    Key("version", str, "v1", allowed=("v1",)),
-    _later("flags.mpsRoot", str, "", "MPS_ROOT", harmless=("/run/nvidia/mps",)),
-    _later("flags.gdrcopyEnabled", bool, False, "GDRCOPY_ENABLED"),
-    _later("flags.gdsEnabled", bool, False, "GDS_ENABLED"),
-    _later("flags.mofedEnabled", bool, False, "MOFED_ENABLED"),
-    _later(
-        "flags.deviceDiscoveryStrategy",
-        str,
-        "auto",
-        "DEVICE_DISCOVERY_STRATEGY",
-        harmless=("nvml",),
-    ),
-    _later("flags.useNodeFeatureAPI", bool, True, harmless=(False,)),
-    _later("flags.plugin.cdiAnnotationPrefix", str, "cdi.k8s.io/", "CDI_ANNOTATION_PREFIX"),
-    _later(
-        "flags.plugin.nvidiaCTKPath",
-        str,
-        "/usr/bin/nvidia-ctk",
-        "NVIDIA_CDI_HOOK_PATH",
-        "NVIDIA_CTK_PATH",
-        harmless=("/usr/bin/nvidia-cdi-hook",),
-    ),
-    _later(
-        "flags.plugin.containerDriverRoot",
-        str,
-        "/driver-root",
-        "DRIVER_ROOT_CTR_PATH",
-        "CONTAINER_DRIVER_ROOT",
-        harmless=("/",),
-    ),
-    _later(
-        "flags.plugin.sharedDevicesAllocationPolicy",
-        str,
-        "distributed",
-        "SHARED_DEVICES_ALLOCATION_POLICY",
-    ),
-    _later("flags.gfd.oneshot", bool, False),
-    _later("flags.gfd.noTimestamp", bool, False),
-    _later("flags.gfd.sleepInterval", str, "60s"),
-    _later("flags.gfd.outputFile", str, "/etc/kubernetes/node-feature-discovery/features.d/gfd"),
-    _later("flags.gfd.machineTypeFile", str, "/sys/class/dmi/id/product_name"),
-    _later("resources", dict, {}),
-    _later("sharing", dict, {}, harmless=({"timeSlicing": {}}, {"mps": {}})),
-    _later("imex.channelIDs", list, (), "IMEX_CHANNEL_IDS"),
-    _later("imex.required", bool, False, "IMEX_REQUIRED"),
-)
-BY_PATH: Final = {key.path: key for key in KEYS}
-
-# Values that the schema knows and that this release does not.
-COMING: Final = {"flags.plugin.deviceListStrategy": ("cdi-annotations", "cdi-cri")}
-
 # NVIDIA's switches that have no key in the schema. What they ask for must not be lost in silence.
-FOREIGN_ENV: Final = ("DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS")
+FOREIGN_ENV: Final = (
+    "CDI_FEATURE_FLAGS",
+    "CDI_DISABLE_HOOKS",
+    "DP_DISABLE_HEALTHCHECKS",
+    "DP_ENABLE_HEALTHCHECKS",
+)
+CDI: Final = ("cdi-annotations", "cdi-cri")
+ADDED: Final = ("flags.gdrcopyEnabled", "flags.gdsEnabled", "flags.mofedEnabled")
 
 
 @dataclass(frozen=True)
@@ -166,6 +46,20 @@ class Config:
     pass_device_specs: bool = False
     device_list_strategies: tuple[str, ...] = ("envvar",)
     device_id_strategy: str = "uuid"
+    cdi_annotation_prefix: str = "cdi.k8s.io/"
+    gdrcopy: bool = False
+    gds: bool = False
+    mofed: bool = False
+    imex_channels: tuple[str, ...] = ()
+    imex_required: bool = False
+    allocation_policy: str = "distributed"
+    naming: Naming = field(default_factory=Naming)
+    sharing: Sharing = field(default_factory=Sharing)
+
+    @property
+    def only_cdi(self) -> bool:
+        """Tell whether containers get their devices by CDI and by nothing else."""
+        return set(self.device_list_strategies) <= set(CDI)
 
 
 def parse(
@@ -175,13 +69,14 @@ def parse(
     flags: Mapping[str, str] | None = None,
 ) -> Config:
     """Build the configuration from a file's text, the environment and flags given by key."""
-    found = read(text, source, BY_PATH)
+    found = read(text, source, (*BY_PATH, *SECTIONS))
     for name in FOREIGN_ENV:
         if env and env.get(name):
             raise _unsupported(f"environment variable {name}", env[name], "leave it out")
-    values = {key.path: _value(key, found.get(key.path), env or {}, flags or {}) for key in KEYS}
+    given = {key.path: _value(key, found.get(key.path), env or {}, flags or {}) for key in KEYS}
+    values = {path: value for path, (value, _where) in given.items()}
     driver_root = values["flags.nvidiaDriverRoot"]
-    return Config(
+    config = Config(
         mig_strategy=values["flags.migStrategy"],
         fail_on_init_error=values["flags.failOnInitError"],
         driver_root=driver_root,
@@ -189,10 +84,32 @@ def parse(
         pass_device_specs=values["flags.plugin.passDeviceSpecs"],
         device_list_strategies=values["flags.plugin.deviceListStrategy"],
         device_id_strategy=values["flags.plugin.deviceIDStrategy"],
+        cdi_annotation_prefix=values["flags.plugin.cdiAnnotationPrefix"],
+        gdrcopy=values["flags.gdrcopyEnabled"],
+        gds=values["flags.gdsEnabled"],
+        mofed=values["flags.mofedEnabled"],
+        imex_channels=values["imex.channelIDs"],
+        imex_required=values["imex.required"],
+        allocation_policy=values["flags.plugin.sharedDevicesAllocationPolicy"],
+        naming=naming(found),
+        sharing=sharing(found, "timeSlicing"),
     )
+    if sharing(found, "mps").shares:
+        where = found["sharing.mps.resources"].where
+        raise ConfigError(
+            f"{where}: sharing.mps is not supported yet", hint="use sharing.timeSlicing"
+        )
+    for path in (*ADDED, "imex.channelIDs"):
+        value, where = given[path]
+        if value and config.only_cdi:
+            raise _unsupported(where, value, "add envvar or volume-mounts to deviceListStrategy")
+    return config
 
 
-def _value(key: Key, given: Value | None, env: Mapping[str, str], flags: Mapping[str, str]) -> Any:
+def _value(
+    key: Key, given: Value | None, env: Mapping[str, str], flags: Mapping[str, str]
+) -> tuple[Any, str]:
+    """Return a key's value and where it was given."""
     if key.path in flags:
         name = key.flags[0] if key.flags else key.path
         value, where = _from_text(key, flags[key.path], name), f"flag {name}"
@@ -201,8 +118,8 @@ def _value(key: Key, given: Value | None, env: Mapping[str, str], flags: Mapping
     elif given is not None and given.data is not None:
         value, where = _from_data(key, given.data, given.where), f"{given.where}: {key.path}"
     else:
-        return key.default
-    return _checked(key, value, where)
+        return key.default, key.path
+    return _checked(key, value, where), where
 
 
 def _from_text(key: Key, text: str, name: str) -> Any:
@@ -218,11 +135,11 @@ def _from_text(key: Key, text: str, name: str) -> Any:
 def _from_data(key: Key, data: Any, where: str) -> Any:
     if key.kind is list:
         items = data if isinstance(data, list) else [data]
-        return tuple(str(item) if isinstance(item, int) else item for item in items)
+        return tuple(str(item) if type(item) is int else item for item in items)
     if key.kind is str and key.path.endswith("sleepInterval") and isinstance(data, int):
         return str(data)
     if not isinstance(data, key.kind):
-        words = {bool: "true or false", str: "a string", dict: "a mapping"}
+        words = {bool: "true or false", str: "a string", list: "a list"}
         raise ConfigError(
             f"{where}: {key.path}: {data!r} is not valid", cause=f"expected {words[key.kind]}"
         )
@@ -238,12 +155,10 @@ def _checked(key: Key, value: Any, where: str) -> Any:
         return key.default
     items: Sequence[Any] = value if key.kind is list else (value,)
     expected = f"expected {'one or more' if key.kind is list else 'one'} of "
-    if not items:
+    if not items and not key.may_be_empty:
         raise ConfigError(f"{where}: nothing is given", cause=expected + ", ".join(key.allowed))
     for item in items:
         if key.allowed and item not in key.allowed:
-            if item in COMING.get(key.path, ()):
-                raise _unsupported(where, item, "use " + " or ".join(key.allowed))
             raise ConfigError(
                 f"{where}: {item!r} is not valid", cause=expected + ", ".join(key.allowed)
             )

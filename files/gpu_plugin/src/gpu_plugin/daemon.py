@@ -171,21 +171,21 @@ class Daemon:
     def _offer(self) -> None:
         """Give the manager the devices as they are now."""
         inventory = self._current()
-        strategy = self._loaded.config.mig_strategy
+        config = self._loaded.config
         try:
-            resources = enumerate_devices(inventory, strategy)
+            resources = enumerate_devices(inventory, config.mig_strategy, config.naming)
         except EnumerationRefused as refusal:
             if str(refusal) != str(self._refused):
                 logs.error("no devices are offered", cause=refusal)
             self._refused, resources = refusal, {}
         else:
             self._refused = None
-        notes = left_out(inventory, strategy)
+        notes = left_out(inventory, config.mig_strategy, config.naming)
         for note in notes:
             if note not in self._notes:
                 logs.warning(note)
         self._notes = notes
-        self._manager.sync(resources, self._loaded.config)
+        self._manager.sync(resources, config)
 
     def _current(self) -> Inventory:
         if self._inventory is None:

@@ -11,9 +11,8 @@ from typing import Final
 
 from ._shared._core.errors import NodeError
 from ._shared._nvml.api import Gpu, MigDevice
+from .naming import GPU_RESOURCE, Naming, named, resource_name
 
-VENDOR: Final = "nvidia.com"
-GPU_RESOURCE: Final = f"{VENDOR}/gpu"
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 
 Resources = Mapping[str, tuple["Device", ...]]
@@ -89,35 +88,40 @@ def parse_caps(text: str) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
-def resource_name(profile: str) -> str:
-    """Return the resource of a MIG profile: 1g.10gb+me becomes nvidia.com/mig-1g.10gb.me."""
-    return f"{VENDOR}/mig-{profile.replace('+', '.')}"
-
-
 def divided(device: MigDevice) -> bool:
     """Tell whether a MIG device is only a part of its GPU instance, such as 1c.3g.40gb."""
     return "c." in device.profile
 
 
-def enumerate_devices(inventory: Inventory, strategy: str) -> dict[str, tuple[Device, ...]]:
+def enumerate_devices(
+    inventory: Inventory, strategy: str, naming: Naming | None = None
+) -> dict[str, tuple[Device, ...]]:
     """Return the devices of each resource under a MIG strategy."""
+    naming = naming or Naming()
     views = [view for view in inventory.gpus if view.gpu.name not in DISPLAY_ONLY]
-    if strategy == "none":
-        return _grouped((GPU_RESOURCE, _whole(view)) for view in views)
     if strategy == "single":
-        return _single(views, inventory.caps)
+        _check_single(views)
     pairs: list[tuple[str, Device]] = []
     for view in views:
-        if not view.gpu.mig_current:
-            pairs.append((GPU_RESOURCE, _whole(view)))
+        if strategy == "none" or not view.gpu.mig_current:
+            pairs.append((named(naming.gpus, view.gpu.name) or GPU_RESOURCE, _whole(view)))
             continue
         for mig in view.mig:
-            if not divided(mig):
-                pairs.append((resource_name(mig.profile), _part(view, mig, inventory.caps)))
+            if name := _mig_name(mig, strategy, naming):
+                pairs.append((name, _part(view, mig, inventory.caps)))
     return _grouped(pairs)
 
 
-def left_out(inventory: Inventory, strategy: str) -> list[str]:
+def _mig_name(mig: MigDevice, strategy: str, naming: Naming) -> str:
+    """Return a MIG device's resource, or an empty string where it has none."""
+    if name := named(naming.mig, mig.profile):
+        return name
+    if strategy == "single":
+        return GPU_RESOURCE
+    return "" if divided(mig) else resource_name(mig.profile)
+
+
+def left_out(inventory: Inventory, strategy: str, naming: Naming | None = None) -> list[str]:
     """Say which hardware a strategy leaves aside, although it is there."""
     notes = []
     for view in inventory.gpus:
@@ -126,16 +130,16 @@ def left_out(inventory: Inventory, strategy: str) -> list[str]:
             notes.append(f"{name} is in MIG mode but offered as a whole, since migStrategy is none")
         if strategy == "mixed" and view.gpu.mig_current and not view.mig and not view.problem:
             notes.append(f"{name} is in MIG mode and has no MIG devices")
-        if strategy == "mixed":
+        if strategy == "mixed" and view.gpu.mig_current:
             notes += [
                 f"MIG device {mig.uuid} is not offered: there is no resource for {mig.profile}"
                 for mig in view.mig
-                if divided(mig)
+                if not _mig_name(mig, strategy, naming or Naming())
             ]
     return notes
 
 
-def _single(views: list[GpuView], caps: Mapping[str, int]) -> dict[str, tuple[Device, ...]]:
+def _check_single(views: list[GpuView]) -> None:
     readable = [view for view in views if not view.problem]
     on = [view for view in readable if view.gpu.mig_current]
     if len(on) not in (0, len(readable)):
@@ -159,13 +163,6 @@ def _single(views: list[GpuView], caps: Mapping[str, int]) -> dict[str, tuple[De
             cause=f"found {', '.join(profiles)}",
             hint="create one profile only, or set migStrategy mixed",
         )
-    return _grouped(
-        (GPU_RESOURCE, device)
-        for view in views
-        for device in (
-            [_part(view, mig, caps) for mig in view.mig] if view.gpu.mig_current else [_whole(view)]
-        )
-    )
 
 
 def _whole(view: GpuView) -> Device:

@@ -29,7 +29,11 @@ class Value:
 
 
 def read(text: str, source: str, keys: Collection[str]) -> dict[str, Value]:
-    """Return the file's values by dotted key. ``keys`` are all keys that hold a value."""
+    """Return the file's values by dotted key. ``keys`` are all keys that hold a value.
+
+    A key such as ``a.b[].c`` stands in every mapping of the list ``a.b``. Its values are ``a.b[0].c``
+    and so on; ``a.b`` and ``a.b[0]`` are there as well, to tell where the list and its items stand.
+    """
     try:
         root = yaml.compose(text, yaml.SafeLoader)
     except yaml.YAMLError as error:
@@ -38,7 +42,7 @@ def read(text: str, source: str, keys: Collection[str]) -> dict[str, Value]:
         raise ConfigError(f"{where}: not valid YAML", cause=_reason(error)) from error
     if root is None:
         return {}
-    return {value.path: value for value in _Reader(source, keys).walk(root, "")}
+    return {value.path: value for value in _Reader(source, keys).walk(root, "", "")}
 
 
 def _reason(error: yaml.YAMLError) -> str:
@@ -54,11 +58,12 @@ class _Reader:
         }
         self.loader = yaml.SafeLoader("")
 
-    def walk(self, node: yaml.Node, section: str) -> Iterator[Value]:
+    def walk(self, node: yaml.Node, section: str, at: str) -> Iterator[Value]:
+        """Yield the values below a node: ``section`` is its key, ``at`` has the places in lists."""
         if not isinstance(node, yaml.MappingNode):
-            if self._plain(node) is None:
+            if self._plain(node) is None and not section.endswith("[]"):
                 return
-            name = section or "the file"
+            name = at or "the file"
             raise ConfigError(
                 f"{self._where(node)}: {name} is not a mapping",
                 cause=f"expected keys such as {', '.join(self._children(section)[:3])}",
@@ -67,27 +72,47 @@ class _Reader:
         for key_node, value_node in node.value:
             where = self._where(key_node)
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else "(not a word)"
-            path = f"{section}.{key}" if section else key
+            path, place = (f"{above}.{key}" if above else key for above in (section, at))
             if path in seen:
-                raise ConfigError(f"{where}: {path} is given twice", cause=f"first at {seen[path]}")
+                raise ConfigError(
+                    f"{where}: {place} is given twice", cause=f"first at {seen[path]}"
+                )
             seen[path] = where
             if path in self.sections:
-                yield from self.walk(value_node, path)
+                yield from self.walk(value_node, path, place)
+            elif f"{path}[]" in self.sections:
+                yield from self._items(value_node, f"{path}[]", place)
             elif path in self.keys:
-                yield Value(path, self._plain(value_node), self._where(value_node))
+                yield Value(place, self._plain(value_node), self._where(value_node))
             else:
                 raise self._unknown(path, section, where)
 
+    def _items(self, node: yaml.Node, section: str, at: str) -> Iterator[Value]:
+        if not isinstance(node, yaml.SequenceNode):
+            if self._plain(node) is None:
+                return
+            raise ConfigError(
+                f"{self._where(node)}: {at} is not a list",
+                cause=f"expected mappings with {', '.join(self._children(section))}",
+            )
+        yield Value(at, None, self._where(node))
+        for number, item in enumerate(node.value):
+            place = f"{at}[{number}]"
+            yield Value(place, None, self._where(item))
+            yield from self.walk(item, section, place)
+
     def _unknown(self, path: str, section: str, where: str) -> ConfigError:
-        near = nearest(path, section, self.keys | self.sections)
+        known = {_plainly(one) for one in self.keys | self.sections}
+        near = nearest(_plainly(path), _plainly(section), known)
         hint = f"did you mean {near}?" if near else ""
-        cause = f"{section or 'the top level'} knows {', '.join(self._children(section))}"
-        return ConfigError(f"{where}: unknown key {path}", cause=cause, hint=hint)
+        name = _plainly(section) or "the top level"
+        cause = f"{name} knows {', '.join(self._children(section))}"
+        return ConfigError(f"{where}: unknown key {_plainly(path)}", cause=cause, hint=hint)
 
     def _children(self, section: str) -> list[str]:
         start = f"{section}." if section else ""
         rest = (key[len(start) :] for key in self.keys if key.startswith(start))
-        return sorted({key.split(".")[0] for key in rest})
+        return sorted({_plainly(key.split(".")[0]) for key in rest})
 
     def _plain(self, node: yaml.Node) -> Any:
         try:
@@ -101,6 +126,10 @@ class _Reader:
         return f"{self.source}: line {node.start_mark.line + 1}"
 
 
+def _plainly(path: str) -> str:
+    return path.replace("[]", "")
+
+
 def nearest(path: str, section: str, known: Collection[str]) -> str:
     """Return the known key that was most likely meant, or an empty string."""
     word = path.rsplit(".", 1)[-1].lower()
@@ -111,5 +140,6 @@ def nearest(path: str, section: str, known: Collection[str]) -> str:
     candidates = [key for other in close for key in by_word[other]]
     siblings = [key for key in candidates if key.rpartition(".")[0] == section]
     if close and close[0] == word:  # right word, wrong place
-        return by_word[word][0]
+        below = [key for key in by_word[word] if key.startswith(f"{section}.")]
+        return (below or by_word[word])[0]
     return (siblings or candidates or [""])[0]

@@ -1,0 +1,201 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The keys of NVIDIA's device plugin schema v1 that hold one value, and how else they are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of the schema, and how else it can be given."""
+
+    path: str
+    kind: type
+    default: Any
+    env: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    honoured: bool = True
+    harmless: tuple[Any, ...] = ()  # values that ask for nothing, besides the default
+    may_be_empty: bool = False
+    help: str = ""
+
+
+def _later(
+    path: str,
+    kind: type,
+    default: Any,
+    *env: str,
+    flags: tuple[str, ...] = (),
+    harmless: tuple[Any, ...] = (),
+) -> Key:
+    words = "not supported yet: only its default is taken"
+    return Key(path, kind, default, env, flags, honoured=False, harmless=harmless, help=words)
+
+
+KEYS: Final = (
+    Key(
+        "flags.migStrategy",
+        str,
+        "none",
+        ("MIG_STRATEGY",),
+        ("--mig-strategy",),
+        ("none", "single", "mixed"),
+        help="how MIG devices are offered",
+    ),
+    Key(
+        "flags.failOnInitError",
+        bool,
+        False,
+        ("FAIL_ON_INIT_ERROR",),
+        ("--fail-on-init-error",),
+        help="end with an error where the driver can't be reached at the start, instead of waiting",
+    ),
+    Key(
+        "flags.nvidiaDriverRoot",
+        str,
+        "/",
+        ("NVIDIA_DRIVER_ROOT",),
+        ("--driver-root", "--nvidia-driver-root"),
+        help="where the driver's files are on the host",
+    ),
+    Key(
+        "flags.nvidiaDevRoot",
+        str,
+        "",
+        ("NVIDIA_DEV_ROOT",),
+        ("--dev-root", "--nvidia-dev-root"),
+        help="below which /dev/nvidia* are on the host (default: the driver root)",
+    ),
+    Key(
+        "flags.plugin.passDeviceSpecs",
+        bool,
+        False,
+        ("PASS_DEVICE_SPECS",),
+        ("--pass-device-specs",),
+        help="hand the device nodes to the kubelet as well",
+    ),
+    Key(
+        "flags.plugin.deviceListStrategy",
+        list,
+        ("envvar",),
+        ("DEVICE_LIST_STRATEGY",),
+        ("--device-list-strategy",),
+        ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri"),
+        help="how a container is told its devices (comma-separated)",
+    ),
+    Key(
+        "flags.plugin.deviceIDStrategy",
+        str,
+        "uuid",
+        ("DEVICE_ID_STRATEGY",),
+        ("--device-id-strategy",),
+        ("uuid", "index"),
+        help="what a container is told: UUIDs or indices",
+    ),
+    Key("version", str, "v1", allowed=("v1",)),
+    Key(
+        "flags.gdrcopyEnabled",
+        bool,
+        False,
+        ("GDRCOPY_ENABLED",),
+        ("--gdrcopy-enabled",),
+        help="ask the container runtime for GDRCopy in each container",
+    ),
+    Key(
+        "flags.gdsEnabled",
+        bool,
+        False,
+        ("GDS_ENABLED",),
+        ("--gds-enabled",),
+        help="ask the container runtime for GPUDirect Storage in each container",
+    ),
+    Key(
+        "flags.mofedEnabled",
+        bool,
+        False,
+        ("MOFED_ENABLED",),
+        ("--mofed-enabled",),
+        help="ask the container runtime for Mellanox OFED in each container",
+    ),
+    Key(
+        "flags.plugin.cdiAnnotationPrefix",
+        str,
+        "cdi.k8s.io/",
+        ("CDI_ANNOTATION_PREFIX",),
+        ("--cdi-annotation-prefix",),
+        help="what the key of the annotation begins with that names CDI devices",
+    ),
+    Key(
+        "flags.plugin.sharedDevicesAllocationPolicy",
+        str,
+        "distributed",
+        ("SHARED_DEVICES_ALLOCATION_POLICY",),
+        ("--shared-devices-allocation-policy",),
+        ("distributed", "packed"),
+        help="whether shares are spread over GPUs, or fill one after the other",
+    ),
+    Key(
+        "imex.channelIDs",
+        list,
+        (),
+        ("IMEX_CHANNEL_IDS",),
+        ("--imex-channel-ids",),
+        ("0",),
+        may_be_empty=True,
+        help="the IMEX channels that each container gets",
+    ),
+    Key(
+        "imex.required",
+        bool,
+        False,
+        ("IMEX_REQUIRED",),
+        ("--imex-required",),
+        help="refuse containers where the IMEX channels are not there",
+    ),
+    _later(
+        "flags.mpsRoot",
+        str,
+        "",
+        "MPS_ROOT",
+        flags=("--mps-root",),
+        harmless=("/run/nvidia/mps",),
+    ),
+    _later(
+        "flags.deviceDiscoveryStrategy",
+        str,
+        "auto",
+        "DEVICE_DISCOVERY_STRATEGY",
+        flags=("--device-discovery-strategy",),
+        harmless=("nvml",),
+    ),
+    _later("flags.useNodeFeatureAPI", bool, True, harmless=(False,)),
+    _later(
+        "flags.plugin.nvidiaCTKPath",
+        str,
+        "/usr/bin/nvidia-ctk",
+        "NVIDIA_CDI_HOOK_PATH",
+        "NVIDIA_CTK_PATH",
+        flags=("--nvidia-cdi-hook-path", "--nvidia-ctk-path"),
+        harmless=("/usr/bin/nvidia-cdi-hook",),
+    ),
+    _later(
+        "flags.plugin.containerDriverRoot",
+        str,
+        "/driver-root",
+        "DRIVER_ROOT_CTR_PATH",
+        "CONTAINER_DRIVER_ROOT",
+        flags=("--driver-root-ctr-path", "--container-driver-root"),
+        harmless=("/",),
+    ),
+    _later("flags.gfd.oneshot", bool, False),
+    _later("flags.gfd.noTimestamp", bool, False),
+    _later("flags.gfd.sleepInterval", str, "60s"),
+    _later("flags.gfd.outputFile", str, "/etc/kubernetes/node-feature-discovery/features.d/gfd"),
+    _later("flags.gfd.machineTypeFile", str, "/sys/class/dmi/id/product_name"),
+)
+BY_PATH: Final = {key.path: key for key in KEYS}

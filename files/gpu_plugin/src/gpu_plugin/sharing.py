@@ -1,0 +1,197 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The parts of the configuration that are lists: who shares what, and which names things get. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ._shared._core.errors import NodeError
+from .naming import Naming, Rule, qualified
+from .strict_yaml import ConfigError, Value
+
+Found = Mapping[str, Value]
+
+MOST_REPLICAS: Final = 4096
+UUID: Final = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+REFERENCE: Final = re.compile(
+    rf"[0-9]+(:[0-9]+)?|GPU-{UUID}|MIG-{UUID}|MIG-GPU-{UUID}/[0-9]+/[0-9]+"
+)
+REFERENCES: Final = (
+    "all, a number of devices, or a list of indices (0, 0:1) and UUIDs (GPU-..., MIG-...)"
+)
+
+STRATEGIES: Final = ("timeSlicing", "mps")
+KEYS: Final = (
+    *(f"resources.{kind}[].{key}" for kind in ("gpus", "mig") for key in ("pattern", "name")),
+    *(
+        f"sharing.{strategy}.{key}"
+        for strategy in STRATEGIES
+        for key in (
+            "renameByDefault",
+            "failRequestsGreaterThanOne",
+            "resources[].name",
+            "resources[].rename",
+            "resources[].devices",
+            "resources[].replicas",
+        )
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Devices of a resource that several containers use at once, and what they are offered as.
+
+    ``first`` is how many of them, ``devices`` are indices and UUIDs; without either it is all.
+    """
+
+    name: str
+    replicas: int
+    offered_as: str
+    first: int | None = None
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How one strategy shares devices. ``one_each``: a container may have one share only."""
+
+    shares: tuple[Share, ...] = ()
+    one_each: bool = False
+
+
+def naming(found: Found) -> Naming:
+    """Return the rules of the section resources."""
+    kinds = []
+    for kind in ("gpus", "mig"):
+        rules = []
+        for at in _items(found, f"resources.{kind}"):
+            pattern = _text(found, at, "pattern")
+            rules.append(Rule(pattern, _name(found, at, "name")))
+        kinds.append(tuple(rules))
+    return Naming(*kinds)
+
+
+def sharing(found: Found, strategy: str) -> Sharing:
+    """Return what a strategy of the section sharing asks for."""
+    section = f"sharing.{strategy}"
+    rename = _flag(found, f"{section}.renameByDefault", default=False)
+    one_each = _flag(found, f"{section}.failRequestsGreaterThanOne", default=strategy == "mps")
+    listed = f"{section}.resources"
+    items = list(_items(found, listed))
+    given = [path for path in found if path.startswith(f"{section}.")]
+    if given and not items:
+        raise ConfigError(
+            f"{found[given[0]].where}: {listed} is missing or empty",
+            cause="expected one or more mappings with name and replicas",
+        )
+    shares: list[Share] = []
+    for at in items:
+        share = _share(found, at, rename)
+        for other in shares:
+            if both := _overlap(share, other):
+                raise ConfigError(
+                    f"{found[at].where}: {at}: {both} of {share.name} is shared twice",
+                    hint="name other devices in each entry",
+                )
+        shares.append(share)
+    return Sharing(tuple(shares), one_each)
+
+
+def _share(found: Found, at: str, rename: bool) -> Share:
+    name = _name(found, at, "name")
+    replicas = _required(found, at, "replicas")
+    if type(replicas.data) is not int or not 1 <= replicas.data <= MOST_REPLICAS:
+        raise _invalid(replicas, f"a whole number from 1 to {MOST_REPLICAS}")
+    offered_as = name
+    if _given(found, f"{at}.rename"):
+        offered_as = _name(found, at, "rename")
+    elif rename:
+        offered_as = _full(found[f"{at}.name"], f"{name}.shared")
+    first, devices = _devices(found.get(f"{at}.devices"))
+    return Share(name, replicas.data, offered_as, first, devices)
+
+
+def _devices(value: Value | None) -> tuple[int | None, tuple[str, ...]]:
+    if value is None or value.data in (None, "all"):
+        return None, ()
+    data = value.data
+    if type(data) is int and data > 0:
+        return data, ()
+    if not isinstance(data, list) or not data:
+        raise _invalid(value, REFERENCES)
+    references = []
+    for item in data:
+        text = str(item) if type(item) is int else item
+        if not isinstance(text, str) or not REFERENCE.fullmatch(text):
+            raise ConfigError(
+                f"{value.where}: {value.path}: {item!r} is not valid",
+                cause=f"expected {REFERENCES}",
+            )
+        references.append(text)
+    return None, tuple(dict.fromkeys(references))
+
+
+def _overlap(one: Share, other: Share) -> str:
+    """Return what a share and one before it both take, as far as their words tell."""
+    if one.name != other.name:
+        return ""
+    if not other.devices and other.first is None:
+        return "each device"
+    return ", ".join(each for each in one.devices if each in other.devices)
+
+
+def _items(found: Found, path: str) -> Iterator[str]:
+    number = 0
+    while f"{path}[{number}]" in found:
+        yield f"{path}[{number}]"
+        number += 1
+
+
+def _given(found: Found, path: str) -> bool:
+    return path in found and found[path].data is not None
+
+
+def _required(found: Found, at: str, key: str) -> Value:
+    if not _given(found, f"{at}.{key}"):
+        raise ConfigError(f"{found[at].where}: {at}.{key} is missing")
+    return found[f"{at}.{key}"]
+
+
+def _text(found: Found, at: str, key: str) -> str:
+    value = _required(found, at, key)
+    if not isinstance(value.data, str) or not value.data:
+        raise _invalid(value, "a string")
+    return value.data
+
+
+def _name(found: Found, at: str, key: str) -> str:
+    text = _text(found, at, key)
+    return _full(found[f"{at}.{key}"], text)
+
+
+def _full(value: Value, name: str) -> str:
+    try:
+        return qualified(name)
+    except NodeError as error:
+        raise ConfigError(f"{value.where}: {value.path}: {error}") from error
+
+
+def _flag(found: Found, path: str, *, default: bool) -> bool:
+    if not _given(found, path):
+        return default
+    data: Any = found[path].data
+    if not isinstance(data, bool):
+        raise _invalid(found[path], "true or false")
+    return data
+
+
+def _invalid(value: Value, expected: str) -> ConfigError:
+    return ConfigError(
+        f"{value.where}: {value.path}: {value.data!r} is not valid", cause=f"expected {expected}"
+    )
