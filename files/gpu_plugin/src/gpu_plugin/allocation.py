@@ -49,8 +49,17 @@ def grant(
 ) -> Grant:
     """Return what a container with these devices needs; ``control_nodes`` are those that exist."""
     chosen = [_usable(device) for device in _known(devices, ids)]
+    if (
+        config.sharing.one_each
+        and len(chosen) > 1
+        and any(one.replica is not None for one in chosen)
+    ):
+        raise AllocationRefused(
+            f"maximum request size for shared resources is 1; found {len(chosen)}",
+            cause="failRequestsGreaterThanOne is set",
+        )
     by_index = config.device_id_strategy == "index"
-    names = [device.index if by_index else device.id for device in chosen]
+    names = list(dict.fromkeys(device.index if by_index else device.uuid for device in chosen))
     envs: dict[str, str] = {}
     mounts: tuple[tuple[str, str], ...] = ()
     if "envvar" in config.device_list_strategies:

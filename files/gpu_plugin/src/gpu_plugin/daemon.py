@@ -25,6 +25,7 @@ from .driver import Driver
 from .health import Health
 from .kubelet.manager import Manager
 from .notify import notify
+from .replicas import not_shared, share
 from .status import StatusFile
 from .strict_yaml import ConfigError
 
@@ -173,19 +174,21 @@ class Daemon:
         inventory = self._current()
         config = self._loaded.config
         try:
-            resources = enumerate_devices(inventory, config.mig_strategy, config.naming)
+            found = enumerate_devices(inventory, config.mig_strategy, config.naming)
         except EnumerationRefused as refusal:
             if str(refusal) != str(self._refused):
                 logs.error("no devices are offered", cause=refusal)
-            self._refused, resources = refusal, {}
+            self._refused, found = refusal, {}
         else:
             self._refused = None
         notes = left_out(inventory, config.mig_strategy, config.naming)
+        if found:
+            notes += not_shared(found, config.sharing)
         for note in notes:
             if note not in self._notes:
                 logs.warning(note)
         self._notes = notes
-        self._manager.sync(resources, config)
+        self._manager.sync(share(found, config.sharing), config)
 
     def _current(self) -> Inventory:
         if self._inventory is None:

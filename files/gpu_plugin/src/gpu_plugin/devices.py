@@ -24,7 +24,10 @@ class EnumerationRefused(NodeError):
 
 @dataclass(frozen=True)
 class Device:
-    """Something a container can be given. ``problem`` says why it must not be, if so."""
+    """Something a container can be given. ``problem`` says why it must not be, if so.
+
+    ``instance`` are the ids of a MIG device's instances, ``replica`` is which share of the device.
+    """
 
     id: str
     gpu_uuid: str
@@ -32,6 +35,13 @@ class Device:
     paths: tuple[str, ...]
     numa_node: int | None = None
     problem: str = ""
+    instance: tuple[int, int] | None = None
+    replica: int | None = None
+
+    @property
+    def uuid(self) -> str:
+        """NVML's UUID, which all replicas of a device have in common."""
+        return self.id.partition("::")[0]
 
     @property
     def index(self) -> str:
@@ -186,6 +196,7 @@ def _part(view: GpuView, mig: MigDevice, caps: Mapping[str, int]) -> Device:
         paths=(f"/dev/nvidia{view.gpu.minor}", *nodes),
         numa_node=view.numa_node,
         problem=problem,
+        instance=(mig.gi_id, mig.ci_id),
     )
 
 
