@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import pytest
 from gpu_builders import device, inventory, view
-from gpu_plugin.allocation import AllocationRefused, UnknownDevice, grant, prefer
+from gpu_plugin.allocation import AllocationRefused, Surroundings, UnknownDevice, grant, prefer
 from gpu_plugin.config import Config
 from gpu_plugin.devices import Device, enumerate_devices
 from hypothesis import given
 from hypothesis import strategies as st
 
 GPUS = tuple(device(index, index // 4) for index in range(8))
-CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+CONTROL = Surroundings(control_nodes=("/dev/nvidiactl", "/dev/nvidia-uvm"))
+NOTHING = Surroundings()
 
 
 def test_envvar() -> None:
@@ -25,9 +26,9 @@ def test_envvar() -> None:
 
 def test_index() -> None:
     config = Config(device_id_strategy="index")
-    assert grant(GPUS, ["GPU-3"], config, ()).envs == {"NVIDIA_VISIBLE_DEVICES": "3"}
+    assert grant(GPUS, ["GPU-3"], config, NOTHING).envs == {"NVIDIA_VISIBLE_DEVICES": "3"}
     now = enumerate_devices(inventory(view(0, "1g.10gb", "1g.10gb")), "single")["nvidia.com/gpu"]
-    assert grant(now, ["MIG-0-1"], config, ()).envs == {"NVIDIA_VISIBLE_DEVICES": "0:1"}
+    assert grant(now, ["MIG-0-1"], config, NOTHING).envs == {"NVIDIA_VISIBLE_DEVICES": "0:1"}
 
 
 def test_volume_mounts_win_over_envvar() -> None:
@@ -55,11 +56,11 @@ def test_device_nodes_come_once_and_from_the_dev_root() -> None:
 
 def test_what_can_not_be_granted() -> None:
     with pytest.raises(UnknownDevice, match="unknown device 'GPU-9'"):
-        grant(GPUS, ["GPU-9"], Config(), ())
+        grant(GPUS, ["GPU-9"], Config(), NOTHING)
     with pytest.raises(AllocationRefused, match="'GPU-1' is requested twice"):
-        grant(GPUS, ["GPU-1", "GPU-1"], Config(), ())
+        grant(GPUS, ["GPU-1", "GPU-1"], Config(), NOTHING)
     with pytest.raises(AllocationRefused, match="'GPU-0' is unhealthy: XID 79"):
-        grant([device(0, problem="XID 79")], ["GPU-0"], Config(), ())
+        grant([device(0, problem="XID 79")], ["GPU-0"], Config(), NOTHING)
 
 
 def names(*numbers: int) -> list[str]:
@@ -139,4 +140,4 @@ def test_a_grant_is_for_exactly_what_was_asked(ids: list[str], index: bool, node
         return
     visible = given_.envs["NVIDIA_VISIBLE_DEVICES"].split(",") if ids else []
     assert len(visible) == len(ids)
-    assert len(given_.nodes) == (len(ids) + len(CONTROL) if nodes else 0)
+    assert len(given_.nodes) == (len(ids) + len(CONTROL.control_nodes) if nodes else 0)

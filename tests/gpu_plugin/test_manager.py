@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 from gpu_builders import device
+from gpu_plugin.allocation import Surroundings
 from gpu_plugin.config import Config
 from gpu_plugin.kubelet.manager import Manager
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
@@ -66,7 +67,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def manager(tmp_path: Path, clock: Clock) -> Iterator[Manager]:
-    made = Manager(tmp_path / "kubelet.sock", list, clock)
+    made = Manager(tmp_path / "kubelet.sock", Surroundings, clock)
     yield made
     made.stop()
 
@@ -126,7 +127,7 @@ def test_a_removed_socket_comes_back(
 
 
 def test_without_a_kubelet_nothing_breaks(tmp_path: Path, clock: Clock) -> None:
-    manager = Manager(tmp_path / "none" / "kubelet.sock", list, clock)
+    manager = Manager(tmp_path / "none" / "kubelet.sock", Surroundings, clock)
     manager.sync({GPU: (device(0),)}, Config())
     assert manager.registered() == {GPU: False}
     manager.stop()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from gpu_builders import device, inventory, view
-from gpu_plugin.allocation import AllocationRefused, grant
+from gpu_plugin.allocation import AllocationRefused, Surroundings, grant
 from gpu_plugin.config import Config
 from gpu_plugin.devices import Resources, enumerate_devices
 from gpu_plugin.replicas import not_shared, share
@@ -83,14 +83,18 @@ def config(*, one_each: bool) -> Config:
 def test_how_many_shares_a_container_may_have(one_each: bool) -> None:
     asked = config(one_each=one_each)
     replicas = share(NODE, asked.sharing)[GPU]
-    assert grant(replicas, ["GPU-1::1"], asked, ()).envs == {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}
+    assert grant(replicas, ["GPU-1::1"], asked, Surroundings()).envs == {
+        "NVIDIA_VISIBLE_DEVICES": "GPU-1"
+    }
     two = ["GPU-1::0", "GPU-2::0"]
     if one_each:
         with pytest.raises(AllocationRefused, match="shared resources is 1; found 2"):
-            grant(replicas, two, asked, ())
+            grant(replicas, two, asked, Surroundings())
     else:
-        assert grant(replicas, two, asked, ()).envs == {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"}
-    whole = grant(NODE[GPU], ["GPU-1", "GPU-2"], asked, ())
+        assert grant(replicas, two, asked, Surroundings()).envs == {
+            "NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"
+        }
+    whole = grant(NODE[GPU], ["GPU-1", "GPU-2"], asked, Surroundings())
     assert whole.envs == {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"}
 
 
@@ -98,7 +102,7 @@ def test_how_many_shares_a_container_may_have(one_each: bool) -> None:
 def test_two_shares_of_a_device_are_one_device(strategy: str, name: str) -> None:
     sharing = Sharing((Share(GPU, 2, GPU),))
     asked = Config(device_id_strategy=strategy, pass_device_specs=True, sharing=sharing)
-    got = grant(share(NODE, sharing)[GPU], ["GPU-1::1", "GPU-1::0"], asked, ())
+    got = grant(share(NODE, sharing)[GPU], ["GPU-1::1", "GPU-1::0"], asked, Surroundings())
     assert got.envs == {"NVIDIA_VISIBLE_DEVICES": name}
     assert got.nodes == (("/dev/nvidia1", "/dev/nvidia1"),)
 

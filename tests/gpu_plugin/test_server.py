@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import pytest
 from gpu_builders import device
+from gpu_plugin.allocation import Surroundings
 from gpu_plugin.config import Config
 from gpu_plugin.kubelet.server import ResourceServer, SocketUnusable
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
@@ -23,7 +24,9 @@ from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ResourceServer]:
     config = Config(pass_device_specs=True)
-    made = ResourceServer("nvidia.com/mig-1g.10gb", tmp_path, config, lambda: ["/dev/nvidiactl"])
+    made = ResourceServer(
+        "nvidia.com/mig-1g.10gb", tmp_path, config, lambda: Surroundings(("/dev/nvidiactl",))
+    )
     made.publish((device(0, 0), device(1, None), device(2, 1)))
     made.start()
     yield made
@@ -180,6 +183,6 @@ def test_nothing_happens_before_the_start_of_a_container(channel: grpc.Channel) 
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    server = ResourceServer("nvidia.com/gpu", tmp_path / "none", Config(), list)
+    server = ResourceServer("nvidia.com/gpu", tmp_path / "none", Config(), Surroundings)
     with pytest.raises((SocketUnusable, OSError)):
         server.start()

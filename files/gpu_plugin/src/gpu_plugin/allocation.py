@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ._shared._core.errors import NodeError
-from .config import Config
+from .cdi import qualified
+from .config import CDI, Config
 from .devices import Device
 
 CONTROL_NODES: Final = (
@@ -20,7 +21,9 @@ CONTROL_NODES: Final = (
     "/dev/nvidia-modeset",
 )
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
+CHANNELS: Final = "NVIDIA_IMEX_CHANNELS"
 VOLUMES: Final = "/var/run/nvidia-container-devices"
+IMEX_FOLDER: Final = "/dev/nvidia-caps-imex-channels"
 
 
 class AllocationRefused(NodeError):
@@ -36,18 +39,33 @@ class UnknownDevice(AllocationRefused):
 
 
 @dataclass(frozen=True)
+class Surroundings:
+    """What else the node has at the moment: device nodes, IMEX channels and CDI devices."""
+
+    control_nodes: tuple[str, ...] = ()
+    imex_channels: tuple[str, ...] = ()
+    cdi_devices: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Grant:
-    """What a container gets: (container path, host path) pairs, and environment."""
+    """What a container gets: (container path, host path) pairs, environment and CDI devices."""
 
     envs: dict[str, str]
     mounts: tuple[tuple[str, str], ...] = ()
     nodes: tuple[tuple[str, str], ...] = ()
+    annotations: dict[str, str] = field(default_factory=dict)
+    cdi_devices: tuple[str, ...] = ()
 
 
 def grant(
-    devices: Iterable[Device], ids: Sequence[str], config: Config, control_nodes: Iterable[str]
+    devices: Iterable[Device],
+    ids: Sequence[str],
+    config: Config,
+    around: Surroundings,
+    token: str = "",
 ) -> Grant:
-    """Return what a container with these devices needs; ``control_nodes`` are those that exist."""
+    """Return what a container with these devices needs. ``token`` tells one annotation from others."""
     chosen = [_usable(device) for device in _known(devices, ids)]
     if (
         config.sharing.one_each
@@ -60,19 +78,69 @@ def grant(
         )
     by_index = config.device_id_strategy == "index"
     names = list(dict.fromkeys(device.index if by_index else device.uuid for device in chosen))
-    envs: dict[str, str] = {}
+    strategies = config.device_list_strategies
+    channels = _channels(config, around)
+    envs = {
+        f"NVIDIA_{name}": "enabled"
+        for name, wanted in (
+            ("GDRCOPY", config.gdrcopy),
+            ("GDS", config.gds),
+            ("MOFED", config.mofed),
+        )
+        if wanted
+    }
     mounts: tuple[tuple[str, str], ...] = ()
-    if "envvar" in config.device_list_strategies:
+    if "envvar" in strategies:
         envs[VISIBLE] = ",".join(names)
-    if "volume-mounts" in config.device_list_strategies:
+        if channels:
+            envs[CHANNELS] = ",".join(channels)
+    if "volume-mounts" in strategies:
         envs[VISIBLE] = VOLUMES
-        mounts = tuple((f"{VOLUMES}/{name}", "/dev/null") for name in names)
-    nodes: tuple[tuple[str, str], ...] = ()
-    if config.pass_device_specs:
-        paths = [*control_nodes, *(path for device in chosen for path in device.paths)]
-        root = config.dev_root.rstrip("/")
-        nodes = tuple((path, root + path) for path in dict.fromkeys(paths))
-    return Grant(envs, mounts, nodes)
+        inside = [*names, *(f"imex/{channel}" for channel in channels)]
+        mounts = tuple((f"{VOLUMES}/{name}", "/dev/null") for name in inside)
+    cdi = _cdi(names, around) if set(strategies) & set(CDI) else ()
+    annotations = {}
+    if "cdi-annotations" in strategies:
+        key = f"{config.cdi_annotation_prefix}nvidia-device-plugin_{token}"
+        annotations[key] = ",".join(cdi)
+    return Grant(
+        envs,
+        mounts,
+        _nodes(chosen, config, around),
+        annotations,
+        cdi if "cdi-cri" in strategies else (),
+    )
+
+
+def _nodes(
+    chosen: Iterable[Device], config: Config, around: Surroundings
+) -> tuple[tuple[str, str], ...]:
+    if not config.pass_device_specs or config.only_cdi:
+        return ()
+    paths = [*around.control_nodes, *(path for device in chosen for path in device.paths)]
+    root = config.dev_root.rstrip("/")
+    return tuple((path, root + path) for path in dict.fromkeys(paths))
+
+
+def _channels(config: Config, around: Surroundings) -> list[str]:
+    there = [one for one in config.imex_channels if one in around.imex_channels]
+    if config.imex_required and len(there) < len(config.imex_channels):
+        raise AllocationRefused(
+            "the IMEX channels are not there",
+            cause=f"imex.required is set, and {IMEX_FOLDER} lacks one",
+        )
+    return there
+
+
+def _cdi(names: Iterable[str], around: Surroundings) -> tuple[str, ...]:
+    for name in names:
+        if name not in around.cdi_devices:
+            raise AllocationRefused(
+                f"no container runtime knows the CDI device {qualified(name)}",
+                cause="the node's CDI specification does not have it",
+                hint="describe the GPUs to container runtimes anew (gpu.node.cdi)",
+            )
+    return tuple(qualified(name) for name in names)
 
 
 def prefer(

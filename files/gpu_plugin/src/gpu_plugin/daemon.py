@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from . import __version__, logs
 from ._shared._nvml.api import NvmlError
-from .allocation import CONTROL_NODES
-from .config import Config
+from .allocation import CONTROL_NODES, IMEX_FOLDER, Surroundings
+from .cdi_file import CdiFile
+from .config import CDI, Config
 from .devices import EnumerationRefused, Inventory, enumerate_devices, left_out, remember
 from .driver import Driver
 from .health import Health
@@ -83,7 +84,8 @@ class Daemon:
         self._stopping = self._reloading = False
         self._driver = Driver(places.host_root, self._bell.ring)
         self._health = Health()
-        self._manager = Manager(places.kubelet_socket, self._control_nodes)
+        self._cdi = CdiFile(places.host_root)
+        self._manager = Manager(places.kubelet_socket, self._surroundings)
         self._status = StatusFile(places.status_file)
         self._inventory: Inventory | None = None
         self._absent: NvmlError | None = None
@@ -165,6 +167,8 @@ class Daemon:
                 logs.warning("a GPU does not answer", cause=found.unreadable[0])
             self._absent = None
             self._inventory = remember(self._inventory, found)
+        if set(CDI) & set(self._loaded.config.device_list_strategies):
+            self._cdi.refresh()
         self._offer()
         pause = RETRY if self._absent else self._places.rescan
         self._scan_at = time.monotonic() + pause
@@ -236,9 +240,14 @@ class Daemon:
             "mig_uuids": inventory.mig_uuids if inventory else [],
         }
 
-    def _control_nodes(self) -> list[str]:
+    def _surroundings(self) -> Surroundings:
         root = str(self._places.host_root).rstrip("/") + self._loaded.config.dev_root.rstrip("/")
-        return [path for path in CONTROL_NODES if os.path.exists(root + path)]
+        channels = self._loaded.config.imex_channels
+        return Surroundings(
+            tuple(path for path in CONTROL_NODES if os.path.exists(root + path)),
+            tuple(one for one in channels if os.path.exists(f"{root}{IMEX_FOLDER}/channel{one}")),
+            self._cdi.names,
+        )
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number == signal.SIGHUP:

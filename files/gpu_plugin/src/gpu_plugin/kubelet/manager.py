@@ -15,7 +15,7 @@ from .._shared._core.errors import NodeError
 from ..config import Config
 from ..devices import Device, Resources
 from .registration import register
-from .server import ControlNodes, Identity, ResourceServer, identity
+from .server import Around, Identity, ResourceServer, identity
 
 RETRY: Final = (0.5, 1.0, 2.0, 5.0)
 UNWATCHED: Final = 10.0
@@ -38,11 +38,11 @@ class Manager:
     def __init__(
         self,
         kubelet_socket: Path,
-        control_nodes: ControlNodes,
+        around: Around,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._socket = kubelet_socket
-        self._control_nodes = control_nodes
+        self._around = around
         self._clock = clock
         self._plugins: dict[str, _Plugin] = {}
 
@@ -53,7 +53,7 @@ class Manager:
             self._plugins.pop(name).server.stop(retire=True)
         for name, devices in resources.items():
             if name not in self._plugins:
-                server = ResourceServer(name, self._socket.parent, config, self._control_nodes)
+                server = ResourceServer(name, self._socket.parent, config, self._around)
                 self._plugins[name] = _Plugin(server)
             server = self._plugins[name].server
             _tell(name, server.devices, devices)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Final, NoReturn
 import grpc
 
 from .._shared._core.errors import NodeError
-from ..allocation import AllocationRefused, Grant, grant, prefer
+from ..allocation import AllocationRefused, Grant, Surroundings, grant, prefer
 from ..config import Config
 from ..devices import Device
 from ..proto.v1beta1 import api_pb2, rpc
@@ -23,7 +24,7 @@ from .registration import options
 WORKERS: Final = 8
 GRACE: Final = 1.0
 Identity = tuple[int, int, int]
-ControlNodes = Callable[[], list[str]]
+Around = Callable[[], Surroundings]
 
 
 class SocketUnusable(NodeError):
@@ -40,17 +41,15 @@ def identity(path: Path) -> Identity | None:
 
 
 class ResourceServer:
-    """Serves one resource. ``control_nodes`` returns the control nodes that exist by then."""
+    """Serves one resource. ``around`` returns what the node has by then."""
 
-    def __init__(
-        self, resource: str, folder: Path, config: Config, control_nodes: ControlNodes
-    ) -> None:
+    def __init__(self, resource: str, folder: Path, config: Config, around: Around) -> None:
         self.resource = resource
         self.socket = folder / f"nvidia-{resource.rpartition('/')[2]}.sock"
         self.devices: tuple[Device, ...] = ()
         self.config = config
         self.streams = 0
-        self._control_nodes = control_nodes
+        self._around = around
         self._changed = threading.Condition()
         self._version = 0
         self._closing = False
@@ -192,7 +191,8 @@ class ResourceServer:
         answer = api_pb2.AllocateResponse()
         try:
             for one in request.container_requests:
-                given = grant(self.devices, one.devices_ids, self.config, self._control_nodes())
+                around, token = self._around(), str(uuid.uuid4())
+                given = grant(self.devices, one.devices_ids, self.config, around, token)
                 answer.container_responses.append(_response(given))
         except AllocationRefused as refusal:
             _refuse(context, refusal)
@@ -222,4 +222,6 @@ def _response(given: Grant) -> api_pb2.ContainerAllocateResponse:
             api_pb2.DeviceSpec(container_path=inside, host_path=outside, permissions="rw")
             for inside, outside in given.nodes
         ],
+        annotations=given.annotations,
+        cdi_devices=[api_pb2.CDIDevice(name=name) for name in given.cdi_devices],
     )

@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Keeps the plugin's CDI specification like the one that describes the node's GPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from . import cdi, logs
+
+Stamp = tuple[tuple[str, int, int], ...]
+
+
+class CdiFile:
+    """``names`` are the devices that a container runtime can be asked for."""
+
+    def __init__(self, host_root: Path) -> None:
+        self.names: frozenset[str] = frozenset()
+        self._root = host_root
+        self._path = host_root / cdi.FILE
+        self._stamp: Stamp | None = None
+
+    def refresh(self) -> None:
+        """Follow the node's specifications, if they are others than before."""
+        try:
+            sources = self._sources()
+            stamp = tuple(
+                (str(path), stat.st_mtime_ns, stat.st_ino)
+                for path, stat in ((path, path.stat()) for path in sources)
+            )
+            if stamp == self._stamp and (self._path.exists() or not self.names):
+                return
+            spec = cdi.derive(path.read_text() for path in sources)
+            if spec is None:
+                logs.warning("no CDI specification describes the GPUs", kind=cdi.SOURCE_KIND)
+                self._path.unlink(missing_ok=True)
+            else:
+                self._write(json.dumps(spec, indent=2) + "\n")
+            self.names = cdi.names(spec)
+            self._stamp = stamp
+        except (OSError, UnicodeDecodeError) as error:
+            self.names = frozenset()
+            if self._stamp != ():
+                logs.warning("the CDI specification can't be kept, trying again", cause=error)
+            self._stamp = ()
+
+    def _sources(self) -> list[Path]:
+        found = []
+        for folder in cdi.FOLDERS:
+            place = self._root / folder
+            if place.is_dir():
+                found += sorted(one for one in place.iterdir() if one.suffix in (".json", ".yaml"))
+        return [path for path in found if path != self._path]
+
+    def _write(self, text: str) -> None:
+        if not self._path.parent.exists():
+            self._path.parent.mkdir(parents=True)
+            self._path.parent.chmod(0o755)
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        temporary.write_text(text)
+        temporary.chmod(0o644)
+        temporary.replace(self._path)

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What each way of telling a container its devices answers, and all of them together."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from gpu_builders import device
+from gpu_plugin import cdi
+from gpu_plugin.allocation import AllocationRefused, Grant, Surroundings, grant
+from gpu_plugin.cdi_file import CdiFile
+from gpu_plugin.config import Config
+
+STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
+GPUS = tuple(device(index) for index in range(4))
+AROUND = Surroundings(
+    ("/dev/nvidiactl",), ("0",), frozenset(f"{kind}{n}" for n in range(4) for kind in ("", "GPU-"))
+)
+EVERY = [
+    combination for size in range(1, 5) for combination in itertools.combinations(STRATEGIES, size)
+]
+FOLDER = "/var/run/nvidia-container-devices"
+
+
+def answer(strategies: tuple[str, ...], around: Surroundings = AROUND, **more: object) -> Grant:
+    config = Config(device_list_strategies=strategies, **more)  # type: ignore[arg-type]
+    return grant(GPUS, ["GPU-2", "GPU-1"], config, around, "token")
+
+
+@pytest.mark.parametrize("ids", ["uuid", "index"])
+@pytest.mark.parametrize("strategies", EVERY, ids=",".join)
+def test_every_combination(strategies: tuple[str, ...], ids: str) -> None:
+    names = ["GPU-2", "GPU-1"] if ids == "uuid" else ["2", "1"]
+    found = answer(strategies, device_id_strategy=ids, pass_device_specs=True)
+    qualified = tuple(f"k8s.device-plugin.nvidia.com/gpu={name}" for name in names)
+    if "volume-mounts" in strategies:
+        assert found.envs == {"NVIDIA_VISIBLE_DEVICES": FOLDER}
+        assert found.mounts == tuple((f"{FOLDER}/{name}", "/dev/null") for name in names)
+    elif "envvar" in strategies:
+        assert found.envs == {"NVIDIA_VISIBLE_DEVICES": ",".join(names)}
+        assert found.mounts == ()
+    else:
+        assert found.envs == {}
+        assert found.mounts == ()
+    key = "cdi.k8s.io/nvidia-device-plugin_token"
+    wanted = {key: ",".join(qualified)} if "cdi-annotations" in strategies else {}
+    assert found.annotations == wanted
+    assert found.cdi_devices == (qualified if "cdi-cri" in strategies else ())
+    legacy = {"envvar", "volume-mounts"} & set(strategies)
+    nodes = ["/dev/nvidiactl", "/dev/nvidia2", "/dev/nvidia1"] if legacy else []
+    assert [inside for inside, _outside in found.nodes] == nodes
+
+
+def test_the_annotations_prefix() -> None:
+    assert list(answer(("cdi-annotations",), cdi_annotation_prefix="x.y/").annotations) == [
+        "x.y/nvidia-device-plugin_token"
+    ]
+
+
+def test_what_the_runtime_adds_is_asked_for_in_the_environment() -> None:
+    assert answer(("envvar",), gdrcopy=True, gds=True, mofed=True).envs == {
+        "NVIDIA_GDRCOPY": "enabled",
+        "NVIDIA_GDS": "enabled",
+        "NVIDIA_MOFED": "enabled",
+        "NVIDIA_VISIBLE_DEVICES": "GPU-2,GPU-1",
+    }
+    assert answer(("volume-mounts",), gds=True).envs["NVIDIA_GDS"] == "enabled"
+
+
+def test_imex_channels() -> None:
+    wanted = {"imex_channels": ("0",)}
+    assert answer(("envvar",), **wanted).envs["NVIDIA_IMEX_CHANNELS"] == "0"
+    mounted = answer(("volume-mounts",), **wanted)
+    assert mounted.mounts[-1] == (f"{FOLDER}/imex/0", "/dev/null")
+    assert "NVIDIA_IMEX_CHANNELS" not in mounted.envs
+    assert "NVIDIA_IMEX_CHANNELS" not in answer(("envvar",), Surroundings(), **wanted).envs
+    with pytest.raises(AllocationRefused, match=r"imex\.required is set"):
+        answer(("envvar",), Surroundings(), **wanted, imex_required=True)
+
+
+def test_a_device_that_no_runtime_knows_is_refused() -> None:
+    with pytest.raises(AllocationRefused, match=r"CDI device k8s\.device-plugin.*/gpu=GPU-2"):
+        answer(("cdi-cri",), Surroundings())
+    assert answer(("envvar",), Surroundings()).cdi_devices == ()
+
+
+SPEC = {
+    "cdiVersion": "0.5.0",
+    "kind": "nvidia.com/gpu",
+    "devices": [
+        {"name": name, "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}
+        for name in ("0", "GPU-0", "all")
+    ],
+    "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]},
+}
+
+
+def test_the_specification_is_the_nodes_under_another_kind() -> None:
+    derived = cdi.derive([json.dumps(SPEC)])
+    assert derived == {**SPEC, "kind": "k8s.device-plugin.nvidia.com/gpu"}
+    assert cdi.names(derived) == {"0", "GPU-0", "all"}
+
+
+def test_the_last_that_describes_gpus_counts() -> None:
+    other = "kind: nvidia.com/gpu\ndevices:\n- name: GPU-7"
+    strange = ["kind: nvidia.com/nic\ndevices: []", "a: [", "[]", "kind: nvidia.com/gpu", ""]
+    assert cdi.names(cdi.derive([json.dumps(SPEC), other, *strange])) == {"GPU-7"}
+    assert cdi.derive(strange) is None
+    assert cdi.names(None) == frozenset()
+
+
+def test_the_file_follows_the_nodes(tmp_path: Path) -> None:
+    source = tmp_path / "etc/cdi/nvidia.yaml"
+    ours = tmp_path / "var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
+    kept = CdiFile(tmp_path)
+    kept.refresh()
+    assert kept.names == frozenset()
+    assert not ours.exists()
+    source.parent.mkdir(parents=True)
+    source.write_text(json.dumps(SPEC))
+    kept.refresh()
+    assert kept.names == {"0", "GPU-0", "all"}
+    assert json.loads(ours.read_text())["kind"] == "k8s.device-plugin.nvidia.com/gpu"
+    assert [ours.stat().st_mode & 0o777, ours.parent.stat().st_mode & 0o777] == [0o644, 0o755]
+
+    before = ours.stat().st_mtime_ns
+    kept.refresh()
+    assert ours.stat().st_mtime_ns == before
+    ours.unlink()
+    kept.refresh()
+    assert ours.exists()
+    source.write_text(json.dumps({**SPEC, "devices": SPEC["devices"][:1]}))  # type: ignore[index]
+    kept.refresh()
+    assert kept.names == {"0"}
+    source.unlink()
+    kept.refresh()
+    assert kept.names == frozenset()
+    assert not ours.exists()
+
+
+def test_a_file_that_can_not_be_written_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "etc/cdi").mkdir(parents=True)
+    (tmp_path / "etc/cdi/nvidia.json").write_text(json.dumps(SPEC))
+    (tmp_path / "var").write_text("in the way")
+    kept = CdiFile(tmp_path)
+    for _round in range(3):
+        kept.refresh()
+    assert kept.names == frozenset()
+    assert capsys.readouterr().err.count("can't be kept") == 1
+    (tmp_path / "var").unlink()
+    kept.refresh()
+    assert "GPU-0" in kept.names
