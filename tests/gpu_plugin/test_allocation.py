@@ -1,15 +1,15 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What containers get, and which devices they get it for."""
+"""What containers get."""
 
 from __future__ import annotations
 
 import pytest
 from gpu_builders import device, inventory, view
-from gpu_plugin.allocation import AllocationRefused, Surroundings, UnknownDevice, grant, prefer
+from gpu_plugin.allocation import AllocationRefused, Surroundings, UnknownDevice, grant
 from gpu_plugin.config import Config
-from gpu_plugin.devices import Device, enumerate_devices
+from gpu_plugin.devices import enumerate_devices
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,68 +65,6 @@ def test_what_can_not_be_granted() -> None:
 
 def names(*numbers: int) -> list[str]:
     return [f"GPU-{number}" for number in numbers]
-
-
-@pytest.mark.parametrize(
-    ("available", "required", "size", "expected"),
-    [
-        (range(8), [], 1, [0]),
-        (range(8), [], 4, [0, 1, 2, 3]),
-        (range(8), [], 6, [0, 1, 2, 3, 4, 5]),
-        (range(8), [5], 3, [5, 4, 6]),
-        ([1, 4, 5, 6, 7], [], 1, [1]),  # the node that is broken into already
-        ([1, 4, 5, 6, 7], [], 2, [4, 5]),  # together rather than the lowest
-        ([1, 2, 3, 6, 7], [], 2, [6, 7]),
-        ([0, 5, 6, 7], [0], 2, [0, 5]),
-        ([0, 1, 4, 5, 6], [], 4, [4, 5, 6, 0]),
-    ],
-)
-def test_preferred(
-    available: list[int], required: list[int], size: int, expected: list[int]
-) -> None:
-    assert prefer(GPUS, names(*available), names(*required), size) == names(*expected)
-
-
-def test_preferred_avoids_unhealthy_devices_where_it_can() -> None:
-    devices = (device(0, problem="XID 79"), device(1), device(2))
-    assert prefer(devices, names(0, 1, 2), [], 2) == names(1, 2)
-    assert prefer(devices, names(0, 1, 2), [], 3) == names(0, 1, 2)
-
-
-@pytest.mark.parametrize(("required", "size"), [([], 0), ([], -1), ([], 3), ([0, 1], 1)])
-def test_impossible_sizes_are_refused(required: list[int], size: int) -> None:
-    with pytest.raises(AllocationRefused, match="can't be chosen"):
-        prefer(GPUS, names(0, 1), names(*required), size)
-
-
-def test_preferred_refuses_what_must_be_there_and_is_not() -> None:
-    with pytest.raises(UnknownDevice):
-        prefer(GPUS, names(0, 1), ["GPU-x"], 1)
-
-
-@st.composite
-def requests(draw: st.DrawFn) -> tuple[tuple[Device, ...], list[str], list[str], int]:
-    nodes = st.sampled_from([None, 0, 1, 2])
-    devices = tuple(device(index, draw(nodes)) for index in range(draw(st.integers(1, 10))))
-    available = draw(st.lists(st.sampled_from(devices), min_size=1, unique=True))
-    required = draw(st.lists(st.sampled_from(available), unique=True))
-    size = draw(st.integers(max(1, len(required)), len(available)))
-    return devices, [one.id for one in available], [one.id for one in required], size
-
-
-@given(requests())
-def test_a_choice_is_complete_deterministic_and_near(
-    request: tuple[tuple[Device, ...], list[str], list[str], int],
-) -> None:
-    devices, available, required, size = request
-    chosen = prefer(devices, available, required, size)
-    assert len(chosen) == len(set(chosen)) == size
-    assert set(required) <= set(chosen) <= set(available)
-    assert chosen == prefer(devices, available[::-1], required, size)
-    node = {one.id: one.numa_node for one in devices}
-    room = {where: sum(node[one] == where for one in available) for where in node.values()}
-    if not required and any(free >= size for free in room.values()):
-        assert len({node[one] for one in chosen}) == 1
 
 
 @given(st.lists(st.sampled_from(names(*range(10)))), st.booleans(), st.booleans())

@@ -124,6 +124,13 @@ class Process:
     pod: str = ""
 
 
+class Links(t.NamedTuple):
+    """A GPU's NVLinks that are up: to switches, and to other GPUs by their PCI address."""
+
+    switch: int
+    peers: t.Dict[str, int]
+
+
 class Nvml(t.Protocol):
     """NVML. Every method may raise NvmlError."""
 

@@ -163,6 +163,12 @@ def passthrough(engine: Engine, request: Request, _pid: int) -> None:
     engine.passthrough = request["on"] == "on"
 
 
+def cable(engine: Engine, request: Request, _pid: int) -> None:
+    """Connect two GPUs by NVLinks; there are no switches then."""
+    ends = [engine.find(request[end]).board.uuid for end in ("gpu", "other")]
+    engine.cables += [(ends[0], ends[1]), (ends[1], ends[0])] * request["links"]
+
+
 def clear_faults(engine: Engine, _request: Request, _pid: int) -> None:
     """Forget faults and delays."""
     engine.faults.clear()
@@ -189,6 +195,7 @@ VERBS: dict[str, Verb] = {
     "fault": fault,
     "delay": delay,
     "passthrough": passthrough,
+    "cable": cable,
     "clear-faults": clear_faults,
     "render": show,
 }

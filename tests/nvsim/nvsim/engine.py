@@ -68,6 +68,7 @@ class Engine:
         self.delays: dict[str, float] = {}
         self.passthrough = False  # in a virtual machine the driver cannot reset a GPU by itself
         self.event_sets: dict[int, EventSet] = {}
+        self.cables: list[tuple[str, str]] = []  # the GPUs at both ends of each NVLink, both ways
 
     # --- lookups ---
 

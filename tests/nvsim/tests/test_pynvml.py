@@ -215,3 +215,22 @@ def test_events_reach_only_those_who_asked(h100: Sim) -> None:
     """
     h100.env["NVSIM_SOURCE"] = str(PROJECT)
     assert client(h100, waiter) == [10, 79, 2, 0xFFFFFFFF, 10]
+
+
+def test_cabled_gpus_have_links_to_each_other_and_none_to_switches() -> None:
+    with start("v100", 3) as sim:
+        sim.ctl("cable", gpu="0", other="2", links=2)
+        found = client(
+            sim,
+            """
+            n.nvmlInit()
+            h = [n.nvmlDeviceGetHandleByIndex(i) for i in range(3)]
+            answer([
+                [n.nvmlDeviceGetNvLinkState(one, link) for link in (0, 1, 2)] for one in h
+            ] + [
+                n.nvmlDeviceGetNvLinkRemoteDeviceType(h[2], 1),
+                n.nvmlDeviceGetNvLinkRemotePciInfo(h[2], 1).busId == n.nvmlDeviceGetPciInfo(h[0]).busId,
+            ])
+            """,
+        )
+    assert found == [[1, 1, 0], [0, 0, 0], [1, 1, 0], 0, True]

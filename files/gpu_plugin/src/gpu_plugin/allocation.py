@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a container gets for the devices chosen for it, and which devices suit it best. Pure."""
+"""What a container gets for the devices chosen for it. Pure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def grant(
     token: str = "",
 ) -> Grant:
     """Return what a container with these devices needs. ``token`` tells one annotation from others."""
-    chosen = [_usable(device) for device in _known(devices, ids)]
+    chosen = [_usable(device) for device in known(devices, ids)]
     if (
         config.sharing.one_each
         and len(chosen) > 1
@@ -143,50 +143,8 @@ def _cdi(names: Iterable[str], around: Surroundings) -> tuple[str, ...]:
     return tuple(qualified(name) for name in names)
 
 
-def prefer(
-    devices: Iterable[Device], available: Sequence[str], required: Sequence[str], size: int
-) -> list[str]:
-    """Choose ``size`` devices, with the required ones: near to each other, then the lowest index.
-
-    A NUMA node that has room for all is best, and of those the one that the choice fills most.
-    """
-    all_devices = tuple(devices)
-    must = _known(all_devices, required)
-    offered = set(available) | set(required)
-    free = [device for device in all_devices if device.id in offered]
-    if size < 1 or size < len(must) or size > len(free):
-        raise AllocationRefused(
-            f"{size} devices can't be chosen",
-            cause=f"{len(free)} are available and {len(must)} are required",
-        )
-    rest = [device for device in free if device not in must and not device.problem]
-    if len(rest) + len(must) < size:  # the kubelet has not heard of their health yet
-        rest = [device for device in free if device not in must]
-    picked = _nearest(rest, must, size - len(must))
-    return [device.id for device in (*must, *picked)]
-
-
-def _nearest(rest: list[Device], must: list[Device], count: int) -> list[Device]:
-    picked: list[Device] = []
-    while len(picked) < count:
-        need = count - len(picked)
-        groups: dict[int, list[Device]] = {}
-        for device in rest:
-            if device not in picked:
-                groups.setdefault(_node(device), []).append(device)
-        taken = {_node(device) for device in (*must, *picked)}
-
-        ranks = {node: _rank(members, node in taken, need) for node, members in groups.items()}
-        best = min(ranks, key=ranks.__getitem__)
-        picked += sorted(groups[best], key=lambda device: device.order)[:need]
-    return picked
-
-
-def _node(device: Device) -> int:
-    return -1 if device.numa_node is None else device.numa_node
-
-
-def _known(devices: Iterable[Device], ids: Sequence[str]) -> list[Device]:
+def known(devices: Iterable[Device], ids: Sequence[str]) -> list[Device]:
+    """Return the devices of these ids, each of which must be there and must be named once."""
     by_id = {device.id: device for device in devices}
     seen: set[str] = set()
     for name in ids:
@@ -202,10 +160,3 @@ def _usable(device: Device) -> Device:
     if device.problem:
         raise AllocationRefused(f"device {device.id!r} is unhealthy", cause=device.problem)
     return device
-
-
-def _rank(members: list[Device], taken: bool, need: int) -> tuple[bool, bool, int, tuple[int, ...]]:
-    """Return a NUMA node's rank, the lowest being the best: one in use, then the tightest fit."""
-    room = len(members)
-    fits = room >= need
-    return (not taken, not fits, room if fits else -room, min(device.order for device in members))

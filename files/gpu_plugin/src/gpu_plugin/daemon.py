@@ -170,6 +170,8 @@ class Daemon:
         if set(CDI) & set(self._loaded.config.device_list_strategies):
             self._cdi.refresh()
         self._offer()
+        if self._inventory and not self._absent:  # after the offer: it may take a while
+            self._manager.topology = self._driver.connect(self._inventory)
         pause = RETRY if self._absent else self._places.rescan
         self._scan_at = time.monotonic() + pause
 

@@ -25,7 +25,9 @@ from ._shared._nvml.api import (
 )
 from ._shared._nvml.events import Xid, XidWatch
 from ._shared._nvml.real import open_nvml
+from .connections import Connections
 from .devices import GpuView, Inventory, parse_caps
+from .topology import Topology
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
 LIBRARY: Final = "libnvidia-ml.so.1"
@@ -52,6 +54,7 @@ class Driver:
         self._session = contextlib.ExitStack()
         self._nvml: Nvml | None = None
         self._watch: _Watcher | None = None
+        self._connections = Connections()
         self._absences = 0
         self._worked = False
 
@@ -73,6 +76,13 @@ class Driver:
         self._worked = True
         self._follow({view.gpu.uuid for view in inventory.gpus if not view.problem})
         return inventory
+
+    def connect(self, inventory: Inventory) -> Topology:
+        """Return how the GPUs of a scan are connected, as far as they tell."""
+        if self._nvml is not None:
+            gpus = [view.gpu for view in inventory.gpus if not view.problem]
+            self._connections.refresh(gpus, self.generation)
+        return self._connections.topology
 
     def replaced(self, error: NvmlError) -> bool:
         """Tell whether the library was exchanged, so that only a new process can load it."""

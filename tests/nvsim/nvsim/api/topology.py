@@ -1,7 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How GPUs are connected: NVSwitch for those with NVLink, else PCIe, and the two NUMA nodes."""
+"""How GPUs are connected: PCIe with two NUMA nodes, and NVLink where the product has it.
+
+NVLinks end at switches, unless the scene's director has cabled GPUs with each other.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ..handles import GPU, Handle, encode
 from ..state import Gpu
 
 SINGLE_SWITCH, SAME_NODE, SYSTEM = 10, 40, 50
-REMOTE_SWITCH = 2
+REMOTE_GPU, REMOTE_SWITCH = 0, 2
 
 
 def ancestor(one: Gpu, other: Gpu) -> int:
@@ -70,10 +73,17 @@ def link(call: Call) -> Gpu:
     return gpu
 
 
+def peer(call: Call) -> Gpu | None:
+    """Return the GPU at the other end of a link; None where that is a switch, or nothing."""
+    gpu, number = link(call), call.u32(1)
+    ends = [end for start, end in call.engine.cables if start == gpu.board.uuid]
+    return call.engine.find(ends[number]) if number < len(ends) else None
+
+
 @api("nvmlDeviceGetNvLinkState")
 def link_state(call: Call) -> None:
     link(call)
-    call.put_number(2, 1)
+    call.put_number(2, int(not call.engine.cables or peer(call) is not None))
 
 
 @api("nvmlDeviceGetNvLinkVersion")
@@ -96,12 +106,17 @@ def link_errors(call: Call) -> None:
 @api("nvmlDeviceGetNvLinkRemoteDeviceType")
 def link_remote_type(call: Call) -> None:
     link(call)
-    call.put_number(2, REMOTE_SWITCH)
+    call.put_number(2, REMOTE_SWITCH if peer(call) is None else REMOTE_GPU)
 
 
 @api("nvmlDeviceGetNvLinkRemotePciInfo", "nvmlDeviceGetNvLinkRemotePciInfo_v2")
 def link_remote(call: Call) -> None:
     link(call)
+    other = peer(call)
+    if other is not None:
+        full = f"0000{other.board.pci}".upper().encode()
+        call.put_struct(2, pynvml.nvmlPciInfo_t(busId=full))
+        return
     address = f"00000000:{0xC0 + call.u32(1) % 4:02X}:00.0".encode()
     call.put_struct(
         2, pynvml.nvmlPciInfo_t(busId=address, bus=0xC0 + call.u32(1) % 4, pciDeviceId=0x22A310DE)

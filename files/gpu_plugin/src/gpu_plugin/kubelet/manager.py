@@ -14,6 +14,7 @@ from .. import logs
 from .._shared._core.errors import NodeError
 from ..config import Config
 from ..devices import Device, Resources
+from ..topology import Topology
 from .registration import register
 from .server import Around, Identity, ResourceServer, identity
 
@@ -45,6 +46,7 @@ class Manager:
         self._around = around
         self._clock = clock
         self._plugins: dict[str, _Plugin] = {}
+        self.topology = Topology()
 
     def sync(self, resources: Resources, config: Config) -> None:
         """Offer these resources and no others."""
@@ -53,7 +55,9 @@ class Manager:
             self._plugins.pop(name).server.stop(retire=True)
         for name, devices in resources.items():
             if name not in self._plugins:
-                server = ResourceServer(name, self._socket.parent, config, self._around)
+                server = ResourceServer(
+                    name, self._socket.parent, config, self._around, lambda: self.topology
+                )
                 self._plugins[name] = _Plugin(server)
             server = self._plugins[name].server
             _tell(name, server.devices, devices)

@@ -15,10 +15,12 @@ from typing import Any, Final, NoReturn
 import grpc
 
 from .._shared._core.errors import NodeError
-from ..allocation import AllocationRefused, Grant, Surroundings, grant, prefer
+from ..allocation import AllocationRefused, Grant, Surroundings, grant
 from ..config import Config
 from ..devices import Device
+from ..preference import prefer
 from ..proto.v1beta1 import api_pb2, rpc
+from ..topology import Topology
 from .registration import options
 
 WORKERS: Final = 8
@@ -43,13 +45,21 @@ def identity(path: Path) -> Identity | None:
 class ResourceServer:
     """Serves one resource. ``around`` returns what the node has by then."""
 
-    def __init__(self, resource: str, folder: Path, config: Config, around: Around) -> None:
+    def __init__(
+        self,
+        resource: str,
+        folder: Path,
+        config: Config,
+        around: Around,
+        topology: Callable[[], Topology] = Topology,
+    ) -> None:
         self.resource = resource
         self.socket = folder / f"nvidia-{resource.rpartition('/')[2]}.sock"
         self.devices: tuple[Device, ...] = ()
         self.config = config
         self.streams = 0
         self._around = around
+        self._topology = topology
         self._changed = threading.Condition()
         self._version = 0
         self._closing = False
@@ -179,6 +189,8 @@ class ResourceServer:
                     one.available_deviceIDs,
                     one.must_include_deviceIDs,
                     one.allocation_size,
+                    self.config.allocation_policy,
+                    self._topology(),
                 )
                 answer.container_responses.add(deviceIDs=chosen)
         except AllocationRefused as refusal:
