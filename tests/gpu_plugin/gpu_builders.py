@@ -39,12 +39,17 @@ def mig(parent: int, index: int, profile: str = "1g.10gb") -> MigDevice:
 
 
 def view(
-    index: int = 0, *profiles: str, on: bool | None = None, numa: int | None = 0, problem: str = ""
+    index: int = 0,
+    *profiles: str,
+    on: bool | None = None,
+    numa: int | None = 0,
+    problem: str = "",
+    lost: bool = False,
 ) -> GpuView:
     """A GPU with these MIG devices, in MIG mode if it has any."""
     enabled = bool(profiles) if on is None else on
     devices = tuple(mig(index, number, profile) for number, profile in enumerate(profiles))
-    return GpuView(gpu(index, mig=enabled), devices, numa, problem)
+    return GpuView(gpu(index, mig=enabled), devices, numa, problem, lost)
 
 
 def inventory(*views: GpuView, unreadable: tuple[str, ...] = ()) -> Inventory:

@@ -165,8 +165,10 @@ def test_refusals_say_where_and_what(text: str) -> None:
 def test_the_environment_is_refused_by_its_own_name() -> None:
     with pytest.raises(ConfigError, match="environment variable MPS_ROOT: '/x' is not supp"):
         parse("", env={"MPS_ROOT": "/x"})
-    with pytest.raises(ConfigError, match="DP_DISABLE_HEALTHCHECKS: 'xids' is not supported"):
-        parse("", env={"DP_DISABLE_HEALTHCHECKS": "xids"})
+    with pytest.raises(ConfigError, match="DP_DISABLE_HEALTHCHECKS: 'xid' is not valid"):
+        parse("", env={"DP_DISABLE_HEALTHCHECKS": "xid"})
+    with pytest.raises(ConfigError, match="CDI_DISABLE_HOOKS: 'all' is not supported"):
+        parse("", env={"CDI_DISABLE_HOOKS": "all"})
     with pytest.raises(ConfigError, match="PASS_DEVICE_SPECS: 'maybe' is not valid"):
         parse("", env={"PASS_DEVICE_SPECS": "maybe"})
 

@@ -17,6 +17,7 @@ from typing import Final
 from . import __version__, config, logs, schema, status
 from ._shared._core import mig_boot as mig_files
 from ._shared._core.errors import NodeError
+from .health import QUIET
 from .strict_yaml import ConfigError
 
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
@@ -82,6 +83,13 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--rescan", type=float, default=5.0, metavar="SECONDS", help="how often to look for changes"
     )
+    run.add_argument(
+        "--quiet-period",
+        type=float,
+        default=QUIET,
+        metavar="SECONDS",
+        help="how long a GPU that had a fault must stay quiet (default: %(default)s)",
+    )
     group = run.add_argument_group("configuration", "a flag wins over its variable and the file")
     for key in schema.KEYS:
         if key.flags:
@@ -131,7 +139,11 @@ def _run(options: argparse.Namespace) -> int:
         return daemon.Loaded(config.parse(text, str(path), os.environ, flags), digest)
 
     places = daemon.Places(
-        options.kubelet_socket, options.status_file, options.host_root, options.rescan
+        options.kubelet_socket,
+        options.status_file,
+        options.host_root,
+        options.rescan,
+        options.quiet_period,
     )
     try:
         return daemon.run(places, load)

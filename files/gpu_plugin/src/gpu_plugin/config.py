@@ -18,6 +18,7 @@ from .schema import BY_PATH, KEYS, Key
 from .sharing import KEYS as SECTIONS
 from .sharing import Sharing, naming, sharing
 from .strict_yaml import ConfigError, Value, read
+from .xids import DISABLE, ENABLE, Overrides, overrides
 
 DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
 
@@ -28,8 +29,6 @@ FALSE = ("0", "f", "F", "FALSE", "false", "False")
 FOREIGN_ENV: Final = (
     "CDI_FEATURE_FLAGS",
     "CDI_DISABLE_HOOKS",
-    "DP_DISABLE_HEALTHCHECKS",
-    "DP_ENABLE_HEALTHCHECKS",
 )
 CDI: Final = ("cdi-annotations", "cdi-cri")
 ADDED: Final = ("flags.gdrcopyEnabled", "flags.gdsEnabled", "flags.mofedEnabled")
@@ -55,6 +54,7 @@ class Config:
     allocation_policy: str = "distributed"
     naming: Naming = field(default_factory=Naming)
     sharing: Sharing = field(default_factory=Sharing)
+    xids: Overrides = field(default_factory=Overrides)
 
     @property
     def only_cdi(self) -> bool:
@@ -93,6 +93,7 @@ def parse(
         allocation_policy=values["flags.plugin.sharedDevicesAllocationPolicy"],
         naming=naming(found),
         sharing=sharing(found, "timeSlicing"),
+        xids=overrides((env or {}).get(DISABLE, ""), (env or {}).get(ENABLE, "")),
     )
     if sharing(found, "mps").shares:
         where = found["sharing.mps.resources"].where

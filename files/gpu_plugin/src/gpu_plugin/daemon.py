@@ -11,6 +11,7 @@ import queue
 import select
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,12 +19,13 @@ from typing import Any, Final
 
 from . import __version__, logs
 from ._shared._nvml.api import NvmlError
+from ._shared._nvml.events import Xid
 from .allocation import CONTROL_NODES, IMEX_FOLDER, Surroundings
 from .cdi_file import CdiFile
 from .config import CDI, Config
 from .devices import EnumerationRefused, Inventory, enumerate_devices, left_out, remember
 from .driver import Driver
-from .health import Health
+from .health import QUIET, Health
 from .kubelet.manager import Manager
 from .notify import notify
 from .replicas import not_shared, share
@@ -54,6 +56,7 @@ class Places:
     status_file: Path
     host_root: Path = Path("/")
     rescan: float = 5.0
+    quiet: float = QUIET
 
 
 class Bell:
@@ -83,7 +86,8 @@ class Daemon:
         self._bell = Bell()
         self._stopping = self._reloading = False
         self._driver = Driver(places.host_root, self._bell.ring)
-        self._health = Health()
+        self._health = Health(places.quiet)
+        self._health.overrides = self._loaded.config.xids
         self._cdi = CdiFile(places.host_root)
         self._manager = Manager(places.kubelet_socket, self._surroundings)
         self._status = StatusFile(places.status_file)
@@ -92,6 +96,7 @@ class Daemon:
         self._refused: EnumerationRefused | None = None
         self._notes: list[str] = []
         self._scan_at = 0.0
+        self._alive_at = 0.0
 
     def run(self) -> int:
         """Run until a signal ends it. Returns the exit status."""
@@ -131,7 +136,15 @@ class Daemon:
         elif noted:
             self._offer()
         self._manager.tick()
-        self._tell(*(["READY=1"] if reloading else []), "WATCHDOG=1")
+        self._tell(*(["READY=1"] if reloading else []), *self._alive())
+
+    def _alive(self) -> list[str]:
+        """Return the watchdog's line, if it is time for it again."""
+        now = time.monotonic()
+        if now < self._alive_at:
+            return []
+        self._alive_at = now + TICK
+        return ["WATCHDOG=1"]
 
     def _reload(self) -> None:
         try:
@@ -139,17 +152,20 @@ class Daemon:
         except (ConfigError, OSError) as error:
             logs.error("configuration refused, the one before stays", cause=error)
             return
+        self._health.overrides = self._loaded.config.xids
         logs.info("configuration loaded", **asdict(self._loaded.config))
 
     def _note_xids(self) -> bool:
+        heard: Counter[Xid] = Counter()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                heard[self._driver.xids.get_nowait()] += 1
         noted = False
-        while True:
-            try:
-                xid = self._driver.xids.get_nowait()
-            except queue.Empty:
-                return noted
-            noted |= self._health.xid(xid.gpu_uuid, xid.number)
-            logs.warning("XID", gpu=xid.gpu_uuid, xid=xid.number, gi=xid.gi_id, ci=xid.ci_id)
+        for xid, count in heard.items():
+            noted |= self._health.xid(*xid)
+            where = {"gpu": xid.gpu_uuid, "xid": xid.number, "gi": xid.gi_id, "ci": xid.ci_id}
+            logs.warning("XID", **where, **({"times": count} if count > 1 else {}))
+        return noted
 
     def _scan(self) -> None:
         try:

@@ -51,22 +51,31 @@ class Device:
 
 @dataclass(frozen=True)
 class GpuView:
-    """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so."""
+    """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so.
+
+    ``lost``: it is off the bus, or wants a reset. ``mig_problems`` are those of MIG devices by UUID.
+    """
 
     gpu: Gpu
     mig: tuple[MigDevice, ...] = ()
     numa_node: int | None = None
     problem: str = ""
+    lost: bool = False
+    mig_problems: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """All GPUs of a node. ``caps`` are the minors of MIG capabilities by their name."""
+    """All GPUs of a node. ``caps`` are the minors of MIG capabilities by their name.
+
+    ``unreadable`` says why each other GPU could not be read, ``lost`` whether one is off the bus.
+    """
 
     driver_version: str
     gpus: tuple[GpuView, ...] = ()
     caps: Mapping[str, int] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
+    lost: bool = False
 
     @property
     def mig_uuids(self) -> list[str]:
@@ -85,7 +94,7 @@ def remember(before: Inventory | None, now: Inventory) -> Inventory:
     missing = [view for view in before.gpus if view.gpu.uuid not in present]
     why = now.unreadable[0]
     kept = [
-        view if view.problem else replace(view, problem=why)
+        view if view.problem else replace(view, problem=why, lost=now.lost)
         for view in missing[: len(now.unreadable)]
     ]
     everything = sorted([*now.gpus, *kept], key=lambda view: view.gpu.index)
@@ -178,14 +187,15 @@ def _check_single(views: list[GpuView]) -> None:
 def _whole(view: GpuView) -> Device:
     gpu = view.gpu
     paths = (f"/dev/nvidia{gpu.minor}",)
-    return Device(gpu.uuid, gpu.uuid, (gpu.index,), paths, view.numa_node, view.problem)
+    problem = view.problem or next(iter(view.mig_problems.values()), "")
+    return Device(gpu.uuid, gpu.uuid, (gpu.index,), paths, view.numa_node, problem)
 
 
 def _part(view: GpuView, mig: MigDevice, caps: Mapping[str, int]) -> Device:
     instance = f"gpu{view.gpu.minor}/gi{mig.gi_id}"
     names = (f"{instance}/access", f"{instance}/ci{mig.ci_id}/access")
     missing = [name for name in names if name not in caps]
-    problem = view.problem
+    problem = view.problem or view.mig_problems.get(mig.uuid, "")
     if missing and not problem:
         problem = f"the driver lists no capability {missing[0]}"
     nodes = (f"/dev/nvidia-caps/nvidia-cap{caps[name]}" for name in names if name in caps)

@@ -17,7 +17,9 @@ from typing import Final
 from . import logs
 from ._shared._nvml.api import (
     DRIVER_NOT_LOADED,
+    GPU_IS_LOST,
     LIBRARY_NOT_FOUND,
+    RESET_REQUIRED,
     VERSION_MISMATCH,
     Gpu,
     Nvml,
@@ -30,6 +32,7 @@ from .devices import GpuView, Inventory, parse_caps
 from .topology import Topology
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
+LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)
 LIBRARY: Final = "libnvidia-ml.so.1"
 LIBRARY_FOLDERS: Final = (
     "usr/lib64",
@@ -107,6 +110,7 @@ class Driver:
             gpus=tuple(self._view(nvml, gpu) for gpu in found),
             caps=parse_caps(caps.read_text()) if caps.exists() else {},
             unreadable=tuple(str(error) for error in broken),
+            lost=any(error.code in LOST for error in broken),
         )
 
     def _view(self, nvml: Nvml, gpu: Gpu) -> GpuView:
@@ -114,7 +118,8 @@ class Driver:
         try:
             return GpuView(gpu, tuple(nvml.mig_devices(gpu)), numa)
         except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
-            return GpuView(gpu, (), numa, problem=f"MIG devices can't be read: {error}")
+            lost = isinstance(error, NvmlError) and error.code in LOST
+            return GpuView(gpu, (), numa, f"MIG devices can't be read: {error}", lost)
 
     def _follow(self, gpu_uuids: set[str]) -> None:
         if self._watch is not None and (

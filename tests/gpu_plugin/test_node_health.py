@@ -1,0 +1,90 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Faults of GPUs, from the driver's word to the kubelet's list and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import MakeNode
+
+running = pytest.importorskip("running", exc_type=ImportError)
+eventually = running.eventually
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
+VERSION = "550.163.01"
+
+
+def test_a_fault_that_the_gpu_coped_with_passes_by_itself(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+    node.sim.ctl("xid", gpu="0", number=94)
+    node.wait(GPU, 1)
+    node.wait(GPU, 2)
+    assert "XID 94 (a memory error that only one application felt)" in node.logged()
+    assert "device is healthy again" in node.logged()
+
+
+def test_a_fault_of_a_mig_instance_leaves_the_others(make_node: MakeNode) -> None:
+    node = make_node(1)
+    node.layout(0, "1g.10gb", "1g.10gb", "1g.10gb")
+    node.start_kubelet()
+    node.start_daemon("flags: {migStrategy: mixed}", "--quiet-period", "600")
+    node.wait(MIG, 3)
+    hit = node.sim.ctl("status")["gpus"][0]["mig_devices"][1]
+    node.sim.ctl("xid", gpu="0", number=94, gi=hit["gi"], ci=hit["ci"])
+    node.wait(MIG, 2)
+    assert node.health(MIG)[hit["uuid"]] == "Unhealthy"
+    node.sim.ctl("xid", gpu="0", number=95, gi=hit["gi"], ci=hit["ci"])
+    node.wait(MIG, 0)
+
+
+@pytest.mark.parametrize(
+    ("env", "number", "healthy"),
+    [
+        ({"DP_DISABLE_HEALTHCHECKS": "all"}, 79, 1),
+        ({"DP_DISABLE_HEALTHCHECKS": "xids", "DP_ENABLE_HEALTHCHECKS": "79"}, 79, 0),
+    ],
+)
+def test_nvidias_variables(
+    make_node: MakeNode, env: dict[str, str], number: int, healthy: int
+) -> None:
+    node = make_node(1)
+    node.start_kubelet()
+    node.start_daemon("", **env)
+    node.wait(GPU, 1)
+    node.sim.ctl("xid", gpu="0", number=number)
+    eventually(lambda: f"xid={number}" in node.logged())
+    assert node.wait(GPU, healthy)["allocatable"] == healthy
+
+
+def test_a_loaded_driver_alone_does_not_bring_a_gpu_back_at_once(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon("", "--quiet-period", "3")
+    node.wait(GPU, 2)
+    node.sim.ctl("xid", gpu="1", number=48)
+    node.wait(GPU, 1)
+    node.sim.ctl("unload")
+    node.wait(GPU, 0)
+    node.sim.ctl("load", version=VERSION, flavour="open")
+    node.wait(GPU, 1)  # the other one is back
+    node.wait(GPU, 2)
+
+
+def test_a_storm_of_xids_is_a_few_lines(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+    for _event in range(1000):
+        node.sim.ctl("xid", gpu="0", number=31)
+    node.sim.ctl("xid", gpu="1", number=62)
+    node.wait(GPU, 1)
+    assert node.health(GPU)[node.sim.ctl("status")["gpus"][0]["uuid"]] == "Healthy"
+    assert node.logged().count("\n") < 1000
