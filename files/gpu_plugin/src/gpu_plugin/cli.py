@@ -139,6 +139,7 @@ def _run(options: argparse.Namespace) -> int:
         return daemon.Loaded(config.parse(text, str(path), os.environ, flags), digest)
 
     places = daemon.Places(
+        path,
         options.kubelet_socket,
         options.status_file,
         options.host_root,

@@ -23,6 +23,7 @@ from ._shared._nvml.events import Xid
 from .allocation import CONTROL_NODES, IMEX_FOLDER, Surroundings
 from .cdi_file import CdiFile
 from .config import CDI, Config
+from .config_watch import ConfigWatch
 from .devices import EnumerationRefused, Inventory, enumerate_devices, left_out, remember
 from .driver import Driver
 from .health import QUIET, Health
@@ -52,6 +53,7 @@ class Loaded:
 class Places:
     """Where things are, and how often to look."""
 
+    config: Path
     kubelet_socket: Path
     status_file: Path
     host_root: Path = Path("/")
@@ -82,6 +84,8 @@ class Daemon:
     def __init__(self, places: Places, load: Callable[[], Loaded]) -> None:
         self._places = places
         self._load = load
+        self._watch = ConfigWatch(places.config)  # before it is read, so that no change is missed
+        self._config_problem = ""
         self._loaded = load()
         self._bell = Bell()
         self._stopping = self._reloading = False
@@ -126,17 +130,17 @@ class Daemon:
     # --- one round ---
 
     def _step(self) -> None:
-        reloading, self._reloading = self._reloading, False
-        if reloading:
+        asked, self._reloading = self._reloading, False
+        if asked:
             notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
-            self._reload()
+        reloading = (asked or self._watch.changed()) and self._reload(asked)
         noted = self._note_xids()
-        if reloading or time.monotonic() >= self._scan_at:
+        if asked or reloading or time.monotonic() >= self._scan_at:
             self._scan()
         elif noted:
             self._offer()
         self._manager.tick()
-        self._tell(*(["READY=1"] if reloading else []), *self._alive())
+        self._tell(*(["READY=1"] if asked else []), *self._alive())
 
     def _alive(self) -> list[str]:
         """Return the watchdog's line, if it is time for it again."""
@@ -146,14 +150,24 @@ class Daemon:
         self._alive_at = now + TICK
         return ["WATCHDOG=1"]
 
-    def _reload(self) -> None:
+    def _reload(self, asked: bool) -> bool:
+        """Take the configuration on disk. Returns whether it is another one, or was asked for."""
+        before = self._loaded
         try:
             self._loaded = self._load()
         except (ConfigError, OSError) as error:
             logs.error("configuration refused, the one before stays", cause=error)
-            return
-        self._health.overrides = self._loaded.config.xids
-        logs.info("configuration loaded", **asdict(self._loaded.config))
+            self._config_problem = str(error)
+            return False
+        self._config_problem = ""
+        if self._loaded == before and not asked:
+            return False
+        config = self._loaded.config
+        logs.info("configuration loaded", **asdict(config))
+        self._health.overrides = config.xids
+        if config.driver_root != before.config.driver_root:
+            raise DriverReplaced  # a library that is loaded stays for the life of a process
+        return True
 
     def _note_xids(self) -> bool:
         heard: Counter[Xid] = Counter()
@@ -240,6 +254,7 @@ class Daemon:
             "version": __version__,
             "pid": os.getpid(),
             "config_sha256": self._loaded.digest,
+            "config_problem": self._config_problem or None,
             "driver_version": inventory.driver_version if inventory and not self._absent else None,
             "state": name,
             "problem": str(problem) if problem else None,

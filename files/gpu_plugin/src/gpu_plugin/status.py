@@ -69,6 +69,8 @@ def describe(state: dict[str, Any]) -> str:
     ]
     if state.get("problem"):
         lines.append(f"problem: {state['problem']}")
+    if state.get("config_problem"):
+        lines.append(f"configuration on disk refused: {state['config_problem']}")
     for name, resource in state["resources"].items():
         health = list(resource["devices"].values())
         registered = "registered" if resource["registered"] else "not registered with the kubelet"
