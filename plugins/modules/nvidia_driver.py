@@ -86,6 +86,16 @@ options:
     type: str
     choices: [refuse, ignore]
     default: refuse
+  module_options:
+    description:
+      - Options of the kernel modules, such as C(NVreg_EnableGpuFirmware), and of another module of the driver
+        with its name before a dot, such as C(nvidia_drm.modeset).
+      - They go to C(/etc/modprobe.d/gpu-node.conf), with the blacklist of nouveau where something would load it.
+        The initramfs of each kernel is rebuilt then.
+      - Loaded modules that show another value are exchanged as O(reload) says, or C(reboot_required) names it.
+      - Without an option here, the driver's own default or another file decides.
+    type: dict
+    default: {}
   lock_timeout:
     description: Seconds to wait for another package manager.
     type: int
@@ -124,6 +134,11 @@ EXAMPLES = r"""
     load: false
     persistence: false
 
+- name: Let monitoring read performance counters without root
+  gpu.node.nvidia_driver:
+    module_options:
+      NVreg_RestrictProfilingToAdminUsers: 0
+
 - name: Take back what was added
   gpu.node.nvidia_driver:
     state: absent
@@ -142,6 +157,27 @@ loaded_flavour:
   description: Flavour of the loaded kernel module, open or proprietary.
   returned: success
   type: str
+dkms:
+  description: What DKMS has built of the driver, for each kernel; an installation that it fails at ends with this too.
+  returned: success, and after a failed build
+  type: list
+  elements: dict
+  contains:
+    module:
+      description: DKMS's name of it.
+      type: str
+    version:
+      description: Its version.
+      type: str
+    kernel:
+      description: The kernel.
+      type: str
+    state:
+      description: C(installed), C(built) or C(failed).
+      type: str
+    log:
+      description: Where DKMS has written why it failed.
+      type: str
 packages:
   description: The installed packages of the driver and their versions.
   returned: success

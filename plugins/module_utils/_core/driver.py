@@ -11,6 +11,7 @@ import typing as t
 
 from .apt import Package, Policy, upstream
 from .apt_sources import Source
+from .driver_kernel import Dkms, Modules, Options
 from .driver_record import Record
 from .errors import InputError, NodeError
 
@@ -52,6 +53,7 @@ class Desired:
     manage_sources: bool
     secure_boot: str
     reload: str
+    module_options: Options = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Observed:
     removal: t.Optional[Removal] = None
     users: t.Tuple[str, ...] = ()
     reload_note: str = ""
+    modules: Modules = dataclasses.field(default_factory=Modules)
+    dkms: t.Tuple[Dkms, ...] = ()
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

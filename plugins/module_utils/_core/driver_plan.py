@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .apt import upstream
 from .apt_sources import additions, render
 from .driver import (
     COMPONENTS,
     KERNEL,
-    PERSISTENCED,
     RELEASES,
     RELEVANT,
     Choice,
@@ -23,12 +21,15 @@ from .driver import (
     choose,
     flavour,
 )
+from .driver_absent import REPAIR, absent
+from .driver_kernel import MODPROBE_FILE, blacklists, differing
+from .driver_kernel import render as render_modules
+from .driver_report import describe, offered_headers, warnings
 from .errors import NodeError
 from .steps import Plan, Step
 
 SERVICE = "nvidia-persistenced.service"
 REFRESH = Step("refresh", "refresh the package lists: apt-get update")
-REPAIR = Step("repair", "finish what an interrupted dpkg left: dpkg --configure -a")
 NEWEST = "the newest that non-free offers"
 
 
@@ -40,7 +41,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     """
     _check_platform(observed)
     if desired.state == "absent":
-        return _absent(observed, check_mode)
+        return absent(observed, check_mode)
     kind = flavour(desired.kernel_modules, observed.gpus)
     _check_node(observed, desired, kind)
     try:
@@ -49,15 +50,13 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         enable = _enable(observed) if desired.manage_sources else []
         if not enable and (observed.refreshed or check_mode):
             raise
-        return Plan(
-            tuple(enable) or (REFRESH,), _describe(observed), _describe(observed), more=True
-        )
+        return Plan(tuple(enable) or (REFRESH,), describe(observed), describe(observed), more=True)
     sources = _sources(observed, desired, choice.unknown)
     install = _install(observed, desired, choice)
     first = [REPAIR] if _needs_repair(observed, choice, [*sources, *install]) else []
     if (first or sources) and not check_mode:
         steps = tuple(first or sources)
-        return Plan(steps, _describe(observed), _describe(observed), more=True)
+        return Plan(steps, describe(observed), describe(observed), more=True)
     return _complete(observed, desired, choice, [*first, *sources, *install], bool(install))
 
 
@@ -68,17 +67,17 @@ def _complete(
     reboot = _reboot_reasons(observed, desired, choice)
     reloads = _reloads(observed, desired, choice)
     changed = {name for step in steps for name in step.params.get("packages", ())}
-    steps += _holds(observed, desired, choice, changed)
+    steps += _holds(observed, desired, choice, changed) + _modprobe(observed, desired)
     usable = not reboot and bool(observed.gpus)
     loads = desired.load and usable and observed.loaded is None
     if loads:
         steps.append(Step("load", "load the kernel module: modprobe nvidia"))
     if reloads:
-        words = f"reload the kernel modules: {_mismatch(observed, choice)}"
+        words = f"reload the kernel modules: {_mismatch(observed, desired, choice)}"
         steps.append(Step("reload", words, needs=("idle_gpu",)))
     if desired.persistence:
         steps += _service(observed, start=loads or (usable and observed.loaded is not None))
-    after = _describe(observed)
+    after = describe(observed)
     after["packages"] = {
         **after["packages"],
         **{name: version or NEWEST for name, version in choice.targets.items()},
@@ -90,16 +89,19 @@ def _complete(
         if step.action == "hold":
             kept = set(after["held"]) - set(step.params["release"])
             after["held"] = sorted(kept | set(step.params["hold"]))
+    for step in steps:
+        if step.action == "modprobe":
+            after["modprobe"] = step.params["text"]
     if loads or reloads:
         after["loaded"] = [choice.version or NEWEST, choice.kind]
     if any(step.action == "persistence" for step in steps):
         after["persistence"] = True
     return Plan(
         tuple(steps),
-        _describe(observed),
+        describe(observed),
         after,
         reboot_required=reboot,
-        warnings=_warnings(observed, choice, installing),
+        warnings=warnings(observed, choice, installing),
     )
 
 
@@ -205,7 +207,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
             cause=f"installed: {have}",
             hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(foreign)}",
         )
-    headers = _offered_headers(observed) if observed.loaded is None or change or drop else []
+    headers = offered_headers(observed) if observed.loaded is None or change or drop else []
     if not (change or drop or headers):
         return []
     words = [f"{name} ({version or NEWEST})" for name, version in sorted(change.items())]
@@ -221,17 +223,6 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         "pins": choice.pins,
     }
     return [Step("install", text, params, needs)]
-
-
-def headers_package(kernel: str) -> str:
-    """Return the package with the headers of a kernel."""
-    return f"linux-headers-{kernel}"
-
-
-def _offered_headers(observed: Observed) -> t.List[str]:
-    name = headers_package(observed.kernel)
-    missing = not observed.headers and observed.installed(name) is None
-    return [name] if missing and observed.candidate(name) else []
 
 
 def _holds(
@@ -250,6 +241,33 @@ def _holds(
     return [Step("hold", "; ".join(words), {"hold": hold, "release": release})] if words else []
 
 
+def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
+    """Keep nouveau away from the GPUs and set the modules' options, in the initramfs as well.
+
+    A blacklist of ours stays though the packages may have brought theirs: the kernel reads both.
+    """
+    have = observed.modules
+    ours = have.own is not None and blacklists(have.own)
+    nouveau = ours or (bool(observed.gpus) and have.nouveau and not have.blacklisted)
+    current = observed.distribution == "debian"
+    text = render_modules(desired.module_options, nouveau=nouveau, current=current)
+    kernels = have.images if text != (have.own or "") else have.stale
+    if text == (have.own or "") and not kernels and (text or not observed.record.modprobe):
+        return []
+    words = []
+    if text != (have.own or ""):
+        parts = [
+            "keep nouveau away" if nouveau and not ours else "",
+            "set the options of the modules" if desired.module_options else "",
+        ]
+        what = " and ".join(part for part in parts if part) or "take back the modules' options"
+        words.append(f"{what} in {MODPROBE_FILE}")
+    if kernels:
+        words.append(f"rebuild the initramfs of {', '.join(kernels)}")
+    params = {"text": text, "kernels": kernels}
+    return [Step("modprobe", "; ".join(words) or "forget the modprobe file", params)]
+
+
 def _service(observed: Observed, *, start: bool) -> t.List[Step]:
     enabled = observed.service.get("UnitFileState") == "enabled"
     active = observed.service.get("ActiveState") == "active"
@@ -262,7 +280,7 @@ def _service(observed: Observed, *, start: bool) -> t.List[Step]:
 # --- what else there is to say ---
 
 
-def _mismatch(observed: Observed, choice: Choice) -> str:
+def _mismatch(observed: Observed, desired: Desired, choice: Choice) -> str:
     """Return in words how the loaded driver differs from the wanted one."""
     if observed.loaded is None:
         return ""
@@ -273,120 +291,28 @@ def _mismatch(observed: Observed, choice: Choice) -> str:
         )
     if kind != choice.kind:
         return f"the {kind} kernel modules are loaded, the packages have the {choice.kind} ones"
-    return ""
+    differences = differing(desired.module_options, observed.modules.options)
+    return (
+        f"the modules were loaded with other options: {', '.join(differences)}"
+        if differences
+        else ""
+    )
 
 
 def _reloads(observed: Observed, desired: Desired, choice: Choice) -> bool:
     """Tell whether the loaded modules may be exchanged: asked for, and nobody is on a GPU."""
     wanted = desired.reload == "when_idle" and not observed.nouveau
     hindered = bool(observed.users or observed.reload_note)
-    return wanted and not hindered and bool(_mismatch(observed, choice))
+    return wanted and not hindered and bool(_mismatch(observed, desired, choice))
 
 
 def _reboot_reasons(observed: Observed, desired: Desired, choice: Choice) -> t.Tuple[str, ...]:
     if observed.nouveau:
         return ("the nouveau driver holds the GPUs",)
-    words = _mismatch(observed, choice)
+    words = _mismatch(observed, desired, choice)
     if not words or _reloads(observed, desired, choice):
         return ()
     if desired.reload == "when_idle":
         users = f"processes have the GPUs open: {', '.join(observed.users)}"
         words += f" (not reloaded: {observed.reload_note or users})"
     return (words,)
-
-
-def _warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[str, ...]:
-    found = []
-    if installing and not observed.headers and not _offered_headers(observed):
-        found.append(
-            f"the headers of the running kernel {observed.kernel} are neither installed nor offered as "
-            f"{headers_package(observed.kernel)}: DKMS cannot build the modules for this kernel"
-        )
-    if not observed.gpus:
-        found.append("no NVIDIA GPU was found on the PCI bus: the driver is not loaded")
-    other = KERNEL["proprietary"]
-    candidate = observed.candidate(other)
-    architectures = {architecture for _address, architecture in observed.gpus}
-    if (
-        installing
-        and choice.kind == "open"
-        and choice.version
-        and candidate
-        and upstream(candidate) not in {upstream(one) for one in observed.versions(KERNEL["open"])}
-        and upstream(candidate) != choice.version
-        and "blackwell" not in architectures
-    ):
-        found.append(
-            f"the open kernel modules are offered in version {choice.version} at most, the proprietary "
-            f"ones in {upstream(candidate)}: kernel_modules: proprietary would give the newer driver"
-        )
-    return tuple(found)
-
-
-def _absent(observed: Observed, check_mode: bool) -> Plan:
-    record, removal = observed.record, observed.removal
-    steps: t.List[Step] = []
-    if record:
-        if observed.unfinished:
-            steps.append(REPAIR)
-            if not check_mode:
-                return Plan(tuple(steps), _describe(observed), _describe(observed), more=True)
-        blocking = record.requested & set(removal.kept if removal else ())
-        if removal and blocking:
-            raise NodeError(
-                f"{', '.join(sorted(blocking))} cannot be removed",
-                cause=f"{', '.join(removal.users)}, which this module did not install, need it",
-                hint=f"remove them first: apt-get purge {' '.join(removal.users)}",
-            )
-        steps += _take_back(observed)
-    gone = set(_removed(observed))
-    after = _describe(observed)
-    after["packages"] = {
-        name: version for name, version in after["packages"].items() if name not in gone
-    }
-    after["held"] = [name for name in after["held"] if name not in record.holds]
-    if PERSISTENCED in gone or record.service:
-        after["persistence"] = False
-    smi = observed.smi and "nvidia-smi" not in gone
-    loaded = observed.loaded is not None and not smi
-    reboot = ("the driver is still loaded, though its packages are gone",) if loaded else ()
-    return Plan(tuple(steps), _describe(observed), after, reboot_required=reboot)
-
-
-def _removed(observed: Observed) -> t.Tuple[str, ...]:
-    """Return what goes; without a simulation, which needs dpkg in order, all that was added."""
-    if observed.removal is not None:
-        return observed.removal.packages
-    return tuple(sorted(name for name in observed.record.packages if name in observed.packages))
-
-
-def _take_back(observed: Observed) -> t.List[Step]:
-    record, packages = observed.record, _removed(observed)
-    held = sorted(name for name in record.holds if observed.held(name))
-    steps = []
-    if held:
-        words = f"release the hold on {', '.join(held)}"
-        steps.append(Step("hold", words, {"hold": [], "release": held}))
-    asked = ", ".join(name for name in packages if name in record.requested)
-    words = f"remove the {len(packages)} packages that were added ({asked or 'dependencies only'})"
-    if not packages:
-        words = "forget the record of additions"
-    words += " and the sources file" if record.sources else ""
-    service = record.service and PERSISTENCED not in packages
-    steps.append(Step("remove", words, {"packages": packages, "service": service}))
-    return steps
-
-
-def _describe(observed: Observed) -> t.Dict[str, t.Any]:
-    service = observed.service
-    return {
-        "packages": {
-            name: package.version
-            for name, package in sorted(observed.packages.items())
-            if name in RELEVANT and package.installed
-        },
-        "held": sorted(name for name in RELEVANT if observed.held(name)),
-        "loaded": list(observed.loaded) if observed.loaded else None,
-        "persistence": service.get("ActiveState") == "active"
-        and service.get("UnitFileState") == "enabled",
-    }

@@ -14,13 +14,17 @@ from .errors import NodeError
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """The additions: packages (those asked for among them), holds, a sources file, a service."""
+    """The additions: packages (those asked for among them), holds, a sources file, a service.
+
+    ``modprobe`` says that our modprobe file, or what an initramfs has of it, must go.
+    """
 
     packages: t.FrozenSet[str] = frozenset()
     requested: t.FrozenSet[str] = frozenset()
     holds: t.FrozenSet[str] = frozenset()
     sources: bool = False
     service: bool = False
+    modprobe: bool = False
 
     def __bool__(self) -> bool:
         """Tell whether anything was added."""
@@ -54,6 +58,7 @@ def load(text: t.Optional[str], path: str) -> Record:
             holds=_names(values.get("holds", [])),
             sources=values.get("sources") is True,
             service=values.get("service") is True,
+            modprobe=values.get("modprobe") is True,
         )
     except (ValueError, AttributeError, TypeError) as error:
         raise NodeError(

@@ -11,13 +11,16 @@ import typing as t
 from .._core import driver_record
 from .._core.apt import upstream
 from .._core.driver import RELEVANT, USER_SPACE, Desired, Observed, check_components
-from .._core.driver_plan import SERVICE, headers_package, plan
+from .._core.driver_kernel import parse_options
+from .._core.driver_plan import SERVICE, plan
 from .._core.driver_record import Record
+from .._core.driver_report import headers_package
 from .._core.errors import InputError, NodeError
 from .._core.steps import Plan, Step
 from .._host.api import Host
 from .nodeinfo import gpu_users, gpus, loaded_driver
 from .nvidia_driver_apt import OWN_SOURCES, Apt
+from .nvidia_driver_kernel import as_result, build_error, building, dkms, modules, write_modprobe
 
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -42,6 +45,7 @@ SPEC: t.Dict[str, t.Any] = {
         "manage_sources": {"type": "bool", "default": True},
         "secure_boot": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
         "reload": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
+        "module_options": {"type": "dict", "default": {}},
         "lock_timeout": {"type": "int", "default": 300},
     },
     "supports_check_mode": True,
@@ -60,7 +64,9 @@ class DriverCapability:
             raise InputError.of("lock_timeout", timeout, "a number of seconds, not negative")
         self._host, self._check_mode = host, check_mode
         self._apt = Apt(host, timeout)
-        self._desired = Desired(**{**values, "components": tuple(values["components"])})
+        values["components"] = tuple(values["components"])
+        values["module_options"] = parse_options(values["module_options"])
+        self._desired = Desired(**values)
         self._refreshed, self._note, self._reload_note = False, "", ""
         self._warnings: t.Tuple[str, ...] = ()
         if self._desired.state == "present":
@@ -76,6 +82,7 @@ class DriverCapability:
         kernel = (host.read("/proc/sys/kernel/osrelease") or "").strip()
         driver = loaded_driver(host)
         efi = host.read_bytes(SECURE_BOOT)
+        record = driver_record.load(host.read(RECORD), RECORD)
         observed = Observed(
             distribution=distribution,
             codename=release.get("VERSION_CODENAME", ""),
@@ -92,13 +99,15 @@ class DriverCapability:
             service={},
             sources=(),
             own_sources=host.read(OWN_SOURCES),
-            record=driver_record.load(host.read(RECORD), RECORD),
+            record=record,
             foreign_installer=host.exists(INSTALLER),
             smi=host.which("nvidia-smi") is not None,
             refreshed=self._refreshed,
             refresh_note=self._note,
             users=gpu_users(host) if driver and self._desired.reload == "when_idle" else (),
             reload_note=self._reload_note,
+            modules=modules(host, self._desired.module_options, added=record.modprobe),
+            dkms=dkms(host),
         )
         return self._with_packages(observed) if distribution == "debian" else observed
 
@@ -134,7 +143,8 @@ class DriverCapability:
         getattr(self, f"_{step.action}")(step.params)
 
     def _repair(self, _params: t.Mapping[str, t.Any]) -> None:
-        self._apt.repair()
+        with building(self._host):
+            self._apt.repair()
 
     def _sources(self, params: t.Mapping[str, t.Any]) -> None:
         self._remember(sources=True)
@@ -169,7 +179,8 @@ class DriverCapability:
             self._remember(
                 packages=record.packages | new, requested=record.requested | (new & set(packages))
             )
-            self._apt.change(words)
+            with building(self._host):
+                self._apt.change(words)
         finally:
             self._apt.unpin()
 
@@ -209,10 +220,20 @@ class DriverCapability:
             self._remember(holds=(holds - set(params["release"])) | set(params["hold"]))
             self._apt.hold(params["hold"])
 
+    def _modprobe(self, params: t.Mapping[str, t.Any]) -> None:
+        self._remember(modprobe=True)
+        write_modprobe(self._host, params["text"], params["kernels"])
+        if not params["text"]:
+            self._remember(modprobe=False)
+
     def _load(self, _params: t.Mapping[str, t.Any]) -> None:
         try:
             self._host.run(["modprobe", "nvidia"])
         except NodeError as error:
+            kernel = (self._host.read("/proc/sys/kernel/osrelease") or "").strip()
+            for one in dkms(self._host):
+                if one.kernel == kernel and one.state == "failed":
+                    raise build_error(self._host, one) from error
             error.hint = (
                 "see 'dkms status' and the kernel's log: DKMS needs the headers of the running kernel, and "
                 "Secure Boot a known key. Or set load to false"
@@ -254,6 +275,8 @@ class DriverCapability:
             self._apt.purge(params["packages"])
         if self._record().sources:
             self._host.remove(OWN_SOURCES)
+        if self._record().modprobe:
+            write_modprobe(self._host, "", params["kernels"])
         self._apt.unpin()
         self._host.remove(RECORD)
 
@@ -263,7 +286,10 @@ class DriverCapability:
     def _remember(self, **additions: t.Any) -> None:
         """Write down what is about to be added, so that it can be taken back."""
         record = dataclasses.replace(self._record(), **additions)
-        self._host.write(RECORD, record.dump(), mode=0o644)
+        if record:
+            self._host.write(RECORD, record.dump(), mode=0o644)
+        else:
+            self._host.remove(RECORD)
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""
@@ -272,6 +298,7 @@ class DriverCapability:
             "installed_version": upstream(installed) if installed else None,
             "loaded_version": state.loaded[0] if state.loaded else None,
             "loaded_flavour": state.loaded[1] if state.loaded else None,
+            "dkms": as_result(state.dkms),
             "packages": {
                 name: package.version
                 for name, package in sorted(state.packages.items())

@@ -29,6 +29,7 @@ WANTED = (*USER_SPACE, "libnvidia-cfg1", "firmware-nvidia-gsp", KERNEL["open"])
 MAIN = Source("http://mirror/debian", "trixie", ("main",))
 FULL = dataclasses.replace(MAIN, components=("main", *COMPONENTS))
 OFFERED = dict.fromkeys(RELEVANT, Policy(NEW, (NEW, OLD)))
+OPTIONS = (("nvidia.NVreg_Foo", "7"),)
 RUNNING = {"ActiveState": "active", "UnitFileState": "enabled"}
 DESIRED = Desired(
     state="present",
@@ -145,10 +146,21 @@ class _Effects:
         return dataclasses.replace(one, packages=packages, record=record)
 
     @staticmethod
+    def modprobe(one: Observed, params: Any) -> Observed:
+        stale = tuple(name for name in one.modules.stale if name not in params["kernels"])
+        found = dataclasses.replace(one.modules, own=params["text"] or None, stale=stale)
+        record = dataclasses.replace(one.record, modprobe=bool(params["text"]))
+        return dataclasses.replace(one, modules=found, record=record)
+
+    @staticmethod
     def load(one: Observed, _params: Any) -> Observed:
         kind = next(kind for kind, name in KERNEL.items() if one.installed(name))
         version = upstream(str(one.installed(KERNEL[kind])))
-        return dataclasses.replace(one, loaded=(version, kind))
+        text = one.modules.own or ""
+        options = dict.fromkeys(one.modules.options, "0")
+        options.update({key: value for key, value in OPTIONS if f"={value}\n" in text})
+        found = dataclasses.replace(one.modules, options=options)
+        return dataclasses.replace(one, loaded=(version, kind), modules=found)
 
     @staticmethod
     def reload(one: Observed, params: Any) -> Observed:
@@ -174,6 +186,9 @@ class _Effects:
             service={} if gone else one.service,
             record=Record(),
             removal=None,
+            modules=dataclasses.replace(one.modules, own=None, stale=())
+            if one.record.modprobe
+            else one.modules,
             smi="nvidia-smi" in packages,
         )
 

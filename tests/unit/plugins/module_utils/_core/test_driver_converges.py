@@ -16,6 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver import (
     Desired,
     Observed,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver_kernel import Modules
 from ansible_collections.gpu.node.plugins.module_utils._core.driver_plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._core.driver_record import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
@@ -26,6 +27,7 @@ from driver_nodes import (
     NEW,
     OFFERED,
     OLD,
+    OPTIONS,
     RUNNING,
     WANTED,
     after,
@@ -49,6 +51,13 @@ NODES = st.builds(
     interrupted=st.booleans(),
     loaded=st.sampled_from([None, (upstream(NEW), "open"), (upstream(OLD), "proprietary")]),
     nouveau=st.booleans(),
+    modules=st.builds(
+        Modules,
+        nouveau=st.booleans(),
+        blacklisted=st.booleans(),
+        images=st.sampled_from([(), ("6.12.1",)]),
+        options=st.sampled_from([{}, {"nvidia.NVreg_Foo": "0"}]),
+    ),
     gpus=st.sampled_from([(), (("0000:18:00.0", "ampere"),), (("0000:18:00.0", "volta"),)]),
     service=st.sampled_from([{}, RUNNING, {"UnitFileState": "disabled"}]),
     record=st.builds(
@@ -73,6 +82,7 @@ WISHES = st.builds(
     manage_sources=st.booleans(),
     secure_boot=st.just("refuse"),
     reload=st.sampled_from(["never", "when_idle"]),
+    module_options=st.sampled_from([(), OPTIONS]),
 )
 
 
@@ -122,9 +132,11 @@ def test_absent_after_present_is_the_node_that_was(
 ) -> None:
     service = service if "nvidia-persistenced" in have else {}
     start = fresh(packages={name: package() for name in have}, sources=sources, service=service)
-    start = dataclasses.replace(start, smi="nvidia-smi" in have)
+    start = dataclasses.replace(
+        start, smi="nvidia-smi" in have, modules=Modules(nouveau=True, images=("6.12.1",))
+    )
     there, done, _refusal = converge(start, DESIRED)
-    assert "load" in done
+    assert {"load", "modprobe"} <= set(done)
     gone, _done, _refusal = converge(
         with_removal(there), dataclasses.replace(DESIRED, state="absent")
     )

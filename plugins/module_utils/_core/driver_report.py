@@ -1,0 +1,74 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What there is to say of a node's driver: its state for the diff, and warnings."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .apt import upstream
+from .driver import KERNEL, RELEVANT, Choice, Observed
+
+
+def headers_package(kernel: str) -> str:
+    """Return the package with the headers of a kernel."""
+    return f"linux-headers-{kernel}"
+
+
+def offered_headers(observed: Observed) -> t.List[str]:
+    """Return the package of the running kernel's headers where it is missing and can be had."""
+    name = headers_package(observed.kernel)
+    missing = not observed.headers and observed.installed(name) is None
+    return [name] if missing and observed.candidate(name) else []
+
+
+def describe(observed: Observed) -> t.Dict[str, t.Any]:
+    """Return what a user sees of the node's driver."""
+    service = observed.service
+    return {
+        "packages": {
+            name: package.version
+            for name, package in sorted(observed.packages.items())
+            if name in RELEVANT and package.installed
+        },
+        "held": sorted(name for name in RELEVANT if observed.held(name)),
+        "loaded": list(observed.loaded) if observed.loaded else None,
+        "modprobe": observed.modules.own or "",
+        "persistence": service.get("ActiveState") == "active"
+        and service.get("UnitFileState") == "enabled",
+    }
+
+
+def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[str, ...]:
+    """Return what is not as it might be expected."""
+    found = []
+    if installing and not observed.headers and not offered_headers(observed):
+        found.append(
+            f"the headers of the running kernel {observed.kernel} are neither installed nor offered as "
+            f"{headers_package(observed.kernel)}: DKMS cannot build the modules for this kernel"
+        )
+    for one in observed.dkms:
+        if one.state == "failed" and not installing:
+            found.append(
+                f"DKMS could not build {one.module} {one.version} for the kernel {one.kernel}: see {one.log}"
+            )
+    if not observed.gpus:
+        found.append("no NVIDIA GPU was found on the PCI bus: the driver is not loaded")
+    other = KERNEL["proprietary"]
+    candidate = observed.candidate(other)
+    architectures = {architecture for _address, architecture in observed.gpus}
+    if (
+        installing
+        and choice.kind == "open"
+        and choice.version
+        and candidate
+        and upstream(candidate) not in {upstream(one) for one in observed.versions(KERNEL["open"])}
+        and upstream(candidate) != choice.version
+        and "blackwell" not in architectures
+    ):
+        found.append(
+            f"the open kernel modules are offered in version {choice.version} at most, the proprietary "
+            f"ones in {upstream(candidate)}: kernel_modules: proprietary would give the newer driver"
+        )
+    return tuple(found)
