@@ -12,7 +12,7 @@ short_description: Install the NVIDIA driver
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Installs the driver from Debian's own packages, holds it at its version and loads it.
+  - Installs the driver from the distribution's own packages, holds it at its version and loads it.
   - All packages get one and the same version of the driver, the newest that the sources offer for all of them.
   - Never stops a process on a GPU and never reboots, and unloads modules only where O(reload) says so.
     What needs a reboot is reported.
@@ -32,11 +32,13 @@ options:
       - A package version, an upstream version such as V(550.163.01), or a branch such as V(550).
       - What is installed stays when it fits. Otherwise the newest that fits and that the sources offer is installed.
       - Empty fits every version, and then no newer one is installed than apt itself would choose.
+        In Ubuntu that is the newest server branch, or the one that is there.
     type: str
     default: ""
   kernel_modules:
     description:
       - The flavour of the kernel modules.
+      - In Ubuntu they come prebuilt and signed where Ubuntu offers them for the running kernel, else from DKMS.
       - V(auto) takes the one that the GPUs need, and the open one where they run with both.
       - GPUs before Turing run with the proprietary ones only, Blackwell and later GPUs with the open ones only.
     type: str
@@ -44,11 +46,13 @@ options:
     default: auto
   components:
     description:
-      - The packages of the driver's user space.
+      - The packages of the driver's user space. None takes what computing needs, and nothing of a desktop.
+      - In Debian these are C(libcuda1), C(libnvidia-ml1), C(nvidia-cuda-mps), C(nvidia-persistenced) and
+        C(nvidia-smi), in Ubuntu C(libnvidia-compute), C(nvidia-compute-utils) and C(nvidia-utils) of a server branch.
       - Kernel modules, their firmware, and C(libnvidia-cfg1) for the persistence daemon come by themselves.
     type: list
     elements: str
-    default: [libcuda1, libnvidia-ml1, nvidia-cuda-mps, nvidia-persistenced, nvidia-smi]
+    default: []
   hold:
     description:
       - Hold the packages, so that unattended upgrades do not break the running driver.
@@ -74,15 +78,16 @@ options:
     default: true
   manage_sources:
     description:
-      - Where the packages are not offered, enable the components contrib, non-free and non-free-firmware.
+      - Where the packages are not offered, enable the components that have them, contrib, non-free and
+        non-free-firmware in Debian, restricted and multiverse in Ubuntu.
       - They go to C(/etc/apt/sources.list.d/gpu-node.sources), with the mirror and the key of the node's own
-        Debian sources. No other file is touched.
+        sources. No other file is touched.
     type: bool
     default: true
   secure_boot:
     description:
       - Whether to refuse an installation on a machine with Secure Boot on, where the kernel rejects
-        modules that were signed by an unknown key.
+        modules that were signed by an unknown key. Ubuntu's prebuilt modules are signed with a known one.
     type: str
     choices: [refuse, ignore]
     default: refuse
@@ -115,13 +120,14 @@ attributes:
     support: full
     platforms: debian
 notes:
-  - Supported are Debian 12 (bookworm) and Debian 13 (trixie).
+  - Supported are Debian 12 (bookworm) and 13 (trixie), and Ubuntu 22.04 (jammy) and 24.04 (noble).
+  - Debian is tested with the genuine packages, Ubuntu against lists of its packages.
 seealso:
   - module: gpu.node.gpu_info
 """
 
 EXAMPLES = r"""
-- name: Install the driver that Debian offers
+- name: Install the driver that the distribution offers
   gpu.node.nvidia_driver:
 
 - name: Stay on a branch, with the proprietary kernel modules

@@ -9,7 +9,15 @@ import dataclasses
 import re
 import typing as t
 
-OWN_ENDINGS = ("debian", "debian-security", "debian.list", "debian-security.list")
+OWN_ENDINGS = (
+    "debian",
+    "debian-security",
+    "debian.list",
+    "debian-security.list",
+    "ubuntu",
+    "ubuntu-ports",
+)
+KEYRINGS = ("debian-archive-keyring", "ubuntu-archive-keyring")
 DISABLED = ("no", "false", "without", "off", "disable")
 ONE_LINE = re.compile(
     r"^[ \t]*deb[ \t]+(?:\[([^]]*)\][ \t]+)?(\S+)[ \t]+(\S+)[ \t]+([^#\n]+)", re.M
@@ -63,10 +71,9 @@ def parse_deb822(text: str) -> t.List[Source]:
     return found
 
 
-def _is_debian(source: Source) -> bool:
-    return (
-        source.uri.rstrip("/").rsplit("/", 1)[-1] in OWN_ENDINGS
-        or "debian-archive-keyring" in source.signed_by
+def _is_own(source: Source) -> bool:
+    return source.uri.rstrip("/").rsplit("/", 1)[-1] in OWN_ENDINGS or any(
+        name in source.signed_by for name in KEYRINGS
     )
 
 
@@ -79,7 +86,7 @@ def additions(
     None says that the node has no source of the release at all.
     """
     ours = [one for one in sources if "main" in one.components]
-    ours = [one for one in ours if _is_debian(one)] or ours
+    ours = [one for one in ours if _is_own(one)] or ours
     for name in (codename, "stable", "oldstable"):
         if any(one.suite == name for one in ours):
             break

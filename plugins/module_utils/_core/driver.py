@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver of a Debian node: the packages it takes, and the versions that go together."""
+"""The driver of a node: the packages it takes, and the versions that go together."""
 
 from __future__ import annotations
 
@@ -12,21 +12,16 @@ import typing as t
 from .apt import Package, Policy, upstream
 from .apt_sources import Source
 from .driver_kernel import Dkms, Modules, Options
+from .driver_names import DEBIAN, Names
 from .driver_record import Record
 from .errors import InputError, NodeError
 
-RELEASES = {"bookworm": "12", "trixie": "13"}
-COMPONENTS = ("contrib", "non-free", "non-free-firmware")
-PERSISTENCED = "nvidia-persistenced"
-USER_SPACE = ("libcuda1", "libnvidia-ml1", "nvidia-cuda-mps", PERSISTENCED, "nvidia-smi")
-CONFIG_LIBRARY = "libnvidia-cfg1"
-FIRMWARE = "firmware-nvidia-gsp"
-KERNEL = {"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"}
-RELEVANT = (*USER_SPACE, CONFIG_LIBRARY, FIRMWARE, *KERNEL.values())
-# Everything of ours but the persistence daemon must be of the version of the kernel modules.
-MATCHED = frozenset(RELEVANT) - {PERSISTENCED}
-SOURCE_PACKAGE = "nvidia-graphics-drivers"
-OPEN_SOURCE_PACKAGE = "nvidia-open-gpu-kernel-modules"
+COMPONENTS = DEBIAN.components
+PERSISTENCED = DEBIAN.persistenced
+USER_SPACE = DEBIAN.user_space
+KERNEL = DEBIAN.kernel
+RELEVANT = DEBIAN.relevant
+MATCHED = DEBIAN.matched
 PROPRIETARY_ONLY = ("kepler", "maxwell", "pascal", "volta")
 OPEN_ONLY = ("blackwell",)
 
@@ -91,6 +86,7 @@ class Observed:
     reload_note: str = ""
     modules: Modules = dataclasses.field(default_factory=Modules)
     dkms: t.Tuple[Dkms, ...] = ()
+    names: Names = DEBIAN
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""
@@ -114,6 +110,13 @@ class Observed:
         installed = self.installed(package)
         return versions if installed is None or installed in versions else (*versions, installed)
 
+    def kernel_package(self, kind: str) -> str:
+        """Return the package of the kernel modules: a prebuilt one unless DKMS has it in hand."""
+        built, prebuilt = self.names.kernel[kind], self.names.prebuilt.get(kind, "")
+        if self.installed(built) is not None or not prebuilt or not self.versions(prebuilt):
+            return built
+        return prebuilt
+
     def candidate(self, package: str) -> t.Optional[str]:
         """Return the version that apt would install."""
         policy = self.policies.get(package)
@@ -128,17 +131,16 @@ class Choice:
     version: t.Optional[str]
     targets: t.Mapping[str, t.Optional[str]]
     unknown: t.Tuple[str, ...]
+    names: Names = DEBIAN
 
     @property
     def pins(self) -> t.Dict[str, str]:
         """Return the version of each source package, for what the packages depend on."""
-        opened = KERNEL["open"]
         pins: t.Dict[str, str] = {}
         for name, version in self.targets.items():
-            if name in MATCHED and name != opened and version:
-                pins.setdefault(SOURCE_PACKAGE, version)
-        if self.targets.get(opened):
-            pins[OPEN_SOURCE_PACKAGE] = str(self.targets[opened])
+            source = self.names.source(name) if name in self.names.matched else ""
+            if source and version:
+                pins.setdefault(source, version)
         return pins
 
 
@@ -166,56 +168,77 @@ def flavour(wanted: str, gpus: t.Sequence[t.Tuple[str, str]]) -> str:
     return "open" if wanted == "auto" else wanted
 
 
-def check_components(components: t.Sequence[str], *, persistence: bool) -> None:
+def check_components(names: Names, components: t.Sequence[str], *, persistence: bool) -> None:
     """Refuse package names that cannot be meant."""
     for name in components:
-        if not re.fullmatch(r"[a-z0-9][a-z0-9+.-]+", name):
-            raise InputError.of("components", name, "names of Debian packages")
-        if name in KERNEL.values():
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", name):
+            raise InputError.of("components", name, f"names of {names.title} packages")
+        if names.is_kernel(name):
             raise InputError.of(
                 "components", name, "no kernel modules: kernel_modules chooses them"
             )
-    if persistence and PERSISTENCED not in components:
+    if persistence and names.persistenced not in components:
         raise InputError.of(
-            "components", list(components), f"{PERSISTENCED} among them, or persistence to be false"
+            "components",
+            list(components),
+            f"{names.persistenced} among them, or persistence to be false",
         )
 
 
 def package_names(observed: Observed, desired: Desired, kind: str) -> t.Tuple[str, ...]:
     """Return the packages of the wanted driver."""
-    names = {*desired.components, KERNEL[kind]}
-    if PERSISTENCED in names:
-        names.add(CONFIG_LIBRARY)
+    known = observed.names
+    names = {*(desired.components or known.user_space), observed.kernel_package(kind)}
+    names.update(known.always)
+    if known.persistenced in names:
+        names.update(known.companion)
     if kind == "open" or any(one not in PROPRIETARY_ONLY for _address, one in observed.gpus):
-        names.add(FIRMWARE)
+        names.update([known.firmware] if known.firmware else [])
     return tuple(sorted(names))
 
 
 def choose(observed: Observed, desired: Desired, kind: str) -> Choice:
     """Choose one version of the driver that all its packages are offered in."""
     names = package_names(observed, desired, kind)
+    known = observed.names
+    if known.branches and known.branch not in known.branches:
+        raise UnknownVersion.of(
+            "version",
+            desired.version,
+            f"a branch that the sources offer with {kind} kernel modules: {', '.join(known.branches)}",
+        )
     unknown = tuple(name for name in names if not observed.versions(name))
     if unknown:
-        return Choice(kind, None, {name: observed.installed(name) for name in names}, unknown)
-    kernel = {upstream(one) for one in observed.versions(KERNEL[kind])}
+        targets = {name: observed.installed(name) for name in names}
+        return Choice(kind, None, targets, unknown, known)
+    anchor = _anchor(observed, kind)
+    kernel = {upstream(one) for one in observed.versions(anchor)}
     matched = [
         name
         for name in names
-        if name in MATCHED or kernel & {upstream(one) for one in observed.versions(name)}
+        if name in known.matched
+        or (
+            name not in {*known.loose, *known.prebuilt.values()}
+            and kernel & {upstream(one) for one in observed.versions(name)}
+        )
     ]
-    matched = [name for name in matched if name != PERSISTENCED]
-    version = _common(observed, desired.version, kind, matched)
+    version = _common(observed, desired.version, anchor, matched)
     targets = {
         name: _full(observed, desired.version, name, version if name in matched else None)
         for name in names
     }
-    return Choice(kind, version, targets, ())
+    return Choice(kind, version, targets, (), known)
 
 
-def _common(observed: Observed, wanted: str, kind: str, matched: t.Sequence[str]) -> str:
+def _anchor(observed: Observed, kind: str) -> str:
+    """Return the package that has the version of the driver."""
+    package = observed.kernel_package(kind)
+    return observed.names.anchor if package in observed.names.prebuilt.values() else package
+
+
+def _common(observed: Observed, wanted: str, kernel: str, matched: t.Sequence[str]) -> str:
     """Return the upstream version to have: the installed one if it will do, else the newest."""
     offered = {name: [upstream(one) for one in observed.versions(name)] for name in matched}
-    kernel = KERNEL[kind]
     common = [
         one
         for one in dict.fromkeys(offered[kernel])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .driver import PERSISTENCED, Observed
+from .driver import Observed
 from .driver_report import describe
 from .errors import NodeError
 from .steps import Plan, Step
@@ -39,7 +39,7 @@ def absent(observed: Observed, check_mode: bool) -> Plan:
     }
     after["held"] = [name for name in after["held"] if name not in record.holds]
     after["modprobe"] = "" if record.modprobe else after["modprobe"]
-    if PERSISTENCED in gone or record.service:
+    if observed.names.persistenced in gone or record.service:
         after["persistence"] = False
     smi = observed.smi and "nvidia-smi" not in gone
     loaded = observed.loaded is not None and not smi
@@ -67,7 +67,7 @@ def _take_back(observed: Observed) -> t.List[Step]:
         words = "forget the record of additions"
     words += " and the sources file" if record.sources else ""
     words += " and the modprobe file" if record.modprobe else ""
-    service = record.service and PERSISTENCED not in packages
+    service = record.service and observed.names.persistenced not in packages
     kernels = observed.modules.images if record.modprobe else ()
     params = {"packages": packages, "service": service, "kernels": kernels}
     steps.append(Step("remove", words, params))

@@ -9,10 +9,6 @@ import typing as t
 
 from .apt_sources import additions, render
 from .driver import (
-    COMPONENTS,
-    KERNEL,
-    RELEASES,
-    RELEVANT,
     Choice,
     Desired,
     NoCommonVersion,
@@ -24,13 +20,14 @@ from .driver import (
 from .driver_absent import REPAIR, absent
 from .driver_kernel import MODPROBE_FILE, blacklists, differing
 from .driver_kernel import render as render_modules
+from .driver_names import SUPPORTED
 from .driver_report import describe, offered_headers, warnings
 from .errors import NodeError
 from .steps import Plan, Step
 
 SERVICE = "nvidia-persistenced.service"
 REFRESH = Step("refresh", "refresh the package lists: apt-get update")
-NEWEST = "the newest that non-free offers"
+NEWEST = "the newest that the sources offer"
 
 
 def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
@@ -82,8 +79,8 @@ def _complete(
         **after["packages"],
         **{name: version or NEWEST for name, version in choice.targets.items()},
     }
-    for name in KERNEL.values():
-        if name != KERNEL[choice.kind]:
+    for step in steps:
+        for name in step.params.get("remove", ()):
             after["packages"].pop(name, None)
     for step in steps:
         if step.action == "hold":
@@ -109,8 +106,14 @@ def _complete(
 
 
 def _check_platform(observed: Observed) -> None:
-    if observed.distribution != "debian" or observed.codename not in RELEASES:
-        supported = ", ".join(f"Debian {RELEASES[name]} ({name})" for name in RELEASES)
+    if observed.names.family != observed.distribution or (
+        observed.codename not in observed.names.releases
+    ):
+        supported = ", ".join(
+            f"{one.title} {number} ({codename})"
+            for one in SUPPORTED
+            for codename, number in one.releases.items()
+        )
         raise NodeError(
             f"{observed.title or observed.distribution!r} is not supported",
             cause=f"found ID={observed.distribution} VERSION_CODENAME={observed.codename or '(none)'}; "
@@ -120,15 +123,19 @@ def _check_platform(observed: Observed) -> None:
 
 
 def _check_node(observed: Observed, desired: Desired, kind: str) -> None:
-    if observed.installed(KERNEL[kind]):
+    package = observed.kernel_package(kind)
+    if observed.installed(package):
         return
-    if observed.foreign_installer and not any(map(observed.installed, KERNEL.values())):
+    if observed.foreign_installer and not any(
+        observed.installed(name) for name in observed.packages if observed.names.is_kernel(name)
+    ):
         raise NodeError(
             "a driver from NVIDIA's own installer is on the node",
             cause="/usr/bin/nvidia-uninstall is there, and its files would mix with the packages",
             hint="run nvidia-uninstall on the node, then run again",
         )
-    if observed.secure_boot and desired.secure_boot == "refuse":
+    signed = package in observed.names.prebuilt.values()
+    if observed.secure_boot and desired.secure_boot == "refuse" and not signed:
         raise NodeError(
             "Secure Boot is on",
             cause="the kernel loads modules that DKMS built only if the key that signed them is enrolled",
@@ -141,13 +148,13 @@ def _check_node(observed: Observed, desired: Desired, kind: str) -> None:
 
 def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) -> bool:
     """Tell whether dpkg must be brought in order: apt will not work before, or it concerns us."""
-    ours = {*choice.targets, *RELEVANT, *observed.record.packages}
+    ours = {*choice.targets, *observed.names.relevant, *observed.record.packages}
     concerned = any(observed.packages[name].broken for name in ours & set(observed.packages))
     return concerned or (bool(others) and observed.unfinished)
 
 
 def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
-    wanted = additions(observed.sources, observed.codename, COMPONENTS)
+    wanted = additions(observed.sources, observed.codename, observed.names.components)
     own = observed.own_sources
     stale = own is not None and bool(wanted) and own != render(wanted or ())
     if not unknown and not (stale and desired.manage_sources):
@@ -155,11 +162,11 @@ def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> 
     if wanted and not desired.manage_sources:
         raise NodeError(
             f"the node's package sources do not offer {', '.join(unknown)}",
-            hint=f"enable the components {', '.join(COMPONENTS)}, or set manage_sources to true",
+            hint=f"enable the components {', '.join(observed.names.components)}, or set manage_sources to true",
         )
     if wanted is None and own is None and desired.manage_sources:
         raise NodeError(
-            f"no source of Debian {observed.codename} main was found in /etc/apt",
+            f"no source of {observed.names.title} {observed.codename} main was found in /etc/apt",
             hint="add one, or enable the components of the driver yourself and set manage_sources to false",
         )
     steps = _enable(observed)
@@ -168,7 +175,8 @@ def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> 
     if observed.refreshed:
         raise NodeError(
             f"the package sources offer no {', '.join(unknown)}",
-            cause=observed.refresh_note or f"the components {', '.join(COMPONENTS)} are enabled",
+            cause=observed.refresh_note
+            or f"the components {', '.join(observed.names.components)} are enabled",
             hint="check that the mirror carries them, that the node reaches it, and that no pin forbids them",
         )
     return [REFRESH]
@@ -176,7 +184,7 @@ def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> 
 
 def _enable(observed: Observed) -> t.List[Step]:
     """Enable what the node's own sources lack, unless that was done."""
-    wanted = additions(observed.sources, observed.codename, COMPONENTS)
+    wanted = additions(observed.sources, observed.codename, observed.names.components)
     if not wanted or observed.own_sources == render(wanted):
         return []
     words = ", ".join(dict.fromkeys(word for one in wanted for word in one.components))
@@ -190,9 +198,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         for name, version in choice.targets.items()
         if observed.installed(name) is None or observed.installed(name) != version
     }
-    drop = [
-        name for name in KERNEL.values() if name not in choice.targets and observed.installed(name)
-    ]
+    drop = [name for name in observed.packages if _superseded(observed, choice, name)]
     foreign = [
         name
         for name in (*change, *drop)
@@ -207,7 +213,9 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
             cause=f"installed: {have}",
             hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(foreign)}",
         )
-    headers = offered_headers(observed) if observed.loaded is None or change or drop else []
+    dkms = observed.kernel_package(choice.kind) in observed.names.kernel.values()
+    needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
+    headers = offered_headers(observed) if needed else []
     if not (change or drop or headers):
         return []
     words = [f"{name} ({version or NEWEST})" for name, version in sorted(change.items())]
@@ -223,6 +231,21 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         "pins": choice.pins,
     }
     return [Step("install", text, params, needs)]
+
+
+def _superseded(observed: Observed, choice: Choice, name: str) -> bool:
+    """Tell whether a package has other kernel modules than those wanted, and must give way.
+
+    Modules of the same kind for another kernel stay: that kernel may be booted again.
+    """
+    names = observed.names
+    if name in choice.targets or not names.is_kernel(name) or not observed.installed(name):
+        return False
+    if name in names.kernel.values() or name in names.prebuilt.values():
+        return True
+    prefix = names.prebuilt[choice.kind][: -len(observed.kernel)] if names.prebuilt else ""
+    same = name.startswith(prefix) and name[len(prefix) :][:1].isdigit()
+    return name in observed.record.packages and not same
 
 
 def _holds(
@@ -269,7 +292,8 @@ def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
 
 
 def _service(observed: Observed, *, start: bool) -> t.List[Step]:
-    enabled = observed.service.get("UnitFileState") == "enabled"
+    # Ubuntu's unit is static: udev starts it, and there is nothing to enable.
+    enabled = observed.service.get("UnitFileState") in ("enabled", "static")
     active = observed.service.get("ActiveState") == "active"
     if enabled and (active or not start):
         return []

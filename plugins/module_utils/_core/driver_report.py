@@ -8,17 +8,17 @@ from __future__ import annotations
 import typing as t
 
 from .apt import upstream
-from .driver import KERNEL, RELEVANT, Choice, Observed
+from .driver import Choice, Observed
 
 
-def headers_package(kernel: str) -> str:
-    """Return the package with the headers of a kernel."""
-    return f"linux-headers-{kernel}"
+def headers_package(observed: Observed) -> str:
+    """Return the package with the headers of the running kernel."""
+    return observed.names.headers.format(observed.kernel)
 
 
 def offered_headers(observed: Observed) -> t.List[str]:
     """Return the package of the running kernel's headers where it is missing and can be had."""
-    name = headers_package(observed.kernel)
+    name = headers_package(observed)
     missing = not observed.headers and observed.installed(name) is None
     return [name] if missing and observed.candidate(name) else []
 
@@ -30,23 +30,24 @@ def describe(observed: Observed) -> t.Dict[str, t.Any]:
         "packages": {
             name: package.version
             for name, package in sorted(observed.packages.items())
-            if name in RELEVANT and package.installed
+            if name in observed.names.relevant and package.installed
         },
-        "held": sorted(name for name in RELEVANT if observed.held(name)),
+        "held": sorted(name for name in observed.names.relevant if observed.held(name)),
         "loaded": list(observed.loaded) if observed.loaded else None,
         "modprobe": observed.modules.own or "",
         "persistence": service.get("ActiveState") == "active"
-        and service.get("UnitFileState") == "enabled",
+        and service.get("UnitFileState") in ("enabled", "static"),
     }
 
 
 def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[str, ...]:
     """Return what is not as it might be expected."""
     found = []
-    if installing and not observed.headers and not offered_headers(observed):
+    dkms = observed.kernel_package(choice.kind) in observed.names.kernel.values()
+    if installing and dkms and not observed.headers and not offered_headers(observed):
         found.append(
             f"the headers of the running kernel {observed.kernel} are neither installed nor offered as "
-            f"{headers_package(observed.kernel)}: DKMS cannot build the modules for this kernel"
+            f"{headers_package(observed)}: DKMS cannot build the modules for this kernel"
         )
     for one in observed.dkms:
         if one.state == "failed" and not installing:
@@ -55,7 +56,7 @@ def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[st
             )
     if not observed.gpus:
         found.append("no NVIDIA GPU was found on the PCI bus: the driver is not loaded")
-    other = KERNEL["proprietary"]
+    other = observed.names.kernel["proprietary"]
     candidate = observed.candidate(other)
     architectures = {architecture for _address, architecture in observed.gpus}
     if (
@@ -63,7 +64,8 @@ def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[st
         and choice.kind == "open"
         and choice.version
         and candidate
-        and upstream(candidate) not in {upstream(one) for one in observed.versions(KERNEL["open"])}
+        and upstream(candidate)
+        not in {upstream(one) for one in observed.versions(observed.names.kernel["open"])}
         and upstream(candidate) != choice.version
         and "blackwell" not in architectures
     ):

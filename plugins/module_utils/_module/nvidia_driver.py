@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._core import driver_record
+from .._core import driver_names, driver_record
 from .._core.apt import upstream
-from .._core.driver import RELEVANT, USER_SPACE, Desired, Observed, check_components
+from .._core.driver import Desired, Observed, check_components, flavour
 from .._core.driver_kernel import parse_options
 from .._core.driver_plan import SERVICE, plan
 from .._core.driver_record import Record
@@ -38,7 +38,7 @@ SPEC: t.Dict[str, t.Any] = {
             "choices": ["auto", "open", "proprietary"],
             "default": "auto",
         },
-        "components": {"type": "list", "elements": "str", "default": list(USER_SPACE)},
+        "components": {"type": "list", "elements": "str", "default": []},
         "hold": {"type": "bool", "default": True},
         "load": {"type": "bool", "default": True},
         "persistence": {"type": "bool", "default": True},
@@ -53,7 +53,7 @@ SPEC: t.Dict[str, t.Any] = {
 
 
 class DriverCapability:
-    """Keeps the driver of a Debian node installed, held at its version and loaded."""
+    """Keeps the driver of a node installed, held at its version and loaded."""
 
     name = "nvidia_driver"
 
@@ -69,8 +69,6 @@ class DriverCapability:
         self._desired = Desired(**values)
         self._refreshed, self._note, self._reload_note = False, "", ""
         self._warnings: t.Tuple[str, ...] = ()
-        if self._desired.state == "present":
-            check_components(self._desired.components, persistence=self._desired.persistence)
 
     # --- observe ---
 
@@ -109,18 +107,27 @@ class DriverCapability:
             modules=modules(host, self._desired.module_options, added=record.modprobe),
             dkms=dkms(host),
         )
-        return self._with_packages(observed) if distribution == "debian" else observed
+        names = driver_names.known(distribution)
+        if names is None:
+            return observed
+        return self._with_packages(dataclasses.replace(observed, names=names))
 
     def _with_packages(self, observed: Observed) -> Observed:
         """Add what dpkg, apt and systemd know."""
         absent = self._desired.state == "absent"
         packages = self._apt.packages()
-        names = sorted({*RELEVANT, *self._desired.components, headers_package(observed.kernel)})
+        observed = dataclasses.replace(observed, packages=packages)
+        if observed.names.family == "ubuntu":
+            observed = dataclasses.replace(observed, names=self._ubuntu(observed))
+        known = observed.names
+        if not absent and self._desired.components:
+            check_components(known, self._desired.components, persistence=self._desired.persistence)
+        names = sorted({*known.relevant, *self._desired.components, headers_package(observed)})
+        names = [name for name in names if driver_names.NO_BRANCH not in name]
         words = ["systemctl", "show", SERVICE, "--property=ActiveState,UnitFileState"]
         lines = self._host.run(words, check=False).out.split("\n")
         observed = dataclasses.replace(
             observed,
-            packages=packages,
             policies={} if absent else self._apt.policies(names),
             interrupted=self._apt.interrupted(),
             service=dict(line.split("=", 1) for line in lines if "=" in line),
@@ -129,6 +136,18 @@ class DriverCapability:
         if not absent or not observed.record or observed.unfinished:
             return observed
         return dataclasses.replace(observed, removal=self._apt.removal(observed.record, packages))
+
+    def _ubuntu(self, observed: Observed) -> driver_names.Names:
+        """Return the names in Ubuntu, where they depend on what is offered and asked for."""
+        if self._desired.state == "absent":
+            installed = tuple(observed.packages)
+            branch = driver_names.ubuntu_branch((), "", installed)
+            return driver_names.ubuntu(branch, (), observed.kernel)
+        kind = flavour(self._desired.kernel_modules, observed.gpus)
+        branches = driver_names.ubuntu_branches(self._apt.known("nvidia-dkms-"), kind)
+        installed = tuple(name for name in observed.packages if observed.installed(name))
+        branch = driver_names.ubuntu_branch(branches, self._desired.version, installed)
+        return driver_names.ubuntu(branch, branches, observed.kernel)
 
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
@@ -262,6 +281,7 @@ class DriverCapability:
         if not params["was_enabled"]:
             self._remember(service=True)
         words = ["enable", "--now"] if params["start"] else ["enable"]
+        words = ["start"] if params["was_enabled"] else words
         try:
             self._host.run(["systemctl", *words, SERVICE])
         except NodeError as error:
@@ -293,7 +313,7 @@ class DriverCapability:
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""
-        installed = state.installed("libnvidia-ml1") or state.installed("nvidia-smi")
+        installed = next(filter(None, map(state.installed, state.names.user_space)), None)
         return {
             "installed_version": upstream(installed) if installed else None,
             "loaded_version": state.loaded[0] if state.loaded else None,
@@ -302,7 +322,7 @@ class DriverCapability:
             "packages": {
                 name: package.version
                 for name, package in sorted(state.packages.items())
-                if package.installed and name in {*RELEVANT, *self._desired.components}
+                if package.installed and name in {*state.names.relevant, *self._desired.components}
             },
         }
 

@@ -48,6 +48,10 @@ class Apt:
         """Return what the sources offer."""
         return apt.parse_policy(self._host.run(["apt-cache", "policy", *names]).out)
 
+    def known(self, prefix: str) -> t.List[str]:
+        """Return the names of the packages that begin so, offered or installed."""
+        return self._host.run(["apt-cache", "pkgnames", prefix]).out.split()
+
     def interrupted(self) -> bool:
         """Tell whether dpkg was killed: its journal then has numbered files."""
         return any(name.isdigit() for name in self._host.listdir("/var/lib/dpkg/updates"))

@@ -25,6 +25,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver import (
     choose,
     flavour,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver_names import DEBIAN
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from driver_nodes import DESIRED, NEW, OFFERED, OLD, WANTED, node, package, recording
 from hypothesis import given
@@ -88,12 +89,12 @@ def test_gpus_that_need_different_flavours_are_refused(order: int) -> None:
 )
 def test_components_that_cannot_be_meant(components: list[str], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        check_components(components, persistence=True)
+        check_components(DEBIAN, components, persistence=True)
 
 
 def test_components_that_can_be_meant() -> None:
-    check_components(USER_SPACE, persistence=True)
-    check_components(["libcuda1"], persistence=False)
+    check_components(DEBIAN, USER_SPACE, persistence=True)
+    check_components(DEBIAN, ["libcuda1"], persistence=False)
 
 
 def test_trixie_has_one_version_of_everything() -> None:

@@ -82,7 +82,7 @@ def test_fresh_node_gets_sources_first() -> None:
 def test_check_mode_on_a_fresh_node_tells_all_of_it() -> None:
     found = planned(fresh(), check_mode=True)
     assert [step.action for step in found.steps] == ["sources", "refresh", *ALL]
-    assert set(found.after["packages"].values()) == {"the newest that non-free offers"}
+    assert set(found.after["packages"].values()) == {"the newest that the sources offer"}
 
 
 def test_lists_are_fetched_where_the_sources_are_there_already() -> None:
