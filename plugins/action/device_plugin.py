@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
         """Run the action."""
         super().run(tmp, task_vars)
         args = dict(self._task.args)
-        if args.get("state", "started") == "absent":
+        if args.get("state", "started") in ("absent", "stopped"):
             return self._module(args, task_vars)
         files, unit = self._payload(args)
         digest = fingerprint(files, "1")

@@ -20,12 +20,14 @@ options:
   state:
     description:
       - V(installed) makes the environment alone, which the other modules use too.
-      - V(absent) removes all that this module makes.
+      - V(stopped) stops the service, also at boot, and keeps everything.
+      - V(absent) removes all that this module makes. A package of the distribution that it installed for virtual
+        environments stays.
     type: str
-    choices: [absent, installed, started]
+    choices: [absent, installed, started, stopped]
     default: started
   package:
-    description: The daemon's source tree on the controller. Needed unless O(state=absent).
+    description: The daemon's source tree on the controller. Needed for O(state=installed) and O(state=started).
     type: path
   wheelhouse:
     description: A folder of wheels on the controller. With it the node needs no package index.

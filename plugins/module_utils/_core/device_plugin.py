@@ -74,6 +74,8 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
     """Return the plan."""
     if desired.state == "absent":
         return _absent(observed, prefix)
+    if desired.state == "stopped":
+        return _stopped(observed)
     steps: t.List[Step] = []
     fresh = observed.current != desired.digest or not observed.usable
     if fresh:
@@ -134,6 +136,16 @@ def _restart_reasons(observed: Observed, desired: Desired, *, changed: bool) -> 
     if observed.status and observed.status.get("config_sha256") != observed.config_digest:
         return "it runs on another configuration"
     return ""
+
+
+def _stopped(observed: Observed) -> Plan:
+    """Stop the service and keep everything, for work on what it uses."""
+    before = _describe(observed)
+    off = not observed.active and observed.service.get("UnitFileState") != "enabled"
+    if off or observed.unit is None:
+        return Plan((), before, before)
+    step = Step("stop", f"stop and disable {UNIT}")
+    return Plan((step,), before, {**before, "service": "inactive"})
 
 
 def _absent(observed: Observed, prefix: str) -> Plan:

@@ -29,7 +29,7 @@ SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {
             "type": "str",
-            "choices": ["absent", "installed", "started"],
+            "choices": ["absent", "installed", "started", "stopped"],
             "default": "started",
         },
         "package": {"type": "path"},
@@ -56,7 +56,7 @@ class DevicePluginCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._params, self._check_mode = host, params, check_mode
         self._prefix: str = params["prefix"]
-        if params["state"] != "absent" and not params["digest"]:
+        if params["state"] in ("installed", "started") and not params["digest"]:
             raise NodeError(
                 "package: the daemon's source tree is missing",
                 hint="give its path on the controller in the option package",
@@ -79,7 +79,7 @@ class DevicePluginCapability:
         current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
         usable = bool(current) and host.exists(f"{self._release(current)}/.complete")
         fresh = current != self._desired.digest or not usable
-        python = self._python() if fresh and self._desired.state != "absent" else ""
+        python = self._python() if fresh and self._desired.digest else ""
         config = host.read(CONFIG)
         words = ["systemctl", "show", UNIT, "--property=ActiveState,UnitFileState,MainPID"]
         lines = host.run(words, check=False).out.splitlines()
@@ -250,6 +250,9 @@ class DevicePluginCapability:
             cause=self._host.run(words, check=False).out.strip() or "the daemon has logged nothing",
             hint=f"see 'systemctl status {UNIT}' on the node",
         )
+
+    def _do_stop(self) -> None:
+        self._host.run(["systemctl", "disable", "--now", UNIT])
 
     def _do_remove_service(self) -> None:
         self._host.run(["systemctl", "disable", "--now", UNIT], check=False)

@@ -141,6 +141,16 @@ def test_installed_is_the_environment_alone() -> None:
     assert actions(plan(seen(config=None, unit=None, service={}), wanted, PREFIX)) == []
 
 
+def test_stopped_keeps_everything_but_the_service() -> None:
+    wanted = dataclasses.replace(WANTED, state="stopped", digest="")
+    assert actions(plan(RUNNING, wanted, PREFIX)) == ["stop"]
+    enabled = {"ActiveState": "inactive", "UnitFileState": "enabled"}
+    assert actions(plan(seen(service=enabled), wanted, PREFIX)) == ["stop"]
+    off = {"ActiveState": "inactive", "UnitFileState": "disabled"}
+    assert actions(plan(seen(service=off), wanted, PREFIX)) == []
+    assert actions(plan(FRESH, wanted, PREFIX)) == []
+
+
 def test_absent_takes_back_what_is_there() -> None:
     wanted = dataclasses.replace(WANTED, state="absent", digest="")
     assert actions(plan(RUNNING, wanted, PREFIX)) == [
