@@ -109,7 +109,8 @@ def test_node_without_gpu_is_skipped_or_refused(make_node: Callable[..., Node]) 
 def test_teardown_takes_back_what_was_added(make_node: Callable[..., Node]) -> None:
     node = make_node("teardown", "a100-40", 2, mig_config=MIG)
     look = (
-        "dpkg -l; apt-mark showhold; find /etc /opt -type f -not -path '/opt/nvsim/*' | sort; cat /etc/containerd/config.toml"
+        "dpkg -l; apt-mark showhold; cat /etc/containerd/config.toml;"
+        "find /etc /opt -type f -not -path '/opt/nvsim/*' | sort"
     )
     before = node.run("sh", "-c", look).splitlines()
     up = node.play()
