@@ -143,6 +143,9 @@ REFUSED = {
     "flags:\n  plugin:\n    deviceListStrategy: envars": ("'envars' is not valid",),
     "flags:\n  plugin:\n    deviceListStrategy: []": ("nothing is given", "one or more of"),
     "flags:\n  plugin:\n    deviceListStrategy: [{a: b}]": ("is not valid",),
+    "flags: {plugin: {deviceListStrategy: [cdi-annotations]}}\nimex: {channelIDs: [0]}": (
+        "line 2: imex.channelIDs: ['0'] is not supported by this release",
+    ),
     "flags:\n  mpsRoot: /mps": ("flags.mpsRoot: '/mps' is not supported by this release",),
     "flags:\n  deviceDiscoveryStrategy: tegra": ("'tegra' is not supported by this release",),
     "flags:\n  gfd:\n    sleepInterval: 30s": ("flags.gfd.sleepInterval: '30s' is not supported",),

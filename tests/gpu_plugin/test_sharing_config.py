@@ -166,3 +166,51 @@ def test_the_environments_names_are_nvidias(
 def test_imex_channels_are_none_or_the_first() -> None:
     assert parse("imex: {channelIDs: [0]}").imex_channels == ("0",)
     assert parse("imex: {channelIDs: []}").imex_channels == ()
+
+
+DOCUMENTED = {
+    "time-slicing with four replicas": """
+version: v1
+flags:
+  migStrategy: "none"
+  failOnInitError: true
+  nvidiaDriverRoot: "/"
+  plugin:
+    passDeviceSpecs: false
+    deviceListStrategy: "envvar"
+    deviceIDStrategy: "uuid"
+sharing:
+  timeSlicing:
+    renameByDefault: false
+    failRequestsGreaterThanOne: false
+    resources:
+    - name: nvidia.com/gpu
+      replicas: 4
+""",
+    "mig devices shared by profile": """
+version: v1
+flags: {migStrategy: mixed}
+sharing:
+  timeSlicing:
+    resources:
+    - {name: nvidia.com/gpu, replicas: 4}
+    - {name: nvidia.com/mig-1g.5gb, replicas: 2}
+""",
+    "a minimal one as JSON": '{"version": "v1", "sharing": {"timeSlicing": {"resources": '
+    '[{"name": "nvidia.com/gpu", "replicas": 10}]}}}',
+    "with what gpu-feature-discovery reads": """
+version: v1
+flags:
+  gfd: {oneshot: false, noTimestamp: false, sleepInterval: 60s}
+sharing:
+  timeSlicing:
+    resources: [{name: nvidia.com/gpu, replicas: 2}]
+""",
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_what_users_of_nvidias_plugin_have_works_unchanged(name: str) -> None:
+    (first, *_others) = parse(DOCUMENTED[name]).sharing.shares
+    assert first.name == first.offered_as == GPU
+    assert first.replicas > 1
