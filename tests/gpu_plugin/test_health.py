@@ -97,6 +97,13 @@ def test_a_reset_makes_it_fit_after_a_while(node: Node) -> None:
     assert node.pass_(QUIET) == set()
 
 
+def test_a_gpu_that_was_taken_off_the_bus_and_put_back_was_reset(node: Node) -> None:
+    node.health.xid("GPU-0", 79)
+    assert node.pass_(1000, inventory(view(1, "1g.10gb"))) == set()
+    assert node.unfit() == {"GPU-0"}
+    assert node.pass_(QUIET) == set()
+
+
 def test_a_fault_during_the_quiet_time_needs_another_reset(node: Node) -> None:
     node.health.xid("GPU-0", 79)
     node.generation += 1

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import pytest
-from gpu_builders import device, inventory, view
+from gpu_builders import device, gpu, inventory, view
 from gpu_plugin.allocation import AllocationRefused, Surroundings, grant
 from gpu_plugin.config import Config
-from gpu_plugin.devices import Resources, enumerate_devices
+from gpu_plugin.devices import GpuView, Resources, enumerate_devices
+from gpu_plugin.naming import Naming, Rule
 from gpu_plugin.replicas import not_shared, share
 from gpu_plugin.sharing import Share, Sharing
 from hypothesis import given
@@ -65,6 +66,17 @@ def test_mig_devices_go_by_index_uuid_and_instance() -> None:
     assert len(ids(Share(name, 2, name, devices=chosen), node=node)[name]) == 6
     for one in chosen:
         assert len(ids(Share(name, 2, name, devices=(one,)), node=node)[name]) == 4
+
+
+def test_models_are_shared_each_in_its_own_way() -> None:
+    names = Naming((Rule("*A100*", "nvidia.com/a100"), Rule("*T4*", "nvidia.com/t4")))
+    views = (GpuView(gpu(0, name="NVIDIA A100")), GpuView(gpu(1, name="Tesla T4")), view(2))
+    node = enumerate_devices(inventory(*views), "none", names)
+    assert ids(Share("nvidia.com/t4", 2, "nvidia.com/t4"), node=node) == {
+        "nvidia.com/a100": ["GPU-0"],
+        GPU: ["GPU-2"],
+        "nvidia.com/t4": ["GPU-1::0", "GPU-1::1"],
+    }
 
 
 def test_what_is_not_there_is_said() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from ._shared._core.errors import NodeError
@@ -38,7 +39,7 @@ class Device:
     instance: tuple[int, int] | None = None
     replica: int | None = None
 
-    @property
+    @cached_property
     def uuid(self) -> str:
         """NVML's UUID, which all replicas of a device have in common."""
         return self.id.partition("::")[0]

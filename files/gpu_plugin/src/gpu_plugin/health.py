@@ -64,6 +64,8 @@ class Health:
             self._generation = generation
             self._away.clear()
             self._cured(lambda _place: True)
+        there = {view.gpu.uuid for view in inventory.gpus}
+        self._away |= {place[0] for place in self._faults if place[0] not in there}
         for view in inventory.gpus:
             self._look(view)
         self._pass()

@@ -62,13 +62,15 @@ def _by_policy(
     what is picked.
     """
     waiting: dict[str, list[Device]] = {}
-    for device in sorted(rest, key=lambda one: (one.order, one.replica or 0), reverse=True):
+    for device in reversed(rest):  # so that the lowest is the last, which is taken first
         waiting.setdefault(device.uuid, []).append(device)
     free = {device.id for device in rest}
     used: Counter[str] = Counter()
     for device in everything:
         if device.id not in free:
-            used.update({device.gpu_uuid, device.uuid})
+            used[device.gpu_uuid] += 1
+            if device.instance is not None:
+                used[device.uuid] += 1
     sign = -1 if policy == "packed" else 1
 
     def rank(uuid: str) -> tuple[int, int, tuple[int, ...]]:
@@ -79,6 +81,8 @@ def _by_policy(
     while len(picked) < count:
         uuid = min((one for one in waiting if waiting[one]), key=rank)
         device = waiting[uuid].pop()
-        used.update({device.gpu_uuid, uuid})
+        used[device.gpu_uuid] += 1
+        if device.instance is not None:
+            used[uuid] += 1
         picked.append(device)
     return picked
