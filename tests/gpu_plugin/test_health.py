@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from gpu_builders import inventory, view
 from gpu_plugin.devices import Inventory, enumerate_devices
@@ -142,6 +144,23 @@ def test_each_return_doubles_the_quiet_time_until_it_is_not_let_pass(node: Node)
     node.generation += 1
     node.unfit()
     assert node.pass_(QUIET * 2**STRIKES) == set()
+
+
+def test_worn_memory_is_unfit_for_as_long_as_the_gpu_says_so(node: Node) -> None:
+    worn = inventory(replace(view(0), worn=True), view(1, "1g.10gb"))
+    assert node.unfit(worn) == {"GPU-0"}
+    assert node.problems(worn)["GPU-0"].startswith("XID 64")
+    node.generation += 1
+    assert node.pass_(1000, worn) == {"GPU-0"}
+    assert node.pass_(1000, worn) == {"GPU-0"}
+    node.generation += 1
+    node.unfit()
+    assert node.pass_(QUIET) == set()
+    node.health.overrides = overrides("64", "")
+    assert node.unfit(worn) == set()
+    assert node.unfit(LOST) == {"GPU-0"}
+    node.unfit(worn)
+    assert node.pass_(2 * QUIET, worn) == set()
 
 
 def test_what_is_long_over_is_forgotten(node: Node) -> None:

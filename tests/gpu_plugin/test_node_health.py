@@ -88,3 +88,24 @@ def test_a_storm_of_xids_is_a_few_lines(make_node: MakeNode) -> None:
     node.wait(GPU, 1)
     assert node.health(GPU)[node.sim.ctl("status")["gpus"][0]["uuid"]] == "Healthy"
     assert node.logged().count("\n") < 1000
+
+
+def test_a_defect_from_before_the_daemons_time_is_known(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.sim.ctl("wear", gpu="1", on="on")
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 1)
+    worn = node.sim.ctl("status")["gpus"][1]["uuid"]
+    eventually(lambda: GPU in node.status()["resources"])
+    assert node.status()["resources"][GPU]["problems"] == {
+        worn: "XID 64 (a memory row could not be replaced)"
+    }
+
+
+def test_a_product_without_such_a_memory_is_fine(make_node: MakeNode) -> None:
+    node = make_node(1)
+    node.sim.ctl("fault", gpu="all", function="nvmlDeviceGetRemappedRows", code=3)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 1)

@@ -169,6 +169,12 @@ def cable(engine: Engine, request: Request, _pid: int) -> None:
     engine.cables += [(ends[0], ends[1]), (ends[1], ends[0])] * request["links"]
 
 
+def wear(engine: Engine, request: Request, _pid: int) -> None:
+    """Let a memory row of a GPU fail for good, or exchange the GPU for one like it."""
+    engine.find(request["gpu"]).board.row_failure = request["on"] == "on"
+    engine.changed()
+
+
 def clear_faults(engine: Engine, _request: Request, _pid: int) -> None:
     """Forget faults and delays."""
     engine.faults.clear()
@@ -196,6 +202,7 @@ VERBS: dict[str, Verb] = {
     "delay": delay,
     "passthrough": passthrough,
     "cable": cable,
+    "wear": wear,
     "clear-faults": clear_faults,
     "render": show,
 }

@@ -51,6 +51,7 @@ class BoardGpu:
     minor: int
     numa: int
     mig_mode: int = 0
+    row_failure: bool = False
 
 
 @dataclass

@@ -54,7 +54,8 @@ class Device:
 class GpuView:
     """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so.
 
-    ``lost``: it is off the bus, or wants a reset. ``mig_problems`` are those of MIG devices by UUID.
+    ``lost``: it is off the bus, or wants a reset. ``worn``: its memory has a defect that could not
+    be replaced. ``mig_problems`` are those of MIG devices by UUID.
     """
 
     gpu: Gpu
@@ -62,6 +63,7 @@ class GpuView:
     numa_node: int | None = None
     problem: str = ""
     lost: bool = False
+    worn: bool = False
     mig_problems: Mapping[str, str] = field(default_factory=dict)
 
 

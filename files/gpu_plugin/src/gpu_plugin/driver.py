@@ -27,6 +27,7 @@ from ._shared._nvml.api import (
 )
 from ._shared._nvml.events import Xid, XidWatch
 from ._shared._nvml.real import open_nvml
+from ._shared._nvml.rows import replacement_failed
 from .connections import Connections
 from .devices import GpuView, Inventory, parse_caps
 from .topology import Topology
@@ -116,10 +117,11 @@ class Driver:
     def _view(self, nvml: Nvml, gpu: Gpu) -> GpuView:
         numa = _numa_node(self._root / "sys/bus/pci/devices" / gpu.pci_bus_id / "numa_node")
         try:
-            return GpuView(gpu, tuple(nvml.mig_devices(gpu)), numa)
+            migs = tuple(nvml.mig_devices(gpu))
+            return GpuView(gpu, migs, numa, worn=replacement_failed(gpu))
         except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
             lost = isinstance(error, NvmlError) and error.code in LOST
-            return GpuView(gpu, (), numa, f"MIG devices can't be read: {error}", lost)
+            return GpuView(gpu, (), numa, f"it can't be read: {error}", lost)
 
     def _follow(self, gpu_uuids: set[str]) -> None:
         if self._watch is not None and (

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from .devices import GpuView, Inventory
-from .xids import WHOLE, Action, Overrides, action, describe
+from .xids import ROW_NOT_REPLACED, WHOLE, Action, Overrides, action, describe
 
 QUIET: Final = 30.0
 MOST_DOUBLINGS: Final = 5
@@ -104,6 +104,8 @@ class Health:
         self._cured(
             lambda place: place[0] == uuid and place[1] is not None and place[1:] not in there
         )
+        if view.worn:  # after all else, since no reset mends it
+            self.xid(uuid, ROW_NOT_REPLACED)
 
     def _cured(self, at: Callable[[Place], bool]) -> None:
         for place, fault in self._faults.items():

@@ -34,13 +34,14 @@ COPED: Final = {
     94: "a memory error that only one application felt",
     121: "corrected errors on a chip-to-chip link",
 }
+ROW_NOT_REPLACED: Final = 64
 # What concerns the whole GPU, even where the driver names a MIG instance.
 WHOLE: Final = {
     46: "the GPU stopped processing",
     48: "a memory error that could not be corrected",
     61: "its microcontroller halted",
     62: "its microcontroller halted",
-    64: "a memory row could not be replaced",
+    ROW_NOT_REPLACED: "a memory row could not be replaced",
     74: "an NVLink failed",
     79: "it has fallen off the bus",
     95: "a memory error that was not contained",

@@ -226,9 +226,10 @@ def ecc_counter(call: Call) -> None:
 
 @api("nvmlDeviceGetRemappedRows")
 def remapped_rows(call: Call) -> None:
-    call.gpu()
-    for at in (1, 2, 3, 4):
+    gpu = call.gpu()
+    for at in (1, 2, 3):
         call.put_number(at, 0)
+    call.put_number(4, int(gpu.board.row_failure))
 
 
 @api("nvmlDeviceGetAttributes", "nvmlDeviceGetAttributes_v2")
