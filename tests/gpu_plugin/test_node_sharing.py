@@ -47,6 +47,7 @@ def test_shares_from_the_kubelets_side(make_node: MakeNode) -> None:
     node.wait(SHARED, 0)
     assert set(node.health(SHARED).values()) == {"Unhealthy"}
     assert set(node.health(GPU).values()) == {"Healthy"}
+    assert node.logged().count("device is unhealthy") == 1  # one fact, not one a share
 
 
 def test_names_of_the_configuration(make_node: MakeNode) -> None:

@@ -119,11 +119,11 @@ class Manager:
 
 
 def _tell(resource: str, before: tuple[Device, ...], now: tuple[Device, ...]) -> None:
-    old = {device.id: device.problem for device in before}
-    if old.keys() != {device.id for device in now}:
+    if {device.id for device in before} != {device.id for device in now}:
         logs.info("devices", resource=resource, count=len(now))
-    for device in now:
-        if device.problem and device.problem != old.get(device.id):
-            logs.warning("device is unhealthy", device=device.id, cause=device.problem)
-        elif not device.problem and old.get(device.id):
-            logs.info("device is healthy again", device=device.id)
+    old = {device.uuid: device.problem for device in before}
+    for uuid, problem in {device.uuid: device.problem for device in now}.items():
+        if problem and problem != old.get(uuid):
+            logs.warning("device is unhealthy", device=uuid, cause=problem)
+        elif not problem and old.get(uuid):
+            logs.info("device is healthy again", device=uuid)
