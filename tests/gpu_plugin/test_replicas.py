@@ -20,8 +20,8 @@ GPU, OTHER = "nvidia.com/gpu", "nvidia.com/slow"
 NODE: Resources = {GPU: tuple(device(index) for index in range(3))}
 
 
-def ids(*shares: Share, node: Resources = NODE) -> dict[str, list[str]]:
-    found = share(node, Sharing(shares))
+def ids(*shares: Share, node: Resources | None = None) -> dict[str, list[str]]:
+    found = share(NODE if node is None else node, Sharing(shares))
     return {name: [one.id for one in devices] for name, devices in found.items()}
 
 

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
-from . import cdi, logs
+from . import cdi, files, logs
 
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -38,7 +37,7 @@ class CdiFile:
                 logs.warning("no CDI specification describes the GPUs", kind=cdi.SOURCE_KIND)
                 self._path.unlink(missing_ok=True)
             else:
-                self._write(json.dumps(spec, indent=2) + "\n")
+                files.replace(self._path, json.dumps(spec, indent=2) + "\n")
             self.names = cdi.names(spec)
             self._stamp = stamp
         except (OSError, UnicodeDecodeError) as error:
@@ -54,12 +53,3 @@ class CdiFile:
             if place.is_dir():
                 found += sorted(one for one in place.iterdir() if one.suffix in (".json", ".yaml"))
         return [path for path in found if path != self._path]
-
-    def _write(self, text: str) -> None:
-        if not self._path.parent.exists():
-            self._path.parent.mkdir(parents=True)
-            self._path.parent.chmod(0o755)
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        temporary.write_text(text)
-        temporary.chmod(0o644)
-        temporary.replace(self._path)

@@ -17,7 +17,7 @@ from .naming import Naming
 from .schema import BY_PATH, KEYS, Key
 from .sharing import KEYS as SECTIONS
 from .sharing import Sharing, naming, sharing
-from .strict_yaml import ConfigError, Value, read
+from .strict_yaml import ConfigError, Value, is_whole, read
 from .xids import DISABLE, ENABLE, Overrides, overrides
 
 DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
@@ -136,7 +136,7 @@ def _from_text(key: Key, text: str, name: str) -> Any:
 def _from_data(key: Key, data: Any, where: str) -> Any:
     if key.kind is list:
         items = data if isinstance(data, list) else [data]
-        return tuple(str(item) if type(item) is int else item for item in items)
+        return tuple(str(item) if is_whole(item) else item for item in items)
     if key.kind is str and key.path.endswith("sleepInterval") and isinstance(data, int):
         return str(data)
     if not isinstance(data, key.kind):

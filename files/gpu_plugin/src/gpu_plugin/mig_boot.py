@@ -8,14 +8,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from . import logs
+from . import files, logs
 from ._shared._core import mig_boot
 from ._shared._core.errors import NodeError
 from ._shared._core.mig_plan import GpuPlan, GpuState, plan_gpu
@@ -136,8 +135,4 @@ def _write(path: Path, outcome: Outcome) -> None:
         "gpus": outcome.gpus,
         "problems": outcome.problems,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    trial = path.with_name(f".{path.name}.new")
-    trial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    trial.chmod(0o644)
-    os.replace(trial, path)
+    files.replace(path, json.dumps(data, indent=1) + "\n")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ._shared._core.errors import NodeError
 from .naming import Naming, Rule, qualified
-from .strict_yaml import ConfigError, Value
+from .strict_yaml import ConfigError, Value, is_whole
 
 Found = Mapping[str, Value]
 
@@ -106,7 +106,7 @@ def sharing(found: Found, strategy: str) -> Sharing:
 def _share(found: Found, at: str, rename: bool) -> Share:
     name = _name(found, at, "name")
     replicas = _required(found, at, "replicas")
-    if type(replicas.data) is not int or not 1 <= replicas.data <= MOST_REPLICAS:
+    if not is_whole(replicas.data) or not 1 <= replicas.data <= MOST_REPLICAS:
         raise _invalid(replicas, f"a whole number from 1 to {MOST_REPLICAS}")
     offered_as = name
     if _given(found, f"{at}.rename"):
@@ -121,13 +121,13 @@ def _devices(value: Value | None) -> tuple[int | None, tuple[str, ...]]:
     if value is None or value.data in (None, "all"):
         return None, ()
     data = value.data
-    if type(data) is int and data > 0:
+    if is_whole(data) and data > 0:
         return data, ()
     if not isinstance(data, list) or not data:
         raise _invalid(value, REFERENCES)
     references = []
     for item in data:
-        text = str(item) if type(item) is int else item
+        text = str(item) if is_whole(item) else item
         if not isinstance(text, str) or not REFERENCE.fullmatch(text):
             raise ConfigError(
                 f"{value.where}: {value.path}: {item!r} is not valid",

@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from . import files
+
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
 
 
@@ -25,13 +27,7 @@ class StatusFile:
         text = json.dumps(state, indent=2, sort_keys=True) + "\n"
         if text == self._last:
             return False
-        if not self._path.parent.exists():
-            self._path.parent.mkdir(parents=True)
-            self._path.parent.chmod(0o755)
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        temporary.write_text(text)
-        temporary.chmod(0o644)
-        temporary.replace(self._path)
+        files.replace(self._path, text)
         self._last = text
         return True
 

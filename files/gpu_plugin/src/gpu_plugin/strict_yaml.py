@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import yaml
 
@@ -143,3 +143,8 @@ def nearest(path: str, section: str, known: Collection[str]) -> str:
         below = [key for key in by_word[word] if key.startswith(f"{section}.")]
         return (below or by_word[word])[0]
     return (siblings or candidates or [""])[0]
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Tell whether a value is a whole number; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
