@@ -56,13 +56,22 @@ options:
     description: Where the driver's root folder is seen on the node, for a driver that was installed somewhere else.
     type: path
     default: /
+  boot:
+    description:
+      - Whether C(gpu-cdi.service) writes the file anew with the same options at boot, after the MIG layout and before
+        the kubelet and container runtimes, and C(gpu-cdi.path) has it do so when device nodes, MIG devices or the
+        driver's libraries change.
+      - V(false) removes the units and their file.
+    type: bool
+    default: true
 notes:
   - Programs that read the loader's cache, such as C(ldconfig -p), find the libraries only where a hook has made it.
     Programs that load a library by its name find it either way.
-  - The file shows the GPUs as they were when the module ran. Run it again after each change of the driver or of the
-    MIG layout.
+  - Without O(boot), the file shows the GPUs as they were when the module ran. Run it again after each change of the
+    driver or of the MIG layout.
 requirements:
   - nvidia-ml-py on the node; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
+  - C(/opt/gpu-node/bin/gpu-plugin) on the node, for O(boot).
 extends_documentation_fragment:
   - gpu.node.attributes
 attributes:

@@ -46,7 +46,9 @@ def start_module(tmp_path: Path) -> Start:
         nonlocal count
         count += 1
         path = tmp_path / f"{count}.json"
-        mine = {"boot": False} if name == "mig" else {}  # this machine is not to be changed
+        mine = (
+            {"boot": False} if name in ("cdi", "mig") else {}
+        )  # this machine is not to be changed
         told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
         path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**mine, **args, **told}}))
         return subprocess.Popen(

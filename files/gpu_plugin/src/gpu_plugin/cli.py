@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from . import __version__, config, logs, schema, status
+from ._shared._core import cdi_boot as cdi_files
 from ._shared._core import mig_boot as mig_files
 from ._shared._core.errors import NodeError
 from .health import QUIET
@@ -54,6 +55,13 @@ def _parser() -> argparse.ArgumentParser:
         "--wait", type=float, default=120.0, metavar="SECONDS", help="how long to wait for a driver"
     )
     mig.set_defaults(command=_mig)
+    cdi = commands.add_parser("cdi", help="describe the GPUs to container runtimes (at boot)")
+    cdi.add_argument("--config", type=Path, default=cdi_files.CONFIG, metavar="FILE")
+    cdi.add_argument("--lock", type=Path, default=mig_files.LOCK, metavar="FILE")
+    cdi.add_argument(
+        "--wait", type=float, default=60.0, metavar="SECONDS", help="how long to wait for a driver"
+    )
+    cdi.set_defaults(command=_cdi)
     return top
 
 
@@ -174,3 +182,9 @@ def _mig(options: argparse.Namespace) -> int:
     from . import mig_boot  # the other commands have no use for the planner
 
     return mig_boot.run(options.config, options.status, options.lock, options.wait)
+
+
+def _cdi(options: argparse.Namespace) -> int:
+    from . import cdi_boot  # as above
+
+    return cdi_boot.run(options.config, options.lock, options.wait)

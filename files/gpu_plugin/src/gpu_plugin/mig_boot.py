@@ -5,26 +5,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from . import files, logs
 from ._shared._core import mig_boot
 from ._shared._core.errors import NodeError
 from ._shared._core.mig_plan import GpuPlan, GpuState, plan_gpu
 from ._shared._core.mig_targets import Selection
-from ._shared._nvml.api import Nvml, NvmlError
+from ._shared._nvml.api import Nvml
 from ._shared._nvml.mig_changes import Changes
 from ._shared._nvml.mig_reading import read
-from ._shared._nvml.real import open_nvml
+from .boot import driver, locked
 
-POLL_SECONDS: Final = 0.5
 CONVERGED, WAITING, FAILED = "converged", "waiting", "failed"
 
 
@@ -57,7 +52,7 @@ def run(config: Path, status: Path, lock: Path, wait: float) -> int:
         text = config.read_text(encoding="utf-8")
         selection = Selection.of(*mig_boot.load(text, str(config)))
         outcome.selected = selection.label
-        with _locked(lock), _driver(wait) as nvml:
+        with locked(lock), driver(wait) as nvml:
             _converge(nvml, selection, outcome)
     except OSError as error:
         outcome.state, outcome.problems = FAILED, [f"can't read {config}: {error.strerror}"]
@@ -69,30 +64,6 @@ def run(config: Path, status: Path, lock: Path, wait: float) -> int:
         logs.error(problem)
     logs.info(f"MIG layout {outcome.selected or '(none)'}: {outcome.state}")
     return {CONVERGED: 0, FAILED: 1, WAITING: 2}[outcome.state]
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-
-
-@contextlib.contextmanager
-def _driver(wait: float) -> Iterator[Nvml]:
-    """Open NVML as soon as the driver is there."""
-    deadline = time.monotonic() + wait
-    with contextlib.ExitStack() as stack:
-        while True:
-            try:
-                nvml = stack.enter_context(open_nvml())
-                break
-            except NvmlError:
-                if time.monotonic() >= deadline:
-                    raise
-            time.sleep(POLL_SECONDS)
-        yield nvml
 
 
 def _converge(nvml: Nvml, selection: Selection, outcome: Outcome) -> None:

@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core import cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.mig_boot import PROGRAM
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._module import cdi
 from ansible_collections.gpu.node.plugins.module_utils._nvml.api import (
     DRIVER_NOT_LOADED,
@@ -49,7 +52,7 @@ def no_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def capability(host: FakeHost, *, check_mode: bool = False, **params: Any) -> cdi.CdiCapability:
     defaults = {name: option["default"] for name, option in cdi.SPEC["argument_spec"].items()}
-    return cdi.CdiCapability(host, {**defaults, **params}, check_mode=check_mode)
+    return cdi.CdiCapability(host, {**defaults, "boot": False, **params}, check_mode=check_mode)
 
 
 def converge(host: FakeHost, **params: Any) -> list[str]:
@@ -326,3 +329,31 @@ def test_capabilities_of_the_node_itself_where_the_root_has_no_proc(nvml: FakeNv
 def test_values_that_cannot_work_are_refused(params: dict[str, Any], key: str) -> None:
     with pytest.raises(InputError, match=rf"^{key}: "):
         capability(FakeHost(), **params)
+
+
+def test_what_keeps_the_file_up_to_date_is_written_and_removed(nvml: FakeNvml) -> None:
+    host = Debian()
+    host.files[PROGRAM] = ""
+    before = set(host.files)
+    states = {"UnitFileState": "enabled", "ActiveState": "active"}
+
+    def show(words: tuple[str, ...]) -> Completed:
+        on = ("systemctl", "enable", cdi_boot.PATH_UNIT) in host.ran
+        lines = [f"{key}={value}" for key, value in states.items() if on]
+        blocks = ["\n".join([f"Id={unit}", *lines]) for unit in cdi_boot.TEXTS]
+        return Completed(0, "\n\n".join(blocks) + "\n", "")
+
+    host.commands["systemctl",] = ""
+    host.commands["systemctl", "show"] = show
+    checked = capability(host, boot=True, check_mode=True, library_folders=["/usr/lib64"])
+    planned = checked.plan(checked.observe())
+    steps = converge(host, boot=True, library_folders=["/usr/lib64"])
+    assert steps == [step.summary for step in planned.steps]
+    kept = cdi_boot.load(host.files[cdi_boot.CONFIG], cdi_boot.CONFIG)
+    assert kept == (PATH, "auto", ("/usr/lib64",), "/")
+    assert ("systemctl", "restart", cdi_boot.PATH_UNIT) in host.ran
+    assert converge(host, boot=True, library_folders=["/usr/lib64"]) == []
+    assert len(converge(host, boot=True)) == 2
+    converge(host, state="absent", boot=True)
+    assert set(host.files) == before
+    assert ("systemctl", "disable", "--now", cdi_boot.PATH_UNIT, cdi_boot.UNIT) in host.ran

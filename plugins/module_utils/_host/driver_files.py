@@ -9,11 +9,12 @@ import posixpath
 import typing as t
 
 from .._core import cdi_files
-from .._core.cdi import BINARIES, SOCKETS, Files
+from .._core.cdi import BINARIES, HOOK_PROGRAMS, SOCKETS, Files
 from .._core.device_nodes import CAPS_FOLDER, MIG_MINORS, parse_minors
-from .._host.api import Host
+from .api import Host
 
 PROGRAM_FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin")
+SPEC_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 NVML_LIBRARY = "libnvidia-ml.so.1"
 
 
@@ -67,6 +68,24 @@ class DriverFiles:
             tuple(binaries),
             tuple(path for path in SOCKETS if self._host.exists(self.root + path)),
         )
+
+    def hook(self) -> t.Optional[t.Tuple[str, str]]:
+        """Return the path of the node's hook program, if it has one, and what it tells of its version."""
+        for name in HOOK_PROGRAMS:
+            path = self._host.which(name)
+            if path is not None:
+                return path, self._host.run([path, "--version"], check=False).out
+        return None
+
+    def others(self, path: str) -> t.Dict[str, str]:
+        """Return the text of all specifications of the node but one, by their paths."""
+        found = [
+            f"{folder}/{name}"
+            for folder in dict.fromkeys((posixpath.dirname(path), *SPEC_FOLDERS))
+            for name in self._host.listdir(folder)
+            if name.endswith((".json", ".yaml"))
+        ]
+        return {one: self._host.read(one) or "" for one in found if one != path}
 
     def _libraries(self, version: str) -> t.List[cdi_files.Library]:
         cache = self._ldconfig()
