@@ -36,9 +36,11 @@ def up(name: str, product: str, gpus: int) -> None:
     command += ["--product", product, "--gpus", str(gpus)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(NVSIM)})
     words = ["run", "--detach", "--name", PREFIX + name, "--hostname", name, "--label", LABEL]
+    # Pods of the node's containerd need paths of cgroups that begin at the node.
     words += [
         "--privileged",
         "--systemd=always",
+        "--cgroupns=private",
         "--publish",
         "127.0.0.1::22",
         "--stop-timeout",
