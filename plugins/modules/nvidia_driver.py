@@ -48,14 +48,17 @@ options:
     description:
       - The packages of the driver's user space. None takes what computing needs, and nothing of a desktop.
       - In Debian these are C(libcuda1), C(libnvidia-ml1), C(nvidia-cuda-mps), C(nvidia-persistenced) and
-        C(nvidia-smi), in Ubuntu C(libnvidia-compute), C(nvidia-compute-utils) and C(nvidia-utils) of a server branch.
+        C(nvidia-smi), in Ubuntu C(libnvidia-compute), C(nvidia-compute-utils) and C(nvidia-utils) of a server branch,
+        in the RHEL family C(nvidia-driver-cuda) and C(nvidia-persistenced), and in SUSE C(nvidia-compute-G06) and
+        C(nvidia-compute-utils-G06).
       - Kernel modules, their firmware, and C(libnvidia-cfg1) for the persistence daemon come by themselves.
     type: list
     elements: str
     default: []
   hold:
     description:
-      - Hold the packages, so that unattended upgrades do not break the running driver.
+      - Hold the packages, so that unattended upgrades do not break the running driver. dnf needs its plugin
+        versionlock for it.
       - A package that somebody else holds keeps that hold, and is not brought to another version.
     type: bool
     default: true
@@ -81,7 +84,7 @@ options:
       - Where the packages are not offered, enable the components that have them, contrib, non-free and
         non-free-firmware in Debian, restricted and multiverse in Ubuntu.
       - They go to C(/etc/apt/sources.list.d/gpu-node.sources), with the mirror and the key of the node's own
-        sources. No other file is touched.
+        sources. No other file is touched. Elsewhere no repository is added.
     type: bool
     default: true
   secure_boot:
@@ -118,10 +121,14 @@ attributes:
     support: full
   platform:
     support: full
-    platforms: debian
+    platforms: debian, el, suse
 notes:
-  - Supported are Debian 12 (bookworm) and 13 (trixie), and Ubuntu 22.04 (jammy) and 24.04 (noble).
-  - Debian is tested with the genuine packages, Ubuntu against lists of its packages.
+  - Supported are Debian 12 (bookworm) and 13 (trixie), Ubuntu 22.04 (jammy) and 24.04 (noble), the RHEL family 8 to 10,
+    and SUSE 15.6, 15.7 and 16.0.
+  - Debian is tested with the genuine packages, Ubuntu against lists of its packages, the RHEL family and SUSE with the
+    genuine dnf and zypper and small packages of the same names.
+  - In the RHEL family and SUSE, NVIDIA's repository must be there already, and in RHEL 8 and 9 a module stream of
+    nvidia-driver be enabled where the repository has streams.
 seealso:
   - module: gpu.node.gpu_info
 """

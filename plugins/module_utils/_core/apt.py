@@ -110,8 +110,8 @@ def parse_dependencies(text: str) -> t.FrozenSet[str]:
 
 
 def upstream(version: str) -> str:
-    """Return the upstream part of a Debian version: no epoch, no revision."""
-    return version.split(":", 1)[-1].rsplit("-", 1)[0]
+    """Return the upstream part of a version: no epoch, no revision, and no kernel as SUSE adds it."""
+    return version.split(":", 1)[-1].rsplit("-", 1)[0].split("_k", 1)[0]
 
 
 def preferences(pins: t.Mapping[str, str], existing: str) -> str:

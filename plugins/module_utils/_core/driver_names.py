@@ -10,7 +10,6 @@ import re
 import typing as t
 
 NO_BRANCH = "<branch>"
-RPM_FAMILY = ("rhel", "suse")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +22,7 @@ class Names:
     daemon, ``firmware`` where a GPU needs it. ``loose`` need not be of the driver's version.
     ``sources`` are the source packages that the parts come from, for each flavour's kernel modules
     and, under the empty name, for the rest. ``pattern`` finds kernel modules of any branch.
+    ``ids`` are the distributions in os-release, ``signed`` the kernel modules with a known key.
     """
 
     family: str
@@ -31,6 +31,8 @@ class Names:
     kernel: t.Mapping[str, str]
     user_space: t.Tuple[str, ...]
     persistenced: str
+    ids: t.Tuple[str, ...] = ()
+    signed: t.FrozenSet[str] = frozenset()
     headers: str = ""
     components: t.Tuple[str, ...] = ()
     prebuilt: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -70,6 +72,7 @@ class Names:
 DEBIAN = Names(
     family="debian",
     title="Debian",
+    ids=("debian",),
     releases={"bookworm": "12", "trixie": "13"},
     kernel={"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"},
     user_space=(
@@ -117,15 +120,16 @@ def ubuntu(branch: str, branches: t.Sequence[str], kernel: str) -> Names:
     """Return the names in Ubuntu, where the branch is part of them; server branches live longest."""
     server = f"{branch}-server"
     endings = {"open": f"{server}-open", "proprietary": server}
+    prebuilt = {key: f"linux-modules-nvidia-{ending}-{kernel}" for key, ending in endings.items()}
     user_space = ("libnvidia-compute", "nvidia-compute-utils", "nvidia-utils")
     return Names(
         family="ubuntu",
         title="Ubuntu",
+        ids=("ubuntu",),
         releases=UBUNTU_RELEASES,
         kernel={key: f"nvidia-dkms-{ending}" for key, ending in endings.items()},
-        prebuilt={
-            key: f"linux-modules-nvidia-{ending}-{kernel}" for key, ending in endings.items()
-        },
+        prebuilt=prebuilt,
+        signed=frozenset(prebuilt.values()),
         anchor=f"nvidia-kernel-common-{server}",
         user_space=tuple(f"{name}-{server}" for name in user_space),
         persistenced=f"nvidia-compute-utils-{server}",
@@ -140,9 +144,41 @@ def ubuntu(branch: str, branches: t.Sequence[str], kernel: str) -> Names:
     )
 
 
+RHEL = Names(
+    family="rhel",
+    title="RHEL family",
+    releases={"8": "8", "9": "9", "10": "10"},
+    ids=("rhel", "rocky", "almalinux", "centos", "ol"),
+    kernel={"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"},
+    user_space=("nvidia-driver-cuda", "nvidia-persistenced"),
+    persistenced="nvidia-persistenced",
+    headers="kernel-devel-{}",
+)
+SUSE = Names(
+    family="suse",
+    title="SUSE",
+    releases={one: one for one in ("15.6", "15.7", "16.0")},
+    ids=("sles", "opensuse-leap"),
+    kernel={
+        "open": "nvidia-open-driver-G06-signed-kmp-default",
+        "proprietary": "nvidia-driver-G06-kmp-default",
+    },
+    user_space=("nvidia-compute-G06", "nvidia-compute-utils-G06"),
+    persistenced="nvidia-compute-utils-G06",
+    signed=frozenset({"nvidia-open-driver-G06-signed-kmp-default"}),
+)
+SUPPORTED = (DEBIAN, ubuntu(NO_BRANCH, (), ""), RHEL, SUSE)
+
+
 def known(distribution: str) -> t.Optional[Names]:
     """Return the names of a distribution, before anything else is known of the node."""
-    return {"debian": DEBIAN, "ubuntu": ubuntu(NO_BRANCH, (), "")}.get(distribution)
+    return next((one for one in SUPPORTED if distribution in one.ids), None)
 
 
-SUPPORTED = (DEBIAN, ubuntu(NO_BRANCH, (), ""))
+def release(values: t.Mapping[str, str]) -> str:
+    """Return what os-release says of the release in the word that the names know it by."""
+    found = known(values.get("ID", ""))
+    if found in (RHEL, SUSE):
+        number = values.get("VERSION_ID", "")
+        return number.split(".")[0] if found is RHEL else number
+    return values.get("VERSION_CODENAME", "")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .apt_sources import additions, render
+from .apt_sources import Source, additions, render
 from .driver import (
     Choice,
     Desired,
@@ -21,12 +21,12 @@ from .driver_absent import REPAIR, absent
 from .driver_kernel import MODPROBE_FILE, blacklists, differing
 from .driver_kernel import render as render_modules
 from .driver_names import SUPPORTED
-from .driver_report import describe, offered_headers, warnings
+from .driver_report import describe, offered_headers, uses_dkms, warnings
 from .errors import NodeError
 from .steps import Plan, Step
 
 SERVICE = "nvidia-persistenced.service"
-REFRESH = Step("refresh", "refresh the package lists: apt-get update")
+REFRESH = Step("refresh", "refresh the package lists")
 NEWEST = "the newest that the sources offer"
 
 
@@ -106,17 +106,17 @@ def _complete(
 
 
 def _check_platform(observed: Observed) -> None:
-    if observed.names.family != observed.distribution or (
+    if observed.distribution not in observed.names.ids or (
         observed.codename not in observed.names.releases
     ):
         supported = ", ".join(
-            f"{one.title} {number} ({codename})"
+            f"{one.title} {number}" + (f" ({codename})" if codename != number else "")
             for one in SUPPORTED
             for codename, number in one.releases.items()
         )
         raise NodeError(
             f"{observed.title or observed.distribution!r} is not supported",
-            cause=f"found ID={observed.distribution} VERSION_CODENAME={observed.codename or '(none)'}; "
+            cause=f"found ID={observed.distribution} release {observed.codename or '(none)'}; "
             f"expected {supported}",
             hint="install the driver yourself and leave this module out",
         )
@@ -134,7 +134,7 @@ def _check_node(observed: Observed, desired: Desired, kind: str) -> None:
             cause="/usr/bin/nvidia-uninstall is there, and its files would mix with the packages",
             hint="run nvidia-uninstall on the node, then run again",
         )
-    signed = package in observed.names.prebuilt.values()
+    signed = package in observed.names.signed
     if observed.secure_boot and desired.secure_boot == "refuse" and not signed:
         raise NodeError(
             "Secure Boot is on",
@@ -154,7 +154,7 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
 
 
 def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
-    wanted = additions(observed.sources, observed.codename, observed.names.components)
+    wanted = _lacking(observed)
     own = observed.own_sources
     stale = own is not None and bool(wanted) and own != render(wanted or ())
     if not unknown and not (stale and desired.manage_sources):
@@ -175,16 +175,28 @@ def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> 
     if observed.refreshed:
         raise NodeError(
             f"the package sources offer no {', '.join(unknown)}",
-            cause=observed.refresh_note
-            or f"the components {', '.join(observed.names.components)} are enabled",
+            cause=observed.refresh_note or _enabled(observed),
             hint="check that the mirror carries them, that the node reaches it, and that no pin forbids them",
         )
     return [REFRESH]
 
 
+def _enabled(observed: Observed) -> str:
+    components = observed.names.components
+    if components:
+        return f"the components {', '.join(components)} are enabled"
+    return "no enabled repository has them; NVIDIA's for this release does"
+
+
+def _lacking(observed: Observed) -> t.Optional[t.List[Source]]:
+    """Return what the node's sources lack, None where they cannot be told; only apt has components."""
+    components = observed.names.components
+    return additions(observed.sources, observed.codename, components) if components else []
+
+
 def _enable(observed: Observed) -> t.List[Step]:
     """Enable what the node's own sources lack, unless that was done."""
-    wanted = additions(observed.sources, observed.codename, observed.names.components)
+    wanted = _lacking(observed)
     if not wanted or observed.own_sources == render(wanted):
         return []
     words = ", ".join(dict.fromkeys(word for one in wanted for word in one.components))
@@ -213,7 +225,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
             cause=f"installed: {have}",
             hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(foreign)}",
         )
-    dkms = observed.kernel_package(choice.kind) in observed.names.kernel.values()
+    dkms = uses_dkms(observed, choice.kind)
     needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
     headers = offered_headers(observed) if needed else []
     if not (change or drop or headers):

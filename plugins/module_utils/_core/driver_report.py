@@ -16,6 +16,12 @@ def headers_package(observed: Observed) -> str:
     return observed.names.headers.format(observed.kernel)
 
 
+def uses_dkms(observed: Observed, kind: str) -> bool:
+    """Tell whether the kernel modules are built on the node, from the kernel's headers."""
+    package = observed.kernel_package(kind)
+    return bool(observed.names.headers) and package in observed.names.kernel.values()
+
+
 def offered_headers(observed: Observed) -> t.List[str]:
     """Return the package of the running kernel's headers where it is missing and can be had."""
     name = headers_package(observed)
@@ -43,7 +49,7 @@ def describe(observed: Observed) -> t.Dict[str, t.Any]:
 def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[str, ...]:
     """Return what is not as it might be expected."""
     found = []
-    dkms = observed.kernel_package(choice.kind) in observed.names.kernel.values()
+    dkms = uses_dkms(observed, choice.kind)
     if installing and dkms and not observed.headers and not offered_headers(observed):
         found.append(
             f"the headers of the running kernel {observed.kernel} are neither installed nor offered as "

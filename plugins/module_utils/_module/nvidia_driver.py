@@ -21,6 +21,8 @@ from .._host.api import Host
 from .nodeinfo import gpu_users, gpus, loaded_driver
 from .nvidia_driver_apt import OWN_SOURCES, Apt
 from .nvidia_driver_kernel import as_result, build_error, building, dkms, modules, write_modprobe
+from .nvidia_driver_rpm import Dnf, Zypper
+from .package_manager import Change, PackageManager
 
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -29,6 +31,7 @@ KERNEL_PREFIXES = ("nvidia-kernel-", "nvidia-open-kernel-")
 # In the order in which the kernel lets go of them.
 MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm", "nvidia")
 INSTALLER = "/usr/bin/nvidia-uninstall"
+MANAGERS: t.Dict[str, t.Callable[[Host, float], PackageManager]] = {"rhel": Dnf, "suse": Zypper}
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -63,7 +66,8 @@ class DriverCapability:
         if timeout < 0:
             raise InputError.of("lock_timeout", timeout, "a number of seconds, not negative")
         self._host, self._check_mode = host, check_mode
-        self._apt = Apt(host, timeout)
+        self._timeout = timeout
+        self._manager: PackageManager = Apt(host, timeout)
         values["components"] = tuple(values["components"])
         values["module_options"] = parse_options(values["module_options"])
         self._desired = Desired(**values)
@@ -83,7 +87,7 @@ class DriverCapability:
         record = driver_record.load(host.read(RECORD), RECORD)
         observed = Observed(
             distribution=distribution,
-            codename=release.get("VERSION_CODENAME", ""),
+            codename=driver_names.release(release),
             title=release.get("PRETTY_NAME", distribution),
             kernel=kernel,
             headers=host.exists(f"/lib/modules/{kernel}/build"),
@@ -108,14 +112,16 @@ class DriverCapability:
             dkms=dkms(host),
         )
         names = driver_names.known(distribution)
-        if names is None:
+        if names is None or observed.codename not in names.releases:
             return observed
+        if names.family in MANAGERS:
+            self._manager = MANAGERS[names.family](host, self._timeout)
         return self._with_packages(dataclasses.replace(observed, names=names))
 
     def _with_packages(self, observed: Observed) -> Observed:
         """Add what dpkg, apt and systemd know."""
         absent = self._desired.state == "absent"
-        packages = self._apt.packages()
+        packages = self._manager.packages()
         observed = dataclasses.replace(observed, packages=packages)
         if observed.names.family == "ubuntu":
             observed = dataclasses.replace(observed, names=self._ubuntu(observed))
@@ -128,14 +134,16 @@ class DriverCapability:
         lines = self._host.run(words, check=False).out.split("\n")
         observed = dataclasses.replace(
             observed,
-            policies={} if absent else self._apt.policies(names),
-            interrupted=self._apt.interrupted(),
+            policies={} if absent else self._manager.policies(names),
+            interrupted=self._manager.interrupted(),
             service=dict(line.split("=", 1) for line in lines if "=" in line),
-            sources=self._apt.sources(),
+            sources=self._manager.sources(),
         )
         if not absent or not observed.record or observed.unfinished:
             return observed
-        return dataclasses.replace(observed, removal=self._apt.removal(observed.record, packages))
+        return dataclasses.replace(
+            observed, removal=self._manager.removal(observed.record, packages)
+        )
 
     def _ubuntu(self, observed: Observed) -> driver_names.Names:
         """Return the names in Ubuntu, where they depend on what is offered and asked for."""
@@ -144,7 +152,7 @@ class DriverCapability:
             branch = driver_names.ubuntu_branch((), "", installed)
             return driver_names.ubuntu(branch, (), observed.kernel)
         kind = flavour(self._desired.kernel_modules, observed.gpus)
-        branches = driver_names.ubuntu_branches(self._apt.known("nvidia-dkms-"), kind)
+        branches = driver_names.ubuntu_branches(self._manager.known("nvidia-dkms-"), kind)
         installed = tuple(name for name in observed.packages if observed.installed(name))
         branch = driver_names.ubuntu_branch(branches, self._desired.version, installed)
         return driver_names.ubuntu(branch, branches, observed.kernel)
@@ -163,14 +171,14 @@ class DriverCapability:
 
     def _repair(self, _params: t.Mapping[str, t.Any]) -> None:
         with building(self._host):
-            self._apt.repair()
+            self._manager.repair()
 
     def _sources(self, params: t.Mapping[str, t.Any]) -> None:
         self._remember(sources=True)
         self._host.write(OWN_SOURCES, params["text"], mode=0o644)
 
     def _refresh(self, _params: t.Mapping[str, t.Any]) -> None:
-        self._note = self._apt.update()
+        self._note = self._manager.update()
         self._refreshed = True
 
     def _install(self, params: t.Mapping[str, t.Any]) -> None:
@@ -186,36 +194,27 @@ class DriverCapability:
                     self._install_once(step.params)
 
     def _install_once(self, params: t.Mapping[str, t.Any]) -> None:
-        packages, drop = params["packages"], params["remove"]
-        words = self._apt.pin(params["pins"])
-        words += ["--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades"]
-        words += ["install"]
-        words += [f"{name}={version}" if version else name for name, version in packages.items()]
-        words += [f"{name}-" for name in drop]
-        try:
-            new = self._check_simulation(words, params)
-            record = self._record()
-            self._remember(
-                packages=record.packages | new, requested=record.requested | (new & set(packages))
-            )
-            with building(self._host):
-                self._apt.change(words)
-        finally:
-            self._apt.unpin()
+        record = self._record()
+        change = Change(params["packages"], params["remove"], params["pins"], record.holds)
+        new = self._check_simulation(change)
+        self._remember(
+            packages=record.packages | new,
+            requested=record.requested | (new & set(change.packages)),
+        )
+        with building(self._host):
+            self._manager.change(change)
 
-    def _check_simulation(
-        self, words: t.Sequence[str], params: t.Mapping[str, t.Any]
-    ) -> t.Set[str]:
+    def _check_simulation(self, change: Change) -> t.Set[str]:
         """Return what would be new; refuse when others' packages would go or lose their hold."""
         record = self._record()
-        simulation = self._apt.simulate(words, record.holds)
-        packages = self._apt.packages()
+        simulation = self._manager.simulate(change)
+        packages = self._manager.packages()
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
         held = [name for name in touched if name in packages and packages[name].held]
         foreign = sorted(set(held) - record.holds)
         lost = sorted(
             name
-            for name in set(simulation.removed) - set(params["remove"]) - record.packages
+            for name in set(simulation.removed) - set(change.remove) - record.packages
             if not name.startswith(KERNEL_PREFIXES)
         )
         if foreign or lost:
@@ -230,14 +229,14 @@ class DriverCapability:
     def _hold(self, params: t.Mapping[str, t.Any]) -> None:
         holds = self._record().holds
         if params["release"]:
-            packages = self._apt.packages()
+            packages = self._manager.packages()
             held = [one for one in params["release"] if one in packages and packages[one].held]
             if held:
-                self._apt.release(held)
+                self._manager.release(held)
             self._remember(holds=holds - set(params["release"]))
         if params["hold"]:
             self._remember(holds=(holds - set(params["release"])) | set(params["hold"]))
-            self._apt.hold(params["hold"])
+            self._manager.hold(params["hold"])
 
     def _modprobe(self, params: t.Mapping[str, t.Any]) -> None:
         self._remember(modprobe=True)
@@ -292,12 +291,12 @@ class DriverCapability:
         if params["service"]:
             self._host.run(["systemctl", "disable", "--now", SERVICE])
         if params["packages"]:
-            self._apt.purge(params["packages"])
+            self._manager.purge(params["packages"])
         if self._record().sources:
             self._host.remove(OWN_SOURCES)
         if self._record().modprobe:
             write_modprobe(self._host, "", params["kernels"])
-        self._apt.unpin()
+        self._manager.clean()
         self._host.remove(RECORD)
 
     def _record(self) -> Record:

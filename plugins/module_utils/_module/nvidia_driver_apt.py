@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-import time
 import typing as t
 
 from .._core import apt
@@ -14,7 +13,8 @@ from .._core.apt_sources import Source, parse_deb822, parse_one_line
 from .._core.driver import Removal
 from .._core.driver_record import Record
 from .._core.errors import NodeError
-from .._host.api import Completed, Host
+from .._host.api import Host
+from .package_manager import Caller, Change, tail
 
 FOLDER = "/etc/apt/sources.list.d"
 OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
@@ -27,8 +27,6 @@ ENVIRONMENT = {
 }
 # confdef takes the default where there is one, confold keeps the user's file where there is none.
 CONFIG_FILES = ("--force-confdef", "--force-confold")
-TAIL_LINES = 20
-RETRY_SECONDS = 2.0
 
 
 class Apt:
@@ -36,6 +34,7 @@ class Apt:
 
     def __init__(self, host: Host, timeout: float) -> None:
         self._host, self._timeout = host, timeout
+        self._call = Caller(host, timeout, lambda done: apt.is_busy(done.err), ENVIRONMENT)
 
     # --- looking ---
 
@@ -100,28 +99,38 @@ class Apt:
         complaints = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
         return "; ".join(complaints[-4:])
 
-    def simulate(self, words: t.Sequence[str], own_holds: t.Collection[str]) -> apt.Simulation:
+    def simulate(self, change: Change) -> apt.Simulation:
         """Return what an installation would do; NodeError when apt finds no way."""
-        done = self._call(["apt-get", "--simulate", *words], check=False)
+        try:
+            words = [*self._pin(change.pins), *_words(change)]
+            done = self._call(["apt-get", "--simulate", *words], check=False)
+        finally:
+            self.clean()
         if done.rc == 0:
             return apt.parse_simulation(done.out)
         named = set(re.findall(r"[a-z0-9][a-z0-9+.-]+", done.out + done.err))
         held = sorted(
             name
             for name, package in self.packages().items()
-            if package.held and name in named and name not in own_holds
+            if package.held and name in named and name not in change.holds
         )
         what = f" while {', '.join(held)} is on hold" if held else ""
         raise NodeError(
             f"apt finds no way to install the driver{what}; nothing was changed",
-            cause=_tail(done),
+            cause=tail(done),
             hint=f"release it: apt-mark unhold {' '.join(held)}"
             if held
             else "look at the packages that apt names: a pin or a foreign source is in the way",
         )
 
-    def change(self, words: t.Sequence[str]) -> None:
-        """Install or remove packages."""
+    def change(self, change: Change) -> None:
+        """Install and remove packages."""
+        try:
+            self._change([*self._pin(change.pins), *_words(change)])
+        finally:
+            self.clean()
+
+    def _change(self, words: t.Sequence[str]) -> None:
         options = [
             "-y",
             "-q",
@@ -142,16 +151,16 @@ class Apt:
                 f"the removal would take {', '.join(sorted(more))} along; nothing was removed",
                 hint="run again: what they need stays then",
             )
-        self.change(["purge", *names])
+        self._change(["purge", *names])
 
-    def pin(self, pins: t.Mapping[str, str]) -> t.List[str]:
+    def _pin(self, pins: t.Mapping[str, str]) -> t.List[str]:
         """Return apt's options that keep source packages at versions, for one call."""
         text = apt.preferences(pins, self._host.read(PREFERENCES) or "")
         self._host.write(OWN_PREFERENCES, text, mode=0o644)
         return ["-o", f"Dir::Etc::Preferences={OWN_PREFERENCES}"]
 
-    def unpin(self) -> None:
-        """Remove what pin has written."""
+    def clean(self) -> None:
+        """Remove the pins."""
         self._host.remove(OWN_PREFERENCES)
 
     def repair(self) -> None:
@@ -164,7 +173,7 @@ class Apt:
         }
         words = ["--fix-broken", "--no-remove", "--no-install-recommends"]
         words += ["--reinstall", "--allow-change-held-packages"] if halves else []
-        self.change([*words, "install", *halves])
+        self._change([*words, "install", *halves])
         held = [name for name, was_held in halves.items() if was_held]
         if held:
             self.hold(held)  # apt drops the hold of what it installs
@@ -184,32 +193,9 @@ class Apt:
         """Take packages off hold."""
         self._call(["apt-mark", "unhold", *names])
 
-    def _call(self, argv: t.Sequence[str], *, check: bool = True) -> Completed:
-        """Run a command, and again for as long as another process holds the lock."""
-        deadline = time.monotonic() + self._timeout
-        while True:
-            done = self._host.run(argv, check=False, env=ENVIRONMENT)
-            busy = done.rc != 0 and apt.is_busy(done.err)
-            if not busy or time.monotonic() >= deadline:
-                break
-            time.sleep(RETRY_SECONDS)
-        if busy:
-            raise NodeError(
-                f"another package manager is at work on the node, for longer than {self._timeout:g} s",
-                cause=_tail(done),
-                hint="wait until it has ended, or raise lock_timeout",
-            )
-        if check and done.rc != 0:
-            raise NodeError(
-                f"{argv[0]} failed with status {done.rc}",
-                cause=_tail(done),
-                hint="mend the cause named above and run again, which finishes what was begun",
-                rc=done.rc,
-                command=" ".join(argv),
-            )
-        return done
 
-
-def _tail(done: Completed) -> str:
-    lines = [line for line in f"{done.out}\n{done.err}".split("\n") if line.strip()]
-    return "\n".join(lines[-TAIL_LINES:])
+def _words(change: Change) -> t.List[str]:
+    words = ["--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades"]
+    words += ["install"]
+    words += [f"{name}={version}" if version else name for name, version in change.packages.items()]
+    return words + [f"{name}-" for name in change.remove]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._module import nvidia_driver_apt
+from ansible_collections.gpu.node.plugins.module_utils._module import package_manager
 from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_apt import (
     OWN_PREFERENCES,
 )
@@ -36,7 +36,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     clock = Clock()
-    monkeypatch.setattr(nvidia_driver_apt, "time", clock)
+    monkeypatch.setattr(package_manager, "time", clock)
     return clock
 
 
@@ -56,7 +56,7 @@ def test_lock_of_another_process_is_waited_for(clock: Clock) -> None:
     host = Debian()
     host.answers = [LOCKED, LOCKED, None, LOCKED]
     assert converge(host).steps == ()
-    assert clock.now == 3 * nvidia_driver_apt.RETRY_SECONDS
+    assert clock.now == 3 * package_manager.RETRY_SECONDS
     changes = [words for words in host.ran if words[:2] == ("apt-get", "-y")]
     assert len(changes) == 2
     assert "DPkg::Lock::Timeout=300" in changes[0]
@@ -67,7 +67,7 @@ def test_lock_that_stays_is_given_up(clock: Clock) -> None:
     host.answers = [LOCKED] * 100
     with pytest.raises(NodeError, match=r"longer than 7 s.*held by 7.*raise lock_timeout"):
         converge(host, lock_timeout=7)
-    assert 7 <= clock.now <= 7 + nvidia_driver_apt.RETRY_SECONDS
+    assert 7 <= clock.now <= 7 + package_manager.RETRY_SECONDS
     assert set(host.packages) == {"dpkg"}
 
 

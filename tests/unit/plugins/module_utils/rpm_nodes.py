@@ -1,0 +1,185 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Nodes whose rpm, dnf and zypper are genuine, in a folder, with a repository of small packages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_rpm import (
+    DNF_LOCKS,
+    ZYPPER_LOCKS,
+)
+from debian import DRIVER, GPU, LOADED
+from fakes import FakeHost
+
+BASE = "basesystem"  # zypper does not bear a system without any package
+TOOLS = ("rpm", "rpmbuild", "createrepo_c")
+SPEC = """\
+Name: nvidia-all
+Epoch: {epoch}
+Version: {version}
+Release: {release}
+Summary: test
+License: none
+BuildArch: noarch
+%description
+test
+"""
+PART = """\
+%package -n {name}
+Summary: test
+{relations}
+%description -n {name}
+test
+%files -n {name}
+"""
+VERSIONS = ("570.195.03", "580.82.07", "580.95.05")
+RHEL = {
+    "kmod-nvidia-open-dkms": "Requires: dkms\nConflicts: kmod-nvidia-latest-dkms\nProvides: nvidia-kmod",
+    "kmod-nvidia-latest-dkms": "Requires: dkms\nConflicts: kmod-nvidia-open-dkms\nProvides: nvidia-kmod",
+    "nvidia-driver-cuda-libs": "",
+    "nvidia-driver-cuda": "Requires: nvidia-driver-cuda-libs = {version}",
+    "nvidia-persistenced": "",
+}
+KMP, OLD_KMP = "nvidia-open-driver-G06-signed-kmp-default", "nvidia-driver-G06-kmp-default"
+SUSE = {
+    "nvidia-compute-G06": "",
+    "nvidia-compute-utils-G06": "Requires: nvidia-compute-G06 = {version}",
+    OLD_KMP: f"Conflicts: {KMP}",
+}
+SUSE_MODULES = {KMP: f"Conflicts: {OLD_KMP}"}
+OTHERS = {
+    "dkms": "",
+    BASE: "",
+    "torch-rhel": "Requires: nvidia-driver-cuda-libs",
+    "torch-suse": "Requires: dkms",
+}
+OTHERS["torch-suse"] = "Requires: nvidia-compute-G06"
+
+
+def missing(manager: str) -> str:
+    """Say what the machine lacks for these tests."""
+    lacking = [name for name in (*TOOLS, manager) if shutil.which(name) is None]
+    if lacking:
+        return f"needs {', '.join(lacking)}"
+    return "" if os.geteuid() == 0 else "needs root"
+
+
+def _build(work: Path, parts: dict[str, str], version: str, release: str, epoch: int) -> None:
+    spec = work / "test.spec"
+    text = SPEC.format(epoch=epoch, version=version, release=release)
+    full = f"{epoch}:{version}-{release}" if epoch else f"{version}-{release}"
+    for name, relations in parts.items():
+        text += PART.format(name=name, relations=relations.format(version=full))
+    spec.write_text(text)
+    words = ["rpmbuild", "-bb", "--define", f"_topdir {work}", "--define", f"_rpmdir {work}/repo"]
+    words += ["--define", "_binary_payload w0.gzdio", str(spec)]
+    subprocess.run(words, check=True, capture_output=True, text=True)
+
+
+def repository(work: Path) -> Path:
+    """Build the packages and their index."""
+    for version in VERSIONS:
+        _build(work, RHEL, version, "1.el9", 3)
+        _build(work, SUSE, version, "1.1", 0)
+        _build(work, SUSE_MODULES, f"{version}_k6.4.0_150600.21", "1.1", 0)
+    _build(work, OTHERS, "3.0", "1", 0)
+    words = ["createrepo_c", "--quiet", f"{work}/repo"]
+    subprocess.run(words, check=True, capture_output=True, text=True)
+    return work / "repo"
+
+
+class RpmNode(FakeHost):
+    """A node in a folder: its package manager is genuine, all else is not."""
+
+    def __init__(self, root: Path, repo: Path, os_release: str) -> None:
+        super().__init__(
+            {
+                "/etc/os-release": os_release,
+                "/proc/sys/kernel/osrelease": "6.4.0\n",
+                "/lib/modules/6.4.0/build": "",
+                f"{GPU}/vendor": "0x10de\n",
+                f"{GPU}/device": "0x2330\n",
+                f"{GPU}/class": "0x030200\n",
+            }
+        )
+        self.root = root
+        self.local = LocalHost()
+        self.enabled = False
+        (root / "etc/dnf/plugins").mkdir(parents=True)
+        (root / "etc/yum.repos.d").mkdir()
+        (root / "etc/zypp/repos.d").mkdir(parents=True)
+        plugin = root / "etc/dnf/plugins/versionlock.conf"
+        plugin.write_text(f"[main]\nenabled = 1\nlocklist = {root}{DNF_LOCKS}\n")
+        (root / DNF_LOCKS[1:]).write_text("")
+        (root / "etc/dnf/dnf.conf").write_text("[main]\ngpgcheck=0\n")
+        entry = f"[test]\nname=test\nbaseurl=file://{repo}\nenabled=1\ngpgcheck=0\nautorefresh=0\n"
+        (root / "etc/yum.repos.d/test.repo").write_text(entry)
+        (root / "etc/zypp/repos.d/test.repo").write_text(entry)
+        self.commands = {
+            ("systemctl", "show"): self._show,
+            ("systemctl", "enable"): self._switch,
+            ("systemctl", "disable"): self._switch,
+            ("modprobe",): self._modprobe,
+            **{(name,): self._genuine for name in ("rpm", "dnf", "zypper")},
+        }
+        done = self._genuine(("rpm", "--install", str(next(repo.glob(f"*/{BASE}-*.rpm")))))
+        assert done.rc == 0, done.err
+
+    def _genuine(self, words: tuple[str, ...]) -> Completed:
+        root = str(self.root)
+        options = {
+            "rpm": [f"--root={root}"],
+            "dnf": [
+                f"--installroot={root}",
+                f"--config={root}/etc/dnf/dnf.conf",
+                f"--setopt=reposdir={root}/etc/yum.repos.d",
+                f"--setopt=pluginconfpath={root}/etc/dnf/plugins",
+                f"--setopt=cachedir={root}/cache",
+                "--setopt=module_platform_id=platform:el9",
+                "--releasever=9",
+            ],
+            "zypper": [f"--root={root}", "--no-gpg-checks"],
+        }
+        return self.local.run(
+            [words[0], *options[words[0]], *words[1:]], check=False, stdin=self.stdin
+        )
+
+    stdin: str | None = None
+
+    def run(self, argv, *, stdin=None, **values):  # type: ignore[no-untyped-def]
+        self.stdin = stdin
+        return super().run(argv, stdin=stdin, **values)
+
+    def read(self, path: str) -> str | None:
+        if path in (DNF_LOCKS, ZYPPER_LOCKS):
+            found = Path(f"{self.root}{path}")
+            return found.read_text() if found.exists() else None
+        return super().read(path)
+
+    def installed(self) -> dict[str, str]:
+        """Return what rpm has, by name."""
+        done = self._genuine(("rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n"))
+        found = dict(line.split() for line in done.out.split("\n") if line)
+        return {name: version for name, version in found.items() if name != BASE}
+
+    def _show(self, _words: tuple[str, ...]) -> Completed:
+        states = "ActiveState=active\nUnitFileState=enabled\n"
+        return Completed(0, states if self.enabled else "ActiveState=inactive\n", "")
+
+    def _switch(self, words: tuple[str, ...]) -> Completed:
+        self.enabled = words[1] == "enable"
+        return Completed(0, "", "")
+
+    def _modprobe(self, _words: tuple[str, ...]) -> Completed:
+        there = self.installed()
+        version = next(there[name] for name in there if "kmod" in name or "kmp" in name)
+        self.files[DRIVER] = LOADED.format(version.split("_k")[0])
+        return Completed(0, "", "")
