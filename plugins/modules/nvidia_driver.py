@@ -14,6 +14,8 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Installs the driver from the distribution's own packages, holds it at its version and loads it.
   - All packages get one and the same version of the driver, the newest that the sources offer for all of them.
+  - Where GPUs are joined by NVSwitches, the fabric manager comes at exactly the driver's version and is started.
+    Debian has none, which is told.
   - Never stops a process on a GPU and never reboots, and unloads modules only where O(reload) says so.
     What needs a reboot is reported.
   - Remembers what it has added. What a killed run left behind is finished by the next one.
@@ -35,6 +37,15 @@ options:
         In Ubuntu that is the newest server branch, or the one that is there.
     type: str
     default: ""
+  source:
+    description:
+      - Where the driver comes from.
+      - V(distribution) takes packages from the sources that the node's package manager knows.
+      - V(preinstalled) installs and loads nothing, on whatever system. It checks that a driver is loaded, that it is
+        of O(version) and O(kernel_modules), and that its libraries are there and of the same version.
+    type: str
+    choices: [distribution, preinstalled]
+    default: distribution
   kernel_modules:
     description:
       - The flavour of the kernel modules.
@@ -151,6 +162,11 @@ EXAMPLES = r"""
   gpu.node.nvidia_driver:
     module_options:
       NVreg_RestrictProfilingToAdminUsers: 0
+
+- name: Check the driver that the machine's image brings
+  gpu.node.nvidia_driver:
+    source: preinstalled
+    version: "580"
 
 - name: Take back what was added
   gpu.node.nvidia_driver:

@@ -49,6 +49,7 @@ class Desired:
     secure_boot: str
     reload: str
     module_options: Options = ()
+    source: str = "distribution"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +59,8 @@ class Observed:
     ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went
     wrong with it. ``removal`` is there when additions are to be taken back and dpkg is in order.
     ``users`` are the processes that have a GPU open, ``reload_note`` is why this run could not
-    exchange the loaded modules.
+    exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``fabric``
+    what the fabric manager's service does; ``libraries`` are the versions of libnvidia-ml.
     """
 
     distribution: str
@@ -87,6 +89,9 @@ class Observed:
     modules: Modules = dataclasses.field(default_factory=Modules)
     dkms: t.Tuple[Dkms, ...] = ()
     names: Names = DEBIAN
+    nvswitch: bool = False
+    fabric: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    libraries: t.Tuple[str, ...] = ()
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""
@@ -190,6 +195,8 @@ def package_names(observed: Observed, desired: Desired, kind: str) -> t.Tuple[st
     known = observed.names
     names = {*(desired.components or known.user_space), observed.kernel_package(kind)}
     names.update(known.always)
+    if observed.nvswitch and known.fabric:
+        names.add(known.fabric)
     if known.persistenced in names:
         names.update(known.companion)
     if kind == "open" or any(one not in PROPRIETARY_ONLY for _address, one in observed.gpus):

@@ -68,7 +68,8 @@ def _take_back(observed: Observed) -> t.List[Step]:
     words += " and the sources file" if record.sources else ""
     words += " and the modprobe file" if record.modprobe else ""
     service = record.service and observed.names.persistenced not in packages
+    fabric = record.fabric and observed.names.fabric not in packages
     kernels = observed.modules.images if record.modprobe else ()
-    params = {"packages": packages, "service": service, "kernels": kernels}
+    params = {"packages": packages, "service": service, "kernels": kernels, "fabric": fabric}
     steps.append(Step("remove", words, params))
     return steps

@@ -22,6 +22,7 @@ class Names:
     daemon, ``firmware`` where a GPU needs it. ``loose`` need not be of the driver's version.
     ``sources`` are the source packages that the parts come from, for each flavour's kernel modules
     and, under the empty name, for the rest. ``pattern`` finds kernel modules of any branch.
+    ``fabric`` is the fabric manager, which NVSwitches need at exactly the driver's version.
     ``ids`` are the distributions in os-release, ``signed`` the kernel modules with a known key.
     """
 
@@ -37,6 +38,7 @@ class Names:
     components: t.Tuple[str, ...] = ()
     prebuilt: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     anchor: str = ""
+    fabric: str = ""
     always: t.Tuple[str, ...] = ()
     companion: t.Tuple[str, ...] = ()
     firmware: str = ""
@@ -49,7 +51,7 @@ class Names:
     @property
     def relevant(self) -> t.Tuple[str, ...]:
         """Return every package that may belong to the driver."""
-        others = (*self.always, *self.companion, self.firmware)
+        others = (*self.always, *self.companion, self.firmware, self.fabric)
         names = (*self.user_space, *others, *self.kernel.values(), *self.prebuilt.values())
         return tuple(dict.fromkeys(name for name in names if name))
 
@@ -65,6 +67,8 @@ class Names:
 
     def source(self, package: str) -> str:
         """Return the source package of a part of the driver."""
+        if package == self.fabric:
+            return ""
         flavour = next((key for key, name in self.kernel.items() if name == package), "")
         return self.sources.get(flavour) or self.sources.get("", "")
 
@@ -131,6 +135,7 @@ def ubuntu(branch: str, branches: t.Sequence[str], kernel: str) -> Names:
         prebuilt=prebuilt,
         signed=frozenset(prebuilt.values()),
         anchor=f"nvidia-kernel-common-{server}",
+        fabric=f"nvidia-fabricmanager-{branch}",
         user_space=tuple(f"{name}-{server}" for name in user_space),
         persistenced=f"nvidia-compute-utils-{server}",
         headers="linux-headers-{}",
@@ -152,6 +157,7 @@ RHEL = Names(
     kernel={"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"},
     user_space=("nvidia-driver-cuda", "nvidia-persistenced"),
     persistenced="nvidia-persistenced",
+    fabric="nvidia-fabric-manager",
     headers="kernel-devel-{}",
 )
 SUSE = Names(

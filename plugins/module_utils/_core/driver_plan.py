@@ -21,11 +21,13 @@ from .driver_absent import REPAIR, absent
 from .driver_kernel import MODPROBE_FILE, blacklists, differing
 from .driver_kernel import render as render_modules
 from .driver_names import SUPPORTED
+from .driver_preinstalled import check
 from .driver_report import describe, offered_headers, uses_dkms, warnings
 from .errors import NodeError
 from .steps import Plan, Step
 
 SERVICE = "nvidia-persistenced.service"
+FABRIC_SERVICE = "nvidia-fabricmanager.service"
 REFRESH = Step("refresh", "refresh the package lists")
 NEWEST = "the newest that the sources offer"
 
@@ -36,6 +38,8 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     What can only be planned once the package lists are there comes with the next plan, except
     in check mode, which tells all of it as far as it is known.
     """
+    if desired.state == "present" and desired.source == "preinstalled":
+        return check(observed, desired)
     _check_platform(observed)
     if desired.state == "absent":
         return absent(observed, check_mode)
@@ -72,8 +76,11 @@ def _complete(
     if reloads:
         words = f"reload the kernel modules: {_mismatch(observed, desired, choice)}"
         steps.append(Step("reload", words, needs=("idle_gpu",)))
+    start = loads or (usable and observed.loaded is not None)
     if desired.persistence:
-        steps += _service(observed, start=loads or (usable and observed.loaded is not None))
+        steps += _service("persistence", SERVICE, observed.service, start=start)
+    if observed.nvswitch and observed.names.fabric:
+        steps += _service("fabric", FABRIC_SERVICE, observed.fabric, start=start)
     after = describe(observed)
     after["packages"] = {
         **after["packages"],
@@ -303,14 +310,14 @@ def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
     return [Step("modprobe", "; ".join(words) or "forget the modprobe file", params)]
 
 
-def _service(observed: Observed, *, start: bool) -> t.List[Step]:
+def _service(action: str, unit: str, states: t.Mapping[str, str], *, start: bool) -> t.List[Step]:
     # Ubuntu's unit is static: udev starts it, and there is nothing to enable.
-    enabled = observed.service.get("UnitFileState") in ("enabled", "static")
-    active = observed.service.get("ActiveState") == "active"
+    enabled = states.get("UnitFileState") in ("enabled", "static")
+    active = states.get("ActiveState") == "active"
     if enabled and (active or not start):
         return []
-    words = f"enable {'and start ' if start else ''}{SERVICE}"
-    return [Step("persistence", words, {"start": start, "was_enabled": enabled})]
+    words = f"enable {'and start ' if start else ''}{unit}"
+    return [Step(action, words, {"start": start, "was_enabled": enabled})]
 
 
 # --- what else there is to say ---

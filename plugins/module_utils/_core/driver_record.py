@@ -25,6 +25,7 @@ class Record:
     sources: bool = False
     service: bool = False
     modprobe: bool = False
+    fabric: bool = False
 
     def __bool__(self) -> bool:
         """Tell whether anything was added."""
@@ -59,6 +60,7 @@ def load(text: t.Optional[str], path: str) -> Record:
             sources=values.get("sources") is True,
             service=values.get("service") is True,
             modprobe=values.get("modprobe") is True,
+            fabric=values.get("fabric") is True,
         )
     except (ValueError, AttributeError, TypeError) as error:
         raise NodeError(

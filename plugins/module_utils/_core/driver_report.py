@@ -60,6 +60,11 @@ def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[st
             found.append(
                 f"DKMS could not build {one.module} {one.version} for the kernel {one.kernel}: see {one.log}"
             )
+    if observed.nvswitch and not observed.names.fabric:
+        found.append(
+            f"the GPUs are joined by NVSwitches, and {observed.names.title} has no fabric manager: CUDA does not "
+            "start until one of exactly the driver's version runs"
+        )
     if not observed.gpus:
         found.append("no NVIDIA GPU was found on the PCI bus: the driver is not loaded")
     other = observed.names.kernel["proprietary"]

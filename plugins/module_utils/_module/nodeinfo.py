@@ -13,6 +13,13 @@ from .._host.api import Host
 
 BUS = "/sys/bus/pci/devices"
 PERSISTENCED_COMM = "nvidia-persiste"  # the kernel keeps 15 characters
+LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
+LIBRARY_FOLDERS = (
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+)
 DRIVER_VERSION = "/proc/driver/nvidia/version"
 
 
@@ -53,6 +60,13 @@ def gpu_users(host: Host) -> t.Tuple[str, ...]:
             if name != PERSISTENCED_COMM:
                 found.append(f"{pid} ({name or 'unknown'})")
     return tuple(found)
+
+
+def library_versions(host: Host) -> t.Tuple[str, ...]:
+    """Return the versions of libnvidia-ml in the folders of libraries."""
+    folders = [f"{folder}{more}" for folder in LIBRARY_FOLDERS for more in ("", "/nvidia/current")]
+    found = (LIBRARY.fullmatch(name) for folder in folders for name in host.listdir(folder))
+    return tuple(sorted({match[1] for match in found if match}))
 
 
 class LoadedDriver(t.NamedTuple):

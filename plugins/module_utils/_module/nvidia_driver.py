@@ -12,13 +12,13 @@ from .._core import driver_names, driver_record
 from .._core.apt import upstream
 from .._core.driver import Desired, Observed, check_components, flavour
 from .._core.driver_kernel import parse_options
-from .._core.driver_plan import SERVICE, plan
+from .._core.driver_plan import FABRIC_SERVICE, SERVICE, plan
 from .._core.driver_record import Record
 from .._core.driver_report import headers_package
 from .._core.errors import InputError, NodeError
 from .._core.steps import Plan, Step
 from .._host.api import Host
-from .nodeinfo import gpu_users, gpus, loaded_driver
+from .nodeinfo import gpu_users, library_versions, loaded_driver, pci_devices
 from .nvidia_driver_apt import OWN_SOURCES, Apt
 from .nvidia_driver_kernel import as_result, build_error, building, dkms, modules, write_modprobe
 from .nvidia_driver_rpm import Dnf, Zypper
@@ -42,6 +42,11 @@ SPEC: t.Dict[str, t.Any] = {
             "default": "auto",
         },
         "components": {"type": "list", "elements": "str", "default": []},
+        "source": {
+            "type": "str",
+            "choices": ["distribution", "preinstalled"],
+            "default": "distribution",
+        },
         "hold": {"type": "bool", "default": True},
         "load": {"type": "bool", "default": True},
         "persistence": {"type": "bool", "default": True},
@@ -74,6 +79,10 @@ class DriverCapability:
         self._refreshed, self._note, self._reload_note = False, "", ""
         self._warnings: t.Tuple[str, ...] = ()
 
+    @property
+    def _only_checked(self) -> bool:
+        return self._desired.state == "present" and self._desired.source == "preinstalled"
+
     # --- observe ---
 
     def observe(self) -> Observed:
@@ -84,6 +93,7 @@ class DriverCapability:
         kernel = (host.read("/proc/sys/kernel/osrelease") or "").strip()
         driver = loaded_driver(host)
         efi = host.read_bytes(SECURE_BOOT)
+        devices = pci_devices(host)
         record = driver_record.load(host.read(RECORD), RECORD)
         observed = Observed(
             distribution=distribution,
@@ -91,7 +101,9 @@ class DriverCapability:
             title=release.get("PRETTY_NAME", distribution),
             kernel=kernel,
             headers=host.exists(f"/lib/modules/{kernel}/build"),
-            gpus=tuple((one.address, one.architecture) for one in gpus(host)),
+            gpus=tuple((one.address, one.architecture) for one in devices if one.kind == "gpu"),
+            nvswitch=any(one.kind == "nvswitch" for one in devices),
+            libraries=library_versions(host) if self._only_checked else (),
             packages={},
             policies={},
             interrupted=False,
@@ -112,6 +124,8 @@ class DriverCapability:
             dkms=dkms(host),
         )
         names = driver_names.known(distribution)
+        if self._only_checked:
+            return observed
         if names is None or observed.codename not in names.releases:
             return observed
         if names.family in MANAGERS:
@@ -130,13 +144,12 @@ class DriverCapability:
             check_components(known, self._desired.components, persistence=self._desired.persistence)
         names = sorted({*known.relevant, *self._desired.components, headers_package(observed)})
         names = [name for name in names if driver_names.NO_BRANCH not in name]
-        words = ["systemctl", "show", SERVICE, "--property=ActiveState,UnitFileState"]
-        lines = self._host.run(words, check=False).out.split("\n")
         observed = dataclasses.replace(
             observed,
             policies={} if absent else self._manager.policies(names),
             interrupted=self._manager.interrupted(),
-            service=dict(line.split("=", 1) for line in lines if "=" in line),
+            service=self._unit(SERVICE),
+            fabric=self._unit(FABRIC_SERVICE) if observed.nvswitch else {},
             sources=self._manager.sources(),
         )
         if not absent or not observed.record or observed.unfinished:
@@ -144,6 +157,11 @@ class DriverCapability:
         return dataclasses.replace(
             observed, removal=self._manager.removal(observed.record, packages)
         )
+
+    def _unit(self, name: str) -> t.Dict[str, str]:
+        words = ["systemctl", "show", name, "--property=ActiveState,UnitFileState"]
+        lines = self._host.run(words, check=False).out.split("\n")
+        return dict(line.split("=", 1) for line in lines if "=" in line)
 
     def _ubuntu(self, observed: Observed) -> driver_names.Names:
         """Return the names in Ubuntu, where they depend on what is offered and asked for."""
@@ -279,17 +297,27 @@ class DriverCapability:
     def _persistence(self, params: t.Mapping[str, t.Any]) -> None:
         if not params["was_enabled"]:
             self._remember(service=True)
+        self._enable(SERVICE, params, "or set persistence to false")
+
+    def _fabric(self, params: t.Mapping[str, t.Any]) -> None:
+        if not params["was_enabled"]:
+            self._remember(fabric=True)
+        self._enable(FABRIC_SERVICE, params, "it must be of exactly the driver's version")
+
+    def _enable(self, unit: str, params: t.Mapping[str, t.Any], advice: str) -> None:
         words = ["enable", "--now"] if params["start"] else ["enable"]
         words = ["start"] if params["was_enabled"] else words
         try:
-            self._host.run(["systemctl", *words, SERVICE])
+            self._host.run(["systemctl", *words, unit])
         except NodeError as error:
-            error.hint = f"see 'journalctl -u {SERVICE}', or set persistence to false"
+            error.hint = f"see 'journalctl -u {unit}', {advice}"
             raise
 
     def _remove(self, params: t.Mapping[str, t.Any]) -> None:
         if params["service"]:
             self._host.run(["systemctl", "disable", "--now", SERVICE])
+        if params["fabric"]:
+            self._host.run(["systemctl", "disable", "--now", FABRIC_SERVICE])
         if params["packages"]:
             self._manager.purge(params["packages"])
         if self._record().sources:

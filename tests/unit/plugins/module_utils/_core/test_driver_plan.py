@@ -340,7 +340,7 @@ def test_absent_disables_the_service_that_was_only_enabled() -> None:
     observed = converged(record=Record(service=True))
     found = planned(with_removal(observed), state="absent")
     assert [step.params for step in found.steps] == [
-        {"packages": (), "service": True, "kernels": ()}
+        {"packages": (), "service": True, "kernels": (), "fabric": False}
     ]
     assert found.after["persistence"] is False
 

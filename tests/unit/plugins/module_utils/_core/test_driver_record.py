@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 NAMES = st.frozensets(st.text())
 
 
-@given(st.builds(Record, NAMES, NAMES, NAMES, *[st.booleans()] * 3))
+@given(st.builds(Record, NAMES, NAMES, NAMES, *[st.booleans()] * 4))
 def test_record_survives_the_round_trip(record: Record) -> None:
     assert load(record.dump(), "r.json") == record
     assert bool(record) is (record != Record())
