@@ -192,7 +192,7 @@ def _enabled(observed: Observed) -> str:
     components = observed.names.components
     if components:
         return f"the components {', '.join(components)} are enabled"
-    return "no enabled repository has them; NVIDIA's for this release does"
+    return "no enabled repository or module stream has them; NVIDIA's for this release does"
 
 
 def _lacking(observed: Observed) -> t.Optional[t.List[Source]]:
