@@ -15,7 +15,7 @@ description:
   - Installs the driver from the distribution's own packages, holds it at its version and loads it.
   - All packages get one and the same version of the driver, the newest that the sources offer for all of them.
   - Where GPUs are joined by NVSwitches, the fabric manager comes at exactly the driver's version and is started.
-    Debian has none, which is told.
+    None is known for Debian and SUSE, which is told.
   - Never stops a process on a GPU and never reboots, and unloads modules only where O(reload) says so.
     What needs a reboot is reported.
   - Remembers what it has added. What a killed run left behind is finished by the next one.

@@ -62,8 +62,8 @@ def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[st
             )
     if observed.nvswitch and not observed.names.fabric:
         found.append(
-            f"the GPUs are joined by NVSwitches, and {observed.names.title} has no fabric manager: CUDA does not "
-            "start until one of exactly the driver's version runs"
+            f"the GPUs are joined by NVSwitches, and no fabric manager for {observed.names.title} is known: CUDA "
+            "does not start until one of exactly the driver's version runs"
         )
     if not observed.gpus:
         found.append("no NVIDIA GPU was found on the PCI bus: the driver is not loaded")
