@@ -101,7 +101,8 @@ def answers(node: Node, interpreter: float) -> None:
 def main() -> None:
     """Run everything."""
     interpreter = statistics.median(
-        seconds(lambda: subprocess.run([sys.executable, "-c", ""], check=True)) for _ in range(9)
+        seconds(lambda: subprocess.run([sys.executable, "-c", ""], check=True))
+        for _again in range(9)
     )
     decisions(interpreter)
     node = Node(Path(tempfile.mkdtemp(prefix="gp-")), testing.start("h100-80", 8))

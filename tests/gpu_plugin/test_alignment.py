@@ -70,7 +70,7 @@ def by_trying(scores: Scores, forced: list[int], size: int) -> list[int]:
 def trees(draw: st.DrawFn) -> Scores:
     """Any tree: pairs are worth what the innermost group that has both is worth."""
     count = draw(st.integers(1, 9))
-    scores = [[0] * count for _ in range(count)]
+    scores = [[0] * count for _row in range(count)]
 
     def fill(members: list[int], least: int) -> None:
         level = least + draw(st.integers(1, 50))

@@ -57,7 +57,7 @@ class Ubuntu(Debian):
     def _modprobe(self, words: tuple[str, ...]) -> Completed:
         self.files["/sys/module/nvidia/version"] = ""
         version = next(
-            version for name, (version, _) in self.packages.items() if "kernel-common" in name
+            version for name, (version, _state) in self.packages.items() if "kernel-common" in name
         )
         self.files[DRIVER] = LOADED.format(version.split("-")[0])
         return Completed(0, "", "")
