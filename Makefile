@@ -9,6 +9,7 @@ SHELL := /bin/bash
 PRODUCT ?= h100-80
 GPUS ?= 8
 PYTHON ?= python3
+LEFT_OUT ?= exhaustive
 
 CACHE := $(CURDIR)/.cache
 VENV := $(CACHE)/venv
@@ -74,7 +75,8 @@ test: ## Everything: lint, sanity, unit tests, nvsim, daemon, molecule, integrat
 	@$(MAKE) --no-print-directory setup $(WHEELHOUSE)/stamp image
 	@tests/run-all
 
-test-fast: setup lint unit nvsim-test daemon-test ## What takes two minutes and no container
+test-fast: setup lint ## What takes two minutes and no container
+	@$(MAKE) --no-print-directory LEFT_OUT="exhaustive or slow" MORE="-n 2" unit nvsim-test daemon-test
 
 lint: setup ## ruff, mypy, import-linter, ansible-lint
 	$(BIN)/ruff check .
@@ -85,14 +87,14 @@ lint: setup ## ruff, mypy, import-linter, ansible-lint
 	HOME=$(CACHE)/home $(BIN)/ansible-lint
 
 unit: setup ## Unit tests of the collection
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m "not exhaustive" tests/unit tests/node
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not ($(LEFT_OUT))" tests/unit tests/node
 
 oracle: setup ## The MIG planner against brute force: every layout from every state
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m exhaustive tests/unit
 
 nvsim-test: setup ## The simulated driver's own tests, and the stand-in kubelet's
 	$(MAKE) --no-print-directory -C tests/nvsim shim
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/nvsim tests/kubelet
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) tests/nvsim tests/kubelet
 
 module-test: setup ## The modules on the simulated driver
 	$(MAKE) --no-print-directory -C tests/nvsim shim
@@ -100,7 +102,7 @@ module-test: setup ## The modules on the simulated driver
 
 daemon-test: setup ## The node daemon against the stand-in kubelet and the simulated driver
 	$(MAKE) --no-print-directory -C tests/nvsim shim
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/gpu_plugin
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not ($(LEFT_OUT))" tests/gpu_plugin
 
 sanity: setup ## ansible-test sanity
 	tests/run-sanity $(TREE)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 running = pytest.importorskip("running", exc_type=ImportError)
 eventually = running.eventually
+pytestmark = pytest.mark.slow
+
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 
 

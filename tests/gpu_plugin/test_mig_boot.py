@@ -18,6 +18,8 @@ import pytest
 from nvsim.testing import VERSION, Sim, client, start
 from running import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 LAYOUTS = {
     "a100-40": {"1g.5gb": 2, "3g.20gb": 1, "1c.2g.10gb": 2},
     "a30": {"1g.6gb": 2, "2g.12gb": 1},

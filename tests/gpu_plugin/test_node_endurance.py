@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 running = pytest.importorskip("running", exc_type=ImportError)
 eventually = running.eventually
+pytestmark = pytest.mark.slow
+
 GPU = "nvidia.com/gpu"
 SHARED = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 100}]}}"
 
