@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The genuine nvidia-smi, from Debian's package, as a client of the simulated driver."""
+"""NVIDIA's genuine programs, from Debian's packages, as clients of the simulated driver."""
 
 from __future__ import annotations
 
@@ -12,18 +12,31 @@ from pathlib import Path
 APT = Path(__file__).resolve().parents[1] / "build/apt"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MISSING = "the package nvidia-smi cannot be downloaded from this machine's Debian mirror"
+MPS_MISSING = "the package nvidia-cuda-mps cannot be downloaded from this machine's Debian mirror"
 
 
 def nvidia_smi() -> Path | None:
     """Return the program, from this machine's mirror the first time; None where that has it not."""
-    found = list(APT.glob("root/usr/lib/nvidia/*/nvidia-smi"))
-    if not found:
-        _download()
-        found = list(APT.glob("root/usr/lib/nvidia/*/nvidia-smi"))
-    return found[0] if found else None
+    return _program("nvidia-smi", "nvidia-smi")
 
 
-def _download() -> None:
+def mps_control() -> Path | None:
+    """Return nvidia-cuda-mps-control; None where this machine's mirror has it not."""
+    return _program("nvidia-cuda-mps", "nvidia-cuda-mps-control")
+
+
+def _program(package: str, name: str) -> Path | None:
+    for attempt in range(2):
+        for folder in ("usr/lib/nvidia", "usr/lib", "usr/bin"):
+            found = [path for path in APT.glob(f"root/{folder}/**/{name}") if path.is_file()]
+            if found:
+                return found[0]
+        if attempt == 0:
+            _download(package)
+    return None
+
+
+def _download(package: str) -> None:
     sources = "\n".join(
         path.read_text()
         for path in Path("/etc/apt").rglob("*")
@@ -52,10 +65,10 @@ def _download() -> None:
         "Dir::State::status=/dev/null",
     ]
     options += ["-o", "APT::Sandbox::User=root"]
-    for words in (["update"], ["download", "nvidia-smi"]):
+    for words in (["update"], ["download", package]):
         if subprocess.run(
             ["apt-get", *options, *words], cwd=APT, capture_output=True, check=False
         ).returncode:
             return
-    for package in APT.glob("nvidia-smi_*.deb"):
-        subprocess.run(["dpkg", "-x", package, APT / "root"], check=True)
+    for archive in APT.glob(f"{package}_*.deb"):
+        subprocess.run(["dpkg", "-x", archive, APT / "root"], check=True)
