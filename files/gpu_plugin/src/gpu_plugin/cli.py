@@ -19,6 +19,7 @@ from ._shared._core import cdi_boot as cdi_files
 from ._shared._core import mig_boot as mig_files
 from ._shared._core.errors import NodeError
 from .health import QUIET
+from .mps import command as mps
 from .strict_yaml import ConfigError
 
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
@@ -62,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         "--wait", type=float, default=60.0, metavar="SECONDS", help="how long to wait for a driver"
     )
     cdi.set_defaults(command=_cdi)
+    mps.add(commands)
     return top
 
 

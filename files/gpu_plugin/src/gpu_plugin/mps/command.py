@@ -1,0 +1,81 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command ``gpu-plugin mps``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from .._shared._core.errors import InputError
+from .places import ROOT
+
+TRUE = ("true", "1", "yes")
+
+
+def add(commands: Any) -> None:
+    """Add the command to the others."""
+    mps = commands.add_parser("mps", help="share a device by CUDA's Multi-Process Service")
+    verbs = mps.add_subparsers(required=True, metavar="VERB")
+    run = verbs.add_parser("run", help="run the control daemon of one device until SIGTERM")
+    run.add_argument("--device", required=True, metavar="UUID", help="GPU or MIG device")
+    for flag, word, text in (
+        ("replicas", "N", "how many shares the device has"),
+        ("memory", "BYTES|PERCENT", "memory of one share (default: an equal part)"),
+        ("threads", "PERCENT", "threads of one share (default: an equal part)"),
+        ("combine", "N", "how many shares one container may have together (default: 1)"),
+        ("drain", "SECONDS", "how long clients may take to end at a stop (default: 30)"),
+    ):
+        name = f"GPU_MPS_{flag.upper()}"
+        words = f"{text} (environment: {name})"
+        run.add_argument(f"--{flag}", default=os.environ.get(name, ""), metavar=word, help=words)
+    run.add_argument(
+        "--overcommit",
+        action="store_true",
+        default=os.environ.get("GPU_MPS_OVERCOMMIT", "").lower() in TRUE,
+        help="allow shares that are more than the device (environment: GPU_MPS_OVERCOMMIT)",
+    )
+    run.add_argument("--root", type=Path, default=Path(ROOT), metavar="DIR", help="where files go")
+    run.add_argument(
+        "--control", default="nvidia-cuda-mps-control", metavar="PROGRAM", help="NVIDIA's program"
+    )
+    run.add_argument(
+        "--no-shm", action="store_true", help="use the node's /dev/shm, rather than an own one"
+    )
+    run.add_argument(
+        "--shm-size", type=int, default=0, metavar="BYTES", help="default: half of RAM"
+    )
+    run.add_argument(
+        "--interval", type=float, default=2.0, metavar="SECONDS", help="how often to ask the daemon"
+    )
+    run.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from . import folders, manager  # bring NVML in, which the other commands have no use for
+
+    return manager.run(
+        manager.Options(
+            device=options.device,
+            replicas=_number("replicas", options.replicas),
+            memory=options.memory,
+            threads=options.threads,
+            most=_number("combine", options.combine or "1"),
+            overcommit=options.overcommit,
+            root=options.root,
+            control=options.control,
+            own_shm=not options.no_shm,
+            shm_size=options.shm_size or folders.default_shm_size(),
+            drain=_number("drain", options.drain or "30"),
+            interval=options.interval,
+        )
+    )
+
+
+def _number(key: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise InputError.of(key, text, "a whole number above 0")
+    return int(text)

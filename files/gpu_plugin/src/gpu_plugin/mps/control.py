@@ -1,0 +1,172 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The genuine nvidia-cuda-mps-control: the daemon as a child process, and questions to it."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from .. import logs
+from . import words
+from .places import Names, daemon_environment
+from .words import ControlError
+
+ANSWER_SECONDS: Final = 5.0
+START_SECONDS: Final = 10.0
+# The daemon's server and its clients have to see the same /dev/shm; only the daemon's is changed.
+OWN_SHM: Final = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c")
+OWN_SHM_SCRIPT: Final = 'mount --bind "$0" /dev/shm && exec "$@"'
+KEPT_FROM_DAEMON: Final = ("CUDA_", "NOTIFY_SOCKET", "WATCHDOG_")
+
+
+class Control:
+    """A control daemon. ``on_end`` is called, in a thread, when its process has ended."""
+
+    def __init__(
+        self, program: str, names: Names, own_shm: bool, on_end: Callable[[], None]
+    ) -> None:
+        self._program, self._names, self._own_shm = program, names, own_shm
+        self._on_end = on_end
+        self._process: subprocess.Popen[str] | None = None
+        self._ended = threading.Event()
+        self._last: collections.deque[str] = collections.deque(maxlen=3)
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_DAEMON)}
+        self._environment = {**inherited, **daemon_environment(names)}
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process; 0 when there is none."""
+        return self._process.pid if self._process and not self._ended.is_set() else 0
+
+    def start(self) -> None:
+        """Start the daemon. It answers later: see wait_for_answer()."""
+        command = [self._program, "-f"]
+        if self._own_shm:
+            command = [*OWN_SHM, OWN_SHM_SCRIPT, self._names.shm, *command]
+        self._last.clear()
+        self._ended = threading.Event()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                cwd="/",
+                start_new_session=True,  # its servers are ended with it
+            )
+        except OSError as error:
+            raise ControlError(
+                f"can't start {self._program}", cause=error.strerror or ""
+            ) from error
+        process = self._process
+        threading.Thread(target=self._follow, args=(process,), daemon=True).start()
+        threading.Thread(target=self._watch, args=(process, self._ended), daemon=True).start()
+
+    def wait_for_answer(self) -> None:
+        """Wait until the daemon answers. ControlError: it ended, or takes too long."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            if not self.pid:
+                raise ControlError("the control daemon did not start", cause=self.ending())
+            try:
+                self.ask(words.SERVERS)
+                return
+            except ControlError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
+
+    def ask(self, command: str, seconds: float = ANSWER_SECONDS) -> str:
+        """Return the daemon's answer. ControlError: there is none, or it refuses."""
+        try:
+            done = subprocess.run(
+                [self._program],
+                input=f"{command}\n",
+                env=self._environment,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=seconds,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ControlError(
+                "the control daemon does not answer",
+                cause=f"{command.split()[0]}: {seconds:g} seconds",
+            ) from error
+        except OSError as error:
+            raise ControlError(
+                f"can't start {self._program}", cause=error.strerror or ""
+            ) from error
+        if done.returncode:
+            raise ControlError(
+                f"the control daemon did not take {command.split()[0]}",
+                cause=done.stderr.strip() or f"status {done.returncode}",
+            )
+        if refused := words.refusal(done.stdout):
+            raise ControlError(f"the control daemon refuses {command}", cause=refused)
+        return done.stdout
+
+    def quit(self, drain: float) -> None:
+        """End the daemon: no new clients, and so many seconds for those that are there."""
+        if not self.pid:
+            return
+        # Its status says whether any server ever ended badly, which is no news now.
+        with contextlib.suppress(ControlError):
+            self.ask(f"quit -t {max(round(drain), 1)}", drain + ANSWER_SECONDS)
+        self._ended.wait(2)
+        self.kill()
+
+    def kill(self) -> None:
+        """End what is left of the daemon and its servers."""
+        if self._process is not None and self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._ended.wait()
+
+    def ending(self) -> str:
+        """Return how the daemon ended, with the last that it said."""
+        status = self._process.returncode if self._process and not self.pid else None
+        how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
+        return "; ".join([f"it ended with {how}", *self._last])
+
+    def _follow(self, process: subprocess.Popen[str]) -> None:
+        """Pass on what the daemon tells; it would stop at a full pipe."""
+        if process.stdout is not None:
+            with process.stdout as stream:
+                for line in stream:
+                    if told := words.event(line):
+                        if not told.startswith("Cmd:"):
+                            self._last.append(told)
+                        logs.info(told, daemon=process.pid)
+
+    def _watch(self, process: subprocess.Popen[str], ended: threading.Event) -> None:
+        """Wait for the daemon's end, and end its servers before its number can be another's."""
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        ended.set()
+        self._on_end()
+
+
+def started(pid: int) -> str:
+    """Return what tells a process from another one that gets its number later; empty: none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]

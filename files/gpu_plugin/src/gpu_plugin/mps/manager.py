@@ -1,0 +1,199 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The manager of one device's MPS daemon: brings it up, watches it, and ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from .. import logs
+from .._shared._core.errors import NodeError
+from .._shared._nvml.api import NOT_FOUND, Nvml, NvmlError
+from .._shared._nvml.real import open_nvml
+from . import folders, words
+from .control import Control
+from .places import Names
+from .remembered import Remembered
+from .report import FAILED, READY, STARTING, Report
+from .shares import Shares, plan
+from .words import ControlError
+
+STEADY_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 20.0  # what an end takes beside the clients
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for."""
+
+    device: str
+    replicas: int
+    memory: str
+    threads: str
+    most: int
+    overcommit: bool
+    root: Path
+    control: str
+    own_shm: bool
+    shm_size: int
+    drain: float
+    interval: float
+
+
+def run(options: Options) -> int:
+    """Run a device's MPS daemon until SIGTERM. Returns the exit status."""
+    names = Names(options.device, str(options.root.absolute()))
+    stop, wake = threading.Event(), threading.Event()
+
+    def stopping(*_details: object) -> None:
+        stop.set()
+        wake.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stopping)
+    with folders.locked(names):
+        report = Report(names, os.getpid())
+        report.state(STARTING)
+        try:
+            _manage(options, names, report, stop, wake)
+        except NodeError as error:
+            report.state(FAILED, problem=str(error))
+            return 1
+        report.remove()
+    return 0
+
+
+def _manage(
+    options: Options, names: Names, report: Report, stop: threading.Event, wake: threading.Event
+) -> None:
+    remembered = Remembered(names)
+    remembered.end_leftover()
+    folders.make(names)
+    with open_nvml() as nvml:
+        shares = _shares(nvml, options)
+        if options.device.startswith("GPU-"):
+            remembered.make_exclusive()
+    try:
+        own_shm = options.own_shm and folders.mount_shm(names, options.shm_size)
+        report.shares(shares, own_shm)
+        control = Control(options.control, names, own_shm, wake.set)
+        keeper = Keeper(names, control, shares, report, remembered, options.interval)
+        keeper.keep(stop, wake)
+        report.stopping(control.pid, options.drain + STOP_SECONDS)
+        control.quit(options.drain)
+        folders.clean(names)
+        folders.unmount_shm(names)
+    finally:
+        _give_back(remembered)
+
+
+def _shares(nvml: Nvml, options: Options) -> Shares:
+    for gpu in nvml.gpus()[0]:
+        devices = {gpu.uuid: gpu.memory_total}
+        devices.update({one.uuid: one.memory_total for one in nvml.mig_devices(gpu)})
+        if options.device not in devices:
+            continue
+        if options.device == gpu.uuid and gpu.mig_current:
+            raise NodeError(
+                f"{gpu.uuid} is in MIG mode",
+                hint="name one of its MIG devices, or switch the mode off",
+            )
+        return plan(
+            options.replicas,
+            devices[options.device],
+            gpu.compute_capability,
+            memory=options.memory,
+            threads=options.threads,
+            most=options.most,
+            overcommit=options.overcommit,
+        )
+    raise NvmlError(NOT_FOUND, f"looking for {options.device}")
+
+
+def _give_back(remembered: Remembered) -> None:
+    try:
+        with open_nvml():
+            remembered.give_back()
+    except NvmlError as error:  # the next manager tries again
+        logs.warning("the compute mode was not given back", cause=error)
+
+
+class Keeper:
+    """Keeps a control daemon up, with its limits in place."""
+
+    def __init__(
+        self,
+        names: Names,
+        control: Control,
+        shares: Shares,
+        report: Report,
+        remembered: Remembered,
+        interval: float,
+    ) -> None:
+        self._names, self._control = names, control
+        self._shares, self._report = shares, report
+        self._remembered, self._interval = remembered, interval
+        self._ready_since: float | None = None
+
+    def keep(self, stop: threading.Event, wake: threading.Event) -> None:
+        """Return when it is told to stop."""
+        failures = 0
+        while not stop.is_set():
+            try:
+                self._bring_up()
+                self._watch(stop, wake)
+            except ControlError as error:
+                self._control.kill()
+                failures = 1 if self._steady() else failures + 1
+                self._ready_since = None
+                self._report.restarted()
+                self._report.state(FAILED, problem=str(error))
+                stop.wait(words.backoff(failures))
+
+    def _steady(self) -> bool:
+        since = self._ready_since
+        return since is not None and time.monotonic() - since > STEADY_SECONDS
+
+    def _bring_up(self) -> None:
+        self._report.state(STARTING)
+        folders.clean(self._names)
+        self._control.start()
+        self._remembered.daemon(self._control.pid)
+        self._control.wait_for_answer()
+        self._set_limits()
+        self._ready_since = time.monotonic()
+        self._report.state(READY, self._control.pid)
+
+    def _set_limits(self) -> None:
+        read_back = {}
+        for setting in words.settings(self._shares.default):
+            self._control.ask(setting.set)
+            read_back[setting.name] = words.check(setting, self._control.ask(setting.get))
+        self._report.limits(read_back)
+
+    def _watch(self, stop: threading.Event, wake: threading.Event) -> None:
+        while True:
+            answer = self._control.ask(words.poll())
+            servers, kept = words.polled(answer, self._shares.default)
+            self._report.alive()
+            if not kept:
+                logs.warning("somebody changed the limits, setting them again")
+                self._set_limits()
+            self._report.clients({pid: self._clients(pid) for pid in servers})
+            wake.wait(self._interval)
+            wake.clear()
+            if stop.is_set():
+                return
+            if not self._control.pid:
+                raise ControlError("the control daemon ended", cause=self._control.ending())
+
+    def _clients(self, server: int) -> tuple[int, ...]:
+        answer = self._control.ask(words.clients_of(server))
+        return () if words.gone(answer) else words.pids(answer)

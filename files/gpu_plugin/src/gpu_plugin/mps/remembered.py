@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What has to be put back, remembered in a file: the next manager does it after a crash."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from .. import logs
+from .._shared._core.errors import NodeError
+from .._shared._nvml import compute_mode
+from .control import started
+from .places import Names
+
+END_SECONDS: Final = 5.0
+
+
+class Remembered:
+    """The compute mode as it was, and the control daemon that was started."""
+
+    def __init__(self, names: Names) -> None:
+        self._path = Path(names.state)
+        self._device = names.device
+        self._data: dict[str, Any] = {}
+        try:
+            found = json.loads(self._path.read_text())
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            logs.warning("what the last run left behind can't be read", cause=error)
+            return
+        if isinstance(found, dict):
+            self._data = found
+
+    def end_leftover(self) -> None:
+        """End the control daemon of a manager that crashed, and its servers."""
+        pid, began = self._data.pop("daemon", (0, ""))
+        if not pid or started(pid) != began:
+            return
+        logs.warning("ending the control daemon of a manager that crashed", daemon=pid)
+        deadline = time.monotonic() + END_SECONDS
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        while started(pid) == began:
+            if time.monotonic() > deadline:
+                raise NodeError(f"process {pid} of an earlier control daemon does not end")
+            time.sleep(0.02)
+
+    def daemon(self, pid: int) -> None:
+        """Remember a control daemon, with what tells it from a later process of its number."""
+        self._data["daemon"] = (pid, started(pid))
+        self._save()
+
+    def make_exclusive(self) -> None:
+        """Let only one process, the MPS server, onto the GPU."""
+        if "compute_mode" not in self._data:
+            self._data["compute_mode"] = compute_mode.get(self._device)
+            self._save()  # before the change, so that no crash in between loses it
+        compute_mode.put(self._device, compute_mode.EXCLUSIVE_PROCESS)
+
+    def give_back(self) -> None:
+        """Put the compute mode back as it was, and forget."""
+        mode = self._data.pop("compute_mode", None)
+        if mode is not None:
+            compute_mode.put(self._device, mode)
+        self._path.unlink(missing_ok=True)
+
+    def _save(self) -> None:
+        trial = self._path.with_name(f".{self._path.name}.new")
+        try:
+            descriptor = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w") as stream:
+                json.dump(self._data, stream)
+            trial.replace(self._path)
+        except OSError as error:
+            raise NodeError(f"can't write {self._path}", cause=error.strerror or "") from error

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a share of a device is: memory, threads, and how many shares there may be. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from .._shared._core.errors import InputError, NodeError
+
+MIB: Final = 1024**2
+UNITS: Final = {"": 1, "K": 1024, "M": MIB, "G": 1024**3, "T": 1024**4}
+SIZE: Final = re.compile(r"([0-9]+)(?:([KMGT])i?B?)?")
+PERCENT: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%?")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a client may have at most: memory in MiB, threads in percent with one decimal."""
+
+    memory_mib: int
+    threads: float
+
+
+@dataclass(frozen=True)
+class Shares:
+    """A device in ``replicas`` shares; ``memory`` in bytes and ``threads`` in percent are one's.
+
+    ``most`` is how many of them one container may have together.
+    """
+
+    replicas: int
+    memory: Fraction
+    threads: Fraction
+    most: int = 1
+
+    def of(self, count: int) -> Bounds:
+        """Return what a container with so many shares may have; rounded down, to stay within all."""
+        if not 1 <= count <= self.most:
+            raise NodeError(
+                f"{count} shares of one device can't be given to one container",
+                cause=f"from 1 to {self.most} are allowed",
+            )
+        threads = min(self.threads * count, Fraction(100))
+        return Bounds(int(self.memory * count / MIB), int(threads * 10) / 10)
+
+    @property
+    def default(self) -> Bounds:
+        """What bounds a client that says nothing: a client can lower a default, never raise it."""
+        return self.of(self.most)
+
+
+def client_limit(compute_capability: tuple[int, int]) -> int:
+    """Return how many clients an MPS server takes on a GPU of this architecture."""
+    if compute_capability < (7, 0):
+        return 16
+    return 48 if compute_capability < (10, 0) else 60
+
+
+def plan(
+    replicas: int,
+    total_memory: int,
+    compute_capability: tuple[int, int],
+    *,
+    memory: str = "",
+    threads: str = "",
+    most: int = 1,
+    overcommit: bool = False,
+) -> Shares:
+    """Return the shares of a device with so many bytes.
+
+    ``memory`` (bytes, such as 8GiB, or percent) and ``threads`` (percent) are those of one share,
+    an equal part where they are empty. NodeError: they don't add up.
+    """
+    limit = client_limit(compute_capability)
+    if not 1 <= replicas <= limit:
+        raise NodeError(
+            f"{replicas} shares can't be made of this device",
+            cause=f"MPS takes from 1 to {limit} clients on its architecture",
+            hint="choose fewer replicas",
+        )
+    if not 1 <= most <= replicas:
+        raise InputError.of("combine", most, f"a whole number from 1 to {replicas}")
+    shares = Shares(
+        replicas,
+        parse_memory(memory, total_memory) if memory else Fraction(total_memory, replicas),
+        parse_percent("threads", threads) if threads else Fraction(100, replicas),
+        most,
+    )
+    if shares.memory < MIB:
+        raise InputError.of("memory", memory, "at least 1 MiB a share")
+    if shares.of(1).threads <= 0:
+        raise InputError.of("threads", threads, "at least 0.1 percent a share")
+    if shares.memory * most > total_memory:
+        raise NodeError(
+            f"{most} shares have more memory than the device",
+            cause=f"{round(shares.memory * most / MIB)} MiB of {total_memory // MIB} MiB",
+        )
+    if not overcommit:
+        _check_sum(shares, total_memory)
+    return shares
+
+
+def _check_sum(shares: Shares, total_memory: int) -> None:
+    hint = "choose less for each share, or allow it with overcommit"
+    if shares.memory * shares.replicas > total_memory:
+        raise NodeError(
+            f"{shares.replicas} shares have more memory than the device",
+            cause=f"{round(shares.memory * shares.replicas / MIB)} MiB of {total_memory // MIB} MiB",
+            hint=hint,
+        )
+    if shares.threads * shares.replicas > 100:
+        raise NodeError(
+            f"{shares.replicas} shares have more threads than the device",
+            cause=f"{float(shares.threads * shares.replicas):g} percent",
+            hint=hint,
+        )
+
+
+def parse_memory(text: str, total: int) -> Fraction:
+    """Return the bytes that a size or a percentage stands for."""
+    if text.endswith("%"):
+        return parse_percent("memory", text) * total / 100
+    found = SIZE.fullmatch(text)
+    if found is None:
+        raise InputError.of("memory", text, "bytes, such as 8589934592 or 8GiB, or percent (25%)")
+    return Fraction(int(found[1]) * UNITS[found[2] or ""])
+
+
+def parse_percent(key: str, text: str) -> Fraction:
+    """Return a percentage, which must be above 0 and at most 100."""
+    found = PERCENT.fullmatch(text)
+    value = Fraction(found[1]) if found else Fraction(0)
+    if not 0 < value <= 100:
+        raise InputError.of(key, text, "a percentage above 0 and up to 100")
+    return value

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The words of nvidia-cuda-mps-control: what it is told, and what its answers mean. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from .._shared._core.errors import NodeError
+from .shares import Bounds
+
+# The daemon sees one device only. A UUID here is taken without a word and without effect.
+DEVICE: Final = 0
+SERVERS: Final = "get_server_list"
+THREADS: Final = "default_active_thread_percentage"
+MEMORY: Final = "default_device_pinned_mem_limit"
+SIZE: Final = re.compile(r"([0-9]+)([MG])")
+REFUSALS: Final = ("Unknown command", "Invalid", "Insufficient", "Not enough privilege")
+CHATTER: Final = re.compile(
+    r"Starting control daemon using socket .*|To connect CUDA applications to this daemon.*|"
+    r"Accepting connection\.\.\.|NEW UI|UI closed|Cmd:get_\S+( [0-9]+)?|[0-9. ]*|[0-9]+[MG]"
+)
+STAMP: Final = re.compile(r"\[[-0-9]+ [:.0-9]+ +\w+ +[0-9]+\] ?")
+
+
+class ControlError(NodeError):
+    """The control daemon did not answer, or not what it should."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A default: what sets it, what asks for it, and the answer that is expected."""
+
+    name: str
+    set: str
+    get: str
+    asked: str
+
+
+def settings(bounds: Bounds) -> Iterator[Setting]:
+    """Return what has to be set before the first client."""
+    size = f"{bounds.memory_mib}M"
+    yield Setting(MEMORY, f"set_{MEMORY} {DEVICE} {size}", f"get_{MEMORY} {DEVICE}", size)
+    threads = f"{bounds.threads:.1f}"
+    yield Setting(THREADS, f"set_{THREADS} {threads}", f"get_{THREADS}", threads)
+
+
+def check(setting: Setting, answer: str) -> str:
+    """Return what was read back. ControlError: it is not what was asked for."""
+    found = answer.strip()
+    if not _confirms(setting, found):
+        raise ControlError(
+            f"{setting.name} was not taken",
+            cause=f"{setting.asked} was asked for, {found or 'nothing'} was read back",
+        )
+    return found
+
+
+def _confirms(setting: Setting, found: str) -> bool:
+    same = _same_size if setting.name == MEMORY else _same_number
+    return same(setting.asked, found)
+
+
+def _same_size(asked: str, found: str) -> bool:
+    match = SIZE.fullmatch(found)
+    if match is None:
+        return False
+    mib = int(asked.rstrip("M"))
+    # From 1 GiB on the program tells whole GiB, whatever it holds: 1500M reads as 1G.
+    return int(match[1]) == (mib // 1024 if match[2] == "G" else mib)
+
+
+def _same_number(asked: str, found: str) -> bool:
+    try:
+        return abs(float(found) - float(asked)) < 0.05
+    except ValueError:
+        return False
+
+
+def refusal(answer: str) -> str:
+    """Return the program's complaint; it ends with status 0 even then."""
+    return next((one for one in answer.splitlines() if one.startswith(REFUSALS)), "")
+
+
+def poll() -> str:
+    """Return the questions that tell at once whether the daemon lives and keeps its defaults."""
+    return f"{SERVERS}\nget_{THREADS}\nget_{MEMORY} {DEVICE}"
+
+
+def polled(answer: str, bounds: Bounds) -> tuple[tuple[int, ...], bool]:
+    """Return the servers, and whether the defaults are still those that were set."""
+    lines = answer.split()
+    # Without a memory limit the program says nothing, and the last line is the threads.
+    has_memory = bool(lines) and SIZE.fullmatch(lines[-1]) is not None
+    memory = lines.pop() if has_memory else ""
+    threads = lines.pop() if lines else ""
+    found = {MEMORY: memory, THREADS: threads}
+    kept = all(_confirms(one, found[one.name]) for one in settings(bounds))
+    return pids("\n".join(lines)), kept
+
+
+def pids(answer: str) -> tuple[int, ...]:
+    """Return the process ids in an answer."""
+    lines = answer.split()
+    if not all(one.isdecimal() for one in lines):
+        raise ControlError("no process ids were told", cause=answer.strip())
+    return tuple(map(int, lines))
+
+
+def clients_of(server: int) -> str:
+    """Return the question for the clients of a server."""
+    return f"get_client_list {server}"
+
+
+def gone(answer: str) -> bool:
+    """Tell whether a server ended between the question for servers and that for its clients."""
+    return answer.startswith("Server ") and answer.rstrip().endswith("not found")
+
+
+def event(line: str) -> str:
+    """Return what a line of the program's log tells; empty for the traces of our own questions."""
+    words = STAMP.sub("", line.strip())
+    return "" if CHATTER.fullmatch(words) else words
+
+
+def backoff(failures: int) -> float:
+    """Return how many seconds to wait before the next try."""
+    return float(min(0.1 * 2 ** (min(failures, 10) - 1), 10.0)) if failures else 0.0

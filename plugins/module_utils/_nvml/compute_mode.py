@@ -1,0 +1,27 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who may use a GPU at once, through NVML. A MIG device has no compute mode."""
+
+from __future__ import annotations
+
+from .real import doing
+
+try:
+    import pynvml
+except ImportError:  # where the library is missing, open_nvml says so
+    pynvml = None
+
+DEFAULT, PROHIBITED, EXCLUSIVE_PROCESS = 0, 2, 3
+
+
+@doing("reading the compute mode")
+def get(uuid: str) -> int:
+    """Return a GPU's compute mode."""
+    return int(pynvml.nvmlDeviceGetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
+
+
+@doing("setting the compute mode")
+def put(uuid: str, mode: int) -> None:
+    """Set a GPU's compute mode."""
+    pynvml.nvmlDeviceSetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid), mode)

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Managers of MPS daemons for a test, on simulated GPUs, with NVIDIA's genuine control program."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from nvsim.testing import Sim
+from running import REPOSITORY, eventually
+
+
+class Mps:
+    """A folder with the managers of a machine's devices."""
+
+    def __init__(self, sim: Sim, program: Path) -> None:
+        self.sim, self.program = sim, program
+        self.folder = Path(tempfile.mkdtemp(prefix="m-"))
+        self.root = self.folder / "r"
+        self.managers: list[subprocess.Popen[bytes]] = []
+        self._told: list[str] = []
+        self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notified.bind(str(self.folder / "n.sock"))
+        threading.Thread(target=self._listen, daemon=True).start()
+        self.env = {
+            **sim.env,
+            "PYTHONPATH": str(REPOSITORY / "files/gpu_plugin/src"),
+            "NOTIFY_SOCKET": str(self.folder / "n.sock"),
+        }
+        self.log = self.folder / "log"
+
+    def uuid(self, gpu: int = 0) -> str:
+        return str(self.sim.ctl("status")["gpus"][gpu]["uuid"])
+
+    def mode(self, gpu: int = 0) -> int:
+        return int(self.sim.ctl("status")["gpus"][gpu]["compute_mode"])
+
+    def run(self, device: str, *words: object, **env: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--device", device]
+        command += ["--root", self.root, "--control", self.program, "--interval", "0.2"]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                [*map(str, (*command, *words))], env={**self.env, **env}, stderr=log
+            )
+        self.managers.append(process)
+        return process
+
+    def status(self, device: str) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.root / f"{device}.json").read_text())
+        except FileNotFoundError:
+            return {"state": ""}
+        return found
+
+    def ready(self, device: str, restarts: int = 0, seconds: float = 15) -> dict[str, Any]:
+        """Wait until a device's daemon is ready, after so many restarts at least."""
+
+        def look() -> dict[str, Any]:
+            found = self.status(device)
+            return found if found["state"] == "ready" and found["restarts"] >= restarts else {}
+
+        return eventually(look, seconds)
+
+    def failed(self, device: str) -> str:
+        """Wait until a device's daemon has failed; return why."""
+        eventually(lambda: self.status(device)["state"] == "failed")
+        return str(self.status(device)["problem"])
+
+    def ask(self, device: str, command: str) -> str:
+        done = subprocess.run(
+            [self.program],
+            input=f"{command}\n",
+            env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(self.root / device / "pipe")},
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+        return done.stdout if done.returncode == 0 else done.stderr
+
+    def _listen(self) -> None:
+        """Take what systemd is told: who tells waits where ten messages wait already."""
+        while message := self.notified.recv(4096):
+            self._told += message.decode().splitlines()
+
+    def notifications(self) -> list[str]:
+        """Everything that systemd was told so far."""
+        return list(self._told)
+
+    def end(self, process: subprocess.Popen[bytes]) -> int:
+        process.send_signal(signal.SIGTERM)
+        return process.wait(15)
+
+    def stop(self) -> None:
+        for process in self.managers:
+            process.kill()
+            process.wait()
+        for path in self.root.glob("*.state"):
+            with contextlib.suppress(ProcessLookupError, ValueError, KeyError):
+                os.killpg(json.loads(path.read_text())["daemon"][0], signal.SIGKILL)
+        for path in self.root.glob("*/shm"):
+            if os.path.ismount(path):
+                subprocess.run(["umount", path], check=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", str(self.folder / "n.sock"))
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def living(pid: int) -> bool:
+    """Tell whether a process runs; one that nobody waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A stand-in for nvidia-cuda-mps-control, for what the genuine one tells only with CUDA.
+
+It has one server (4242) with two clients. STANDIN_DEAF makes it take a memory limit without
+effect, STANDIN_BUSY makes its clients stay until a quit's time is over.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+PIPE = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
+SOCKET = str(PIPE / "control")
+
+
+def serve() -> None:
+    limits = {"default_active_thread_percentage": "100.0", "default_device_pinned_mem_limit 0": ""}
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(SOCKET)
+    listener.listen()
+    while True:
+        channel, _address = listener.accept()
+        with channel, channel.makefile("r") as questions, channel.makefile("w") as stream:
+            for line in questions:
+                verb, _, rest = line.strip().partition("_")
+                name, _, value = rest.rpartition(" ")
+                if verb == "set" and not (os.environ.get("STANDIN_DEAF") and "mem" in name):
+                    limits[name] = value
+                elif verb == "get" and limits.get(rest):
+                    stream.write(f"{limits[rest]}\n")
+                elif rest == "server_list":
+                    stream.write("4242\n")
+                elif rest == "client_list 4242":
+                    stream.write("7\n9\n")
+                elif line.startswith("quit -t "):
+                    print(f"told to {line.strip()}", flush=True)
+                    time.sleep(float(line.split()[2]) if os.environ.get("STANDIN_BUSY") else 0)
+                    return
+
+
+def ask() -> None:
+    with socket.socket(socket.AF_UNIX) as channel:
+        try:
+            channel.connect(SOCKET)
+        except OSError:
+            sys.exit("Cannot find MPS control daemon process")
+        channel.sendall(sys.stdin.read().encode())
+        channel.shutdown(socket.SHUT_WR)
+        while data := channel.recv(4096):
+            sys.stdout.write(data.decode())
+
+
+if __name__ == "__main__":
+    serve() if "-f" in sys.argv else ask()

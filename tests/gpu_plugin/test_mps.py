@@ -1,0 +1,333 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""``gpu-plugin mps run`` with NVIDIA's genuine control program, on simulated GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from mps_running import Mps, living
+from nvsim import genuine
+from nvsim.testing import client, start
+from running import eventually
+
+DEFAULT, EXCLUSIVE_PROCESS = 0, 3
+MakeMps = Callable[..., Mps]
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    found = genuine.mps_control()
+    if found is None:
+        pytest.skip(genuine.MPS_MISSING)
+    return found
+
+
+@pytest.fixture
+def make_mps(program: Path) -> Iterator[MakeMps]:
+    if os.geteuid() != 0:
+        pytest.skip("the compute mode can be set by root only")
+    made: list[Mps] = []
+
+    def make(product: str = "h100-80", gpus: int = 1) -> Mps:
+        made.append(Mps(start(product, gpus), program))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+        one.sim.stop()
+
+
+def test_ready_only_with_the_limits_in_place_and_all_given_back(make_mps: MakeMps) -> None:
+    mps = make_mps()
+    uuid = mps.uuid()
+    manager = mps.run(uuid, "--replicas", 4)
+    status = mps.ready(uuid)
+    assert "READY=1" in mps.notifications()
+    assert mps.ask(uuid, "get_default_active_thread_percentage") == "25.0\n"
+    assert mps.ask(uuid, "get_default_device_pinned_mem_limit 0") == "19G\n"
+    assert mps.mode() == EXCLUSIVE_PROCESS
+    assert status["limits"] == {
+        "asked": {"memory_mib": 20389, "threads": 25.0},
+        "default": {"memory_mib": 20389, "threads": 25.0},
+        "read_back": {
+            "default_active_thread_percentage": "25.0",
+            "default_device_pinned_mem_limit": "19G",
+        },
+    }
+    assert (status["pid"], status["replicas"], status["clients"]) == (manager.pid, 4, 0)
+    folder = mps.root / uuid
+    modes = [(folder / name).stat().st_mode & 0o7777 for name in (".", "pipe", "log", "shm")]
+    assert modes == [0o711, 0o755, 0o755, 0o1777]
+    assert (mps.root / f"{uuid}.json").stat().st_mode & 0o777 == 0o644
+    assert os.path.ismount(folder / "shm")
+    shm = os.stat(folder / "shm")
+    inside = os.stat(f"/proc/{status['daemon']}/root/dev/shm")
+    assert (shm.st_dev, shm.st_ino) == (inside.st_dev, inside.st_ino)
+    environment = Path(f"/proc/{status['daemon']}/environ").read_text().split("\0")
+    assert f"CUDA_VISIBLE_DEVICES={uuid}" in environment
+    assert not [one for one in environment if one.startswith("NOTIFY_SOCKET")]
+
+    eventually(lambda: mps.notifications().count("WATCHDOG=1") > 2)
+    assert mps.end(manager) == 0
+    assert "STOPPING=1" in mps.notifications()
+    assert mps.mode() == DEFAULT
+    assert not living(status["daemon"])
+    assert not list((folder / "pipe").iterdir())
+    assert not os.path.ismount(folder / "shm")
+    assert sorted(path.name for path in mps.root.iterdir()) == [uuid, f"{uuid}.lock"]
+
+
+def test_combined_shares_raise_the_default_to_what_one_container_may_have(
+    make_mps: MakeMps,
+) -> None:
+    mps = make_mps()
+    uuid = mps.uuid()
+    environment = {"GPU_MPS_REPLICAS": "8", "GPU_MPS_COMBINE": "3", "GPU_MPS_MEMORY": "4GiB"}
+    mps.run(uuid, "--no-shm", **environment)
+    status = mps.ready(uuid)
+    assert status["limits"]["asked"] == {"memory_mib": 4096, "threads": 12.5}
+    assert mps.ask(uuid, "get_default_active_thread_percentage") == "37.5\n"
+    assert mps.ask(uuid, "get_default_device_pinned_mem_limit 0") == "12G\n"
+    assert status["own_shm"] is False
+    assert not (mps.root / uuid / "shm").exists()
+
+
+def test_mode_that_was_set_before_is_the_one_given_back(make_mps: MakeMps) -> None:
+    mps = make_mps()
+    client(mps.sim, "n.nvmlInit(); n.nvmlDeviceSetComputeMode(n.nvmlDeviceGetHandleByIndex(0), 2)")
+    manager = mps.run(mps.uuid(), "--replicas", 2)
+    mps.ready(mps.uuid())
+    assert mps.mode() == EXCLUSIVE_PROCESS
+    assert mps.end(manager) == 0
+    assert mps.mode() == 2
+
+
+def test_mig_device_has_a_daemon_too_and_the_gpus_mode_stays(make_mps: MakeMps) -> None:
+    mps = make_mps("a100-40")
+    uuid = str(
+        client(
+            mps.sim,
+            """
+            n.nvmlInit(); gpu = n.nvmlDeviceGetHandleByIndex(0); n.nvmlDeviceSetMigMode(gpu, 1)
+            gi = n.nvmlDeviceCreateGpuInstance(gpu, n.nvmlDeviceGetGpuInstanceProfileInfo(gpu, 2).id)
+            info = n.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi, 2, 0)
+            n.nvmlGpuInstanceCreateComputeInstance(gi, info.id)
+            answer(n.nvmlDeviceGetUUID(n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)))
+            """,
+        )
+    )
+    mps.run(uuid, "--replicas", 2, "--no-shm")
+    status = mps.ready(uuid)
+    assert 8000 < status["limits"]["asked"]["memory_mib"] < 10240  # half of 3g.20gb
+    assert mps.mode() == DEFAULT
+    whole = mps.run(mps.uuid(), "--replicas", 2, "--no-shm")
+    assert "is in MIG mode" in mps.failed(mps.uuid())
+    assert whole.wait(5) == 1
+
+
+def test_killed_daemon_comes_back_five_times_with_its_limits(make_mps: MakeMps) -> None:
+    mps = make_mps()
+    uuid = mps.uuid()
+    mps.run(uuid, "--replicas", 5, "--no-shm")
+    for round_ in range(5):
+        daemon = mps.ready(uuid, restarts=round_)["daemon"]
+        begun = time.monotonic()
+        os.kill(daemon, signal.SIGKILL)
+        eventually(lambda n=round_: mps.status(uuid)["restarts"] > n, 1.0)
+        status = mps.ready(uuid, restarts=round_ + 1)
+        assert time.monotonic() - begun < 6
+        assert status["daemon"] != daemon, mps.log.read_text()
+        assert mps.ask(uuid, "get_default_active_thread_percentage") == "20.0\n"
+        assert mps.mode() == EXCLUSIVE_PROCESS
+    assert mps.status(uuid)["restarts"] == 5, mps.log.read_text()
+    assert "the control daemon" in mps.log.read_text()
+
+
+def test_daemon_that_hangs_is_replaced(make_mps: MakeMps) -> None:
+    mps = make_mps()
+    uuid = mps.uuid()
+    mps.run(uuid, "--replicas", 2, "--no-shm")
+    daemon = mps.ready(uuid)["daemon"]
+    os.kill(daemon, signal.SIGSTOP)
+    assert mps.ready(uuid, restarts=1, seconds=20)["daemon"] != daemon
+    assert not living(daemon)
+    assert "the control daemon does not answer" in mps.log.read_text()
+
+
+def test_limits_that_somebody_changed_are_set_again(make_mps: MakeMps) -> None:
+    mps = make_mps()
+    uuid = mps.uuid()
+    mps.run(uuid, "--replicas", 4, "--no-shm")
+    mps.ready(uuid)
+    question = "get_default_active_thread_percentage"
+    mps.ask(uuid, "set_default_active_thread_percentage 90")
+    eventually(lambda: mps.ask(uuid, question) == "25.0\n")
+    mps.ask(uuid, "set_default_device_pinned_mem_limit 0 0M")
+    eventually(lambda: mps.ask(uuid, "get_default_device_pinned_mem_limit 0") == "19G\n")
+    assert mps.status(uuid)["restarts"] == 0
+
+
+def test_second_manager_refuses_and_disturbs_nothing(make_mps: MakeMps) -> None:
+    mps = make_mps()
+    uuid = mps.uuid()
+    first = mps.run(uuid, "--replicas", 2, "--no-shm")
+    before = mps.ready(uuid)
+    second = mps.run(uuid, "--replicas", 3, "--no-shm")
+    assert second.wait(8) == 1
+    assert f"has a manager already: process {first.pid} holds" in mps.log.read_text()
+    assert mps.status(uuid) == before
+    assert mps.mode() == EXCLUSIVE_PROCESS
+    assert mps.end(first) == 0
+
+
+def test_what_a_killed_manager_left_is_taken_up_and_given_back(make_mps: MakeMps) -> None:
+    mps = make_mps()
+    uuid = mps.uuid()
+    manager = mps.run(uuid, "--replicas", 2)
+    orphan = mps.ready(uuid)["daemon"]
+    manager.kill()
+    manager.wait()
+    assert living(orphan)
+    assert mps.mode() == EXCLUSIVE_PROCESS
+    second = mps.run(uuid, "--replicas", 4)
+    eventually(lambda: mps.status(uuid).get("pid") == second.pid)
+    assert mps.ready(uuid)["daemon"] != orphan
+    assert not living(orphan)
+    mounts = Path("/proc/self/mounts").read_text()
+    assert mounts.count(f"{mps.root / uuid}/shm ") == 1
+    assert mps.end(second) == 0
+    assert mps.mode() == DEFAULT
+
+
+@pytest.mark.parametrize("what", ["foreign", "link", "file"])
+def test_pipe_folder_that_is_not_ours_is_refused_and_left_alone(
+    make_mps: MakeMps, what: str
+) -> None:
+    mps = make_mps()
+    uuid = mps.uuid()
+    pipe = mps.root / uuid / "pipe"
+    pipe.parent.mkdir(parents=True)
+    if what == "foreign":
+        pipe.mkdir()
+        (pipe / "theirs").touch()
+        os.chown(pipe, 1234, 1234)
+    elif what == "link":
+        pipe.symlink_to(mps.folder)
+    else:
+        pipe.touch()
+    manager = mps.run(uuid, "--replicas", 2, "--no-shm")
+    assert manager.wait(8) == 1
+    problem = mps.failed(uuid)
+    assert str(pipe) in problem
+    assert ("belongs to user 1234" in problem) == (what == "foreign")
+    assert what != "foreign" or (pipe / "theirs").exists()
+    assert mps.mode() == DEFAULT
+    assert "READY=1" not in mps.notifications()
+
+
+@pytest.fixture
+def tiny() -> Iterator[Path]:
+    """A file system that is soon full."""
+    path = tempfile.mkdtemp(prefix="t-")  # short, for the sockets' sake
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tiny", path], check=True)
+    yield Path(path)
+    subprocess.run(["umount", "-l", path], check=True)
+    os.rmdir(path)
+
+
+def fill(folder: Path) -> None:
+    with (folder / "filler").open("wb", buffering=0) as stream:
+        with contextlib.suppress(OSError):
+            while True:
+                stream.write(b"x" * 4096)
+    assert os.statvfs(folder).f_bavail == 0
+
+
+def test_full_disk_for_the_logs_stops_nothing(make_mps: MakeMps, tiny: Path) -> None:
+    mps = make_mps()
+    uuid = mps.uuid()
+    fill(tiny)
+    log = mps.root / uuid / "log"
+    log.mkdir(parents=True)
+    subprocess.run(["mount", "--bind", tiny, log], check=True)
+    try:
+        manager = mps.run(uuid, "--replicas", 2, "--no-shm")
+        daemon = mps.ready(uuid)["daemon"]
+        mps.ask(uuid, "start_server -uid 0")  # which logs, and fails without CUDA
+        seen = mps.notifications().count("WATCHDOG=1")
+        eventually(lambda: mps.notifications().count("WATCHDOG=1") > seen + 2)
+        assert mps.status(uuid)["daemon"] == daemon
+        assert mps.end(manager) == 0
+        assert mps.mode() == DEFAULT
+    finally:
+        subprocess.run(["umount", "-l", log], check=True)
+
+
+def test_full_disk_for_everything_is_said_and_changes_nothing(
+    make_mps: MakeMps, tiny: Path
+) -> None:
+    mps = make_mps()
+    mps.root = tiny / "r"
+    fill(tiny)
+    manager = mps.run(mps.uuid(), "--replicas", 2, "--no-shm")
+    assert manager.wait(8) == 1
+    log = mps.log.read_text()
+    assert "Traceback" not in log
+    assert "No space left on device" in log
+    assert mps.mode() == DEFAULT
+
+
+def test_sixteen_at_once(make_mps: MakeMps) -> None:
+    mps = make_mps(gpus=16)
+    uuids = [mps.uuid(gpu) for gpu in range(16)]
+    managers = [mps.run(uuid, "--replicas", 4, "--no-shm", "--interval", 2) for uuid in uuids]
+    daemons = {mps.ready(uuid, seconds=60)["daemon"] for uuid in uuids}
+    assert len(daemons) == 16
+    assert {mps.mode(gpu) for gpu in range(16)} == {EXCLUSIVE_PROCESS}
+    for manager in managers:
+        manager.send_signal(signal.SIGTERM)
+    assert [manager.wait(30) for manager in managers] == [0] * 16
+    assert {mps.mode(gpu) for gpu in range(16)} == {DEFAULT}
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--replicas", "49"), "MPS takes from 1 to 48 clients"),
+        (("--replicas", "4", "--memory", "30GiB"), "4 shares have more memory than the device"),
+        (("--replicas", "4", "--control", "/none"), "can't start /none"),
+    ],
+)
+def test_what_cannot_be_is_said(make_mps: MakeMps, words: tuple[str, ...], problem: str) -> None:
+    mps = make_mps()
+    uuid = mps.uuid()
+    manager = mps.run(uuid, "--no-shm", *words)
+    assert problem in mps.failed(uuid)
+    assert mps.mode() in (DEFAULT, EXCLUSIVE_PROCESS)
+    mps.end(manager)
+    assert mps.mode() == DEFAULT
+    assert "READY=1" not in mps.notifications()
+
+
+def test_device_that_is_not_there(make_mps: MakeMps) -> None:
+    mps = make_mps()
+    other = "GPU-00000000-0000-0000-0000-000000000000"
+    assert mps.run(other, "--replicas", 2).wait(8) == 1
+    assert mps.failed(other) == f"NVML failed while looking for {other}: not found"
+
+
+def test_replicas_have_to_be_said(make_mps: MakeMps) -> None:
+    mps = make_mps()
+    assert mps.run(mps.uuid()).wait(8) == 1
+    assert "replicas: '' is not valid" in mps.log.read_text()

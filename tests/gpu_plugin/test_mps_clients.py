@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""``gpu-plugin mps run`` with servers and clients, which the genuine program has with CUDA only."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mps_running import Mps
+from nvsim.testing import start
+from running import HERE
+
+
+@pytest.fixture
+def mps(tmp_path: Path) -> Iterator[Mps]:
+    if os.geteuid() != 0:
+        pytest.skip("the compute mode can be set by root only")
+    program = tmp_path / "control"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE}/standin_mps_control.py "$@"\n')
+    program.chmod(0o755)
+    made = Mps(start("h100-80", 1), program)
+    yield made
+    made.stop()
+    made.sim.stop()
+
+
+def test_servers_and_clients_are_told(mps: Mps) -> None:
+    uuid = mps.uuid()
+    manager = mps.run(uuid, "--replicas", 4, "--memory", "900M")
+    status = mps.ready(uuid)
+    deadline = time.monotonic() + 5
+    while not status["servers"] and time.monotonic() < deadline:
+        status = mps.status(uuid)
+    assert status["servers"] == [{"pid": 4242, "clients": [7, 9]}]
+    assert status["clients"] == 2
+    assert status["limits"]["read_back"] == {
+        "default_device_pinned_mem_limit": "900M",
+        "default_active_thread_percentage": "25.0",
+    }
+    assert mps.end(manager) == 0
+
+
+def test_never_ready_with_a_limit_that_was_not_taken(mps: Mps) -> None:
+    uuid = mps.uuid()
+    manager = mps.run(uuid, "--replicas", 4, "--memory", "900M", STANDIN_DEAF="1")
+    problem = mps.failed(uuid)
+    assert problem == (
+        "default_device_pinned_mem_limit was not taken: 900M was asked for, nothing was read back"
+    )
+    time.sleep(0.5)
+    assert "READY=1" not in mps.notifications()
+    assert mps.end(manager) == 0
+
+
+def test_clients_have_the_time_that_was_given_to_end(mps: Mps) -> None:
+    uuid = mps.uuid()
+    manager = mps.run(uuid, "--replicas", 4, "--drain", 2, "--memory", "1G", STANDIN_BUSY="1")
+    mps.ready(uuid)
+    begun = time.monotonic()
+    assert mps.end(manager) == 0
+    assert 2 <= time.monotonic() - begun < 8
+    assert "told to quit -t 2" in mps.log.read_text()
+    assert "EXTEND_TIMEOUT_USEC=22000000" in mps.notifications()
+    assert mps.mode() == 0

@@ -1,0 +1,215 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is decided about MPS: shares, words of the control program, what containers get."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from gpu_plugin._shared._core.errors import InputError, NodeError
+from gpu_plugin.mps import words
+from gpu_plugin.mps.places import Names, daemon_environment, environment_file, part
+from gpu_plugin.mps.shares import MIB, Bounds, client_limit, plan
+from hypothesis import given
+from hypothesis import strategies as st
+from running import REPOSITORY
+
+GIB = 1024 * MIB
+HOPPER, VOLTA, PASCAL, BLACKWELL = (9, 0), (7, 0), (6, 1), (10, 0)
+UUID = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
+MIG = "MIG-4cf8db2d-06c0-5d70-8a51-e59b25b2c16c"
+BOUNDS = st.builds(
+    Bounds, st.integers(1, 300_000), st.integers(1, 1000).map(lambda tenths: tenths / 10)
+)
+
+
+@given(st.integers(1, 48), st.integers(GIB, 300 * GIB))
+def test_equal_shares_are_all_of_the_device_and_never_more(replicas: int, total: int) -> None:
+    shares = plan(replicas, total, HOPPER, most=replicas)
+    assert shares.of(replicas) == Bounds(total // MIB, 100.0)
+    each = [shares.of(count) for count in range(1, replicas + 1)]
+    for count, bounds in enumerate(each, 1):
+        assert bounds.memory_mib == total * count // replicas // MIB
+        assert bounds.threads == 1000 * count // replicas / 10
+    assert each[0].memory_mib * replicas * MIB <= total
+    assert each[0].threads * replicas <= 100.0001
+    for less, more in pairwise(each):
+        assert less.memory_mib + each[0].memory_mib <= more.memory_mib
+        assert less.threads < more.threads
+
+
+@given(st.integers(2, 48), st.integers(1, 100), st.integers(1, 100))
+def test_shares_of_a_given_size_are_refused_when_they_dont_add_up(
+    replicas: int, memory: int, threads: int
+) -> None:
+    words_ = {"memory": f"{memory}%", "threads": f"{threads}"}
+    fits = replicas * memory <= 100 and replicas * threads <= 100
+    if fits:
+        assert plan(replicas, 80 * GIB, HOPPER, **words_).of(1).threads == threads
+    else:
+        with pytest.raises(NodeError, match=r"more (memory|threads) than the device"):
+            plan(replicas, 80 * GIB, HOPPER, **words_)
+        free = plan(replicas, 80 * GIB, HOPPER, overcommit=True, **words_)
+        assert free.of(1) == Bounds(80 * 1024 * memory // 100, float(threads))
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [("8589934592", 8192), ("8GiB", 8192), ("8G", 8192), ("1500M", 1500), ("12.5%", 10240)],
+)
+def test_memory_in_bytes_or_percent(text: str, mib: int) -> None:
+    assert plan(4, 80 * GIB, HOPPER, memory=text).of(1).memory_mib == mib
+
+
+@pytest.mark.parametrize("text", ["8X", "-1", "0", "101%", "0%", "1000", " 8G", "8 GiB", "nan%"])
+def test_memory_that_is_none(text: str) -> None:
+    with pytest.raises(InputError, match="memory"):
+        plan(4, 80 * GIB, HOPPER, memory=text)
+
+
+@pytest.mark.parametrize("text", ["0", "100.1", "-5", "1e1", "0.01", "x"])
+def test_threads_that_are_none(text: str) -> None:
+    with pytest.raises(InputError, match="threads"):
+        plan(4, 80 * GIB, HOPPER, threads=text)
+
+
+def test_no_more_clients_than_the_architecture_takes() -> None:
+    limits = {PASCAL: 16, VOLTA: 48, (7, 5): 48, (8, 9): 48, HOPPER: 48, BLACKWELL: 60, (12, 0): 60}
+    for capability, limit in limits.items():
+        assert client_limit(capability) == limit
+        assert plan(limit, 80 * GIB, capability).replicas == limit
+        with pytest.raises(NodeError, match=f"from 1 to {limit} clients"):
+            plan(limit + 1, 80 * GIB, capability)
+
+
+def test_default_bounds_a_client_that_drops_its_own_and_leaves_room_for_combined_shares() -> None:
+    assert plan(4, 80 * GIB, HOPPER).default == Bounds(20480, 25.0)
+    shares = plan(4, 80 * GIB, HOPPER, most=3)
+    assert shares.default == shares.of(3) == Bounds(61440, 75.0)
+    with pytest.raises(NodeError, match="4 shares of one device"):
+        shares.of(4)
+    with pytest.raises(NodeError, match="0 shares of one device"):
+        shares.of(0)
+    with pytest.raises(InputError, match="combine"):
+        plan(4, 80 * GIB, HOPPER, most=5)
+
+
+def test_one_container_never_has_more_memory_than_the_device() -> None:
+    with pytest.raises(NodeError, match="2 shares have more memory"):
+        plan(4, 80 * GIB, HOPPER, memory="60%", most=2, overcommit=True)
+
+
+@given(BOUNDS)
+def test_settings_confirm_what_the_program_answers_to_them(bounds: Bounds) -> None:
+    mib = bounds.memory_mib
+    told = f"{mib}M" if mib < 1024 else f"{mib // 1024}G"  # as the genuine program was seen to do
+    memory, threads = words.settings(bounds)
+    assert words.check(memory, f"{told}\n") == told
+    assert words.check(threads, f"{bounds.threads}\n") == str(bounds.threads)
+    answer = f"12\n345\n{bounds.threads}\n{told}\n"
+    assert words.polled(answer, bounds) == ((12, 345), True)
+    assert words.polled(f"{bounds.threads}\n{told}\n", bounds) == ((), True)
+    assert words.polled(f"7\n{bounds.threads}\n", bounds) == ((7,), False)
+
+
+@given(BOUNDS, st.integers(1, 300_000), st.integers(1, 1000))
+def test_other_limits_are_told_from_those_asked(bounds: Bounds, mib: int, tenths: int) -> None:
+    memory, threads = words.settings(bounds)
+    told = f"{mib}M" if mib < 1024 else f"{mib // 1024}G"
+    same = min(mib, 1024) == min(bounds.memory_mib, 1024) and (
+        mib < 1024 or mib // 1024 == bounds.memory_mib // 1024
+    )
+    if not same:
+        with pytest.raises(words.ControlError, match="was asked for"):
+            words.check(memory, told)
+    if tenths / 10 != bounds.threads:
+        with pytest.raises(words.ControlError, match="was asked for"):
+            words.check(threads, str(tenths / 10))
+        assert words.polled(f"{tenths / 10}\n{told}\n", bounds)[1] is False
+
+
+@pytest.mark.parametrize("answer", ["", "None", "10", "10.5G", "-1G"])
+def test_answer_that_is_no_limit(answer: str) -> None:
+    with pytest.raises(words.ControlError, match="was not taken"):
+        words.check(next(iter(words.settings(Bounds(10240, 50.0)))), answer)
+
+
+def test_refusals_are_seen_though_the_program_ends_well() -> None:
+    assert words.refusal('Unknown command "lsdev"\n') == 'Unknown command "lsdev"'
+    assert words.refusal("12\n345\n") == ""
+    assert words.pids("12\n345\n") == (12, 345)
+    assert words.pids("") == ()
+    with pytest.raises(words.ControlError, match="Server not found"):
+        words.pids("Server not found")
+    assert words.gone("Server 12 not found\n")
+    assert not words.gone("12\n")
+
+
+def test_log_without_the_traces_of_our_own_questions() -> None:
+    stamp = "[2026-11-21 09:03:11.379 Control 30730] "
+    for line in ("NEW UI", "Cmd:get_client_list 12", "Cmd:get_server_list", "33.3", "19G"):
+        assert words.event(f"{stamp}{line}\n") == ""
+    for line in ("Starting new server 2 for user 0", "Cmd:quit", "Server 2 exited with status 1"):
+        assert words.event(f"{stamp}{line}\n") == line
+
+
+@given(st.integers(0, 10_000))
+def test_pauses_grow_and_stay_below_the_watchdogs(failures: int) -> None:
+    assert words.backoff(0) == 0 < words.backoff(1) <= 0.1
+    assert words.backoff(failures) <= words.backoff(failures + 1) <= 10
+
+
+def test_what_a_container_gets() -> None:
+    names = Names(UUID)
+    got = part(names, plan(8, 80 * GIB, HOPPER, most=2), 2)
+    assert got.envs == {
+        "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=20480M",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
+    }
+    assert got.mounts == (
+        ("/tmp/nvidia-mps", f"/run/gpu-node/mps/{UUID}/pipe"),
+        ("/dev/shm", f"/run/gpu-node/mps/{UUID}/shm"),
+    )
+    shared = part(names, plan(8, 80 * GIB, HOPPER), 1, own_shm=False)
+    assert shared.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "12.5"
+    assert shared.mounts[1] == ("/dev/shm", "/dev/shm")
+
+
+def test_paths_are_by_uuid() -> None:
+    for uuid in (UUID, MIG):
+        assert daemon_environment(Names(uuid))["CUDA_VISIBLE_DEVICES"] == uuid
+        assert environment_file(uuid) == f"/etc/gpu-node/mps/{uuid}.env"
+    for wrong in ("0", "GPU-1", f"{UUID}/..", "../../etc", f"MIG-{UUID}/1/0", ""):
+        with pytest.raises(InputError, match="device"):
+            Names(wrong)
+    with pytest.raises(InputError, match="shorter path"):
+        Names(UUID, f"/run/{'x' * 60}")
+
+
+def test_unit() -> None:
+    text = (REPOSITORY / "files/gpu_plugin/systemd/gpu-mps@.service").read_text()
+    lines = {
+        name: value
+        for name, equals, value in (line.partition("=") for line in text.splitlines())
+        if equals
+    }
+    assert lines["ExecStart"].endswith("gpu-plugin mps run --device %i")  # %I would undo its dashes
+    assert lines["EnvironmentFile"] == environment_file("%i")
+    assert lines["KillMode"] == "mixed"
+    assert lines["Type"] == "notify"
+    assert float(lines["WatchdogSec"]) > words.backoff(1000) + 15
+    assert "gpu-mig.service" in lines["After"]
+    assert lines["Before"] == "gpu-device-plugin.service"
+    own_mounts = (
+        "Private",
+        "Protect",
+        "ReadOnly",
+        "ReadWrite",
+        "Inaccessible",
+        "Bind",
+        "Temporary",
+    )
+    assert not [name for name in lines if name.startswith(own_mounts)]
