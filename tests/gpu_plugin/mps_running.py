@@ -57,6 +57,11 @@ class Mps:
         self.managers.append(process)
         return process
 
+    def told(self, *words: str) -> str:
+        """Return what ``gpu-plugin mps status`` says."""
+        command = [sys.executable, "-m", "gpu_plugin", "mps", "status", "--root", str(self.root)]
+        return subprocess.check_output([*command, *words], env=self.env, text=True, timeout=20)
+
     def status(self, device: str) -> dict[str, Any]:
         try:
             found: dict[str, Any] = json.loads((self.root / f"{device}.json").read_text())
@@ -79,6 +84,7 @@ class Mps:
         return str(self.status(device)["problem"])
 
     def ask(self, device: str, command: str) -> str:
+        """Return an answer; it may be lost, as the manager asks too."""
         done = subprocess.run(
             [self.program],
             input=f"{command}\n",
@@ -88,7 +94,7 @@ class Mps:
             timeout=10,
             check=False,
         )
-        return done.stdout if done.returncode == 0 else done.stderr
+        return done.stdout
 
     def _listen(self) -> None:
         """Take what systemd is told: who tells waits where ten messages wait already."""

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -14,7 +18,7 @@ from pathlib import Path
 import pytest
 from mps_running import Mps
 from nvsim.testing import start
-from running import HERE
+from running import HERE, eventually
 
 
 @pytest.fixture
@@ -43,7 +47,12 @@ def test_servers_and_clients_are_told(mps: Mps) -> None:
         "default_device_pinned_mem_limit": "900M",
         "default_active_thread_percentage": "25.0",
     }
+    text = mps.told()
+    assert f"{uuid}: ready since " in text
+    assert "4 shares of 900 MiB and 25% of the threads, restarts: 0" in text
+    assert "  server 4242, clients: 7, 9" in text
     assert mps.end(manager) == 0
+    assert mps.told() == "no device is shared by MPS\n"
 
 
 def test_never_ready_with_a_limit_that_was_not_taken(mps: Mps) -> None:
@@ -56,6 +65,48 @@ def test_never_ready_with_a_limit_that_was_not_taken(mps: Mps) -> None:
     time.sleep(0.5)
     assert "READY=1" not in mps.notifications()
     assert mps.end(manager) == 0
+
+
+def test_killed_manager_is_told_as_crashed(mps: Mps) -> None:
+    uuid = mps.uuid()
+    manager = mps.run(uuid, "--replicas", 4, "--memory", "900M")
+    mps.ready(uuid)
+    manager.kill()
+    manager.wait()
+    (state,) = json.loads(mps.told("--json"))
+    assert (state["device"], state["state"]) == (uuid, "crashed")
+    assert "problem: its manager was killed" in mps.told()
+
+
+def test_full_disk_at_a_restart_of_the_daemon_ends_neither(mps: Mps) -> None:
+    uuid = mps.uuid()
+    mps.root.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tiny", mps.root], check=True)
+    try:
+        manager = mps.run(uuid, "--replicas", 4, "--memory", "900M", "--no-shm")
+        daemon = mps.ready(uuid)["daemon"]
+        with (mps.root / "filler").open("wb", buffering=0) as stream:
+            with contextlib.suppress(OSError):
+                while True:
+                    stream.write(b"x" * 4096)
+        os.kill(daemon, signal.SIGKILL)
+        log = "a crash of this manager would leave its daemon behind"
+        eventually(lambda: log in mps.log.read_text())
+        eventually(lambda: mps.notifications().count("STATUS=ready") == 2)
+        assert "the state can't be written" in mps.log.read_text()
+        (mps.root / "filler").unlink()
+        assert mps.end(manager) == 0
+        assert mps.mode() == 0
+    finally:
+        subprocess.run(["umount", "-l", mps.root], check=True)
+
+
+def test_processes_without_mps_are_named(mps: Mps) -> None:
+    holder = mps.sim.hold(0)
+    mps.run(mps.uuid(), "--replicas", 4, "--memory", "900M", "--no-shm")
+    mps.ready(mps.uuid())
+    assert f"pids={holder.pid}\n" in mps.log.read_text()
+    mps.sim.let_go(holder)
 
 
 def test_clients_have_the_time_that_was_given_to_end(mps: Mps) -> None:

@@ -147,6 +147,14 @@ def test_refusals_are_seen_though_the_program_ends_well() -> None:
     assert not words.gone("12\n")
 
 
+def test_answers_that_were_lost_are_told_from_empty_ones() -> None:
+    assert words.question("get_server_list").endswith("\nget_default_active_thread_percentage\n")
+    assert words.answer("25.0\n") == ""
+    assert words.answer("12\n19G\n25.0\n") == "12\n19G\n"
+    for lost in ("", "19G\n", "Server not found\n"):
+        assert words.answer(lost) is None
+
+
 def test_log_without_the_traces_of_our_own_questions() -> None:
     stamp = "[2026-11-21 09:03:11.379 Control 30730] "
     for line in ("NEW UI", "Cmd:get_client_list 12", "Cmd:get_server_list", "33.3", "19G"):

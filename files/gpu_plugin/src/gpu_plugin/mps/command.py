@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,10 @@ def add(commands: Any) -> None:
         "--interval", type=float, default=2.0, metavar="SECONDS", help="how often to ask the daemon"
     )
     run.set_defaults(command=_run)
+    show = verbs.add_parser("status", help="show the daemons of all devices")
+    show.add_argument("--root", type=Path, default=Path(ROOT), metavar="DIR")
+    show.add_argument("--json", action="store_true", help="as JSON")
+    show.set_defaults(command=_status)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -73,6 +78,17 @@ def _run(options: argparse.Namespace) -> int:
             interval=options.interval,
         )
     )
+
+
+def _status(options: argparse.Namespace) -> int:
+    from . import listing
+
+    states = listing.load(options.root)
+    if options.json:
+        print(json.dumps(states, indent=2))
+    else:
+        print(listing.describe(states) or "no device is shared by MPS")
+    return 0
 
 
 def _number(key: str, text: str) -> int:

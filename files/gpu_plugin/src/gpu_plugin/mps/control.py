@@ -23,6 +23,7 @@ from .words import ControlError
 
 ANSWER_SECONDS: Final = 5.0
 START_SECONDS: Final = 10.0
+PAUSE: Final = 0.03
 # The daemon's server and its clients have to see the same /dev/shm; only the daemon's is changed.
 OWN_SHM: Final = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c")
 OWN_SHM_SCRIPT: Final = 'mount --bind "$0" /dev/shm && exec "$@"'
@@ -39,6 +40,7 @@ class Control:
         self._on_end = on_end
         self._process: subprocess.Popen[str] | None = None
         self._ended = threading.Event()
+        self._reader: threading.Thread | None = None
         self._last: collections.deque[str] = collections.deque(maxlen=3)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_DAEMON)}
         self._environment = {**inherited, **daemon_environment(names)}
@@ -49,7 +51,7 @@ class Control:
         return self._process.pid if self._process and not self._ended.is_set() else 0
 
     def start(self) -> None:
-        """Start the daemon. It answers later: see wait_for_answer()."""
+        """Start the daemon. It answers later, so the first question needs time."""
         command = [self._program, "-f"]
         if self._own_shm:
             command = [*OWN_SHM, OWN_SHM_SCRIPT, self._names.shm, *command]
@@ -72,62 +74,55 @@ class Control:
                 f"can't start {self._program}", cause=error.strerror or ""
             ) from error
         process = self._process
-        threading.Thread(target=self._follow, args=(process,), daemon=True).start()
+        self._reader = threading.Thread(target=self._follow, args=(process,), daemon=True)
+        self._reader.start()
         threading.Thread(target=self._watch, args=(process, self._ended), daemon=True).start()
-
-    def wait_for_answer(self) -> None:
-        """Wait until the daemon answers. ControlError: it ended, or takes too long."""
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            if not self.pid:
-                raise ControlError("the control daemon did not start", cause=self.ending())
-            try:
-                self.ask(words.SERVERS)
-                return
-            except ControlError:
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(0.02)
 
     def ask(self, command: str, seconds: float = ANSWER_SECONDS) -> str:
         """Return the daemon's answer. ControlError: there is none, or it refuses."""
+        deadline = time.monotonic() + seconds
+        while True:
+            told, problem = self._say(words.question(command), deadline - time.monotonic())
+            answer = words.answer(told)
+            if answer is not None:
+                break
+            if not self.pid:
+                raise ControlError("the control daemon ended", cause=self.ending())
+            if time.monotonic() > deadline:
+                raise ControlError("the control daemon does not answer", cause=problem)
+            time.sleep(PAUSE)
+        if refused := words.refusal(answer):
+            raise ControlError(f"the control daemon refuses {command}", cause=refused)
+        return answer
+
+    def _say(self, text: str, seconds: float) -> tuple[str, str]:
+        """Return what the program told, and what went wrong."""
         try:
             done = subprocess.run(
                 [self._program],
-                input=f"{command}\n",
+                input=text,
                 env=self._environment,
                 capture_output=True,
                 text=True,
                 errors="replace",
                 check=False,
-                timeout=seconds,
+                timeout=max(seconds, PAUSE),
             )
-        except subprocess.TimeoutExpired as error:
-            raise ControlError(
-                "the control daemon does not answer",
-                cause=f"{command.split()[0]}: {seconds:g} seconds",
-            ) from error
+        except subprocess.TimeoutExpired:
+            return "", f"{text.split()[0]} takes too long"
         except OSError as error:
             raise ControlError(
                 f"can't start {self._program}", cause=error.strerror or ""
             ) from error
-        if done.returncode:
-            raise ControlError(
-                f"the control daemon did not take {command.split()[0]}",
-                cause=done.stderr.strip() or f"status {done.returncode}",
-            )
-        if refused := words.refusal(done.stdout):
-            raise ControlError(f"the control daemon refuses {command}", cause=refused)
-        return done.stdout
+        return done.stdout, done.stderr.strip() or f"status {done.returncode}"
 
     def quit(self, drain: float) -> None:
         """End the daemon: no new clients, and so many seconds for those that are there."""
-        if not self.pid:
-            return
-        # Its status says whether any server ever ended badly, which is no news now.
+        deadline = time.monotonic() + drain + ANSWER_SECONDS
         with contextlib.suppress(ControlError):
-            self.ask(f"quit -t {max(round(drain), 1)}", drain + ANSWER_SECONDS)
-        self._ended.wait(2)
+            while self.pid and time.monotonic() < deadline:  # somebody else may cut us off
+                self._say(f"quit -t {max(round(drain), 1)}\n", deadline - time.monotonic())
+                self._ended.wait(1)
         self.kill()
 
     def kill(self) -> None:
@@ -139,6 +134,8 @@ class Control:
 
     def ending(self) -> str:
         """Return how the daemon ended, with the last that it said."""
+        if self._reader is not None:
+            self._reader.join(0.5)  # it may not have read the last words yet
         status = self._process.returncode if self._process and not self.pid else None
         how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
         return "; ".join([f"it ended with {how}", *self._last])

@@ -27,7 +27,8 @@ SMALLEST_SHM: Final = 64 * 1024**2
 @contextlib.contextmanager
 def locked(names: Names) -> Iterator[None]:
     """Be the one manager of a device. NodeError: another one is."""
-    folder(Path(names.root), 0o755)
+    if not Path(names.root).exists():  # who made it chose its mode
+        folder(Path(names.root), 0o755)
     path = Path(names.lock)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:

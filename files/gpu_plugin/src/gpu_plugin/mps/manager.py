@@ -18,7 +18,7 @@ from .._shared._core.errors import NodeError
 from .._shared._nvml.api import NOT_FOUND, Nvml, NvmlError
 from .._shared._nvml.real import open_nvml
 from . import folders, words
-from .control import Control
+from .control import START_SECONDS, Control
 from .places import Names
 from .remembered import Remembered
 from .report import FAILED, READY, STARTING, Report
@@ -26,6 +26,7 @@ from .shares import Shares, plan
 from .words import ControlError
 
 STEADY_SECONDS: Final = 60.0
+SERVER: Final = "nvidia-cuda-mps-server"
 STOP_SECONDS: Final = 20.0  # what an end takes beside the clients
 
 
@@ -63,7 +64,7 @@ def run(options: Options) -> int:
         report.state(STARTING)
         try:
             _manage(options, names, report, stop, wake)
-        except NodeError as error:
+        except (NodeError, OSError) as error:
             report.state(FAILED, problem=str(error))
             return 1
         report.remove()
@@ -79,15 +80,19 @@ def _manage(
     with open_nvml() as nvml:
         shares = _shares(nvml, options)
         if options.device.startswith("GPU-"):
+            _warn_of_others(nvml, options.device)
             remembered.make_exclusive()
     try:
         own_shm = options.own_shm and folders.mount_shm(names, options.shm_size)
         report.shares(shares, own_shm)
         control = Control(options.control, names, own_shm, wake.set)
         keeper = Keeper(names, control, shares, report, remembered, options.interval)
-        keeper.keep(stop, wake)
-        report.stopping(control.pid, options.drain + STOP_SECONDS)
-        control.quit(options.drain)
+        try:
+            keeper.keep(stop, wake)
+            report.stopping(control.pid, options.drain + STOP_SECONDS)
+            control.quit(options.drain)
+        finally:
+            control.kill()
         folders.clean(names)
         folders.unmount_shm(names)
     finally:
@@ -115,6 +120,17 @@ def _shares(nvml: Nvml, options: Options) -> Shares:
             overcommit=options.overcommit,
         )
     raise NvmlError(NOT_FOUND, f"looking for {options.device}")
+
+
+def _warn_of_others(nvml: Nvml, device: str) -> None:
+    gpu = next(one for one in nvml.gpus()[0] if one.uuid == device)
+    others = [one.pid for one in nvml.processes(gpu) if not one.name.endswith(SERVER)]
+    if others:
+        logs.warning(
+            "processes without MPS are on the GPU, clients wait until they have ended",
+            gpu=device,
+            pids=others,
+        )
 
 
 def _give_back(remembered: Remembered) -> None:
@@ -166,7 +182,7 @@ class Keeper:
         folders.clean(self._names)
         self._control.start()
         self._remembered.daemon(self._control.pid)
-        self._control.wait_for_answer()
+        self._control.ask(words.SERVERS, START_SECONDS)
         self._set_limits()
         self._ready_since = time.monotonic()
         self._report.state(READY, self._control.pid)

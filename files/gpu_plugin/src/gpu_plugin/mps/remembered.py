@@ -56,7 +56,10 @@ class Remembered:
     def daemon(self, pid: int) -> None:
         """Remember a control daemon, with what tells it from a later process of its number."""
         self._data["daemon"] = (pid, started(pid))
-        self._save()
+        try:
+            self._save()
+        except NodeError as error:  # a full disk is no reason to end a daemon that has clients
+            logs.warning("a crash of this manager would leave its daemon behind", cause=error)
 
     def make_exclusive(self) -> None:
         """Let only one process, the MPS server, onto the GPU."""

@@ -81,6 +81,24 @@ def _same_number(asked: str, found: str) -> bool:
         return False
 
 
+def question(command: str) -> str:
+    """Return a command with a question behind it that always has an answer: see answer()."""
+    return f"{command}\nget_{THREADS}\n"
+
+
+def answer(told: str) -> str | None:
+    """Return the answer to a question(); None when it was lost.
+
+    The program answers one who asks at a time. Two at once cut each other off, with status 0 or 1.
+    """
+    lines = told.splitlines()
+    try:
+        float(lines.pop())
+    except (IndexError, ValueError):
+        return None
+    return "".join(f"{line}\n" for line in lines)
+
+
 def refusal(answer: str) -> str:
     """Return the program's complaint; it ends with status 0 even then."""
     return next((one for one in answer.splitlines() if one.startswith(REFUSALS)), "")
@@ -91,9 +109,9 @@ def poll() -> str:
     return f"{SERVERS}\nget_{THREADS}\nget_{MEMORY} {DEVICE}"
 
 
-def polled(answer: str, bounds: Bounds) -> tuple[tuple[int, ...], bool]:
+def polled(told: str, bounds: Bounds) -> tuple[tuple[int, ...], bool]:
     """Return the servers, and whether the defaults are still those that were set."""
-    lines = answer.split()
+    lines = told.split()
     # Without a memory limit the program says nothing, and the last line is the threads.
     has_memory = bool(lines) and SIZE.fullmatch(lines[-1]) is not None
     memory = lines.pop() if has_memory else ""

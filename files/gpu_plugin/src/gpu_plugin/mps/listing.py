@@ -1,0 +1,49 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The MPS daemons of a node, from the files in which their managers tell their states."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .. import status
+
+
+def load(root: Path) -> list[dict[str, Any]]:
+    """Return the states by device. A manager that was killed can't tell; it is ``crashed``."""
+    found = []
+    for path in sorted(root.glob("*-*.json")):
+        state = status.load(path)
+        if state is None:
+            try:
+                state = json.loads(path.read_text())
+            except (OSError, ValueError):
+                continue
+            if state["state"] != "failed":
+                state |= {"state": "crashed", "problem": "its manager was killed"}
+        found.append(state)
+    return found
+
+
+def describe(states: list[dict[str, Any]]) -> str:
+    """Return the states in words."""
+    lines = []
+    for state in states:
+        limits = state["limits"]["asked"]
+        words = [f"{state['device']}: {state['state']} since {state['since']}"]
+        if limits:
+            words.append(
+                f"{state['replicas']} shares of {limits['memory_mib']} MiB"
+                f" and {limits['threads']:g}% of the threads"
+            )
+        words.append(f"restarts: {state['restarts']}")
+        lines.append(", ".join(words))
+        if state["problem"]:
+            lines.append(f"  problem: {state['problem']}")
+        for server in state["servers"]:
+            clients = ", ".join(map(str, server["clients"])) or "none"
+            lines.append(f"  server {server['pid']}, clients: {clients}")
+    return "\n".join(lines)
