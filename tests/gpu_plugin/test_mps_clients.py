@@ -101,6 +101,22 @@ def test_full_disk_at_a_restart_of_the_daemon_ends_neither(mps: Mps) -> None:
         subprocess.run(["umount", "-l", mps.root], check=True)
 
 
+def test_program_that_went_away_is_waited_for(mps: Mps) -> None:
+    uuid = mps.uuid()
+    manager = mps.run(uuid, "--replicas", 4, "--memory", "900M", "--no-shm", "--interval", 60)
+    daemon = mps.ready(uuid)["daemon"]
+    aside = mps.program.rename(mps.program.with_name("aside"))
+    os.kill(daemon, signal.SIGKILL)
+    eventually(lambda: mps.status(uuid)["problem"].startswith("can't start"))
+    aside.rename(mps.program)
+    assert mps.ready(uuid)["daemon"] != daemon
+    mps.program.unlink()
+    os.kill(mps.ready(uuid)["daemon"], signal.SIGKILL)
+    eventually(lambda: mps.status(uuid)["problem"].startswith("can't start"))
+    assert mps.end(manager) == 0
+    assert mps.mode() == 0
+
+
 def test_processes_without_mps_are_named(mps: Mps) -> None:
     holder = mps.sim.hold(0)
     mps.run(mps.uuid(), "--replicas", 4, "--memory", "900M", "--no-shm")

@@ -56,6 +56,7 @@ class Control:
         if self._own_shm:
             command = [*OWN_SHM, OWN_SHM_SCRIPT, self._names.shm, *command]
         self._last.clear()
+        self._process = None  # the one before is over, whatever becomes of the next
         self._ended = threading.Event()
         try:
             self._process = subprocess.Popen(

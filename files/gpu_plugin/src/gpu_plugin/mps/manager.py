@@ -23,7 +23,7 @@ from .places import Names
 from .remembered import Remembered
 from .report import FAILED, READY, STARTING, Report
 from .shares import Shares, plan
-from .words import ControlError
+from .words import ControlError, LimitNotTaken
 
 STEADY_SECONDS: Final = 60.0
 SERVER: Final = "nvidia-cuda-mps-server"
@@ -157,6 +157,7 @@ class Keeper:
         self._shares, self._report = shares, report
         self._remembered, self._interval = remembered, interval
         self._ready_since: float | None = None
+        self._in_place = False  # the limits, as far as was read back
 
     def keep(self, stop: threading.Event, wake: threading.Event) -> None:
         """Return when it is told to stop."""
@@ -188,10 +189,12 @@ class Keeper:
         self._report.state(READY, self._control.pid)
 
     def _set_limits(self) -> None:
+        self._in_place = False
         read_back = {}
         for setting in words.settings(self._shares.default):
             self._control.ask(setting.set)
             read_back[setting.name] = words.check(setting, self._control.ask(setting.get))
+        self._in_place = True
         self._report.limits(read_back)
 
     def _watch(self, stop: threading.Event, wake: threading.Event) -> None:
@@ -199,9 +202,8 @@ class Keeper:
             answer = self._control.ask(words.poll())
             servers, kept = words.polled(answer, self._shares.default)
             self._report.alive()
-            if not kept:
-                logs.warning("somebody changed the limits, setting them again")
-                self._set_limits()
+            if not (kept and self._in_place):
+                self._restore_limits()
             self._report.clients({pid: self._clients(pid) for pid in servers})
             wake.wait(self._interval)
             wake.clear()
@@ -209,6 +211,16 @@ class Keeper:
                 return
             if not self._control.pid:
                 raise ControlError("the control daemon ended", cause=self._control.ending())
+
+    def _restore_limits(self) -> None:
+        """Set the limits again. That fails no client: the daemon goes on, only not as ready."""
+        logs.warning("somebody changed the limits, setting them again")
+        try:
+            self._set_limits()
+        except LimitNotTaken as error:
+            self._report.state(FAILED, self._control.pid, str(error))
+        else:
+            self._report.state(READY, self._control.pid)
 
     def _clients(self, server: int) -> tuple[int, ...]:
         answer = self._control.ask(words.clients_of(server))

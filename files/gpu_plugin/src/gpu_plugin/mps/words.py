@@ -31,6 +31,10 @@ class ControlError(NodeError):
     """The control daemon did not answer, or not what it should."""
 
 
+class LimitNotTaken(ControlError):
+    """A limit that was read back is not the one that was set."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """A default: what sets it, what asks for it, and the answer that is expected."""
@@ -50,10 +54,10 @@ def settings(bounds: Bounds) -> Iterator[Setting]:
 
 
 def check(setting: Setting, answer: str) -> str:
-    """Return what was read back. ControlError: it is not what was asked for."""
+    """Return what was read back. LimitNotTaken: it is not what was asked for."""
     found = answer.strip()
     if not _confirms(setting, found):
-        raise ControlError(
+        raise LimitNotTaken(
             f"{setting.name} was not taken",
             cause=f"{setting.asked} was asked for, {found or 'nothing'} was read back",
         )
