@@ -28,8 +28,8 @@ def serve() -> None:
         channel, _address = listener.accept()
         with channel, channel.makefile("r") as questions, channel.makefile("w") as stream:
             for line in questions:
-                verb, _, rest = line.strip().partition("_")
-                name, _, value = rest.rpartition(" ")
+                verb, _underscore, rest = line.strip().partition("_")
+                name, _space, value = rest.rpartition(" ")
                 if verb == "set" and not (os.environ.get("STANDIN_DEAF") and "mem" in name):
                     limits[name] = value
                 elif verb == "get" and limits.get(rest):
