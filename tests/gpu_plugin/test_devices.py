@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 from gpu_builders import gpu, inventory, view
+from gpu_plugin._shared._core.device_nodes import parse_minors
 from gpu_plugin.devices import (
     EnumerationRefused,
     GpuView,
     Resources,
     enumerate_devices,
     left_out,
-    parse_caps,
     remember,
 )
 from gpu_plugin.naming import Naming, Rule, resource_name
@@ -131,8 +131,8 @@ def test_a_gpu_that_is_just_not_there_any_more_is_forgotten() -> None:
 
 def test_caps_are_read_from_the_drivers_list() -> None:
     text = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\nbroken\n"
-    assert parse_caps(text)["gpu0/gi1/ci0/access"] == 13
-    assert "broken" not in parse_caps(text)
+    assert parse_minors(text)["gpu0/gi1/ci0/access"] == 13
+    assert "broken" not in parse_minors(text)
 
 
 RULES = Naming(

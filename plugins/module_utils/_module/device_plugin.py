@@ -14,6 +14,7 @@ from .._core.device_plugin import UNIT, Desired, Observed, plan, serving
 from .._core.errors import NodeError
 from .._core.steps import Plan, Step
 from .._host.api import Host
+from .._host.systemd import properties
 from .._nvml.api import NvmlError
 from .._nvml.real import open_nvml
 
@@ -81,9 +82,7 @@ class DevicePluginCapability:
         fresh = current != self._desired.digest or not usable
         python = self._python() if fresh and self._desired.digest else ""
         config = host.read(CONFIG)
-        words = ["systemctl", "show", UNIT, "--property=ActiveState,UnitFileState,MainPID"]
-        lines = host.run(words, check=False).out.splitlines()
-        service = dict(line.split("=", 1) for line in lines if "=" in line)
+        service = properties(host, UNIT, "ActiveState", "UnitFileState", "MainPID")
         return Observed(
             python=python,
             ensurepip=not python or host.run([python, "-c", HAS_ENSUREPIP], check=False).rc == 0,

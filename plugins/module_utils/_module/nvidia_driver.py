@@ -18,6 +18,7 @@ from .._core.driver_report import headers_package
 from .._core.errors import InputError, NodeError
 from .._core.steps import Plan, Step
 from .._host.api import Host
+from .._host.systemd import properties
 from .nodeinfo import gpu_users, library_versions, loaded_driver, pci_devices
 from .nvidia_driver_apt import OWN_SOURCES, Apt
 from .nvidia_driver_kernel import as_result, build_error, building, dkms, modules, write_modprobe
@@ -159,9 +160,7 @@ class DriverCapability:
         )
 
     def _unit(self, name: str) -> t.Dict[str, str]:
-        words = ["systemctl", "show", name, "--property=ActiveState,UnitFileState"]
-        lines = self._host.run(words, check=False).out.split("\n")
-        return dict(line.split("=", 1) for line in lines if "=" in line)
+        return properties(self._host, name, "ActiveState", "UnitFileState")
 
     def _ubuntu(self, observed: Observed) -> driver_names.Names:
         """Return the names in Ubuntu, where they depend on what is offered and asked for."""

@@ -11,6 +11,7 @@ import typing as t
 
 from .._core.edits import Entry
 from .._host.api import Host
+from .._host.systemd import properties
 
 RECORD = "/var/lib/gpu-node/container_runtime.json"
 MARK = "/run/gpu-node/container_runtime.json"  # after a boot, every runtime has read its files
@@ -77,9 +78,7 @@ class Records:
         edited_at = json.loads(self._host.read(MARK) or "{}").get(unit)
         if edited_at is None:
             return False
-        words = ["systemctl", "show", unit, "--property=ActiveState,ActiveEnterTimestampMonotonic"]
-        lines = self._host.run(words, check=False).out.splitlines()
-        service = dict(line.split("=", 1) for line in lines if "=" in line)
+        service = properties(self._host, unit, "ActiveState", "ActiveEnterTimestampMonotonic")
         if service.get("ActiveState") != "active":
             return False
         started = int(service.get("ActiveEnterTimestampMonotonic") or 0) / 1e6

@@ -14,12 +14,6 @@ from .cdi import qualified
 from .config import CDI, Config
 from .devices import Device
 
-CONTROL_NODES: Final = (
-    "/dev/nvidiactl",
-    "/dev/nvidia-uvm",
-    "/dev/nvidia-uvm-tools",
-    "/dev/nvidia-modeset",
-)
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 CHANNELS: Final = "NVIDIA_IMEX_CHANNELS"
 VOLUMES: Final = "/var/run/nvidia-container-devices"

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import __version__, logs
+from ._shared._core.device_nodes import CONTROL_NODES
 from ._shared._nvml.api import NvmlError
 from ._shared._nvml.events import Xid
-from .allocation import CONTROL_NODES, IMEX_FOLDER, Surroundings
+from .allocation import IMEX_FOLDER, Surroundings
 from .cdi_file import CdiFile
 from .config import CDI, Config
 from .config_watch import ConfigWatch

@@ -104,12 +104,6 @@ def remember(before: Inventory | None, now: Inventory) -> Inventory:
     return replace(now, gpus=tuple(everything))
 
 
-def parse_caps(text: str) -> dict[str, int]:
-    """Read /proc/driver/nvidia-caps/mig-minors: lines such as ``gpu0/gi1/ci0/access 13``."""
-    pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
-
-
 def divided(device: MigDevice) -> bool:
     """Tell whether a MIG device is only a part of its GPU instance, such as 1c.3g.40gb."""
     return "c." in device.profile

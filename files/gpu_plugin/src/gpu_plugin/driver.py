@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from . import logs
+from ._shared._core.device_nodes import parse_minors
 from ._shared._nvml.api import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
@@ -29,7 +30,7 @@ from ._shared._nvml.events import Xid, XidWatch
 from ._shared._nvml.real import open_nvml
 from ._shared._nvml.rows import replacement_failed
 from .connections import Connections
-from .devices import GpuView, Inventory, parse_caps
+from .devices import GpuView, Inventory
 from .topology import Topology
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
@@ -109,7 +110,7 @@ class Driver:
         return Inventory(
             driver_version=nvml.driver_version(),
             gpus=tuple(self._view(nvml, gpu) for gpu in found),
-            caps=parse_caps(caps.read_text()) if caps.exists() else {},
+            caps=parse_minors(caps.read_text()) if caps.exists() else {},
             unreadable=tuple(str(error) for error in broken),
             lost=any(error.code in LOST for error in broken),
         )
