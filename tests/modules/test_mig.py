@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 from mig_scene import (
     DESTROY_GI,
     IN_USE,
@@ -164,3 +165,14 @@ def test_order_in_which_a_greedy_driver_fails(a100: Sim, run_module: Run) -> Non
     wanted = {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
     assert run_module(a100, "mig", config=config(wanted))["changed"]
     assert names(a100) == ["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"]
+
+
+@pytest.mark.parametrize("wanted", [{"config": config(THREE, 0, 1)}, {"selected": "all-3g.20gb"}])
+def test_driver_that_tells_profiles_only_in_mig_mode(
+    wanted: dict[str, object], a100: Sim, run_module: Run
+) -> None:
+    a100.ctl("profiles-need-mig", on="on")
+    done = run_module(a100, "mig", **wanted)
+    assert not done.get("failed"), done["msg"]
+    assert names(a100, 0) == names(a100, 1) != []
+    assert run_module(a100, "mig", **wanted)["changed"] is False

@@ -47,6 +47,13 @@ class Selection:
             )
         return targets
 
+    def target(self, state: GpuState, gpus: t.Sequence[Gpu]) -> t.Tuple[bool, t.Dict[str, int]]:
+        """Return what is wanted of one GPU that the layout is about; ``gpus`` are all of the node."""
+        if self.specs is None:
+            return self._generated(state)
+        spec = wanted(self.specs, [_identity(one) for one in gpus])[state.gpu.uuid]
+        return spec.enabled, dict(spec.layout)
+
     def _generated(self, state: GpuState) -> t.Tuple[bool, t.Dict[str, int]]:
         if self.label != "all-disabled" and not state.profiles and not state.gpu.mig_current:
             return True, {}  # the profiles are told once MIG mode is on, and then planned for

@@ -17,6 +17,7 @@ from .._core.mig_report import gpu as report
 from .._core.mig_targets import Selection
 from .._core.steps import Plan, Step
 from .._host.api import Host
+from .._host.systemd import properties
 from .._nvml.api import Gpu, Nvml, NvmlError, Process
 from .._nvml.mig_changes import Changes
 from .._nvml.mig_reading import read
@@ -79,6 +80,7 @@ class MigCapability:
     def observe(self) -> State:
         """Read every GPU; the lock is held from the first observation on."""
         boot = self._boot()
+        self._at = ""  # what the steps have made so far is compared by the plan that comes next
         if self._nvml is None:
             if not self._check_mode:
                 lock = self._host.lock(mig_boot.LOCK, timeout=self._params["lock_timeout"])
@@ -99,12 +101,10 @@ class MigCapability:
 
     def _boot(self) -> mig_boot.Boot:
         host = self._host
-        words = ["systemctl", "show", mig_boot.UNIT, "--property=ActiveState,UnitFileState"]
-        lines = host.run(words, check=False).out.splitlines()
         return mig_boot.Boot(
             host.read(mig_boot.CONFIG),
             host.read(mig_boot.UNIT_FILE),
-            dict(line.split("=", 1) for line in lines if "=" in line),
+            properties(host, mig_boot.UNIT, "ActiveState", "UnitFileState"),
             host.exists(mig_boot.PROGRAM),
         )
 
@@ -225,9 +225,12 @@ class MigCapability:
         """Read a GPU again once its steps are done, before the next one is touched."""
         if self._nvml is None or (self._changes and self._changes.skipped):
             return
-        states = [read(self._nvml, gpu) for gpu in self._nvml.gpus()[0]]
-        state = next((one for one in states if one.gpu.uuid == uuid), None)
-        if state is None or plan_gpu(state, *self._selection.targets(states)[uuid]).steps:
+        if not self._states[uuid].profiles:
+            return  # an older driver: what comes after the mode is planned for in the next round
+        gpus = self._nvml.gpus()[0]
+        gpu = next((one for one in gpus if one.uuid == uuid), None)
+        state = read(self._nvml, gpu) if gpu else None
+        if state is None or plan_gpu(state, *self._selection.target(state, gpus)).steps:
             raise NodeError(
                 f"GPU {uuid} is not in the layout that was made",
                 cause="another program changed it meanwhile, or the driver reported a success that was none",

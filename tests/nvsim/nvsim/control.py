@@ -175,6 +175,11 @@ def wear(engine: Engine, request: Request, _pid: int) -> None:
     engine.changed()
 
 
+def profiles_need_mig(engine: Engine, request: Request, _pid: int) -> None:
+    """Tell MIG profiles only of GPUs in MIG mode, or of all again."""
+    engine.profiles_need_mig = request["on"] == "on"
+
+
 def clear_faults(engine: Engine, _request: Request, _pid: int) -> None:
     """Forget faults and delays."""
     engine.faults.clear()
@@ -201,6 +206,7 @@ VERBS: dict[str, Verb] = {
     "fault": fault,
     "delay": delay,
     "passthrough": passthrough,
+    "profiles-need-mig": profiles_need_mig,
     "cable": cable,
     "wear": wear,
     "clear-faults": clear_faults,

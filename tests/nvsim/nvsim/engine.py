@@ -66,6 +66,7 @@ class Engine:
         self.processes: list[Process] = []
         self.faults: list[Fault] = []
         self.delays: dict[str, float] = {}
+        self.profiles_need_mig = False  # as with drivers of branch 535 and older
         self.passthrough = False  # in a virtual machine the driver cannot reset a GPU by itself
         self.event_sets: dict[int, EventSet] = {}
         self.cables: list[tuple[str, str]] = []  # the GPUs at both ends of each NVLink, both ways

@@ -92,11 +92,12 @@ def _converge_gpu(nvml: Nvml, selection: Selection, uuid: str, changes: Changes)
 
 
 def _plan(nvml: Nvml, selection: Selection, uuid: str) -> tuple[GpuState, GpuPlan]:
-    states = [read(nvml, gpu) for gpu in nvml.gpus()[0]]
-    state = next((one for one in states if one.gpu.uuid == uuid), None)
-    if state is None:
+    gpus = nvml.gpus()[0]
+    gpu = next((one for one in gpus if one.uuid == uuid), None)
+    if gpu is None:
         raise NodeError(f"GPU {uuid} does not answer any more")
-    return state, plan_gpu(state, *selection.targets(states)[uuid])
+    state = read(nvml, gpu)
+    return state, plan_gpu(state, *selection.target(state, gpus))
 
 
 def _write(path: Path, outcome: Outcome) -> None:

@@ -121,7 +121,10 @@ def gi_info(profile: GiProfile) -> dict[str, Any]:
 
 def gi_profile(call: Call, number: int, *, by: str) -> GiProfile:
     """Return a profile by its enum or its id."""
-    for profile in capable(call).product.profiles:
+    gpu = capable(call)
+    if call.engine.profiles_need_mig and not gpu.driver.mig_current:
+        raise NvError(codes.NOT_SUPPORTED)
+    for profile in gpu.product.profiles:
         if getattr(profile, by) == number:
             return profile
     known = by == "enum" and number < MAX_ENUM
