@@ -48,11 +48,13 @@ $(LINK):
 	@mkdir -p $(@D)
 	@ln -sfn ../../../.. $@
 
-# The node daemon and its dependencies as wheels, so that nodes need no package index.
+# The node daemon and its dependencies as wheels for Debian 12 and 13, so that nodes need no package index.
 $(WHEELHOUSE)/stamp: files/gpu_plugin/requirements.txt $(CACHE)/venv.stamp
 	@rm -rf $(WHEELHOUSE)
-	$(BIN)/pip download --quiet --disable-pip-version-check --only-binary=:all: --python-version 3.13 \
-	    --dest $(WHEELHOUSE) --requirement files/gpu_plugin/requirements.txt --requirement tests/node/build-requirements.txt
+	for version in 3.11 3.13; do \
+	    $(BIN)/pip download --quiet --disable-pip-version-check --only-binary=:all: --python-version $$version --dest $(WHEELHOUSE) \
+	        --requirement files/gpu_plugin/requirements.txt --requirement tests/node/build-requirements.txt; \
+	done
 	@touch $@
 
 .PHONY: setup image

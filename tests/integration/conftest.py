@@ -20,13 +20,12 @@ def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     """Return a function that starts a node; all are removed afterwards."""
     names = []
 
-    def make(name: str, product: str, gpus: int, **variables: Any) -> Node:
+    def make(name: str, product: str, gpus: int, suite: str = "trixie", **variables: Any) -> Node:
         name = f"it-{name}"
         subprocess.run([GPUNODE, "down", name], check=False, capture_output=True)
         names.append(name)
-        command = [GPUNODE, "up", name, "--product", product, "--gpus", str(gpus)]
-        if gpus == 0:
-            command = [GPUNODE, "up", name, "--no-gpu"]
+        command = [GPUNODE, "up", name, "--suite", suite]
+        command += ["--product", product, "--gpus", str(gpus)] if gpus else ["--no-gpu"]
         subprocess.run(command, check=True, capture_output=True)
         folder = tmp_path / name
         folder.mkdir()

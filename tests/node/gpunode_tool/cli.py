@@ -12,7 +12,7 @@ import shutil
 import sys
 
 from . import nodes
-from .image import build
+from .image import SUITES, build
 
 NEEDED = ("podman", "runc", "debootstrap", "ssh", "gcc", "make")
 
@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser."""
     top = argparse.ArgumentParser(prog="gpunode", description="Simulated GPU nodes.")
     verbs = top.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("image", help="build the image unless it is there")
+    image = verbs.add_parser("image", help="build the image unless it is there")
     verbs.add_parser("list", help="list the nodes")
     verbs.add_parser("clean", help="remove all nodes, images and files of this tool")
     up = verbs.add_parser("up", help="start a node")
@@ -29,6 +29,8 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--product", default="h100-80")
     up.add_argument("--gpus", type=int, default=8)
     up.add_argument("--no-gpu", action="store_true")
+    for verb in (image, up):
+        verb.add_argument("--suite", choices=SUITES, default="trixie")
     for verb, text in {
         "down": "remove a node",
         "reboot": "reboot a node",
@@ -56,13 +58,14 @@ def main() -> None:
         sys.exit("gpunode: nodes are privileged containers. Next step: run as root.")
     match options.verb:
         case "image":
-            print(build())
+            print(build(options.suite))
         case "list":
             print("\n".join(nodes.names()))
         case "clean":
             nodes.clean()
         case "up":
-            nodes.up(options.name, options.product, 0 if options.no_gpu else options.gpus)
+            gpus = 0 if options.no_gpu else options.gpus
+            nodes.up(options.name, options.product, gpus, options.suite)
         case "down":
             nodes.down(options.name)
         case "reboot":

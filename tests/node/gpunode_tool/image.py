@@ -20,7 +20,7 @@ from pathlib import Path
 from .paths import CACHE, DAEMON, KUBELET, NODE, NVSIM
 from .podman import podman
 
-SUITE = "trixie"
+SUITES = {"trixie": "3.13", "bookworm": "3.11"}  # and the Python of each
 PACKAGES = (
     "ca-certificates",
     "containerd",
@@ -37,7 +37,6 @@ PACKAGES = (
     "udev",
 )
 DIVERTED = ("lsmod", "modprobe", "rmmod")
-PYTHON = "3.13"
 ENABLED = {
     "sysinit.target.wants": ["nvsimd.service"],
     "multi-user.target.wants": ["kubelet.service", "ssh.service", "containerd.service"],
@@ -88,18 +87,18 @@ def sources() -> list[Path]:
     return [*files, NODE / "site-requirements.txt", Path(__file__)]
 
 
-def build() -> str:
-    """Make the image unless it is there, and return its name."""
-    name = f"localhost/gpunode:{digest(sources())}"
+def build(suite: str) -> str:
+    """Make a suite's image unless it is there, and return its name."""
+    name = f"localhost/gpunode:{suite}-{digest(sources(), mirror())}"
     if podman("images", "--quiet", name):
         return name
-    base = _base()
+    base = _base(suite)
     print("gpunode: adding the simulated hardware", file=sys.stderr, flush=True)
     subprocess.run(["make", "--silent", "-C", str(NVSIM), "shim"], check=True)
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         tree = Path(folder)
-        _overlay(tree)
+        _overlay(tree, suite)
         container = podman("create", base, "/sbin/init")
         podman("cp", f"{tree}/.", f"{container}:/")
         podman("commit", "--quiet", container, name)
@@ -107,13 +106,13 @@ def build() -> str:
     return name
 
 
-def _base() -> str:
+def _base(suite: str) -> str:
     """Make Debian's layer unless it is there."""
-    name = f"localhost/gpunode-base:{digest([], SUITE, *PACKAGES, *DIVERTED)}"
+    name = f"localhost/gpunode-base:{digest([], suite, *PACKAGES, *DIVERTED)}"
     if podman("images", "--quiet", name):
         return name
     print(
-        f"gpunode: building Debian {SUITE} (once, about two minutes)", file=sys.stderr, flush=True
+        f"gpunode: building Debian {suite} (once, about two minutes)", file=sys.stderr, flush=True
     )
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
@@ -122,7 +121,7 @@ def _base() -> str:
             "debootstrap",
             "--variant=minbase",
             f"--include={','.join(PACKAGES)}",
-            SUITE,
+            suite,
             str(root),
             mirror(),
         ]
@@ -146,7 +145,7 @@ def _base() -> str:
     return name
 
 
-def _overlay(tree: Path) -> None:
+def _overlay(tree: Path, suite: str) -> None:
     """Lay out the upper layer."""
     shutil.copytree(NODE / "overlay", tree, dirs_exist_ok=True)
     ignore = shutil.ignore_patterns("__pycache__")
@@ -159,7 +158,7 @@ def _overlay(tree: Path) -> None:
     )
     shutil.copytree(DAEMON / "proto", tree / "opt/standin/gpu_plugin/proto", ignore=ignore)
     shutil.copyfile(DAEMON / "__init__.py", tree / "opt/standin/gpu_plugin/__init__.py")
-    _libraries(tree)
+    _libraries(tree, SUITES[suite])
     for target, units in ENABLED.items():
         wants = tree / "etc/systemd/system" / target
         wants.mkdir(parents=True)
@@ -168,10 +167,10 @@ def _overlay(tree: Path) -> None:
             (wants / unit).symlink_to(f"{'/etc' if own else '/usr/lib'}/systemd/system/{unit}")
     apt = tree / "etc/apt"
     apt.mkdir(parents=True, exist_ok=True)
-    (apt / "sources.list").write_text(f"deb {mirror()} {SUITE} main\n")
+    (apt / "sources.list").write_text(f"deb {mirror()} {suite} main\n")
 
 
-def _libraries(tree: Path) -> None:
+def _libraries(tree: Path, python: str) -> None:
     """Put pynvml beside nvsim, and grpc and protobuf beside the stand-in kubelet."""
     requirements = (NODE / "site-requirements.txt").read_text().splitlines()
     pins = [line for line in requirements if line and not line.startswith("#")]
@@ -193,7 +192,7 @@ def _libraries(tree: Path) -> None:
         command += [
             "--only-binary=:all:",
             "--python-version",
-            PYTHON,
+            python,
             "--target",
             str(tree / target),
             *wanted,

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from .image import build
-from .paths import CACHE, KEY, NVSIM
+from .paths import CACHE, CHECKOUT, KEY, NVSIM
 from .podman import podman
 
-LABEL = "gpunode=1"
-PREFIX = "gpunode-"
+LABEL = f"gpunode={CHECKOUT}"
+PREFIX = f"gpunode-{CHECKOUT}-"
+ARCHIVES = f"gpunode-apt-{CHECKOUT}"
 BOOT_SECONDS = 60
 SSH_OPTIONS = (
     "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
@@ -27,9 +28,9 @@ SSH_OPTIONS = (
 )
 
 
-def up(name: str, product: str, gpus: int) -> None:
+def up(name: str, product: str, gpus: int, suite: str) -> None:
     """Start a node and wait until it has booted."""
-    image = build()
+    image = build(suite)
     state = CACHE / "boards" / name
     shutil.rmtree(state, ignore_errors=True)
     command = [sys.executable, "-m", "nvsim.ctl", "board", "create", "--dir", str(state)]
@@ -47,7 +48,7 @@ def up(name: str, product: str, gpus: int) -> None:
         "5",
     ]
     words += ["--volume", f"{state}:/var/lib/nvsim", "--volume", "/var/lib/containerd"]
-    words += ["--volume", "gpunode-apt:/var/cache/apt/archives"]
+    words += ["--volume", f"{ARCHIVES}:/var/cache/apt/archives"]
     words += ["--volume", f"{_public_key()}:/root/.ssh/authorized_keys:ro"]
     # systemd 257 needs the word where the host has the old cgroup hierarchy; elsewhere it is ignored.
     podman(*words, image, "/sbin/init", "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")
@@ -150,6 +151,6 @@ def clean() -> None:
     images = podman("images", "--format", "{{.Repository}}:{{.Tag}}")
     ours = [one for one in images.splitlines() if one.startswith("localhost/gpunode")]
     for image in sorted(ours, reverse=True):
-        podman("rmi", "--force", image, check=False)
-    podman("volume", "rm", "--force", "gpunode-apt", check=False)
+        podman("rmi", image, check=False)  # fails for one that another checkout's node runs from
+    podman("volume", "rm", "--force", ARCHIVES, check=False)
     shutil.rmtree(Path(CACHE), ignore_errors=True)

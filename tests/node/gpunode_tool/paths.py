@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -15,3 +16,5 @@ KUBELET = REPOSITORY / "tests/kubelet"
 DAEMON = REPOSITORY / "files/gpu_plugin/src/gpu_plugin"
 CACHE = Path(os.environ.get("GPUNODE_CACHE") or REPOSITORY / ".cache/node")
 KEY = CACHE / "id_ed25519"
+# Checkouts beside each other have nodes, volumes and images of their own.
+CHECKOUT = hashlib.sha256(str(CACHE).encode()).hexdigest()[:6]
