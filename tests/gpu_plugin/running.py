@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +37,31 @@ def eventually(look: Callable[[], T], seconds: float = 8.0) -> T:
         time.sleep(0.03)
 
 
+@contextlib.contextmanager
+def plugin_channel(node: Node) -> Iterator[Callable[[str], str]]:
+    """Ask the plugin of nvidia.com/gpu for a device, as a kubelet; returns why it refused."""
+    import grpc
+    from gpu_plugin.proto.v1beta1 import api_pb2, rpc
+
+    with grpc.insecure_channel(f"unix://{node.plugins}/nvidia-gpu.sock") as channel:
+        allocate = channel.unary_unary(
+            rpc.ALLOCATE,
+            request_serializer=api_pb2.AllocateRequest.SerializeToString,
+            response_deserializer=api_pb2.AllocateResponse.FromString,
+        )
+
+        def ask(device: str) -> str:
+            request = api_pb2.AllocateRequest()
+            request.container_requests.add(devices_ids=[device])
+            try:
+                allocate(request, timeout=5)
+            except grpc.RpcError as refusal:
+                return str(refusal)
+            return ""
+
+        yield ask
+
+
 class Node:
     """The processes of a node; ``folder`` must have a short path, for the sockets' sake."""
 
@@ -54,6 +79,7 @@ class Node:
         self.notified.bind(str(folder / "n.sock"))
         path = ":".join(str(REPOSITORY / part) for part in PATHS)
         self.env = {**sim.env, "PYTHONPATH": path, "NOTIFY_SOCKET": str(folder / "n.sock")}
+        self.env["GPU_PLUGIN_METRICS_ADDRESS"] = "off"  # nodes of other tests run beside this one
 
     # --- processes ---
 

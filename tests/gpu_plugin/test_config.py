@@ -121,7 +121,7 @@ REFUSED = {
     "flags:\n  passDeviceSpecs: true": ("did you mean flags.plugin.passDeviceSpecs?",),
     "flags:\n  sharing: {}": ("unknown key flags.sharing", "did you mean sharing?"),
     "flgs: {}": ("did you mean flags?",),
-    "zzz: 1": ("unknown key zzz", "the top level knows flags, imex"),
+    "zzz: 1": ("unknown key zzz", "the top level knows flags, gpuNode, imex"),
     "flags:\n  migStrategy: none\n  migStrategy: none": (
         "line 3: flags.migStrategy is given twice",
         "line 2",

@@ -12,7 +12,7 @@ from typing import Final
 from ._shared._core.errors import NodeError
 from .cdi import qualified
 from .config import CDI, Config
-from .devices import Device
+from .devices import Device, Offer
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 CHANNELS: Final = "NVIDIA_IMEX_CHANNELS"
@@ -21,15 +21,23 @@ IMEX_FOLDER: Final = "/dev/nvidia-caps-imex-channels"
 
 
 class AllocationRefused(NodeError):
-    """A request that can't be granted. ``unknown``: it names what is not there."""
+    """A request that can't be granted. ``reason`` is one of a few, ``unknown``: not there."""
 
     unknown = False
+    reason = "invalid_request"
 
 
 class UnknownDevice(AllocationRefused):
     """A request names a device that this resource does not have."""
 
     unknown = True
+    reason = "unknown_device"
+
+
+class UnhealthyDevice(AllocationRefused):
+    """A request names a device that must not be used."""
+
+    reason = "unhealthy_device"
 
 
 @dataclass(frozen=True)
@@ -139,7 +147,7 @@ def _cdi(names: Iterable[str], around: Surroundings) -> tuple[str, ...]:
 
 def known(devices: Iterable[Device], ids: Sequence[str]) -> list[Device]:
     """Return the devices of these ids, each of which must be there and must be named once."""
-    by_id = {device.id: device for device in devices}
+    by_id = (devices if isinstance(devices, Offer) else Offer(devices)).by_id
     seen: set[str] = set()
     for name in ids:
         if name not in by_id:
@@ -152,5 +160,5 @@ def known(devices: Iterable[Device], ids: Sequence[str]) -> list[Device]:
 
 def _usable(device: Device) -> Device:
     if device.problem:
-        raise AllocationRefused(f"device {device.id!r} is unhealthy", cause=device.problem)
+        raise UnhealthyDevice(f"device {device.id!r} is unhealthy", cause=device.problem)
     return device

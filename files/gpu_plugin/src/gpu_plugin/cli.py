@@ -20,6 +20,7 @@ from ._shared._core import mig_boot as mig_files
 from ._shared._core.errors import NodeError
 from .health import QUIET
 from .mps import command as mps
+from .mps.places import ROOT as MPS_STATES
 from .strict_yaml import ConfigError
 
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
@@ -100,6 +101,13 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long a GPU that had a fault must stay quiet (default: %(default)s)",
     )
+    run.add_argument(
+        "--mps-states",
+        type=Path,
+        default=MPS_STATES,
+        metavar="DIR",
+        help="where the managers of MPS daemons tell their states (default: %(default)s)",
+    )
     group = run.add_argument_group("configuration", "a flag wins over its variable and the file")
     for key in schema.KEYS:
         if key.flags:
@@ -155,6 +163,7 @@ def _run(options: argparse.Namespace) -> int:
         options.host_root,
         options.rescan,
         options.quiet_period,
+        options.mps_states,
     )
     try:
         return daemon.run(places, load)

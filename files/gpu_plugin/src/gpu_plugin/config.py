@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .address import Address, address
 from .naming import Naming
 from .schema import BY_PATH, KEYS, Key
 from .sharing import KEYS as SECTIONS
@@ -55,6 +56,7 @@ class Config:
     naming: Naming = field(default_factory=Naming)
     sharing: Sharing = field(default_factory=Sharing)
     xids: Overrides = field(default_factory=Overrides)
+    metrics: Address | None = ("127.0.0.1", 9402)
 
     @property
     def only_cdi(self) -> bool:
@@ -94,6 +96,7 @@ def parse(
         naming=naming(found),
         sharing=sharing(found, "timeSlicing"),
         xids=overrides((env or {}).get(DISABLE, ""), (env or {}).get(ENABLE, "")),
+        metrics=address(*given["gpuNode.metricsAddress"]),
     )
     if sharing(found, "mps").shares:
         where = found["sharing.mps.resources"].where

@@ -29,10 +29,13 @@ from .devices import EnumerationRefused, Inventory, enumerate_devices, left_out,
 from .driver import Driver
 from .health import QUIET, Health
 from .kubelet.manager import Manager
+from .mps.places import ROOT
 from .notify import notify
+from .observer import NVML_ERRORS, RELOADS, XIDS, Observer
 from .replicas import not_shared, share
 from .status import StatusFile
 from .strict_yaml import ConfigError
+from .telemetry.service import Telemetry
 
 TICK: Final = 0.5
 RETRY: Final = 1.0
@@ -60,6 +63,7 @@ class Places:
     host_root: Path = Path("/")
     rescan: float = 5.0
     quiet: float = QUIET
+    mps_states: Path = Path(ROOT)
 
 
 class Bell:
@@ -94,7 +98,9 @@ class Daemon:
         self._health = Health(places.quiet)
         self._health.overrides = self._loaded.config.xids
         self._cdi = CdiFile(places.host_root)
-        self._manager = Manager(places.kubelet_socket, self._surroundings)
+        self._observer = Observer()
+        self._telemetry = Telemetry(self._observer, places.mps_states)
+        self._manager = Manager(places.kubelet_socket, self._surroundings, observer=self._observer)
         self._status = StatusFile(places.status_file)
         self._inventory: Inventory | None = None
         self._absent: NvmlError | None = None
@@ -118,11 +124,13 @@ class Daemon:
             self._manager.tick()
             self._tell("READY=1")
             while not self._stopping:
+                self._telemetry.serve(self._loaded.config.metrics)
                 self._bell.wait(TICK)
                 self._step()
         finally:
             if self._stopping:
                 notify("STOPPING=1")
+            self._telemetry.stop()
             self._manager.stop()
             self._status.remove()
         logs.info("stopped")
@@ -159,8 +167,10 @@ class Daemon:
         except (ConfigError, OSError) as error:
             logs.error("configuration refused, the one before stays", cause=error)
             self._config_problem = str(error)
+            self._observer.count(RELOADS, "refused")
             return False
         self._config_problem = ""
+        self._observer.count(RELOADS, "accepted")
         if self._loaded == before and not asked:
             return False
         config = self._loaded.config
@@ -178,6 +188,7 @@ class Daemon:
         noted = False
         for xid, count in heard.items():
             noted |= self._health.xid(*xid)
+            self._observer.count(XIDS, xid.gpu_uuid, str(xid.number), by=count)
             where = {"gpu": xid.gpu_uuid, "xid": xid.number, "gi": xid.gi_id, "ci": xid.ci_id}
             logs.warning("XID", **where, **({"times": count} if count > 1 else {}))
         return noted
@@ -186,6 +197,7 @@ class Daemon:
         try:
             found = self._driver.scan(self._loaded.config.driver_root)
         except NvmlError as error:
+            self._observer.count(NVML_ERRORS, str(error.code))
             if self._driver.replaced(error):
                 raise DriverReplaced from error
             if self._absent is None or self._absent.code != error.code:
@@ -240,6 +252,7 @@ class Daemon:
 
     def _tell(self, *lines: str) -> None:
         state = self._state()
+        self._observer.round(state)
         if self._status.write(state):
             count = sum(len(one["devices"]) for one in state["resources"].values())
             words = f"{state['state']}: {count} devices of {len(state['resources'])} resources"

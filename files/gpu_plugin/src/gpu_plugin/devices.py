@@ -50,6 +50,15 @@ class Device:
         return ":".join(str(number) for number in self.order)
 
 
+class Offer(tuple[Device, ...]):
+    """The devices of a resource, and what each call would look up among them again."""
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Device]:
+        """The devices by their ids."""
+        return {device.id: device for device in self}
+
+
 @dataclass(frozen=True)
 class GpuView:
     """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so.

@@ -1,7 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The keys of NVIDIA's device plugin schema v1 that hold one value, and how else they are given."""
+"""The keys that hold one value, and how else they are given.
+
+They are those of NVIDIA's device plugin schema v1, and our own under ``gpuNode``.
+"""
 
 from __future__ import annotations
 
@@ -156,6 +159,14 @@ KEYS: Final = (
         ("IMEX_REQUIRED",),
         ("--imex-required",),
         help="refuse containers where the IMEX channels are not there",
+    ),
+    Key(
+        "gpuNode.metricsAddress",
+        str,
+        "127.0.0.1:9402",
+        ("GPU_PLUGIN_METRICS_ADDRESS",),
+        ("--metrics-address",),
+        help="where metrics and health are served over HTTP; off: nowhere",
     ),
     _later(
         "flags.mpsRoot",

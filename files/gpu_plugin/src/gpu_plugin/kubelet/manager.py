@@ -14,6 +14,7 @@ from .. import logs
 from .._shared._core.errors import NodeError
 from ..config import Config
 from ..devices import Device, Resources
+from ..observer import REENUMERATIONS, REGISTRATIONS, Observer
 from ..topology import Topology
 from .registration import register
 from .server import Around, Identity, ResourceServer, identity
@@ -41,10 +42,12 @@ class Manager:
         kubelet_socket: Path,
         around: Around,
         clock: Callable[[], float] = time.monotonic,
+        observer: Observer | None = None,
     ) -> None:
         self._socket = kubelet_socket
         self._around = around
         self._clock = clock
+        self._observer = observer or Observer()
         self._plugins: dict[str, _Plugin] = {}
         self.topology = Topology()
 
@@ -56,11 +59,17 @@ class Manager:
         for name, devices in resources.items():
             if name not in self._plugins:
                 server = ResourceServer(
-                    name, self._socket.parent, config, self._around, lambda: self.topology
+                    name,
+                    self._socket.parent,
+                    config,
+                    self._around,
+                    lambda: self.topology,
+                    self._observer,
                 )
                 self._plugins[name] = _Plugin(server)
             server = self._plugins[name].server
-            _tell(name, server.devices, devices)
+            if _tell(name, server.devices, devices):
+                self._observer.count(REENUMERATIONS, name)
             server.config = config
             server.publish(devices)
         self.tick()
@@ -79,10 +88,12 @@ class Manager:
                 elif plugin.kubelet != kubelet or self._unwatched(plugin, now):
                     register(self._socket, plugin.server.socket.name, plugin.server.resource)
                     logs.info("registered", resource=plugin.server.resource)
+                    self._observer.count(REGISTRATIONS, plugin.server.resource, "accepted")
                     plugin.kubelet, plugin.watched_at = kubelet, now
                 plugin.failures = 0
             except (NodeError, OSError) as error:
                 plugin.kubelet = None
+                self._observer.count(REGISTRATIONS, plugin.server.resource, "failed")
                 if not plugin.failures:
                     logs.warning("not registered, trying again", cause=error)
                 plugin.retry_at = now + RETRY[min(plugin.failures, len(RETRY) - 1)]
@@ -118,8 +129,10 @@ class Manager:
         return now - plugin.watched_at > UNWATCHED
 
 
-def _tell(resource: str, before: tuple[Device, ...], now: tuple[Device, ...]) -> None:
-    if {device.id for device in before} != {device.id for device in now}:
+def _tell(resource: str, before: tuple[Device, ...], now: tuple[Device, ...]) -> bool:
+    """Log what is new. Returns whether devices came or went."""
+    changed = {device.id for device in before} != {device.id for device in now}
+    if changed:
         logs.info("devices", resource=resource, count=len(now))
     old = {device.uuid: device.problem for device in before}
     for uuid, problem in {device.uuid: device.problem for device in now}.items():
@@ -127,3 +140,4 @@ def _tell(resource: str, before: tuple[Device, ...], now: tuple[Device, ...]) ->
             logs.warning("device is unhealthy", device=uuid, cause=problem)
         elif not problem and old.get(uuid):
             logs.info("device is healthy again", device=uuid)
+    return changed

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -17,7 +19,8 @@ import grpc
 from .._shared._core.errors import NodeError
 from ..allocation import AllocationRefused, Grant, Surroundings, grant
 from ..config import Config
-from ..devices import Device
+from ..devices import Device, Offer
+from ..observer import ALLOCATIONS, REFUSALS, Observer
 from ..preference import prefer
 from ..proto.v1beta1 import api_pb2, rpc
 from ..topology import Topology
@@ -52,14 +55,16 @@ class ResourceServer:
         config: Config,
         around: Around,
         topology: Callable[[], Topology] = Topology,
+        observer: Observer | None = None,
     ) -> None:
         self.resource = resource
         self.socket = folder / f"nvidia-{resource.rpartition('/')[2]}.sock"
-        self.devices: tuple[Device, ...] = ()
+        self.devices = Offer()
         self.config = config
         self.streams = 0
         self._around = around
         self._topology = topology
+        self._observer = observer or Observer()
         self._changed = threading.Condition()
         self._version = 0
         self._closing = False
@@ -96,7 +101,7 @@ class ResourceServer:
         """Tell the kubelet of these devices, if they are others than before."""
         with self._changed:
             if devices != self.devices or not self._version:
-                self.devices = devices
+                self.devices = Offer(devices)
                 self._version += 1
                 self._changed.notify_all()
 
@@ -182,7 +187,7 @@ class ResourceServer:
         self, request: api_pb2.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> api_pb2.PreferredAllocationResponse:
         answer = api_pb2.PreferredAllocationResponse()
-        try:
+        with self._observed("GetPreferredAllocation", context):
             for one in request.container_requests:
                 chosen = prefer(
                     self.devices,
@@ -193,22 +198,31 @@ class ResourceServer:
                     self._topology(),
                 )
                 answer.container_responses.add(deviceIDs=chosen)
-        except AllocationRefused as refusal:
-            _refuse(context, refusal)
         return answer
 
     def _allocate(
         self, request: api_pb2.AllocateRequest, context: grpc.ServicerContext
     ) -> api_pb2.AllocateResponse:
         answer = api_pb2.AllocateResponse()
-        try:
+        with self._observed("Allocate", context):
             for one in request.container_requests:
                 around, token = self._around(), str(uuid.uuid4())
                 given = grant(self.devices, one.devices_ids, self.config, around, token)
                 answer.container_responses.append(_response(given))
-        except AllocationRefused as refusal:
-            _refuse(context, refusal)
+            self._observer.count(ALLOCATIONS, self.resource)
         return answer
+
+    @contextlib.contextmanager
+    def _observed(self, call: str, context: grpc.ServicerContext) -> Iterator[None]:
+        """Note how long an answer takes. What is refused ends the call."""
+        begun = time.perf_counter()
+        try:
+            yield
+        except AllocationRefused as refusal:
+            self._observer.count(REFUSALS, self.resource, call, refusal.reason)
+            _refuse(context, refusal)
+        finally:
+            self._observer.took(time.perf_counter() - begun, self.resource, call)
 
 
 def _refuse(context: grpc.ServicerContext, refusal: AllocationRefused) -> NoReturn:

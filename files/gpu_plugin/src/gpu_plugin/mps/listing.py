@@ -20,10 +20,12 @@ def load(root: Path) -> list[dict[str, Any]]:
         if state is None:
             try:
                 state = json.loads(path.read_text())
-            except (OSError, ValueError):
+                failed = state["state"] == "failed"
+            except (OSError, ValueError, KeyError, TypeError):
                 continue
-            if state["state"] != "failed":
+            if not failed:
                 state |= {"state": "crashed", "problem": "its manager was killed"}
+                state |= {"servers": [], "clients": 0}
         found.append(state)
     return found
 
