@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from gpu_builders import inventory, view
+from gpu_plugin._shared._nvml.api import Condition
 from gpu_plugin.devices import Inventory, enumerate_devices
 from gpu_plugin.health import FORGET, STRIKES, Health
 from gpu_plugin.xids import overrides
@@ -146,8 +148,15 @@ def test_each_return_doubles_the_quiet_time_until_it_is_not_let_pass(node: Node)
     assert node.pass_(QUIET * 2**STRIKES) == set()
 
 
+def told(**reading: Any) -> Inventory:
+    """The GPUs, the first of which tells this of its condition."""
+    return inventory(
+        replace(view(0), condition=Condition(**reading)), view(1, "1g.10gb", "1g.10gb")
+    )
+
+
 def test_worn_memory_is_unfit_for_as_long_as_the_gpu_says_so(node: Node) -> None:
-    worn = inventory(replace(view(0), worn=True), view(1, "1g.10gb"))
+    worn = told(rows_failed=True)
     assert node.unfit(worn) == {"GPU-0"}
     assert node.problems(worn)["GPU-0"].startswith("XID 64")
     node.generation += 1

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -103,9 +104,60 @@ def test_a_defect_from_before_the_daemons_time_is_known(make_node: MakeNode) -> 
     }
 
 
-def test_a_product_without_such_a_memory_is_fine(make_node: MakeNode) -> None:
+def test_a_fault_outlives_the_daemon_and_not_the_drivers_load(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+    node.sim.ctl("xid", gpu="1", number=48)
+    node.wait(GPU, 1)
+    node.signal(signal.SIGKILL)
+    node.ended()
+    node.start_daemon()
+    node.wait(GPU, 1)
+    assert node.health(GPU)[node.sim.ctl("status")["gpus"][1]["uuid"]] == "Unhealthy"
+    assert node.logged().count("xid=48") == 1
+    node.sim.ctl("unload")
+    node.wait(GPU, 0)
+    node.sim.ctl("load", version=VERSION, flavour="open")
+    node.wait(GPU, 2)
+
+
+def test_what_a_gpu_tells_of_its_memory(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.sim.ctl("recovery", gpu="1", action=0)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+    node.sim.ctl("ecc", gpu="0", errors=1, pending="on")  # a row is replaced at the next reset
+    node.wait(GPU, 1)
+    node.wait(GPU, 2)
+    assert "1 memory errors since its last reset" in node.logged()
+    assert node.logged().count("replaces a memory row at its next reset") == 1
+    node.sim.ctl("recovery", gpu="1", action=1)
+    node.wait(GPU, 1)
+    problems = eventually(lambda: node.status()["resources"][GPU]["problems"])
+    assert list(problems.values()) == ["the driver asks for a reset of the GPU"]
+    node.sim.ctl("reset", gpu="1")
+    node.wait(GPU, 2)
+
+
+def test_an_old_gpu_with_memory_errors_wants_a_reset(make_node: MakeNode) -> None:
+    node = make_node(1, product="t4")
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 1)
+    node.sim.ctl("ecc", gpu="0", errors=2)
+    node.wait(GPU, 0)
+    node.sim.ctl("reset", gpu="0")
+    node.wait(GPU, 1)
+
+
+@pytest.mark.parametrize("code", [3, 13, 999])
+def test_a_product_that_tells_nothing_of_itself_is_fine(make_node: MakeNode, code: int) -> None:
     node = make_node(1)
-    node.sim.ctl("fault", gpu="all", function="nvmlDeviceGetRemappedRows", code=3)
+    for name in ("GetRemappedRows", "GetTotalEccErrors", "GetFieldValues"):
+        node.sim.ctl("fault", gpu="all", function=f"nvmlDevice{name}", code=code)
     node.start_kubelet()
     node.start_daemon()
     node.wait(GPU, 1)

@@ -124,6 +124,30 @@ class Process:
     pod: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """A GPU's condition; None is what it does not tell.
+
+    ``uncorrected`` counts the memory errors since the last reset or load of the driver that could not
+    be corrected, ``recovery`` is NVML's number for what the driver asks for, 0 for nothing.
+    ``rows_failed``: a defective memory row could not be replaced; ``rows_pending``: one is replaced at
+    the next reset.
+    """
+
+    rows_failed: t.Optional[bool] = None
+    rows_pending: t.Optional[bool] = None
+    uncorrected: t.Optional[int] = None
+    recovery: t.Optional[int] = None
+
+    @property
+    def contains_errors(self) -> bool:
+        """Tell whether the GPU confines an error of its memory to who used that memory.
+
+        Those that replace rows do; older ones retire pages, and want a reset first.
+        """
+        return self.rows_failed is not None
+
+
 class Links(t.NamedTuple):
     """A GPU's NVLinks that are up: to switches, and to other GPUs by their PCI address."""
 

@@ -175,6 +175,20 @@ def wear(engine: Engine, request: Request, _pid: int) -> None:
     engine.changed()
 
 
+def ecc(engine: Engine, request: Request, _pid: int) -> None:
+    """Count memory errors that could not be corrected; a row may wait for the reset that mends it."""
+    driver = engine.find(request["gpu"]).driver
+    driver.uncorrected = request["errors"]
+    driver.row_pending = request.get("pending", "off") == "on"
+    engine.changed()
+
+
+def recovery(engine: Engine, request: Request, _pid: int) -> None:
+    """Let the driver ask for something to be done, or for nothing; drivers before 565 never do."""
+    engine.find(request["gpu"]).driver.recovery = request["action"]
+    engine.changed()
+
+
 def profiles_need_mig(engine: Engine, request: Request, _pid: int) -> None:
     """Tell MIG profiles only of GPUs in MIG mode, or of all again."""
     engine.profiles_need_mig = request["on"] == "on"
@@ -209,6 +223,8 @@ VERBS: dict[str, Verb] = {
     "profiles-need-mig": profiles_need_mig,
     "cable": cable,
     "wear": wear,
+    "ecc": ecc,
+    "recovery": recovery,
     "clear-faults": clear_faults,
     "render": show,
 }

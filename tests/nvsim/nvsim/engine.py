@@ -126,7 +126,9 @@ class Engine:
         """Reset a GPU: instances go, MIG mode that was pending comes into force."""
         gpu.driver.gis.clear()
         gpu.driver.mig_current = gpu.driver.mig_pending
-        gpu.driver.reset_required = gpu.driver.lost = False
+        gpu.driver.reset_required = gpu.driver.lost = gpu.driver.row_pending = False
+        gpu.driver.uncorrected = 0
+        gpu.driver.recovery = None if gpu.driver.recovery is None else 0
         self.changed()
 
     # --- events ---

@@ -65,6 +65,9 @@ class DriverGpu:
     compute_mode: int = 0
     lost: bool = False
     reset_required: bool = False
+    uncorrected: int = 0
+    row_pending: bool = False
+    recovery: int | None = None  # drivers before 565 do not tell
 
 
 @dataclass

@@ -28,6 +28,7 @@ from .config_watch import ConfigWatch
 from .devices import EnumerationRefused, Inventory, enumerate_devices, left_out, remember
 from .driver import Driver
 from .health import QUIET, Health
+from .health_file import NAME, HealthFile
 from .kubelet.manager import Manager
 from .mps.places import ROOT
 from .notify import notify
@@ -97,6 +98,8 @@ class Daemon:
         self._driver = Driver(places.host_root, self._bell.ring)
         self._health = Health(places.quiet)
         self._health.overrides = self._loaded.config.xids
+        self._health_file = HealthFile(places.status_file.with_name(NAME), places.host_root)
+        self._health_file.read(self._health, self._driver.load, self._driver.generation)
         self._cdi = CdiFile(places.host_root)
         self._observer = Observer()
         self._telemetry = Telemetry(self._observer, places.mps_states)
@@ -238,6 +241,7 @@ class Daemon:
                 logs.warning(note)
         self._notes = notes
         self._manager.sync(share(found, config.sharing), config)
+        self._health_file.write(self._health, self._driver.load)
 
     def _current(self) -> Inventory:
         if self._inventory is None:

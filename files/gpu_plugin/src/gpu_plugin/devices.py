@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from ._shared._core.errors import NodeError
-from ._shared._nvml.api import Gpu, MigDevice
+from ._shared._nvml.api import Condition, Gpu, MigDevice
 from .naming import GPU_RESOURCE, Naming, named, resource_name
 
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
@@ -63,8 +63,7 @@ class Offer(tuple[Device, ...]):
 class GpuView:
     """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so.
 
-    ``lost``: it is off the bus, or wants a reset. ``worn``: its memory has a defect that could not
-    be replaced. ``mig_problems`` are those of MIG devices by UUID.
+    ``lost``: it is off the bus, or wants a reset. ``mig_problems`` are those of MIG devices by UUID.
     """
 
     gpu: Gpu
@@ -72,7 +71,7 @@ class GpuView:
     numa_node: int | None = None
     problem: str = ""
     lost: bool = False
-    worn: bool = False
+    condition: Condition = field(default_factory=Condition)
     mig_problems: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -147,10 +146,14 @@ def _mig_name(mig: MigDevice, strategy: str, naming: Naming) -> str:
 
 
 def left_out(inventory: Inventory, strategy: str, naming: Naming | None = None) -> list[str]:
-    """Say which hardware a strategy leaves aside, although it is there."""
+    """Say which hardware a strategy leaves aside, although it is there, and what waits for a reset."""
     notes = []
     for view in inventory.gpus:
         name = f"GPU {view.gpu.index} ({view.gpu.uuid})"
+        if view.condition.rows_pending:
+            notes.append(
+                f"{name} replaces a memory row at its next reset, and can be used until then"
+            )
         if strategy == "none" and view.gpu.mig_current:
             notes.append(f"{name} is in MIG mode but offered as a whole, since migStrategy is none")
         if strategy == "mixed" and view.gpu.mig_current and not view.mig and not view.problem:

@@ -26,9 +26,9 @@ from ._shared._nvml.api import (
     Nvml,
     NvmlError,
 )
+from ._shared._nvml.condition import condition
 from ._shared._nvml.events import Xid, XidWatch
 from ._shared._nvml.real import open_nvml
-from ._shared._nvml.rows import replacement_failed
 from .connections import Connections
 from .devices import GpuView, Inventory
 from .topology import Topology
@@ -66,8 +66,13 @@ class Driver:
     @property
     def generation(self) -> object:
         """Something that differs after the driver was loaded anew."""
+        return (self._absences, *self.load)
+
+    @property
+    def load(self) -> tuple[int | None, ...]:
+        """What another process would see as well of which load of the driver this is."""
         places = ("sys/module/nvidia", "proc/driver/nvidia/version")
-        return (self._absences, *(_inode(self._root / place) for place in places))
+        return tuple(_inode(self._root / place) for place in places)
 
     def scan(self, driver_root: str = "/") -> Inventory:
         """Return what is there. NvmlError: there is no driver to ask."""
@@ -119,7 +124,7 @@ class Driver:
         numa = _numa_node(self._root / "sys/bus/pci/devices" / gpu.pci_bus_id / "numa_node")
         try:
             migs = tuple(nvml.mig_devices(gpu))
-            return GpuView(gpu, migs, numa, worn=replacement_failed(gpu))
+            return GpuView(gpu, migs, numa, condition=condition(gpu))
         except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
             lost = isinstance(error, NvmlError) and error.code in LOST
             return GpuView(gpu, (), numa, f"it can't be read: {error}", lost)

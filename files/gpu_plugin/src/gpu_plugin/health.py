@@ -6,18 +6,28 @@
 A fault sets aside all that is made of the GPU, or of the MIG instance that it concerns. What the GPU
 coped with passes when it stays quiet; all else needs a reset or another load of the driver first,
 since that a GPU answers is not enough. Each return to a fault doubles the quiet time, and what keeps
-coming back by itself is not let pass any more.
+coming back by itself is not let pass any more. What is known can be handed to the next process.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
 from .devices import GpuView, Inventory
-from .xids import ROW_NOT_REPLACED, WHOLE, Action, Overrides, action, describe
+from .xids import (
+    CONTAINED,
+    NOT_CORRECTED,
+    RECOVERIES,
+    ROW_NOT_REPLACED,
+    WHOLE,
+    Action,
+    Overrides,
+    action,
+    describe,
+)
 
 QUIET: Final = 30.0
 MOST_DOUBLINGS: Final = 5
@@ -48,6 +58,8 @@ class Health:
         self._clock = clock
         self._faults: dict[Place, _Fault] = {}
         self._away: set[str] = set()
+        self._errors: dict[str, int] = {}  # the errors that each GPU had told of
+        self._asked: set[str] = set()  # the GPUs that wanted something done
         self._generation: object = None
 
     def xid(self, gpu_uuid: str, number: int, gi: int | None = None, ci: int | None = None) -> bool:
@@ -63,6 +75,8 @@ class Health:
         if generation != self._generation:
             self._generation = generation
             self._away.clear()
+            self._errors.clear()
+            self._asked.clear()
             self._cured(lambda _place: True)
         there = {view.gpu.uuid for view in inventory.gpus}
         self._away |= {place[0] for place in self._faults if place[0] not in there}
@@ -70,6 +84,37 @@ class Health:
             self._look(view)
         self._pass()
         return replace(inventory, gpus=tuple(self._marked(view) for view in inventory.gpus))
+
+    # --- what outlives the process ---
+
+    def memory(self) -> dict[str, Any]:
+        """Return what is known, as JSON can hold it; times are the clock's."""
+        return {
+            "faults": [
+                {"place": place, **asdict(fault), "action": fault.action.value}
+                for place, fault in self._faults.items()
+            ],
+            "away": sorted(self._away),
+            "errors": self._errors,
+            "asked": sorted(self._asked),
+        }
+
+    def recall(self, memory: Mapping[str, Any], generation: object) -> None:
+        """Know again what another process on the same clock knew.
+
+        ``generation`` is the driver's if it was the same then, else None: all faults count as cured.
+        ValueError: this is no such memory; nothing is taken over.
+        """
+        try:
+            faults = dict(_recalled(one, self._clock()) for one in memory["faults"])
+            away, asked = (set(map(str, memory[name])) for name in ("away", "asked"))
+            errors = {str(uuid): int(count) for uuid, count in memory["errors"].items()}
+        except (AttributeError, ArithmeticError, LookupError, TypeError) as error:
+            raise ValueError(f"not a memory of faults: {error!r}") from error
+        self._faults, self._away, self._errors, self._asked = faults, away, errors, asked
+        self._generation = generation
+
+    # --- what happens to faults ---
 
     def _note(self, place: Place, reason: str, what: Action) -> bool:
         now = self._clock()
@@ -104,8 +149,44 @@ class Health:
         self._cured(
             lambda place: place[0] == uuid and place[1] is not None and place[1:] not in there
         )
-        if view.worn:  # after all else, since no reset mends it
+        self._weigh(view)
+
+    def _weigh(self, view: GpuView) -> None:
+        """Judge what a GPU tells of its condition. What it does not tell changes nothing."""
+        uuid, told = view.gpu.uuid, view.condition
+        place = (uuid, None, None)
+        if told.recovery is not None and self.overrides.disabled is not None:
+            if words := RECOVERIES.get(told.recovery):
+                self._asked.add(uuid)
+                self._note(place, words, Action.FATAL)
+            elif uuid in self._asked:
+                self._asked.discard(uuid)
+                self._cured(lambda place: place[0] == uuid)
+        if told.uncorrected is not None:
+            before = self._errors.get(uuid, 0)
+            self._errors[uuid] = told.uncorrected
+            if told.uncorrected < before:  # only a reset takes errors back
+                self._cured(lambda place: place[0] == uuid)
+                before = 0
+            if told.uncorrected > before and not self._open(uuid):  # else an XID told of them
+                number = CONTAINED if told.contains_errors else NOT_CORRECTED
+                self._judge(place, number, f"{told.uncorrected} memory errors since its last reset")
+        if told.rows_failed:  # after all else, since no reset mends it
             self.xid(uuid, ROW_NOT_REPLACED)
+
+    def _judge(self, place: Place, number: int, reason: str) -> None:
+        """Take note of something that an XID stands for."""
+        what = action(number, self.overrides)
+        if what is not Action.IGNORE:
+            self._note(place, reason, what)
+
+    def _open(self, uuid: str) -> dict[Place, str]:
+        """Return why something of a GPU is unfit."""
+        return {
+            place: fault.reason
+            for place, fault in self._faults.items()
+            if place[0] == uuid and fault.over_since is None
+        }
 
     def _cured(self, at: Callable[[Place], bool]) -> None:
         for place, fault in self._faults.items():
@@ -125,11 +206,7 @@ class Health:
                     fault.over_since = now
 
     def _marked(self, view: GpuView) -> GpuView:
-        open_ = {
-            place: fault.reason
-            for place, fault in self._faults.items()
-            if place[0] == view.gpu.uuid and fault.over_since is None
-        }
+        open_ = self._open(view.gpu.uuid)
         if view.problem or not open_:
             return view
         parts = {
@@ -140,3 +217,15 @@ class Health:
         }
         whole = next((reason for place, reason in open_.items() if place[1] is None), "")
         return replace(view, problem=whole, mig_problems=parts)
+
+
+def _recalled(data: Mapping[str, Any], now: float) -> tuple[Place, _Fault]:
+    uuid, *instance = data["place"]
+    gi, ci = (None if one is None else int(one) for one in instance)
+    quiet, over = (
+        None if data[name] is None else min(float(data[name]), now)
+        for name in ("quiet_since", "over_since")
+    )
+    what = Action(data["action"])
+    fault = _Fault(str(data["reason"]), what, int(data["strikes"]), quiet, over)
+    return (str(uuid), gi, ci), fault

@@ -24,6 +24,9 @@ class Action(enum.Enum):
     FATAL = "fatal"  # set aside until the GPU was reset or the driver loaded anew
 
 
+NOT_CORRECTED: Final = 48
+ROW_NOT_REPLACED: Final = 64
+CONTAINED: Final = 94
 # What an application did to itself; the GPU is fine.
 APPLICATION: Final = frozenset({13, 31, 43, 45, 68, 109})
 # What the GPU has coped with: the rest of it works, but more of it is a sign of worse.
@@ -31,14 +34,13 @@ COPED: Final = {
     32: "a corrupted push buffer",
     63: "a memory row was replaced",
     92: "many corrected memory errors",
-    94: "a memory error that only one application felt",
+    CONTAINED: "a memory error that only one application felt",
     121: "corrected errors on a chip-to-chip link",
 }
-ROW_NOT_REPLACED: Final = 64
 # What concerns the whole GPU, even where the driver names a MIG instance.
 WHOLE: Final = {
     46: "the GPU stopped processing",
-    48: "a memory error that could not be corrected",
+    NOT_CORRECTED: "a memory error that could not be corrected",
     61: "its microcontroller halted",
     62: "its microcontroller halted",
     ROW_NOT_REPLACED: "a memory row could not be replaced",
@@ -48,6 +50,15 @@ WHOLE: Final = {
     119: "its system processor does not answer",
     120: "its system processor failed",
     140: "memory errors that could not be corrected",
+}
+# What a driver may ask for of its own accord. Number 5 concerns channels to other nodes, not the GPU.
+RECOVERIES: Final = {
+    1: "the driver asks for a reset of the GPU",
+    2: "the driver asks for a reboot of the node",
+    3: "the driver asks to end what uses other GPUs through it",
+    4: "the driver asks to end what uses the GPU, and for a reset",
+    6: "the driver asks for a reset of the GPU's bus",
+    7: "the driver asks for a reboot of the node",
 }
 
 

@@ -214,8 +214,9 @@ def ecc_mode(call: Call) -> None:
 
 @api("nvmlDeviceGetTotalEccErrors")
 def ecc_total(call: Call) -> None:
-    call.gpu()
-    call.put_number(3, 0, "Q")
+    gpu = call.gpu()
+    counted = call.u32(1) == pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+    call.put_number(3, gpu.driver.uncorrected if counted else 0, "Q")
 
 
 @api("nvmlDeviceGetMemoryErrorCounter")
@@ -227,8 +228,11 @@ def ecc_counter(call: Call) -> None:
 @api("nvmlDeviceGetRemappedRows")
 def remapped_rows(call: Call) -> None:
     gpu = call.gpu()
-    for at in (1, 2, 3):
+    if gpu.product.architecture < pynvml.NVML_DEVICE_ARCH_AMPERE:
+        raise NvError(NOT_SUPPORTED)  # those retire pages instead
+    for at in (1, 2):
         call.put_number(at, 0)
+    call.put_number(3, int(gpu.driver.row_pending))
     call.put_number(4, int(gpu.board.row_failure))
 
 
@@ -269,6 +273,9 @@ def field_values(call: Call) -> None:
             value.nvmlReturn = SUCCESS
             resetless = not gpu.product.mig_mode_in_inforom
             value.value.uiVal = int(resetless if value.fieldId == RESETLESS_MIG else True)
+        asks = gpu.driver.recovery
+        if value.fieldId == pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION and asks is not None:
+            value.nvmlReturn, value.value.uiVal = SUCCESS, asks
         answers.append(bytes(value))
     call.put(2, b"".join(answers))
 
