@@ -79,7 +79,7 @@ sharing:
   timeSlicing: {}
 imex: {channelIDs: [], required: false}
 """
-    assert parse(text) == Config()
+    assert parse(text) == Config(mps_root="/run/nvidia/mps")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ REFUSED = {
     "flags: {plugin: {deviceListStrategy: [cdi-annotations]}}\nimex: {channelIDs: [0]}": (
         "line 2: imex.channelIDs: ['0'] is not supported by this release",
     ),
-    "flags:\n  mpsRoot: /mps": ("flags.mpsRoot: '/mps' is not supported by this release",),
+    "flags:\n  mpsRoot: mps": ("flags.mpsRoot: 'mps' is not valid", "an absolute path"),
     "flags:\n  deviceDiscoveryStrategy: tegra": ("'tegra' is not supported by this release",),
     "flags:\n  gfd:\n    sleepInterval: 30s": ("flags.gfd.sleepInterval: '30s' is not supported",),
     "imex: {channelIDs: [1]}": ("imex.channelIDs: '1' is not valid", "one or more of 0"),
@@ -166,8 +166,8 @@ def test_refusals_say_where_and_what(text: str) -> None:
 
 
 def test_the_environment_is_refused_by_its_own_name() -> None:
-    with pytest.raises(ConfigError, match="environment variable MPS_ROOT: '/x' is not supp"):
-        parse("", env={"MPS_ROOT": "/x"})
+    with pytest.raises(ConfigError, match="environment variable MPS_ROOT: 'x' is not valid"):
+        parse("", env={"MPS_ROOT": "x"})
     with pytest.raises(ConfigError, match="DP_DISABLE_HEALTHCHECKS: 'xid' is not valid"):
         parse("", env={"DP_DISABLE_HEALTHCHECKS": "xid"})
     with pytest.raises(ConfigError, match="CDI_DISABLE_HOOKS: 'all' is not supported"):

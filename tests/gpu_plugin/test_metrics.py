@@ -66,7 +66,7 @@ def test_each_metric_follows_its_fact(make_node: MakeNode, metrics: Metrics) -> 
     node.start_kubelet()
     states = node.folder / "mps"
     states.mkdir()
-    start(node, metrics, "", "--mps-states", states)
+    start(node, metrics, "", "--mps-root", states)
     devices = list(node.wait(GPU, 2)["devices"])
 
     becomes(metrics, 1, "build_info", version=__version__)

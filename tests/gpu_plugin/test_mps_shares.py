@@ -189,7 +189,7 @@ def test_what_a_container_gets() -> None:
 def test_paths_are_by_uuid() -> None:
     for uuid in (UUID, MIG):
         assert daemon_environment(Names(uuid))["CUDA_VISIBLE_DEVICES"] == uuid
-        assert environment_file(uuid) == f"/etc/gpu-node/mps/{uuid}.env"
+        assert environment_file(uuid) == f"/run/gpu-node/mps/{uuid}.env"
     for wrong in ("0", "GPU-1", f"{UUID}/..", "../../etc", f"MIG-{UUID}/1/0", ""):
         with pytest.raises(InputError, match="device"):
             Names(wrong)
@@ -204,8 +204,9 @@ def test_unit() -> None:
         for name, equals, value in (line.partition("=") for line in text.splitlines())
         if equals
     }
-    assert lines["ExecStart"].endswith("gpu-plugin mps run --device %i")  # %I would undo its dashes
-    assert lines["EnvironmentFile"] == environment_file("%i")
+    assert "gpu-plugin mps run --device %i " in lines["ExecStart"]  # %I would undo its dashes
+    assert lines["EnvironmentFile"] == "-" + environment_file("%i")
+    assert lines["ExecStart"].endswith("--shared-while " + environment_file("%i"))
     assert lines["KillMode"] == "mixed"
     assert lines["Type"] == "notify"
     assert float(lines["WatchdogSec"]) > words.backoff(1000) + 15

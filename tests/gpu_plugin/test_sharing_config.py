@@ -123,10 +123,6 @@ REFUSED = {
     ),
     "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: [0, 1]}, "
     "{name: gpu, replicas: 2, devices: [1, 2]}]}}": ("resources[1]: 1 of nvidia.com/gpu",),
-    "sharing:\n  mps:\n    resources: [{name: gpu, replicas: 4}]": (
-        "line 3: sharing.mps is not supported yet",
-        "use sharing.timeSlicing",
-    ),
     "sharing: {mps: {resources: [{name: gpu, replicas: none}]}}": ("'none' is not valid",),
     "resources:\n  gpus:\n  - {pattern: x}": ("line 3: resources.gpus[0].name is missing",),
     "resources: {gpus: [{pattern: 1, name: x}]}": ("resources.gpus[0].pattern: 1 is not valid",),

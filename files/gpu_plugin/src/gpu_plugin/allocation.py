@@ -13,6 +13,7 @@ from ._shared._core.errors import NodeError
 from .cdi import qualified
 from .config import CDI, Config
 from .devices import Device, Offer
+from .mps.places import Part
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 CHANNELS: Final = "NVIDIA_IMEX_CHANNELS"
@@ -69,15 +70,8 @@ def grant(
 ) -> Grant:
     """Return what a container with these devices needs. ``token`` tells one annotation from others."""
     chosen = [_usable(device) for device in known(devices, ids)]
-    if (
-        config.sharing.one_each
-        and len(chosen) > 1
-        and any(one.replica is not None for one in chosen)
-    ):
-        raise AllocationRefused(
-            f"maximum request size for shared resources is 1; found {len(chosen)}",
-            cause="failRequestsGreaterThanOne is set",
-        )
+    _check_shares(chosen, one_each=config.sharing.one_each)
+    mps = _mps(chosen)
     by_index = config.device_id_strategy == "index"
     names = list(dict.fromkeys(device.index if by_index else device.uuid for device in chosen))
     strategies = config.device_list_strategies
@@ -106,12 +100,46 @@ def grant(
         key = f"{config.cdi_annotation_prefix}nvidia-device-plugin_{token}"
         annotations[key] = ",".join(cdi)
     return Grant(
-        envs,
-        mounts,
+        {**envs, **mps.envs},
+        (*mounts, *mps.mounts),
         _nodes(chosen, config, around),
         annotations,
         cdi if "cdi-cri" in strategies else (),
     )
+
+
+def _check_shares(chosen: Sequence[Device], *, one_each: bool) -> None:
+    """Refuse more shares than a container may have."""
+    if len(chosen) < 2 or not any(one.replica is not None for one in chosen):
+        return
+    alone = any(one.mps is not None and one.mps.settings.combine == 1 for one in chosen)
+    in_turns = any(one.replica is not None and one.mps is None for one in chosen)
+    if alone or (one_each and in_turns):
+        raise AllocationRefused(
+            f"maximum request size for shared resources is 1; found {len(chosen)}",
+            cause="failRequestsGreaterThanOne is set"
+            if not alone
+            else "sharing.mps sets failRequestsGreaterThanOne, or one share is all that combine allows",
+        )
+
+
+def _mps(chosen: Sequence[Device]) -> Part:
+    """Return what makes a container a client of MPS; nothing where it shares nothing by MPS."""
+    shared = [one for one in chosen if one.mps is not None]
+    if not shared:
+        return Part({}, ())
+    if len({one.uuid for one in chosen}) > 1:
+        raise AllocationRefused(
+            "MPS shares of several devices can't be given to one container",
+            cause="each device has an MPS daemon of its own, and a container can have one",
+            hint="ask for shares that fit on one device, or for whole devices",
+        )
+    offer = shared[0].mps
+    assert offer is not None
+    try:
+        return offer.part(len(shared))
+    except NodeError as error:
+        raise AllocationRefused(error.message, cause=error.cause) from error
 
 
 def _nodes(

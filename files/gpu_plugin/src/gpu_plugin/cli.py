@@ -20,7 +20,6 @@ from ._shared._core import mig_boot as mig_files
 from ._shared._core.errors import NodeError
 from .health import QUIET
 from .mps import command as mps
-from .mps.places import ROOT as MPS_STATES
 from .strict_yaml import ConfigError
 
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
@@ -43,6 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     _run_options(commands.add_parser("run", help="offer the node's GPUs to the kubelet"))
     check = commands.add_parser("check-config", help="tell whether a configuration can be used")
     check.add_argument("file", type=Path, metavar="FILE")
+    check.add_argument(
+        "--node", action="store_true", help="also tell whether this node's devices allow it"
+    )
     check.set_defaults(command=_check)
     show = commands.add_parser("status", help="show the state of the running daemon")
     show.add_argument("--json", action="store_true", help="as JSON")
@@ -102,11 +104,10 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         help="how long a GPU that had a fault must stay quiet (default: %(default)s)",
     )
     run.add_argument(
-        "--mps-states",
-        type=Path,
-        default=MPS_STATES,
-        metavar="DIR",
-        help="where the managers of MPS daemons tell their states (default: %(default)s)",
+        "--mps-managers",
+        choices=("systemd", "own"),
+        default="",
+        help="who runs the managers of MPS daemons (default: systemd, where it is the init)",
     )
     group = run.add_argument_group("configuration", "a flag wins over its variable and the file")
     for key in schema.KEYS:
@@ -163,7 +164,7 @@ def _run(options: argparse.Namespace) -> int:
         options.host_root,
         options.rescan,
         options.quiet_period,
-        options.mps_states,
+        options.mps_managers,
     )
     try:
         return daemon.run(places, load)
@@ -174,7 +175,11 @@ def _run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     text, _digest = _read(options.file)
-    config.parse(text, str(options.file))
+    checked = config.parse(text, str(options.file))
+    if options.node:
+        from . import node_check  # brings NVML in
+
+        node_check.check(checked, str(options.file))
     print(f"{options.file}: valid")
     return 0
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .address import Address, address
+from .mps.places import ROOT, problem_of_root
 from .naming import Naming
 from .schema import BY_PATH, KEYS, Key
 from .sharing import KEYS as SECTIONS
@@ -55,6 +56,7 @@ class Config:
     allocation_policy: str = "distributed"
     naming: Naming = field(default_factory=Naming)
     sharing: Sharing = field(default_factory=Sharing)
+    mps_root: str = ROOT
     xids: Overrides = field(default_factory=Overrides)
     metrics: Address | None = ("127.0.0.1", 9402)
 
@@ -94,15 +96,11 @@ def parse(
         imex_required=values["imex.required"],
         allocation_policy=values["flags.plugin.sharedDevicesAllocationPolicy"],
         naming=naming(found),
-        sharing=sharing(found, "timeSlicing"),
+        sharing=sharing(found),
+        mps_root=values["flags.mpsRoot"] or ROOT,
         xids=overrides((env or {}).get(DISABLE, ""), (env or {}).get(ENABLE, "")),
         metrics=address(*given["gpuNode.metricsAddress"]),
     )
-    if sharing(found, "mps").shares:
-        where = found["sharing.mps.resources"].where
-        raise ConfigError(
-            f"{where}: sharing.mps is not supported yet", hint="use sharing.timeSlicing"
-        )
     for path in (*ADDED, "imex.channelIDs"):
         value, where = given[path]
         if value and config.only_cdi:
@@ -168,6 +166,8 @@ def _checked(key: Key, value: Any, where: str) -> Any:
             )
     if key.path.endswith("Root") and value and not value.startswith("/"):
         raise ConfigError(f"{where}: {value!r} is not valid", cause="expected an absolute path")
+    if key.path == "flags.mpsRoot" and value and (problem := problem_of_root(value)):
+        raise ConfigError(f"{where}: {value!r} is not valid", cause=f"expected {problem}")
     return value
 
 

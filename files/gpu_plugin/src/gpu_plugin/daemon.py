@@ -30,10 +30,11 @@ from .driver import Driver
 from .health import QUIET, Health
 from .health_file import NAME, HealthFile
 from .kubelet.manager import Manager
-from .mps.places import ROOT
+from .mps import units
+from .mps.steward import Steward
 from .notify import notify
 from .observer import NVML_ERRORS, RELOADS, XIDS, Observer
-from .replicas import not_shared, share
+from .replicas import held_back, not_shared, offers, refused, share
 from .status import StatusFile
 from .strict_yaml import ConfigError
 from .telemetry.service import Telemetry
@@ -64,7 +65,7 @@ class Places:
     host_root: Path = Path("/")
     rescan: float = 5.0
     quiet: float = QUIET
-    mps_states: Path = Path(ROOT)
+    mps_managers: str = ""
 
 
 class Bell:
@@ -102,9 +103,11 @@ class Daemon:
         self._health_file.read(self._health, self._driver.load, self._driver.generation)
         self._cdi = CdiFile(places.host_root)
         self._observer = Observer()
-        self._telemetry = Telemetry(self._observer, places.mps_states)
+        self._telemetry = Telemetry(self._observer, lambda: self._loaded.config.mps_root)
         self._manager = Manager(places.kubelet_socket, self._surroundings, observer=self._observer)
         self._status = StatusFile(places.status_file)
+        managers = places.status_file.parent / "mps"
+        self._mps = Steward(managers, units.choose(places.mps_managers, managers))
         self._inventory: Inventory | None = None
         self._absent: NvmlError | None = None
         self._refused: EnumerationRefused | None = None
@@ -135,6 +138,7 @@ class Daemon:
                 notify("STOPPING=1")
             self._telemetry.stop()
             self._manager.stop()
+            self._mps.close()
             self._status.remove()
         logs.info("stopped")
         return 0
@@ -146,7 +150,7 @@ class Daemon:
         if asked:
             notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         reloading = (asked or self._watch.changed()) and self._reload(asked)
-        noted = self._note_xids()
+        noted = self._note_xids() | self._mps.tick()
         if asked or reloading or time.monotonic() >= self._scan_at:
             self._scan()
         elif noted:
@@ -167,9 +171,11 @@ class Daemon:
         before = self._loaded
         try:
             self._loaded = self._load()
+            self._check_mps()
         except (ConfigError, OSError) as error:
             logs.error("configuration refused, the one before stays", cause=error)
             self._config_problem = str(error)
+            self._loaded = before
             self._observer.count(RELOADS, "refused")
             return False
         self._config_problem = ""
@@ -182,6 +188,17 @@ class Daemon:
         if config.driver_root != before.config.driver_root:
             raise DriverReplaced  # a library that is loaded stays for the life of a process
         return True
+
+    def _check_mps(self) -> None:
+        """Refuse a configuration that asks for shares which the devices can't have now."""
+        if self._inventory is None or self._absent:
+            return
+        with contextlib.suppress(EnumerationRefused):
+            config = self._loaded.config
+            found = enumerate_devices(self._inventory, config.mig_strategy, config.naming)
+            asked = offers(share(found, config.sharing, config.mps_root))
+            if why := refused(found, config.sharing) or self._mps.refuses(asked):
+                raise ConfigError(f"sharing.mps can't be as it is: {why}")
 
     def _note_xids(self) -> bool:
         heard: Counter[Xid] = Counter()
@@ -240,7 +257,10 @@ class Daemon:
             if note not in self._notes:
                 logs.warning(note)
         self._notes = notes
-        self._manager.sync(share(found, config.sharing), config)
+        shared = share(found, config.sharing, config.mps_root)
+        if self._inventory and not self._absent and not self._refused:
+            self._mps.want(offers(shared), config.mps_root)
+        self._manager.sync(held_back(shared, self._mps.problems(), self._mps.own_shm), config)
         self._health_file.write(self._health, self._driver.load)
 
     def _current(self) -> Inventory:
@@ -287,6 +307,7 @@ class Daemon:
                 }
                 for resource, devices in self._manager.devices().items()
             },
+            "mps": self._mps.describe(),
             "gpu_uuids": [view.gpu.uuid for view in inventory.gpus] if inventory else [],
             "mig_uuids": inventory.mig_uuids if inventory else [],
         }

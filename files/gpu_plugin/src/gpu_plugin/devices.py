@@ -12,6 +12,7 @@ from typing import Final
 
 from ._shared._core.errors import NodeError
 from ._shared._nvml.api import Condition, Gpu, MigDevice
+from .mps.settings import Offer as MpsOffer
 from .naming import GPU_RESOURCE, Naming, named, resource_name
 
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
@@ -27,7 +28,8 @@ class EnumerationRefused(NodeError):
 class Device:
     """Something a container can be given. ``problem`` says why it must not be, if so.
 
-    ``instance`` are the ids of a MIG device's instances, ``replica`` is which share of the device.
+    ``instance`` are the ids of a MIG device's instances, ``replica`` is which share of the device,
+    and ``mps`` how MPS shares it, if so. Memory is in bytes.
     """
 
     id: str
@@ -38,6 +40,9 @@ class Device:
     problem: str = ""
     instance: tuple[int, int] | None = None
     replica: int | None = None
+    memory_total: int = 0
+    compute_capability: tuple[int, int] = (0, 0)
+    mps: MpsOffer | None = None
 
     @cached_property
     def uuid(self) -> str:
@@ -197,7 +202,16 @@ def _whole(view: GpuView) -> Device:
     gpu = view.gpu
     paths = (f"/dev/nvidia{gpu.minor}",)
     problem = view.problem or next(iter(view.mig_problems.values()), "")
-    return Device(gpu.uuid, gpu.uuid, (gpu.index,), paths, view.numa_node, problem)
+    return Device(
+        gpu.uuid,
+        gpu.uuid,
+        (gpu.index,),
+        paths,
+        view.numa_node,
+        problem,
+        memory_total=gpu.memory_total,
+        compute_capability=gpu.compute_capability,
+    )
 
 
 def _part(view: GpuView, mig: MigDevice, caps: Mapping[str, int]) -> Device:
@@ -216,6 +230,8 @@ def _part(view: GpuView, mig: MigDevice, caps: Mapping[str, int]) -> Device:
         numa_node=view.numa_node,
         problem=problem,
         instance=(mig.gi_id, mig.ci_id),
+        memory_total=mig.memory_total,
+        compute_capability=view.gpu.compute_capability,
     )
 
 

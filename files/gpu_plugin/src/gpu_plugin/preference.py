@@ -40,10 +40,28 @@ def prefer(
     if len(rest) + len(must) < size:  # the kubelet has not heard of their health yet
         rest = [device for device in free if device.id not in taken]
     if any(device.replica is not None or device.instance is not None for device in free):
-        picked = _by_policy(everything, rest, size - len(must), policy)
+        picked = _picked(everything, rest, must, size, policy)
     else:
         picked = _aligned(rest, must, size, topology or Topology())
     return [device.id for device in (*must, *picked)]
+
+
+def _picked(
+    everything: tuple[Device, ...], rest: list[Device], must: list[Device], size: int, policy: str
+) -> list[Device]:
+    """Pick by the policy. MPS shares of several devices can't go to one container: see allocation."""
+    count = size - len(must)
+    if size < 2 or not any(device.mps is not None for device in (*rest, *must)):
+        return _by_policy(everything, rest, count, policy)
+    places = {device.uuid for device in must} or {device.uuid for device in rest if device.mps}
+    full = [uuid for uuid in places if sum(one.uuid == uuid for one in rest) < count]
+    near = [one for one in rest if one.uuid in places and one.uuid not in full]
+    if near:
+        first = _by_policy(everything, near, 1, policy)[0] if count else near[0]
+        near = [one for one in near if one.uuid == first.uuid]
+    elif not any(device.mps is not None for device in must):
+        near = [one for one in rest if one.mps is None]
+    return _by_policy(everything, near if len(near) >= count else rest, count, policy)
 
 
 def _aligned(rest: list[Device], must: list[Device], size: int, topology: Topology) -> list[Device]:

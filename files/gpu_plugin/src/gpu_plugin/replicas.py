@@ -5,17 +5,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
+from ._shared._core.errors import NodeError
 from .devices import Device, Resources
+from .mps.places import ROOT, Names
+from .mps.settings import Offer
 from .sharing import Share, Sharing
 
+UNSHARABLE: Final = "it can't be shared by MPS"
 
-def share(resources: Resources, sharing: Sharing) -> dict[str, tuple[Device, ...]]:
+
+def share(
+    resources: Resources, sharing: Sharing, mps_root: str = ROOT
+) -> dict[str, tuple[Device, ...]]:
     """Return the resources with what is shared as replicas, under the names that these have.
 
-    A device goes to the first share that asks for it; what no share asks for stays as it is.
+    A device goes to the first share that asks for it; what no share asks for stays as it is. One
+    that can't be shared as MPS is asked to is there with that as its problem.
     """
     found: dict[str, list[Device]] = {}
     for name, devices in resources.items():
@@ -24,7 +33,7 @@ def share(resources: Resources, sharing: Sharing) -> dict[str, tuple[Device, ...
             if one.name == name:
                 taken = _taken(rest, one)
                 rest = [device for device in rest if device not in taken]
-                found.setdefault(one.offered_as, []).extend(_replicas(taken, one.replicas))
+                found.setdefault(one.offered_as, []).extend(_replicas(taken, one, mps_root))
         found.setdefault(name, []).extend(rest)
     return {
         name: tuple(sorted(found[name], key=lambda device: (device.order, device.replica or 0)))
@@ -48,6 +57,40 @@ def not_shared(resources: Resources, sharing: Sharing) -> list[str]:
     return notes
 
 
+def refused(resources: Resources, sharing: Sharing) -> str:
+    """Return why a device can't be shared as MPS is asked to, empty where all can."""
+    for devices in share(resources, sharing).values():
+        for device in devices:
+            if device.problem.startswith(UNSHARABLE):
+                return f"{device.uuid}: {device.problem}"
+    return ""
+
+
+def offers(resources: Resources) -> dict[str, Offer]:
+    """Return by device what is offered in shares of MPS."""
+    return {one.uuid: one.mps for devices in resources.values() for one in devices if one.mps}
+
+
+def held_back(
+    resources: Resources, problems: Mapping[str, str], own_shm: Callable[[str], bool]
+) -> dict[str, tuple[Device, ...]]:
+    """Return the resources with the problems that MPS has with devices."""
+    return {
+        name: tuple(_held_back(device, problems, own_shm) for device in devices)
+        for name, devices in resources.items()
+    }
+
+
+def _held_back(
+    device: Device, problems: Mapping[str, str], own_shm: Callable[[str], bool]
+) -> Device:
+    problem = device.problem or problems.get(device.uuid, "")
+    offer = device.mps and replace(device.mps, own_shm=own_shm(device.uuid))
+    if (problem, offer) == (device.problem, device.mps):
+        return device
+    return replace(device, problem=problem, mps=offer)
+
+
 def _taken(devices: list[Device], one: Share) -> list[Device]:
     if one.first is not None:
         return devices[: one.first]
@@ -64,11 +107,22 @@ def _names(device: Device) -> set[str]:
     return names
 
 
-def _replicas(devices: Iterable[Device], count: int) -> list[Device]:
-    if count == 1:  # nothing is shared: only the name may be another one
+def _replicas(devices: Iterable[Device], one: Share, mps_root: str) -> list[Device]:
+    if one.replicas == 1 and one.mps is None:  # nothing is shared: only the name may be another one
         return list(devices)
     return [
         replace(device, id=f"{device.uuid}::{number}", replica=number)
-        for device in devices
-        for number in range(count)
+        for device in (_offered(device, one, mps_root) for device in devices)
+        for number in range(one.replicas)
     ]
+
+
+def _offered(device: Device, one: Share, root: str) -> Device:
+    """Return a device with its shares, where MPS makes them."""
+    if one.mps is None:
+        return device
+    try:
+        shares = one.mps.shares(device.memory_total, device.compute_capability)
+        return replace(device, mps=Offer(Names(device.uuid, root), one.mps, shares))
+    except NodeError as error:
+        return replace(device, problem=device.problem or f"{UNSHARABLE}: {error}")

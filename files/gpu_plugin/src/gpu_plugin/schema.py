@@ -168,13 +168,13 @@ KEYS: Final = (
         ("--metrics-address",),
         help="where metrics and health are served over HTTP; off: nowhere",
     ),
-    _later(
+    Key(
         "flags.mpsRoot",
         str,
         "",
-        "MPS_ROOT",
-        flags=("--mps-root",),
-        harmless=("/run/nvidia/mps",),
+        ("MPS_ROOT",),
+        ("--mps-root",),
+        help="where the files of MPS daemons are on the host (default: /run/gpu-node/mps)",
     ),
     _later(
         "flags.deviceDiscoveryStrategy",

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ._shared._core.errors import NodeError
+from .mps import entry
+from .mps.settings import Settings
 from .naming import Naming, Rule, qualified
 from .strict_yaml import ConfigError, Value, is_whole
 
@@ -40,6 +42,7 @@ KEYS: Final = (
             "resources[].replicas",
         )
     ),
+    *entry.KEYS,
 )
 
 
@@ -48,6 +51,7 @@ class Share:
     """Devices of a resource that several containers use at once, and what they are offered as.
 
     ``first`` is how many of them, ``devices`` are indices and UUIDs; without either it is all.
+    They take turns, or use it at the same time where ``mps`` says how.
     """
 
     name: str
@@ -55,11 +59,12 @@ class Share:
     offered_as: str
     first: int | None = None
     devices: tuple[str, ...] = ()
+    mps: Settings | None = None
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """How one strategy shares devices. ``one_each``: a container may have one share only."""
+    """How devices are shared. ``one_each``: a container may have one share in time only."""
 
     shares: tuple[Share, ...] = ()
     one_each: bool = False
@@ -77,11 +82,26 @@ def naming(found: Found) -> Naming:
     return Naming(*kinds)
 
 
-def sharing(found: Found, strategy: str) -> Sharing:
-    """Return what a strategy of the section sharing asks for."""
+def sharing(found: Found) -> Sharing:
+    """Return what the section sharing asks for. Of two strategies MPS takes its devices first."""
+    shares: list[Share] = []
+    for strategy in ("mps", "timeSlicing"):
+        for at, share in _strategy(found, strategy):
+            for other in shares:
+                if both := _overlap(share, other):
+                    raise ConfigError(
+                        f"{found[at].where}: {at}: {both} of {share.name} is shared twice",
+                        hint="name other devices in each entry",
+                    )
+            shares.append(share)
+    one_each = _flag(found, "sharing.timeSlicing.failRequestsGreaterThanOne")
+    return Sharing(tuple(shares), bool(one_each))
+
+
+def _strategy(found: Found, strategy: str) -> Iterator[tuple[str, Share]]:
     section = f"sharing.{strategy}"
-    rename = _flag(found, f"{section}.renameByDefault", default=False)
-    one_each = _flag(found, f"{section}.failRequestsGreaterThanOne", default=strategy == "mps")
+    rename = _flag(found, f"{section}.renameByDefault")
+    one_each = _flag(found, f"{section}.failRequestsGreaterThanOne")
     listed = f"{section}.resources"
     items = list(_items(found, listed))
     given = [path for path in found if path.startswith(f"{section}.")]
@@ -90,17 +110,11 @@ def sharing(found: Found, strategy: str) -> Sharing:
             f"{found[given[0]].where}: {listed} is missing or empty",
             cause="expected one or more mappings with name and replicas",
         )
-    shares: list[Share] = []
     for at in items:
-        share = _share(found, at, rename)
-        for other in shares:
-            if both := _overlap(share, other):
-                raise ConfigError(
-                    f"{found[at].where}: {at}: {both} of {share.name} is shared twice",
-                    hint="name other devices in each entry",
-                )
-        shares.append(share)
-    return Sharing(tuple(shares), one_each)
+        share = _share(found, at, bool(rename))
+        if strategy == "mps":
+            share = replace(share, mps=entry.settings(found, at, share.replicas, one_each))
+        yield at, share
 
 
 def _share(found: Found, at: str, rename: bool) -> Share:
@@ -182,9 +196,9 @@ def _full(value: Value, name: str) -> str:
         raise ConfigError(f"{value.where}: {value.path}: {error}") from error
 
 
-def _flag(found: Found, path: str, *, default: bool) -> bool:
+def _flag(found: Found, path: str) -> bool | None:
     if not _given(found, path):
-        return default
+        return None
     data: Any = found[path].data
     if not isinstance(data, bool):
         raise _invalid(found[path], "true or false")

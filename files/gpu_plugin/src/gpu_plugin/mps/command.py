@@ -13,6 +13,7 @@ from typing import Any
 
 from .._shared._core.errors import InputError
 from .places import ROOT
+from .settings import ROOT_VARIABLE
 
 TRUE = ("true", "1", "yes")
 
@@ -39,7 +40,19 @@ def add(commands: Any) -> None:
         default=os.environ.get("GPU_MPS_OVERCOMMIT", "").lower() in TRUE,
         help="allow shares that are more than the device (environment: GPU_MPS_OVERCOMMIT)",
     )
-    run.add_argument("--root", type=Path, default=Path(ROOT), metavar="DIR", help="where files go")
+    run.add_argument(
+        "--root",
+        type=Path,
+        default=Path(os.environ.get(ROOT_VARIABLE) or ROOT),
+        metavar="DIR",
+        help=f"where files go (environment: {ROOT_VARIABLE})",
+    )
+    run.add_argument(
+        "--shared-while",
+        type=Path,
+        metavar="FILE",
+        help="while it is there an end is a pause: shared memory and compute mode stay",
+    )
     run.add_argument(
         "--control", default="nvidia-cuda-mps-control", metavar="PROGRAM", help="NVIDIA's program"
     )
@@ -76,6 +89,7 @@ def _run(options: argparse.Namespace) -> int:
             shm_size=options.shm_size or folders.default_shm_size(),
             drain=_number("drain", options.drain or "30"),
             interval=options.interval,
+            shared_while=options.shared_while,
         )
     )
 

@@ -46,6 +46,7 @@ class Options:
     shm_size: int
     drain: float
     interval: float
+    shared_while: Path | None = None
 
 
 def run(options: Options) -> int:
@@ -82,6 +83,7 @@ def _manage(
         if options.device.startswith("GPU-"):
             _warn_of_others(nvml, options.device)
             remembered.make_exclusive()
+    paused = False
     try:
         own_shm = options.own_shm and folders.mount_shm(names, options.shm_size)
         report.shares(shares, own_shm)
@@ -94,9 +96,12 @@ def _manage(
         finally:
             control.kill()
         folders.clean(names)
-        folders.unmount_shm(names)
+        paused = options.shared_while is not None and options.shared_while.exists()
+        if not paused:  # containers have the shared memory, and nobody else may take the GPU
+            folders.unmount_shm(names)
     finally:
-        _give_back(remembered)
+        if not paused:
+            _give_back(remembered)
 
 
 def _shares(nvml: Nvml, options: Options) -> Shares:

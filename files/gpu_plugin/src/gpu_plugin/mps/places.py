@@ -14,12 +14,13 @@ from .shares import Shares
 from .words import DEVICE
 
 ROOT: Final = "/run/gpu-node/mps"
-ENVIRONMENT: Final = "/etc/gpu-node/mps"
+ENVIRONMENT: Final = ROOT  # of the units; what is here is written anew after a boot
 UUID: Final = re.compile(r"(GPU|MIG)-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # Where CUDA looks by itself, so that a client that drops the variable still finds the daemon.
 PIPE_IN_CONTAINER: Final = "/tmp/nvidia-mps"
 SHM_IN_CONTAINER: Final = "/dev/shm"
 LONGEST_SOCKET: Final = 107
+PLAIN: Final = re.compile(r"/[A-Za-z0-9/._+@:-]*")
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,18 @@ class Names:
         return f"{self.root}/{self.device}.lock"
 
 
-def environment_file(device: str) -> str:
-    """Return where the options of a device's unit are."""
-    return f"{ENVIRONMENT}/{device}.env"
+def environment_file(device: str, folder: str = ENVIRONMENT) -> str:
+    """Return where the options of a device's manager are. It is there while the device is shared."""
+    return f"{folder}/{device}.env"
+
+
+def problem_of_root(root: str) -> str:
+    """Return what is expected instead of a root, empty where it is good."""
+    if not PLAIN.fullmatch(root):
+        return "a path of letters, digits and /._+@:-"
+    if len(f"{root}/MIG-{'0' * 36}/pipe/control_privileged") > LONGEST_SOCKET:
+        return "a shorter path, sockets are below it"
+    return ""
 
 
 def daemon_environment(names: Names) -> dict[str, str]:

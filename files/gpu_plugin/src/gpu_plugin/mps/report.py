@@ -13,6 +13,7 @@ from typing import Any, Final
 from .. import logs
 from ..notify import notify
 from ..status import StatusFile
+from .control import started
 from .places import Names
 from .shares import Shares
 
@@ -31,6 +32,7 @@ class Report:
             "state": "",
             "since": "",
             "pid": pid,
+            "began": started(pid),
             "daemon": 0,
             "pipe": names.pipe,
             "own_shm": False,

@@ -27,7 +27,7 @@ TEXT: Final = "text/plain; charset=utf-8"
 class Telemetry:
     """Serves the observer's numbers, and those of the MPS daemons below ``mps_root``."""
 
-    def __init__(self, observer: Observer, mps_root: Path) -> None:
+    def __init__(self, observer: Observer, mps_root: Callable[[], str]) -> None:
         self._observer = observer
         self._mps_root = mps_root
         self._address: tuple[str, int] | None = None
@@ -71,7 +71,9 @@ class Telemetry:
         from .families import Families
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(Families(self._observer.seen, lambda: listing.load(self._mps_root)))
+        registry.register(
+            Families(self._observer.seen, lambda: listing.load(Path(self._mps_root())))
+        )
         ProcessCollector(registry=registry)
         return {
             "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)),

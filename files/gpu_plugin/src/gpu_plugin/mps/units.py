@@ -1,0 +1,124 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who runs the managers of MPS daemons: systemd, or this process where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from .. import logs
+from .places import environment_file
+from .settings import read
+
+BOOTED: Final = Path("/run/systemd/system")
+SYSTEMD, OWN = "systemd", "own"
+TIMEOUT: Final = 30.0
+END_SECONDS: Final = 60.0
+KEPT_FROM_MANAGERS: Final = ("GPU_MPS_", "NOTIFY_SOCKET", "WATCHDOG_", "MAINPID")
+
+
+class Units(Protocol):
+    """Managers by their device. None of the calls waits for what it asks for."""
+
+    def start(self, devices: Sequence[str]) -> None:
+        """Have these managers run."""
+
+    def restart(self, devices: Sequence[str]) -> None:
+        """Have these managers end and run again."""
+
+    def stop(self, devices: Sequence[str]) -> None:
+        """Have these managers end."""
+
+    def close(self) -> None:
+        """The daemon ends."""
+
+
+def choose(kind: str, folder: Path) -> Units:
+    """Return who runs managers: ``kind`` says it, or is empty for systemd where it is the init."""
+    if (kind or (SYSTEMD if BOOTED.is_dir() else OWN)) == SYSTEMD:
+        return Systemd()
+    return Children(folder)
+
+
+class Systemd:
+    """The units gpu-mps@UUID.service. They outlive this process."""
+
+    def start(self, devices: Sequence[str]) -> None:
+        self._ask("start", devices)
+
+    def restart(self, devices: Sequence[str]) -> None:
+        self._ask("restart", devices)
+
+    def stop(self, devices: Sequence[str]) -> None:
+        self._ask("stop", devices)
+
+    def close(self) -> None:
+        pass
+
+    @staticmethod
+    def _ask(verb: str, devices: Sequence[str]) -> None:
+        names = [f"gpu-mps@{device}.service" for device in devices]
+        words = ["systemctl", "--no-block", "--quiet", verb, *names]
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, check=False, timeout=TIMEOUT
+            )
+            problem = (
+                (done.stderr.strip() or f"status {done.returncode}") if done.returncode else ""
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            problem = str(error)
+        if problem:
+            logs.error(f"systemd does not {verb} MPS daemons", units=names, cause=problem)
+
+
+class Children:
+    """Managers as children of this process, for a container without systemd. They end with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, devices: Sequence[str]) -> None:
+        for device in devices:
+            if not self._runs(device):
+                self._start(device)
+
+    def restart(self, devices: Sequence[str]) -> None:
+        """End them. Each is started by the next start(), when its clients have gone."""
+        self.stop(devices)
+
+    def stop(self, devices: Sequence[str]) -> None:
+        for device in devices:
+            if self._runs(device):
+                self._children[device].terminate()
+
+    def close(self) -> None:
+        self.stop(list(self._children))
+        deadline = time.monotonic() + END_SECONDS
+        for child in self._children.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(max(deadline - time.monotonic(), 0.1))
+
+    def _runs(self, device: str) -> bool:
+        child = self._children.get(device)
+        return child is not None and child.poll() is None
+
+    def _start(self, device: str) -> None:
+        path = environment_file(device, str(self._folder))
+        words = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--device", device]
+        words += ["--shared-while", path]
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_MANAGERS)}
+        try:
+            env = {**inherited, **read(Path(path).read_text())}
+            self._children[device] = subprocess.Popen(words, env=env, start_new_session=True)
+        except OSError as error:
+            logs.error("can't start the manager of an MPS daemon", device=device, cause=error)

@@ -1,0 +1,232 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Shares of MPS from the kubelet's side, with NVIDIA's genuine control program on simulated GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mps_running import living
+from nvsim import genuine
+
+running = pytest.importorskip("running", exc_type=ImportError)
+eventually, Node = running.eventually, running.Node
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+DEFAULT, EXCLUSIVE_PROCESS = 0, 3
+
+
+class Shared:
+    """A node whose daemon runs the managers itself, as in a container without systemd."""
+
+    def __init__(self, node: Any, program: Path) -> None:
+        self.node = node
+        self.root: Path = node.folder / "r"
+        self.settings: Path = node.folder / "run/mps"
+        self.programs = node.folder / "bin"
+        self.programs.mkdir()
+        (self.programs / "nvidia-cuda-mps-control").symlink_to(program)
+        self.env = {"PATH": f"{self.programs}:{os.environ['PATH']}", "MPS_ROOT": str(self.root)}
+
+    def start(self, mps: str, more: str = "") -> None:
+        self.node.start_daemon(f"{more}\nsharing:\n  mps: {mps}\n", *self.flags, **self.env)
+
+    flags = ("--mps-managers", "own")
+
+    def uuids(self) -> list[str]:
+        return [one["uuid"] for one in self.node.sim.ctl("status")["gpus"]]
+
+    def mode(self, gpu: int = 0) -> int:
+        return int(self.node.sim.ctl("status")["gpus"][gpu]["compute_mode"])
+
+    def state(self, device: str) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.root / f"{device}.json").read_text())
+        except FileNotFoundError:
+            return {"state": "", "pid": 0, "daemon": 0}
+        return found
+
+    def change(self, mps: str) -> None:
+        self.node.config.write_text(f"sharing:\n  mps: {mps}\n")
+
+    def healthy(self, resource: str = GPU) -> int:
+        with contextlib.suppress(KeyError):
+            return list(self.node.health(resource).values()).count("Healthy")
+        return 0
+
+    def unhealthy(self, seconds: float = 8) -> None:
+        eventually(lambda: self.healthy() == 0, seconds)
+
+    def kill_all(self) -> None:
+        for path in self.root.glob("*.json"):
+            for key in ("pid", "daemon"):
+                with contextlib.suppress(ProcessLookupError, ValueError, OSError):
+                    if number := json.loads(path.read_text())[key]:
+                        os.killpg(number, signal.SIGKILL)
+        for path in self.root.glob("*/shm"):
+            if os.path.ismount(path):
+                subprocess.run(["umount", "-l", path], check=True)
+
+
+MakeShared = Callable[..., Shared]
+
+
+@pytest.fixture
+def make_shared(make_node: Callable[..., Any]) -> Iterator[MakeShared]:
+    program = genuine.mps_control()
+    if program is None:
+        pytest.skip(genuine.MPS_MISSING)
+    if os.geteuid() != 0:
+        pytest.skip("the compute mode can be set by root only")
+    made: list[Shared] = []
+
+    def make(gpus: int = 1, program: Path = program, **more: Any) -> Shared:
+        made.append(Shared(make_node(gpus, **more), program))
+        made[-1].node.start_kubelet()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.node.stop()
+        one.kill_all()
+
+
+def test_healthy_only_with_the_limits_in_place(make_shared: MakeShared) -> None:
+    shared = make_shared(2)
+    shared.start("{resources: [{name: gpu, replicas: 4, devices: [0]}]}")
+    node, (first, second) = shared.node, shared.uuids()
+    eventually(lambda: GPU in node.resources())
+    node.wait(GPU, 5)
+    state = shared.state(first)
+    assert state["state"] == "ready"
+    assert state["limits"]["read_back"]["default_active_thread_percentage"] == "25.0"
+    assert set(node.health(GPU)) == {*(f"{first}::{n}" for n in range(4)), second}
+    assert (shared.mode(0), shared.mode(1)) == (EXCLUSIVE_PROCESS, DEFAULT)
+    assert "its MPS daemon is about to start" in node.logged()
+    assert node.status()["mps"] == {first: {"problem": None, "waits_for_clients": False}}
+
+
+def test_what_a_container_gets(make_shared: MakeShared) -> None:
+    shared = make_shared()
+    shared.start("{resources: [{name: gpu, replicas: 4, combine: 2, memory: 4GiB, threads: 20}]}")
+    node, (uuid,) = shared.node, shared.uuids()
+    node.wait(GPU, 4)
+    with pytest.raises(ValueError, match="from 1 to 2 are allowed"):
+        node.admit("two", gpu=3)
+    pod = node.admit("one", gpu=2)
+    assert pod["envs"] == {
+        "NVIDIA_VISIBLE_DEVICES": uuid,
+        "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=8192M",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "40",
+    }
+    mounts = {one["container"]: one["host"] for one in pod["mounts"]}
+    assert mounts == {
+        "/tmp/nvidia-mps": str(shared.root / uuid / "pipe"),
+        "/dev/shm": str(shared.root / uuid / "shm"),
+    }
+
+
+def test_a_death_is_known_within_a_second_and_passes(make_shared: MakeShared) -> None:
+    shared = make_shared()
+    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    node, (uuid,) = shared.node, shared.uuids()
+    node.wait(GPU, 3)
+    daemon = shared.state(uuid)["daemon"]
+    begun = time.monotonic()
+    os.kill(daemon, signal.SIGKILL)
+    shared.unhealthy()
+    known = time.monotonic() - begun
+    node.wait(GPU, 3)
+    assert known < 1.5  # half a second of ours, and what a busy machine takes
+    assert shared.state(uuid)["daemon"] != daemon
+    assert "device is unhealthy" in node.logged()
+    assert "device is healthy again" in node.logged()
+
+
+def test_manager_that_is_killed_is_started_again(make_shared: MakeShared) -> None:
+    shared = make_shared()
+    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    node, (uuid,) = shared.node, shared.uuids()
+    node.wait(GPU, 3)
+    before = shared.state(uuid)
+    os.kill(before["pid"], signal.SIGKILL)
+    shared.unhealthy()
+    node.wait(GPU, 3)
+    assert shared.state(uuid)["pid"] != before["pid"]
+    assert not living(before["daemon"])
+    assert "its MPS daemon's manager was killed" in node.logged()
+
+
+def test_plugin_restarts_and_nobody_notices(make_shared: MakeShared) -> None:
+    shared = make_shared()
+    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    node, (uuid,) = shared.node, shared.uuids()
+    node.wait(GPU, 3)
+    before = shared.state(uuid)
+    node.daemon.kill()
+    node.daemon.wait()
+    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    node.wait(GPU, 3)
+    assert shared.state(uuid)["pid"] == before["pid"]
+    assert shared.state(uuid)["daemon"] == before["daemon"]
+
+
+def test_change_restarts_only_whom_it_concerns(make_shared: MakeShared) -> None:
+    shared = make_shared(2)
+    entries = (
+        "{{resources: [{{name: gpu, replicas: {}, devices: [0]}}, "
+        "{{name: gpu, replicas: 2, devices: [1]}}]}}"
+    )
+    shared.start(entries.format(4))
+    node, (first, second) = shared.node, shared.uuids()
+    node.wait(GPU, 6)
+    before, other = shared.state(first), shared.state(second)
+    shm = os.stat(shared.root / first / "shm").st_dev
+    shared.change(entries.format(3))
+    node.wait(GPU, 5)
+    assert shared.state(first)["pid"] != before["pid"]
+    assert shared.state(first)["limits"]["default"]["threads"] == 33.3
+    assert shared.state(second) == other
+    assert os.stat(shared.root / first / "shm").st_dev == shm  # containers have it mounted
+
+
+def test_no_longer_shared_all_is_given_back(make_shared: MakeShared) -> None:
+    shared = make_shared()
+    shared.start("{resources: [{name: gpu, replicas: 2}]}")
+    node, (uuid,) = shared.node, shared.uuids()
+    node.wait(GPU, 2)
+    assert shared.mode() == EXCLUSIVE_PROCESS
+    shared.node.config.write_text("version: v1\n")
+    node.wait(GPU, 1)
+    assert shared.mode() == DEFAULT
+    assert not list(shared.settings.iterdir())
+    assert not os.path.ismount(shared.root / uuid / "shm")
+    assert set(node.health(GPU)) == {uuid}
+
+
+def test_what_the_devices_do_not_allow_is_refused(make_shared: MakeShared) -> None:
+    shared = make_shared(2)
+    shared.start("{resources: [{name: gpu, replicas: 50, devices: [0]}]}")
+    node, (first, _second) = shared.node, shared.uuids()
+    node.wait(GPU, 1)
+    assert "MPS takes from 1 to 48 clients on its architecture" in node.logged()
+    assert not shared.settings.exists() or not list(shared.settings.iterdir())
+    shared.change("{resources: [{name: gpu, replicas: 2}]}")
+    node.wait(GPU, 4)
+    shared.change("{resources: [{name: gpu, replicas: 4, memory: 30GiB}]}")
+    eventually(lambda: node.status()["config_problem"])
+    assert (
+        f"{first}: it can't be shared by MPS: 4 shares have more memory"
+        in (node.status()["config_problem"])
+    )
+    assert shared.healthy() == 4

@@ -1,0 +1,374 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""When managers of MPS daemons are started, restarted and stopped, and what is said meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_plugin.mps import units
+from gpu_plugin.mps.control import started
+from gpu_plugin.mps.places import Names
+from gpu_plugin.mps.settings import Offer, Settings, write
+from gpu_plugin.mps.steward import AGAIN, BLIP, Steward
+from gpu_plugin.mps.verdict import Act, Seen, Verdict, judge
+
+UUID = "GPU-00000000-0000-0000-0000-000000000000"
+OTHER = "MIG-11111111-0000-0000-0000-000000000000"
+NOBODY = 2**22  # beyond the numbers of processes
+
+
+def offer(device: str = UUID, root: str = "/run/x", **more: Any) -> Offer:
+    settings = Settings(**{"replicas": 4, **more})
+    return Offer(Names(device, root), settings, settings.shares(80 << 30, (9, 0)))
+
+
+def state(one: Offer, name: str = "ready", clients: int = 0, problem: str = "") -> dict[str, Any]:
+    limits = {
+        "asked": asdict(one.shares.of(1)),
+        "default": asdict(one.shares.default),
+        "read_back": {"default_active_thread_percentage": "25.0"} if name == "ready" else {},
+    }
+    return {
+        "state": name,
+        "pid": os.getpid(),
+        "began": started(os.getpid()),
+        "daemon": os.getpid(),
+        "replicas": one.shares.replicas,
+        "limits": limits,
+        "clients": clients,
+        "problem": problem,
+        "own_shm": True,
+    }
+
+
+def seen(one: Offer | None, told: dict[str, Any] | None, **more: bool) -> Seen:
+    variables = None if one is None else {k: v for k, v in one.variables().items() if v}
+    return Seen(variables, told, **{"alive": told is not None, "serving": True, **more})
+
+
+NOW, BEFORE = offer(), offer(replicas=2)
+CASES = {
+    "all is well": (NOW, seen(NOW, state(NOW)), "", Act.NOTHING),
+    "nothing runs yet": (NOW, seen(None, None), "its MPS daemon is about to start", Act.START),
+    "it starts": (
+        NOW,
+        seen(NOW, {**state(NOW, "starting"), "limits": {"asked": {}, "default": {}}}),
+        "its MPS daemon is starting",
+        Act.NOTHING,
+    ),
+    "it failed": (
+        NOW,
+        seen(NOW, state(NOW, "failed", problem="no program")),
+        "its MPS daemon is failed: no program",
+        Act.NOTHING,
+    ),
+    "its manager gave up": (
+        NOW,
+        seen(NOW, state(NOW, "failed", problem="no NVML"), alive=False),
+        "its MPS daemon failed: no NVML",
+        Act.START,
+    ),
+    "its manager was killed": (
+        NOW,
+        seen(NOW, state(NOW), alive=False),
+        "its MPS daemon's manager was killed",
+        Act.START,
+    ),
+    "its manager hangs": (
+        NOW,
+        seen(NOW, state(NOW), serving=False),
+        "its MPS daemon ended",
+        Act.NOTHING,
+    ),
+    "others are asked for": (
+        NOW,
+        seen(BEFORE, state(BEFORE)),
+        "its MPS daemon starts anew with other limits",
+        Act.RESTART,
+    ),
+    "a restart was cut off": (
+        NOW,
+        seen(NOW, state(BEFORE)),
+        "its MPS daemon starts anew with other limits",
+        Act.RESTART,
+    ),
+    "it is on its way": (
+        NOW,
+        seen(NOW, state(BEFORE, "stopping")),
+        "its MPS daemon is about to end",
+        Act.NOTHING,
+    ),
+    "clients are there": (
+        NOW,
+        seen(BEFORE, state(BEFORE, clients=2)),
+        "its limits change when its 2 clients have ended",
+        Act.NOTHING,
+    ),
+    "clients don't matter": (
+        offer(on_busy="terminate"),
+        seen(BEFORE, state(BEFORE, clients=2)),
+        "its MPS daemon starts anew with other limits",
+        Act.RESTART,
+    ),
+    "no longer shared": (
+        None,
+        seen(NOW, state(NOW)),
+        "the MPS daemon that shared it is about to end",
+        Act.STOP,
+    ),
+    "no longer shared, with clients": (
+        None,
+        seen(NOW, state(NOW, clients=1)),
+        "it was shared by MPS, and its last client has not ended",
+        Act.NOTHING,
+    ),
+    "no longer shared, whatever they do": (
+        None,
+        seen(offer(on_busy="terminate"), state(NOW, clients=1)),
+        "the MPS daemon that shared it is about to end",
+        Act.STOP,
+    ),
+    "no longer shared, after a crash": (
+        None,
+        seen(NOW, state(NOW), alive=False),
+        "the MPS daemon that shared it has to clean up",
+        Act.START,
+    ),
+    "no longer shared, after a failure": (
+        None,
+        seen(NOW, state(NOW, "failed"), alive=False),
+        "",
+        Act.STOP,
+    ),
+    "never shared": (None, seen(None, None), "", Act.NOTHING),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdicts(case: str) -> None:
+    one, view, problem, act = CASES[case]
+    found = judge(one, view)
+    assert (found.problem, found.act) == (problem, act)
+    assert found.busy == ("clients are there" in case or "with clients" in case)
+
+
+def test_only_ready_with_every_limit_is_well() -> None:
+    for name in ("starting", "failed", "stopping", "crashed"):
+        assert judge(NOW, seen(NOW, state(NOW, name))).problem
+    told = state(NOW)
+    told["limits"]["read_back"] = {}
+    assert judge(NOW, seen(NOW, told)).problem
+    for key in ("asked", "default"):
+        told = state(NOW)
+        told["limits"][key] = {"memory_mib": 1, "threads": 1.0}
+        assert judge(NOW, seen(NOW, told)) == Verdict(
+            "its MPS daemon starts anew with other limits", Act.RESTART
+        )
+
+
+class Units:
+    """Notes what is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+
+    def start(self, devices: Sequence[str]) -> None:
+        self.asked.append(("start", *devices))
+
+    def restart(self, devices: Sequence[str]) -> None:
+        self.asked.append(("restart", *devices))
+
+    def stop(self, devices: Sequence[str]) -> None:
+        self.asked.append(("stop", *devices))
+
+    def close(self) -> None:
+        self.asked.append(("close",))
+
+    def since(self) -> list[tuple[str, ...]]:
+        asked, self.asked = self.asked, []
+        return asked
+
+
+class Scene:
+    """A steward of managers that the test itself plays."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "root"
+        self.root.mkdir()
+        self.now = 100.0
+        self.units = Units()
+        self.steward = Steward(folder / "mps", self.units, lambda: self.now)
+
+    def tell(self, one: Offer, *words: Any, **more: Any) -> None:
+        path = self.root / f"{one.names.device}.json.new"
+        path.write_text(json.dumps({**state(one, *words), **more}))
+        path.rename(self.root / f"{one.names.device}.json")
+
+    def offer(self, device: str = UUID, **more: Any) -> Offer:
+        return offer(device, str(self.root), **more)
+
+    def want(self, *offers: Offer) -> dict[str, str]:
+        self.steward.want({one.names.device: one for one in offers}, str(self.root))
+        return self.steward.problems()
+
+    def tick(self, seconds: float = 0.0) -> dict[str, str]:
+        self.now += seconds
+        self.steward.tick()
+        return self.steward.problems()
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    folder = tempfile.mkdtemp(prefix="s-")  # short, for the sockets' sake
+    yield Scene(Path(folder))
+    shutil.rmtree(folder)
+
+
+def test_from_start_to_end(scene: Scene) -> None:
+    one, other = scene.offer(), scene.offer(OTHER)
+    assert scene.want(one, other).keys() == {UUID, OTHER}
+    assert scene.units.since() == [("start", UUID, OTHER)]
+    path = scene.folder / f"mps/{UUID}.env"
+    assert path.read_text() == write(one.variables())
+    assert path.stat().st_mode & 0o777 == 0o644
+    scene.tell(one)
+    scene.tell(other)
+    assert scene.tick(0.1) == {}
+    assert scene.want(one) == {OTHER: "the MPS daemon that shared it is about to end"}
+    assert scene.units.since() == [("stop", OTHER)]
+    assert not (scene.folder / f"mps/{OTHER}.env").exists()
+    (scene.root / f"{OTHER}.json").unlink()
+    assert scene.tick(0.1) == {}
+    assert scene.units.since() == []
+
+
+def test_what_has_no_effect_is_asked_for_again_but_not_at_once(scene: Scene) -> None:
+    scene.want(scene.offer())
+    scene.tick(AGAIN / 2)
+    assert scene.units.since() == [("start", UUID)]
+    scene.tick(AGAIN)
+    assert scene.units.since() == [("start", UUID)]
+
+
+def test_nothing_happens_before_it_is_known_what_is_wanted(scene: Scene) -> None:
+    one = scene.offer()
+    scene.want(one)
+    scene.tell(one)
+    fresh = Steward(scene.folder / "mps", scene.units)
+    scene.units.since()
+    fresh.tick()
+    assert scene.units.since() == []
+    assert (scene.folder / f"mps/{UUID}.env").exists()
+    fresh.want({UUID: one}, str(scene.root))
+    assert (scene.units.since(), fresh.problems()) == ([], {})
+
+
+def test_a_change_waits_for_clients(scene: Scene) -> None:
+    one, other = scene.offer(), scene.offer(replicas=2)
+    scene.want(one)
+    scene.tell(one, "ready", 1)
+    assert scene.tick() == {}
+    scene.units.since()
+    assert scene.want(other) == {UUID: "its limits change when its last client has ended"}
+    assert scene.steward.describe()[UUID]["waits_for_clients"] is True
+    assert (scene.folder / f"mps/{UUID}.env").read_text() == write(one.variables())
+    assert scene.units.since() == []
+    scene.tell(one)
+    scene.tick(0.5)
+    assert scene.units.since() == [("restart", UUID)]
+    assert (scene.folder / f"mps/{UUID}.env").read_text() == write(other.variables())
+
+
+def test_a_change_is_refused_where_that_is_asked_for(scene: Scene) -> None:
+    one = scene.offer()
+    scene.want(one)
+    scene.tell(one, "ready", 3)
+    for other, words in (
+        (scene.offer(replicas=2), ""),
+        (scene.offer(on_busy="refuse"), "its 3 clients have ended, and onBusy is refuse"),
+        (scene.offer(replicas=2, on_busy="terminate"), ""),
+    ):
+        found = scene.steward.refuses({UUID: other})
+        assert found.endswith(words)
+        assert bool(found) == bool(words)
+
+
+def test_a_daemon_that_was_soon_back_was_away(scene: Scene) -> None:
+    one = scene.offer()
+    scene.want(one)
+    scene.tell(one)
+    assert scene.tick() == {}
+    child = subprocess.Popen(["sleep", "60"])
+    scene.tell(one, daemon=child.pid)
+    assert scene.tick(0.1) == {UUID: "its MPS daemon ended and runs again"}
+    assert scene.tick(BLIP / 2) == {UUID: "its MPS daemon ended and runs again"}
+    assert scene.tick(BLIP) == {}
+    child.kill()
+    child.wait()
+    assert scene.tick(0.1) == {UUID: "its MPS daemon ended"}
+
+
+def test_number_of_a_process_that_is_another_one_now(scene: Scene) -> None:
+    one = scene.offer()
+    scene.want(one)
+    scene.tell(one, began="1")
+    assert scene.tick(0.1) == {UUID: "its MPS daemon's manager was killed"}
+    scene.tell(one, pid=NOBODY)
+    assert scene.tick(0.1) == {UUID: "its MPS daemon's manager was killed"}
+
+
+def test_another_root_is_another_start(scene: Scene) -> None:
+    one = scene.offer()
+    scene.want(one)
+    scene.tell(one)
+    assert scene.tick() == {}
+    scene.units.since()
+    moved = offer(UUID, str(scene.folder / "new"))
+    scene.steward.want({UUID: moved}, str(scene.folder / "new"))
+    assert scene.units.since() == [("restart", UUID)]
+
+
+def test_full_disk_is_said_and_tried_again(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (scene.folder / "mps").write_text("in the way")
+    assert scene.want(scene.offer())
+    assert scene.units.since() == []
+    assert "the settings of an MPS daemon can't be written" in capsys.readouterr().err
+    (scene.folder / "mps").unlink()
+    scene.tick()
+    assert scene.units.since() == [("start", UUID)]
+
+
+def test_systemd_is_asked_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "systemctl"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\ntest "$3" != stop || exit 5\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    asked = units.choose("systemd", tmp_path)
+    asked.start([UUID, OTHER])
+    asked.restart([UUID])
+    assert capsys.readouterr().err == ""
+    asked.stop([OTHER])
+    assert "systemd does not stop MPS daemons" in capsys.readouterr().err
+    asked.close()
+    assert (tmp_path / "asked").read_text().splitlines() == [
+        f"--no-block --quiet start gpu-mps@{UUID}.service gpu-mps@{OTHER}.service",
+        f"--no-block --quiet restart gpu-mps@{UUID}.service",
+        f"--no-block --quiet stop gpu-mps@{OTHER}.service",
+    ]
+    assert isinstance(units.choose("own", tmp_path), units.Children)
