@@ -17,7 +17,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-UNIT = "systemd/gpu-device-plugin.service"
+UNITS = {"unit": "systemd/gpu-device-plugin.service", "mps_unit": "systemd/gpu-mps@.service"}
 SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")
 DIGEST_LENGTH = 12
 Files = t.Dict[str, str]
@@ -69,9 +69,10 @@ class ActionModule(ActionBase):
         args = dict(self._task.args)
         if args.get("state", "started") in ("absent", "stopped"):
             return self._module(args, task_vars)
-        files, unit = self._payload(args)
+        files, units = self._payload(args)
         digest = fingerprint(files, "1")
-        args.update(digest=digest, unit=unit.replace("@RELEASE@", digest))
+        args.update(digest=digest)
+        args.update({key: text.replace("@RELEASE@", digest) for key, text in units.items()})
         for name in ("package", "wheelhouse"):
             args.pop(name, None)
         answer = self._module({**args, "payload": None}, task_vars)
@@ -79,7 +80,7 @@ class ActionModule(ActionBase):
             return answer
         return self._send(files, args, task_vars)
 
-    def _payload(self, args: t.Mapping[str, t.Any]) -> t.Tuple[Files, str]:
+    def _payload(self, args: t.Mapping[str, t.Any]) -> t.Tuple[Files, t.Dict[str, str]]:
         package = args.get("package")
         if not package or not os.path.isfile(os.path.join(package, "pyproject.toml")):
             raise AnsibleActionFail(
@@ -94,8 +95,11 @@ class ActionModule(ActionBase):
                     f"wheelhouse: {wheelhouse!r} is not valid: expected a folder with wheels"
                 )
             files.update(wheels)
-        with open(os.path.join(package, UNIT), encoding="utf-8") as stream:
-            return files, stream.read()
+        units = {}
+        for key, name in UNITS.items():
+            with open(os.path.join(package, name), encoding="utf-8") as stream:
+                units[key] = stream.read()
+        return files, units
 
     def _send(self, files: Files, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
         self._make_tmp_path()

@@ -20,7 +20,8 @@ options:
   state:
     description:
       - V(installed) makes the environment alone, which the other modules use too.
-      - V(stopped) stops the service, also at boot, and keeps everything.
+      - V(stopped) stops the service, also at boot, and the MPS daemons, and keeps everything.
+      - Neither that nor V(absent) ends clients of MPS, unless the configuration says so with C(onBusy=terminate).
       - V(absent) removes all that this module makes. A package of the distribution that it installed for virtual
         environments stays.
     type: str
@@ -58,6 +59,9 @@ options:
     type: str
   unit:
     description: Set by the action plugin. Text of the systemd unit.
+    type: str
+  mps_unit:
+    description: Set by the action plugin. Text of the systemd unit of MPS daemons.
     type: str
   payload:
     description: Set by the action plugin. Path of the transferred archive on the node.

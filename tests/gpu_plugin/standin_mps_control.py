@@ -3,24 +3,56 @@
 
 """A stand-in for nvidia-cuda-mps-control, for what the genuine one tells only with CUDA.
 
-It has one server (4242) with two clients. STANDIN_DEAF makes it take a memory limit without
-effect, STANDIN_BUSY makes its clients stay until a quit's time is over.
+It has one server (4242) with two clients, or with STANDIN_CLIENTS those processes that hold a
+connection to the socket ``server``, which a quit waits for. STANDIN_DEAF makes it take a memory
+limit without effect, STANDIN_BUSY makes its clients stay until a quit's time is over.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import struct
 import sys
+import threading
 import time
 from pathlib import Path
 
 PIPE = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 SOCKET = str(PIPE / "control")
+REAL = bool(os.environ.get("STANDIN_CLIENTS"))
+CLIENTS: list[int] = [] if REAL else [7, 9]
+
+
+def serve_clients() -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(PIPE / "server"))
+    listener.listen()
+    while True:
+        channel, _address = listener.accept()
+        threading.Thread(target=keep_client, args=(channel,), daemon=True).start()
+
+
+def keep_client(channel: socket.socket) -> None:
+    credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid = struct.unpack("3i", credentials)[0]
+    CLIENTS.append(pid)
+    channel.recv(1)  # until it goes
+    CLIENTS.remove(pid)
+
+
+def drain(seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while REAL and CLIENTS and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if os.environ.get("STANDIN_BUSY"):
+        time.sleep(seconds)
 
 
 def serve() -> None:
     limits = {"default_active_thread_percentage": "100.0", "default_device_pinned_mem_limit 0": ""}
+    if REAL:
+        threading.Thread(target=serve_clients, daemon=True).start()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(SOCKET)
     listener.listen()
@@ -37,10 +69,10 @@ def serve() -> None:
                 elif rest == "server_list":
                     stream.write("4242\n")
                 elif rest == "client_list 4242":
-                    stream.write("7\n9\n")
+                    stream.write("".join(f"{pid}\n" for pid in CLIENTS))
                 elif line.startswith("quit -t "):
                     print(f"told to {line.strip()}", flush=True)
-                    time.sleep(float(line.split()[2]) if os.environ.get("STANDIN_BUSY") else 0)
+                    drain(float(line.split()[2]))
                     return
 
 

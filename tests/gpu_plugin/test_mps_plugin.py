@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -230,3 +231,126 @@ def test_what_the_devices_do_not_allow_is_refused(make_shared: MakeShared) -> No
         in (node.status()["config_problem"])
     )
     assert shared.healthy() == 4
+
+
+@pytest.fixture
+def standin(tmp_path: Path) -> Path:
+    """A control program that has clients without CUDA: processes that hold a connection."""
+    program = tmp_path / "control"
+    script = running.HERE / "standin_mps_control.py"
+    program.write_text(f'#!/bin/sh\nSTANDIN_CLIENTS=1 exec {sys.executable} {script} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+class Client:
+    """A process that is a client of a device's daemon."""
+
+    SCRIPT = "import socket, sys; s = socket.socket(1); s.connect(sys.argv[1]); s.recv(1)"
+
+    def __init__(self, shared: Shared, device: str) -> None:
+        place = str(shared.root / device / "pipe/server")
+        self.process = subprocess.Popen([sys.executable, "-c", self.SCRIPT, place])
+        eventually(lambda: shared.state(device).get("clients") == 1)
+
+    def living(self) -> bool:
+        return self.process.poll() is None
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+SIZES = "{{resources: [{{name: gpu, replicas: {}, memory: 900M}}], onBusy: {}, drain: 1}}"
+
+
+def test_change_waits_for_clients(make_shared: MakeShared, standin: Path) -> None:
+    shared = make_shared(program=standin)
+    shared.start(SIZES.format(4, "wait"))
+    node, (uuid,) = shared.node, shared.uuids()
+    node.wait(GPU, 4)
+    client = Client(shared, uuid)
+    before = shared.state(uuid)
+    shared.change(SIZES.format(2, "wait"))
+    eventually(lambda: "its limits change when its last client has ended" in node.logged())
+    node.wait(GPU, 0)
+    assert node.status()["mps"][uuid]["waits_for_clients"] is True
+    assert (client.living(), shared.state(uuid)["pid"]) == (True, before["pid"])
+    client.end()
+    node.wait(GPU, 2)
+    assert shared.state(uuid)["pid"] != before["pid"]
+
+
+def test_change_ends_clients_where_that_is_asked_for(
+    make_shared: MakeShared, standin: Path
+) -> None:
+    shared = make_shared(program=standin)
+    shared.start(SIZES.format(4, "terminate"))
+    node, (uuid,) = shared.node, shared.uuids()
+    node.wait(GPU, 4)
+    client = Client(shared, uuid)
+    shared.change(SIZES.format(2, "terminate"))
+    node.wait(GPU, 2)
+    eventually(lambda: not client.living())  # its server is gone after the second that it had
+    assert "told to quit -t 1" in node.logged()
+
+
+def test_change_is_refused_where_that_is_asked_for(make_shared: MakeShared, standin: Path) -> None:
+    shared = make_shared(program=standin)
+    shared.start(SIZES.format(4, "refuse"))
+    node, (uuid,) = shared.node, shared.uuids()
+    node.wait(GPU, 4)
+    client = Client(shared, uuid)
+    shared.change(SIZES.format(2, "refuse"))
+    eventually(lambda: node.status()["config_problem"])
+    assert "onBusy is refuse" in node.status()["config_problem"]
+    assert shared.healthy() == 4
+    client.end()
+    eventually(lambda: shared.state(uuid)["clients"] == 0)
+    node.signal(signal.SIGHUP)
+    node.wait(GPU, 2)
+
+
+def test_what_was_shared_is_not_given_away_under_its_clients(
+    make_shared: MakeShared, standin: Path
+) -> None:
+    shared = make_shared(program=standin)
+    shared.start(SIZES.format(4, "wait"))
+    node, (uuid,) = shared.node, shared.uuids()
+    node.wait(GPU, 4)
+    client = Client(shared, uuid)
+    node.config.write_text("version: v1\n")
+    eventually(lambda: "it was shared by MPS, and its last client has not ended" in node.logged())
+    eventually(lambda: node.health(GPU) == {uuid: "Unhealthy"})
+    assert client.living()
+    client.end()
+    eventually(lambda: node.health(GPU) == {uuid: "Healthy"})
+    assert shared.mode() == DEFAULT
+
+
+def test_mig_devices_are_shared_too(make_shared: MakeShared) -> None:
+    shared = make_shared(2, product="a100-40")
+    node = shared.node
+    node.layout(1, "1g.5gb", "3g.20gb")
+    shared.start(
+        "{resources: [{name: nvidia.com/mig-1g.5gb, replicas: 2}]}",
+        "flags: {migStrategy: mixed}",
+    )
+    node.wait("nvidia.com/mig-1g.5gb", 2)
+    (device,) = {one.partition("::")[0] for one in node.health("nvidia.com/mig-1g.5gb")}
+    assert device.startswith("MIG-")
+    assert 2000 < shared.state(device)["limits"]["default"]["memory_mib"] < 2560
+    pod = node.admit("one", **{"mig-1g.5gb": 1})
+    assert pod["envs"]["NVIDIA_VISIBLE_DEVICES"] == device
+    assert shared.mode(1) == DEFAULT
+
+    node.layout(1, "3g.20gb")
+    eventually(lambda: not list(shared.settings.iterdir()))
+    eventually(lambda: shared.state(device)["state"] == "")
+
+
+def test_sixteen_gpus_at_once(make_shared: MakeShared) -> None:
+    shared = make_shared(16)
+    shared.start("{resources: [{name: gpu, replicas: 2}]}")
+    eventually(lambda: shared.healthy() == 32, 90)
+    assert len({shared.state(uuid)["daemon"] for uuid in shared.uuids()}) == 16

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from . import mps_units
 from .errors import NodeError
 from .steps import Plan, Step
 
@@ -23,6 +24,7 @@ class Desired:
     config: str
     unit: str
     keep_releases: int
+    mps_unit: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Observed:
     config_digest: str
     kubelet: bool
     devices: t.Optional[t.FrozenSet[str]]
+    mps_unit: t.Optional[str] = None
+    mps: t.Tuple[mps_units.Daemon, ...] = ()
 
     @property
     def active(self) -> bool:
@@ -67,7 +71,17 @@ def serving(observed: Observed) -> str:
     late = [name for name, one in status.get("resources", {}).items() if not one["registered"]]
     if observed.kubelet and late:
         return f"the kubelet has not accepted {', '.join(sorted(late))}"
-    return ""
+    return _sharing(status)
+
+
+def _sharing(status: t.Mapping[str, t.Any]) -> str:
+    """Return why devices are not shared by MPS yet. Clients are not waited for: they may take days."""
+    late = [
+        f"{device}: {one['problem']}"
+        for device, one in sorted(status.get("mps", {}).items())
+        if one["problem"] and not one["waits_for_clients"]
+    ]
+    return f"MPS is not ready: {'; '.join(late)}" if late else ""
 
 
 def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
@@ -88,6 +102,8 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
         steps.append(Step("config", "write /etc/gpu-node/config.yaml, checked by the daemon first"))
     if observed.unit != desired.unit:
         steps.append(Step("unit", f"write /etc/systemd/system/{UNIT}"))
+    if observed.mps_unit != desired.mps_unit:
+        steps.append(Step("mps_unit", f"write /etc/systemd/system/{mps_units.UNIT}"))
     if observed.service.get("UnitFileState") != "enabled":
         steps.append(Step("enable", f"enable {UNIT}"))
     reasons = _restart_reasons(observed, desired, changed=bool(steps))
@@ -102,6 +118,7 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
         "config": desired.config,
         "unit": desired.unit,
         "service": "active",
+        "mps": [one.device for one in observed.mps],
     }
     return Plan(tuple(steps), _describe(observed), after)
 
@@ -142,16 +159,21 @@ def _stopped(observed: Observed) -> Plan:
     """Stop the service and keep everything, for work on what it uses."""
     before = _describe(observed)
     off = not observed.active and observed.service.get("UnitFileState") != "enabled"
-    if off or observed.unit is None:
+    steps = mps_units.end(observed.mps)
+    if not off and observed.unit is not None:
+        steps.insert(0, Step("stop", f"stop and disable {UNIT}"))
+    if not steps:
         return Plan((), before, before)
-    step = Step("stop", f"stop and disable {UNIT}")
-    return Plan((step,), before, {**before, "service": "inactive"})
+    return Plan(tuple(steps), before, {**before, "service": "inactive", "mps": []})
 
 
 def _absent(observed: Observed, prefix: str) -> Plan:
     steps = []
     if observed.unit is not None:
         steps.append(Step("remove_service", f"stop, disable and remove {UNIT}"))
+    steps += mps_units.end(observed.mps)
+    if observed.mps_unit is not None:
+        steps.append(Step("remove_mps_unit", f"remove {mps_units.UNIT}"))
     if observed.config is not None:
         steps.append(Step("remove_config", "remove /etc/gpu-node/config.yaml"))
     if observed.current or observed.releases:
@@ -159,7 +181,7 @@ def _absent(observed: Observed, prefix: str) -> Plan:
     return Plan(
         tuple(steps),
         _describe(observed),
-        {"release": None, "config": None, "unit": None, "service": "absent"},
+        {"release": None, "config": None, "unit": None, "service": "absent", "mps": []},
     )
 
 
@@ -169,4 +191,5 @@ def _describe(observed: Observed) -> t.Dict[str, t.Any]:
         "config": observed.config,
         "unit": observed.unit,
         "service": observed.service.get("ActiveState", "unknown") if observed.unit else "absent",
+        "mps": [one.device for one in observed.mps],
     }

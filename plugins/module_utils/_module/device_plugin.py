@@ -10,16 +10,18 @@ import json
 import time
 import typing as t
 
+from .._core import mps_units
 from .._core.device_plugin import UNIT, Desired, Observed, plan, serving
 from .._core.errors import NodeError
 from .._core.steps import Plan, Step
 from .._host.api import Host
-from .._host.systemd import properties
+from .._host.systemd import instances, properties
 from .._nvml.api import NvmlError
 from .._nvml.real import open_nvml
 
 CONFIG = "/etc/gpu-node/config.yaml"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+MPS_UNIT_FILE = f"/etc/systemd/system/{mps_units.UNIT}"
 STATUS = "/run/gpu-node/status.json"
 KUBELET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(15, 9, -1)))
@@ -43,6 +45,7 @@ SPEC: t.Dict[str, t.Any] = {
         "keep_releases": {"type": "int", "default": 2},
         "digest": {"type": "str"},
         "unit": {"type": "str"},
+        "mps_unit": {"type": "str"},
         "payload": {"type": "path"},
     },
     "supports_check_mode": True,
@@ -70,6 +73,7 @@ class DevicePluginCapability:
             header + config,
             params["unit"] or "",
             params["keep_releases"],
+            params["mps_unit"] or "",
         )
 
     # --- observe ---
@@ -98,7 +102,17 @@ class DevicePluginCapability:
             config_digest=hashlib.sha256((config or "").encode()).hexdigest(),
             kubelet=host.exists(KUBELET),
             devices=self._devices() if self._desired.state == "started" and not fresh else None,
+            mps_unit=host.read(MPS_UNIT_FILE),
+            mps=self._mps() if self._desired.state in ("absent", "stopped") else (),
         )
+
+    def _mps(self) -> t.Tuple[mps_units.Daemon, ...]:
+        host, found = self._host, []
+        for device in instances(host, mps_units.UNIT):
+            asked = mps_units.settings(host.read(f"{mps_units.FOLDER}/{device}.env"))
+            root = asked.get("GPU_MPS_ROOT", mps_units.FOLDER)
+            found.append(mps_units.daemon(device, asked, host.read(f"{root}/{device}.json")))
+        return tuple(found)
 
     def _release(self, digest: str) -> str:
         return f"{self._prefix}/releases/{digest}"
@@ -212,7 +226,9 @@ class DevicePluginCapability:
         trial = f"{CONFIG}.trial"
         host.write(trial, self._desired.config, mode=0o644)
         try:
-            done = host.run([f"{self._prefix}/bin/gpu-plugin", "check-config", trial], check=False)
+            done = host.run(
+                [f"{self._prefix}/bin/gpu-plugin", "check-config", "--node", trial], check=False
+            )
             if done.rc:
                 raise NodeError(
                     "config: the daemon refuses it", cause=(done.err or done.out).strip()
@@ -223,6 +239,10 @@ class DevicePluginCapability:
 
     def _do_unit(self) -> None:
         self._host.write(UNIT_FILE, self._desired.unit, mode=0o644)
+        self._host.run(["systemctl", "daemon-reload"])
+
+    def _do_mps_unit(self) -> None:
+        self._host.write(MPS_UNIT_FILE, self._desired.mps_unit, mode=0o644)
         self._host.run(["systemctl", "daemon-reload"])
 
     def _do_enable(self) -> None:
@@ -256,6 +276,17 @@ class DevicePluginCapability:
     def _do_remove_service(self) -> None:
         self._host.run(["systemctl", "disable", "--now", UNIT], check=False)
         self._host.remove(UNIT_FILE)
+        self._host.run(["systemctl", "daemon-reload"])
+
+    def _do_stop_mps(self) -> None:
+        """End all daemons for good: one whose settings are there would only pause."""
+        daemons = self._mps()
+        for one in daemons:
+            self._host.remove(f"{mps_units.FOLDER}/{one.device}.env")
+        self._host.run(["systemctl", "stop", *(one.unit for one in daemons)])
+
+    def _do_remove_mps_unit(self) -> None:
+        self._host.remove(MPS_UNIT_FILE)
         self._host.run(["systemctl", "daemon-reload"])
 
     def _do_remove_config(self) -> None:

@@ -65,6 +65,13 @@ def add(commands: Any) -> None:
     run.add_argument(
         "--interval", type=float, default=2.0, metavar="SECONDS", help="how often to ask the daemon"
     )
+    run.add_argument(
+        "--steady",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long a daemon must be ready until its next end is no reason to wait longer",
+    )
     run.set_defaults(command=_run)
     show = verbs.add_parser("status", help="show the daemons of all devices")
     show.add_argument("--root", type=Path, default=Path(ROOT), metavar="DIR")
@@ -90,6 +97,7 @@ def _run(options: argparse.Namespace) -> int:
             drain=_number("drain", options.drain or "30"),
             interval=options.interval,
             shared_while=options.shared_while,
+            steady=options.steady,
         )
     )
 

@@ -47,6 +47,7 @@ class Options:
     drain: float
     interval: float
     shared_while: Path | None = None
+    steady: float = STEADY_SECONDS
 
 
 def run(options: Options) -> int:
@@ -88,7 +89,7 @@ def _manage(
         own_shm = options.own_shm and folders.mount_shm(names, options.shm_size)
         report.shares(shares, own_shm)
         control = Control(options.control, names, own_shm, wake.set)
-        keeper = Keeper(names, control, shares, report, remembered, options.interval)
+        keeper = Keeper(names, control, shares, report, remembered, options)
         try:
             keeper.keep(stop, wake)
             report.stopping(control.pid, options.drain + STOP_SECONDS)
@@ -156,11 +157,12 @@ class Keeper:
         shares: Shares,
         report: Report,
         remembered: Remembered,
-        interval: float,
+        options: Options,
     ) -> None:
         self._names, self._control = names, control
         self._shares, self._report = shares, report
-        self._remembered, self._interval = remembered, interval
+        self._remembered = remembered
+        self._interval, self._steady_after = options.interval, options.steady
         self._ready_since: float | None = None
         self._in_place = False  # the limits, as far as was read back
 
@@ -181,7 +183,7 @@ class Keeper:
 
     def _steady(self) -> bool:
         since = self._ready_since
-        return since is not None and time.monotonic() - since > STEADY_SECONDS
+        return since is not None and time.monotonic() - since > self._steady_after
 
     def _bring_up(self) -> None:
         self._report.state(STARTING)

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 PREFIX = "/opt/gpu-node"
-WANTED = Desired("started", "new", "version: v1\n", "[Unit]\n", 2)
+WANTED = Desired("started", "new", "version: v1\n", "[Unit]\n", 2, "[Unit]\n# MPS\n")
 STATUS = {
     "config_sha256": "abc",
     "state": "serving",
@@ -53,6 +53,7 @@ RUNNING = dataclasses.replace(
     usable=True,
     config=WANTED.config,
     unit=WANTED.unit,
+    mps_unit=WANTED.mps_unit,
     service={"ActiveState": "active", "UnitFileState": "enabled", "MainPID": "7"},
     running="new",
     status=STATUS,
@@ -71,7 +72,7 @@ def actions(found: Plan) -> list[str]:
 
 def test_fresh_node_gets_everything_in_order() -> None:
     found = plan(FRESH, WANTED, PREFIX)
-    assert actions(found) == ["release", "config", "unit", "enable", "restart"]
+    assert actions(found) == ["release", "config", "unit", "mps_unit", "enable", "restart"]
     assert f"{PREFIX}/releases/new" in found.steps[0].summary
     assert found.steps[-1].summary.startswith(f"start {UNIT}")
 
@@ -155,13 +156,14 @@ def test_absent_takes_back_what_is_there() -> None:
     wanted = dataclasses.replace(WANTED, state="absent", digest="")
     assert actions(plan(RUNNING, wanted, PREFIX)) == [
         "remove_service",
+        "remove_mps_unit",
         "remove_config",
         "remove_releases",
     ]
     assert actions(plan(FRESH, wanted, PREFIX)) == []
-    assert actions(plan(seen(unit=None, config=None, current=""), wanted, PREFIX)) == [
-        "remove_releases"
-    ]
+    assert actions(
+        plan(seen(unit=None, config=None, current="", mps_unit=None), wanted, PREFIX)
+    ) == ["remove_releases"]
 
 
 @given(
