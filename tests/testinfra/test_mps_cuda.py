@@ -1,0 +1,115 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What MPS enforces, seen by a CUDA program on a node that has a GPU.
+
+The compute mode stays as it is: the limits hold in the default mode too. Also runs by itself on a
+machine with a GPU: ``pytest --hosts=local:// tests/testinfra/test_mps_cuda.py``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROBE = Path(__file__).with_name("cuda_probe.py")
+LIMIT, DEFAULT = 1024, 2048  # MiB
+Probe = Callable[..., dict[str, Any]]
+
+
+def run_probe(host: Any, wanted: int, **env: str) -> dict[str, Any]:
+    words = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
+    source = base64.b64encode(PROBE.read_bytes()).decode()
+    found = host.run(f"echo {source} | base64 -d | env {words} python3 - {wanted}")
+    answer: dict[str, Any] = json.loads(found.stdout or '{"problem": "it ended without a word"}')
+    return answer
+
+
+@pytest.fixture(scope="module")
+def uuid(host: Any) -> str:
+    """Return a GPU that nobody uses and that has a CUDA driver."""
+    query = "--query-gpu=uuid,mig.mode.current,compute_mode --format=csv,noheader"
+    listed = host.run(f"nvidia-smi {query}")
+    if listed.rc or not listed.stdout.strip():
+        pytest.skip("there is no GPU here, or no nvidia-smi")
+    if host.run("command -v nvidia-cuda-mps-control").rc:
+        pytest.skip("nvidia-cuda-mps-control is not installed")
+    busy = host.run("nvidia-smi --query-compute-apps=gpu_uuid --format=csv,noheader").stdout
+    for line in listed.stdout.splitlines():
+        found, mig, mode = (word.strip() for word in line.split(","))
+        if mig != "Enabled" and mode == "Default" and found not in busy:
+            answer = run_probe(host, 0, CUDA_VISIBLE_DEVICES=found)
+            if "problem" in answer:
+                pytest.skip(f"CUDA does not work here: {answer['problem']}")
+            return found
+    pytest.skip("no GPU is idle, out of MIG mode and in the default compute mode")
+
+
+@pytest.fixture(scope="module")
+def probe(host: Any, uuid: str) -> Iterator[Probe]:
+    """Return the probe as a client of an MPS daemon whose default limit is 2 GiB."""
+    folder = host.check_output("mktemp -d /tmp/mps-XXXXXX")
+    daemon = f"CUDA_MPS_PIPE_DIRECTORY={folder} CUDA_MPS_LOG_DIRECTORY={folder}"
+
+    def ask(command: str) -> str:
+        return str(host.check_output(f"echo {command} | {daemon} nvidia-cuda-mps-control"))
+
+    host.check_output(f"CUDA_VISIBLE_DEVICES={uuid} {daemon} nvidia-cuda-mps-control -d")
+    ask(f"set_default_device_pinned_mem_limit 0 {DEFAULT}M")
+
+    def look(wanted: int = 0, **env: str) -> dict[str, Any]:
+        found = run_probe(host, wanted, CUDA_MPS_PIPE_DIRECTORY=folder, **env)
+        assert "problem" not in found, found
+        assert ask("get_server_list").strip(), "it was no client of MPS"
+        return found
+
+    yield look
+    host.run(f"echo quit -t 5 | {daemon} nvidia-cuda-mps-control")
+    host.run(f"rm -r {folder}")
+
+
+@pytest.fixture(scope="module")
+def alone(host: Any, uuid: str) -> dict[str, Any]:
+    """Return what the probe sees without MPS, before there is a daemon."""
+    return run_probe(host, 0, CUDA_VISIBLE_DEVICES=uuid, CUDA_MPS_PIPE_DIRECTORY="/nowhere")
+
+
+def limit(mib: int) -> dict[str, str]:
+    return {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={mib}M"}
+
+
+def test_memory_is_limited(alone: dict[str, Any], probe: Probe) -> None:
+    assert alone["total_mib"] > 2 * DEFAULT
+    given = probe(2 * DEFAULT, **limit(LIMIT))["given_mib"]
+    assert 0 < given <= LIMIT  # the context is part of it
+
+
+def test_client_that_drops_its_limit_has_the_default(probe: Probe) -> None:
+    assert LIMIT < probe(2 * DEFAULT)["given_mib"] <= DEFAULT
+
+
+def test_client_can_not_raise_its_limit(probe: Probe) -> None:
+    assert probe(2 * DEFAULT, **limit(4 * DEFAULT))["given_mib"] <= DEFAULT
+
+
+def test_threads_are_limited(alone: dict[str, Any], probe: Probe) -> None:
+    share = probe(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="25")["multiprocessors"]
+    assert 0 < share <= alone["multiprocessors"] * 0.25 + 2  # rounded to what the hardware has
+
+
+def test_what_programs_are_told(host: Any, uuid: str, alone: dict[str, Any], probe: Probe) -> None:
+    told = probe(**limit(LIMIT))
+    smi = host.check_output(
+        f"nvidia-smi -i {uuid} --query-gpu=memory.total --format=csv,noheader,nounits"
+    )
+    print(
+        f"{alone['name']}: with a limit of {LIMIT} MiB a program is told {told}, nvidia-smi {smi}"
+    )
+    assert int(smi) >= alone["total_mib"] - 1024  # it does not know of the limit
+    assert told["info_free_mib"] <= told["info_total_mib"] <= alone["info_total_mib"]
