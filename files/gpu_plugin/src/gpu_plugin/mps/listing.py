@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from .. import status
+from .clients import Client, look
 
 
 def load(root: Path) -> list[dict[str, Any]]:
@@ -26,6 +28,8 @@ def load(root: Path) -> list[dict[str, Any]]:
             if not failed:
                 state |= {"state": "crashed", "problem": "its manager was killed"}
                 state |= {"servers": [], "clients": 0}
+        for server in state.get("servers", ()):
+            server["who"] = [asdict(look(pid)) for pid in server["clients"]]
         found.append(state)
     return found
 
@@ -46,6 +50,6 @@ def describe(states: list[dict[str, Any]]) -> str:
         if state["problem"]:
             lines.append(f"  problem: {state['problem']}")
         for server in state["servers"]:
-            clients = ", ".join(map(str, server["clients"])) or "none"
+            clients = ", ".join(str(Client(**one)) for one in server["who"]) or "none"
             lines.append(f"  server {server['pid']}, clients: {clients}")
     return "\n".join(lines)

@@ -1,0 +1,50 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who the clients of MPS are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gpu_plugin.mps.clients import Client, look
+
+UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
+CGROUPS = {
+    "systemd": f"0::/kubepods.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice/cri.scope\n",
+    "cgroupfs": f"0::/kubepods/burstable/pod{UID}/abc\n",
+}
+
+
+def process(folder: Path, cgroup: str, *env: str) -> Path:
+    (folder / "proc/7").mkdir(parents=True)
+    (folder / "proc/7/cgroup").write_text(cgroup)
+    (folder / "proc/7/environ").write_text("\0".join(env))
+    return folder / "proc"
+
+
+@pytest.mark.parametrize("driver", CGROUPS)
+def test_pod_and_limits_of_a_client(tmp_path: Path, driver: str) -> None:
+    logs = tmp_path / "pods"
+    (logs / f"team_train-0_{UID}").mkdir(parents=True)
+    proc = process(
+        tmp_path,
+        CGROUPS[driver],
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=12.5",
+    )
+    found = look(7, proc, logs)
+    assert found == Client(7, "team/train-0", "8192M", "12.5")
+    assert str(found) == "7 (team/train-0 8192M 12.5%)"
+
+
+def test_pod_without_logs_is_its_uid(tmp_path: Path) -> None:
+    proc = process(tmp_path, CGROUPS["systemd"])
+    assert look(7, proc, tmp_path / "none").pod == UID
+
+
+def test_process_of_no_pod_or_none_at_all(tmp_path: Path) -> None:
+    proc = process(tmp_path, "0::/user.slice\n", "PATH=/bin")
+    assert str(look(7, proc, tmp_path)) == "7"
+    assert look(8, proc, tmp_path) == Client(8)
