@@ -136,18 +136,17 @@ REFUSED = {
     "a: 1\n---\nb: 1": ("not valid YAML",),
     "version: v2": ("version: 'v2' is not valid", "expected one of v1"),
     "version: 1": ("version: 1 is not valid",),
-    "flags:\n  gdsEnabled: true\n  plugin:\n    deviceListStrategy: cdi-cri": (
-        "line 2: flags.gdsEnabled: true is not supported by this release",
-        "add envvar or volume-mounts",
-    ),
     "flags:\n  plugin:\n    deviceListStrategy: envars": ("'envars' is not valid",),
     "flags:\n  plugin:\n    deviceListStrategy: []": ("nothing is given", "one or more of"),
     "flags:\n  plugin:\n    deviceListStrategy: [{a: b}]": ("is not valid",),
-    "flags: {plugin: {deviceListStrategy: [cdi-annotations]}}\nimex: {channelIDs: [0]}": (
-        "line 2: imex.channelIDs: ['0'] is not supported by this release",
-    ),
     "flags:\n  mpsRoot: mps": ("flags.mpsRoot: 'mps' is not valid", "an absolute path"),
-    "flags:\n  deviceDiscoveryStrategy: tegra": ("'tegra' is not supported by this release",),
+    "flags:\n  deviceDiscoveryStrategy: tegra": (
+        "line 2: flags.deviceDiscoveryStrategy: 'tegra' is not supported by this release",
+        "through NVML alone",
+    ),
+    "flags:\n  deviceDiscoveryStrategy: pci": ("'pci' is not valid", "expected one of auto, nvml"),
+    "flags: {plugin: {nvidiaCTKPath: nvidia-ctk}}": ("expected an absolute path",),
+    "flags: {plugin: {containerDriverRoot: driver}}": ("expected an absolute path",),
     "flags:\n  gfd:\n    sleepInterval: 30s": ("flags.gfd.sleepInterval: '30s' is not supported",),
     "imex: {channelIDs: [1]}": ("imex.channelIDs: '1' is not valid", "one or more of 0"),
     "&a flags: *a": ("flags is not a mapping",),
@@ -170,8 +169,10 @@ def test_the_environment_is_refused_by_its_own_name() -> None:
         parse("", env={"MPS_ROOT": "x"})
     with pytest.raises(ConfigError, match="DP_DISABLE_HEALTHCHECKS: 'xid' is not valid"):
         parse("", env={"DP_DISABLE_HEALTHCHECKS": "xid"})
-    with pytest.raises(ConfigError, match="CDI_DISABLE_HOOKS: 'all' is not supported"):
-        parse("", env={"CDI_DISABLE_HOOKS": "all"})
+    with pytest.raises(
+        ConfigError, match="CDI_FEATURE_FLAGS: 'enable-coherent-annotations' is not"
+    ):
+        parse("", env={"CDI_FEATURE_FLAGS": "disable-nvsandboxutils,enable-coherent-annotations"})
     with pytest.raises(ConfigError, match="PASS_DEVICE_SPECS: 'maybe' is not valid"):
         parse("", env={"PASS_DEVICE_SPECS": "maybe"})
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ._shared._core.errors import NodeError
-from .cdi import qualified
+from .cdi import VENDOR, qualified
 from .config import CDI, Config
 from .devices import Device, Offer
 from .mps.places import Part
@@ -43,11 +43,15 @@ class UnhealthyDevice(AllocationRefused):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What else the node has at the moment: device nodes, IMEX channels and CDI devices."""
+    """What else the node has at the moment: device nodes, IMEX channels and CDI devices.
+
+    ``cdi_added`` are the qualified names of CDI devices of other classes than gpu.
+    """
 
     control_nodes: tuple[str, ...] = ()
     imex_channels: tuple[str, ...] = ()
     cdi_devices: frozenset[str] = frozenset()
+    cdi_added: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,9 @@ def grant(
         envs[VISIBLE] = VOLUMES
         inside = [*names, *(f"imex/{channel}" for channel in channels)]
         mounts = tuple((f"{VOLUMES}/{name}", "/dev/null") for name in inside)
-    cdi = _cdi(names, around) if set(strategies) & set(CDI) else ()
+    cdi: tuple[str, ...] = ()
+    if set(strategies) & set(CDI):
+        cdi = (*_cdi(names, around), *_cdi_added(config, channels, around))
     annotations = {}
     if "cdi-annotations" in strategies:
         key = f"{config.cdi_annotation_prefix}nvidia-device-plugin_{token}"
@@ -171,6 +177,14 @@ def _cdi(names: Iterable[str], around: Surroundings) -> tuple[str, ...]:
                 hint="describe the GPUs to container runtimes anew (gpu.node.cdi)",
             )
     return tuple(qualified(name) for name in names)
+
+
+def _cdi_added(config: Config, channels: Iterable[str], around: Surroundings) -> Iterable[str]:
+    """Name what a container gets besides GPUs, as far as the node has it."""
+    asked = {"gdrcopy": config.gdrcopy, "gds": config.gds, "mofed": config.mofed}
+    names = [f"imex-channel={channel}" for channel in channels]
+    names += [f"{kind}=all" for kind, wanted in asked.items() if wanted]
+    return [one for name in names if (one := f"{VENDOR}/{name}") in around.cdi_added]
 
 
 def known(devices: Iterable[Device], ids: Sequence[str]) -> list[Device]:

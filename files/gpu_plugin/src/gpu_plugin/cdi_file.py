@@ -21,9 +21,15 @@ class CdiFile:
         self._root = host_root
         self._path = host_root / cdi.FILE
         self._stamp: Stamp | None = None
+        self._hooks: tuple[str, tuple[str, ...]] = ("", ())
 
-    def refresh(self) -> None:
-        """Follow the node's specifications, if they are others than before."""
+    def refresh(self, program: str = "", disabled: tuple[str, ...] = ()) -> None:
+        """Follow the node's specifications, if they are others than before.
+
+        ``program`` and ``disabled`` concern the hooks in them.
+        """
+        if (program, disabled) != self._hooks:
+            self._stamp, self._hooks = None, (program, disabled)
         try:
             sources = self._sources()
             stamp = tuple(
@@ -32,7 +38,8 @@ class CdiFile:
             )
             if stamp == self._stamp and (self._path.exists() or not self.names):
                 return
-            spec = cdi.derive(path.read_text() for path in sources)
+            texts = (path.read_text() for path in sources)
+            spec = cdi.derive(texts, program, disabled)
             if spec is None:
                 logs.warning("no CDI specification describes the GPUs", kind=cdi.SOURCE_KIND)
                 self._path.unlink(missing_ok=True)

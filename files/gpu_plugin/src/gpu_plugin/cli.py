@@ -22,6 +22,7 @@ from .health import QUIET
 from .mps import command as mps
 from .strict_yaml import ConfigError
 
+METAVARS: Final = {bool: "true|false", list: "NAMES", str: "TEXT"}
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
 
 
@@ -119,7 +120,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
                 nargs="?" if key.kind is bool else None,
                 const="true" if key.kind is bool else None,
                 action="append" if key.kind is list else "store",
-                metavar="|".join(key.allowed) or ("true|false" if key.kind is bool else "DIR"),
+                metavar="|".join(key.allowed) or METAVARS[key.kind],
                 help=words,
             )
     run.set_defaults(command=_run)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from .address import Address, address
 from .mps.places import ROOT, problem_of_root
 from .naming import Naming
-from .schema import BY_PATH, KEYS, Key
+from .schema import BY_PATH, DISABLE_HOOKS, KEYS, Key
 from .sharing import KEYS as SECTIONS
 from .sharing import Sharing, naming, sharing
 from .strict_yaml import ConfigError, Value, is_whole, read
@@ -27,13 +27,7 @@ DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
 TRUE = ("1", "t", "T", "TRUE", "true", "True")
 FALSE = ("0", "f", "F", "FALSE", "false", "False")
 
-# NVIDIA's switches that have no key in the schema. What they ask for must not be lost in silence.
-FOREIGN_ENV: Final = (
-    "CDI_FEATURE_FLAGS",
-    "CDI_DISABLE_HOOKS",
-)
 CDI: Final = ("cdi-annotations", "cdi-cri")
-ADDED: Final = ("flags.gdrcopyEnabled", "flags.gdsEnabled", "flags.mofedEnabled")
 
 
 @dataclass(frozen=True)
@@ -44,10 +38,13 @@ class Config:
     fail_on_init_error: bool = False
     driver_root: str = "/"
     dev_root: str = "/"
+    container_driver_root: str = "/driver-root"
     pass_device_specs: bool = False
     device_list_strategies: tuple[str, ...] = ("envvar",)
     device_id_strategy: str = "uuid"
     cdi_annotation_prefix: str = "cdi.k8s.io/"
+    cdi_hook_program: str = "/usr/bin/nvidia-ctk"
+    cdi_disabled_hooks: tuple[str, ...] = ()
     gdrcopy: bool = False
     gds: bool = False
     mofed: bool = False
@@ -66,6 +63,12 @@ class Config:
         return set(self.device_list_strategies) <= set(CDI)
 
 
+def hook_program(config: Config) -> str:
+    """Return the program that is to run NVIDIA's CDI hooks; empty for that of the node's specification."""
+    usual = Config.cdi_hook_program
+    return "" if config.cdi_hook_program in ("", usual) else config.cdi_hook_program
+
+
 def parse(
     text: str,
     source: str = "configuration",
@@ -74,21 +77,20 @@ def parse(
 ) -> Config:
     """Build the configuration from a file's text, the environment and flags given by key."""
     found = read(text, source, (*BY_PATH, *SECTIONS))
-    for name in FOREIGN_ENV:
-        if env and env.get(name):
-            raise _unsupported(f"environment variable {name}", env[name], "leave it out")
-    given = {key.path: _value(key, found.get(key.path), env or {}, flags or {}) for key in KEYS}
-    values = {path: value for path, (value, _where) in given.items()}
+    values = {key.path: _value(key, found.get(key.path), env or {}, flags or {}) for key in KEYS}
     driver_root = values["flags.nvidiaDriverRoot"]
     config = Config(
         mig_strategy=values["flags.migStrategy"],
         fail_on_init_error=values["flags.failOnInitError"],
         driver_root=driver_root,
         dev_root=values["flags.nvidiaDevRoot"] or driver_root,
+        container_driver_root=values["flags.plugin.containerDriverRoot"],
         pass_device_specs=values["flags.plugin.passDeviceSpecs"],
         device_list_strategies=values["flags.plugin.deviceListStrategy"],
         device_id_strategy=values["flags.plugin.deviceIDStrategy"],
         cdi_annotation_prefix=values["flags.plugin.cdiAnnotationPrefix"],
+        cdi_hook_program=values["flags.plugin.nvidiaCTKPath"],
+        cdi_disabled_hooks=values[DISABLE_HOOKS],
         gdrcopy=values["flags.gdrcopyEnabled"],
         gds=values["flags.gdsEnabled"],
         mofed=values["flags.mofedEnabled"],
@@ -101,17 +103,11 @@ def parse(
         xids=overrides((env or {}).get(DISABLE, ""), (env or {}).get(ENABLE, "")),
         metrics=address(*given["gpuNode.metricsAddress"]),
     )
-    for path in (*ADDED, "imex.channelIDs"):
-        value, where = given[path]
-        if value and config.only_cdi:
-            raise _unsupported(where, value, "add envvar or volume-mounts to deviceListStrategy")
     return config
 
 
-def _value(
-    key: Key, given: Value | None, env: Mapping[str, str], flags: Mapping[str, str]
-) -> tuple[Any, str]:
-    """Return a key's value and where it was given."""
+def _value(key: Key, given: Value | None, env: Mapping[str, str], flags: Mapping[str, str]) -> Any:
+    """Return a key's value, from where it is given."""
     if key.path in flags:
         name = key.flags[0] if key.flags else key.path
         value, where = _from_text(key, flags[key.path], name), f"flag {name}"
@@ -120,8 +116,8 @@ def _value(
     elif given is not None and given.data is not None:
         value, where = _from_data(key, given.data, given.where), f"{given.where}: {key.path}"
     else:
-        return key.default, key.path
-    return _checked(key, value, where), where
+        return key.default
+    return _checked(key, value, where)
 
 
 def _from_text(key: Key, text: str, name: str) -> Any:
@@ -160,11 +156,13 @@ def _checked(key: Key, value: Any, where: str) -> Any:
     if not items and not key.may_be_empty:
         raise ConfigError(f"{where}: nothing is given", cause=expected + ", ".join(key.allowed))
     for item in items:
+        if isinstance(item, str) and item in key.refused:
+            raise _unsupported(where, item, key.refused[item])
         if key.allowed and item not in key.allowed:
             raise ConfigError(
                 f"{where}: {item!r} is not valid", cause=expected + ", ".join(key.allowed)
             )
-    if key.path.endswith("Root") and value and not value.startswith("/"):
+    if key.path.endswith(("Root", "Path")) and value and not value.startswith("/"):
         raise ConfigError(f"{where}: {value!r} is not valid", cause="expected an absolute path")
     if key.path == "flags.mpsRoot" and value and (problem := problem_of_root(value)):
         raise ConfigError(f"{where}: {value!r} is not valid", cause=f"expected {problem}")

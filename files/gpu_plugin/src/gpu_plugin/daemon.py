@@ -22,8 +22,9 @@ from ._shared._core.device_nodes import CONTROL_NODES
 from ._shared._nvml.api import NvmlError
 from ._shared._nvml.events import Xid
 from .allocation import IMEX_FOLDER, Surroundings
+from .cdi_added import CdiAdded
 from .cdi_file import CdiFile
-from .config import CDI, Config
+from .config import CDI, Config, hook_program
 from .config_watch import ConfigWatch
 from .devices import EnumerationRefused, Inventory, enumerate_devices, left_out, remember
 from .driver import Driver
@@ -102,6 +103,7 @@ class Daemon:
         self._health_file = HealthFile(places.status_file.with_name(NAME), places.host_root)
         self._health_file.read(self._health, self._driver.load, self._driver.generation)
         self._cdi = CdiFile(places.host_root)
+        self._cdi_added = CdiAdded(places.host_root)
         self._observer = Observer()
         self._telemetry = Telemetry(self._observer, lambda: self._loaded.config.mps_root)
         self._manager = Manager(places.kubelet_socket, self._surroundings, observer=self._observer)
@@ -185,7 +187,7 @@ class Daemon:
         config = self._loaded.config
         logs.info("configuration loaded", **asdict(config))
         self._health.overrides = config.xids
-        if config.driver_root != before.config.driver_root:
+        if _driver_roots(config) != _driver_roots(before.config):
             raise DriverReplaced  # a library that is loaded stays for the life of a process
         return True
 
@@ -215,7 +217,7 @@ class Daemon:
 
     def _scan(self) -> None:
         try:
-            found = self._driver.scan(self._loaded.config.driver_root)
+            found = self._driver.scan(*_driver_roots(self._loaded.config))
         except NvmlError as error:
             self._observer.count(NVML_ERRORS, str(error.code))
             if self._driver.replaced(error):
@@ -230,8 +232,10 @@ class Daemon:
                 logs.warning("a GPU does not answer", cause=found.unreadable[0])
             self._absent = None
             self._inventory = remember(self._inventory, found)
-        if set(CDI) & set(self._loaded.config.device_list_strategies):
-            self._cdi.refresh()
+        config = self._loaded.config
+        if set(CDI) & set(config.device_list_strategies):
+            self._cdi.refresh(hook_program(config), config.cdi_disabled_hooks)
+        self._cdi_added.refresh(config)
         self._offer()
         if self._inventory and not self._absent:  # after the offer: it may take a while
             self._manager.topology = self._driver.connect(self._inventory)
@@ -319,6 +323,7 @@ class Daemon:
             tuple(path for path in CONTROL_NODES if os.path.exists(root + path)),
             tuple(one for one in channels if os.path.exists(f"{root}{IMEX_FOLDER}/channel{one}")),
             self._cdi.names,
+            self._cdi_added.names,
         )
 
     def _on_signal(self, number: int, _frame: object) -> None:
@@ -327,6 +332,10 @@ class Daemon:
         else:
             self._stopping = True
         self._bell.ring()
+
+
+def _driver_roots(config: Config) -> tuple[str, str]:
+    return (config.container_driver_root, config.driver_root)
 
 
 def run(places: Places, load: Callable[[], Loaded]) -> int:

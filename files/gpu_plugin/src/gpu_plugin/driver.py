@@ -74,10 +74,13 @@ class Driver:
         places = ("sys/module/nvidia", "proc/driver/nvidia/version")
         return tuple(_inode(self._root / place) for place in places)
 
-    def scan(self, driver_root: str = "/") -> Inventory:
-        """Return what is there. NvmlError: there is no driver to ask."""
+    def scan(self, *driver_roots: str) -> Inventory:
+        """Return what is there. NvmlError: there is no driver to ask.
+
+        ``driver_roots`` are where the driver's files may be, the first that has them counts.
+        """
         try:
-            nvml = self._nvml or self._open(driver_root)
+            nvml = self._nvml or self._open(driver_roots)
             inventory = self._read(nvml)
         except NvmlError as error:
             self.close()
@@ -104,8 +107,8 @@ class Driver:
         self._nvml = None
         self._session.close()
 
-    def _open(self, driver_root: str) -> Nvml:
-        _preload(driver_root)
+    def _open(self, driver_roots: tuple[str, ...]) -> Nvml:
+        _preload(driver_roots)
         self._nvml = self._session.enter_context(open_nvml())
         return self._nvml
 
@@ -194,16 +197,20 @@ def _numa_node(path: Path) -> int | None:
     return node if node >= 0 else None
 
 
-def _preload(driver_root: str) -> None:
-    """Load the library from a driver root other than /, so that the bindings find that one."""
-    if driver_root.rstrip("/") == "":
-        return
-    for folder in LIBRARY_FOLDERS:
-        path = Path(driver_root, folder, LIBRARY)
-        if path.exists():
-            with contextlib.suppress(OSError):
-                ctypes.CDLL(os.fspath(path))
+def _preload(driver_roots: tuple[str, ...]) -> None:
+    """Load the library from the first root that has it, so that the bindings find that one.
+
+    That of / is found in the usual way.
+    """
+    for root in driver_roots:
+        if root.rstrip("/") == "":
             return
+        for folder in LIBRARY_FOLDERS:
+            path = Path(root, folder, LIBRARY)
+            if path.exists():
+                with contextlib.suppress(OSError):
+                    ctypes.CDLL(os.fspath(path))
+                return
 
 
 def _library_deleted() -> bool:

@@ -8,8 +8,17 @@ They are those of NVIDIA's device plugin schema v1, and our own under ``gpuNode`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
+
+NO_NVML: Final = "this daemon finds GPUs through NVML alone, so use auto or nvml"
+NO_GENERATOR: Final = (
+    "the CDI specification is made by gpu.node.cdi, or by who else describes the GPUs, so ask there"
+)
+# NVIDIA's switches that have no key in a file.
+DISABLE_HOOKS: Final = "--cdi-disable-hooks"
+FEATURES: Final = "--cdi-feature-flags"
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,8 @@ class Key:
     honoured: bool = True
     harmless: tuple[Any, ...] = ()  # values that ask for nothing, besides the default
     may_be_empty: bool = False
+    refused: Mapping[str, str] = field(default_factory=dict)  # what is known, and why not to be had
+    in_file: bool = True
     help: str = ""
 
 
@@ -176,32 +187,57 @@ KEYS: Final = (
         ("--mps-root",),
         help="where the files of MPS daemons are on the host (default: /run/gpu-node/mps)",
     ),
-    _later(
+    Key(
         "flags.deviceDiscoveryStrategy",
         str,
         "auto",
-        "DEVICE_DISCOVERY_STRATEGY",
-        flags=("--device-discovery-strategy",),
-        harmless=("nvml",),
+        ("DEVICE_DISCOVERY_STRATEGY",),
+        ("--device-discovery-strategy",),
+        ("auto", "nvml"),
+        refused=dict.fromkeys(("tegra", "vfio"), NO_NVML),
+        help="how GPUs are found; both ways are NVML",
     ),
     _later("flags.useNodeFeatureAPI", bool, True, harmless=(False,)),
-    _later(
+    Key(
         "flags.plugin.nvidiaCTKPath",
         str,
         "/usr/bin/nvidia-ctk",
-        "NVIDIA_CDI_HOOK_PATH",
-        "NVIDIA_CTK_PATH",
-        flags=("--nvidia-cdi-hook-path", "--nvidia-ctk-path"),
-        harmless=("/usr/bin/nvidia-cdi-hook",),
+        ("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"),
+        ("--nvidia-cdi-hook-path", "--nvidia-ctk-path"),
+        help="the program that runs NVIDIA's CDI hooks, where it is not the one in the node's"
+        " specification",
     ),
-    _later(
+    Key(
         "flags.plugin.containerDriverRoot",
         str,
         "/driver-root",
-        "DRIVER_ROOT_CTR_PATH",
-        "CONTAINER_DRIVER_ROOT",
-        flags=("--driver-root-ctr-path", "--container-driver-root"),
-        harmless=("/",),
+        ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
+        ("--driver-root-ctr-path", "--container-driver-root"),
+        help="where this process sees the driver's files, if they are there",
+    ),
+    Key(
+        DISABLE_HOOKS,
+        list,
+        (),
+        ("CDI_DISABLE_HOOKS",),
+        (DISABLE_HOOKS,),
+        may_be_empty=True,
+        in_file=False,
+        help="NVIDIA's CDI hooks that containers do without (comma-separated, or all)",
+    ),
+    Key(
+        FEATURES,
+        list,
+        (),
+        ("CDI_FEATURE_FLAGS",),
+        (FEATURES,),
+        ("disable-nvsandbox-utils", "disable-nvsandboxutils"),
+        may_be_empty=True,
+        refused=dict.fromkeys(
+            ("enable-coherent-annotations", "enable-explicit-driver-libraries"), NO_GENERATOR
+        ),
+        in_file=False,
+        help="how the CDI specification is made; libnvsandboxutils is never used",
     ),
     _later("flags.gfd.oneshot", bool, False),
     _later("flags.gfd.noTimestamp", bool, False),
@@ -209,4 +245,4 @@ KEYS: Final = (
     _later("flags.gfd.outputFile", str, "/etc/kubernetes/node-feature-discovery/features.d/gfd"),
     _later("flags.gfd.machineTypeFile", str, "/sys/class/dmi/id/product_name"),
 )
-BY_PATH: Final = {key.path: key for key in KEYS}
+BY_PATH: Final = {key.path: key for key in KEYS if key.in_file}

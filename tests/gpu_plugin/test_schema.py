@@ -1,0 +1,143 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Every key, flag and variable of NVIDIA's plugin: it works, or is refused with a reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+from gpu_plugin.cli import _flags, _parser
+from gpu_plugin.config import Config, parse
+from gpu_plugin.schema import BY_PATH, KEYS
+from gpu_plugin.strict_yaml import ConfigError
+
+
+@dataclass(frozen=True)
+class Row:
+    """A setting that works: how it is given, a value that is no default, and what it becomes."""
+
+    path: str
+    flags: tuple[str, ...]
+    env: tuple[str, ...]
+    text: str
+    field: str
+    becomes: Any
+    default: Any
+    data: Any = None  # the value in a file, where it is not the text
+
+
+ROWS = (
+    Row("flags.migStrategy", ("--mig-strategy",), ("MIG_STRATEGY",), "single", "mig_strategy",
+        "single", "none"),
+    Row("flags.failOnInitError", ("--fail-on-init-error",), ("FAIL_ON_INIT_ERROR",), "true",
+        "fail_on_init_error", True, False, True),
+    Row("flags.nvidiaDriverRoot", ("--driver-root", "--nvidia-driver-root"),
+        ("NVIDIA_DRIVER_ROOT",), "/run/nvidia/driver", "driver_root", "/run/nvidia/driver", "/"),
+    Row("flags.nvidiaDevRoot", ("--dev-root", "--nvidia-dev-root"), ("NVIDIA_DEV_ROOT",),
+        "/run/nvidia", "dev_root", "/run/nvidia", "/"),
+    Row("flags.gdrcopyEnabled", ("--gdrcopy-enabled",), ("GDRCOPY_ENABLED",), "true", "gdrcopy",
+        True, False, True),
+    Row("flags.gdsEnabled", ("--gds-enabled",), ("GDS_ENABLED",), "true", "gds", True, False, True),
+    Row("flags.mofedEnabled", ("--mofed-enabled",), ("MOFED_ENABLED",), "true", "mofed", True,
+        False, True),
+    Row("flags.plugin.passDeviceSpecs", ("--pass-device-specs",), ("PASS_DEVICE_SPECS",), "true",
+        "pass_device_specs", True, False, True),
+    Row("flags.plugin.deviceListStrategy", ("--device-list-strategy",), ("DEVICE_LIST_STRATEGY",),
+        "volume-mounts,cdi-cri", "device_list_strategies", ("volume-mounts", "cdi-cri"),
+        ("envvar",), ["volume-mounts", "cdi-cri"]),
+    Row("flags.plugin.deviceIDStrategy", ("--device-id-strategy",), ("DEVICE_ID_STRATEGY",),
+        "index", "device_id_strategy", "index", "uuid"),
+    Row("flags.plugin.cdiAnnotationPrefix", ("--cdi-annotation-prefix",),
+        ("CDI_ANNOTATION_PREFIX",), "x.y/", "cdi_annotation_prefix", "x.y/", "cdi.k8s.io/"),
+    Row("flags.plugin.nvidiaCTKPath", ("--nvidia-cdi-hook-path", "--nvidia-ctk-path"),
+        ("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"), "/opt/nvidia-cdi-hook", "cdi_hook_program",
+        "/opt/nvidia-cdi-hook", "/usr/bin/nvidia-ctk"),
+    Row("flags.plugin.containerDriverRoot", ("--driver-root-ctr-path", "--container-driver-root"),
+        ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"), "/driver", "container_driver_root",
+        "/driver", "/driver-root"),
+    Row("flags.plugin.sharedDevicesAllocationPolicy", ("--shared-devices-allocation-policy",),
+        ("SHARED_DEVICES_ALLOCATION_POLICY",), "packed", "allocation_policy", "packed",
+        "distributed"),
+    Row("imex.channelIDs", ("--imex-channel-ids",), ("IMEX_CHANNEL_IDS",), "0", "imex_channels",
+        ("0",), (), [0]),
+    Row("imex.required", ("--imex-required",), ("IMEX_REQUIRED",), "true", "imex_required", True,
+        False, True),
+    Row("", ("--cdi-disable-hooks",), ("CDI_DISABLE_HOOKS",), "all,update-ldcache",
+        "cdi_disabled_hooks", ("all", "update-ldcache"), ()),
+)  # fmt: skip
+# What asks for what is so anyway: the configuration is that of an empty file.
+HARMLESS = (
+    ("version", "v1"),
+    ("flags.deviceDiscoveryStrategy", "auto"),
+    ("flags.deviceDiscoveryStrategy", "nvml"),
+    ("--cdi-feature-flags", "disable-nvsandboxutils"),
+    ("--cdi-feature-flags", "disable-nvsandbox-utils"),
+)
+REFUSED = (
+    ("flags.deviceDiscoveryStrategy", "tegra", "through NVML alone"),
+    ("flags.deviceDiscoveryStrategy", "vfio", "through NVML alone"),
+    ("--cdi-feature-flags", "enable-coherent-annotations", r"made by gpu\.node\.cdi"),
+    ("--cdi-feature-flags", "enable-explicit-driver-libraries", r"made by gpu\.node\.cdi"),
+    ("--cdi-feature-flags", "something-new", "expected one or more of disable-nvsandbox-utils"),
+)
+# Settings of parts that have pages and tests of their own.
+ELSEWHERE = ("flags.mpsRoot", "flags.useNodeFeatureAPI", "flags.gfd.")
+
+
+def file(path: str, value: Any) -> str:
+    """The text of a file with one key."""
+    for part in reversed(path.split(".")):
+        value = {part: value}
+    return yaml.safe_dump(value)
+
+
+def with_flag(flag: str, text: str) -> Config:
+    options = _parser().parse_args(["run", f"{flag}={text}"])
+    return parse("", flags=_flags(options))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.path or row.flags[0])
+def test_a_row_works_from_file_environment_and_flags(row: Row) -> None:
+    assert getattr(parse(""), row.field) == row.default
+    found = [parse("", env={name: row.text}) for name in row.env]
+    found += [with_flag(name, row.text) for name in row.flags]
+    if row.path:
+        found.append(parse(file(row.path, row.text if row.data is None else row.data)))
+    assert [getattr(one, row.field) for one in found] == [row.becomes] * len(found)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.path], ids=lambda row: row.path)
+def test_an_empty_variable_asks_for_nothing(row: Row) -> None:
+    assert parse("", env=dict.fromkeys(row.env, "")) == Config()
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if len(row.env) > 1], ids=lambda row: row.path)
+def test_the_first_of_two_variables_counts(row: Row) -> None:
+    found = parse("", env={row.env[0]: "/first", row.env[1]: "/second"})
+    assert getattr(found, row.field) == "/first"
+
+
+@pytest.mark.parametrize(("name", "value"), HARMLESS)
+def test_what_is_so_anyway_may_be_asked_for(name: str, value: str) -> None:
+    if name in BY_PATH:
+        assert parse(file(name, value)) == Config()
+    if not name.startswith("--"):
+        return
+    assert with_flag(name, value) == Config()
+
+
+@pytest.mark.parametrize(("name", "value", "why"), REFUSED)
+def test_what_can_not_be_had_is_refused_with_the_reason(name: str, value: str, why: str) -> None:
+    give = (lambda: parse(file(name, value))) if name in BY_PATH else lambda: with_flag(name, value)
+    with pytest.raises(ConfigError, match=why) as caught:
+        give()
+    assert value in str(caught.value)
+
+
+def test_no_key_is_left_out_here() -> None:
+    told = {row.path or row.flags[0] for row in ROWS} | {name for name, _value in HARMLESS}
+    assert {key.path for key in KEYS if not key.path.startswith(ELSEWHERE)} == told
