@@ -15,7 +15,7 @@ description:
   - Installs the driver from the distribution's own packages, holds it at its version and loads it.
   - All packages get one and the same version of the driver, the newest that the sources offer for all of them.
   - Where GPUs are joined by NVSwitches, the fabric manager comes at exactly the driver's version and is started.
-    None is known for Debian and SUSE, which is told.
+    Where the sources offer none, this is told.
   - Never stops a process on a GPU and never reboots, and unloads modules only where O(reload) says so.
     What needs a reboot is reported.
   - Remembers what it has added. What a killed run left behind is finished by the next one.
@@ -41,11 +41,51 @@ options:
     description:
       - Where the driver comes from.
       - V(distribution) takes packages from the sources that the node's package manager knows.
+      - V(repository) makes the node know O(repository) first, prefers it for the driver's packages, and takes those by
+        the names that NVIDIA's own repositories have. Going back to another source forgets the repository.
       - V(preinstalled) installs and loads nothing, on whatever system. It checks that a driver is loaded, that it is
         of O(version) and O(kernel_modules), and that its libraries are there and of the same version.
     type: str
-    choices: [distribution, preinstalled]
+    choices: [distribution, repository, preinstalled]
     default: distribution
+  repository:
+    description:
+      - The repository of packages that O(source=repository) takes the driver from, such as NVIDIA's or a mirror of it.
+      - It goes to files of its own, C(gpu-node-driver) in the folders of apt, dnf or zypper, with its key beside it.
+        What has changed in them is put right. V(absent) takes them back.
+      - Only packages that the key has signed are installed. The key itself is never fetched from anywhere.
+    type: dict
+    suboptions:
+      url:
+        description: Its address, with http, https or file. A password belongs to the package manager's own files.
+        type: str
+        required: true
+      key:
+        description:
+          - The public key in ASCII armour, or the path of a key file on the node.
+          - The RHEL family and SUSE know keys for all repositories only, so rpm is taught it.
+        type: str
+        required: true
+      key_fingerprints:
+        description:
+          - The fingerprints of the primary keys in O(repository.key). Where it has any other key it is refused.
+          - A key file on the node needs them. For NVIDIA's repositories compare with what NVIDIA publishes.
+        type: list
+        elements: str
+        default: []
+      suite:
+        description: For apt, the suite, or the path of a flat repository, which ends in a slash.
+        type: str
+        default: /
+      components:
+        description: For apt, the components of the suite. A flat repository has none.
+        type: list
+        elements: str
+        default: []
+      signed_metadata:
+        description: For dnf and zypper, whether the lists of the repository are signed too. Those for apt always are.
+        type: bool
+        default: false
   kernel_modules:
     description:
       - The flavour of the kernel modules.
@@ -61,7 +101,7 @@ options:
       - In Debian these are C(libcuda1), C(libnvidia-ml1), C(nvidia-cuda-mps), C(nvidia-persistenced) and
         C(nvidia-smi), in Ubuntu C(libnvidia-compute), C(nvidia-compute-utils) and C(nvidia-utils) of a server branch,
         in the RHEL family C(nvidia-driver-cuda) and C(nvidia-persistenced), and in SUSE C(nvidia-compute-G06) and
-        C(nvidia-compute-utils-G06).
+        C(nvidia-compute-utils-G06). From O(repository) Debian takes C(nvidia-driver-cuda) and C(nvidia-persistenced).
       - Kernel modules, their firmware, and C(libnvidia-cfg1) for the persistence daemon come by themselves.
     type: list
     elements: str
@@ -162,6 +202,15 @@ EXAMPLES = r"""
   gpu.node.nvidia_driver:
     module_options:
       NVreg_RestrictProfilingToAdminUsers: 0
+
+- name: Take the driver from NVIDIA's repository, through a mirror
+  gpu.node.nvidia_driver:
+    source: repository
+    version: "580"
+    repository:
+      url: https://mirror.example.com/cuda/repos/debian12/x86_64
+      key: "{{ lookup('ansible.builtin.file', 'nvidia.asc') }}"
+      key_fingerprints: [EB693B3035CD5710E231E123A4B469963BF863CC]
 
 - name: Check the driver that the machine's image brings
   gpu.node.nvidia_driver:

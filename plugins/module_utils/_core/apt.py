@@ -115,11 +115,11 @@ def upstream(version: str) -> str:
 
 
 def preferences(pins: t.Mapping[str, str], existing: str) -> str:
-    """Return an apt preferences file that keeps source packages at versions, beside what was there."""
+    """Return an apt preferences file that keeps packages at versions, beside what was there."""
     stanzas = [existing.strip("\n")] if existing.strip() else []
     stanzas += [
-        f"Package: src:{source}\nPin: version {version}\nPin-Priority: 1001"
-        for source, version in sorted(pins.items())
+        f"Package: {packages}\nPin: version {version}\nPin-Priority: 1001"
+        for packages, version in sorted(pins.items())
     ]
     return "\n\n".join(stanzas) + "\n"
 

@@ -19,9 +19,7 @@ OWN_ENDINGS = (
 )
 KEYRINGS = ("debian-archive-keyring", "ubuntu-archive-keyring")
 DISABLED = ("no", "false", "without", "off", "disable")
-ONE_LINE = re.compile(
-    r"^[ \t]*deb[ \t]+(?:\[([^]]*)\][ \t]+)?(\S+)[ \t]+(\S+)[ \t]+([^#\n]+)", re.M
-)
+ONE_LINE = re.compile(r"^[ \t]*deb[ \t]+(?:\[([^]]*)\][ \t]+)?(\S+)[ \t]+(\S+)([^#\n]*)", re.M)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ from .apt_sources import Source
 from .driver_kernel import Dkms, Modules, Options
 from .driver_names import DEBIAN, Names
 from .driver_record import Record
+from .driver_repository import Repository
 from .errors import InputError, NodeError
 
 COMPONENTS = DEBIAN.components
@@ -50,6 +51,7 @@ class Desired:
     reload: str
     module_options: Options = ()
     source: str = "distribution"
+    repository: t.Optional[Repository] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Observed:
     ``users`` are the processes that have a GPU open, ``reload_note`` is why this run could not
     exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``fabric``
     what the fabric manager's service does; ``libraries`` are the versions of libnvidia-ml.
+    ``repository`` are our files that name a repository, ``repository_key`` is the key's text where it is
+    on the node, ``trusted`` the keys that rpm has.
     """
 
     distribution: str
@@ -92,6 +96,9 @@ class Observed:
     nvswitch: bool = False
     fabric: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     libraries: t.Tuple[str, ...] = ()
+    repository: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    repository_key: t.Optional[str] = None
+    trusted: t.Tuple[str, ...] = ()
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""
@@ -140,12 +147,14 @@ class Choice:
 
     @property
     def pins(self) -> t.Dict[str, str]:
-        """Return the version of each source package, for what the packages depend on."""
+        """Return the version of packages, as apt's preferences name them, for what is depended on."""
+        if self.names.alike and self.version:
+            return {self.names.alike: f"{self.version}-*"}
         pins: t.Dict[str, str] = {}
         for name, version in self.targets.items():
             source = self.names.source(name) if name in self.names.matched else ""
             if source and version:
-                pins.setdefault(source, version)
+                pins.setdefault(f"src:{source}", version)
         return pins
 
 

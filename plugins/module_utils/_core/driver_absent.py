@@ -38,6 +38,8 @@ def absent(observed: Observed, check_mode: bool) -> Plan:
         name: version for name, version in after["packages"].items() if name not in gone
     }
     after["held"] = [name for name in after["held"] if name not in record.holds]
+    if record.repository:
+        after.pop("repository", None)
     after["modprobe"] = "" if record.modprobe else after["modprobe"]
     if observed.names.persistenced in gone or record.service:
         after["persistence"] = False
@@ -66,6 +68,7 @@ def _take_back(observed: Observed) -> t.List[Step]:
     if not packages:
         words = "forget the record of additions"
     words += " and the sources file" if record.sources else ""
+    words += " and the repository with its key" if record.repository else ""
     words += " and the modprobe file" if record.modprobe else ""
     service = record.service and observed.names.persistenced not in packages
     fabric = record.fabric and observed.names.fabric not in packages

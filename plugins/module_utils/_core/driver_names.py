@@ -24,6 +24,8 @@ class Names:
     and, under the empty name, for the rest. ``pattern`` finds kernel modules of any branch.
     ``fabric`` is the fabric manager, which NVSwitches need at exactly the driver's version.
     ``ids`` are the distributions in os-release, ``signed`` the kernel modules with a known key.
+    ``alike`` are the packages, as apt's patterns, that come in the driver's version in a repository
+    whose source packages are not known.
     """
 
     family: str
@@ -47,6 +49,7 @@ class Names:
     pattern: str = ""
     branches: t.Tuple[str, ...] = ()
     branch: str = ""
+    alike: str = ""
 
     @property
     def relevant(self) -> t.Tuple[str, ...]:
@@ -93,6 +96,7 @@ DEBIAN = Names(
     firmware="firmware-nvidia-gsp",
     loose=frozenset({"nvidia-persistenced"}),
     sources={"": "nvidia-graphics-drivers", "open": "nvidia-open-gpu-kernel-modules"},
+    pattern=r"nvidia(?:-open-kernel|-kernel(?:-open)?)-dkms",
 )
 UBUNTU_RELEASES = {"jammy": "22.04", "noble": "24.04"}
 UBUNTU_BRANCH = re.compile(r"nvidia-dkms-(\d+)-server(-open)?")

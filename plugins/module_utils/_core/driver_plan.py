@@ -23,6 +23,7 @@ from .driver_kernel import render as render_modules
 from .driver_names import SUPPORTED
 from .driver_preinstalled import check
 from .driver_report import describe, offered_headers, uses_dkms, warnings
+from .driver_repository_plan import repository_step
 from .errors import NodeError
 from .steps import Plan, Step
 
@@ -45,14 +46,17 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         return absent(observed, check_mode)
     kind = flavour(desired.kernel_modules, observed.gpus)
     _check_node(observed, desired, kind)
+    named = _named(observed, desired)
+    if named and not check_mode:
+        return Plan(tuple(named), describe(observed), describe(observed), more=True)
     try:
         choice = choose(observed, desired, kind)
     except (UnknownVersion, NoCommonVersion):
-        enable = _enable(observed) if desired.manage_sources else []
+        enable = named or (_enable(observed) if desired.manage_sources else [])
         if not enable and (observed.refreshed or check_mode):
             raise
         return Plan(tuple(enable) or (REFRESH,), describe(observed), describe(observed), more=True)
-    sources = _sources(observed, desired, choice.unknown)
+    sources = named or _sources(observed, desired, choice.unknown)
     install = _install(observed, desired, choice)
     first = [REPAIR] if _needs_repair(observed, choice, [*sources, *install]) else []
     if (first or sources) and not check_mode:
@@ -158,6 +162,15 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
     ours = {*choice.targets, *observed.names.relevant, *observed.record.packages}
     concerned = any(observed.packages[name].broken for name in ours & set(observed.packages))
     return concerned or (bool(others) and observed.unfinished)
+
+
+def _named(observed: Observed, desired: Desired) -> t.List[Step]:
+    """Make the node know the repository that the user names, and what its packages need besides."""
+    step = repository_step(observed, desired)
+    if desired.source != "repository":
+        return [step, REFRESH] if step else []
+    more = _enable(observed) if desired.manage_sources else []
+    return [step, *(more or [REFRESH])] if step else more
 
 
 def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:

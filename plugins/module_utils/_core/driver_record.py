@@ -16,7 +16,8 @@ from .errors import NodeError
 class Record:
     """The additions: packages (those asked for among them), holds, a sources file, a service.
 
-    ``modprobe`` says that our modprobe file, or what an initramfs has of it, must go.
+    ``modprobe`` says that our modprobe file, or what an initramfs has of it, must go. ``repository``
+    says that the files of a repository are there, ``keys`` are the fingerprints that rpm was taught.
     """
 
     packages: t.FrozenSet[str] = frozenset()
@@ -26,6 +27,8 @@ class Record:
     service: bool = False
     modprobe: bool = False
     fabric: bool = False
+    repository: bool = False
+    keys: t.FrozenSet[str] = frozenset()
 
     def __bool__(self) -> bool:
         """Tell whether anything was added."""
@@ -61,6 +64,8 @@ def load(text: t.Optional[str], path: str) -> Record:
             service=values.get("service") is True,
             modprobe=values.get("modprobe") is True,
             fabric=values.get("fabric") is True,
+            repository=values.get("repository") is True,
+            keys=_names(values.get("keys", [])),
         )
     except (ValueError, AttributeError, TypeError) as error:
         raise NodeError(

@@ -9,6 +9,7 @@ import typing as t
 
 from .apt import upstream
 from .driver import Choice, Observed
+from .driver_repository import texts
 
 
 def headers_package(observed: Observed) -> str:
@@ -33,6 +34,7 @@ def describe(observed: Observed) -> t.Dict[str, t.Any]:
     """Return what a user sees of the node's driver."""
     service = observed.service
     return {
+        **({"repository": texts(observed.repository)} if observed.repository else {}),
         "packages": {
             name: package.version
             for name, package in sorted(observed.packages.items())

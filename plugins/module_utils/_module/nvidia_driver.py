@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._core import driver_names, driver_record
+from .._core import driver_names, driver_record, driver_repository
 from .._core.apt import upstream
 from .._core.driver import Desired, Observed, check_components, flavour
 from .._core.driver_kernel import parse_options
@@ -22,6 +22,7 @@ from .._host.systemd import properties
 from .nodeinfo import gpu_users, library_versions, loaded_driver, pci_devices
 from .nvidia_driver_apt import OWN_SOURCES, Apt
 from .nvidia_driver_kernel import as_result, build_error, building, dkms, modules, write_modprobe
+from .nvidia_driver_repository import REPOSITORY_SPEC, RepositorySteps, existing
 from .nvidia_driver_rpm import Dnf, Zypper
 from .package_manager import Change, PackageManager
 
@@ -45,9 +46,10 @@ SPEC: t.Dict[str, t.Any] = {
         "components": {"type": "list", "elements": "str", "default": []},
         "source": {
             "type": "str",
-            "choices": ["distribution", "preinstalled"],
+            "choices": ["distribution", "repository", "preinstalled"],
             "default": "distribution",
         },
+        "repository": REPOSITORY_SPEC,
         "hold": {"type": "bool", "default": True},
         "load": {"type": "bool", "default": True},
         "persistence": {"type": "bool", "default": True},
@@ -61,7 +63,7 @@ SPEC: t.Dict[str, t.Any] = {
 }
 
 
-class DriverCapability:
+class DriverCapability(RepositorySteps):
     """Keeps the driver of a node installed, held at its version and loaded."""
 
     name = "nvidia_driver"
@@ -75,6 +77,7 @@ class DriverCapability:
         self._timeout = timeout
         self._manager: PackageManager = Apt(host, timeout)
         values["components"] = tuple(values["components"])
+        values["repository"] = driver_repository.parse(values["repository"], values["source"])
         values["module_options"] = parse_options(values["module_options"])
         self._desired = Desired(**values)
         self._refreshed, self._note, self._reload_note = False, "", ""
@@ -114,6 +117,7 @@ class DriverCapability:
             service={},
             sources=(),
             own_sources=host.read(OWN_SOURCES),
+            repository=existing(host),
             record=record,
             foreign_installer=host.exists(INSTALLER),
             smi=host.which("nvidia-smi") is not None,
@@ -138,8 +142,7 @@ class DriverCapability:
         absent = self._desired.state == "absent"
         packages = self._manager.packages()
         observed = dataclasses.replace(observed, packages=packages)
-        if observed.names.family == "ubuntu":
-            observed = dataclasses.replace(observed, names=self._ubuntu(observed))
+        observed = self._with_names(self._with_repository(observed))
         known = observed.names
         if not absent and self._desired.components:
             check_components(known, self._desired.components, persistence=self._desired.persistence)
@@ -161,6 +164,14 @@ class DriverCapability:
 
     def _unit(self, name: str) -> t.Dict[str, str]:
         return properties(self._host, name, "ActiveState", "UnitFileState")
+
+    def _with_names(self, observed: Observed) -> Observed:
+        if self._desired.source == "repository" and self._desired.state == "present":
+            names = self._repository_names(observed)
+        else:
+            ubuntu = observed.names.family == "ubuntu"
+            names = self._ubuntu(observed) if ubuntu else observed.names
+        return dataclasses.replace(observed, names=self._fabric_names(observed, names))
 
     def _ubuntu(self, observed: Observed) -> driver_names.Names:
         """Return the names in Ubuntu, where they depend on what is offered and asked for."""
@@ -321,6 +332,8 @@ class DriverCapability:
             self._manager.purge(params["packages"])
         if self._record().sources:
             self._host.remove(OWN_SOURCES)
+        if self._record().repository:
+            self._forget_repository()
         if self._record().modprobe:
             write_modprobe(self._host, "", params["kernels"])
         self._manager.clean()

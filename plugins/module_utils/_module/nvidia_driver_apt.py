@@ -12,6 +12,7 @@ from .._core import apt
 from .._core.apt_sources import Source, parse_deb822, parse_one_line
 from .._core.driver import Removal
 from .._core.driver_record import Record
+from .._core.driver_repository import SOURCES
 from .._core.errors import NodeError
 from .._host.api import Host
 from .package_manager import Caller, Change, tail
@@ -56,14 +57,14 @@ class Apt:
         return any(name.isdigit() for name in self._host.listdir("/var/lib/dpkg/updates"))
 
     def sources(self) -> t.Tuple[Source, ...]:
-        """Return the node's sources without those in our own file."""
+        """Return the node's sources without those in our own files."""
         host = self._host
         found = parse_one_line(host.read("/etc/apt/sources.list") or "")
         for name in host.listdir(FOLDER):
             path = f"{FOLDER}/{name}"
             if name.endswith(".list"):
                 found += parse_one_line(host.read(path) or "")
-            elif name.endswith(".sources") and path != OWN_SOURCES:
+            elif name.endswith(".sources") and path not in (OWN_SOURCES, SOURCES):
                 found += parse_deb822(host.read(path) or "")
         return tuple(found)
 
@@ -162,6 +163,16 @@ class Apt:
     def clean(self) -> None:
         """Remove the pins."""
         self._host.remove(OWN_PREFERENCES)
+
+    def trusted(self) -> t.Tuple[str, ...]:
+        """Return nothing: each source names its key."""
+        return ()
+
+    def trust(self, path: str) -> None:
+        """The source names its key."""
+
+    def distrust(self, keys: t.Sequence[str]) -> None:
+        """The key goes with its file."""
 
     def repair(self) -> None:
         """Finish what a killed dpkg has begun."""

@@ -24,6 +24,7 @@ ZYPPER_NOTHING_FOUND = 104
 # Installed, but a restart or a reboot is advised, or a script of a package has complained.
 ZYPPER_GOOD = (0, 102, 103, 106, 107)
 RPM_BUSY = re.compile(r"transaction lock on|Existing lock |[Ww]aiting for process with pid")
+RPM_KEYS = ("rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n")
 KEEP = "--setopt=clean_requirements_on_remove=False"
 
 
@@ -55,6 +56,19 @@ class _Rpm:
 
     def clean(self) -> None:
         """Nothing is left behind."""
+
+    def trusted(self) -> t.Tuple[str, ...]:
+        """Return rpm's keys as VERSION-RELEASE; it has none where it was never taught one."""
+        done = self._host.run([*RPM_KEYS, "gpg-pubkey"], check=False)
+        return tuple(done.out.split()) if done.rc == 0 else ()
+
+    def trust(self, path: str) -> None:
+        """Believe a key, for all repositories: rpm knows no other way."""
+        self._call(["rpm", "--import", path])
+
+    def distrust(self, keys: t.Sequence[str]) -> None:
+        """Forget keys."""
+        self._call(["rpm", "--erase", *(f"gpg-pubkey-{one}" for one in keys)])
 
     def removal(self, record: Record, packages: t.Mapping[str, Package]) -> Removal:
         """Return what taking back the additions comes to: what others need stays."""
@@ -118,7 +132,7 @@ class Dnf(_Rpm):
 
     def update(self) -> str:
         """Fetch the lists of the repositories."""
-        done = self._dnf(["makecache", "--refresh"], check=False)
+        done = self._dnf(["--assumeyes", "makecache", "--refresh"], check=False)
         return "" if done.rc == 0 else tail(done)
 
     def simulate(self, change: Change) -> Simulation:

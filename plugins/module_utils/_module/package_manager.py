@@ -76,6 +76,15 @@ class PackageManager(t.Protocol):
     def clean(self) -> None:
         """Remove what a killed run left of our own."""
 
+    def trusted(self) -> t.Tuple[str, ...]:
+        """Return the keys that all repositories are believed for, as rpm names them; apt has none."""
+
+    def trust(self, path: str) -> None:
+        """Believe a key."""
+
+    def distrust(self, keys: t.Sequence[str]) -> None:
+        """Forget keys."""
+
 
 class Caller:
     """Calls the commands of a package manager; waits where another process holds its lock."""

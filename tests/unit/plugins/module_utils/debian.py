@@ -61,6 +61,7 @@ class Debian(FakeHost):
             ("dpkg-query",): self._query,
             ("apt-cache", "policy"): self._policy,
             ("apt-cache", "depends"): self._depends,
+            ("apt-cache", "pkgnames"): self._pkgnames,
             ("apt-get",): self._apt_get,
             ("apt-mark",): self._mark,
             ("dpkg",): self._configure,
@@ -94,6 +95,10 @@ class Debian(FakeHost):
                 text += f"{name}:\n  Candidate: {versions[0]}\n  Version table:\n"
                 text += "".join(f"     {version} 500\n" for version in versions)
         return Completed(0, text, "")
+
+    def _pkgnames(self, words: tuple[str, ...]) -> Completed:
+        names = [name for name in self.offers if self.lists and name.startswith(words[2])]
+        return Completed(0, "\n".join(names) + "\n", "")
 
     def _depends(self, words: tuple[str, ...]) -> Completed:
         text = ""

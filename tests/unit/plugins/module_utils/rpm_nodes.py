@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from ansible_collections.gpu.node.plugins.module_utils._core.driver_repository import PATHS, RPM_KEY
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_rpm import (
@@ -18,8 +19,13 @@ from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_rpm
 )
 from debian import DRIVER, GPU, LOADED
 from fakes import FakeHost
+from pgp_keys import Key
 
 BASE = "basesystem"  # zypper does not bear a system without any package
+SYSTEMS = {
+    "dnf": 'ID="rocky"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5"\n',
+    "zypper": 'ID="opensuse-leap"\nVERSION_ID="15.6"\nPRETTY_NAME="openSUSE Leap 15.6"\n',
+}
 TOOLS = ("rpm", "rpmbuild", "createrepo_c")
 SPEC = """\
 Name: nvidia-all
@@ -84,13 +90,15 @@ def _build(work: Path, parts: dict[str, str], version: str, release: str, epoch:
     subprocess.run(words, check=True, capture_output=True, text=True)
 
 
-def repository(work: Path) -> Path:
-    """Build the packages and their index."""
+def repository(work: Path, key: Key | None = None) -> Path:
+    """Build the packages, signed or not, and their index."""
     for version in VERSIONS:
         _build(work, RHEL, version, "1.el9", 3)
         _build(work, SUSE, version, "1.1", 0)
         _build(work, SUSE_MODULES, f"{version}_k6.4.0_150600.21", "1.1", 0)
     _build(work, OTHERS, "3.0", "1", 0)
+    if key is not None:
+        key.sign_rpms(work / "repo")
     words = ["createrepo_c", "--quiet", f"{work}/repo"]
     subprocess.run(words, check=True, capture_output=True, text=True)
     return work / "repo"
@@ -146,11 +154,10 @@ class RpmNode(FakeHost):
                 "--setopt=module_platform_id=platform:el9",
                 "--releasever=9",
             ],
-            "zypper": [f"--root={root}", "--no-gpg-checks"],
+            "zypper": [f"--root={root}"],
         }
-        return self.local.run(
-            [words[0], *options[words[0]], *words[1:]], check=False, stdin=self.stdin
-        )
+        rest = [f"{root}{RPM_KEY}" if word == RPM_KEY else word for word in words[1:]]
+        return self.local.run([words[0], *options[words[0]], *rest], check=False, stdin=self.stdin)
 
     stdin: str | None = None
 
@@ -160,15 +167,28 @@ class RpmNode(FakeHost):
 
     def read(self, path: str) -> str | None:
         if path in (DNF_LOCKS, ZYPPER_LOCKS):
-            found = Path(f"{self.root}{path}")
-            return found.read_text() if found.exists() else None
+            return self.local.read(f"{self.root}{path}")
+        if path in PATHS:
+            text = self.local.read(f"{self.root}{path}")
+            return text and text.replace(f"file://{self.root}{RPM_KEY}", f"file://{RPM_KEY}")
         return super().read(path)
+
+    def write(self, path: str, text: str, **values):  # type: ignore[no-untyped-def]
+        if path not in PATHS:
+            return super().write(path, text, **values)
+        text = text.replace(f"file://{RPM_KEY}", f"file://{self.root}{RPM_KEY}")
+        return self.local.write(f"{self.root}{path}", text, **values)
+
+    def remove(self, path: str) -> bool:
+        return self.local.remove(f"{self.root}{path}") if path in PATHS else super().remove(path)
 
     def installed(self) -> dict[str, str]:
         """Return what rpm has, by name."""
         done = self._genuine(("rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n"))
         found = dict(line.split() for line in done.out.split("\n") if line)
-        return {name: version for name, version in found.items() if name != BASE}
+        return {
+            name: version for name, version in found.items() if name not in (BASE, "gpg-pubkey")
+        }
 
     def _show(self, _words: tuple[str, ...]) -> Completed:
         states = "ActiveState=active\nUnitFileState=enabled\n"

@@ -61,6 +61,7 @@ def test_one_line_format() -> None:
     assert parse_one_line(ONE_LINE) == [
         Source("http://mirror/debian", "trixie", ("main", "contrib")),
         SECURITY,
+        Source("http://other/flat", "./", ()),
     ]
 
 

@@ -104,8 +104,8 @@ def test_trixie_has_one_version_of_everything() -> None:
     assert set(found.targets) == set(WANTED)
     assert found.targets["nvidia-persistenced"] == "550.163.01-1"
     assert found.pins == {
-        "nvidia-graphics-drivers": "550.163.01-2",
-        "nvidia-open-gpu-kernel-modules": "550.163.01-2",
+        "src:nvidia-graphics-drivers": "550.163.01-2",
+        "src:nvidia-open-gpu-kernel-modules": "550.163.01-2",
     }
 
 
@@ -119,7 +119,7 @@ def test_bookworm_has_the_open_modules_in_an_older_version_only() -> None:
 def test_bookworm_has_the_proprietary_modules_in_the_newest_version() -> None:
     found = choice(BOOKWORM, "proprietary")
     assert found.version == "535.309.01"
-    assert found.pins == {"nvidia-graphics-drivers": "535.309.01-0+deb12u1"}
+    assert found.pins == {"src:nvidia-graphics-drivers": "535.309.01-0+deb12u1"}
 
 
 @pytest.mark.parametrize("wanted", ["535", "535.261", "535.261.03", "535.261.03-1"])

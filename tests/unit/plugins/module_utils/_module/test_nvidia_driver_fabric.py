@@ -118,6 +118,15 @@ def test_no_fabric_manager_for_debian_is_a_warning() -> None:
     assert "no fabric manager for Debian is known" in left.warnings[0]
 
 
+def test_fabric_manager_of_a_repository_that_has_one_is_taken() -> None:
+    host = Debian()
+    host.files |= {f"{SWITCH}/vendor": "0x10de\n", f"{SWITCH}/class": "0x068000\n"}
+    host.offers["nvidia-fabricmanager"] = [host.offers["libcuda1"][0]]
+    left = converge(host)
+    assert (left.steps, left.warnings) == ((), ())
+    assert "nvidia-fabricmanager" in host.packages
+
+
 def test_preinstalled_driver_is_checked_without_a_command() -> None:
     host = Debian()
     host.files["/etc/os-release"] = "ID=nixos\n"

@@ -17,14 +17,10 @@ from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver imp
     SECURE_BOOT,
 )
 from debian import capability, converge
-from rpm_nodes import KMP, OLD_KMP, RpmNode, missing, repository
+from rpm_nodes import KMP, OLD_KMP, SYSTEMS, RpmNode, missing, repository
 
 pytestmark = pytest.mark.slow
 
-SYSTEMS = {
-    "dnf": 'ID="rocky"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5"\n',
-    "zypper": 'ID="opensuse-leap"\nVERSION_ID="15.6"\nPRETTY_NAME="openSUSE Leap 15.6"\n',
-}
 KERNEL = {"dnf": ("kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms"), "zypper": (KMP, OLD_KMP)}
 LIBRARY = {"dnf": "nvidia-driver-cuda-libs", "zypper": "nvidia-compute-G06"}
 USER = {"dnf": "torch-rhel", "zypper": "torch-suse"}

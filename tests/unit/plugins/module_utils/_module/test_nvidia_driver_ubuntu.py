@@ -110,7 +110,7 @@ def test_pin_names_the_source_package_of_the_branch() -> None:
     host = ready()
     one = capability(host, version="580.82.07")
     install = next(step for step in one.plan(one.observe()).steps if step.action == "install")
-    assert install.params["pins"] == {"nvidia-graphics-drivers-580-server": VERSIONS["580"][1]}
+    assert install.params["pins"] == {"src:nvidia-graphics-drivers-580-server": VERSIONS["580"][1]}
     assert install.params["packages"]["nvidia-utils-580-server"] == VERSIONS["580"][1]
     assert install.params["packages"][PREBUILT] == "6.8.0-85.85"
 

@@ -1,0 +1,99 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A repository that the user names: what a node has of it, and what is done to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._core.driver import Desired, Observed, flavour
+from .._core.driver_names import Names
+from .._core.driver_record import Record
+from .._core.driver_repository import PATHS, is_trusted
+from .._core.driver_repository_names import PREFIXES, named, with_fabric
+from .._host.api import Host
+from .package_manager import PackageManager
+
+REPOSITORY_SPEC: t.Dict[str, t.Any] = {
+    "type": "dict",
+    "options": {
+        "url": {"type": "str", "required": True},
+        "key": {"type": "str", "required": True, "no_log": False},
+        "key_fingerprints": {"type": "list", "elements": "str", "default": [], "no_log": False},
+        "suite": {"type": "str", "default": "/"},
+        "components": {"type": "list", "elements": "str", "default": []},
+        "signed_metadata": {"type": "bool", "default": False},
+    },
+}
+
+
+def existing(host: Host) -> t.Dict[str, str]:
+    """Return our files that are there, by their paths."""
+    found = {path: host.read(path) for path in PATHS}
+    return {path: text for path, text in found.items() if text is not None}
+
+
+class RepositorySteps:
+    """The part of the capability that knows repositories."""
+
+    _host: Host
+    _desired: Desired
+    _manager: PackageManager
+
+    def _record(self) -> Record:
+        raise NotImplementedError
+
+    def _remember(self, **additions: t.Any) -> None:
+        raise NotImplementedError
+
+    def _with_repository(self, observed: Observed) -> Observed:
+        """Add the key's text, where it is a file of the node, and the keys that rpm believes."""
+        repository = self._desired.repository
+        if repository is None or self._desired.state == "absent":
+            return observed
+        path = repository.key_path
+        return dataclasses.replace(
+            observed,
+            repository_key=self._host.read(path) if path else None,
+            trusted=self._manager.trusted(),
+        )
+
+    def _repository_names(self, observed: Observed) -> Names:
+        installed = [name for name in observed.packages if observed.installed(name)]
+        kind = flavour(self._desired.kernel_modules, observed.gpus)
+        return named(observed.names, self._offered(), self._desired.version, installed, kind)
+
+    def _fabric_names(self, observed: Observed, names: Names) -> Names:
+        """Return the names with the fabric manager that is offered; only NVSwitches need one."""
+        if not observed.nvswitch or self._desired.state == "absent":
+            return names
+        return with_fabric(names, self._offered(), self._desired.version)
+
+    def _offered(self) -> t.FrozenSet[str]:
+        return frozenset(name for prefix in PREFIXES for name in self._manager.known(prefix))
+
+    def _repository(self, params: t.Mapping[str, t.Any]) -> None:
+        """Write the files; the record comes first, so that what is added can be taken back."""
+        record = self._record()
+        self._remember(repository=True, keys=record.keys | set(params["trust"]))
+        for path, text in params["files"].items():
+            self._host.write(path, text, mode=0o644)
+        for path in params["stale"]:
+            self._host.remove(path)
+        if params["trust"]:
+            self._manager.trust(params["key"])
+        if self._desired.repository is None:
+            self._forget_repository()
+            self._remember(repository=False, keys=frozenset())
+
+    def _forget_repository(self) -> None:
+        ours = self._record().keys
+        keys = [
+            one for one in self._manager.trusted() if any(is_trusted(key, [one]) for key in ours)
+        ]
+        if keys:
+            self._manager.distrust(keys)
+        for path in PATHS:
+            self._host.remove(path)

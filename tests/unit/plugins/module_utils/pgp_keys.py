@@ -1,0 +1,43 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""OpenPGP keys that are made for a test, by the genuine gpg, and what they sign."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+
+class Key:
+    """A key of its own keyring, in a folder."""
+
+    def __init__(self, home: Path, algorithm: str = "rsa2048") -> None:
+        home.mkdir(mode=0o700, parents=True)
+        self.home = home
+        words = ["--passphrase", "", "--quick-generate-key", "test <test@test>", algorithm]
+        self.gpg([*words, "sign", "never"])
+        self.armoured = self.gpg(["--armor", "--export"])
+        lines = self.gpg(["--with-colons", "--list-keys"]).split("\n")
+        self.fingerprint = next(line.split(":")[9] for line in lines if line.startswith("fpr"))
+
+    @property
+    def binary(self) -> str:
+        """Return the key as a keyring file has it, as text with surrogate escapes."""
+        data = subprocess.run(
+            ["gpg", "--homedir", str(self.home), "--export"], check=True, capture_output=True
+        ).stdout
+        return data.decode("utf-8", "surrogateescape")
+
+    def gpg(self, words: list[str]) -> str:
+        argv = ["gpg", "--homedir", str(self.home), "--batch", "--yes", *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+    def sign_rpms(self, folder: Path) -> None:
+        words = ["rpmsign", "--define", f"_gpg_name {self.fingerprint}"]
+        words += ["--define", f"__gpg {shutil.which('gpg')}", "--addsign"]
+        words += sorted(str(path) for path in folder.glob("*/*.rpm"))
+        environment = {**os.environ, "GNUPGHOME": str(self.home)}
+        subprocess.run(words, check=True, capture_output=True, env=environment)
