@@ -140,8 +140,9 @@ options:
     default: true
   secure_boot:
     description:
-      - Whether to refuse an installation on a machine with Secure Boot on, where the kernel rejects
-        modules that were signed by an unknown key. Ubuntu's prebuilt modules are signed with a known one.
+      - Whether to refuse an installation on a machine with Secure Boot on where the kernel would reject the modules.
+      - Modules that DKMS builds are accepted where C(mokutil) says that DKMS's key is enrolled. Otherwise the refusal
+        names the key and the command that enrols it. Prebuilt modules that the distribution has signed need no key.
     type: str
     choices: [refuse, ignore]
     default: refuse

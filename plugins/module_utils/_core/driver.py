@@ -16,6 +16,7 @@ from .driver_names import DEBIAN, Names
 from .driver_record import Record
 from .driver_repository import Repository
 from .errors import InputError, NodeError
+from .secure_boot import SigningKey
 
 COMPONENTS = DEBIAN.components
 PERSISTENCED = DEBIAN.persistenced
@@ -64,7 +65,7 @@ class Observed:
     exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``fabric``
     what the fabric manager's service does; ``libraries`` are the versions of libnvidia-ml.
     ``repository`` are our files that name a repository, ``repository_key`` is the key's text where it is
-    on the node, ``trusted`` the keys that rpm has.
+    on the node, ``trusted`` the keys that rpm has. ``signing_key`` is there with Secure Boot on.
     """
 
     distribution: str
@@ -78,7 +79,6 @@ class Observed:
     interrupted: bool
     loaded: t.Optional[t.Tuple[str, str]]
     nouveau: bool
-    secure_boot: bool
     service: t.Mapping[str, str]
     sources: t.Tuple[Source, ...]
     own_sources: t.Optional[str]
@@ -99,6 +99,7 @@ class Observed:
     repository: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     repository_key: t.Optional[str] = None
     trusted: t.Tuple[str, ...] = ()
+    signing_key: t.Optional[SigningKey] = None
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from . import secure_boot
 from .apt_sources import Source, additions, render
 from .driver import (
     Choice,
@@ -146,12 +147,8 @@ def _check_node(observed: Observed, desired: Desired, kind: str) -> None:
             hint="run nvidia-uninstall on the node, then run again",
         )
     signed = package in observed.names.signed
-    if observed.secure_boot and desired.secure_boot == "refuse" and not signed:
-        raise NodeError(
-            "Secure Boot is on",
-            cause="the kernel loads modules that DKMS built only if the key that signed them is enrolled",
-            hint="enrol DKMS's key (mokutil --import) and set secure_boot to ignore, or turn Secure Boot off",
-        )
+    if observed.signing_key and desired.secure_boot == "refuse" and not signed:
+        secure_boot.refuse(observed.signing_key)
 
 
 # --- steps, in their order ---

@@ -24,10 +24,10 @@ from .nvidia_driver_apt import OWN_SOURCES, Apt
 from .nvidia_driver_kernel import as_result, build_error, building, dkms, modules, write_modprobe
 from .nvidia_driver_repository import REPOSITORY_SPEC, RepositorySteps, existing
 from .nvidia_driver_rpm import Dnf, Zypper
+from .nvidia_driver_signing import signing_key
 from .package_manager import Change, PackageManager
 
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
-SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # What one flavour of the kernel modules leaves behind may go with it; nothing else may.
 KERNEL_PREFIXES = ("nvidia-kernel-", "nvidia-open-kernel-")
 # In the order in which the kernel lets go of them.
@@ -96,7 +96,6 @@ class DriverCapability(RepositorySteps):
         distribution = release.get("ID", "unknown")
         kernel = (host.read("/proc/sys/kernel/osrelease") or "").strip()
         driver = loaded_driver(host)
-        efi = host.read_bytes(SECURE_BOOT)
         devices = pci_devices(host)
         record = driver_record.load(host.read(RECORD), RECORD)
         observed = Observed(
@@ -113,7 +112,7 @@ class DriverCapability(RepositorySteps):
             interrupted=False,
             loaded=(driver.version, driver.flavour) if driver else None,
             nouveau=host.exists("/sys/module/nouveau"),
-            secure_boot=bool(efi and efi[-1] == 1),
+            signing_key=signing_key(host),
             service={},
             sources=(),
             own_sources=host.read(OWN_SOURCES),

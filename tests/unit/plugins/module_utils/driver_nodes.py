@@ -68,7 +68,6 @@ def node(**changes: Any) -> Observed:
         "interrupted": False,
         "loaded": None,
         "nouveau": False,
-        "secure_boot": False,
         "service": {},
         "sources": (FULL,),
         "own_sources": None,

@@ -20,6 +20,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver import (
 from ansible_collections.gpu.node.plugins.module_utils._core.driver_plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._core.driver_record import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.secure_boot import SigningKey
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from driver_nodes import (
     DESIRED,
@@ -183,11 +184,29 @@ def test_holds_are_released_where_they_are_not_wanted_and_are_ours() -> None:
     assert actions(converged(record=Record()), hold=False) == []
 
 
-def test_secure_boot_is_told_before() -> None:
-    with pytest.raises(NodeError, match=r"^Secure Boot is on"):
-        actions(fresh(secure_boot=True))
-    assert actions(node(secure_boot=True), secure_boot="ignore") == ALL
-    assert actions(converged(secure_boot=True)) == []
+KEY = "/var/lib/dkms/mok.pub"
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("missing", f"no key to sign modules with: {KEY}.*dkms generate_mok.*--import {KEY}"),
+        ("refused", f"{KEY}, is not enrolled.*mokutil --import {KEY}, reboot"),
+        ("pending", f"{KEY}, waits to be confirmed.*Enroll MOK"),
+        ("blocked", f"blocks the key.*{KEY}"),
+        ("unknown", f"does not tell whether {KEY}.*install mokutil"),
+    ],
+)
+def test_secure_boot_is_told_before(state: str, words: str) -> None:
+    key = SigningKey(KEY, state)
+    with pytest.raises(NodeError, match=f"Secure Boot is on: .*{words}"):
+        actions(fresh(signing_key=key))
+    assert actions(node(signing_key=key), secure_boot="ignore") == ALL
+    assert actions(converged(signing_key=key)) == []
+
+
+def test_key_that_is_enrolled_is_enough_for_secure_boot() -> None:
+    assert actions(node(signing_key=SigningKey(KEY, "enrolled"))) == ALL
 
 
 def test_driver_from_nvidias_installer_is_not_mixed_with_packages() -> None:

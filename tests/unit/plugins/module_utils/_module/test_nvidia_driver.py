@@ -15,11 +15,13 @@ from ansible_collections.gpu.node.plugins.module_utils._host.api import Complete
 from ansible_collections.gpu.node.plugins.module_utils._module import nvidia_driver_apt
 from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver import (
     RECORD,
-    SECURE_BOOT,
 )
 from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_apt import (
     OWN_PREFERENCES,
     OWN_SOURCES,
+)
+from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_signing import (
+    SECURE_BOOT,
 )
 from debian import VERSION, Debian, capability, converge
 from driver_nodes import recording

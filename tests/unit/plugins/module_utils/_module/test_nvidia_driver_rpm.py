@@ -14,6 +14,8 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver import (
     RECORD,
+)
+from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_signing import (
     SECURE_BOOT,
 )
 from debian import capability, converge

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_apt import OWN_SOURCES
+from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_signing import (
+    SECURE_BOOT,
+)
 from debian import DRIVER, LOADED, Debian, capability, converge
 
 KERNEL = "6.8.0-85-generic"
