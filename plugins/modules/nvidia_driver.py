@@ -43,10 +43,12 @@ options:
       - V(distribution) takes packages from the sources that the node's package manager knows.
       - V(repository) makes the node know O(repository) first, prefers it for the driver's packages, and takes those by
         the names that NVIDIA's own repositories have. Going back to another source forgets the repository.
+      - V(runfile) runs NVIDIA's own installer, on any distribution, where no package of the driver is installed. It
+        installs no part of a desktop, and registers the kernel modules with DKMS where that is there.
       - V(preinstalled) installs and loads nothing, on whatever system. It checks that a driver is loaded, that it is
         of O(version) and O(kernel_modules), and that its libraries are there and of the same version.
     type: str
-    choices: [distribution, repository, preinstalled]
+    choices: [distribution, repository, runfile, preinstalled]
     default: distribution
   repository:
     description:
@@ -86,6 +88,23 @@ options:
         description: For dnf and zypper, whether the lists of the repository are signed too. Those for apt always are.
         type: bool
         default: false
+  runfile:
+    description:
+      - The file for O(source=runfile). O(version) must be the exact version that it has.
+      - It is copied to a place where only root can change it, checked, run, and removed.
+      - V(absent) has C(nvidia-uninstall) take back what it brought, where this module ran it.
+      - O(components) and O(hold) say nothing of it. It brings no fabric manager, and the persistence daemon without a
+        unit, so O(persistence) does what it says only where the node has one.
+    type: dict
+    suboptions:
+      location:
+        description: Its path on the node, or an address with http or https.
+        type: str
+        required: true
+      sha256:
+        description: Its SHA-256. A file with another one is not run.
+        type: str
+        required: true
   kernel_modules:
     description:
       - The flavour of the kernel modules.
@@ -178,8 +197,8 @@ notes:
   - Supported are Debian 12 (bookworm) and 13 (trixie), Ubuntu 22.04 (jammy) and 24.04 (noble), the RHEL family 8 to 10,
     and SUSE 15.6, 15.7 and 16.0.
   - Debian is tested with the genuine packages, Ubuntu against lists of its packages, the RHEL family and SUSE with the
-    genuine dnf and zypper and small packages of the same names.
-  - In the RHEL family and SUSE, NVIDIA's repository must be there already, and in RHEL 8 and 9 a module stream of
+    genuine dnf and zypper and small packages of the same names. O(source=runfile) is tested with a stand-in for the file.
+  - In the RHEL family and SUSE, NVIDIA's repository must be there already or be named, and in RHEL 8 and 9 a module stream of
     nvidia-driver be enabled where the repository has streams.
 seealso:
   - module: gpu.node.gpu_info
@@ -212,6 +231,14 @@ EXAMPLES = r"""
       url: https://mirror.example.com/cuda/repos/debian12/x86_64
       key: "{{ lookup('ansible.builtin.file', 'nvidia.asc') }}"
       key_fingerprints: [EB693B3035CD5710E231E123A4B469963BF863CC]
+
+- name: Run NVIDIA's own installer
+  gpu.node.nvidia_driver:
+    source: runfile
+    version: 580.95.05
+    runfile:
+      location: https://mirror.example.com/NVIDIA-Linux-x86_64-580.95.05.run
+      sha256: 0000000000000000000000000000000000000000000000000000000000000000
 
 - name: Check the driver that the machine's image brings
   gpu.node.nvidia_driver:

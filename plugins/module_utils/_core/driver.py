@@ -15,6 +15,7 @@ from .driver_kernel import Dkms, Modules, Options
 from .driver_names import DEBIAN, Names
 from .driver_record import Record
 from .driver_repository import Repository
+from .driver_runfile import Installed, Runfile
 from .errors import InputError, NodeError
 from .secure_boot import SigningKey
 
@@ -53,6 +54,7 @@ class Desired:
     module_options: Options = ()
     source: str = "distribution"
     repository: t.Optional[Repository] = None
+    runfile: t.Optional[Runfile] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Observed:
     what the fabric manager's service does; ``libraries`` are the versions of libnvidia-ml.
     ``repository`` are our files that name a repository, ``repository_key`` is the key's text where it is
     on the node, ``trusted`` the keys that rpm has. ``signing_key`` is there with Secure Boot on.
+    ``runfile`` is what NVIDIA's own installer has left.
     """
 
     distribution: str
@@ -100,6 +103,7 @@ class Observed:
     repository_key: t.Optional[str] = None
     trusted: t.Tuple[str, ...] = ()
     signing_key: t.Optional[SigningKey] = None
+    runfile: Installed = dataclasses.field(default_factory=Installed)
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

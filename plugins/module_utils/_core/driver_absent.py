@@ -9,6 +9,7 @@ import typing as t
 
 from .driver import Observed
 from .driver_report import describe
+from .driver_runfile import UNINSTALLER
 from .errors import NodeError
 from .steps import Plan, Step
 
@@ -40,11 +41,12 @@ def absent(observed: Observed, check_mode: bool) -> Plan:
     after["held"] = [name for name in after["held"] if name not in record.holds]
     if record.repository:
         after.pop("repository", None)
+    after.pop("runfile", None)
     after["modprobe"] = "" if record.modprobe else after["modprobe"]
     if observed.names.persistenced in gone or record.service:
         after["persistence"] = False
     smi = observed.smi and "nvidia-smi" not in gone
-    loaded = observed.loaded is not None and not smi
+    loaded = observed.loaded is not None and (not smi or bool(record.runfile))
     reboot = ("the driver is still loaded, though its packages are gone",) if loaded else ()
     return Plan(tuple(steps), describe(observed), after, reboot_required=reboot)
 
@@ -64,6 +66,8 @@ def _take_back(observed: Observed) -> t.List[Step]:
         words = f"release the hold on {', '.join(held)}"
         steps.append(Step("hold", words, {"hold": [], "release": held}))
     asked = ", ".join(name for name in packages if name in record.requested)
+    if record.runfile:
+        steps.append(Step("uninstall", f"uninstall what NVIDIA's installer brought: {UNINSTALLER}"))
     words = f"remove the {len(packages)} packages that were added ({asked or 'dependencies only'})"
     if not packages:
         words = "forget the record of additions"

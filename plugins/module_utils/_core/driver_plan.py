@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
-from . import secure_boot
+from . import driver_runfile
 from .apt_sources import Source, additions, render
 from .driver import (
     Choice,
@@ -21,8 +22,8 @@ from .driver import (
 from .driver_absent import REPAIR, absent
 from .driver_kernel import MODPROBE_FILE, blacklists, differing
 from .driver_kernel import render as render_modules
-from .driver_names import SUPPORTED
 from .driver_preinstalled import check
+from .driver_refusals import check_node, check_platform
 from .driver_report import describe, offered_headers, uses_dkms, warnings
 from .driver_repository_plan import repository_step
 from .errors import NodeError
@@ -42,11 +43,16 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     """
     if desired.state == "present" and desired.source == "preinstalled":
         return check(observed, desired)
-    _check_platform(observed)
-    if desired.state == "absent":
+    absently = desired.state == "absent"
+    record = observed.record
+    if bool(record) and not record.runfile if absently else desired.runfile is None:
+        check_platform(observed)
+    if absently:
         return absent(observed, check_mode)
     kind = flavour(desired.kernel_modules, observed.gpus)
-    _check_node(observed, desired, kind)
+    if desired.runfile is not None:
+        return _by_installer(observed, desired, kind, check_mode=check_mode)
+    check_node(observed, desired, kind)
     named = _named(observed, desired)
     if named and not check_mode:
         return Plan(tuple(named), describe(observed), describe(observed), more=True)
@@ -64,6 +70,30 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         steps = tuple(first or sources)
         return Plan(steps, describe(observed), describe(observed), more=True)
     return _complete(observed, desired, choice, [*first, *sources, *install], bool(install))
+
+
+def _by_installer(observed: Observed, desired: Desired, kind: str, *, check_mode: bool) -> Plan:
+    """Return the plan where NVIDIA's own installer brings the driver."""
+    assert desired.runfile is not None
+    steps = driver_runfile.steps(
+        observed,
+        desired.runfile,
+        desired.version,
+        kind,
+        ours=observed.record.runfile,
+        packages=[one for one in observed.names.relevant if observed.installed(one)],
+        refuse_unsigned=desired.secure_boot == "refuse",
+    )
+    if steps and not check_mode:
+        return Plan(tuple(steps), describe(observed), describe(observed), more=True)
+    # The installer brings the persistence daemon without a unit.
+    unit = observed.service.get("UnitFileState", "")
+    desired = dataclasses.replace(desired, persistence=desired.persistence and bool(unit))
+    choice = Choice(kind, desired.version, {}, (), driver_runfile.NAMES)
+    bare = dataclasses.replace(observed, names=driver_runfile.NAMES)
+    found = _complete(bare, desired, choice, steps, False)
+    after = {**found.after, "runfile": f"{desired.version} {kind}"}
+    return dataclasses.replace(found, after=after)
 
 
 def _complete(
@@ -112,43 +142,6 @@ def _complete(
         reboot_required=reboot,
         warnings=warnings(observed, choice, installing),
     )
-
-
-# --- what is refused ---
-
-
-def _check_platform(observed: Observed) -> None:
-    if observed.distribution not in observed.names.ids or (
-        observed.codename not in observed.names.releases
-    ):
-        supported = ", ".join(
-            f"{one.title} {number}" + (f" ({codename})" if codename != number else "")
-            for one in SUPPORTED
-            for codename, number in one.releases.items()
-        )
-        raise NodeError(
-            f"{observed.title or observed.distribution!r} is not supported",
-            cause=f"found ID={observed.distribution} release {observed.codename or '(none)'}; "
-            f"expected {supported}",
-            hint="install the driver yourself and leave this module out",
-        )
-
-
-def _check_node(observed: Observed, desired: Desired, kind: str) -> None:
-    package = observed.kernel_package(kind)
-    if observed.installed(package):
-        return
-    if observed.foreign_installer and not any(
-        observed.installed(name) for name in observed.packages if observed.names.is_kernel(name)
-    ):
-        raise NodeError(
-            "a driver from NVIDIA's own installer is on the node",
-            cause="/usr/bin/nvidia-uninstall is there, and its files would mix with the packages",
-            hint="run nvidia-uninstall on the node, then run again",
-        )
-    signed = package in observed.names.signed
-    if observed.signing_key and desired.secure_boot == "refuse" and not signed:
-        secure_boot.refuse(observed.signing_key)
 
 
 # --- steps, in their order ---

@@ -18,6 +18,7 @@ class Record:
 
     ``modprobe`` says that our modprobe file, or what an initramfs has of it, must go. ``repository``
     says that the files of a repository are there, ``keys`` are the fingerprints that rpm was taught.
+    ``runfile`` is what NVIDIA's installer brought, "version flavour", or "?" where it was cut off.
     """
 
     packages: t.FrozenSet[str] = frozenset()
@@ -29,6 +30,7 @@ class Record:
     fabric: bool = False
     repository: bool = False
     keys: t.FrozenSet[str] = frozenset()
+    runfile: str = ""
 
     def __bool__(self) -> bool:
         """Tell whether anything was added."""
@@ -66,6 +68,7 @@ def load(text: t.Optional[str], path: str) -> Record:
             fabric=values.get("fabric") is True,
             repository=values.get("repository") is True,
             keys=_names(values.get("keys", [])),
+            runfile=str(values.get("runfile", "")),
         )
     except (ValueError, AttributeError, TypeError) as error:
         raise NodeError(

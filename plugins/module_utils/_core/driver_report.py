@@ -34,6 +34,7 @@ def describe(observed: Observed) -> t.Dict[str, t.Any]:
     """Return what a user sees of the node's driver."""
     service = observed.service
     return {
+        **({"runfile": observed.record.runfile} if observed.record.runfile else {}),
         **({"repository": texts(observed.repository)} if observed.repository else {}),
         "packages": {
             name: package.version

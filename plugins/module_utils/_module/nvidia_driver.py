@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._core import driver_names, driver_record, driver_repository
+from .._core import driver_names, driver_record, driver_repository, driver_runfile
 from .._core.apt import upstream
 from .._core.driver import Desired, Observed, check_components, flavour
 from .._core.driver_kernel import parse_options
@@ -24,6 +24,7 @@ from .nvidia_driver_apt import OWN_SOURCES, Apt
 from .nvidia_driver_kernel import as_result, build_error, building, dkms, modules, write_modprobe
 from .nvidia_driver_repository import REPOSITORY_SPEC, RepositorySteps, existing
 from .nvidia_driver_rpm import Dnf, Zypper
+from .nvidia_driver_runfile import RUNFILE_SPEC, RunfileSteps, installed
 from .nvidia_driver_signing import signing_key
 from .package_manager import Change, PackageManager
 
@@ -32,7 +33,6 @@ RECORD = "/var/lib/gpu-node/nvidia_driver.json"
 KERNEL_PREFIXES = ("nvidia-kernel-", "nvidia-open-kernel-")
 # In the order in which the kernel lets go of them.
 MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm", "nvidia")
-INSTALLER = "/usr/bin/nvidia-uninstall"
 MANAGERS: t.Dict[str, t.Callable[[Host, float], PackageManager]] = {"rhel": Dnf, "suse": Zypper}
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
@@ -46,10 +46,11 @@ SPEC: t.Dict[str, t.Any] = {
         "components": {"type": "list", "elements": "str", "default": []},
         "source": {
             "type": "str",
-            "choices": ["distribution", "repository", "preinstalled"],
+            "choices": ["distribution", "repository", "runfile", "preinstalled"],
             "default": "distribution",
         },
         "repository": REPOSITORY_SPEC,
+        "runfile": RUNFILE_SPEC,
         "hold": {"type": "bool", "default": True},
         "load": {"type": "bool", "default": True},
         "persistence": {"type": "bool", "default": True},
@@ -63,7 +64,7 @@ SPEC: t.Dict[str, t.Any] = {
 }
 
 
-class DriverCapability(RepositorySteps):
+class DriverCapability(RepositorySteps, RunfileSteps):
     """Keeps the driver of a node installed, held at its version and loaded."""
 
     name = "nvidia_driver"
@@ -73,6 +74,9 @@ class DriverCapability(RepositorySteps):
         timeout = values.pop("lock_timeout")
         if timeout < 0:
             raise InputError.of("lock_timeout", timeout, "a number of seconds, not negative")
+        values["runfile"] = driver_runfile.parse(
+            values["runfile"], values["source"], values["version"], values["state"]
+        )
         self._host, self._check_mode = host, check_mode
         self._timeout = timeout
         self._manager: PackageManager = Apt(host, timeout)
@@ -113,12 +117,13 @@ class DriverCapability(RepositorySteps):
             loaded=(driver.version, driver.flavour) if driver else None,
             nouveau=host.exists("/sys/module/nouveau"),
             signing_key=signing_key(host),
+            runfile=installed(host, self._desired.runfile),
             service={},
             sources=(),
             own_sources=host.read(OWN_SOURCES),
             repository=existing(host),
             record=record,
-            foreign_installer=host.exists(INSTALLER),
+            foreign_installer=host.exists(driver_runfile.UNINSTALLER),
             smi=host.which("nvidia-smi") is not None,
             refreshed=self._refreshed,
             refresh_note=self._note,
@@ -149,7 +154,7 @@ class DriverCapability(RepositorySteps):
         names = [name for name in names if driver_names.NO_BRANCH not in name]
         observed = dataclasses.replace(
             observed,
-            policies={} if absent else self._manager.policies(names),
+            policies={} if absent or self._desired.runfile else self._manager.policies(names),
             interrupted=self._manager.interrupted(),
             service=self._unit(SERVICE),
             fabric=self._unit(FABRIC_SERVICE) if observed.nvswitch else {},
@@ -174,14 +179,14 @@ class DriverCapability(RepositorySteps):
 
     def _ubuntu(self, observed: Observed) -> driver_names.Names:
         """Return the names in Ubuntu, where they depend on what is offered and asked for."""
-        if self._desired.state == "absent":
-            installed = tuple(observed.packages)
-            branch = driver_names.ubuntu_branch((), "", installed)
+        if self._desired.state == "absent" or self._desired.runfile:
+            there = tuple(observed.packages)
+            branch = driver_names.ubuntu_branch((), "", there)
             return driver_names.ubuntu(branch, (), observed.kernel)
         kind = flavour(self._desired.kernel_modules, observed.gpus)
         branches = driver_names.ubuntu_branches(self._manager.known("nvidia-dkms-"), kind)
-        installed = tuple(name for name in observed.packages if observed.installed(name))
-        branch = driver_names.ubuntu_branch(branches, self._desired.version, installed)
+        there = tuple(name for name in observed.packages if observed.installed(name))
+        branch = driver_names.ubuntu_branch(branches, self._desired.version, there)
         return driver_names.ubuntu(branch, branches, observed.kernel)
 
     def plan(self, state: Observed) -> Plan:
@@ -351,9 +356,9 @@ class DriverCapability(RepositorySteps):
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""
-        installed = next(filter(None, map(state.installed, state.names.user_space)), None)
+        found = next(filter(None, map(state.installed, state.names.user_space)), None)
         return {
-            "installed_version": upstream(installed) if installed else None,
+            "installed_version": upstream(found) if found else state.runfile.version or None,
             "loaded_version": state.loaded[0] if state.loaded else None,
             "loaded_flavour": state.loaded[1] if state.loaded else None,
             "dkms": as_result(state.dkms),
