@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gpunode_tool.testing import GPUNODE, Node
+
+sys.path.insert(0, str(Path(__file__).parent))  # for containers
 
 
 @pytest.fixture

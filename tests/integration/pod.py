@@ -3,7 +3,8 @@
 
 """On a node: run a command in a pod through containerd's CRI, as a kubelet would, and print what it prints.
 
-Arguments: an image, a JSON list of CDI devices, and the command. Needs grpcio, so the node daemon's Python.
+Arguments: an image, a JSON list of CDI devices, a handler or an empty text, and the command. Needs grpcio, so the
+node daemon's Python.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 import grpc
 
 SOCKET = "unix:///run/containerd/containerd.sock"
+DRIVER = "/run/nvsim"  # where the simulated driver is called
 SECONDS = 30
 NODE_NETWORK = 2
 RUNNING = 1
@@ -48,7 +50,7 @@ def identifier(answer: bytes) -> str:
     return answer[2 : 2 + answer[1]].decode()
 
 
-def main(image: str, devices: list[str], command: list[str]) -> None:
+def main(image: str, devices: list[str], handler: str, command: list[str]) -> None:
     channel = grpc.insecure_channel(SOCKET)
 
     def call(name: str, *fields: tuple[int, int | str | bytes]) -> bytes:
@@ -61,12 +63,14 @@ def main(image: str, devices: list[str], command: list[str]) -> None:
     namespaces = encode((1, NODE_NETWORK))
     linux = encode((2, encode((1, namespaces))))
     config = encode((1, encode((1, name), (2, name), (3, "default"))), (3, logs), (8, linux))
-    pod = identifier(call("RunPodSandbox", (1, config)))
+    chosen = [(2, handler)] if handler else []
+    pod = identifier(call("RunPodSandbox", (1, config), *chosen))
     try:
         container = encode(
             (1, encode((1, "main"))),
             (2, encode((1, image))),
             *((3, word) for word in command),
+            (7, encode((1, DRIVER), (2, DRIVER))),
             (11, "log"),
             *((17, encode((1, device))) for device in devices),
         )
@@ -86,4 +90,4 @@ def main(image: str, devices: list[str], command: list[str]) -> None:
         shutil.rmtree(logs)
 
 
-main(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:])
+main(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], sys.argv[4:])

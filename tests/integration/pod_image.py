@@ -1,7 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""On a node: make an image of some of the node's own programs and give it to containerd under a name."""
+"""On a node: make an image of some of the node's own programs and give it to an engine under a name.
+
+Arguments: the name, and ctr, docker or podman; ctr is containerd.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 PROGRAMS = ("env", "find", "sh", "sleep")
+GUESTS = ("nvidia-smi",)  # come from outside, and need libraries of the image
 OCI = "application/vnd.oci.image"
 
 
@@ -29,18 +33,31 @@ def fill(root: Path) -> None:
     for program in PROGRAMS:
         path = os.path.realpath(shutil.which(program) or "")
         shutil.copy(path, root / "usr/bin" / program)
-        told = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
-        for library in re.findall(r"/\S+", told):
-            target = root / library.lstrip("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(library, target)
+        copy_libraries(path, root)
+    for program in filter(None, map(shutil.which, GUESTS)):
+        copy_libraries(os.path.realpath(program), root)
+
+
+def copy_libraries(program: str, root: Path) -> None:
+    """Copy the libraries that a program is linked with."""
+    told = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
+    for library in re.findall(r"/\S+", told):
+        target = root / library.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, target)
+
+
+def layer(root: Path) -> bytes:
+    """Return a folder as an archive."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        tar.add(root, arcname=".")
+    return out.getvalue()
 
 
 def archive(root: Path, name: str) -> bytes:
     """Return an OCI archive with one layer."""
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as tar:
-        tar.add(root, arcname=".")
+    content_data = layer(root)
     files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}
 
     def put(data: bytes, kind: str) -> dict[str, object]:
@@ -52,7 +69,7 @@ def archive(root: Path, name: str) -> bytes:
             "size": len(data),
         }
 
-    content = put(layer.getvalue(), "layer.v1.tar")
+    content = put(content_data, "layer.v1.tar")
     machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
     config = {
         "architecture": machine,
@@ -76,6 +93,12 @@ def archive(root: Path, name: str) -> bytes:
 
 with tempfile.TemporaryDirectory() as folder:
     fill(Path(folder) / "root")
-    data = archive(Path(folder) / "root", sys.argv[1])
-    words = ["ctr", "--namespace", "k8s.io", "images", "import", "--local", "-"]
+    tree, name, engine = Path(folder) / "root", sys.argv[1], (*sys.argv[2:], "ctr")[0]
+    data = archive(tree, name) if engine == "ctr" else layer(tree)
+    words = {
+        "ctr": ["ctr", "--namespace", "k8s.io", "images", "import", "--local", "-"],
+        "docker": ["docker", "import", "-", name],
+        # A node's own files are an overlay already, and podman makes none on top of it.
+        "podman": ["podman", "--storage-driver=vfs", "import", "--quiet", "-", name],
+    }[engine]
     subprocess.run(words, input=data, check=True, stdout=subprocess.DEVNULL)

@@ -24,6 +24,7 @@ from .codes import (
 )
 from .handles import Handle
 from .state import Ci, Gi, Gpu
+from .visibility import Eyes
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -88,6 +89,16 @@ class Call:
     def mig(self, at: int = 0) -> tuple[Gpu, Gi, Ci]:
         """Return the GPU, the GPU instance and the compute instance of a MIG device."""
         return self._ci(handles.decode(self.words[at], handles.MIG))
+
+    def gpus(self) -> list[Gpu]:
+        """Return the GPUs that the client sees, in the order of its indices."""
+        eyes = Eyes(self.engine.root, self.pid)
+        return [gpu for gpu in self.engine.store.gpus() if eyes.gpu(gpu)]
+
+    def mig_devices(self, gpu: Gpu) -> list[tuple[Gi, Ci]]:
+        """Return the MIG devices that the client sees, in the order of its indices."""
+        eyes = Eyes(self.engine.root, self.pid)
+        return [(gi, ci) for gi, ci in gpu.mig_devices() if eyes.mig(gpu, gi, ci)]
 
     def is_mig(self, at: int = 0) -> bool:
         """Tell whether a device handle is a MIG device's."""

@@ -9,6 +9,7 @@
 // through which pointer. Handles are addresses in an arena that every client maps at the same place.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <glob.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -51,6 +53,21 @@ static void set_up(void) {
   pthread_atfork(NULL, NULL, after_fork);
 }
 
+// In containers no link leads to the name that has the version: the file is mounted under all of its names.
+static void version_of_other_name(const char *path, char *out, size_t size) {
+  struct stat own, other;
+  const char *mark = strstr(path, ".so.");
+  char pattern[4096];
+  glob_t names;
+  if (!mark || stat(path, &own)) return;
+  snprintf(pattern, sizeof pattern, "%.*s.so.*.*", (int)(mark - path), path);
+  if (glob(pattern, 0, NULL, &names)) return;
+  for (size_t i = 0; i < names.gl_pathc; i++)
+    if (!stat(names.gl_pathv[i], &other) && other.st_ino == own.st_ino && other.st_dev == own.st_dev)
+      snprintf(out, size, "%s", strstr(names.gl_pathv[i], ".so.") + 4);
+  globfree(&names);
+}
+
 // The library's own version is in its file name, as with the genuine one.
 static void own_version(char *out, size_t size) {
   Dl_info info;
@@ -61,6 +78,7 @@ static void own_version(char *out, size_t size) {
     if (mark) version = mark + 4;
   }
   snprintf(out, size, "%s", version);
+  if (!strchr(version, '.')) version_of_other_name(path, out, size);
 }
 
 static int put_all(int fd, const void *data, size_t size) {

@@ -23,8 +23,9 @@ RESETLESS_MIG, MIG_QUERY_WITHOUT_MODE = 184, 199
 def index(call: Call) -> None:
     if call.is_mig():
         gpu, gi, ci = call.mig()
-        return call.put_number(1, gpu.mig_devices().index((gi, ci)))
-    return call.put_number(1, call.gpu(alive=False).index)
+        return call.put_number(1, call.mig_devices(gpu).index((gi, ci)))
+    gpu = call.gpu(alive=False)
+    return call.put_number(1, [one.index for one in call.gpus()].index(gpu.index))
 
 
 @api("nvmlDeviceGetMinorNumber")

@@ -77,7 +77,7 @@ def max_devices(call: Call) -> None:
 
 @api("nvmlDeviceGetMigDeviceHandleByIndex")
 def by_index(call: Call) -> None:
-    devices = enabled(call).mig_devices()
+    devices = call.mig_devices(enabled(call))
     if call.u32(1) >= len(devices):
         raise NvError(codes.NOT_FOUND)
     gi, ci = devices[call.u32(1)]

@@ -48,23 +48,24 @@ def process_name(call: Call) -> None:
 
 @api("nvmlDeviceGetCount", "nvmlDeviceGetCount_v2")
 def count(call: Call) -> None:
-    call.put_number(0, len(call.engine.store.gpus()))
+    call.put_number(0, len(call.gpus()))
 
 
 @api("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2")
 def by_index(call: Call) -> None:
-    if call.u32(0) >= len(call.engine.store.gpus()):
+    gpus = call.gpus()
+    if call.u32(0) >= len(gpus):
         raise NvError(INVALID_ARGUMENT)
-    call.put_handle(1, Handle(GPU, call.u32(0)))
+    call.put_handle(1, Handle(GPU, gpus[call.u32(0)].index))
 
 
 @api("nvmlDeviceGetHandleByUUID")
 def by_uuid(call: Call) -> None:
     wanted = call.text(0)
-    for gpu in call.engine.store.gpus():
+    for gpu in call.gpus():
         if gpu.board.uuid == wanted:
             return call.put_handle(1, Handle(GPU, gpu.index))
-        for gi, ci in gpu.mig_devices():
+        for gi, ci in call.mig_devices(gpu):
             if gpu.mig_uuid(gi, ci) == wanted:
                 return call.put_handle(1, Handle(MIG, gpu.index, gi.id, ci.id))
     raise NvError(NOT_FOUND)
@@ -72,7 +73,7 @@ def by_uuid(call: Call) -> None:
 
 @api("nvmlDeviceGetHandleBySerial")
 def by_serial(call: Call) -> None:
-    for gpu in call.engine.store.gpus():
+    for gpu in call.gpus():
         if gpu.board.serial == call.text(0):
             return call.put_handle(1, Handle(GPU, gpu.index))
     raise NvError(NOT_FOUND)
@@ -82,7 +83,7 @@ def by_serial(call: Call) -> None:
 def by_pci(call: Call) -> None:
     wanted = call.text(0).lower()
     domain, _colon, rest = wanted.partition(":")
-    for gpu in call.engine.store.gpus():
+    for gpu in call.gpus():
         if gpu.board.pci == f"{domain[-4:]:0>4}:{rest}" or gpu.board.pci == f"0000:{wanted}":
             return call.put_handle(1, Handle(GPU, gpu.index))
     raise NvError(NOT_FOUND)

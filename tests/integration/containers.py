@@ -1,0 +1,149 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Containers on a node through containerd's CRI, Docker and podman, and what they see."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpunode_tool.testing import Node
+
+HERE = Path(__file__).parent
+PYTHON = "/opt/gpu-node/current/bin/python"
+SPEC = "/etc/cdi/nvidia.yaml"
+KIND = "nvidia.com/gpu"
+IMAGE = "localhost/tools:latest"
+LISTING = ("/usr/bin/find", "/usr", "-name", "*nvidia*", "-o", "-name", "libcuda*")
+ENGINES = {
+    "docker": ("docker", "run"),
+    "podman": ("podman", "--storage-driver=vfs", "run"),
+}
+
+
+class Engine:
+    """Runs commands in containers of Docker or podman, each with devices by their CDI names."""
+
+    def __init__(self, node: Node, name: str) -> None:
+        self.node, self.words = node, ENGINES[name]
+        node.run("python3", "-c", (HERE / "pod_image.py").read_text(), IMAGE, name)
+
+    def run(self, devices: list[str], *command: str, options: tuple[str, ...] = ()) -> set[str]:
+        """Return the lines that a command prints in a container."""
+        words = [*self.words, "--rm", "--network=none", "--volume=/run/nvsim:/run/nvsim", *options]
+        words += [f"--device={KIND}={name}" for name in devices]
+        return set(self.node.run(*words, IMAGE, *command).splitlines())
+
+
+class Pods:
+    """Runs commands in pods of containerd."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        dump = node.run("containerd", "config", "dump")
+        match = re.search(r"""^\s*sandbox(?:_image)? = ["'](.+)["']""", dump, re.M)
+        assert match, dump
+        self.image = match[1]
+        node.run("python3", "-c", (HERE / "pod_image.py").read_text(), self.image)
+
+    def run(self, devices: list[str], *command: str, handler: str = "") -> set[str]:
+        """Return the lines that a command prints in a pod, which may name a handler."""
+        names = json.dumps([f"{KIND}={name}" for name in devices])
+        words = (PYTHON, "-c", (HERE / "pod.py").read_text(), self.image, names, handler)
+        return set(self.node.run(*words, *command).splitlines())
+
+
+def device_nodes(engine: Engine | Pods, *devices: str) -> set[str]:
+    """Return NVIDIA's device nodes in a container."""
+    words = ("/usr/bin/find", "/dev", "-name", "nvidia*", "-type", "c")
+    return engine.run(list(devices), *words)
+
+
+def specification(node: Node) -> tuple[dict[str, set[str]], dict[str, Any]]:
+    """Return the device nodes of each name, and what all have in common."""
+    spec = json.loads(node.run("cat", SPEC))
+    devices = {
+        one["name"]: {entry["path"] for entry in one["containerEdits"]["deviceNodes"]}
+        for one in spec["devices"]
+    }
+    return devices, spec["containerEdits"]
+
+
+def short_names(node: Node) -> set[str]:
+    """Return the names of the devices without their UUIDs."""
+    return {name for name in specification(node)[0] if not name.startswith(("GPU-", "MIG-"))}
+
+
+def uuids(lines: set[str]) -> set[str]:
+    """Return the UUIDs that nvidia-smi -L lists."""
+    return set(re.findall(r"UUID: (\S+)\)", "\n".join(sorted(lines))))
+
+
+def uuid_of(node: Node, name: str) -> str:
+    """Return the UUID of a device by its short name: the entry that follows it is the same device."""
+    names = [one["name"] for one in json.loads(node.run("cat", SPEC))["devices"]]
+    return str(names[names.index(name) + 1])
+
+
+def check_isolation(engine: Engine | Pods, node: Node) -> None:
+    """See that containers get what they name and nothing else; node has GPU 0 whole and 1:0, 1:1 in parts."""
+    devices, common = specification(node)
+    control = {entry["path"] for entry in common["deviceNodes"]}
+    assert short_names(node) == {"0", "1:0", "1:1", "all"}
+    assert device_nodes(engine) == set()
+    assert device_nodes(engine, "0") == {"/dev/nvidia0"} | control
+    one, two = device_nodes(engine, "1:0"), device_nodes(engine, "1:1")
+    assert (one, two) == (devices["1:0"] | control, devices["1:1"] | control)
+    assert one & two == {"/dev/nvidia1"} | control
+    assert len(one) == len(control) + 3
+    assert device_nodes(engine, "all") == devices["all"] | control
+
+    mounted = {entry["containerPath"] for entry in common["mounts"]}
+    wanted = {path for path in mounted if "nvidia" in path or "libcuda" in path}
+    assert any("libcuda.so.1" in path for path in wanted)
+    assert engine.run([], *LISTING) == set()
+    assert {path for path in wanted if path.startswith("/usr")} == engine.run(["0"], *LISTING)
+    assert "NVIDIA_VISIBLE_DEVICES=void" in engine.run(["0"], "/usr/bin/env")
+    assert not [line for line in engine.run([], "/usr/bin/env") if "NVIDIA" in line]
+
+    # The genuine nvidia-smi, mounted by the specification, on the library that it mounts.
+    smi = ("/usr/bin/nvidia-smi", "-L")
+    assert uuids(engine.run(["0"], *smi)) == {uuid_of(node, "0")}
+    for name in ("1:0", "1:1"):
+        gpu, mig = sorted(uuids(engine.run([name], *smi)))
+        assert gpu.startswith("GPU-")
+        assert gpu != uuid_of(node, "0")
+        assert mig == uuid_of(node, name)
+    assert len(uuids(engine.run(["all"], *smi))) == 4
+
+
+def run_of(node: Node, unit: str) -> str:
+    """Return which run of a unit this is: it changes with every start."""
+    shown = node.run("systemctl", "show", unit, "--property=InvocationID,ActiveState")
+    assert "ActiveState=active" in shown, shown
+    return shown
+
+
+def install(node: Node, *packages: str) -> None:
+    """Install packages of the node's own distribution."""
+    node.run("apt-get", "update", "--quiet=2")
+    words = ("apt-get", "install", "--quiet=2", "--yes", "--no-install-recommends")
+    node.run("env", "DEBIAN_FRONTEND=noninteractive", *words, *packages)
+
+
+def write(node: Node, path: str, text: str) -> None:
+    """Write a file as another tool would: at once and without asking."""
+    node.run("python3", "-c", f"open({path!r}, 'w').write({text!r})")
+
+
+def eventually(look: Callable[[], Any], expected: Any, seconds: float = 40) -> None:
+    """Wait until something is as expected."""
+    deadline = time.monotonic() + seconds
+    while (found := look()) != expected:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.5)

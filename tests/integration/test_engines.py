@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Docker and podman of Debian 13: what their containers see, and what happens to daemon.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from containers import Engine, check_isolation, device_nodes, install, run_of, write
+from gpunode_tool.testing import Node
+
+RUNTIMES = str(Path(__file__).parent / "runtime.yml")
+DAEMON = "/etc/docker/daemon.json"
+ORIGINAL = '{\n\t"log-driver": "json-file",\n\t"storage-driver": "vfs"\n}'
+MIG = {
+    "version": "v1",
+    "mig-configs": {
+        "half": [
+            {"devices": [0], "mig-enabled": False, "mig-devices": {}},
+            {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.5gb": 2}},
+        ]
+    },
+}
+ROLE = "Let the container runtime hand out GPUs"
+RESTART = "Restart the container runtime"
+UNITS = ("docker.service", "containerd.service")
+
+pytestmark = pytest.mark.node
+
+
+def test_docker_and_podman_hand_out_what_is_named(make_node: Callable[..., Node]) -> None:
+    node = make_node("engines", "a100-40", 2, mig_config=MIG)
+    install(node, "docker.io", "docker-cli", "podman")
+    node.run("mkdir", "-p", "/etc/docker")
+    write(node, DAEMON, ORIGINAL)
+    node.run("systemctl", "restart", "docker")
+    containerd = node.run("cat", "/etc/containerd/config.toml")
+    up = node.play()
+    assert up.ok, up.message()
+    (told,) = [found for _action, task, found in up.results() if task == ROLE]
+    assert [one["name"] for one in told["runtimes"]] == ["containerd", "docker", "podman"]
+    assert json.loads(node.run("cat", DAEMON)) == {
+        **json.loads(ORIGINAL),
+        "features": {"cdi": True},
+    }
+    docker = Engine(node, "docker")
+    check_isolation(docker, node)
+    check_isolation(Engine(node, "podman"), node)
+
+    # Nothing has drifted: nothing starts again.
+    before = [run_of(node, unit) for unit in UNITS]
+    again = node.play()
+    assert again.ok, again.message()
+    assert again.changed() == []
+    assert [run_of(node, unit) for unit in UNITS] == before
+
+    # Another tool writes its own file over ours: Docker alone starts again, once.
+    other = ORIGINAL.replace("json-file", "local")
+    write(node, DAEMON, other)
+    mended = node.play(RUNTIMES)
+    assert mended.ok, mended.message()
+    assert [task for task in mended.changed() if task in (ROLE, RESTART)] == [ROLE, RESTART]
+    after = [run_of(node, unit) for unit in UNITS]
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+    assert "/dev/nvidia0" in device_nodes(docker, "0")
+    silent = node.play(RUNTIMES)
+    assert silent.changed() == []
+    assert [run_of(node, unit) for unit in UNITS] == after
+
+    # A damaged file is named with its place, and left alone.
+    write(node, DAEMON, other[:-1])
+    damaged = node.play(RUNTIMES)
+    assert not damaged.ok
+    assert f"{DAEMON} is not valid JSON" in damaged.message()
+    assert node.run("cat", DAEMON) == other[:-1]
+    write(node, DAEMON, other)
+    assert node.play(RUNTIMES).changed() == [ROLE, RESTART]
+
+    gone = node.play(RUNTIMES, container_runtime_state="absent")
+    assert gone.ok, gone.message()
+    assert node.run("cat", DAEMON) == other
+    assert node.run("cat", "/etc/containerd/config.toml") == containerd
+    assert node.run("ls", "/var/lib/gpu-node") == ""
