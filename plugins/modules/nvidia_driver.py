@@ -19,6 +19,8 @@ description:
   - Never stops a process on a GPU and never reboots, and unloads modules only where O(reload) says so.
     What needs a reboot is reported.
   - Remembers what it has added. What a killed run left behind is finished by the next one.
+  - Where another version or flavour cannot be installed, the packages that were there before are put back in one
+    transaction, and the module fails with the reason. A first installation that failed is finished by the next run.
 options:
   state:
     description:
@@ -197,9 +199,10 @@ notes:
   - Supported are Debian 12 (bookworm) and 13 (trixie), Ubuntu 22.04 (jammy) and 24.04 (noble), the RHEL family 8 to 10,
     and SUSE 15.6, 15.7 and 16.0.
   - Debian is tested with the genuine packages, Ubuntu against lists of its packages, the RHEL family and SUSE with the
-    genuine dnf and zypper and small packages of the same names. O(source=runfile) is tested with a stand-in for the file.
-  - In the RHEL family and SUSE, NVIDIA's repository must be there already or be named, and in RHEL 8 and 9 a module stream of
-    nvidia-driver be enabled where the repository has streams.
+    genuine dnf and zypper and small packages of the same names. O(source=runfile) is tested with a stand-in for the
+    file.
+  - In the RHEL family and SUSE, NVIDIA's repository must be there already or be named, and in RHEL 8 and 9 a module
+    stream of nvidia-driver be enabled where the repository has streams.
 seealso:
   - module: gpu.node.gpu_info
 """
@@ -289,6 +292,15 @@ packages:
   returned: success
   type: dict
   sample: {"libcuda1": "550.163.01-2"}
+rolled_back:
+  description: Whether the previous packages were put back; C(false) says that this has failed as well.
+  returned: after a change of version or flavour that failed half-way
+  type: bool
+packages_left:
+  description: The packages that are not as they were before, and the state of each in words.
+  returned: when the previous packages could not be put back
+  type: dict
+  sample: {"nvidia-smi": "550.163.01-2, unpacked, not configured"}
 reboot_required:
   description: Whether the node must be rebooted for the driver to work, or to be gone.
   returned: success

@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from .._core import driver_names, driver_record, driver_repository, driver_runfile
-from .._core.apt import upstream
+from .._core.apt import Package, Simulation, upstream
 from .._core.driver import Desired, Observed, check_components, flavour
 from .._core.driver_kernel import parse_options
 from .._core.driver_plan import FABRIC_SERVICE, SERVICE, plan
@@ -23,6 +23,7 @@ from .nodeinfo import gpu_users, library_versions, loaded_driver, pci_devices
 from .nvidia_driver_apt import OWN_SOURCES, Apt
 from .nvidia_driver_kernel import as_result, build_error, building, dkms, modules, write_modprobe
 from .nvidia_driver_repository import REPOSITORY_SPEC, RepositorySteps, existing
+from .nvidia_driver_rollback import carry_out
 from .nvidia_driver_rpm import Dnf, Zypper
 from .nvidia_driver_runfile import RUNFILE_SPEC, RunfileSteps, installed
 from .nvidia_driver_signing import signing_key
@@ -217,7 +218,7 @@ class DriverCapability(RepositorySteps, RunfileSteps):
         try:
             self._install_once(params)
         except NodeError as error:
-            if self._refreshed or " 404 " not in error.cause:
+            if self._refreshed or " 404 " not in error.cause or "rolled_back" in error.details:
                 raise
             # The lists are older than the mirror: what they name is gone from there.
             self._refresh({})
@@ -228,19 +229,26 @@ class DriverCapability(RepositorySteps, RunfileSteps):
     def _install_once(self, params: t.Mapping[str, t.Any]) -> None:
         record = self._record()
         change = Change(params["packages"], params["remove"], params["pins"], record.holds)
-        new = self._check_simulation(change)
+        before = self._manager.packages()
+        simulation = self._check_simulation(change, before)
+        new = set(simulation.new)
         self._remember(
             packages=record.packages | new,
             requested=record.requested | (new & set(change.packages)),
         )
-        with building(self._host):
-            self._manager.change(change)
+        ours = {*change.packages, *change.remove}
+        replaces = bool(ours & {*simulation.changed, *simulation.removed})
+        try:
+            carry_out(self._host, self._manager, change, before=before, replaces=replaces)
+        except NodeError as error:
+            if error.details.get("rolled_back"):
+                self._remember(packages=record.packages, requested=record.requested)
+            raise
 
-    def _check_simulation(self, change: Change) -> t.Set[str]:
-        """Return what would be new; refuse when others' packages would go or lose their hold."""
+    def _check_simulation(self, change: Change, packages: t.Mapping[str, Package]) -> Simulation:
+        """Return what would be done; refuse when others' packages would go or lose their hold."""
         record = self._record()
         simulation = self._manager.simulate(change)
-        packages = self._manager.packages()
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
         held = [name for name in touched if name in packages and packages[name].held]
         foreign = sorted(set(held) - record.holds)
@@ -256,7 +264,7 @@ class DriverCapability(RepositorySteps, RunfileSteps):
                 cause="apt sees no other way to the wanted versions",
                 hint="release the hold, remove the package yourself, or ask for another version",
             )
-        return set(simulation.new)
+        return simulation
 
     def _hold(self, params: t.Mapping[str, t.Any]) -> None:
         holds = self._record().holds

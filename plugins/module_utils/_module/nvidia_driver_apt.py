@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import typing as t
 
 from .._core import apt
@@ -28,6 +29,8 @@ ENVIRONMENT = {
 }
 # confdef takes the default where there is one, confold keeps the user's file where there is none.
 CONFIG_FILES = ("--force-confdef", "--force-confold")
+FORCE = ("--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades")
+ARCHIVE = "/var/cache/apt/archives"
 
 
 class Apt:
@@ -131,6 +134,31 @@ class Apt:
         finally:
             self.clean()
 
+    def automatic(self) -> t.FrozenSet[str]:
+        """Return the packages that apt would remove once nothing needs them."""
+        return frozenset(self._call(["apt-mark", "showauto"]).out.split())
+
+    def restore(self, change: Change, automatic: t.Collection[str]) -> None:
+        """Put packages back, from apt's archive where the sources no longer have them."""
+        self._change([*FORCE, "--purge", "install", *self._wanted(change)])
+        if automatic:
+            self._call(["apt-mark", "auto", *sorted(automatic)])
+
+    def by_hand(self, change: Change) -> str:
+        """Return the command with which a person puts packages back."""
+        return shlex.join(["apt-get", *FORCE, "install", *self._wanted(change)])
+
+    def _wanted(self, change: Change) -> t.List[str]:
+        policies = self.policies(sorted(change.packages))
+        archive = self._host.listdir(ARCHIVE)
+        words = []
+        for name, version in change.packages.items():
+            offered = name in policies and version in policies[name].versions
+            start = f"{name}_{(version or '').replace(':', '%3a')}_"
+            files = [one for one in archive if one.startswith(start) and one.endswith(".deb")]
+            words.append(f"{name}={version}" if offered or not files else f"{ARCHIVE}/{files[0]}")
+        return words + [f"{name}-" for name in change.remove]
+
     def _change(self, words: t.Sequence[str]) -> None:
         options = [
             "-y",
@@ -206,7 +234,6 @@ class Apt:
 
 
 def _words(change: Change) -> t.List[str]:
-    words = ["--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades"]
-    words += ["install"]
+    words = [*FORCE, "install"]
     words += [f"{name}={version}" if version else name for name, version in change.packages.items()]
     return words + [f"{name}-" for name in change.remove]

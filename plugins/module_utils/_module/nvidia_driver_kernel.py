@@ -124,17 +124,31 @@ def write_modprobe(host: Host, text: str, kernels: t.Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def building(host: Host) -> t.Iterator[None]:
-    """Name a build that DKMS fails at inside, with the end of its log."""
+def building(host: Host, *, complete: bool = False) -> t.Iterator[None]:
+    """Name a build that DKMS fails at inside, with the end of its log.
+
+    With ``complete``, a failed build for the running kernel is an error though the package manager
+    is content: rpm takes no notice of it.
+    """
     start = time.time()
     try:
         yield
     except NodeError as error:
-        for one in dkms(host):
-            made = host.mtime(one.log) if one.log else None
-            if made is not None and made >= start - SLACK_SECONDS:
-                raise build_error(host, one) from error
+        for one in _failed(host, start):
+            raise build_error(host, one) from error
         raise
+    kernel = (host.read("/proc/sys/kernel/osrelease") or "").strip()
+    for one in _failed(host, start):
+        if complete and one.kernel == kernel:
+            raise build_error(host, one)
+
+
+def _failed(host: Host, start: float) -> t.Iterator[Dkms]:
+    """Yield the builds that have failed since a time, in seconds since the epoch."""
+    for one in dkms(host):
+        made = host.mtime(one.log) if one.log else None
+        if made is not None and made >= start - SLACK_SECONDS:
+            yield one
 
 
 def build_error(host: Host, failed: Dkms) -> NodeError:

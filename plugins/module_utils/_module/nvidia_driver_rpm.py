@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import typing as t
 
 from .._core import rpm
@@ -93,6 +94,10 @@ class _Rpm:
             kept |= needed
         return Removal(tuple(sorted(ours - kept)), tuple(sorted(kept)), tuple(sorted(users)))
 
+    def automatic(self) -> t.FrozenSet[str]:
+        """Return nothing: rpm knows no dependencies that came by themselves."""
+        return frozenset()
+
     def _refuse(self, tool: str, done: Completed, change: Change) -> NodeError:
         said = rpm.zypper_messages(done.out) + "\n" + done.err
         named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", said))
@@ -146,6 +151,14 @@ class Dnf(_Rpm):
     def change(self, change: Change) -> None:
         """Install and remove packages in one transaction."""
         self._shell(["-y"], change)
+
+    def restore(self, change: Change, automatic: t.Collection[str]) -> None:
+        """Put packages back, in one transaction as well."""
+        self.change(change)
+
+    def by_hand(self, change: Change) -> str:
+        """Return the command with which a person puts packages back."""
+        return "dnf history undo last"
 
     def purge(self, names: t.Sequence[str]) -> None:
         """Remove packages and no other package."""
@@ -258,6 +271,14 @@ class Zypper(_Rpm):
             if again:
                 self.hold(again)
 
+    def restore(self, change: Change, automatic: t.Collection[str]) -> None:
+        """Put packages back, in one transaction as well."""
+        self.change(change)
+
+    def by_hand(self, change: Change) -> str:
+        """Return the command with which a person puts packages back."""
+        return shlex.join(["zypper", "install", "--oldpackage", *_names(change)])
+
     def purge(self, names: t.Sequence[str]) -> None:
         """Remove packages and no other package."""
         if names:
@@ -284,15 +305,17 @@ class Zypper(_Rpm):
         *,
         check: bool = True,
     ) -> Completed:
-        names = [
-            f"{name}={version}" if version else name for name, version in change.packages.items()
-        ]
-        names += [f"!{name}" for name in change.remove]
         words = [*before, "install", *options, "--no-recommends", "--oldpackage"]
-        words += ["--auto-agree-with-licenses", *names]
+        words += ["--auto-agree-with-licenses", *_names(change)]
         return self._zypper(words, check=check)
 
     def _zypper(
         self, words: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = ZYPPER_GOOD
     ) -> Completed:
         return self._call(["zypper", "--non-interactive", *words], check=check, good=good)
+
+
+def _names(change: Change) -> t.List[str]:
+    """Return what zypper is told to install, and with a mark before it to remove."""
+    names = [f"{name}={version}" if version else name for name, version in change.packages.items()]
+    return names + [f"!{name}" for name in change.remove]

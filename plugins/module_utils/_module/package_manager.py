@@ -61,6 +61,15 @@ class PackageManager(t.Protocol):
     def change(self, change: Change) -> None:
         """Carry a transaction out."""
 
+    def automatic(self) -> t.FrozenSet[str]:
+        """Return the packages that only came because others depend on them."""
+
+    def restore(self, change: Change, automatic: t.Collection[str]) -> None:
+        """Put packages back as they were; those of ``automatic`` came as dependencies."""
+
+    def by_hand(self, change: Change) -> str:
+        """Return the command with which a person does the same."""
+
     def purge(self, names: t.Sequence[str]) -> None:
         """Remove packages and no other package."""
 

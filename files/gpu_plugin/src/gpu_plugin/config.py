@@ -79,7 +79,7 @@ def parse(
     found = read(text, source, (*BY_PATH, *SECTIONS))
     values = {key.path: _value(key, found.get(key.path), env or {}, flags or {}) for key in KEYS}
     driver_root = values["flags.nvidiaDriverRoot"]
-    config = Config(
+    return Config(
         mig_strategy=values["flags.migStrategy"],
         fail_on_init_error=values["flags.failOnInitError"],
         driver_root=driver_root,
@@ -101,9 +101,8 @@ def parse(
         sharing=sharing(found),
         mps_root=values["flags.mpsRoot"] or ROOT,
         xids=overrides((env or {}).get(DISABLE, ""), (env or {}).get(ENABLE, "")),
-        metrics=address(*given["gpuNode.metricsAddress"]),
+        metrics=address(values["gpuNode.metricsAddress"], ""),
     )
-    return config
 
 
 def _value(key: Key, given: Value | None, env: Mapping[str, str], flags: Mapping[str, str]) -> Any:
@@ -164,6 +163,8 @@ def _checked(key: Key, value: Any, where: str) -> Any:
             )
     if key.path.endswith(("Root", "Path")) and value and not value.startswith("/"):
         raise ConfigError(f"{where}: {value!r} is not valid", cause="expected an absolute path")
+    if key.path == "gpuNode.metricsAddress":
+        address(value, where)
     if key.path == "flags.mpsRoot" and value and (problem := problem_of_root(value)):
         raise ConfigError(f"{where}: {value!r} is not valid", cause=f"expected {problem}")
     return value

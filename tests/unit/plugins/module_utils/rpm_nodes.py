@@ -46,7 +46,13 @@ Summary: test
 test
 %files -n {name}
 """
+# A package whose script fails before it is unpacked; lua needs no shell in the folder.
+FAILS = """\
+%pre -n {name} -p <lua>
+error("the test wants this package to fail")
+"""
 VERSIONS = ("570.195.03", "580.82.07", "580.95.05")
+BROKEN = "590.44.01"
 RHEL = {
     "kmod-nvidia-open-dkms": "Requires: dkms\nConflicts: kmod-nvidia-latest-dkms\nProvides: nvidia-kmod",
     "kmod-nvidia-latest-dkms": "Requires: dkms\nConflicts: kmod-nvidia-open-dkms\nProvides: nvidia-kmod",
@@ -78,12 +84,16 @@ def missing(manager: str) -> str:
     return "" if os.geteuid() == 0 else "needs root"
 
 
-def _build(work: Path, parts: dict[str, str], version: str, release: str, epoch: int) -> None:
+def _build(
+    work: Path, parts: dict[str, str], version: str, release: str, epoch: int, fails: str = ""
+) -> None:
+    work.mkdir(exist_ok=True)
     spec = work / "test.spec"
     text = SPEC.format(epoch=epoch, version=version, release=release)
     full = f"{epoch}:{version}-{release}" if epoch else f"{version}-{release}"
     for name, relations in parts.items():
         text += PART.format(name=name, relations=relations.format(version=full))
+    text += FAILS.format(name=fails) if fails else ""
     spec.write_text(text)
     words = ["rpmbuild", "-bb", "--define", f"_topdir {work}", "--define", f"_rpmdir {work}/repo"]
     words += ["--define", "_binary_payload w0.gzdio", str(spec)]
@@ -99,6 +109,16 @@ def repository(work: Path, key: Key | None = None) -> Path:
     _build(work, OTHERS, "3.0", "1", 0)
     if key is not None:
         key.sign_rpms(work / "repo")
+    words = ["createrepo_c", "--quiet", f"{work}/repo"]
+    subprocess.run(words, check=True, capture_output=True, text=True)
+    return work / "repo"
+
+
+def broken_repository(work: Path) -> Path:
+    """Build a version whose user space comes, and whose kernel modules fail to."""
+    _build(work, RHEL, BROKEN, "1.el9", 3, "kmod-nvidia-open-dkms")
+    _build(work, SUSE, BROKEN, "1.1", 0)
+    _build(work, SUSE_MODULES, f"{BROKEN}_k6.4.0_150600.21", "1.1", 0, KMP)
     words = ["createrepo_c", "--quiet", f"{work}/repo"]
     subprocess.run(words, check=True, capture_output=True, text=True)
     return work / "repo"
@@ -158,6 +178,12 @@ class RpmNode(FakeHost):
         }
         rest = [f"{root}{RPM_KEY}" if word == RPM_KEY else word for word in words[1:]]
         return self.local.run([words[0], *options[words[0]], *rest], check=False, stdin=self.stdin)
+
+    def add(self, repo: Path) -> None:
+        """Let the node know one more repository."""
+        entry = f"[more]\nname=more\nbaseurl=file://{repo}\nenabled=1\ngpgcheck=0\nautorefresh=0\n"
+        for folder in ("etc/yum.repos.d", "etc/zypp/repos.d"):
+            (self.root / folder / "more.repo").write_text(entry)
 
     stdin: str | None = None
 

@@ -19,7 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_sig
     SECURE_BOOT,
 )
 from debian import capability, converge
-from rpm_nodes import KMP, OLD_KMP, SYSTEMS, RpmNode, missing, repository
+from rpm_nodes import BROKEN, KMP, OLD_KMP, SYSTEMS, RpmNode, broken_repository, missing, repository
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +110,27 @@ def test_change_of_flavour_is_one_transaction(node: RpmNode, manager: str) -> No
     assert transactions(node) == 1
     assert opened not in json.loads(node.files[RECORD])["holds"]
     assert not capability(node).observe().held(opened)
+
+
+def test_version_that_cannot_be_installed_is_undone(
+    node: RpmNode, manager: str, tmp_path: Path
+) -> None:
+    converge(node)
+    before, record = node.installed(), node.files[RECORD]
+    node.add(broken_repository(tmp_path / "broken"))
+    capability(node).observe()
+    node._genuine({"dnf": ("dnf", "makecache"), "zypper": ("zypper", "-n", "refresh")}[manager])
+    with pytest.raises(
+        NodeError, match=r"the test wants this package to fail|PREIN|prein"
+    ) as caught:
+        converge(node, version="590")
+    assert caught.value.details["rolled_back"] is True
+    assert "were put back" in str(caught.value)
+    assert (node.installed(), node.files[RECORD]) == (before, record)
+    assert BROKEN not in versions(node)
+    state = capability(node).observe()
+    assert state.held(KERNEL[manager][0])
+    assert converge(node).steps == ()
 
 
 def test_unknown_branch_lists_the_versions_that_are_offered(node: RpmNode) -> None:
