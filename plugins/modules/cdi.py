@@ -37,7 +37,7 @@ options:
     description:
       - How the names of libraries get into containers.
       - With V(auto), C(nvidia-cdi-hook) or C(nvidia-ctk) makes the links and the loader's cache when the container
-        starts, provided that it is on the node in version 1.17.8 or later. Earlier ones have known holes and are not
+        starts, provided that it is on the node in version 1.19.1 or later. Earlier ones have known holes and are not
         used.
       - Otherwise, and with V(never), each library is mounted once under each of its names in O(library_folders).
     type: str

@@ -55,7 +55,7 @@ options:
     default: nvidia
   runtime_path:
     description:
-      - The program behind the handler. It must be there, in version 1.17.8 or later, since containers could break out
+      - The program behind the handler. It must be there, in version 1.19.1 or later, since containers could break out
         through earlier ones. Not used with O(mode=cdi).
     type: path
     default: /usr/bin/nvidia-container-runtime

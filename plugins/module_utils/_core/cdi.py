@@ -36,7 +36,6 @@ SOCKETS = (
     "/tmp/nvidia-mps",
 )
 HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
-HOOK_MINIMUM = (1, 17, 8)  # before it, containers could break out through the hooks
 
 Edits = t.Dict[str, t.Any]
 
@@ -191,12 +190,6 @@ def _hooks(
     return [
         {"hookName": "createContainer", "path": program, "args": [*first, *call]} for call in calls
     ]
-
-
-def hook_version(text: str) -> t.Optional[t.Tuple[int, ...]]:
-    """Return the version that a hook program tells of itself."""
-    match = re.search(r"\bv?(\d+)\.(\d+)\.(\d+)", text)
-    return tuple(int(part) for part in match.groups()) if match else None
 
 
 def render(spec: t.Mapping[str, t.Any]) -> str:

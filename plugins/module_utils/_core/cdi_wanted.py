@@ -9,6 +9,7 @@ import typing as t
 
 from . import cdi
 from .device_nodes import CONTROL_NODES
+from .toolkit_version import MINIMUM_TEXT, is_safe, told
 
 REQUIRED_NODES = CONTROL_NODES[:2]
 
@@ -61,14 +62,11 @@ def choose_hook(found: t.Optional[t.Tuple[str, str]]) -> t.Tuple[str, t.List[str
     if found is None:
         return "", []
     path, text = found
-    version = cdi.hook_version(text)
-    if version is not None and version >= cdi.HOOK_MINIMUM:
+    if is_safe(text):
         return path, []
-    told = ".".join(map(str, version)) if version else "unknown"
-    least = ".".join(map(str, cdi.HOOK_MINIMUM))
     return "", [
-        f"{path} is not used: its version is {told}, and before {least} containers could break out "
-        "through it. Libraries are mounted without it. Next step: upgrade the NVIDIA container toolkit"
+        f"{path} is not used: its version is {told(text)}, and before {MINIMUM_TEXT} containers could "
+        "break out through it. Libraries are mounted without it. Next step: upgrade the NVIDIA container toolkit"
     ]
 
 

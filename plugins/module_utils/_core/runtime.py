@@ -14,7 +14,6 @@ CDI = "cdi"
 RUNTIME_CLASS = "runtime_class"
 DEFAULT_RUNTIME = "default_runtime"
 MODES = (CDI, RUNTIME_CLASS, DEFAULT_RUNTIME)
-TOOLKIT_MINIMUM = (1, 17, 8)  # before it, containers could break out through the toolkit
 
 Path = t.Tuple[str, ...]
 Change = t.Tuple[Path, t.Any]

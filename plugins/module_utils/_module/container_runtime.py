@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .._core import edits
+from .._core import edits, toolkit_version
 from .._core.errors import InputError, NodeError
 from .._core.runtime import (
     CDI,
     MODES,
-    TOOLKIT_MINIMUM,
     Change,
     TooOld,
     View,
@@ -21,7 +20,6 @@ from .._core.runtime import (
     describe,
     version_text,
 )
-from .._core.runtime import parse_version as version_of
 from .._core.steps import Plan, Step
 from .._host.api import Host
 from . import runtimes
@@ -140,16 +138,17 @@ class RuntimeCapability:
                 f"{path} is not on the node, and mode {self._wanted.mode} needs it",
                 hint="install the NVIDIA container toolkit, or use mode cdi, which needs no program",
             )
-        try:
-            told = self._host.run([path, "--version"], check=False).out
-            version = version_of(told, path)
-        except NodeError as error:
-            return [f"whether {path} is safe to use is not known: {error}"]
-        if version < TOOLKIT_MINIMUM:
+        text = self._host.run([path, "--version"], check=False).out
+        if toolkit_version.number(text) is None:
+            return [
+                f"whether {path} is safe to use is not known: it did not tell its version "
+                f"({text.strip() or 'no output'})"
+            ]
+        if not toolkit_version.is_safe(text):
             raise NodeError(
-                f"{path} has version {version_text(version)}",
-                cause=f"before {version_text(TOOLKIT_MINIMUM)} containers could break out through it",
-                hint="upgrade the NVIDIA container toolkit",
+                f"{path} has version {toolkit_version.told(text)}",
+                cause=f"before {toolkit_version.MINIMUM_TEXT} containers could break out through it",
+                hint="upgrade the NVIDIA container toolkit (gpu.node.container_toolkit)",
             )
         return []
 

@@ -74,7 +74,7 @@ class Machine(FakeHost):
         text = f"ActiveState=active\nActiveEnterTimestampMonotonic={int(since * 1e6)}\n"
         self.commands["systemctl", "show"] = text
 
-    def install_toolkit(self, version: str = "1.17.8") -> None:
+    def install_toolkit(self, version: str = "1.19.1") -> None:
         self.files[WRAPPER] = ""
         self.commands[(WRAPPER,)] = f"NVIDIA Container Runtime version {version}\n"
 

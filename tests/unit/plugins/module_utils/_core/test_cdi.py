@@ -183,19 +183,6 @@ def test_a_name_that_no_runtime_would_take_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("NVIDIA CDI Hook version 1.17.8\ncommit: abc", (1, 17, 8)),
-        ("NVIDIA Container Toolkit CLI version 1.18.0-rc.1", (1, 18, 0)),
-        ("v1.20.0", (1, 20, 0)),
-        ("", None),
-    ],
-)
-def test_hook_version(text: str, version: tuple[int, ...] | None) -> None:
-    assert cdi.hook_version(text) == version
-
-
-@pytest.mark.parametrize(
     ("text", "same"),
     [
         ("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\n", True),

@@ -161,7 +161,7 @@ def test_chosen_folders(nvml: FakeNvml) -> None:
 @pytest.mark.parametrize("program", ["nvidia-cdi-hook", "nvidia-ctk"])
 def test_hook_program_of_the_node(nvml: FakeNvml, program: str) -> None:
     host = Debian()
-    host.commands[(f"/usr/bin/{program}", "--version")] = "NVIDIA CDI Hook version 1.17.8"
+    host.commands[(f"/usr/bin/{program}", "--version")] = "NVIDIA CDI Hook version 1.19.1"
     host.commands[(program,)] = ""
     converge(host)
     hooks = host.spec()["containerEdits"]["hooks"]
@@ -172,7 +172,7 @@ def test_hook_program_of_the_node(nvml: FakeNvml, program: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"), [("CLI version 1.17.7", "1.17.7"), ("broken", "unknown")]
+    ("answer", "told"), [("CLI version 1.19.0", "1.19.0"), ("broken", "unknown")]
 )
 def test_hook_with_a_known_hole_is_not_used(nvml: FakeNvml, answer: str, told: str) -> None:
     host = Debian()

@@ -192,10 +192,10 @@ def test_handler_without_its_program_is_refused(mode: str, runtime: str) -> None
     host = Machine(containerd="1.7.24", docker="26.1.5", crio="1.31.0")
     with pytest.raises(NodeError, match=f"{WRAPPER} is not on the node, and mode {mode} needs it"):
         planned(host, runtime=runtime, mode=mode)
-    host.install_toolkit("1.17.7")
-    with pytest.raises(NodeError, match=r"version 1\.17\.7: before 1\.17\.8 containers could"):
+    host.install_toolkit("1.19.0")
+    with pytest.raises(NodeError, match=r"version 1\.19\.0: before 1\.19\.1 containers could"):
         planned(host, runtime=runtime, mode=mode)
-    host.install_toolkit("1.17.8")
+    host.install_toolkit("1.19.1")
     assert planned(host, runtime=runtime, mode=mode).steps
     host.commands[(WRAPPER,)] = "?"
     assert "is safe to use is not known" in planned(host, runtime=runtime, mode=mode).warnings[0]

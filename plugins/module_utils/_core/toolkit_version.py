@@ -1,0 +1,42 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which versions of the NVIDIA container toolkit are safe to use."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+Version = t.Tuple[int, ...]
+
+# Before it, containers could break out through the hooks (CVE-2024-0132, CVE-2025-23266) and through
+# a race between a check and its use (CVE-2026-24260, fixed in 1.19.1).
+MINIMUM: Version = (1, 19, 1)
+MINIMUM_TEXT = ".".join(map(str, MINIMUM))
+NUMBER = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)([~-]rc)?")
+
+
+def number(text: str) -> t.Optional[Version]:
+    """Return the version in a package's version or in what a program tells; None where there is none.
+
+    A release candidate counts as older than its release.
+    """
+    match = NUMBER.search(text)
+    if match is None:
+        return None
+    found = tuple(int(part) for part in match.groups()[:3])
+    return (*found, -1) if match[4] else found
+
+
+def is_safe(text: str) -> bool:
+    """Tell whether a version, in whatever text it is, has the known fixes."""
+    found = number(text)
+    # 1.19.1 of a release candidate is (1, 19, 1, -1), and must not count as more than (1, 19, 1).
+    return found is not None and (*found, 0)[:4] >= (*MINIMUM, 0)
+
+
+def told(text: str) -> str:
+    """Return a version as people write it, from what a program tells."""
+    match = NUMBER.search(text)
+    return match[0].lstrip("v") if match else "unknown"
