@@ -127,6 +127,9 @@ def broken_repository(work: Path) -> Path:
 class RpmNode(FakeHost):
     """A node in a folder: its package manager is genuine, all else is not."""
 
+    paths: tuple[str, ...] = PATHS
+    key_path = RPM_KEY
+
     def __init__(self, root: Path, repo: Path, os_release: str) -> None:
         super().__init__(
             {
@@ -176,7 +179,7 @@ class RpmNode(FakeHost):
             ],
             "zypper": [f"--root={root}"],
         }
-        rest = [f"{root}{RPM_KEY}" if word == RPM_KEY else word for word in words[1:]]
+        rest = [f"{root}{self.key_path}" if word == self.key_path else word for word in words[1:]]
         return self.local.run([words[0], *options[words[0]], *rest], check=False, stdin=self.stdin)
 
     def add(self, repo: Path) -> None:
@@ -194,19 +197,23 @@ class RpmNode(FakeHost):
     def read(self, path: str) -> str | None:
         if path in (DNF_LOCKS, ZYPPER_LOCKS):
             return self.local.read(f"{self.root}{path}")
-        if path in PATHS:
+        if path in self.paths:
             text = self.local.read(f"{self.root}{path}")
-            return text and text.replace(f"file://{self.root}{RPM_KEY}", f"file://{RPM_KEY}")
+            return text and text.replace(
+                f"file://{self.root}{self.key_path}", f"file://{self.key_path}"
+            )
         return super().read(path)
 
     def write(self, path: str, text: str, **values):  # type: ignore[no-untyped-def]
-        if path not in PATHS:
+        if path not in self.paths:
             return super().write(path, text, **values)
-        text = text.replace(f"file://{RPM_KEY}", f"file://{self.root}{RPM_KEY}")
+        text = text.replace(f"file://{self.key_path}", f"file://{self.root}{self.key_path}")
         return self.local.write(f"{self.root}{path}", text, **values)
 
     def remove(self, path: str) -> bool:
-        return self.local.remove(f"{self.root}{path}") if path in PATHS else super().remove(path)
+        return (
+            self.local.remove(f"{self.root}{path}") if path in self.paths else super().remove(path)
+        )
 
     def installed(self) -> dict[str, str]:
         """Return what rpm has, by name."""

@@ -18,6 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core import toolkit_vers
         ("1.19.0-1", (1, 19, 0), False),
         ("1.19.1-1", (1, 19, 1), True),
         ("1.19.1~rc.2-1", (1, 19, 1, -1), False),
+        ("1.19.1-0.1.rc.1", (1, 19, 1, -1), False),
         ("2.0.0-1", (2, 0, 0), True),
         ("", None, False),
     ],

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Install the NVIDIA container toolkit."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: container_toolkit
+short_description: Install the NVIDIA container toolkit
+version_added: 0.1.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Installs the packages of the NVIDIA container toolkit, all of one version, and holds them there. Nothing else of
+    this collection needs them but the modes C(runtime_class) and C(default_runtime) of M(gpu.node.container_runtime)
+    and O(gpu.node.cdi#module:generator=nvidia-ctk).
+  - Versions before 1.19.1 are never installed, and one that is there is exchanged. Containers could break out through
+    them (CVE-2024-0132, CVE-2025-23266, CVE-2026-24260).
+  - Remembers what it has added. What a killed run left behind is finished by the next one.
+options:
+  state:
+    description:
+      - Whether the packages are there.
+      - With V(absent), what was added goes again. That is refused while a runtime starts containers through the
+        toolkit, and a package that others need stays. Where M(gpu.node.cdi) has used its hooks, run that module
+        afterwards.
+    type: str
+    choices: [present, absent]
+    default: present
+  version:
+    description:
+      - The version, such as V(1.20.1), or a package version.
+      - Without it, a safe version that is there stays, and otherwise the newest is taken that the sources offer.
+    type: str
+    default: ""
+  parts:
+    description:
+      - V(base) has what writes CDI specifications and runs their hooks, and the runtime. V(all) has the legacy hook
+        and its library as well. With V(base), those of the others that this module has added go again.
+    type: str
+    choices: [all, base]
+    default: all
+  hold:
+    description: Whether the packages are kept at their version when the node is upgraded.
+    type: bool
+    default: true
+  vendor_refresh:
+    description:
+      - Whether the toolkit's own service may write C(/var/run/cdi/nvidia.yaml), as it does from 1.18 on. Runtimes
+        prefer that file to C(/etc/cdi/nvidia.yaml), and it does not follow changes of the MIG layout.
+      - With V(false), a drop-in file for C(nvidia-cdi-refresh.service) keeps it from running, and what it has written
+        is removed.
+    type: bool
+    default: false
+  repository:
+    description:
+      - The repository to take the packages from, such as NVIDIA's or a mirror of it. Without it, they come from what
+        the node's package manager knows, and a repository of an earlier run is forgotten.
+      - It goes to files of its own, C(gpu-node-container-toolkit) in the folders of apt, dnf or zypper, with its key
+        beside it. What has changed in them is put right.
+      - Only what the key has signed is installed. The key itself is never fetched from anywhere.
+    type: dict
+    suboptions:
+      url:
+        description: Its address, with http, https or file. A password belongs to the package manager's own files.
+        type: str
+        required: true
+      key:
+        description:
+          - The public key in ASCII armour, or the path of a key file on the node.
+          - The RHEL family and SUSE know keys for all repositories only, so rpm is taught it.
+        type: str
+        required: true
+      key_fingerprints:
+        description:
+          - The fingerprints of the primary keys in O(repository.key). Where it has any other key it is refused.
+          - A key file on the node needs them. For NVIDIA's repositories compare with what NVIDIA publishes.
+        type: list
+        elements: str
+        default: []
+      suite:
+        description: For apt, the suite, or the path of a flat repository, which ends in a slash.
+        type: str
+        default: /
+      components:
+        description: For apt, the components of the suite. A flat repository has none.
+        type: list
+        elements: str
+        default: []
+      signed_metadata:
+        description: For dnf and zypper, whether the lists of the repository are signed. Those for apt always are.
+        type: bool
+        default: false
+      signed_packages:
+        description:
+          - For dnf and zypper, whether the packages are signed. With V(false), O(repository.signed_metadata) must be
+            true.
+        type: bool
+        default: true
+  lock_timeout:
+    description: How many seconds to wait while another package manager is at work.
+    type: int
+    default: 300
+seealso:
+  - module: gpu.node.container_runtime
+  - module: gpu.node.cdi
+extends_documentation_fragment:
+  - gpu.node.attributes
+attributes:
+  check_mode:
+    support: full
+    details: On a node that does not know the repository yet, the version is not known either, which is said.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+  platform:
+    support: full
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Install the toolkit from a mirror of NVIDIA's repository
+  gpu.node.container_toolkit:
+    version: 1.20.1
+    repository:
+      url: https://mirror.example.com/libnvidia-container/stable/deb/$(ARCH)
+      key: "{{ lookup('ansible.builtin.file', 'libnvidia-container.asc') }}"
+
+- name: Install what CDI needs from a repository for the RHEL family whose lists are signed, and not its packages
+  gpu.node.container_toolkit:
+    parts: base
+    repository:
+      url: https://mirror.example.com/libnvidia-container/stable/rpm/$basearch
+      key: "{{ lookup('ansible.builtin.file', 'libnvidia-container.asc') }}"
+      signed_metadata: true
+      signed_packages: false
+
+- name: Take it back
+  gpu.node.container_toolkit:
+    state: absent
+"""
+
+RETURN = r"""
+toolkit_version:
+  description: The version that is installed; none where it is not there.
+  returned: success
+  type: str
+  sample: 1.20.1
+minimum_version:
+  description: The lowest version that is safe to use.
+  returned: success
+  type: str
+  sample: 1.19.1
+packages:
+  description: The packages that are installed, with their versions.
+  returned: success
+  type: dict
+  sample: {nvidia-container-toolkit-base: 1.20.1-1}
+steps:
+  description: What was done, or in check mode would be.
+  returned: success
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._module.container_toolkit import (
+    SPEC,
+    ToolkitCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._module.run import run_capability
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    run_capability(
+        module, lambda: ToolkitCapability(LocalHost(), module.params, check_mode=module.check_mode)
+    )
+
+
+if __name__ == "__main__":
+    main()
