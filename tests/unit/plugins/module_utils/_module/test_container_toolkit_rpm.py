@@ -48,6 +48,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
 
 def build(work: Path, key: Key, *versions: str, signed: bool = True) -> Path:
     """Return a repository whose packages are signed, or else its lists."""
+    work.mkdir(exist_ok=True)
     for version in versions:
         _build(work, PARTS, version, "1", 0)
     _build(work, {BASE_SYSTEM: ""}, "3.0", "1", 0)
