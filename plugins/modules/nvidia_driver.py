@@ -141,7 +141,8 @@ options:
   reload:
     description:
       - Whether to exchange the loaded kernel modules when they differ from the installed ones.
-      - V(when_idle) does so where no process has a GPU open, the persistence daemon aside, which is restarted.
+      - V(when_idle) does so where no process has a GPU open, the persistence daemon and the fabric manager aside, which
+        are restarted.
         The node daemon counts as such a process. Otherwise C(reboot_required) says who is in the way.
     type: str
     choices: [never, when_idle]
@@ -199,8 +200,7 @@ notes:
   - Supported are Debian 12 (bookworm) and 13 (trixie), Ubuntu 22.04 (jammy) and 24.04 (noble), the RHEL family 8 to 10,
     and SUSE 15.6, 15.7 and 16.0.
   - Debian is tested with the genuine packages, Ubuntu against lists of its packages, the RHEL family and SUSE with the
-    genuine dnf and zypper and small packages of the same names. O(source=runfile) is tested with a stand-in for the
-    file.
+    genuine dnf and zypper and small packages of the same names, O(source=runfile) with a stand-in for the file.
   - In the RHEL family and SUSE, NVIDIA's repository must be there already or be named, and in RHEL 8 and 9 a module
     stream of nvidia-driver be enabled where the repository has streams.
 seealso:
@@ -287,6 +287,61 @@ dkms:
     log:
       description: Where DKMS has written why it failed.
       type: str
+node:
+  description: What was found of the node at the end, or in check mode at the beginning.
+  returned: success
+  type: dict
+  contains:
+    gpus:
+      description: The architecture of each GPU by its PCI address.
+      type: dict
+    nvswitch:
+      description: Whether there are NVSwitches.
+      type: bool
+    kernel:
+      description: The running kernel.
+      type: str
+    headers:
+      description: Whether its headers are there.
+      type: bool
+    held:
+      description: The driver's packages that are on hold.
+      type: list
+      elements: str
+    nouveau:
+      description: Whether nouveau is C(loaded), C(available) to some kernel, C(blacklisted) or C(absent).
+      type: str
+    stale_initramfs:
+      description: The kernels whose initramfs is older than the modules' options.
+      type: list
+      elements: str
+    secure_boot:
+      description: Whether Secure Boot is on.
+      type: bool
+    signing_key:
+      description: With Secure Boot on, the path of the key that DKMS signs with.
+      type: str
+    signing_key_state:
+      description: C(enrolled), C(pending), C(refused), C(blocked), C(missing) or C(unknown).
+      type: str
+    libraries:
+      description: The versions of C(libnvidia-ml.so) on the node.
+      type: list
+      elements: str
+    firmware:
+      description: The versions that the node has GSP firmware for.
+      type: list
+      elements: str
+    persistence_daemon:
+      description: The state of its service.
+      type: str
+    fabric_manager:
+      description: The state of its service, empty without NVSwitches.
+      type: str
+    gpu_users:
+      description: The processes that have a GPU open, the driver's own daemons aside.
+      type: list
+      elements: str
 packages:
   description: The installed packages of the driver and their versions.
   returned: success

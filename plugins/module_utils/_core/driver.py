@@ -68,7 +68,7 @@ class Observed:
     what the fabric manager's service does; ``libraries`` are the versions of libnvidia-ml.
     ``repository`` are our files that name a repository, ``repository_key`` is the key's text where it is
     on the node, ``trusted`` the keys that rpm has. ``signing_key`` is there with Secure Boot on.
-    ``runfile`` is what NVIDIA's own installer has left.
+    ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
     """
 
     distribution: str
@@ -104,6 +104,7 @@ class Observed:
     trusted: t.Tuple[str, ...] = ()
     signing_key: t.Optional[SigningKey] = None
     runfile: Installed = dataclasses.field(default_factory=Installed)
+    firmware: t.Tuple[str, ...] = ()
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

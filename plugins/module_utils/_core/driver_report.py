@@ -63,6 +63,12 @@ def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[st
             found.append(
                 f"DKMS could not build {one.module} {one.version} for the kernel {one.kernel}: see {one.log}"
             )
+    version = observed.loaded[0] if observed.loaded else ""
+    if observed.loaded == (version, "open") and version not in observed.firmware and not installing:
+        found.append(
+            f"the node has no GSP firmware of version {version}, which the open kernel modules need: "
+            f"/lib/firmware/nvidia/{version}/gsp*.bin"
+        )
     if observed.nvswitch and not observed.names.fabric:
         found.append(
             f"the GPUs are joined by NVSwitches, and no fabric manager for {observed.names.title} is known: CUDA "

@@ -12,7 +12,7 @@ from .._core.pci import PciDevice, nvidia_device
 from .._host.api import Host
 
 BUS = "/sys/bus/pci/devices"
-PERSISTENCED_COMM = "nvidia-persiste"  # the kernel keeps 15 characters
+DRIVERS_OWN = ("nvidia-persiste", "nv-fabricmanage")  # the kernel keeps 15 characters
 LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
 LIBRARY_FOLDERS = (
     "/usr/lib64",
@@ -20,6 +20,7 @@ LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
 )
+FIRMWARE = "/lib/firmware"
 DRIVER_VERSION = "/proc/driver/nvidia/version"
 
 
@@ -48,7 +49,7 @@ def gpus(host: Host) -> t.List[PciDevice]:
 
 
 def gpu_users(host: Host) -> t.Tuple[str, ...]:
-    """Return the processes that have a GPU open, but for the persistence daemon."""
+    """Return the processes that have a GPU open, but for the driver's own daemons."""
     found = []
     for pid in host.listdir("/proc"):
         if not pid.isdigit():
@@ -57,7 +58,7 @@ def gpu_users(host: Host) -> t.Tuple[str, ...]:
         opened = (host.readlink(f"{folder}/{number}") for number in host.listdir(folder))
         if any(one and one.startswith("/dev/nvidia") for one in opened):
             name = (host.read(f"/proc/{pid}/comm") or "").strip()
-            if name != PERSISTENCED_COMM:
+            if name not in DRIVERS_OWN:
                 found.append(f"{pid} ({name or 'unknown'})")
     return tuple(found)
 
@@ -67,6 +68,18 @@ def library_versions(host: Host) -> t.Tuple[str, ...]:
     folders = [f"{folder}{more}" for folder in LIBRARY_FOLDERS for more in ("", "/nvidia/current")]
     found = (LIBRARY.fullmatch(name) for folder in folders for name in host.listdir(folder))
     return tuple(sorted({match[1] for match in found if match}))
+
+
+def firmware_versions(host: Host, kernel: str) -> t.Tuple[str, ...]:
+    """Return the versions of the driver that the kernel finds firmware for the GSP of."""
+    found = set()
+    for place in (f"updates/{kernel}/", "updates/", f"{kernel}/", ""):
+        folder = f"{FIRMWARE}/{place}nvidia"
+        for version in host.listdir(folder):
+            names = host.listdir(f"{folder}/{version}") if version[:1].isdigit() else []
+            if any(name.startswith("gsp") for name in names):
+                found.add(version)
+    return tuple(sorted(found))
 
 
 class LoadedDriver(t.NamedTuple):

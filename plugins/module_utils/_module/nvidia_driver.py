@@ -11,6 +11,7 @@ import typing as t
 from .._core import driver_names, driver_record, driver_repository, driver_runfile
 from .._core.apt import Package, Simulation, upstream
 from .._core.driver import Desired, Observed, check_components, flavour
+from .._core.driver_facts import facts
 from .._core.driver_kernel import parse_options
 from .._core.driver_plan import FABRIC_SERVICE, SERVICE, plan
 from .._core.driver_record import Record
@@ -19,7 +20,7 @@ from .._core.errors import InputError, NodeError
 from .._core.steps import Plan, Step
 from .._host.api import Host
 from .._host.systemd import properties
-from .nodeinfo import gpu_users, library_versions, loaded_driver, pci_devices
+from .nodeinfo import firmware_versions, gpu_users, library_versions, loaded_driver, pci_devices
 from .nvidia_driver_apt import OWN_SOURCES, Apt
 from .nvidia_driver_kernel import as_result, build_error, building, dkms, modules, write_modprobe
 from .nvidia_driver_repository import REPOSITORY_SPEC, RepositorySteps, existing
@@ -111,7 +112,8 @@ class DriverCapability(RepositorySteps, RunfileSteps):
             headers=host.exists(f"/lib/modules/{kernel}/build"),
             gpus=tuple((one.address, one.architecture) for one in devices if one.kind == "gpu"),
             nvswitch=any(one.kind == "nvswitch" for one in devices),
-            libraries=library_versions(host) if self._only_checked else (),
+            libraries=library_versions(host),
+            firmware=firmware_versions(host, kernel),
             packages={},
             policies={},
             interrupted=False,
@@ -128,7 +130,7 @@ class DriverCapability(RepositorySteps, RunfileSteps):
             smi=host.which("nvidia-smi") is not None,
             refreshed=self._refreshed,
             refresh_note=self._note,
-            users=gpu_users(host) if driver and self._desired.reload == "when_idle" else (),
+            users=gpu_users(host) if driver else (),
             reload_note=self._reload_note,
             modules=modules(host, self._desired.module_options, added=record.modprobe),
             dkms=dkms(host),
@@ -302,9 +304,13 @@ class DriverCapability(RepositorySteps, RunfileSteps):
         """Exchange the modules; where the kernel does not let go of them, the next plan says so."""
         host = self._host
         loaded = [one for one in MODULES if one == "nvidia" or host.exists(f"/sys/module/{one}")]
-        active = host.run(["systemctl", "is-active", SERVICE], check=False).rc == 0
-        if active:
-            host.run(["systemctl", "stop", SERVICE])
+        switches = any(one.kind == "nvswitch" for one in pci_devices(host))
+        units = (FABRIC_SERVICE, SERVICE) if switches else (SERVICE,)
+        active = [
+            one for one in units if host.run(["systemctl", "is-active", one], check=False).rc == 0
+        ]
+        for unit in active:
+            host.run(["systemctl", "stop", unit])
         try:
             done = host.run(["rmmod", *loaded], check=False)
             if done.rc != 0:
@@ -313,8 +319,8 @@ class DriverCapability(RepositorySteps, RunfileSteps):
             for name in reversed(loaded[:-1]):
                 host.run(["modprobe", name], check=False)
         finally:
-            if active:
-                host.run(["systemctl", "start", SERVICE], check=False)
+            for unit in reversed(active):
+                host.run(["systemctl", "start", unit], check=False)
 
     def _persistence(self, params: t.Mapping[str, t.Any]) -> None:
         if not params["was_enabled"]:
@@ -370,6 +376,7 @@ class DriverCapability(RepositorySteps, RunfileSteps):
             "loaded_version": state.loaded[0] if state.loaded else None,
             "loaded_flavour": state.loaded[1] if state.loaded else None,
             "dkms": as_result(state.dkms),
+            "node": facts(state),
             "packages": {
                 name: package.version
                 for name, package in sorted(state.packages.items())

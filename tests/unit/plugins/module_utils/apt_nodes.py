@@ -197,4 +197,5 @@ class AptNode(FakeHost):
         there = self.installed()
         version = next(there[name] for name in there if name.endswith("-dkms"))
         self.files[DRIVER] = LOADED.format(version.split("-")[0])
+        self.files[f"/lib/firmware/nvidia/{version.split('-')[0]}/gsp_ga10x.bin"] = ""
         return Completed(0, "", "")

@@ -125,6 +125,8 @@ class Debian(FakeHost):
         gone |= {one for one in self.packages if set(self.depends.get(one, [])) & gone}
         if not simulate:
             self.packages = {k: v for k, v in self.packages.items() if k not in gone}
+            if "firmware-nvidia-gsp" in gone:
+                self.remove("/lib/firmware/nvidia")
         return Completed(0, "".join(f"Purg {name} [1]\n" for name in sorted(gone)), "")
 
     def _install(self, names: tuple[str, ...], simulate: bool) -> Completed:
@@ -172,6 +174,7 @@ class Debian(FakeHost):
         if words[1] == "nvidia" and DRIVER not in self.files:
             version = self.packages["nvidia-open-kernel-dkms"][0].split("-")[0]
             self.files[DRIVER] = LOADED.format(version)
+            self.files[f"/lib/firmware/nvidia/{version}/gsp_ga10x.bin"] = ""
         return Completed(0, "", "")
 
     def _rmmod(self, words: tuple[str, ...]) -> Completed:

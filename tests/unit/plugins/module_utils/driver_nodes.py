@@ -86,6 +86,7 @@ def converged(**changes: Any) -> Observed:
     values: dict[str, Any] = {
         "packages": dict.fromkeys(WANTED, package(state="hi ")),
         "loaded": (upstream(NEW), "open"),
+        "firmware": (upstream(NEW),),
         "service": RUNNING,
         "smi": True,
         "record": Record(

@@ -235,4 +235,5 @@ class RpmNode(FakeHost):
         there = self.installed()
         version = next(there[name] for name in there if "kmod" in name or "kmp" in name)
         self.files[DRIVER] = LOADED.format(version.split("_k")[0])
+        self.files[f"/lib/firmware/nvidia/{version.split('_k')[0]}/gsp_ga10x.bin"] = ""
         return Completed(0, "", "")

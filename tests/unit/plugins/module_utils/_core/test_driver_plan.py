@@ -304,17 +304,23 @@ def test_unknown_version_is_told_once_the_lists_are_new() -> None:
             actions(observed, version="999", check_mode=check_mode)
 
 
-@pytest.mark.parametrize("state", ["present", "absent"])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"distribution": "rhel", "codename": "", "title": "Red Hat Enterprise Linux 9"},
-        {"codename": "forky", "title": "Debian forky"},
-    ],
-)
-def test_other_systems_are_refused(state: str, changes: dict[str, str]) -> None:
+OTHERS = [
+    {"distribution": "rhel", "codename": "", "title": "Red Hat Enterprise Linux 9"},
+    {"codename": "forky", "title": "Debian forky"},
+]
+
+
+@pytest.mark.parametrize("changes", OTHERS)
+def test_other_systems_are_refused(changes: dict[str, str]) -> None:
     with pytest.raises(NodeError, match=f"'{changes['title']}' is not supported"):
-        actions(node(**changes), state=state)
+        actions(node(**changes))
+    with pytest.raises(NodeError, match="is not supported"):
+        actions(converged(**changes), state="absent")
+
+
+@pytest.mark.parametrize("changes", OTHERS)
+def test_nothing_is_taken_back_where_nothing_was_added(changes: dict[str, str]) -> None:
+    assert actions(node(**changes), state="absent") == []
 
 
 def test_version_that_only_more_components_can_offer() -> None:

@@ -289,6 +289,27 @@ def test_idle_driver_is_reloaded_with_all_its_modules(done: Debian) -> None:
     ]
 
 
+def test_node_is_described_whatever_is_to_be_done(done: Debian) -> None:
+    done.links["/proc/99/fd/3"] = "/dev/nvidia0"
+    done.files["/proc/99/comm"] = "python3\n"
+    done.links["/proc/98/fd/3"] = "/dev/nvidia-nvswitchctl"
+    done.files["/proc/98/comm"] = "nv-fabricmanage\n"
+    one = capability(done)
+    state = one.observe()
+    found = one.result(state, one.plan(state))["node"]
+    assert found["gpu_users"] == ["99 (python3)"]
+    assert found["gpus"] == {"0000:18:00.0": "hopper"}
+    assert (found["firmware"], found["nouveau"]) == ([VERSION.split("-")[0]], "absent")
+    assert (found["persistence_daemon"], found["secure_boot"]) == ("active", False)
+    assert "libcuda1" in found["held"]
+
+
+def test_open_modules_without_their_firmware_are_told(done: Debian) -> None:
+    assert converge(done).warnings == ()
+    done.remove("/lib/firmware/nvidia")
+    assert "no GSP firmware of version 550.163.01" in converge(done).warnings[0]
+
+
 def test_driver_in_use_is_not_reloaded(done: Debian) -> None:
     done.files["/proc/99/comm"] = "python3\n"
     done.links["/proc/99/fd/3"] = "/dev/nvidiactl"

@@ -44,6 +44,7 @@ class Switched(Debian):
 
     def modprobe(self, _words: tuple[str, ...]) -> Completed:
         self.files[DRIVER] = LOADED.format("580.82.07")
+        self.files["/lib/firmware/nvidia/580.82.07/gsp_ga10x.bin"] = ""
         return Completed(0, "", "")
 
     def _show(self, words: tuple[str, ...]) -> Completed:

@@ -75,6 +75,7 @@ class Node(Debian):
     def _modprobe(self, words: tuple[str, ...]) -> Completed:
         version = parse_traces(self.read(TRACES) or "")
         self.files[DRIVER] = LOADED.format(version)
+        self.files[f"/lib/firmware/nvidia/{version}/gsp_ga10x.bin"] = ""
         return Completed(0, "", "")
 
     @property

@@ -61,7 +61,9 @@ class Ubuntu(Debian):
         version = next(
             version for name, (version, _state) in self.packages.items() if "kernel-common" in name
         )
-        self.files[DRIVER] = LOADED.format(version.split("-")[0])
+        version = version.split("-")[0]
+        self.files[DRIVER] = LOADED.format(version)
+        self.files[f"/lib/firmware/nvidia/{version}/gsp_ga10x.bin"] = ""
         return Completed(0, "", "")
 
     def _show(self, _words: tuple[str, ...]) -> Completed:
