@@ -21,7 +21,7 @@ WHEELHOUSE := $(CACHE)/wheelhouse
 GPUNODE := tests/node/gpunode
 LIBRARY := $(COLLECTIONS):tests/nvsim:tests/kubelet:tests/node:files/gpu_plugin/src
 
-export PATH := $(BIN):$(PATH)
+export PATH := $(BIN):$(PATH):$(CACHE)/zypper/usr/bin
 export ANSIBLE_COLLECTIONS_PATH := $(COLLECTIONS)
 export ANSIBLE_LOCALHOST_WARNING := false
 export GPUNODE_CACHE := $(CACHE)/node

@@ -15,7 +15,7 @@ from .._core.driver import Removal
 from .._core.driver_record import Record
 from .._core.driver_repository import SOURCES
 from .._core.errors import NodeError
-from .._host.api import Host
+from .._host.api import Completed, Host
 from .package_manager import Caller, Change, tail
 
 FOLDER = "/etc/apt/sources.list.d"
@@ -38,7 +38,7 @@ class Apt:
 
     def __init__(self, host: Host, timeout: float) -> None:
         self._host, self._timeout = host, timeout
-        self._call = Caller(host, timeout, lambda done: apt.is_busy(done.err), ENVIRONMENT)
+        self._call = Caller(host, timeout, _is_busy, ENVIRONMENT)
 
     # --- looking ---
 
@@ -231,6 +231,10 @@ class Apt:
     def release(self, names: t.Sequence[str]) -> None:
         """Take packages off hold."""
         self._call(["apt-mark", "unhold", *names])
+
+
+def _is_busy(done: Completed) -> bool:
+    return done.rc != 0 and apt.is_busy(done.err)
 
 
 def _words(change: Change) -> t.List[str]:

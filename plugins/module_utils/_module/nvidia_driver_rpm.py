@@ -26,6 +26,8 @@ ZYPPER_NOTHING_FOUND = 104
 ZYPPER_GOOD = (0, 102, 103, 106, 107)
 RPM_BUSY = re.compile(r"transaction lock on|Existing lock |[Ww]aiting for process with pid")
 RPM_KEYS = ("rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n")
+# dnf's shell ends with status 0 all the same; nothing was done then.
+DNF_LOCKED = re.compile(r"^Error: .* already locked by \d+", re.M)
 KEEP = "--setopt=clean_requirements_on_remove=False"
 
 
@@ -37,7 +39,8 @@ class _Rpm:
         self._call = Caller(host, timeout, self._is_busy, environment)
 
     def _is_busy(self, done: Completed) -> bool:
-        return bool(RPM_BUSY.search(done.out + done.err))
+        said = f"{done.out}\n{done.err}"
+        return bool(DNF_LOCKED.search(said) or (done.rc != 0 and RPM_BUSY.search(said)))
 
     def _locked(self) -> t.FrozenSet[str]:
         raise NotImplementedError

@@ -120,7 +120,7 @@ class Caller:
         deadline = time.monotonic() + self._timeout
         while True:
             done = self._host.run(argv, check=False, env=self._environment, stdin=stdin)
-            busy = done.rc != 0 and self._is_busy(done)
+            busy = self._is_busy(done)
             if not busy or time.monotonic() >= deadline:
                 break
             time.sleep(RETRY_SECONDS)

@@ -46,10 +46,16 @@ Summary: test
 test
 %files -n {name}
 """
-# A package whose script fails before it is unpacked; lua needs no shell in the folder.
+# Scripts that run before a package is unpacked; lua needs no shell in the folder.
 FAILS = """\
-%pre -n {name} -p <lua>
+%pre -n {} -p <lua>
 error("the test wants this package to fail")
+"""
+STARTED, SLOW_SECONDS = "started", 12
+SLOW = f"""\
+%pre -n slow -p <lua>
+io.open("/{STARTED}", "w"):close()
+posix.sleep({SLOW_SECONDS})
 """
 VERSIONS = ("570.195.03", "580.82.07", "580.95.05")
 BROKEN = "590.44.01"
@@ -85,7 +91,7 @@ def missing(manager: str) -> str:
 
 
 def _build(
-    work: Path, parts: dict[str, str], version: str, release: str, epoch: int, fails: str = ""
+    work: Path, parts: dict[str, str], version: str, release: str, epoch: int, script: str = ""
 ) -> None:
     work.mkdir(exist_ok=True)
     spec = work / "test.spec"
@@ -93,8 +99,7 @@ def _build(
     full = f"{epoch}:{version}-{release}" if epoch else f"{version}-{release}"
     for name, relations in parts.items():
         text += PART.format(name=name, relations=relations.format(version=full))
-    text += FAILS.format(name=fails) if fails else ""
-    spec.write_text(text)
+    spec.write_text(text + script)
     words = ["rpmbuild", "-bb", "--define", f"_topdir {work}", "--define", f"_rpmdir {work}/repo"]
     words += ["--define", "_binary_payload w0.gzdio", str(spec)]
     subprocess.run(words, check=True, capture_output=True, text=True)
@@ -109,19 +114,27 @@ def repository(work: Path, key: Key | None = None) -> Path:
     _build(work, OTHERS, "3.0", "1", 0)
     if key is not None:
         key.sign_rpms(work / "repo")
+    return _indexed(work)
+
+
+def _indexed(work: Path) -> Path:
     words = ["createrepo_c", "--quiet", f"{work}/repo"]
     subprocess.run(words, check=True, capture_output=True, text=True)
     return work / "repo"
+
+
+def slow_repository(work: Path) -> Path:
+    """Build the package slow, whose installation keeps the locks for SLOW_SECONDS."""
+    _build(work, {"slow": ""}, "1.0", "1", 0, SLOW)
+    return _indexed(work)
 
 
 def broken_repository(work: Path) -> Path:
-    """Build a version whose user space comes, and whose kernel modules fail to."""
-    _build(work, RHEL, BROKEN, "1.el9", 3, "kmod-nvidia-open-dkms")
+    """Build a version whose user space can be installed, and whose kernel modules cannot."""
+    _build(work, RHEL, BROKEN, "1.el9", 3, FAILS.format("kmod-nvidia-open-dkms"))
     _build(work, SUSE, BROKEN, "1.1", 0)
-    _build(work, SUSE_MODULES, f"{BROKEN}_k6.4.0_150600.21", "1.1", 0, KMP)
-    words = ["createrepo_c", "--quiet", f"{work}/repo"]
-    subprocess.run(words, check=True, capture_output=True, text=True)
-    return work / "repo"
+    _build(work, SUSE_MODULES, f"{BROKEN}_k6.4.0_150600.21", "1.1", 0, FAILS.format(KMP))
+    return _indexed(work)
 
 
 class RpmNode(FakeHost):
@@ -165,6 +178,10 @@ class RpmNode(FakeHost):
         assert done.rc == 0, done.err
 
     def _genuine(self, words: tuple[str, ...]) -> Completed:
+        return self.local.run(self.in_folder(words), check=False, stdin=self.stdin)
+
+    def in_folder(self, words: tuple[str, ...]) -> list[str]:
+        """Return the words that make a command work in the node's folder."""
         root = str(self.root)
         options = {
             "rpm": [f"--root={root}"],
@@ -180,7 +197,7 @@ class RpmNode(FakeHost):
             "zypper": [f"--root={root}"],
         }
         rest = [f"{root}{self.key_path}" if word == self.key_path else word for word in words[1:]]
-        return self.local.run([words[0], *options[words[0]], *rest], check=False, stdin=self.stdin)
+        return [words[0], *options[words[0]], *rest]
 
     def add(self, repo: Path) -> None:
         """Let the node know one more repository."""

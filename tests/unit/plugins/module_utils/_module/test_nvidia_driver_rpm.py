@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,18 @@ from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_sig
     SECURE_BOOT,
 )
 from debian import capability, converge
-from rpm_nodes import BROKEN, KMP, OLD_KMP, SYSTEMS, RpmNode, broken_repository, missing, repository
+from rpm_nodes import (
+    BROKEN,
+    KMP,
+    OLD_KMP,
+    STARTED,
+    SYSTEMS,
+    RpmNode,
+    broken_repository,
+    missing,
+    repository,
+    slow_repository,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -120,9 +132,7 @@ def test_version_that_cannot_be_installed_is_undone(
     node.add(broken_repository(tmp_path / "broken"))
     capability(node).observe()
     node._genuine({"dnf": ("dnf", "makecache"), "zypper": ("zypper", "-n", "refresh")}[manager])
-    with pytest.raises(
-        NodeError, match=r"the test wants this package to fail|PREIN|prein"
-    ) as caught:
+    with pytest.raises(NodeError, match=r"(?i)prein|script") as caught:
         converge(node, version="590")
     assert caught.value.details["rolled_back"] is True
     assert "were put back" in str(caught.value)
@@ -131,6 +141,25 @@ def test_version_that_cannot_be_installed_is_undone(
     state = capability(node).observe()
     assert state.held(KERNEL[manager][0])
     assert converge(node).steps == ()
+
+
+def test_lock_of_another_process_is_waited_for(node: RpmNode, manager: str, tmp_path: Path) -> None:
+    node.add(slow_repository(tmp_path / "slow"))
+    node._genuine({"dnf": ("dnf", "makecache"), "zypper": ("zypper", "-n", "refresh")}[manager])
+    install = {"dnf": ("dnf", "-y", "install"), "zypper": ("zypper", "-n", "install")}
+    words = node.in_folder((*install[manager], "slow"))
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as other:
+        deadline = time.monotonic() + 60
+        while not (node.root / STARTED).exists() and time.monotonic() < deadline:
+            assert other.poll() is None, other.communicate()[0]
+            time.sleep(0.1)
+        with pytest.raises(NodeError, match="another package manager is at work on the node"):
+            converge(node, lock_timeout=0)
+        assert other.poll() is None
+        assert converge(node).steps == ()
+    assert other.returncode == 0
+    assert "slow" in node.installed()
+    assert versions(node) == {NEWEST}
 
 
 def test_unknown_branch_lists_the_versions_that_are_offered(node: RpmNode) -> None:
