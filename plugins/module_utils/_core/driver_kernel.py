@@ -18,6 +18,7 @@ MODULES = ("nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_u
 LOG_HEAD = re.compile(r"^DKMS .*make\.log for (\S+) for kernel (\S+)")
 VALUE = re.compile(r"[A-Za-z0-9_.,:;=/+-]+")
 TAIL_LINES = 20
+TAIL_WIDTH = 300
 
 
 class Dkms(t.NamedTuple):
@@ -139,6 +140,13 @@ def failed_kernel(log: str) -> str:
 
 
 def tail(log: str) -> str:
-    """Return the end of a log."""
+    """Return the end of a log, and before it the first error, which a parallel build buries.
+
+    Long lines, such as the compiler's whole command, are cut.
+    """
     lines = [line.rstrip() for line in log.split("\n") if line.strip()]
-    return "\n".join(lines[-TAIL_LINES:])
+    end = lines[-TAIL_LINES:]
+    first = next((line for line in lines if re.search(r": (?:fatal )?error: ", line)), None)
+    if first is not None and first not in end:
+        end = [first, "...", *end]
+    return "\n".join(f"{one[:TAIL_WIDTH]}..." if len(one) > TAIL_WIDTH else one for one in end)

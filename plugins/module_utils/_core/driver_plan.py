@@ -148,10 +148,28 @@ def _complete(
 
 
 def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) -> bool:
-    """Tell whether dpkg must be brought in order: apt will not work before, or it concerns us."""
+    """Tell whether dpkg must be brought in order: apt will not work before, or it concerns us.
+
+    A package that is to have another version is not repaired but replaced: it may well be that its
+    own version cannot be finished.
+    """
+    broken = {name for name, one in observed.packages.items() if one.broken}
+    replaced = {
+        name
+        for step in others
+        for name, version in step.params.get("packages", {}).items()
+        if name in broken and version and version != observed.packages[name].version
+        if not observed.held(name) or name in observed.record.holds
+    }
+    waiting = {
+        name
+        for name in broken
+        if observed.packages[name].state[1:2] in "UWt" and not observed.names.is_kernel(name)
+    }
+    if replaced and not observed.interrupted and not broken - replaced - waiting:
+        return False
     ours = {*choice.targets, *observed.names.relevant, *observed.record.packages}
-    concerned = any(observed.packages[name].broken for name in ours & set(observed.packages))
-    return concerned or (bool(others) and observed.unfinished)
+    return bool(ours & broken) or (bool(others) and observed.unfinished)
 
 
 def _named(observed: Observed, desired: Desired) -> t.List[Step]:

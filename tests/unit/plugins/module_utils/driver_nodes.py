@@ -123,7 +123,12 @@ class _Effects:
 
     @staticmethod
     def install(one: Observed, params: Any) -> Observed:
-        packages = {k: v for k, v in one.packages.items() if k not in params["remove"]}
+        # apt also configures what waits for it, whoever left it so.
+        packages = {
+            k: v._replace(state=f"{v.state[0]}i ") if v.state[1:2] in "UWt" else v
+            for k, v in one.packages.items()
+            if k not in params["remove"]
+        }
         new = {name for name in params["packages"] if one.installed(name) is None}
         packages.update({name: package(version) for name, version in params["packages"].items()})
         record = dataclasses.replace(

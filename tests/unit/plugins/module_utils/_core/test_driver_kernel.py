@@ -121,6 +121,19 @@ def test_end_of_a_log_is_short_and_has_no_empty_lines() -> None:
     assert (len(found), found[-1]) == (20, "line 99")
 
 
+def test_end_of_a_log_begins_with_the_first_error_and_has_no_long_lines() -> None:
+    lines = [
+        "a.c:3:1: error: no such thing",
+        *["gcc " + "-Wall " * 90] * 30,
+        "b.c:1:1: error: next",
+    ]
+    found = tail("\n".join(lines)).split("\n")
+    assert found[:2] == ["a.c:3:1: error: no such thing", "..."]
+    assert found[-1] == "b.c:1:1: error: next"
+    assert max(map(len, found)) < 310
+    assert tail("x.c:1: error: one").split("\n") == ["x.c:1: error: one"]
+
+
 # --- in the plan ---
 
 

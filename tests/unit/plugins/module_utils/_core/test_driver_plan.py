@@ -132,6 +132,19 @@ def test_interrupted_dpkg_is_mended_only_where_it_concerns_us() -> None:
     assert actions(ours) == ["repair"]
 
 
+def test_broken_version_is_replaced_by_the_one_asked_for_without_a_repair() -> None:
+    have = converged()
+    kernel = KERNEL["open"]
+    broken = {**have.packages, kernel: package(state="hF "), "dkms": Package("3", "dkms", "iU ")}
+    stuck = dataclasses.replace(have, packages=broken)
+    assert actions(stuck) == ["repair"]
+    assert actions(stuck, version=OLD)[0] == "install"
+    torn = dataclasses.replace(stuck, interrupted=True)
+    assert actions(torn, version=OLD) == ["repair"]
+    other = {**broken, "dkms": Package("3", "dkms", "iF ")}
+    assert actions(dataclasses.replace(have, packages=other), version=OLD) == ["repair"]
+
+
 def test_installed_version_is_kept_unless_another_is_asked_for() -> None:
     newer = {name: Policy("560.1-1", ("560.1-1", NEW)) for name in RELEVANT}
     assert actions(converged(policies=newer)) == []
