@@ -82,11 +82,17 @@ def text(value: t.Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def _model(gpu: Gpu) -> t.Tuple[t.Any, ...]:
+    """Return what GPUs have in common whose MIG profiles are the same."""
+    return (gpu.name, gpu.pci_device_id, gpu.pci_subsystem_id, gpu.memory_total)
+
+
 class RealNvml:
     """The node's NVML. Implements the Nvml protocol."""
 
     def __init__(self) -> None:
-        self._profiles: t.Dict[str, t.List[GiProfile]] = {}
+        self._profiles: t.Dict[t.Any, t.List[GiProfile]] = {}
+        self._ci_profiles: t.Dict[t.Any, t.List[t.Tuple[int, int]]] = {}
 
     @doing("reading the driver's version")
     def driver_version(self) -> str:
@@ -182,12 +188,12 @@ class RealNvml:
     def gi_profiles(self, gpu: Gpu) -> t.List[GiProfile]:
         if not gpu.mig_capable:
             return []
-        found = self._profiles.get(gpu.uuid, [])
+        found = self._profiles.get(_model(gpu), [])
         if not found:  # drivers of branch 535 and older tell them only while the mode is on
             handle = self._handle(gpu)
             asked = (self._profile(handle, gpu, number) for number in range(PROFILES))
             found = [one for one in asked if one is not None]
-            self._profiles[gpu.uuid] = found
+            self._profiles[_model(gpu)] = found
         return found
 
     def _profile(self, handle: t.Any, gpu: Gpu, number: int) -> t.Optional[GiProfile]:
@@ -240,22 +246,24 @@ class RealNvml:
                         info.profileId,
                         info.placement.start,
                         info.placement.size,
-                        tuple(self._compute_instances(gi)),
+                        tuple(self._compute_instances(gpu, gi)),
                     )
                 )
         return sorted(found, key=lambda one: one.start)
 
-    def _compute_instances(self, gi: t.Any) -> t.Iterator[ComputeInstance]:
+    def _compute_instances(self, gpu: Gpu, gi: t.Any) -> t.Iterator[ComputeInstance]:
         seen = set()
-        for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-            profile = self._ci_profile(gi, number)
-            if profile is None:
-                continue
-            for ci in self._list(pynvml.nvmlGpuInstanceGetComputeInstances, gi, profile.id):
+        key = (_model(gpu), pynvml.nvmlGpuInstanceGetInfo(gi).profileId)
+        if key not in self._ci_profiles:  # instances of one profile can all be divided alike
+            numbers = range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
+            asked = [self._ci_profile(gi, number) for number in numbers]
+            self._ci_profiles[key] = [(one.id, one.sliceCount) for one in asked if one is not None]
+        for profile_id, slices in self._ci_profiles[key]:
+            for ci in self._list(pynvml.nvmlGpuInstanceGetComputeInstances, gi, profile_id):
                 info = pynvml.nvmlComputeInstanceGetInfo(ci)
                 if info.id not in seen:
                     seen.add(info.id)
-                    yield ComputeInstance(info.id, profile.sliceCount, info.placement.start)
+                    yield ComputeInstance(info.id, slices, info.placement.start)
 
     @staticmethod
     def _ci_profile(gi: t.Any, number: int) -> t.Any:
@@ -366,7 +374,7 @@ class RealNvml:
     @doing("destroying a GPU instance")
     def destroy_instance(self, gpu: Gpu, gi_id: int) -> None:
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
-        for one in self._compute_instances(gi):
+        for one in self._compute_instances(gpu, gi):
             pynvml.nvmlComputeInstanceDestroy(
                 pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, one.id)
             )

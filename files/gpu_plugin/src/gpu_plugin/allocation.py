@@ -189,7 +189,7 @@ def _cdi_added(config: Config, channels: Iterable[str], around: Surroundings) ->
 
 def known(devices: Iterable[Device], ids: Sequence[str]) -> list[Device]:
     """Return the devices of these ids, each of which must be there and must be named once."""
-    by_id = (devices if isinstance(devices, Offer) else Offer(devices)).by_id
+    by_id = Offer.of(devices).by_id
     seen: set[str] = set()
     for name in ids:
         if name not in by_id:

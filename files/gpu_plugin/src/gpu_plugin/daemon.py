@@ -302,11 +302,8 @@ class Daemon:
             "problem": str(problem) if problem else None,
             "resources": {
                 resource: {
-                    "devices": {
-                        device.id: "Unhealthy" if device.problem else "Healthy"
-                        for device in devices
-                    },
-                    "problems": {one.id: one.problem for one in devices if one.problem},
+                    "devices": devices.health,
+                    "problems": devices.problems,
                     "registered": registered[resource],
                 }
                 for resource, devices in self._manager.devices().items()

@@ -58,10 +58,25 @@ class Device:
 class Offer(tuple[Device, ...]):
     """The devices of a resource, and what each call would look up among them again."""
 
+    @classmethod
+    def of(cls, devices: Iterable[Device]) -> Offer:
+        """Return the devices as an offer, the same one if they are one."""
+        return devices if isinstance(devices, Offer) else cls(devices)
+
     @cached_property
     def by_id(self) -> Mapping[str, Device]:
         """The devices by their ids."""
         return {device.id: device for device in self}
+
+    @cached_property
+    def problems(self) -> Mapping[str, str]:
+        """Why devices must not be used, by their ids."""
+        return {device.id: device.problem for device in self if device.problem}
+
+    @cached_property
+    def health(self) -> Mapping[str, str]:
+        """How the devices are, by their ids and in the kubelet's words."""
+        return {device.id: "Unhealthy" if device.problem else "Healthy" for device in self}
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ class Driver:
         self._nvml: Nvml | None = None
         self._watch: _Watcher | None = None
         self._connections = Connections()
+        self._caps: tuple[str, dict[str, int]] = ("", {})
         self._absences = 0
         self._worked = False
 
@@ -114,11 +115,14 @@ class Driver:
 
     def _read(self, nvml: Nvml) -> Inventory:
         found, broken = nvml.gpus()
-        caps = self._root / "proc/driver/nvidia-caps/mig-minors"
+        path = self._root / "proc/driver/nvidia-caps/mig-minors"
+        text = path.read_text() if path.exists() else ""
+        if text != self._caps[0]:  # it is long, and the same for the life of a driver
+            self._caps = text, parse_minors(text)
         return Inventory(
             driver_version=nvml.driver_version(),
             gpus=tuple(self._view(nvml, gpu) for gpu in found),
-            caps=parse_minors(caps.read_text()) if caps.exists() else {},
+            caps=self._caps[1],
             unreadable=tuple(str(error) for error in broken),
             lost=any(error.code in LOST for error in broken),
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from ._shared._core.errors import NodeError
@@ -110,11 +111,8 @@ def _names(device: Device) -> set[str]:
 def _replicas(devices: Iterable[Device], one: Share, mps_root: str) -> list[Device]:
     if one.replicas == 1 and one.mps is None:  # nothing is shared: only the name may be another one
         return list(devices)
-    return [
-        replace(device, id=f"{device.uuid}::{number}", replica=number)
-        for device in (_offered(device, one, mps_root) for device in devices)
-        for number in range(one.replicas)
-    ]
+    offered = (_offered(device, one, mps_root) for device in devices)
+    return [replica for device in offered for replica in _replicas_of(device, one.replicas)]
 
 
 def _offered(device: Device, one: Share, root: str) -> Device:
@@ -126,3 +124,11 @@ def _offered(device: Device, one: Share, root: str) -> Device:
         return replace(device, mps=Offer(Names(device.uuid, root), one.mps, shares))
     except NodeError as error:
         return replace(device, problem=device.problem or f"{UNSHARABLE}: {error}")
+
+
+@lru_cache(maxsize=64)
+def _replicas_of(device: Device, count: int) -> tuple[Device, ...]:
+    """Return the same objects each time, so that a comparison of what did not change is quick."""
+    return tuple(
+        replace(device, id=f"{device.uuid}::{number}", replica=number) for number in range(count)
+    )

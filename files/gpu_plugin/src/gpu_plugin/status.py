@@ -20,15 +20,14 @@ class StatusFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._last = ""
+        self._last: dict[str, Any] = {}
 
     def write(self, state: dict[str, Any]) -> bool:
-        """Write the state. Returns whether it was another one."""
-        text = json.dumps(state, indent=2, sort_keys=True) + "\n"
-        if text == self._last:
+        """Write the state, which must not change any more. Returns whether it was another one."""
+        if state == self._last:
             return False
-        files.replace(self._path, text)
-        self._last = text
+        files.replace(self._path, json.dumps(state, indent=2, sort_keys=True) + "\n")
+        self._last = state
         return True
 
     def remove(self) -> None:

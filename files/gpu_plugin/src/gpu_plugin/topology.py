@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from ._shared._nvml.api import Links
@@ -28,8 +29,19 @@ class Topology:
     links: Mapping[str, Links] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def _scores(self) -> dict[tuple[str, int | None, str, int | None], int]:
+        return {}
+
     def score(self, one: Device, other: Device) -> int:
         """Return the worth of a pair, higher being better: any NVLink is more than any PCIe."""
+        pair = (one.gpu_uuid, one.numa_node, other.gpu_uuid, other.numa_node)
+        known = self._scores.get(pair)
+        if known is None:
+            known = self._scores[pair] = self._score(one, other)
+        return known
+
+    def _score(self, one: Device, other: Device) -> int:
         level = self.levels.get(frozenset((one.gpu_uuid, other.gpu_uuid)))
         if level is None:
             level = SAME_NODE if one.numa_node == other.numa_node else OTHER_NODE

@@ -13,7 +13,7 @@ from typing import Final
 from .. import logs
 from .._shared._core.errors import NodeError
 from ..config import Config
-from ..devices import Device, Resources
+from ..devices import Device, Offer, Resources
 from ..observer import REENUMERATIONS, REGISTRATIONS, Observer
 from ..topology import Topology
 from .registration import register
@@ -104,7 +104,7 @@ class Manager:
         """Return for each resource whether the kubelet knows of it."""
         return {name: plugin.kubelet is not None for name, plugin in self._plugins.items()}
 
-    def devices(self) -> Resources:
+    def devices(self) -> dict[str, Offer]:
         """Return what is offered now."""
         return {name: plugin.server.devices for name, plugin in self._plugins.items()}
 

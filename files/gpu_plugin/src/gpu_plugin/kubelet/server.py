@@ -101,7 +101,7 @@ class ResourceServer:
         """Tell the kubelet of these devices, if they are others than before."""
         with self._changed:
             if devices != self.devices or not self._version:
-                self.devices = Offer(devices)
+                self.devices = Offer.of(devices)
                 self._version += 1
                 self._changed.notify_all()
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -101,7 +102,7 @@ class Report:
 
     def _write(self) -> None:
         try:
-            self._file.write(self._data)
+            self._file.write(copy.deepcopy(self._data))
             self._complained = False
         except OSError as error:
             if not self._complained:
