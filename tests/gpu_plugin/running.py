@@ -69,6 +69,7 @@ class Node:
         self.folder, self.sim = folder, sim
         self.plugins = folder / "k"
         self.control = folder / "c.sock"
+        self.pods = folder / "pod-resources/kubelet.sock"
         self.config = folder / "config.yaml"
         self.status_file = folder / "run/status.json"
         self.log = folder / "log"

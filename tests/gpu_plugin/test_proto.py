@@ -7,21 +7,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gpu_plugin.proto.podresources_v1 as podresources
 import gpu_plugin.proto.v1beta1 as package
+import pytest
 from google.protobuf import descriptor_pb2
+from gpu_plugin.proto.podresources_v1 import api_pb2 as pods
+from gpu_plugin.proto.podresources_v1 import rpc as pods_rpc
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from grpc_tools import protoc  # type: ignore[import-untyped]
 
-FOLDER = Path(package.__file__).parent
-SOURCE = FOLDER.parents[2]
+FOLDERS = (Path(package.__file__).parent, Path(podresources.__file__).parent)
+SOURCE = FOLDERS[0].parents[2]
 
 
-def test_the_description_is_the_compiled_proto(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_the_description_is_the_compiled_proto(folder: Path, tmp_path: Path) -> None:
     made = tmp_path / "api.binpb"
-    name = FOLDER.relative_to(SOURCE) / "api.proto"
+    name = folder.relative_to(SOURCE) / "api.proto"
     words = ["protoc", f"-I{SOURCE}", f"--descriptor_set_out={made}", str(SOURCE / name)]
     assert protoc.main(words) == 0
-    ours = (FOLDER / "api.binpb").read_bytes()
+    ours = (folder / "api.binpb").read_bytes()
     read = descriptor_pb2.FileDescriptorSet.FromString
     assert read(made.read_bytes()) == read(ours)
 
@@ -68,3 +73,19 @@ def test_method_paths_are_those_of_the_services() -> None:
         rpc.ALLOCATE,
         rpc.PRE_START_CONTAINER,
     }
+
+
+def test_pods_on_the_wire_are_those_of_the_public_api() -> None:
+    devices = pods.ContainerDevices(resource_name="r", device_ids=["d", "e"])
+    container = pods.ContainerResources(name="c", devices=[devices])
+    answer = pods.ListPodResourcesResponse(
+        pod_resources=[pods.PodResources(name="p", namespace="n", containers=[container])]
+    )
+    assert answer.SerializeToString() == (
+        b"\x0a\x16\x0a\x01p\x12\x01n\x1a\x0e\x0a\x01c\x12\x09\x0a\x01r\x12\x01d\x12\x01e"
+    )
+    there = pods.AllocatableResourcesResponse(devices=[devices])
+    assert there.SerializeToString() == b"\x0a\x09\x0a\x01r\x12\x01d\x12\x01e"
+    (service,) = pods.DESCRIPTOR.services_by_name.values()
+    paths = {f"/{service.full_name}/{method.name}" for method in service.methods}
+    assert paths == {pods_rpc.LIST, pods_rpc.GET_ALLOCATABLE}

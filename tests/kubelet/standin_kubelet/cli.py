@@ -39,6 +39,12 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--dir", type=Path, default=FOLDER, help="where plugins register (default: %(default)s)"
     )
+    serve.add_argument(
+        "--pod-resources",
+        type=Path,
+        metavar="SOCKET",
+        help="where to tell who has what (default: pod-resources/kubelet.sock beside --dir)",
+    )
     verb("resources", "List resources and their devices.")
     verb("pods", "List admitted pods and their devices.")
     verb("restart", "Restart: registrations are forgotten, pods stay.")
@@ -58,7 +64,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     options = parser().parse_args(arguments)
     if options.verb == "serve":
-        _serve(options.dir, options.control)
+        pods = options.pod_resources or options.dir.parent / "pod-resources/kubelet.sock"
+        _serve(options.dir, options.control, pods)
         return
     request: dict[str, Any] = {"verb": options.verb}
     if options.verb in ("admit", "release"):
@@ -82,8 +89,8 @@ def _quantity(text: str) -> tuple[str, int]:
     return name, int(count)
 
 
-def _serve(folder: Path, path: Path) -> None:
-    kubelet = Kubelet(folder)
+def _serve(folder: Path, path: Path, pods: Path) -> None:
+    kubelet = Kubelet(folder, pods)
     kubelet.start()
     server = control.Control(path, kubelet)
     threading.Thread(target=server.serve_forever, daemon=True).start()

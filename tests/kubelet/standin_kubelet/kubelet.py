@@ -17,6 +17,7 @@ import grpc
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 
 from .devices import AdmissionError, Device, KubeletError, Ledger
+from .pods import PodResources
 
 RESOURCE = re.compile(r"[a-z0-9.-]+\.[a-z]+/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?")
 SECONDS = 5.0
@@ -85,13 +86,14 @@ class Endpoint:
 class Kubelet:
     """The device manager behind kubelet.sock."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pods: Path | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o750)
         self._folder = folder
         self.ledger = Ledger(folder / "kubelet_internal_checkpoint")
         self._endpoints: dict[str, Endpoint] = {}
         self._starts = 0
         self._server: grpc.Server | None = None
+        self._pods = PodResources(pods, self.ledger) if pods else None
 
     def start(self) -> None:
         """Empty the folder but for the checkpoint, as the kubelet does, and serve Registration."""
@@ -114,11 +116,15 @@ class Kubelet:
         finally:
             os.umask(old)
         self._server.start()
+        if self._pods is not None:
+            self._pods.start()
 
     def stop(self) -> None:
         """Stop serving and forget the plugins."""
         if self._server is not None:
             self._server.stop(grace=0.2).wait()
+        if self._pods is not None:
+            self._pods.stop()
         with self.ledger.changed:
             self._starts += 1
             for endpoint in self._endpoints.values():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -20,9 +19,11 @@ from ._shared._core import mig_boot as mig_files
 from ._shared._core.errors import NodeError
 from .health import QUIET
 from .mps import command as mps
+from .mps.places import ROOT as MPS_ROOT
 from .strict_yaml import ConfigError
 
 METAVARS: Final = {bool: "true|false", list: "NAMES", str: "TEXT"}
+POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
 
 
@@ -47,10 +48,18 @@ def _parser() -> argparse.ArgumentParser:
         "--node", action="store_true", help="also tell whether this node's devices allow it"
     )
     check.set_defaults(command=_check)
-    show = commands.add_parser("status", help="show the state of the running daemon")
+    show = commands.add_parser("status", help="show the node's devices, and who has them")
     show.add_argument("--json", action="store_true", help="as JSON")
     show.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
     show.add_argument("--mig-status-file", type=Path, default=mig_files.STATUS, metavar="FILE")
+    show.add_argument("--mps-root", type=Path, default=MPS_ROOT, metavar="DIR")
+    show.add_argument(
+        "--pod-resources",
+        type=Path,
+        default=POD_RESOURCES,
+        metavar="SOCKET",
+        help="the kubelet's, where it tells who has which device (default: %(default)s)",
+    )
     show.set_defaults(command=_status)
     mig = commands.add_parser("mig", help="apply the MIG layout that was written down (at boot)")
     mig.add_argument("--config", type=Path, default=mig_files.CONFIG, metavar="FILE")
@@ -186,13 +195,15 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    state = status.load(options.status_file)
-    if state is None:
-        print("gpu-plugin is not running", file=sys.stderr)
-        return 3
-    state["mig_boot"] = status.mig_boot(options.mig_status_file)
-    print(json.dumps(state, indent=2) if options.json else status.describe(state))
-    return 0
+    from . import survey  # as above
+
+    return survey.show(
+        options.status_file,
+        options.mig_status_file,
+        options.pod_resources,
+        options.mps_root,
+        as_json=options.json,
+    )
 
 
 def _mig(options: argparse.Namespace) -> int:

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who has which device, put together from those who know a part of it each. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+HEADINGS: Final = ("DEVICE", "NAME", "UUID", "RESOURCE", "SHARES", "HEALTH", "MPS", "USED BY")
+NOTHING: Final = "-"
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A GPU ("0") or a MIG device ("0:1"), as the driver tells of it."""
+
+    index: str
+    name: str
+    uuid: str
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A container that has a device."""
+
+    namespace: str
+    pod: str
+    container: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.pod} ({self.container})"
+
+
+@dataclass(frozen=True)
+class Use:
+    """A holder, and how many shares of the device it has."""
+
+    namespace: str
+    pod: str
+    container: str
+    shares: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A device. ``shares`` is how many it has, 1 for a whole one, and 0 where it is not offered.
+
+    ``health`` is "Healthy", "Unhealthy" or empty. ``mps`` is the state of its MPS daemon, if any.
+    """
+
+    index: str
+    name: str
+    uuid: str
+    resource: str = ""
+    shares: int = 0
+    health: str = ""
+    problem: str = ""
+    mps: str = ""
+    mps_clients: int = 0
+    used_by: list[Use] = field(default_factory=list)
+
+
+def rows(
+    hardware: Iterable[Hardware],
+    resources: Mapping[str, Mapping[str, Any]],
+    holders: Mapping[str, Sequence[Holder]],
+    mps: Iterable[Mapping[str, Any]],
+) -> list[Row]:
+    """Return a row for each device and resource, first those of which the driver knows.
+
+    ``resources`` are those of the daemon's state, ``mps`` the states of the MPS daemons.
+    """
+    daemons = {str(one["device"]): one for one in mps}
+    offered: dict[str, list[tuple[str, dict[str, str], Mapping[str, str]]]] = {}
+    for name, resource in resources.items():
+        parts: dict[str, dict[str, str]] = {}
+        for device, health in resource["devices"].items():
+            parts.setdefault(device.partition("::")[0], {})[device] = health
+        for uuid, ids in parts.items():
+            offered.setdefault(uuid, []).append((name, ids, resource["problems"]))
+    known = list(hardware)
+    seen = {one.uuid for one in known}
+    known += [Hardware("", "", uuid) for uuid in offered if uuid not in seen]
+    found = []
+    for one in known:
+        daemon = daemons.get(one.uuid, {})
+        told = {"mps": daemon.get("state", ""), "mps_clients": daemon.get("clients", 0)}
+        for name, ids, problems in offered.get(one.uuid, [("", {}, {})]):
+            reasons = [problems[device] for device in ids if device in problems]
+            health = "Unhealthy" if reasons else "Healthy" if ids else ""
+            uses = _uses(holders, ids or [one.uuid])
+            found.append(
+                Row(
+                    **asdict(one),
+                    resource=name,
+                    shares=len(ids),
+                    health=health,
+                    problem=reasons[0] if reasons else "",
+                    used_by=uses,
+                    **told,
+                )
+            )
+    return found
+
+
+def healthy(resource: Mapping[str, Any]) -> int:
+    """Return how many healthy devices a resource of the daemon's state has."""
+    return len(resource["devices"]) - len(resource["problems"])
+
+
+def _uses(holders: Mapping[str, Sequence[Holder]], ids: Iterable[str]) -> list[Use]:
+    counted = Counter(holder for device in ids for holder in holders.get(device, ()))
+    return [Use(one.namespace, one.pod, one.container, shares) for one, shares in counted.items()]
+
+
+def table(found: Sequence[Row]) -> str:
+    """Return the rows for people."""
+    lines = [HEADINGS, *map(_cells, found)]
+    wide = [max(len(line[at]) for line in lines) for at in range(len(HEADINGS))]
+    return "\n".join(
+        "  ".join(cell.ljust(wide[at]) for at, cell in enumerate(line)).rstrip() for line in lines
+    )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    shared = row.shares > 1
+    used = sum(one.shares for one in row.used_by)
+    uses = [
+        str(Holder(one.namespace, one.pod, one.container))
+        + (f" x{one.shares}" if one.shares > 1 else "")
+        for one in row.used_by
+    ]
+    clients = f", {row.mps_clients} clients" if row.mps == "ready" else ""
+    return (
+        row.index or NOTHING,
+        row.name or NOTHING,
+        row.uuid,
+        row.resource or NOTHING,
+        f"{used}/{row.shares}" if shared else NOTHING,
+        f"{row.health}: {row.problem}" if row.problem else row.health or NOTHING,
+        f"{row.mps}{clients}" if row.mps else NOTHING,
+        ", ".join(uses) or NOTHING,
+    )

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ask all who know something of the node's devices: the driver, the daemon, the kubelet and MPS."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from . import overview, status
+from ._shared._nvml.api import NvmlError
+from ._shared._nvml.real import open_nvml
+from .kubelet.pod_resources import KubeletSilent, PodResources
+from .mps import listing
+from .overview import Hardware, Holder
+
+
+def show(status_file: Path, boot: Path, pods: Path, mps: Path, *, as_json: bool) -> int:
+    """Print what is known. Returns the exit status: 3 when the daemon does not run."""
+    state = status.load(status_file)
+    hardware, driver_problem = _hardware()
+    holders, allocatable, kubelet_problem = _kubelet(PodResources(pods))
+    resources = state["resources"] if state else {}
+    rows = overview.rows(hardware, resources, holders, listing.load(mps))
+    if as_json:
+        told = {
+            **(state or {"state": "not_running", "resources": {}}),
+            "mig_boot": status.mig_boot(boot),
+            "hardware": [asdict(row) for row in rows],
+            "allocatable": allocatable,
+            "driver_problem": driver_problem,
+            "kubelet_problem": kubelet_problem,
+        }
+        print(json.dumps(told, indent=2))
+        return 0 if state else 3
+    if state is None:
+        print("gpu-plugin is not running", file=sys.stderr)
+    else:
+        print(status.describe({**state, "mig_boot": status.mig_boot(boot)}))
+    for name, count in allocatable.items():
+        if name in resources and count != overview.healthy(resources[name]):
+            print(f"{name}: the kubelet would give out {count}")
+    for problem in filter(None, (driver_problem, kubelet_problem)):
+        print(f"not known: {problem}")
+    if rows:
+        print()
+        print(overview.table(rows))
+    return 0 if state else 3
+
+
+def _hardware() -> tuple[list[Hardware], str | None]:
+    """Return the GPUs, or their MIG devices, and what of them can't be read."""
+    found: list[Hardware] = []
+    try:
+        with open_nvml() as nvml:
+            gpus, broken = nvml.gpus()
+            for gpu in gpus:
+                found.append(Hardware(str(gpu.index), gpu.name, gpu.uuid))
+                try:
+                    parts = nvml.mig_devices(gpu)
+                except NvmlError as error:
+                    broken.append(error)
+                    continue
+                found += [
+                    Hardware(f"{gpu.index}:{mig.mig_index}", mig.profile, mig.uuid) for mig in parts
+                ]
+            return found, str(broken[0]) if broken else None
+    except NvmlError as error:
+        return found, str(error)
+
+
+def _kubelet(pods: PodResources) -> tuple[dict[str, list[Holder]], dict[str, int], str | None]:
+    try:
+        return pods.holders(), pods.allocatable(), None
+    except KubeletSilent as error:
+        return {}, {}, str(error)
