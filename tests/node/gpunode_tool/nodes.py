@@ -16,7 +16,7 @@ from typing import Any
 
 from .image import build
 from .paths import CACHE, CHECKOUT, KEY, NVSIM
-from .podman import podman
+from .podman import keep_group, podman
 
 LABEL = f"gpunode={CHECKOUT}"
 PREFIX = f"gpunode-{CHECKOUT}-"
@@ -61,6 +61,7 @@ def wait(name: str, fine: tuple[str, ...] = ("running",)) -> None:
     state, answers = "", False
     while time.monotonic() < deadline and not answers:
         time.sleep(0.3)
+        keep_group(PREFIX + name)
         state = podman("exec", PREFIX + name, "systemctl", "is-system-running", check=False)
         answers = state in ("running", "degraded") and ssh(name, "true").returncode == 0
     if state not in fine or not answers:
@@ -106,6 +107,7 @@ def ssh(name: str, *words: str, capture: bool = True) -> subprocess.CompletedPro
 
 def execute(name: str, words: list[str]) -> int:
     """Run a command on a node and return its status."""
+    keep_group(PREFIX + name)
     command = ["podman", "exec", PREFIX + name, *words]
     return subprocess.run(command, check=False).returncode
 
