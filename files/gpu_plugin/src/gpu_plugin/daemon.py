@@ -35,10 +35,11 @@ from .mps import units
 from .mps.steward import Steward
 from .notify import notify
 from .observer import NVML_ERRORS, RELOADS, XIDS, Observer
-from .replicas import held_back, not_shared, offers, refused, share
+from .replicas import held_back, not_shared, offers, refused, share, time_slices
 from .status import StatusFile
 from .strict_yaml import ConfigError
 from .telemetry.service import Telemetry
+from .time_slices import TimeSlices
 
 TICK: Final = 0.5
 RETRY: Final = 1.0
@@ -110,6 +111,7 @@ class Daemon:
         self._status = StatusFile(places.status_file)
         managers = places.status_file.parent / "mps"
         self._mps = Steward(managers, units.choose(places.mps_managers, managers))
+        self._slices = TimeSlices()
         self._inventory: Inventory | None = None
         self._absent: NvmlError | None = None
         self._refused: EnumerationRefused | None = None
@@ -239,6 +241,7 @@ class Daemon:
         self._offer()
         if self._inventory and not self._absent:  # after the offer: it may take a while
             self._manager.topology = self._driver.connect(self._inventory)
+            self._slices.want(time_slices(self._manager.devices()), self._driver.generation)
         pause = RETRY if self._absent else self._places.rescan
         self._scan_at = time.monotonic() + pause
 

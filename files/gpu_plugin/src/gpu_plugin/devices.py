@@ -29,7 +29,8 @@ class Device:
     """Something a container can be given. ``problem`` says why it must not be, if so.
 
     ``instance`` are the ids of a MIG device's instances, ``replica`` is which share of the device,
-    and ``mps`` how MPS shares it, if so. Memory is in bytes.
+    and ``mps`` how MPS shares it, if so; else its users may take turns of ``time_slice``. Memory is
+    in bytes.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Device:
     memory_total: int = 0
     compute_capability: tuple[int, int] = (0, 0)
     mps: MpsOffer | None = None
+    time_slice: str = ""
 
     @cached_property
     def uuid(self) -> str:

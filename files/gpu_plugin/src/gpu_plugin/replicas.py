@@ -55,6 +55,8 @@ def not_shared(resources: Resources, sharing: Sharing) -> list[str]:
             for reference in one.devices
             if known and not any(reference in _names(device) for device in known)
         ]
+        if one.time_slice and any(device.instance is not None for device in known):
+            notes.append(f"timeSlice has no effect on {one.name}: MIG devices have none")
     return notes
 
 
@@ -70,6 +72,16 @@ def refused(resources: Resources, sharing: Sharing) -> str:
 def offers(resources: Resources) -> dict[str, Offer]:
     """Return by device what is offered in shares of MPS."""
     return {one.uuid: one.mps for devices in resources.values() for one in devices if one.mps}
+
+
+def time_slices(resources: Resources) -> dict[str, str]:
+    """Return by GPU the time slice that is asked for. MIG devices have none of their own."""
+    return {
+        one.uuid: one.time_slice
+        for devices in resources.values()
+        for one in devices
+        if one.time_slice and one.instance is None
+    }
 
 
 def held_back(
@@ -116,9 +128,9 @@ def _replicas(devices: Iterable[Device], one: Share, mps_root: str) -> list[Devi
 
 
 def _offered(device: Device, one: Share, root: str) -> Device:
-    """Return a device with its shares, where MPS makes them."""
+    """Return a device with how it is shared."""
     if one.mps is None:
-        return device
+        return replace(device, time_slice=one.time_slice) if one.time_slice else device
     try:
         shares = one.mps.shares(device.memory_total, device.compute_capability)
         return replace(device, mps=Offer(Names(device.uuid, root), one.mps, shares))

@@ -42,8 +42,10 @@ KEYS: Final = (
             "resources[].replicas",
         )
     ),
+    "sharing.timeSlicing.resources[].timeSlice",
     *entry.KEYS,
 )
+TIME_SLICES: Final = ("default", "short", "medium", "long")  # by the driver's numbers
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Share:
     """Devices of a resource that several containers use at once, and what they are offered as.
 
     ``first`` is how many of them, ``devices`` are indices and UUIDs; without either it is all.
-    They take turns, or use it at the same time where ``mps`` says how.
+    They take turns of ``time_slice``, or use it at the same time where ``mps`` says how.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Share:
     first: int | None = None
     devices: tuple[str, ...] = ()
     mps: Settings | None = None
+    time_slice: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ def _strategy(found: Found, strategy: str) -> Iterator[tuple[str, Share]]:
         share = _share(found, at, bool(rename))
         if strategy == "mps":
             share = replace(share, mps=entry.settings(found, at, share.replicas, one_each))
+        elif _given(found, f"{at}.timeSlice"):
+            share = replace(share, time_slice=_time_slice(found[f"{at}.timeSlice"]))
         yield at, share
 
 
@@ -129,6 +134,12 @@ def _share(found: Found, at: str, rename: bool) -> Share:
         offered_as = _full(found[f"{at}.name"], f"{name}.shared")
     first, devices = _devices(found.get(f"{at}.devices"))
     return Share(name, replicas.data, offered_as, first, devices)
+
+
+def _time_slice(value: Value) -> str:
+    if value.data not in TIME_SLICES:
+        raise _invalid(value, f"one of {', '.join(TIME_SLICES)}")
+    return str(value.data)
 
 
 def _devices(value: Value | None) -> tuple[int | None, tuple[str, ...]]:
