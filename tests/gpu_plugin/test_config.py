@@ -147,7 +147,6 @@ REFUSED = {
     "flags:\n  deviceDiscoveryStrategy: pci": ("'pci' is not valid", "expected one of auto, nvml"),
     "flags: {plugin: {nvidiaCTKPath: nvidia-ctk}}": ("expected an absolute path",),
     "flags: {plugin: {containerDriverRoot: driver}}": ("expected an absolute path",),
-    "flags:\n  gfd:\n    sleepInterval: 30s": ("flags.gfd.sleepInterval: '30s' is not supported",),
     "imex: {channelIDs: [1]}": ("imex.channelIDs: '1' is not valid", "one or more of 0"),
     "&a flags: *a": ("flags is not a mapping",),
     "<<: {}": ("unknown key <<",),

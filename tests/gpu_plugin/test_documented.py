@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from gpu_builders import inventory, view
-from gpu_plugin.cli import _flags, _parser
+from gpu_plugin.cli import _parser
 from gpu_plugin.config import Config, parse
 from gpu_plugin.devices import enumerate_devices
+from gpu_plugin.flags import given
 from gpu_plugin.replicas import share
 
 WHOLE = inventory(*(view(index) for index in range(8)))
@@ -210,9 +211,6 @@ flags:
         {"nvidia.com/gpu": 24},
     ),
     "nothing": Case("version: v1"),
-}
-# Parts that are not there yet. Who adds one moves its cases up, and the strict marks below say when.
-LATER = {
     "ten shares by MPS": Case(
         "version: v1\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 10}]}}",
         {"nvidia.com/gpu": 80},
@@ -229,7 +227,7 @@ LATER = {
 
 def offered(case: Case) -> tuple[Config, dict[str, int]]:
     options = _parser().parse_args(["run", *case.flags])
-    config = parse(case.text, "config.yaml", case.env, _flags(options))
+    config = parse(case.text, "config.yaml", case.env, given(options))
     found = enumerate_devices(case.node, config.mig_strategy, config.naming)
     shares = share(found, config.sharing)
     return config, {name: len(devices) for name, devices in shares.items()}
@@ -241,9 +239,3 @@ def test_a_documented_configuration_works_unchanged(name: str) -> None:
     config, found = offered(case)
     assert found == case.offers
     assert {key: getattr(config, key) for key in case.has} == case.has
-
-
-@pytest.mark.xfail(strict=True, reason="the part that it concerns is not there yet")
-@pytest.mark.parametrize("name", LATER)
-def test_what_is_still_to_come(name: str) -> None:
-    assert offered(LATER[name])[1] == LATER[name].offers

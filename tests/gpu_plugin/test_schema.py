@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from gpu_plugin.cli import _flags, _parser
+from gpu_plugin.cli import _parser
 from gpu_plugin.config import Config, parse
+from gpu_plugin.flags import given
 from gpu_plugin.schema import BY_PATH, KEYS
 from gpu_plugin.strict_yaml import ConfigError
 
@@ -85,7 +86,7 @@ REFUSED = (
     ("--cdi-feature-flags", "something-new", "expected one or more of disable-nvsandbox-utils"),
 )
 # Settings of parts that have pages and tests of their own.
-ELSEWHERE = ("flags.mpsRoot", "flags.useNodeFeatureAPI", "flags.gfd.")
+ELSEWHERE = ("flags.mpsRoot", "flags.useNodeFeatureAPI", "flags.gfd.", "gpuNode.")
 
 
 def file(path: str, value: Any) -> str:
@@ -97,7 +98,7 @@ def file(path: str, value: Any) -> str:
 
 def with_flag(flag: str, text: str) -> Config:
     options = _parser().parse_args(["run", f"{flag}={text}"])
-    return parse("", flags=_flags(options))
+    return parse("", flags=given(options))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.path or row.flags[0])

@@ -13,16 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from . import __version__, config, logs, schema, status
+from . import __version__, config, flags, logs, schema, status
 from ._shared._core import cdi_boot as cdi_files
 from ._shared._core import mig_boot as mig_files
 from ._shared._core.errors import NodeError
 from .health import QUIET
 from .mps import command as mps
 from .mps.places import ROOT as MPS_ROOT
-from .strict_yaml import ConfigError
 
-METAVARS: Final = {bool: "true|false", list: "NAMES", str: "TEXT"}
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
 
@@ -82,13 +80,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
-        "--config",
-        "--config-file",
-        default=os.environ.get("CONFIG_FILE") or None,
-        metavar="FILE",
-        help=f"configuration (environment: CONFIG_FILE; default: {config.DEFAULT_FILE}, if there)",
-    )
-    run.add_argument(
         "--kubelet-socket",
         type=Path,
         default=os.environ.get("KUBELET_SOCKET") or KUBELET_SOCKET,
@@ -119,53 +110,21 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         default="",
         help="who runs the managers of MPS daemons (default: systemd, where it is the init)",
     )
-    group = run.add_argument_group("configuration", "a flag wins over its variable and the file")
-    for key in schema.KEYS:
-        if key.flags:
-            words = f"{key.help} (environment: {key.env[0]})"
-            group.add_argument(
-                *key.flags,
-                dest=key.path,
-                nargs="?" if key.kind is bool else None,
-                const="true" if key.kind is bool else None,
-                action="append" if key.kind is list else "store",
-                metavar="|".join(key.allowed) or METAVARS[key.kind],
-                help=words,
-            )
+    flags.add(run, (key for key in schema.KEYS if key.command == "run"))
     run.set_defaults(command=_run)
-
-
-def _flags(options: argparse.Namespace) -> dict[str, str]:
-    given = {key.path: getattr(options, key.path) for key in schema.KEYS if key.flags}
-    return {
-        path: ",".join(value) if isinstance(value, list) else value
-        for path, value in given.items()
-        if value is not None
-    }
-
-
-def _read(path: Path) -> tuple[str, str]:
-    """Return a file's text and the digest of its bytes."""
-    try:
-        data = path.read_bytes()
-        return data.decode(), hashlib.sha256(data).hexdigest()
-    except OSError as error:
-        raise ConfigError(f"can't read {path}", cause=error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text", cause=str(error)) from error
 
 
 def _run(options: argparse.Namespace) -> int:
     from . import daemon  # brings gRPC in, which the other commands have no use for
 
-    flags = _flags(options)
+    given = flags.given(options)
     path = Path(options.config or config.DEFAULT_FILE)
 
     def load() -> daemon.Loaded:
         text, digest = "", hashlib.sha256(b"").hexdigest()
         if options.config or path.exists():
-            text, digest = _read(path)
-        return daemon.Loaded(config.parse(text, str(path), os.environ, flags), digest)
+            text, digest = flags.read(path)
+        return daemon.Loaded(config.parse(text, str(path), os.environ, given), digest)
 
     places = daemon.Places(
         path,
@@ -184,7 +143,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    text, _digest = _read(options.file)
+    text, _digest = flags.read(options.file)
     checked = config.parse(text, str(options.file))
     if options.node:
         from . import node_check  # brings NVML in

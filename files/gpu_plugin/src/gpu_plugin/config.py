@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ._shared._core.errors import InputError
 from .address import Address, address
+from .gfd import SLEEP, Gfd, gfd, interval
 from .mps.places import ROOT, problem_of_root
 from .naming import Naming
 from .schema import BY_PATH, DISABLE_HOOKS, KEYS, Key
@@ -56,6 +58,7 @@ class Config:
     mps_root: str = ROOT
     xids: Overrides = field(default_factory=Overrides)
     metrics: Address | None = ("127.0.0.1", 9402)
+    gfd: Gfd = field(default_factory=Gfd)
 
     @property
     def only_cdi(self) -> bool:
@@ -102,6 +105,7 @@ def parse(
         mps_root=values["flags.mpsRoot"] or ROOT,
         xids=overrides((env or {}).get(DISABLE, ""), (env or {}).get(ENABLE, "")),
         metrics=address(values["gpuNode.metricsAddress"], ""),
+        gfd=gfd(values),
     )
 
 
@@ -119,6 +123,13 @@ def _value(key: Key, given: Value | None, env: Mapping[str, str], flags: Mapping
     return _checked(key, value, where)
 
 
+def _interval(value: str, where: str) -> None:
+    try:
+        interval(where, value)
+    except InputError as error:
+        raise ConfigError(error.message, cause=error.cause) from error
+
+
 def _from_text(key: Key, text: str, name: str) -> Any:
     if key.kind is bool:
         if text not in TRUE + FALSE:
@@ -133,7 +144,7 @@ def _from_data(key: Key, data: Any, where: str) -> Any:
     if key.kind is list:
         items = data if isinstance(data, list) else [data]
         return tuple(str(item) if is_whole(item) else item for item in items)
-    if key.kind is str and key.path.endswith("sleepInterval") and isinstance(data, int):
+    if key.kind is str and key.path == SLEEP and isinstance(data, int):
         return str(data)
     if not isinstance(data, key.kind):
         words = {bool: "true or false", str: "a string", list: "a list"}
@@ -165,6 +176,8 @@ def _checked(key: Key, value: Any, where: str) -> Any:
         raise ConfigError(f"{where}: {value!r} is not valid", cause="expected an absolute path")
     if key.path == "gpuNode.metricsAddress":
         address(value, where)
+    if key.path == SLEEP:
+        _interval(value, where)
     if key.path == "flags.mpsRoot" and value and (problem := problem_of_root(value)):
         raise ConfigError(f"{where}: {value!r} is not valid", cause=f"expected {problem}")
     return value

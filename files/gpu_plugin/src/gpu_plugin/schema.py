@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .gfd import Gfd
+
 NO_NVML: Final = "this daemon finds GPUs through NVML alone, so use auto or nvml"
 NO_GENERATOR: Final = (
     "the CDI specification is made by gpu.node.cdi, or by who else describes the GPUs, so ask there"
@@ -37,6 +39,7 @@ class Key:
     refused: Mapping[str, str] = field(default_factory=dict)  # what is known, and why not to be had
     in_file: bool = True
     help: str = ""
+    command: str = "run"  # whose flag it is
 
 
 def _later(
@@ -50,6 +53,53 @@ def _later(
     words = "not supported yet: only its default is taken"
     return Key(path, kind, default, env, flags, honoured=False, harmless=harmless, help=words)
 
+
+def _label(path: str, kind: type, default: Any, flags: tuple[str, ...], text: str) -> Key:
+    name = "GFD" + "".join(f"_{c}" if c.isupper() else c for c in f"_{path.rpartition('.')[2]}")
+    return Key(path, kind, default, (name.upper(),), flags, help=text, command="labels")
+
+
+GFD: Final = Gfd()
+LABEL_KEYS: Final = (
+    Key(
+        "flags.useNodeFeatureAPI",
+        bool,
+        GFD.node_feature_api,
+        ("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
+        ("--use-node-feature-api",),
+        help="hand labels out as a NodeFeature object, or with false as a file",
+        command="labels",
+    ),
+    _label("flags.gfd.oneshot", bool, GFD.oneshot, ("--oneshot", "--once"), "do it once"),
+    _label(
+        "flags.gfd.noTimestamp",
+        bool,
+        GFD.no_timestamp,
+        ("--no-timestamp",),
+        "leave the label out that tells when this was started",
+    ),
+    _label(
+        "flags.gfd.sleepInterval",
+        str,
+        "60s",
+        ("--sleep-interval",),
+        "how long to wait between two looks at the GPUs",
+    ),
+    _label(
+        "flags.gfd.outputFile",
+        str,
+        GFD.output_file,
+        ("--output-file", "--output", "-o"),
+        "where a file of labels goes; empty is standard output",
+    ),
+    _label(
+        "flags.gfd.machineTypeFile",
+        str,
+        GFD.machine_type_file,
+        ("--machine-type-file",),
+        "the file that names the machine",
+    ),
+)
 
 KEYS: Final = (
     Key(
@@ -197,7 +247,6 @@ KEYS: Final = (
         refused=dict.fromkeys(("tegra", "vfio"), NO_NVML),
         help="how GPUs are found; both ways are NVML",
     ),
-    _later("flags.useNodeFeatureAPI", bool, True, harmless=(False,)),
     Key(
         "flags.plugin.nvidiaCTKPath",
         str,
@@ -239,10 +288,6 @@ KEYS: Final = (
         in_file=False,
         help="how the CDI specification is made; libnvsandboxutils is never used",
     ),
-    _later("flags.gfd.oneshot", bool, False),
-    _later("flags.gfd.noTimestamp", bool, False),
-    _later("flags.gfd.sleepInterval", str, "60s"),
-    _later("flags.gfd.outputFile", str, "/etc/kubernetes/node-feature-discovery/features.d/gfd"),
-    _later("flags.gfd.machineTypeFile", str, "/sys/class/dmi/id/product_name"),
+    *LABEL_KEYS,
 )
 BY_PATH: Final = {key.path: key for key in KEYS if key.in_file}
