@@ -169,6 +169,12 @@ def cable(engine: Engine, request: Request, _pid: int) -> None:
     engine.cables += [(ends[0], ends[1]), (ends[1], ends[0])] * request["links"]
 
 
+def fabric(engine: Engine, request: Request, _pid: int) -> None:
+    """Let a GPU join an NVLink fabric that spans machines."""
+    gpu = engine.find(request["gpu"]).board.uuid
+    engine.cliques[gpu] = (request["cluster"], request["clique"])
+
+
 def wear(engine: Engine, request: Request, _pid: int) -> None:
     """Let a memory row of a GPU fail for good, or exchange the GPU for one like it."""
     engine.find(request["gpu"]).board.row_failure = request["on"] == "on"
@@ -222,6 +228,7 @@ VERBS: dict[str, Verb] = {
     "passthrough": passthrough,
     "profiles-need-mig": profiles_need_mig,
     "cable": cable,
+    "fabric": fabric,
     "wear": wear,
     "ecc": ecc,
     "recovery": recovery,

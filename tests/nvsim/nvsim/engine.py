@@ -70,6 +70,7 @@ class Engine:
         self.passthrough = False  # in a virtual machine the driver cannot reset a GPU by itself
         self.event_sets: dict[int, EventSet] = {}
         self.cables: list[tuple[str, str]] = []  # the GPUs at both ends of each NVLink, both ways
+        self.cliques: dict[str, tuple[str, int]] = {}  # cluster and clique of GPUs in a fabric
 
     # --- lookups ---
 

@@ -18,6 +18,7 @@ from ._shared._core import cdi_boot as cdi_files
 from ._shared._core import mig_boot as mig_files
 from ._shared._core.errors import NodeError
 from .health import QUIET
+from .labels import command as labels
 from .mps import command as mps
 from .mps.places import ROOT as MPS_ROOT
 
@@ -75,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     cdi.set_defaults(command=_cdi)
     mps.add(commands)
+    labels.add(commands)
     return top
 
 

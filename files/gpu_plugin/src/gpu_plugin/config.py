@@ -61,6 +61,11 @@ class Config:
     gfd: Gfd = field(default_factory=Gfd)
 
     @property
+    def driver_roots(self) -> tuple[str, str]:
+        """Where the driver's library may be, the first that has it first."""
+        return (self.container_driver_root, self.driver_root)
+
+    @property
     def only_cdi(self) -> bool:
         """Tell whether containers get their devices by CDI and by nothing else."""
         return set(self.device_list_strategies) <= set(CDI)

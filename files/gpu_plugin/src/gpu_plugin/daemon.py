@@ -189,7 +189,7 @@ class Daemon:
         config = self._loaded.config
         logs.info("configuration loaded", **asdict(config))
         self._health.overrides = config.xids
-        if _driver_roots(config) != _driver_roots(before.config):
+        if config.driver_roots != before.config.driver_roots:
             raise DriverReplaced  # a library that is loaded stays for the life of a process
         return True
 
@@ -219,7 +219,7 @@ class Daemon:
 
     def _scan(self) -> None:
         try:
-            found = self._driver.scan(*_driver_roots(self._loaded.config))
+            found = self._driver.scan(*self._loaded.config.driver_roots)
         except NvmlError as error:
             self._observer.count(NVML_ERRORS, str(error.code))
             if self._driver.replaced(error):
@@ -332,10 +332,6 @@ class Daemon:
         else:
             self._stopping = True
         self._bell.ring()
-
-
-def _driver_roots(config: Config) -> tuple[str, str]:
-    return (config.container_driver_root, config.driver_root)
 
 
 def run(places: Places, load: Callable[[], Loaded]) -> int:

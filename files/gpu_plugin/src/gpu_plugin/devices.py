@@ -146,7 +146,7 @@ def enumerate_devices(
     naming = naming or Naming()
     views = [view for view in inventory.gpus if view.gpu.name not in DISPLAY_ONLY]
     if strategy == "single":
-        _check_single(views)
+        check_single(views)
     pairs: list[tuple[str, Device]] = []
     for view in views:
         if strategy == "none" or not view.gpu.mig_current:
@@ -189,7 +189,8 @@ def left_out(inventory: Inventory, strategy: str, naming: Naming | None = None) 
     return notes
 
 
-def _check_single(views: list[GpuView]) -> None:
+def check_single(views: list[GpuView]) -> None:
+    """Check that GPUs fit the MIG strategy single. EnumerationRefused: they don't."""
     readable = [view for view in views if not view.problem]
     on = [view for view in readable if view.gpu.mig_current]
     if len(on) not in (0, len(readable)):

@@ -100,7 +100,7 @@ class Driver:
 
     def replaced(self, error: NvmlError) -> bool:
         """Tell whether the library was exchanged, so that only a new process can load it."""
-        return error.code == VERSION_MISMATCH and (self._worked or _library_deleted())
+        return error.code == VERSION_MISMATCH and (self._worked or library_deleted())
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -109,7 +109,7 @@ class Driver:
         self._session.close()
 
     def _open(self, driver_roots: tuple[str, ...]) -> Nvml:
-        _preload(driver_roots)
+        preload(driver_roots)
         self._nvml = self._session.enter_context(open_nvml())
         return self._nvml
 
@@ -201,7 +201,7 @@ def _numa_node(path: Path) -> int | None:
     return node if node >= 0 else None
 
 
-def _preload(driver_roots: tuple[str, ...]) -> None:
+def preload(driver_roots: tuple[str, ...]) -> None:
     """Load the library from the first root that has it, so that the bindings find that one.
 
     That of / is found in the usual way.
@@ -217,6 +217,7 @@ def _preload(driver_roots: tuple[str, ...]) -> None:
                 return
 
 
-def _library_deleted() -> bool:
+def library_deleted() -> bool:
+    """Tell whether the library that this process loaded was exchanged on disk."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     return any("libnvidia-ml.so" in line and line.endswith("(deleted)") for line in lines)

@@ -8,7 +8,9 @@ NVLinks end at switches, unless the scene's director has cabled GPUs with each o
 
 from __future__ import annotations
 
+import ctypes
 import struct
+import uuid
 
 import pynvml
 
@@ -120,4 +122,20 @@ def link_remote(call: Call) -> None:
     address = f"00000000:{0xC0 + call.u32(1) % 4:02X}:00.0".encode()
     call.put_struct(
         2, pynvml.nvmlPciInfo_t(busId=address, bus=0xC0 + call.u32(1) % 4, pciDeviceId=0x22A310DE)
+    )
+
+
+@api("nvmlDeviceGetGpuFabricInfoV")
+def fabric_info(call: Call) -> None:
+    gpu = call.gpu(mig_too=False)
+    if gpu.board.uuid not in call.engine.cliques:
+        raise NvError(NOT_SUPPORTED)
+    cluster, clique = call.engine.cliques[gpu.board.uuid]
+    call.put_versioned(
+        1,
+        pynvml.c_nvmlGpuFabricInfo_v2_t,
+        2,
+        clusterUuid=(ctypes.c_uint8 * 16)(*uuid.UUID(cluster).bytes),
+        cliqueId=clique,
+        state=pynvml.NVML_GPU_FABRIC_STATE_COMPLETED,
     )

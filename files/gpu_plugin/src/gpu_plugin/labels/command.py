@@ -1,0 +1,117 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command ``gpu-plugin labels``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from .. import config, flags, logs
+from ..schema import KEYS
+from . import choice
+from .configs import Configs
+from .settings import OUTPUTS, Settings, extra, output
+
+SHARED_KEYS: Final = ("flags.migStrategy", "flags.failOnInitError", "flags.nvidiaDriverRoot")
+TEXTS: Final = (
+    ("way", "GPU_LABELS_WAY", "|".join(OUTPUTS), "how labels are handed out"),
+    ("extra", "GPU_LABELS_EXTRA", "KEY=VALUE,...", "labels to add"),
+    ("kubeconfig", "KUBECONFIG", "FILE", "access to the API (default: the kubelet's)"),
+    ("node-name", "NODE_NAME", "NAME", "the node's name (default: the host's)"),
+    ("namespace", "NAMESPACE", "NAME", "where NodeFeature objects go (default: default)"),
+    ("node-label", "NODE_LABEL", "KEY", f"chooses a configuration (default: {choice.LABEL})"),
+    ("config-file-srcdir", "CONFIG_FILE_SRCDIR", "DIR", "the configurations to choose from"),
+    ("config-file-dst", "CONFIG_FILE_DST", "FILE", "the link to the chosen one"),
+    ("default-config", "DEFAULT_CONFIG", "NAME", "the one that a node without the label has"),
+    (
+        "fallback-strategies",
+        "FALLBACK_STRATEGIES",
+        "LIST",
+        "what to do without either: named, single, empty, in this order",
+    ),
+)
+
+
+def add(commands: Any) -> None:
+    """Add the command to the others."""
+    command = commands.add_parser("labels", help="label the node with what its GPUs are")
+    keys = [key for key in KEYS if key.command == "labels" or key.path in SHARED_KEYS]
+    flags.add(command, keys)
+    for name, variable, word, text in TEXTS:
+        command.add_argument(
+            f"--{name}",
+            dest=name.replace("-", "_"),
+            default=os.environ.get(variable, ""),
+            metavar=word,
+            help=f"{text} (environment: {variable})",
+        )
+    command.add_argument(
+        "--remove", action="store_true", help="take back all labels that were written, and end"
+    )
+    command.add_argument(
+        "--host-root",
+        type=Path,
+        default=os.environ.get("GPU_PLUGIN_HOST_ROOT") or "/",
+        metavar="DIR",
+        help="where the host's /sys is seen (environment: GPU_PLUGIN_HOST_ROOT)",
+    )
+    command.add_argument(
+        "--status-file", type=Path, default=Path("/run/gpu-node/labels.json"), metavar="FILE"
+    )
+    command.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from . import removal, service  # bring the Kubernetes client in, which is large
+
+    settings = _settings(options)
+    given = flags.given(options)
+    environment = dict(os.environ)
+    for name in ("MIG_STRATEGY", "FAIL_ON_INIT_ERROR"):
+        if text := environment.get(f"GFD_{name}"):
+            environment[name] = text
+
+    def load() -> config.Config:
+        text = ""
+        if options.config or settings.config.exists():
+            text, _digest = flags.read(settings.config)
+        return config.parse(text, str(settings.config), environment, given)
+
+    if options.remove:
+        return removal.remove(settings, load())
+    try:
+        return service.Service(settings, load).run()
+    except service.StartAnew as reason:
+        logs.info("starting anew", cause=reason)
+        os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    configs = None
+    path = Path(options.config or config.DEFAULT_FILE)
+    if options.config_file_srcdir:
+        listed = options.fallback_strategies or f"{choice.NAMED},{choice.SINGLE}"
+        configs = Configs(
+            Path(options.config_file_srcdir),
+            Path(options.config_file_dst or path),
+            options.default_config,
+            choice.fallbacks("fallback-strategies", listed),
+        )
+    return Settings(
+        config=path,
+        node=options.node_name or socket.gethostname().lower(),
+        output=output("way", options.way),
+        kubeconfig=options.kubeconfig,
+        namespace=options.namespace or "default",
+        extra=extra("extra", options.extra),
+        configs=configs,
+        node_label=options.node_label or choice.LABEL,
+        host_root=options.host_root,
+        status_file=options.status_file,
+    )

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which labels of a node are ours, and what has to change for them to be right. Pure.
+
+An annotation of the node lists the keys that we wrote. What it does not list is somebody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+OURS: Final = "gpu.node/labels"
+REFUSED: Final = "gpu.node/device-plugin.config-refused"
+NFD: Final = "nfd.node.kubernetes.io/feature-labels"
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node's labels and annotations, as far as they matter here."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ours(self) -> frozenset[str]:
+        """Return the keys that we wrote."""
+        return _keys(self.annotations.get(OURS))
+
+
+@dataclass(frozen=True)
+class Change:
+    """What to write: None removes a key. ``left`` are labels that NFD keeps and we don't touch."""
+
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.labels or self.annotations)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Return the change as a JSON merge patch of the node."""
+        parts = {"labels": self.labels, "annotations": self.annotations}
+        return {"metadata": {name: dict(part) for name, part in parts.items() if part}}
+
+
+def change(node: NodeState, wanted: Mapping[str, str], refused: str = "") -> Change:
+    """Return what makes a node's labels the wanted ones; ``refused`` is why its choice is not used."""
+    theirs = _keys(node.annotations.get(NFD)) - node.ours
+    left = tuple(sorted(key for key in wanted if key in theirs))
+    mine = {key: text for key, text in wanted.items() if key not in theirs}
+    labels: dict[str, str | None] = {
+        key: text for key, text in sorted(mine.items()) if node.labels.get(key) != text
+    }
+    gone = sorted(key for key in node.ours if key not in mine and key in node.labels)
+    labels.update(dict.fromkeys(gone))
+    notes = {OURS: ",".join(sorted(mine)), REFUSED: refused}
+    annotations = {
+        key: text or None
+        for key, text in notes.items()
+        if (node.annotations.get(key) or "") != text
+    }
+    return Change(labels, annotations, left)
+
+
+def _keys(text: str | None) -> frozenset[str]:
+    return frozenset(part.strip() for part in (text or "").split(",") if part.strip())

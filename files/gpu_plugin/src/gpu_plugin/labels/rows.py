@@ -1,0 +1,243 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The labels of a node: the names and values of NVIDIA's GPU Feature Discovery 0.20. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from .._shared._nvml.api import MigDevice
+from .._shared._nvml.label_reading import MigAttributes
+from ..config import Config
+from ..devices import (
+    DISPLAY_ONLY,
+    EnumerationRefused,
+    GpuView,
+    Inventory,
+    check_single,
+    enumerate_devices,
+)
+from ..naming import GPU_RESOURCE, VENDOR, resource_name
+from ..replicas import share
+from .offers import UNSHARED, Offer, together
+from .offers import offers as find_offers
+from .values import value
+from .vgpu import Vgpu
+
+MIB: Final = 1024**2
+OLDEST_MPS: Final = (3, 5)
+CLASSES: Final = {0x0302: "compute", 0x0300: "graphics"}
+FAMILIES: Final = {
+    1: "tesla",
+    2: "fermi",
+    3: "kepler",
+    5: "maxwell",
+    6: "pascal",
+    7: "volta",
+    8: "ampere",
+    9: "hopper",
+    10: "blackwell",
+    12: "blackwell",
+    13: "rubin",
+}
+
+Labels = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a node. Maps go by the UUIDs of GPUs, ``attributes`` by those of MIG devices.
+
+    ``classes`` are PCI classes such as 0x030200, ``cliques`` where each GPU is in an NVLink fabric;
+    ``vgpus`` has GPUs whose PCI configuration could be read, and None for those that are real.
+    """
+
+    inventory: Inventory
+    cuda_version: str
+    machine: str = ""
+    classes: Mapping[str, int] = field(default_factory=dict)
+    attributes: Mapping[str, MigAttributes] = field(default_factory=dict)
+    cliques: Mapping[str, str | None] = field(default_factory=dict)
+    vgpus: Mapping[str, Vgpu | None] = field(default_factory=dict)
+
+
+def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
+    """Return all labels; ``started`` is the time stamp's, in seconds, where there is to be one."""
+    found: Labels = {}
+    if started is not None:
+        found[f"{VENDOR}/gfd.timestamp"] = str(started)
+    found |= _vgpu(facts)
+    views = [view for view in facts.inventory.gpus if view.gpu.name not in DISPLAY_ONLY]
+    if not views:
+        return found
+    found |= _versions(facts)
+    found |= _node(facts, views)
+    offers = _offers(facts.inventory, config)
+    found |= _gpus(views, offers, config.mig_strategy)
+    if config.mig_strategy != "none":
+        found[f"{VENDOR}/mig.strategy"] = config.mig_strategy
+    if config.mig_strategy == "single":
+        found |= _single(facts, views, offers)
+    elif config.mig_strategy == "mixed":
+        found |= _mixed(facts, views, offers)
+    return found
+
+
+def models(inventory: Inventory) -> list[str]:
+    """Return the models of a node's GPUs; the labels are those of the first."""
+    views = [view for view in inventory.gpus if view.gpu.name not in DISPLAY_ONLY]
+    counts = Counter(view.gpu.name for view in views)  # equal ones stay in the order of the GPUs
+    return [name for name, _count in counts.most_common()]
+
+
+def _offers(inventory: Inventory, config: Config) -> dict[str, Offer]:
+    """Return how each device is offered; nothing is, where the MIG strategy does not fit."""
+    try:
+        whole = enumerate_devices(inventory, config.mig_strategy, config.naming)
+    except EnumerationRefused:
+        return {}
+    return find_offers(whole, share(whole, config.sharing))
+
+
+def _vgpu(facts: Facts) -> Labels:
+    if not facts.vgpus:
+        return {}
+    hosts = [host for host in facts.vgpus.values() if host is not None]
+    found = {f"{VENDOR}/vgpu.present": str(bool(hosts)).lower()}
+    for host in hosts[:1]:
+        found[f"{VENDOR}/vgpu.host-driver-version"] = value(host.host_driver_version)
+        found[f"{VENDOR}/vgpu.host-driver-branch"] = value(host.host_driver_branch)
+    return found
+
+
+def _versions(facts: Facts) -> Labels:
+    driver = value(facts.inventory.driver_version)
+    major, minor, revision = (*driver.split(".", 2), "", "", "")[:3]
+    cuda_major, _dot, cuda_minor = facts.cuda_version.partition(".")
+    names = {
+        "cuda.driver.major": major,
+        "cuda.driver.minor": minor,
+        "cuda.driver.rev": revision,
+        "cuda.driver-version.major": major,
+        "cuda.driver-version.minor": minor,
+        "cuda.driver-version.revision": revision,
+        "cuda.driver-version.full": driver,
+        "cuda.runtime.major": cuda_major,
+        "cuda.runtime.minor": cuda_minor,
+        "cuda.runtime-version.major": cuda_major,
+        "cuda.runtime-version.minor": cuda_minor,
+        "cuda.runtime-version.full": facts.cuda_version,
+    }
+    return {f"{VENDOR}/{name}": text for name, text in names.items()}
+
+
+def _node(facts: Facts, views: list[GpuView]) -> Labels:
+    classes = {facts.classes.get(view.gpu.uuid, 0) >> 8 for view in views}
+    mode = CLASSES.get(next(iter(classes)), "unknown") if len(classes) == 1 else "unknown"
+    mig = any(view.gpu.mig_capable for view in views)
+    mps = all(view.gpu.compute_capability >= OLDEST_MPS for view in views)
+    found = {
+        "gpu.machine": value(facts.machine) or "unknown",
+        "gpu.mode": mode,
+        "mig.capable": str(mig).lower(),
+        "mps.capable": str(mps).lower(),
+    }
+    cliques = {facts.cliques[uuid] for uuid in facts.cliques if facts.cliques[uuid]}
+    if len(cliques) == 1:
+        found["gpu.clique"] = value(str(cliques.pop()))
+    return {f"{VENDOR}/{name}": text for name, text in found.items()}
+
+
+def _gpus(views: list[GpuView], offers: Mapping[str, Offer], strategy: str) -> Labels:
+    counts = Counter(view.gpu.name for view in views)
+    model = counts.most_common(1)[0][0]
+    alike = [view for view in views if view.gpu.name == model]
+    whole = [view for view in alike if strategy == "none" or not view.gpu.mig_current]
+    offer = together(offers.get(view.gpu.uuid, UNSHARED) for view in whole)
+    gpu = (whole or alike)[0].gpu
+    found = _base(model, len(alike), offer if whole else Offer(0), "")
+    if gpu.memory_total:
+        found["memory"] = str(gpu.memory_total // MIB)
+    major, minor = gpu.compute_capability
+    if major:
+        found["family"] = _family(major, minor)
+        found["compute.major"], found["compute.minor"] = str(major), str(minor)
+    return _under(GPU_RESOURCE, found)
+
+
+def _family(major: int, minor: int) -> str:
+    special = {(7, 5): "turing", (8, 9): "ada-lovelace"}
+    return special.get((major, minor)) or FAMILIES.get(major, "undefined")
+
+
+def _single(facts: Facts, views: list[GpuView], offers: Mapping[str, Offer]) -> Labels:
+    on = [view for view in views if view.gpu.mig_current]
+    if not on:
+        return {}
+    try:
+        check_single(views)
+    except EnumerationRefused:
+        found = {"product": value(on[0].gpu.name, "MIG-INVALID"), "sharing-strategy": ""}
+        return _under(
+            GPU_RESOURCE, {**found, **dict.fromkeys(("count", "replicas", "memory"), "0")}
+        )
+    return _under(GPU_RESOURCE, _mig(facts, on, offers))
+
+
+def _mixed(facts: Facts, views: list[GpuView], offers: Mapping[str, Offer]) -> Labels:
+    found: Labels = {}
+    for profile in sorted({mig.profile for view in views for mig in view.mig}):
+        some = [
+            GpuView(view.gpu, tuple(mig for mig in view.mig if mig.profile == profile))
+            for view in views
+        ]
+        found |= _under(resource_name(profile), _mig(facts, some, offers))
+    return found
+
+
+def _mig(facts: Facts, views: list[GpuView], offers: Mapping[str, Offer]) -> Labels:
+    """Return the labels of MIG devices that are all of one profile."""
+    pairs: list[tuple[GpuView, MigDevice]] = [(view, mig) for view in views for mig in view.mig]
+    if not pairs:
+        return {}
+    offer = together(offers.get(mig.uuid, UNSHARED) for _view, mig in pairs)
+    view, mig = pairs[0]
+    profile = mig.profile.replace("+", ".")
+    found = _base(view.gpu.name, len(pairs), offer, f"MIG-{profile}")
+    known = facts.attributes.get(mig.uuid)
+    return found | (_attributes(known) if known else {})
+
+
+def _attributes(one: MigAttributes) -> Labels:
+    numbers = {
+        "memory": one.memory_mib,
+        "multiprocessors": one.multiprocessors,
+        "slices.gi": one.gi_slices,
+        "slices.ci": one.ci_slices,
+        "engines.copy": one.copy_engines,
+        "engines.decoder": one.decoders,
+        "engines.encoder": one.encoders,
+        "engines.jpeg": one.jpegs,
+        "engines.ofa": one.ofas,
+    }
+    return {name: str(number) for name, number in numbers.items()}
+
+
+def _base(model: str, count: int, offer: Offer, kind: str) -> Labels:
+    suffixes = [kind] if kind else []
+    if offer.replicas > 1 and not offer.renamed:
+        suffixes.append("SHARED")
+    return {
+        "product": value(model, value("-".join(suffixes))),
+        "count": str(count),
+        "replicas": str(offer.replicas),
+        "sharing-strategy": offer.strategy,
+    }
+
+
+def _under(resource: str, found: Labels) -> Labels:
+    return {f"{resource}.{name}": text for name, text in found.items()}

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the command ``gpu-plugin labels`` was told, besides the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from .._shared._core.errors import InputError, NodeError
+from ..gfd import Gfd
+from .configs import Configs
+from .values import checked
+
+API, FILE, FEATURE, OFF = "api", "file", "node-feature", "off"
+OUTPUTS: Final = (API, FILE, FEATURE, OFF)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``output`` empty leaves the choice to the configuration; ``configs`` is None for no choice.
+
+    ``tick`` is how often files are looked at, ``pause`` how long the first wait after a failure is,
+    both in seconds.
+    """
+
+    config: Path
+    node: str
+    output: str = ""
+    kubeconfig: str = ""
+    namespace: str = "default"
+    extra: Mapping[str, str] = field(default_factory=dict)
+    configs: Configs | None = None
+    node_label: str = ""
+    host_root: Path = Path("/")
+    status_file: Path = Path("/run/gpu-node/labels.json")
+    tick: float = 1.0
+    pause: float = 1.0
+
+    def way(self, gfd: Gfd) -> str:
+        """Return how labels are handed out. NodeError: nothing would be done at all."""
+        chosen = {None: API, True: FEATURE, False: FILE}[gfd.node_feature_api]
+        way = self.output or chosen
+        if way == OFF and self.configs is None:
+            raise NodeError(
+                "there is nothing to do",
+                cause="labels are off and there is no folder of configurations",
+                hint="choose --way api or file, or give --config-file-srcdir",
+            )
+        return way
+
+    def talks(self, gfd: Gfd) -> bool:
+        """Tell whether the node's object has to be read."""
+        return self.way(gfd) == API or self.configs is not None
+
+
+def output(where: str, text: str) -> str:
+    """Return a way to hand labels out. InputError: there is no such way."""
+    if text and text not in OUTPUTS:
+        raise InputError.of(where, text, f"one of {', '.join(OUTPUTS)}")
+    return text
+
+
+def extra(where: str, text: str) -> dict[str, str]:
+    """Return labels of a list such as ``example.com/a=1,example.com/b=2``. InputError."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        key, sign, value = part.strip().partition("=")
+        if not sign:
+            raise InputError.of(where, part, "key=value pairs with commas between them")
+        found.update([checked(where, key, value)])
+    return found
