@@ -20,7 +20,8 @@ description:
     replaces the old one. A damaged file is reported with line and column and left alone.
   - What a file was like is kept in C(/var/lib/gpu-node), so that it can be taken back.
   - Nothing is restarted. RV(restart_required) says what must be, also where an earlier run was killed between the edit
-    and the restart. It is empty where an edit changed nothing in effect.
+    and the restart. It is empty where an edit changed nothing in effect. RV(reload_required) names those for which a
+    reload is enough, which is Docker when it gets a handler or another default.
 options:
   state:
     description:
@@ -33,10 +34,12 @@ options:
   runtime:
     description:
       - The container runtime.
+      - V(k3s) and V(rke2) stand for the containerd that these bring. Its file is written anew at each of their starts,
+        so what is set goes into the folder that it imports, and their unit is the one to restart.
       - V(auto) means all that are installed, but for those that cannot do it, which are named in a warning, and for a
         containerd without CRI plugin that is there for Docker only.
     type: str
-    choices: [auto, containerd, docker, cri-o, podman]
+    choices: [auto, containerd, docker, cri-o, podman, k3s, rke2]
     default: containerd
   mode:
     description:
@@ -127,6 +130,12 @@ restart_required:
   type: list
   elements: str
   sample: [containerd.service]
+reload_required:
+  description: Units that must reload their configuration for it to hold, and need no restart.
+  returned: success
+  type: list
+  elements: str
+  sample: [docker.service]
 runtime:
   description: The runtime, the first one if there are several.
   returned: success

@@ -132,7 +132,9 @@ def run_of(node: Node, unit: str) -> str:
 def install(node: Node, *packages: str) -> None:
     """Install packages of the node's own distribution."""
     node.run("apt-get", "update", "--quiet=2")
-    words = ("apt-get", "install", "--quiet=2", "--yes", "--no-install-recommends")
+    # Nodes of one checkout share the folder that packages are kept in, and its lock.
+    words = ("apt-get", "--option=DPkg::Lock::Timeout=300", "install", "--quiet=2", "--yes")
+    words += ("--no-install-recommends",)
     node.run("env", "DEBIAN_FRONTEND=noninteractive", *words, *packages)
 
 

@@ -55,6 +55,12 @@ def layer(root: Path) -> bytes:
     return out.getvalue()
 
 
+def local() -> list[str]:
+    """Return the option for which ctr works without the transfer service, where it has one."""
+    told = subprocess.run(["ctr", "images", "import", "--help"], capture_output=True, text=True)
+    return ["--local"] if "--local" in told.stdout else []
+
+
 def archive(root: Path, name: str) -> bytes:
     """Return an OCI archive with one layer."""
     content_data = layer(root)
@@ -96,7 +102,7 @@ with tempfile.TemporaryDirectory() as folder:
     tree, name, engine = Path(folder) / "root", sys.argv[1], (*sys.argv[2:], "ctr")[0]
     data = archive(tree, name) if engine == "ctr" else layer(tree)
     words = {
-        "ctr": ["ctr", "--namespace", "k8s.io", "images", "import", "--local", "-"],
+        "ctr": ["ctr", "--namespace", "k8s.io", "images", "import", *local(), "-"],
         "docker": ["docker", "import", "-", name],
         # A node's own files are an overlay already, and podman makes none on top of it.
         "podman": ["podman", "--storage-driver=vfs", "import", "--quiet", "-", name],

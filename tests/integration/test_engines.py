@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from containers import Engine, check_isolation, device_nodes, install, run_of, write
 from gpunode_tool.testing import Node
+from toolkit_standin import created, install_wrapper
 
 RUNTIMES = str(Path(__file__).parent / "runtime.yml")
 DAEMON = "/etc/docker/daemon.json"
@@ -27,6 +29,8 @@ MIG = {
 }
 ROLE = "Let the container runtime hand out GPUs"
 RESTART = "Restart the container runtime"
+RELOAD = "Reload the container runtime"
+TRUE = ("/usr/bin/sh", "-c", "echo ran")
 UNITS = ("docker.service", "containerd.service")
 
 pytestmark = pytest.mark.node
@@ -67,10 +71,27 @@ def test_docker_and_podman_hand_out_what_is_named(make_node: Callable[..., Node]
     after = [run_of(node, unit) for unit in UNITS]
     assert after[0] != before[0]
     assert after[1] == before[1]
+    cdi = node.run("cat", DAEMON)
     assert "/dev/nvidia0" in device_nodes(docker, "0")
     silent = node.play(RUNTIMES)
     assert silent.changed() == []
     assert [run_of(node, unit) for unit in UNITS] == after
+
+    # Docker takes over a handler while it runs, and another one's path too.
+    install_wrapper(node)
+    wanted: dict[str, Any] = {
+        "container_runtime_name": "docker",
+        "container_runtime_mode": "runtime_class",
+    }
+    handled = node.play(RUNTIMES, **wanted)
+    assert [task for task in handled.changed() if task != ROLE] == [RELOAD]
+    assert [run_of(node, unit) for unit in UNITS] == after
+    assert docker.run([], *TRUE, options=("--runtime=nvidia",)) == docker.run([], *TRUE) == {"ran"}
+    assert created(node) == 1
+    assert node.play(RUNTIMES, **wanted).changed() == []
+    back = node.play(RUNTIMES)
+    assert [task for task in back.changed() if task != ROLE] == [RESTART]
+    assert node.run("cat", DAEMON) == cdi
 
     # A damaged file is named with its place, and left alone.
     write(node, DAEMON, other[:-1])
@@ -85,4 +106,4 @@ def test_docker_and_podman_hand_out_what_is_named(make_node: Callable[..., Node]
     assert gone.ok, gone.message()
     assert node.run("cat", DAEMON) == other
     assert node.run("cat", "/etc/containerd/config.toml") == containerd
-    assert node.run("ls", "/var/lib/gpu-node") == ""
+    assert "container_runtime" not in node.run("ls", "/var/lib/gpu-node")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from containers import (
@@ -20,7 +21,9 @@ from containers import (
     write,
 )
 from gpunode_tool.testing import Node
+from toolkit_standin import created, install_wrapper
 
+RUNTIMES = str(Path(__file__).parent / "runtime.yml")
 CONFIG = "/etc/containerd/config.toml"
 SECTION = '[plugins."io.containerd.grpc.v1.cri"]'
 # Pods in a container that may not raise its limits need it.
@@ -82,6 +85,15 @@ def test_pods_see_what_they_ask_for(make_node: Callable[..., Node]) -> None:
     assert [task for task in mended.changed() if task in (ROLE, RESTART)] == [ROLE, RESTART]
     assert device_nodes(pods, "0") == {"/dev/nvidia0"} | control
     assert node.play().changed() == []
+
+    # A handler is for the pods that name it, and leaves the others as they were.
+    install_wrapper(node)
+    assert node.play(RUNTIMES, container_runtime_mode="runtime_class").ok
+    run = ("/usr/bin/sh", "-c", "echo ran")
+    assert pods.run([], *run) == {"ran"}
+    assert created(node) == 0
+    assert pods.run([], *run, handler="nvidia") == {"ran"}
+    assert created(node) == 2  # the pod's own container, and the one in it
 
     gone = node.play(container_runtime_state="absent", cdi_state="absent")
     assert gone.ok, gone.message()

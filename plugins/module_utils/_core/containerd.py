@@ -9,10 +9,11 @@ import posixpath
 import typing as t
 
 from .errors import NodeError
-from .runtime import CDI, DEFAULT_RUNTIME, Change, Version, Wanted, lookup, union
+from .runtime import CDI, DEFAULT_RUNTIME, MODES, Change, Version, Wanted, lookup, union
 
 MINIMUM = (1, 7)
 MERGES = (2, 1)  # before it, a file that is imported replaces the whole section of a plugin
+KEEPS_DEFAULTS = (2,)  # before it, a runtime in a file drops those that are there by default
 CRI_SECTION = {
     2: "io.containerd.grpc.v1.cri",
     3: "io.containerd.cri.v1.runtime",
@@ -59,7 +60,7 @@ def check_owner(text: str, path: str) -> None:
             raise NodeError(
                 f"{path} is written anew at each start of its owner",
                 cause=line.strip("# "),
-                hint="have the file import a folder of drop-in files through its template",
+                hint="name the runtime: k3s or rke2",
             )
 
 
@@ -76,11 +77,32 @@ def settings(cri: t.Mapping[str, t.Any], wanted: Wanted, cdi: bool) -> t.List[Ch
     runc = lookup(cri, ("containerd", "runtimes", "runc")) or {}
     found.append(((*at, "runtime_type"), RUNTIME_TYPE))
     found += [((*at, key), runc[key]) for key in sorted(runc) if _is_copied(key, runc[key])]
+    if runc or lookup(cri, ("containerd", "default_runtime_name")) in (None, "", "runc"):
+        found.append((("containerd", "runtimes", "runc", "runtime_type"), _type(runc)))
     options = {**(runc.get("options") or {}), "BinaryName": wanted.runtime_path}
     found += [((*at, "options", key), options[key]) for key in sorted(options) if options[key]]
     if wanted.mode == DEFAULT_RUNTIME:
         found.append((("containerd", "default_runtime_name"), wanted.handler))
     return found
+
+
+def lasting(
+    cri: t.Mapping[str, t.Any], file: t.Any, wanted: Wanted, version: Version
+) -> t.Mapping[str, t.Any]:
+    """Return the section in effect without the runtimes that would go once the file has one of ours.
+
+    ``file`` is the section as the file has it.
+    """
+    if wanted.mode == CDI or wanted.mode not in MODES or version >= KEEPS_DEFAULTS:
+        return cri
+    named = lookup(file or {}, ("containerd", "runtimes")) or {}
+    there = lookup(cri, ("containerd", "runtimes")) or {}
+    kept = {name: one for name, one in there.items() if name in named}
+    return {**cri, "containerd": {**(cri.get("containerd") or {}), "runtimes": kept}}
+
+
+def _type(runc: t.Mapping[str, t.Any]) -> str:
+    return str(runc.get("runtime_type") or RUNTIME_TYPE)
 
 
 def _is_copied(key: str, value: t.Any) -> bool:

@@ -12,6 +12,8 @@ from .runtime import CDI, DEFAULT_RUNTIME, Change, Version, Wanted, union
 MINIMUM = (25,)
 CDI_BY_DEFAULT = (28, 2)
 CHECKS = (23,)  # from it on, dockerd has --validate
+# What dockerd takes over on SIGHUP, provided that it has a value: that a key is gone goes unnoticed.
+LIVE = (("runtimes",), ("default-runtime",))
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 
 

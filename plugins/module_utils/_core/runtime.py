@@ -38,7 +38,8 @@ class View(t.NamedTuple):
 
     ``files`` are those that may hold something of ours, the one to edit first; ``fresh`` is what
     a new one begins with. ``effective`` is what the runtime makes of all of its files, from
-    ``prefix`` on; ``settings`` are what it must have, from there too.
+    ``prefix`` on; ``settings`` are what it must have, from there too. ``live`` are the keys that
+    the running daemon takes over on a reload; all others take a restart.
     """
 
     version: Version
@@ -48,6 +49,11 @@ class View(t.NamedTuple):
     effective: t.Mapping[str, t.Any] = {}
     settings: t.Tuple[Change, ...] = ()
     warnings: t.Tuple[str, ...] = ()
+    live: t.Tuple[Path, ...] = ()
+
+    def is_live(self, path: Path) -> bool:
+        """Tell whether a reload is enough for a key of the file."""
+        return any(path[: len(one)] == one for one in self.live)
 
     def changes(self) -> t.List[Change]:
         """Return what the runtime lacks, as changes of the file."""

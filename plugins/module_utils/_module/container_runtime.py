@@ -58,6 +58,11 @@ class File(t.NamedTuple):
     written: t.Optional[Written] = None
     restored: bool = False
 
+    def is_live(self, view: View) -> bool:
+        """Tell whether the runtime takes the edit over without a new start; what goes away takes one."""
+        gone = bool(self.reverts or self.removals or self.restored)
+        return not gone and all(view.is_live(path) for path, _value in self.changes)
+
     def summary(self) -> str:
         """Return the edit in words."""
         if self.restored:
@@ -77,6 +82,15 @@ class State(t.NamedTuple):
     path: str
     files: t.Tuple[File, ...]
     stale: bool
+    stale_live: bool
+
+    def restarts(self) -> bool:
+        """Tell whether the runtime has to start again."""
+        return self.stale or not all(one.is_live(self.view) for one in self.files)
+
+    def reloads(self) -> bool:
+        """Tell whether it is enough that the runtime reloads its files."""
+        return (bool(self.files) or self.stale_live) and not self.restarts()
 
 
 class Observed(t.NamedTuple):
@@ -164,7 +178,8 @@ class RuntimeCapability:
             file = self._file(runtime, name, view.fresh, changes, keep, records.get(name))
             files += [file] if file else []
         stale = bool(runtime.unit) and self._records.stale(runtime.unit)
-        return State(runtime, view, path, tuple(files), stale)
+        stale_live = bool(runtime.unit) and self._records.stale(runtime.unit, live=True)
+        return State(runtime, view, path, tuple(files), stale, stale_live)
 
     def _file(
         self,
@@ -182,7 +197,8 @@ class RuntimeCapability:
         reverts, removals = edits.revert(config, idle)
         if not (changes or reverts or removals):
             return None
-        restored = not self._present and written is not None and text == written.text
+        ours = changes or len(idle) < len(entries)
+        restored = written is not None and text == written.text and not ours
         return File(
             path,
             text,
@@ -206,11 +222,12 @@ class RuntimeCapability:
             unit = one.runtime.unit
             for file in one.files:
                 params = {"runtime": one.runtime.name, "file": file}
-                steps.append(Step("edit", file.summary(), params, (f"restart:{unit}",)))
+                need = "reload" if one.reloads() else "restart"
+                steps.append(Step("edit", file.summary(), params, (f"{need}:{unit}",)))
                 old, new = self._diff(one.runtime, file)
                 before.append(old)
                 after.append(new)
-            if one.files or one.stale:
+            if one.restarts():
                 restart.append(unit)
         if not self._present and not steps and self._host.read(RECORD) is not None:
             steps += self._forget(state)
@@ -267,7 +284,7 @@ class RuntimeCapability:
         record = None if text is None else self._record(runtime, file, text)
         if record is not None:
             self._records.put(file.path, record)
-        self._records.mark(runtime.unit)
+        self._records.mark(runtime.unit, live=state.reloads())
         if text is None:
             self._host.remove(file.path)
         else:
@@ -291,7 +308,7 @@ class RuntimeCapability:
         entries: t.Sequence[edits.Entry] = old.entries if old else ()
         gone = {path for path, _depth in file.removals} | {path for path, _value in file.reverts}
         kept = [one for one in entries if one.path not in gone]
-        if not self._present:
+        if not self._present or file.restored:
             return None
         base = file.text
         if old is not None and file.text is not None:
@@ -304,7 +321,8 @@ class RuntimeCapability:
         """See that the runtime now has what it must have, and whether that is new to it."""
         runtime = state.runtime
         view = runtime.view(state.path, self._wanted)
-        if view.effective == state.view.effective and not state.stale:
+        stale = state.stale or state.stale_live
+        if view.effective == state.view.effective and not stale:
             self._records.unmark(runtime.unit)
         left = view.changes() if self._present else []
         if left:
@@ -324,6 +342,7 @@ class RuntimeCapability:
             "runtime_version": version_text(first.view.version),
             "config_path": first.path,
             "backup_file": self._backup,
+            "reload_required": [one.runtime.unit for one in state.states if one.reloads()],
             "runtimes": [
                 {
                     "name": one.runtime.name,

@@ -58,28 +58,35 @@ class Records:
         else:
             self._host.remove(RECORD)
 
-    def mark(self, unit: str) -> None:
-        """Remember that a unit has to start again."""
+    def mark(self, unit: str, *, live: bool = False) -> None:
+        """Remember that a unit has to start again, or if ``live`` to reload its files."""
         marks = json.loads(self._host.read(MARK) or "{}")
-        text = json.dumps({**marks, unit: time.time()}) + "\n"
+        text = json.dumps({**marks, _key(unit, live): time.time()}) + "\n"
         self._host.write(MARK, text, mode=0o644)
 
     def unmark(self, unit: str) -> None:
         """Forget that: the edit came to nothing."""
         marks = json.loads(self._host.read(MARK) or "{}")
-        marks.pop(unit, None)
+        for live in (False, True):
+            marks.pop(_key(unit, live), None)
         if marks:
             self._host.write(MARK, json.dumps(marks) + "\n", mode=0o644)
         else:
             self._host.remove(MARK)
 
-    def stale(self, unit: str) -> bool:
-        """Tell whether a unit has run since before an edit of ours."""
-        edited_at = json.loads(self._host.read(MARK) or "{}").get(unit)
+    def stale(self, unit: str, *, live: bool = False) -> bool:
+        """Tell whether a unit has run, or with ``live`` was not reloaded either, since before an edit of ours."""
+        edited_at = json.loads(self._host.read(MARK) or "{}").get(_key(unit, live))
         if edited_at is None:
             return False
-        service = properties(self._host, unit, "ActiveState", "ActiveEnterTimestampMonotonic")
+        # A reload leaves the time of the start as it is, and is a change of the state.
+        since = "StateChangeTimestampMonotonic" if live else "ActiveEnterTimestampMonotonic"
+        service = properties(self._host, unit, "ActiveState", since)
         if service.get("ActiveState") != "active":
             return False
-        started = int(service.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+        started = int(service.get(since) or 0) / 1e6
         return float(edited_at) > time.time() - time.monotonic() + started
+
+
+def _key(unit: str, live: bool) -> str:
+    return f"{unit} (reload)" if live else unit

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core import containerd, crio, docker, edits, json_text, podman
+from .._core import crio, docker, edits, json_text, podman
 from .._core.errors import NodeError
 from .._core.runtime import (
     View,
     Wanted,
     about_default,
     has_cdi,
-    lookup,
     parse_version,
 )
 from .._host import toml
 from .._host.api import Host
+from .containerd_runtime import Containerd
+from .rancher import k3s, rke2
 
 
 class Runtime(t.Protocol):
@@ -38,75 +39,6 @@ class Runtime(t.Protocol):
 
     def left_out(self, others: t.Container[str]) -> bool:
         """Tell whether nothing on this node uses it, given the other runtimes that are there."""
-
-
-class Containerd:
-    """containerd, whose CRI plugin serves the kubelet."""
-
-    name = program = "containerd"
-    unit = "containerd.service"
-    config_path = "/etc/containerd/config.toml"
-    toml = True
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._root = self.config_path
-
-    def view(self, path: str, wanted: Wanted) -> View:
-        self._root = path
-        version = parse_version(self._host.run([self.program, "--version"]).out, self.name)
-        cdi = has_cdi(version, containerd.MINIMUM, self.name, wanted)
-        text = self._host.read(path) or ""
-        config = toml.parse(text, path)
-        prefix = containerd.section(config, version)
-        dump = self._dump(path if text else None)
-        # The dump is in the newest format that this containerd knows, whatever the file is in.
-        effective = lookup(dump, containerd.section(dump, version)) or {}
-        settings = containerd.settings(effective, wanted, cdi)
-        extra = containerd.drop_in(config, version)
-        warnings = list(
-            about_default(lookup(effective, ("containerd", "default_runtime_name")), wanted)
-        )
-        if "cri" in config.get("disabled_plugins", ()):
-            warnings.append(f"{path} disables the CRI plugin, which the kubelet needs")
-        view = View(
-            version,
-            (extra, path) if extra else (path,),
-            f"version = {containerd.format_version(config, version)}\n",
-            prefix,
-            effective,
-            tuple(settings),
-            tuple(warnings),
-        )
-        if wanted.mode and view.changes() and not extra:
-            containerd.check_owner(text, path)
-        return view
-
-    def _dump(self, path: t.Optional[str]) -> t.Dict[str, t.Any]:
-        """Return what containerd makes of a file and its imports."""
-        words = [self.program, *(["--config", path] if path else []), "config", "dump"]
-        return toml.parse(self._host.run(words).out, "containerd config dump")
-
-    def check(self, path: str, text: str) -> None:
-        trial = f"{path}.gpu-node-trial"
-        root = trial
-        self._host.write(trial, text, mode=0o600)
-        try:
-            if path != self._root:
-                # The name of the trial is not imported by itself.
-                root = f"{self._root}.gpu-node-trial"
-                main = self._host.read(self._root) or ""
-                imports = toml.parse(main, self._root).get("imports", [])
-                main = toml.edit(main, [(("imports",), [*imports, trial])])
-                self._host.write(root, main, mode=0o600)
-            self._dump(root)
-        finally:
-            self._host.remove(trial)
-            self._host.remove(root)
-
-    def left_out(self, others: t.Container[str]) -> bool:
-        config = toml.parse(self._host.read(self.config_path) or "", self.config_path)
-        return "docker" in others and "cri" in config.get("disabled_plugins", ())
 
 
 class Docker:
@@ -134,6 +66,7 @@ class Docker:
             effective,
             tuple(docker.settings(effective, wanted, cdi)),
             about_default(effective.get("default-runtime"), wanted),
+            docker.LIVE,
         )
 
     def _version(self) -> t.Tuple[int, ...]:
@@ -218,8 +151,8 @@ class Podman:
         return False
 
 
-KINDS: t.Tuple[t.Callable[[Host], Runtime], ...] = (Containerd, Docker, Crio, Podman)
-NAMES = ("containerd", "docker", "cri-o", "podman")
+KINDS: t.Tuple[t.Callable[[Host], Runtime], ...] = (Containerd, Docker, Crio, Podman, k3s, rke2)
+NAMES = ("containerd", "docker", "cri-o", "podman", "k3s", "rke2")
 
 
 def parse(runtime: Runtime, text: str, path: str) -> edits.Config:

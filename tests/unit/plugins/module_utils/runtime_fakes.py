@@ -69,9 +69,10 @@ class Machine(FakeHost):
             self.commands["podman", "--version"] = f"podman version {podman}\n"
         self.started(since)
 
-    def started(self, since: float) -> None:
-        """Have all services run since some second of the machine's clock."""
+    def started(self, since: float, reloaded: t.Optional[float] = None) -> None:
+        """Have all services run since some second of the machine's clock, and reloaded at another."""
         text = f"ActiveState=active\nActiveEnterTimestampMonotonic={int(since * 1e6)}\n"
+        text += f"StateChangeTimestampMonotonic={int((reloaded or since) * 1e6)}\n"
         self.commands["systemctl", "show"] = text
 
     def install_toolkit(self, version: str = "1.19.1") -> None:
@@ -112,7 +113,10 @@ class Machine(FakeHost):
                             config.setdefault("plugins", {})[section] = value
                     config = merged(config, more)
         base = {"enable_cdi": self.version >= (2,), "cdi_spec_dirs": DIRS}
-        runtimes = {"runc": {"runtime_type": "io.containerd.runc.v2", "options": {}}}
+        runtimes: Config = {"runc": {"runtime_type": "io.containerd.runc.v2", "options": {}}}
+        named = config.get("plugins", {}).get(self._section, {}).get("containerd", {})
+        if self.version < (2,) and "runtimes" in named:
+            runtimes = {}  # the runtimes of a file take the place of the one by default
         base["containerd"] = {"default_runtime_name": "runc", "runtimes": runtimes}
         return merged({"version": 3, "plugins": {self._section: base}}, config)
 

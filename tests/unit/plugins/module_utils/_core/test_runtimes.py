@@ -141,6 +141,7 @@ def test_handler_is_told_what_runc_is_told() -> None:
         (*at, "base_runtime_spec"): "/etc/base.json",
         (*at, "options", "BinaryName"): PATH,
         (*at, "options", "SystemdCgroup"): True,
+        ("containerd", "runtimes", "runc", "runtime_type"): "io.containerd.runc.v1",
         ("containerd", "default_runtime_name"): "nvidia",
     }
     assert ("containerd", "default_runtime_name") not in dict(

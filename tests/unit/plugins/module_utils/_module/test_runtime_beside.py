@@ -1,0 +1,33 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A handler comes beside the runtimes that are there; containerd 1 drops those that no file names."""
+
+from __future__ import annotations
+
+import pytest
+from runtime_fakes import CONFIG, OLD, Machine, converge
+
+
+@pytest.mark.parametrize("version", ["1.6.20", "1.7.24", "2.1.4"])
+def test_runtime_by_default_stays_beside_the_handler(version: str) -> None:
+    host = Machine({CONFIG: "version = 2\n"}, containerd=version)
+    host.install_toolkit()
+    converge(host, mode="runtime_class")
+    assert set(host.cri()["containerd"]["runtimes"]) == {"runc", "nvidia"}
+    assert ("runtimes.runc]" in host.files[CONFIG]) is (version < "2")
+    if version >= "1.7":
+        converge(host, mode="cdi")
+    converge(host, state="absent")
+    assert host.own_files()[CONFIG] == "version = 2\n"
+
+
+def test_no_runtime_is_invented_where_another_is_the_default() -> None:
+    text = (
+        f'version = 2\n[plugins."{OLD}".containerd]\ndefault_runtime_name = "crun"\n'
+        f'[plugins."{OLD}".containerd.runtimes.crun]\nruntime_type = "io.containerd.runc.v2"\n'
+    )
+    host = Machine({CONFIG: text}, containerd="1.7.24")
+    host.install_toolkit()
+    converge(host, mode="runtime_class")
+    assert set(host.cri()["containerd"]["runtimes"]) == {"crun", "nvidia"}
