@@ -56,11 +56,26 @@ options:
     description: Where the driver's root folder is seen on the node, for a driver that was installed somewhere else.
     type: path
     default: /
+  generator:
+    description:
+      - What the specification is made with.
+      - With V(nvml), this collection makes it of what NVML reports and of the driver's own files.
+      - With V(nvidia-ctk), the NVIDIA container toolkit makes it, in version 1.19.1 or later. It is checked against the
+        rules of the format before it is written. All else stays the same, above all when it is written anew.
+    type: str
+    choices: [nvml, nvidia-ctk]
+    default: nvml
+  compare:
+    description:
+      - Whether to make the specification in both ways and to report in RV(differences) how they differ. What is written
+        is that of O(generator). C(nvidia-ctk) must be on the node.
+    type: bool
+    default: false
   boot:
     description:
       - Whether C(gpu-cdi.service) writes the file anew with the same options at boot, after the MIG layout and before
-        the kubelet and container runtimes, and C(gpu-cdi.path) has it do so when device nodes, MIG devices or the
-        driver's libraries change.
+        the kubelet and container runtimes, and C(gpu-cdi.path) has it do so when device nodes, MIG devices, the
+        driver's libraries or C(nvidia-cdi-hook) change.
       - V(false) removes the units and their file.
     type: bool
     default: true
@@ -96,6 +111,12 @@ EXAMPLES = r"""
     hooks: never
     library_folders: [/usr/lib/x86_64-linux-gnu, /usr/lib64]
 
+- name: See how the specification differs from that of the NVIDIA container toolkit
+  gpu.node.cdi:
+    compare: true
+  check_mode: true
+  register: compared
+
 - name: Take the description away
   gpu.node.cdi:
     state: absent
@@ -130,6 +151,28 @@ hook:
   description: The program that makes links and the loader's cache; empty where libraries are mounted by their names.
   returned: success
   type: str
+differences:
+  description: What a container gets from one specification and not from the other.
+  returned: success, with O(compare)
+  type: list
+  elements: dict
+  contains:
+    what:
+      description: One of C(device), C(node), C(mount), C(env) and C(hook).
+      type: str
+      returned: success
+    name:
+      description: Its name or path.
+      type: str
+      returned: success
+    device:
+      description: The device that it is about; empty where it is about all of them.
+      type: str
+      returned: success
+    only:
+      description: The generator whose specification has it.
+      type: str
+      returned: success
 steps:
   description: What was done, or in check mode would be.
   returned: success

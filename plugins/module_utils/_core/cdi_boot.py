@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from .cdi_generated import GENERATORS, NVML
 from .cdi_wanted import Options
 from .errors import NodeError
 from .mig_boot import PROGRAM
@@ -46,7 +47,8 @@ UMask=0022
 WantedBy=multi-user.target
 """
 # The kernel tells of nothing in /proc: nodes come and go with the module and with MIG devices, and
-# the loader's cache is written anew when a package brings other libraries.
+# the loader's cache is written anew when a package brings other libraries. A specification that
+# names a hook which is gone would let no container start.
 PATH_TEXT = f"""\
 # Written by gpu.node.cdi.
 [Unit]
@@ -57,6 +59,7 @@ Documentation=https://github.com/gpu-node/gpu.node
 PathChanged=/dev/nvidia-caps
 PathChanged=/dev/nvidiactl
 PathChanged=/etc/ld.so.cache
+PathChanged=/usr/bin/nvidia-cdi-hook
 PathChanged={MIG_STATUS}
 
 [Install]
@@ -93,11 +96,18 @@ def load(text: str, path: str) -> Options:
             str(data["hooks"]),
             tuple(map(str, data["library_folders"])),
             str(data["driver_root"]),
+            _generator(data.get("generator", NVML)),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise NodeError(
             f"{path} is damaged", cause=str(error), hint="run gpu.node.cdi again, which writes it"
         ) from error
+
+
+def _generator(value: t.Any) -> str:
+    if value not in GENERATORS:
+        raise ValueError(f"generator: {value!r} is not one of {', '.join(GENERATORS)}")
+    return str(value)
 
 
 def parse_show(text: str) -> t.Dict[str, t.Dict[str, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0")
+VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 VENDOR_OR_CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 NODE_TYPES = ("b", "c", "u", "p")
@@ -38,6 +38,7 @@ SHAPES: t.Dict[str, t.Dict[str, str]] = {
         "hooks": "*hook",
         "intelRdt": "rdt",
         "additionalGids": "*number",
+        "netDevices": "*net",
     },
     "node": {
         "path": "text!",
@@ -69,7 +70,10 @@ SHAPES: t.Dict[str, t.Dict[str, str]] = {
         "memBwSchema": "text",
         "enableCMT": "flag",
         "enableMBM": "flag",
+        "schemata": "*text",
+        "enableMonitoring": "flag",
     },
+    "net": {"hostInterfaceName": "text!", "name": "text!"},
 }
 Found = t.Iterator[str]
 
@@ -78,6 +82,10 @@ def minimum_version(spec: t.Mapping[str, t.Any]) -> str:
     """Return the lowest version of the format that has everything which a specification uses."""
     devices = spec.get("devices", ())
     edits = [one["containerEdits"] for one in (spec, *devices) if "containerEdits" in one]
+    rdt = [one["intelRdt"] for one in edits if "intelRdt" in one]
+    newer = any("schemata" in one or "enableMonitoring" in one for one in rdt)
+    if newer or any(one.get("netDevices") for one in edits):
+        return "1.1.0"
     if any(one.get("intelRdt") or one.get("additionalGids") for one in edits):
         return "0.7.0"
     annotated = any(one.get("annotations") for one in (spec, *devices))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from . import cdi
+from .cdi_generated import NVML
 from .device_nodes import CONTROL_NODES
 from .toolkit_version import MINIMUM_TEXT, is_safe, told
 
@@ -21,6 +22,7 @@ class Options(t.NamedTuple):
     hooks: str = "auto"
     library_folders: t.Tuple[str, ...] = ()
     driver_root: str = "/"
+    generator: str = NVML
 
 
 class Wanted(t.NamedTuple):
@@ -52,6 +54,12 @@ class Machine(t.Protocol):
 
     def hook(self) -> t.Optional[t.Tuple[str, str]]:
         """Return the path of the hook program, if there is one, and what it tells of its version."""
+
+    def toolkit(self) -> t.Optional[t.Tuple[str, str]]:
+        """Return the path of nvidia-ctk, if it is there, and what it tells of its version."""
+
+    def generate(self, argv: t.Sequence[str]) -> str:
+        """Return what nvidia-ctk writes."""
 
     def others(self, path: str) -> t.Dict[str, str]:
         """Return the text of all other specifications by their paths."""

@@ -10,12 +10,14 @@ import typing as t
 
 from .._core import cdi_files
 from .._core.cdi import BINARIES, HOOK_PROGRAMS, SOCKETS, Files
+from .._core.cdi_generated import NVIDIA_CTK
 from .._core.device_nodes import CAPS_FOLDER, MIG_MINORS, parse_minors
 from .api import Host
 
 PROGRAM_FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin")
 SPEC_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 NVML_LIBRARY = "libnvidia-ml.so.1"
+GENERATE_SECONDS = 60
 
 
 class DriverFiles:
@@ -76,6 +78,17 @@ class DriverFiles:
             if path is not None:
                 return path, self._host.run([path, "--version"], check=False).out
         return None
+
+    def toolkit(self) -> t.Optional[t.Tuple[str, str]]:
+        """Return the path of nvidia-ctk, if it is there, and what it tells of its version."""
+        path = self._host.which(NVIDIA_CTK)
+        if path is None:
+            return None
+        return path, self._host.run([path, "--version"], check=False).out
+
+    def generate(self, argv: t.Sequence[str]) -> str:
+        """Return what nvidia-ctk writes; what it has to say goes to its standard error."""
+        return self._host.run(argv, timeout=GENERATE_SECONDS).out
 
     def others(self, path: str) -> t.Dict[str, str]:
         """Return the text of all specifications of the node but one, by their paths."""

@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import posixpath
 import typing as t
 
 from .._core import cdi, cdi_boot
+from .._core.cdi_generated import GENERATORS, NVIDIA_CTK, NVML, differences
 from .._core.cdi_wanted import Options, Wanted
 from .._core.errors import InputError
 from .._core.mig_boot import LOCK, PROGRAM
 from .._core.steps import Plan, Step
 from .._host.api import Host
 from .._host.driver_files import DriverFiles
-from .._nvml.api import NvmlError
+from .._nvml.api import Nvml, NvmlError
 from .._nvml.cdi_reading import look
 from .._nvml.real import open_nvml
 
@@ -28,6 +30,8 @@ SPEC: t.Dict[str, t.Any] = {
         "hooks": {"type": "str", "choices": ["auto", "never"], "default": "auto"},
         "library_folders": {"type": "list", "elements": "path", "default": []},
         "driver_root": {"type": "path", "default": "/"},
+        "generator": {"type": "str", "choices": list(GENERATORS), "default": NVML},
+        "compare": {"type": "bool", "default": False},
         "boot": {"type": "bool", "default": True},
     },
     "supports_check_mode": True,
@@ -35,12 +39,14 @@ SPEC: t.Dict[str, t.Any] = {
 
 
 class Observed(t.NamedTuple):
-    """The file, None where there is none, and what it should be, None where NVML is not there yet."""
+    """The file, None where there is none, and what it should be, None where that is not known yet."""
 
     boot: cdi_boot.Boot
     text: t.Optional[str]
     wanted: t.Optional[Wanted]
     warnings: t.Tuple[str, ...] = ()
+    differences: t.Tuple[t.Dict[str, str], ...] = ()
+    waits_for: str = ""
 
 
 class CdiCapability:
@@ -53,13 +59,26 @@ class CdiCapability:
         self._present = params["state"] == "present"
         self._path: str = params["path"]
         self._options = Options(
-            self._path, params["hooks"], tuple(params["library_folders"]), params["driver_root"]
+            self._path,
+            params["hooks"],
+            tuple(params["library_folders"]),
+            params["driver_root"],
+            params["generator"],
         )
+        self._compare: bool = params["compare"] and self._present
         self._keeps: bool = params["boot"] and self._present
         self._files = DriverFiles(host, params["driver_root"])
         if posixpath.splitext(self._path)[1] not in (".json", ".yaml"):
             raise InputError.of(
                 "path", self._path, "a name that ends in .json or .yaml; runtimes read no others"
+            )
+        if self._options.generator == NVIDIA_CTK and (
+            params["hooks"] != "auto" or params["library_folders"]
+        ):
+            raise InputError.of(
+                "generator",
+                NVIDIA_CTK,
+                "hooks auto and no library_folders with it: it always uses its own hooks",
             )
         for folder in self._options.library_folders:
             if not folder.startswith("/"):
@@ -73,15 +92,38 @@ class CdiCapability:
         try:
             with open_nvml(self._files.nvml_library()) as nvml:
                 if self._check_mode:
-                    return Observed(boot, text, *look(nvml, self._files, self._options))
+                    return self._look(nvml, boot, text)
                 # A layout that is being changed would be described half.
                 with self._host.lock(LOCK, timeout=LOCK_SECONDS):
-                    return Observed(boot, text, *look(nvml, self._files, self._options))
+                    return self._look(nvml, boot, text)
         except NvmlError as error:
             if self._check_mode:
-                return Observed(boot, text, None)
+                warning = "NVML is not there yet: the devices are known only after the driver is installed"
+                return Observed(boot, text, None, (warning,), (), "the driver is loaded")
             error.hint = "bring up the driver first (gpu.node.nvidia_driver)"
             raise
+
+    def _look(self, nvml: Nvml, boot: cdi_boot.Boot, text: t.Optional[str]) -> Observed:
+        if self._check_mode and self._uses_toolkit and self._files.toolkit() is None:
+            warning = (
+                "nvidia-ctk is not there yet: the devices are known only after it is installed"
+            )
+            return Observed(boot, text, None, (warning,), (), "nvidia-ctk is installed")
+        wanted, warnings = look(nvml, self._files, self._options)
+        if not self._compare:
+            return Observed(boot, text, wanted, warnings)
+        specs = {self._options.generator: wanted.text}
+        for one in GENERATORS:
+            if one not in specs:
+                other = self._options._replace(generator=one)
+                specs[one] = look(nvml, self._files, other)[0].text
+        empty: t.Dict[str, t.Any] = {"devices": []}
+        found = [json.loads(specs[one]) if specs[one] else empty for one in GENERATORS]
+        return Observed(boot, text, wanted, warnings, tuple(differences(found[0], found[1])))
+
+    @property
+    def _uses_toolkit(self) -> bool:
+        return self._compare or self._options.generator == NVIDIA_CTK
 
     def _boot(self) -> cdi_boot.Boot:
         host = self._host
@@ -111,11 +153,8 @@ class CdiCapability:
     def _plan_file(self, state: Observed) -> Plan:
         text, wanted = state.text, state.wanted
         if wanted is None:
-            summary = f"write the node's GPUs to {self._path} once the driver is loaded"
-            warning = (
-                "NVML is not there yet: the devices are known only after the driver is installed"
-            )
-            return Plan((Step("write", summary),), text or "", "", warnings=(warning,))
+            summary = f"write the node's GPUs to {self._path} once {state.waits_for}"
+            return Plan((Step("write", summary),), text or "", "", warnings=state.warnings)
         if (text or "") == wanted.text and (text is None) == (not wanted.text):
             return Plan(warnings=state.warnings)
         if not wanted.text:
@@ -178,4 +217,5 @@ class CdiCapability:
             "cdi_version": wanted.cdi_version,
             "driver_version": wanted.driver_version,
             "hook": wanted.hook,
+            **({"differences": list(state.differences)} if self._compare else {}),
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core import cdi
+from .._core.cdi_generated import NVIDIA_CTK, arguments, check_program, parse
 from .._core.cdi_wanted import Machine, Options, Wanted, choose_hook, lacking, rivals
 from .api import Gpu, MigDevice, Nvml, NvmlError
 
@@ -15,6 +16,8 @@ from .api import Gpu, MigDevice, Nvml, NvmlError
 def look(nvml: Nvml, machine: Machine, options: Options) -> t.Tuple[Wanted, t.Tuple[str, ...]]:
     """Return the wanted specification, and warnings."""
     version = nvml.driver_version()
+    if options.generator == NVIDIA_CTK:
+        return _by_toolkit(machine, options, version)
     gpus, migs, warnings = _read_gpus(nvml)
     nodes = machine.device_nodes()
     found, left_out = cdi.devices(gpus, migs, machine.mig_minors(), nodes)
@@ -36,6 +39,17 @@ def look(nvml: Nvml, machine: Machine, options: Options) -> t.Tuple[Wanted, t.Tu
     names = tuple(one["name"] for one in spec["devices"])
     wanted = Wanted(cdi.render(spec), names, spec["cdiVersion"], version, hook)
     return wanted, tuple(warnings)
+
+
+def _by_toolkit(
+    machine: Machine, options: Options, version: str
+) -> t.Tuple[Wanted, t.Tuple[str, ...]]:
+    """Return what nvidia-ctk writes for the driver that answers."""
+    path = check_program(machine.toolkit())
+    spec = parse(machine.generate([path, *arguments(machine.root)]), path)
+    names = tuple(one["name"] for one in spec["devices"])
+    wanted = Wanted(cdi.render(spec), names, spec["cdiVersion"], version, path)
+    return wanted, tuple(rivals(machine.others(options.path)))
 
 
 def _read_gpus(nvml: Nvml) -> t.Tuple[t.List[Gpu], t.List[MigDevice], t.List[str]]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -67,9 +68,19 @@ def test_program_that_is_missing_is_named_before_anything_is_written() -> None:
     assert actions(DONE._replace(program=False), TEXT) == []
 
 
-@given(st.builds(Options, st.text(), st.text(), st.lists(st.text()).map(tuple), st.text()))
+OPTIONS = (st.text(), st.text(), st.lists(st.text()).map(tuple), st.text())
+
+
+@given(st.builds(Options, *OPTIONS, st.sampled_from(["nvml", "nvidia-ctk"])))
 def test_options_survive_the_file(options: Options) -> None:
     assert cdi_boot.load(cdi_boot.dump(options), "x") == options
+
+
+def test_options_of_an_earlier_release_are_read() -> None:
+    values = {"path": "/x", "hooks": "auto", "library_folders": [], "driver_root": "/"}
+    assert cdi_boot.load(json.dumps(values), "x") == Options("/x")
+    with pytest.raises(NodeError, match="generator: 'guess' is not one of nvml, nvidia-ctk"):
+        cdi_boot.load(json.dumps({**values, "generator": "guess"}), "x")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"path": "/x"}'])
