@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""NVIDIA's genuine programs, from Debian's packages, as clients of the simulated driver."""
+"""Genuine programs from Debian's packages: NVIDIA's, as clients of the simulated driver, and promtool."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 APT = Path(__file__).resolve().parents[1] / "build/apt"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MISSING = "the package nvidia-smi cannot be downloaded from this machine's Debian mirror"
+PROMTOOL_MISSING = "the package promtool cannot be downloaded from this machine's Debian mirror"
 MPS_MISSING = "the package nvidia-cuda-mps cannot be downloaded from this machine's Debian mirror"
 
 
@@ -23,6 +24,11 @@ def nvidia_smi() -> Path | None:
 def mps_control() -> Path | None:
     """Return nvidia-cuda-mps-control; None where this machine's mirror has it not."""
     return _program("nvidia-cuda-mps", "nvidia-cuda-mps-control")
+
+
+def promtool() -> Path | None:
+    """Return Prometheus' promtool; None where this machine's mirror has it not."""
+    return _program("promtool", "promtool")
 
 
 def _program(package: str, name: str) -> Path | None:
