@@ -11,6 +11,7 @@ import typing as t
 
 from .apt import Package, Policy, upstream
 from .apt_sources import Source
+from .dnf_streams import Streams
 from .driver_kernel import Dkms, Modules, Options
 from .driver_names import DEBIAN, Names
 from .driver_record import Record
@@ -105,6 +106,7 @@ class Observed:
     signing_key: t.Optional[SigningKey] = None
     runfile: Installed = dataclasses.field(default_factory=Installed)
     firmware: t.Tuple[str, ...] = ()
+    streams: Streams = dataclasses.field(default_factory=Streams)
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

@@ -73,6 +73,7 @@ def _take_back(observed: Observed) -> t.List[Step]:
         words = "forget the record of additions"
     words += " and the sources file" if record.sources else ""
     words += " and the repository with its key" if record.repository else ""
+    words += " and the module stream" if record.stream else ""
     words += " and the modprobe file" if record.modprobe else ""
     service = record.service and observed.names.persistenced not in packages
     fabric = record.fabric and observed.names.fabric not in packages

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from . import driver_runfile
+from . import dnf_streams, driver_runfile
 from .apt_sources import Source, additions, render
 from .driver import (
     Choice,
@@ -53,7 +53,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     if desired.runfile is not None:
         return _by_installer(observed, desired, kind, check_mode=check_mode)
     check_node(observed, desired, kind)
-    named = _named(observed, desired)
+    named = _named(observed, desired, kind)
     if named and not check_mode:
         return Plan(tuple(named), describe(observed), describe(observed), more=True)
     try:
@@ -172,13 +172,15 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
     return bool(ours & broken) or (bool(others) and observed.unfinished)
 
 
-def _named(observed: Observed, desired: Desired) -> t.List[Step]:
+def _named(observed: Observed, desired: Desired, kind: str) -> t.List[Step]:
     """Make the node know the repository that the user names, and what its packages need besides."""
-    step = repository_step(observed, desired)
-    if desired.source != "repository":
-        return [step, REFRESH] if step else []
-    more = _enable(observed) if desired.manage_sources else []
-    return [step, *(more or [REFRESH])] if step else more
+    steps = [one for one in [repository_step(observed, desired)] if one]
+    if desired.source == "repository" and desired.manage_sources:
+        steps += _enable(observed)
+    if steps:
+        return steps if steps[-1] is REFRESH else [*steps, REFRESH]
+    stream = dnf_streams.step(observed.streams, desired.version, kind)
+    return [stream] if stream else []
 
 
 def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:

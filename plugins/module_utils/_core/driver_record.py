@@ -19,6 +19,7 @@ class Record:
     ``modprobe`` says that our modprobe file, or what an initramfs has of it, must go. ``repository``
     says that the files of a repository are there, ``keys`` are the fingerprints that rpm was taught.
     ``runfile`` is what NVIDIA's installer brought, "version flavour", or "?" where it was cut off.
+    ``stream`` is the module stream that was enabled, ``stream_before`` the one that was enabled then.
     """
 
     packages: t.FrozenSet[str] = frozenset()
@@ -31,6 +32,8 @@ class Record:
     repository: bool = False
     keys: t.FrozenSet[str] = frozenset()
     runfile: str = ""
+    stream: str = ""
+    stream_before: str = ""
 
     def __bool__(self) -> bool:
         """Tell whether anything was added."""
@@ -69,6 +72,8 @@ def load(text: t.Optional[str], path: str) -> Record:
             repository=values.get("repository") is True,
             keys=_names(values.get("keys", [])),
             runfile=str(values.get("runfile", "")),
+            stream=str(values.get("stream", "")),
+            stream_before=str(values.get("stream_before", "")),
         )
     except (ValueError, AttributeError, TypeError) as error:
         raise NodeError(

@@ -28,6 +28,7 @@ from .nvidia_driver_rollback import carry_out
 from .nvidia_driver_rpm import Dnf, Zypper
 from .nvidia_driver_runfile import RUNFILE_SPEC, RunfileSteps, installed
 from .nvidia_driver_signing import signing_key
+from .nvidia_driver_streams import StreamSteps
 from .package_manager import Change, PackageManager
 
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
@@ -66,7 +67,7 @@ SPEC: t.Dict[str, t.Any] = {
 }
 
 
-class DriverCapability(RepositorySteps, RunfileSteps):
+class DriverCapability(RepositorySteps, RunfileSteps, StreamSteps):
     """Keeps the driver of a node installed, held at its version and loaded."""
 
     name = "nvidia_driver"
@@ -150,6 +151,7 @@ class DriverCapability(RepositorySteps, RunfileSteps):
         packages = self._manager.packages()
         observed = dataclasses.replace(observed, packages=packages)
         observed = self._with_names(self._with_repository(observed))
+        observed = dataclasses.replace(observed, streams=self._streams(observed))
         known = observed.names
         if not absent and self._desired.components:
             check_components(known, self._desired.components, persistence=self._desired.persistence)
@@ -350,6 +352,8 @@ class DriverCapability(RepositorySteps, RunfileSteps):
             self._manager.purge(params["packages"])
         if self._record().sources:
             self._host.remove(OWN_SOURCES)
+        if self._record().stream:
+            self._forget_stream()
         if self._record().repository:
             self._forget_repository()
         if self._record().modprobe:

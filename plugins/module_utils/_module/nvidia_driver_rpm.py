@@ -196,6 +196,11 @@ class Dnf(_Rpm):
         options = ["-q", "--disableplugin=versionlock", "--setopt=exit_on_lock=True"]
         return self._call(["dnf", *options, *words], check=check)
 
+    def module(self, words: t.Sequence[str], *, check: bool = False) -> str:
+        """Call ``dnf module`` and return what it prints, nothing where it fails and may."""
+        done = self._dnf(["--assumeyes", "module", *words], check=check)
+        return done.out if done.rc == 0 else ""
+
     def _shell(self, options: t.Sequence[str], change: Change, *, check: bool = True) -> Completed:
         lines = [
             f"install {name}-{version}" if version else f"install {name}"

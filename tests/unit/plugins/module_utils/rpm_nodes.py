@@ -10,6 +10,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from ansible_collections.gpu.node.plugins.module_utils._core.dnf_streams import (
+    FILE as STREAM_FILE,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver_repository import PATHS, RPM_KEY
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
@@ -56,6 +59,27 @@ SLOW = f"""\
 %pre -n slow -p <lua>
 io.open("/{STARTED}", "w"):close()
 posix.sleep({SLOW_SECONDS})
+"""
+STREAM = """\
+---
+document: modulemd
+version: 2
+data:
+  name: nvidia-driver
+  stream: "{0}-{1}"
+  version: 1
+  context: "{0}c0ffee"
+  arch: noarch
+  summary: test
+  description: test
+  license:
+    module: [none]
+  profiles:
+    default:
+      rpms: [nvidia-driver-cuda]
+  artifacts:
+    rpms:{2}
+...
 """
 VERSIONS = ("570.195.03", "580.82.07", "580.95.05")
 BROKEN = "590.44.01"
@@ -137,6 +161,29 @@ def broken_repository(work: Path) -> Path:
     return _indexed(work)
 
 
+def with_streams(work: Path) -> Path:
+    """Build the same repository with a module stream for each branch and flavour."""
+    repo = repository(work)
+    text = ""
+    for branch in ("570", "580"):
+        for ending, kernel in (
+            ("open", "kmod-nvidia-open-dkms"),
+            ("dkms", "kmod-nvidia-latest-dkms"),
+        ):
+            names = [kernel, *(name for name in RHEL if not name.startswith("kmod"))]
+            rpms = [
+                f"{name}-3:{version}-1.el9.noarch"
+                for version in VERSIONS
+                for name in names
+                if version.startswith(branch)
+            ]
+            text += STREAM.format(branch, ending, "".join(f"\n      - {one}" for one in rpms))
+    (work / "modules.yaml").write_text(text)
+    words = ["modifyrepo_c", "--mdtype=modules", f"{work}/modules.yaml", f"{repo}/repodata"]
+    subprocess.run(words, check=True, capture_output=True)
+    return repo
+
+
 class RpmNode(FakeHost):
     """A node in a folder: its package manager is genuine, all else is not."""
 
@@ -212,7 +259,7 @@ class RpmNode(FakeHost):
         return super().run(argv, stdin=stdin, **values)
 
     def read(self, path: str) -> str | None:
-        if path in (DNF_LOCKS, ZYPPER_LOCKS):
+        if path in (DNF_LOCKS, ZYPPER_LOCKS, STREAM_FILE):
             return self.local.read(f"{self.root}{path}")
         if path in self.paths:
             text = self.local.read(f"{self.root}{path}")
