@@ -13,7 +13,7 @@ from .driver_runfile import UNINSTALLER
 from .errors import NodeError
 from .steps import Plan, Step
 
-REPAIR = Step("repair", "finish what an interrupted dpkg left: dpkg --configure -a")
+REPAIR = Step("repair", "finish what a transaction that was killed has left")
 
 
 def absent(observed: Observed, check_mode: bool) -> Plan:

@@ -48,15 +48,37 @@ def _rows(text: str) -> t.Iterator[t.Tuple[str, str, str]]:
 
 
 def parse_packages(text: str, locked: t.Collection[str]) -> t.Dict[str, Package]:
-    """Parse what rpm prints in RPM_FORMAT; several of one name count as the newest."""
+    """Parse what rpm prints in RPM_FORMAT; several of one name count as the newest.
+
+    Parts of the driver that are there twice were left so by a transaction that was killed.
+    """
     found: t.Dict[str, Package] = {}
+    twice = {name for name, _versions in doubles(text)}
     for name, _machine, version in _rows(text):
         have = found.get(name)
         if have is None or compare(version, have.version) > 0:
-            found[name] = Package(version, "", "hi " if name in locked else "ii ")
+            letters = ("h" if name in locked else "i") + ("W " if name in twice else "i ")
+            found[name] = Package(version, "", letters)
     for name in locked:
         found.setdefault(name, Package("", "", "hn "))
     return found
+
+
+def doubles(text: str) -> t.List[t.Tuple[str, t.List[str]]]:
+    """Return the parts of the driver that rpm has twice, each with its versions, oldest first.
+
+    Modules that belong to one kernel may be there for several.
+    """
+    found: t.Dict[str, t.Set[str]] = {}
+    for name, _machine, version in _rows(text):
+        if "nvidia" in name and "-kmp-" not in name:
+            found.setdefault(name, set()).add(version)
+    key = functools.cmp_to_key(compare)
+    return [
+        (name, sorted(versions, key=key))
+        for name, versions in sorted(found.items())
+        if len(versions) > 1
+    ]
 
 
 def parse_repoquery(text: str, names: t.Collection[str]) -> t.Dict[str, Policy]:

@@ -31,6 +31,11 @@ DNF_LOCKED = re.compile(r"^Error: .* already locked by \d+", re.M)
 KEEP = "--setopt=clean_requirements_on_remove=False"
 
 
+def _of(name: str, version: str) -> str:
+    """Return how rpm calls one version of a package."""
+    return f"{name}-{version.split(':')[-1]}"
+
+
 class _Rpm:
     """What both have in common: rpm knows what is installed and what needs it."""
 
@@ -47,12 +52,23 @@ class _Rpm:
 
     def packages(self) -> t.Dict[str, Package]:
         """Return the packages that are there or locked."""
-        done = self._host.run(["rpm", "-qa", "--qf", rpm.RPM_FORMAT])
-        return rpm.parse_packages(done.out, self._locked())
+        return rpm.parse_packages(self._all(), self._locked())
+
+    def _all(self) -> str:
+        return self._host.run(["rpm", "-qa", "--qf", rpm.RPM_FORMAT]).out
 
     def interrupted(self) -> bool:
-        """Nothing tells: rpm has no journal that an outsider may read."""
+        """Packages that are there twice tell, and are marked; rpm has no journal for outsiders."""
         return False
+
+    def repair(self) -> None:
+        """Take away what a killed upgrade left of the older version, or a downgrade of the newer."""
+        found = rpm.doubles(self._all())
+        older = [_of(name, one) for name, versions in found for one in versions[:-1]]
+        newer = [_of(name, one) for name, versions in found for one in versions[1:]]
+        if found:
+            test = self._call(["rpm", "--erase", "--test", *older], check=False)
+            self._call(["rpm", "--erase", *(older if test.rc == 0 else newer)])
 
     def sources(self) -> t.Tuple[Source, ...]:
         """Repositories of rpm packages have no components that could be enabled."""
@@ -168,10 +184,6 @@ class Dnf(_Rpm):
         if names:
             self._call(["rpm", "--erase", "--test", *names])
             self._dnf(["-y", KEEP, "remove", *names])
-
-    def repair(self) -> None:
-        """Take away the older ones of packages that a killed transaction left twice."""
-        self._dnf(["-y", "remove", "--duplicates"], check=False)
 
     def hold(self, names: t.Sequence[str]) -> None:
         """Lock packages at the version that is installed."""
@@ -292,10 +304,6 @@ class Zypper(_Rpm):
         if names:
             self._call(["rpm", "--erase", "--test", *names])
             self._zypper(["remove", "--no-clean-deps", *names])
-
-    def repair(self) -> None:
-        """Mend what is broken among the installed packages."""
-        self._zypper(["verify", "--no-recommends"], check=False)
 
     def hold(self, names: t.Sequence[str]) -> None:
         """Lock packages."""

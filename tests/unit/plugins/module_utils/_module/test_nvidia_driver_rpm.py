@@ -229,3 +229,19 @@ def test_release_that_is_not_supported(node: RpmNode) -> None:
     with pytest.raises(NodeError, match="RHEL family 8, RHEL family 9"):
         converge(node)
     assert node.ran == []
+
+
+@pytest.mark.parametrize("version", [NEWEST, OLDER])
+def test_transaction_that_was_killed_is_finished(
+    node: RpmNode, manager: str, repo: Path, version: str
+) -> None:
+    """A killed upgrade leaves both versions of a package, and a killed downgrade as well."""
+    converge(node, version=version)
+    other = OLDER if version == NEWEST else NEWEST
+    name = LIBRARY[manager]
+    (file,) = repo.glob(f"*/{name}-{other}-*.rpm")
+    words = ("rpm", "--install", "--nodeps", "--oldpackage", str(file))
+    assert node._genuine(words).rc == 0
+    assert converge(node, version=version).steps == ()
+    assert versions(node) == {version}
+    assert len(node._genuine(("rpm", "-q", name)).out.split()) == 1
