@@ -9,6 +9,7 @@ import json
 import posixpath
 import typing as t
 
+from .cdi import KIND
 from .cdi_spec import problems
 from .errors import NodeError
 from .toolkit_version import MINIMUM_TEXT, is_safe, told
@@ -56,6 +57,8 @@ def parse(text: str, path: str) -> Spec:
     except ValueError as error:
         raise _bad(path, str(error)) from error
     wrong = problems(spec)
+    if not wrong and spec["kind"] != KIND:
+        wrong = [f"kind: {spec['kind']!r} is not {KIND}"]
     if wrong:
         raise _bad(path, "; ".join(wrong))
     spec["devices"].sort(key=lambda one: str(one["name"]))

@@ -16,8 +16,6 @@ from .api import Gpu, MigDevice, Nvml, NvmlError
 def look(nvml: Nvml, machine: Machine, options: Options) -> t.Tuple[Wanted, t.Tuple[str, ...]]:
     """Return the wanted specification, and warnings."""
     version = nvml.driver_version()
-    if options.generator == NVIDIA_CTK:
-        return _by_toolkit(machine, options, version)
     gpus, migs, warnings = _read_gpus(nvml)
     nodes = machine.device_nodes()
     found, left_out = cdi.devices(gpus, migs, machine.mig_minors(), nodes)
@@ -27,6 +25,9 @@ def look(nvml: Nvml, machine: Machine, options: Options) -> t.Tuple[Wanted, t.Tu
             "no GPU of this node can be given to containers: there is no CDI specification"
         )
         return Wanted(driver_version=version), tuple(warnings)
+    if options.generator == NVIDIA_CTK:
+        warnings += rivals(machine.others(options.path))
+        return _by_toolkit(machine, version), tuple(warnings)
     hook, note = choose_hook(machine.hook() if options.hooks == "auto" else None)
     files = machine.read(version)
     folders = options.library_folders or (machine.default_folder(),)
@@ -41,15 +42,12 @@ def look(nvml: Nvml, machine: Machine, options: Options) -> t.Tuple[Wanted, t.Tu
     return wanted, tuple(warnings)
 
 
-def _by_toolkit(
-    machine: Machine, options: Options, version: str
-) -> t.Tuple[Wanted, t.Tuple[str, ...]]:
+def _by_toolkit(machine: Machine, version: str) -> Wanted:
     """Return what nvidia-ctk writes for the driver that answers."""
     path = check_program(machine.toolkit())
     spec = parse(machine.generate([path, *arguments(machine.root)]), path)
     names = tuple(one["name"] for one in spec["devices"])
-    wanted = Wanted(cdi.render(spec), names, spec["cdiVersion"], version, path)
-    return wanted, tuple(rivals(machine.others(options.path)))
+    return Wanted(cdi.render(spec), names, spec["cdiVersion"], version, path)
 
 
 def _read_gpus(nvml: Nvml) -> t.Tuple[t.List[Gpu], t.List[MigDevice], t.List[str]]:

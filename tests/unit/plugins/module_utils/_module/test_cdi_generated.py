@@ -130,6 +130,14 @@ def test_what_is_gone_from_it_goes_from_the_file(host: Debian, nvml: FakeNvml) -
     assert converge(host) == [f"{PATH}: remove 1, {uuids[1]}"]
 
 
+def test_it_is_not_asked_where_there_is_no_device(host: Debian, nvml: FakeNvml) -> None:
+    converge(host)
+    nvml.found.clear()
+    host.ran.clear()
+    assert converge(host) == [f"remove {PATH}"]
+    assert not [words for words in host.ran if "generate" in words]
+
+
 def test_driver_below_another_root_is_told_to_it(nvml: FakeNvml) -> None:
     host = Debian("/run/driver")
     install(host, generated([nvml.found[0].uuid]))
@@ -168,6 +176,7 @@ def test_a_version_with_known_holes_is_refused(host: Debian) -> None:
         (lambda spec: spec.update(extra=1), "extra: there is no such key"),
         (lambda spec: spec["devices"].clear(), "there must be one at least"),
         (lambda spec: spec["devices"][0].update(name="a b"), "'a b' is not a device name"),
+        (lambda spec: spec.update(kind="nvidia.com/nic"), "'nvidia.com/nic' is not nvidia.com/gpu"),
         (lambda spec: spec.update(cdiVersion="9.9.9"), "'9.9.9' is not one of"),
         (lambda spec: spec.update(cdiVersion="0.3.0"), "the content needs 0.5.0"),
     ],
