@@ -23,8 +23,7 @@ options:
     description:
       - Whether the packages are there.
       - With V(absent), what was added goes again. That is refused while a runtime starts containers through the
-        toolkit, and a package that others need stays. Where M(gpu.node.cdi) has used its hooks, run that module
-        afterwards.
+        toolkit, or while M(gpu.node.cdi) has it write the specification. A package that others need stays.
     type: str
     choices: [present, absent]
     default: present

@@ -217,7 +217,7 @@ def _absent(observed: Observed, before: t.Dict[str, t.Any], check_mode: bool) ->
         raise NodeError(
             "the NVIDIA container toolkit is in use",
             cause="; ".join(observed.users),
-            hint="take that back first (gpu.node.container_runtime with mode cdi or state absent)",
+            hint="first set mode to cdi in gpu.node.container_runtime, or generator to nvml in gpu.node.cdi",
         )
     removal = observed.removal
     gone = removal.packages if removal else ()

@@ -9,8 +9,9 @@ import dataclasses
 import json
 import typing as t
 
-from .._core import toolkit
+from .._core import cdi_boot, toolkit
 from .._core.apt import upstream
+from .._core.cdi_generated import NVIDIA_CTK
 from .._core.driver_record import Record as DriverRecord
 from .._core.errors import InputError, NodeError
 from .._core.package_repository import RPM_FAMILIES, is_trusted
@@ -20,6 +21,7 @@ from .._core.toolkit import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, Desired, Obs
 from .._core.toolkit_plan import plan
 from .._core.toolkit_version import MINIMUM_TEXT
 from .._host.api import Host
+from .._host.driver_files import SPEC_FOLDERS
 from .nvidia_driver_apt import Apt
 from .nvidia_driver_repository import REPOSITORY_SPEC
 from .nvidia_driver_rpm import Dnf, Zypper
@@ -28,6 +30,7 @@ from .runtime_record import RECORD as RUNTIME_RECORD
 
 RECORD = "/var/lib/gpu-node/container_toolkit.json"
 RUNTIME = "/usr/bin/nvidia-container-runtime"
+HOOK = "/usr/bin/nvidia-cdi-hook"
 MANAGERS: t.Dict[str, t.Callable[[Host, float], PackageManager]] = {
     "debian": Apt,
     "rhel": Dnf,
@@ -117,13 +120,25 @@ class ToolkitCapability:
         return dataclasses.replace(observed, removal=manager.removal(ours, packages))
 
     def _users(self) -> t.Tuple[str, ...]:
-        """Name the configurations of runtimes that we gave a handler of the toolkit's."""
-        known = json.loads(self._host.read(RUNTIME_RECORD) or "{}")
-        return tuple(
+        """Name the configurations of ours that would stop containers from starting without it."""
+        host = self._host
+        known = json.loads(host.read(RUNTIME_RECORD) or "{}")
+        found = [
             f"{one['runtime']} starts containers through {RUNTIME}, says {path}"
             for path, one in known.items()
-            if RUNTIME in (self._host.read(path) or "")
-        )
+            if RUNTIME in (host.read(path) or "")
+        ]
+        text = host.read(cdi_boot.CONFIG)
+        if text is not None and cdi_boot.load(text, cdi_boot.CONFIG).generator == NVIDIA_CTK:
+            found.append(f"{NVIDIA_CTK} writes the CDI specification, says {cdi_boot.CONFIG}")
+        if text is None:  # nothing would write the specification anew
+            paths = [f"{one}/{name}" for one in SPEC_FOLDERS for name in host.listdir(one)]
+            found += [
+                f"{path} names {HOOK}"
+                for path in paths
+                if not _is_vendors(host.read(path)) and HOOK in (host.read(path) or "")
+            ]
+        return tuple(found)
 
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions."""

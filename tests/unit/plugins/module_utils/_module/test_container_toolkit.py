@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core import cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi_wanted import Options
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import (
@@ -22,6 +24,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import (
     VENDOR_FILE,
 )
 from ansible_collections.gpu.node.plugins.module_utils._module.container_toolkit import (
+    HOOK,
     RECORD,
     RUNTIME,
     SPEC,
@@ -303,6 +306,24 @@ def test_removal_waits_for_runtimes_that_use_it(node: ToolkitNode, vendor: Repos
         converge(node, state="absent")
     assert node.versions() == dict.fromkeys(ALL, NEWEST)
     node.files[config] = "version = 2\n"
+    converge(node, state="absent")
+    assert node.installed() == {}
+
+
+def test_removal_waits_for_a_specification_that_needs_it(
+    node: ToolkitNode, vendor: Repository
+) -> None:
+    converge(node, repository=named(vendor))
+    options = Options("/etc/cdi/nvidia.yaml", generator="nvidia-ctk")
+    node.files[cdi_boot.CONFIG] = cdi_boot.dump(options)
+    with pytest.raises(NodeError, match=r"in use: nvidia-ctk writes .*generator nvml"):
+        converge(node, state="absent")
+    del node.files[cdi_boot.CONFIG]
+    node.files["/etc/cdi/nvidia.yaml"] = json.dumps({"path": HOOK})
+    with pytest.raises(NodeError, match=r"in use: /etc/cdi/nvidia\.yaml names "):
+        converge(node, state="absent")
+    # It is written anew without the hook as soon as that is gone.
+    node.files[cdi_boot.CONFIG] = cdi_boot.dump(options._replace(generator="nvml"))
     converge(node, state="absent")
     assert node.installed() == {}
 
