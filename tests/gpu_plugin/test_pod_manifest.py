@@ -1,0 +1,111 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The daemon as a pod: what the manifest asks for exists, in Kubernetes' API and in the command line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import kubernetes.client as api
+import pytest
+import yaml
+from gpu_plugin import cli, status
+from gpu_plugin.config import parse
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+MANIFESTS = sorted((REPOSITORY / "files/kubernetes").glob("*.yaml"))
+CONTAINERFILE = (REPOSITORY / "files/gpu_plugin/Containerfile").read_text()
+KINDS = {"ConfigMap": "V1ConfigMap", "DaemonSet": "V1DaemonSet", "RuntimeClass": "V1RuntimeClass"}
+OBJECTS = [one for path in MANIFESTS for one in yaml.safe_load_all(path.read_text())]
+(CONFIG,) = [one for one in OBJECTS if one["kind"] == "ConfigMap"]
+(DAEMON,) = [one for one in OBJECTS if one["kind"] == "DaemonSet"]
+POD = DAEMON["spec"]["template"]["spec"]
+(CONTAINER,) = POD["containers"]
+
+
+def check(data: Any, kind: str, where: str) -> None:
+    """Compare a manifest's part with the API's type of that name, field by field."""
+    if match := re.fullmatch(r"List\[(.*)\]", kind):
+        assert isinstance(data, list), where
+        for at, one in enumerate(data):
+            check(one, match[1], f"{where}[{at}]")
+    elif match := re.fullmatch(r"Dict\[str, (.*)\]", kind):
+        for key, one in data.items():
+            check(one, match[1], f"{where}.{key}")
+    elif kind in ("str", "int", "bool", "float"):
+        assert type(data).__name__ == kind, f"{where}: {data!r} is no {kind}"
+    elif kind == "object":  # IntOrString and the like
+        assert isinstance(data, (str, int)), where
+    else:
+        model = getattr(api, kind)
+        names = {there: ours for ours, there in model.attribute_map.items()}
+        for key, one in data.items():
+            assert key in names, f"{where}: {kind} has no field {key}"
+            check(one, model.openapi_types[names[key]], f"{where}.{key}")
+        model.model_validate(data)  # what is required is there
+
+
+@pytest.mark.parametrize("data", OBJECTS, ids=lambda one: one["kind"])
+def test_manifests_are_of_kubernetes_api(data: dict[str, Any]) -> None:
+    check(data, KINDS[data["kind"]], data["kind"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"privilegd": True}, "V1SecurityContext has no field privilegd"),
+        ({"runAsUser": "0"}, "runAsUser: '0' is no int"),
+    ],
+)
+def test_the_check_sees_mistakes(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        check({**CONTAINER["securityContext"], **change}, "V1SecurityContext", "it")
+
+
+def test_the_command_line_is_ours() -> None:
+    options = cli._parser().parse_args(CONTAINER["args"])
+    assert options.command is cli._run
+    mounts = {one["mountPath"]: one for one in CONTAINER["volumeMounts"]}
+    assert str(Path(options.config).parent) in mounts
+    assert Path(options.config).name in CONFIG["data"]
+    writable = {path for path, one in mounts.items() if not one.get("readOnly")}
+    root = str(options.host_root)
+    assert writable == {
+        str(Path(options.kubelet_socket).parent),
+        str(Path(status.DEFAULT_FILE).parent),
+        f"{root}/var/run/cdi",
+    }
+    assert {f"{root}/{name}" for name in ("dev", "proc", "sys", "etc/cdi")} < set(mounts)
+
+
+def test_its_parts_fit_together() -> None:
+    config = parse(CONFIG["data"]["config.yaml"])
+    assert config.metrics is not None
+    assert [one["containerPort"] for one in CONTAINER["ports"]] == [config.metrics[1]]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert CONTAINER[probe]["httpGet"]["port"] == CONTAINER["ports"][0]["name"]
+        assert CONTAINER[probe]["httpGet"]["path"] in ("/healthz", "/readyz")
+    names = {one["name"] for one in POD["volumes"]}
+    assert names == {one["name"] for one in CONTAINER["volumeMounts"]}
+    labels = DAEMON["spec"]["template"]["metadata"]["labels"]
+    assert DAEMON["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_it_may_do_little() -> None:
+    context = CONTAINER["securityContext"]
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["allowPrivilegeEscalation"] is False
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(POD)
+
+
+def test_nothing_is_unpinned() -> None:
+    assert re.fullmatch(r"gpu-plugin@sha256:[0-9a-f]{64}", CONTAINER["image"])
+    assert re.findall(r"^ARG BASE.*", CONTAINERFILE, re.MULTILINE) == ["ARG BASE"]
+    assert set(re.findall(r"^FROM (\S+)", CONTAINERFILE, re.MULTILINE)) == {"${BASE}"}
+    assert "apt" not in CONTAINERFILE
+    wanted = (REPOSITORY / "files/gpu_plugin/requirements.txt").read_text().splitlines()
+    assert all("==" in line for line in wanted if line and not line.startswith("#"))
