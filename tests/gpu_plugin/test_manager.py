@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
@@ -15,6 +16,7 @@ from gpu_builders import device
 from gpu_plugin.allocation import Surroundings
 from gpu_plugin.config import Config
 from gpu_plugin.kubelet.manager import Manager
+from gpu_plugin.kubelet.server import identity
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 
 GPU = "nvidia.com/gpu"
@@ -131,3 +133,107 @@ def test_without_a_kubelet_nothing_breaks(tmp_path: Path, clock: Clock) -> None:
     manager.sync({GPU: (device(0),)}, Config())
     assert manager.registered() == {GPU: False}
     manager.stop()
+
+
+MIG = "nvidia.com/mig-1g.10gb"
+
+
+def told(kubelet: Registrar) -> list[str]:
+    return [one.resource_name for one in kubelet.heard]
+
+
+def test_a_server_that_fails_is_made_anew_and_the_others_stay(
+    tmp_path: Path, kubelet: Registrar, manager: Manager
+) -> None:
+    manager.sync({GPU: (device(0),), MIG: (device(1),)}, Config())
+    before = identity(tmp_path / "nvidia-mig-1g.10gb.sock")
+    server = manager._plugins[GPU].server
+    assert server._server is not None
+    server._server.stop(None).wait()  # behind the manager's back
+    (tmp_path / "nvidia-gpu.sock").unlink()
+    assert not server.intact
+    manager.tick()
+    assert manager.registered() == {GPU: True, MIG: True}
+    assert told(kubelet) == [GPU, MIG, GPU]
+    assert identity(tmp_path / "nvidia-mig-1g.10gb.sock") == before
+    with grpc.insecure_channel(f"unix://{server.socket}") as channel:
+        grpc.channel_ready_future(channel).result(5)
+
+
+def test_a_resource_that_can_not_be_served_keeps_no_other_from_it(
+    tmp_path: Path,
+    kubelet: Registrar,
+    manager: Manager,
+    clock: Clock,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "nvidia-gpu.sock/in-the-way").mkdir(parents=True)
+    manager.sync({GPU: (device(0),), MIG: (device(1),)}, Config())
+    for clock.now in (0.1, 0.6, 1.2, 2.0):
+        manager.tick()
+    assert manager.registered() == {GPU: False, MIG: True}
+    said = capsys.readouterr().err
+    assert said.count("not registered, trying again") == 1
+    assert f"resource={GPU}" in said
+    (tmp_path / "nvidia-gpu.sock/in-the-way").rmdir()
+    (tmp_path / "nvidia-gpu.sock").rmdir()
+    clock.now = 60
+    manager.tick()
+    assert manager.registered() == {GPU: True, MIG: True}
+    assert told(kubelet)[:2] == [MIG, GPU]
+
+
+def test_a_server_that_no_kubelet_listens_to_is_made_anew(
+    tmp_path: Path, kubelet: Registrar, manager: Manager, clock: Clock
+) -> None:
+    manager.sync({GPU: (device(0),)}, Config())
+    first = identity(tmp_path / "nvidia-gpu.sock")
+    clock.now = 11
+    manager.tick()
+    assert identity(tmp_path / "nvidia-gpu.sock") == first
+    clock.now = 22
+    manager.tick()
+    assert identity(tmp_path / "nvidia-gpu.sock") != first
+    assert told(kubelet) == [GPU] * 3
+
+
+def test_of_two_plugins_the_one_that_came_last_serves(
+    tmp_path: Path, kubelet: Registrar, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = (Manager(tmp_path / "kubelet.sock", Surroundings, clock) for _one in range(2))
+    old.sync({GPU: (device(0),)}, Config())
+    new.sync({GPU: (device(0),)}, Config())
+    for clock.now in range(1, 9):
+        old.tick()
+        new.tick()
+    assert (old.registered(), new.registered()) == ({GPU: False}, {GPU: True})
+    assert told(kubelet) == [GPU, GPU]
+    said = capsys.readouterr().err
+    assert said.count("another plugin serves this resource, waiting for it to end") == 1
+    old.stop()  # which leaves the other's socket where it is
+    assert (tmp_path / "nvidia-gpu.sock").is_socket()
+    with grpc.insecure_channel(f"unix://{tmp_path}/nvidia-gpu.sock") as channel:
+        grpc.channel_ready_future(channel).result(5)
+    new.stop()
+
+
+@pytest.mark.parametrize("leaves_its_socket", [True, False])
+def test_the_one_that_gave_way_serves_again_when_the_other_ends(
+    tmp_path: Path, kubelet: Registrar, manager: Manager, clock: Clock, leaves_its_socket: bool
+) -> None:
+    manager.sync({GPU: (device(0),)}, Config())
+    path = tmp_path / "nvidia-gpu.sock"
+    path.unlink()
+    other = socket.socket(socket.AF_UNIX)
+    other.bind(str(path))
+    other.listen()
+    clock.now = 1
+    manager.tick()
+    assert manager.registered() == {GPU: False}
+    other.close()
+    if not leaves_its_socket:
+        path.unlink()
+    clock.now = 7
+    manager.tick()
+    assert manager.registered() == {GPU: True}
+    assert told(kubelet) == [GPU, GPU]

@@ -11,7 +11,6 @@ import queue
 import select
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,7 +19,6 @@ from typing import Any, Final
 from . import __version__, logs
 from ._shared._core.device_nodes import CONTROL_NODES
 from ._shared._nvml.api import NvmlError
-from ._shared._nvml.events import Xid
 from .allocation import IMEX_FOLDER, Surroundings
 from .cdi_added import CdiAdded
 from .cdi_file import CdiFile
@@ -40,6 +38,7 @@ from .status import StatusFile
 from .strict_yaml import ConfigError
 from .telemetry.service import Telemetry
 from .time_slices import TimeSlices
+from .xid_log import XidLog
 
 TICK: Final = 0.5
 RETRY: Final = 1.0
@@ -97,7 +96,7 @@ class Daemon:
         self._config_problem = ""
         self._loaded = load()
         self._bell = Bell()
-        self._stopping = self._reloading = False
+        self._stopping = self._reloading = self._failing = False
         self._driver = Driver(places.host_root, self._bell.ring)
         self._health = Health(places.quiet)
         self._health.overrides = self._loaded.config.xids
@@ -107,6 +106,7 @@ class Daemon:
         self._cdi_added = CdiAdded(places.host_root)
         self._observer = Observer()
         self._telemetry = Telemetry(self._observer, lambda: self._loaded.config.mps_root)
+        self._xid_log = XidLog()
         self._manager = Manager(places.kubelet_socket, self._surroundings, observer=self._observer)
         self._status = StatusFile(places.status_file)
         managers = places.status_file.parent / "mps"
@@ -136,7 +136,7 @@ class Daemon:
             while not self._stopping:
                 self._telemetry.serve(self._loaded.config.metrics)
                 self._bell.wait(TICK)
-                self._step()
+                self._round()
         finally:
             if self._stopping:
                 notify("STOPPING=1")
@@ -148,6 +148,22 @@ class Daemon:
         return 0
 
     # --- one round ---
+
+    def _round(self) -> None:
+        """Do a round. What the machine refuses for the moment, such as descriptors, ends nothing.
+
+        The watchdog is not fed by a round that failed: what stays so is ended by systemd.
+        """
+        try:
+            self._step()
+        except OSError as error:
+            if not self._failing:
+                logs.error("a round could not be finished, trying again", cause=error)
+            self._failing = True
+            return
+        if self._failing:
+            logs.info("rounds are finished again")
+        self._failing = False
 
     def _step(self) -> None:
         asked, self._reloading = self._reloading, False
@@ -205,16 +221,14 @@ class Daemon:
                 raise ConfigError(f"sharing.mps can't be as it is: {why}")
 
     def _note_xids(self) -> bool:
-        heard: Counter[Xid] = Counter()
+        noted = False
         with contextlib.suppress(queue.Empty):
             while True:
-                heard[self._driver.xids.get_nowait()] += 1
-        noted = False
-        for xid, count in heard.items():
-            noted |= self._health.xid(*xid)
-            self._observer.count(XIDS, xid.gpu_uuid, str(xid.number), by=count)
-            where = {"gpu": xid.gpu_uuid, "xid": xid.number, "gi": xid.gi_id, "ci": xid.ci_id}
-            logs.warning("XID", **where, **({"times": count} if count > 1 else {}))
+                xid = self._driver.xids.get_nowait()
+                noted |= self._health.xid(*xid)
+                self._xid_log.heard(xid)
+                self._observer.count(XIDS, xid.gpu_uuid, str(xid.number))
+        self._xid_log.tick()
         return noted
 
     def _scan(self) -> None:

@@ -24,7 +24,7 @@ def notify(*lines: str) -> None:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
-        with contextlib.suppress(OSError):  # a manager that is gone must not end the daemon
+    with contextlib.suppress(OSError):  # a manager that is gone must not end the daemon
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
             channel.settimeout(0 if all(line.startswith(CHATTER) for line in lines) else PATIENCE)
             channel.sendto("\n".join(lines).encode(), address)

@@ -21,6 +21,7 @@ from .server import Around, Identity, ResourceServer, identity
 
 RETRY: Final = (0.5, 1.0, 2.0, 5.0)
 UNWATCHED: Final = 10.0
+DEAF: Final = 2
 
 
 class _Plugin:
@@ -32,6 +33,8 @@ class _Plugin:
         self.failures = 0
         self.retry_at = 0.0
         self.watched_at = 0.0
+        self.unheard = 0  # how often it was registered since the kubelet last listened
+        self.displaced = False
 
 
 class Manager:
@@ -82,20 +85,20 @@ class Manager:
             if now < plugin.retry_at:
                 continue
             try:
+                if self._gave_way(plugin, now):
+                    continue
                 self._revive(plugin)
                 if kubelet is None:
                     plugin.kubelet = None
                 elif plugin.kubelet != kubelet or self._unwatched(plugin, now):
-                    register(self._socket, plugin.server.socket.name, plugin.server.resource)
-                    logs.info("registered", resource=plugin.server.resource)
-                    self._observer.count(REGISTRATIONS, plugin.server.resource, "accepted")
-                    plugin.kubelet, plugin.watched_at = kubelet, now
+                    self._register(plugin, kubelet, now)
                 plugin.failures = 0
             except (NodeError, OSError) as error:
                 plugin.kubelet = None
                 self._observer.count(REGISTRATIONS, plugin.server.resource, "failed")
                 if not plugin.failures:
-                    logs.warning("not registered, trying again", cause=error)
+                    name = plugin.server.resource
+                    logs.warning("not registered, trying again", resource=name, cause=error)
                 plugin.retry_at = now + RETRY[min(plugin.failures, len(RETRY) - 1)]
                 plugin.failures += 1
                 return  # what fails for one is slow to fail for all
@@ -114,6 +117,39 @@ class Manager:
             plugin.server.stop()
         self._plugins.clear()
 
+    def _register(self, plugin: _Plugin, kubelet: Identity, now: float) -> None:
+        """Tell the kubelet of a plugin. One that it never listens to gets a new server first."""
+        if plugin.unheard >= DEAF:
+            logs.warning(
+                "the kubelet does not listen, serving anew", resource=plugin.server.resource
+            )
+            plugin.server.stop()
+            plugin.server.start()
+            plugin.unheard = 0
+        register(self._socket, plugin.server.socket.name, plugin.server.resource)
+        logs.info("registered", resource=plugin.server.resource)
+        self._observer.count(REGISTRATIONS, plugin.server.resource, "accepted")
+        plugin.kubelet, plugin.watched_at = kubelet, now
+        plugin.unheard += 1
+
+    @staticmethod
+    def _gave_way(plugin: _Plugin, now: float) -> bool:
+        """Tell whether another process serves the resource in this one's place.
+
+        The kubelet keeps to who registered last, and two that each take it back would never end.
+        """
+        displaced = plugin.server.displaced
+        if displaced and not plugin.displaced:
+            logs.error(
+                "another plugin serves this resource, waiting for it to end",
+                resource=plugin.server.resource,
+                socket=plugin.server.socket,
+            )
+        plugin.displaced = displaced
+        if displaced:
+            plugin.kubelet, plugin.retry_at = None, now + RETRY[-1]
+        return displaced
+
     def _revive(self, plugin: _Plugin) -> None:
         if plugin.server.intact or not self._socket.parent.is_dir():
             return
@@ -125,7 +161,7 @@ class Manager:
     def _unwatched(plugin: _Plugin, now: float) -> bool:
         """Tell whether the kubelet has not listened for a while, though it knows the plugin."""
         if plugin.server.streams:
-            plugin.watched_at = now
+            plugin.watched_at, plugin.unheard = now, 0
         return now - plugin.watched_at > UNWATCHED
 
 

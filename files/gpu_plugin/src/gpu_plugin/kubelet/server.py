@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import threading
 import time
 import uuid
@@ -28,6 +30,7 @@ from .registration import options
 
 WORKERS: Final = 8
 GRACE: Final = 1.0
+CONNECT_SECONDS: Final = 1.0
 Identity = tuple[int, int, int]
 Around = Callable[[], Surroundings]
 
@@ -79,23 +82,42 @@ class ResourceServer:
         pool = futures.ThreadPoolExecutor(WORKERS, thread_name_prefix=self.resource)
         server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
         server.add_generic_rpc_handlers((self._handlers(),))
-        self.socket.unlink(missing_ok=True)
+        # gRPC removes the path that it bound when it ends, whoever listens there by then. So it
+        # binds one that is nobody else's, which gets its name when it is ready.
+        bound = self.socket.with_name(f".gpu-plugin-{os.getpid()}.sock")
         try:
-            server.add_insecure_port(f"unix://{self.socket}")
-        except RuntimeError as error:
+            bound.unlink(missing_ok=True)
+            server.add_insecure_port(f"unix://{bound}")
+            server.start()
+            bound.chmod(0o600)
+            bound.replace(self.socket)
+        except (RuntimeError, OSError) as error:
+            server.stop(0)
             raise SocketUnusable(
                 f"can't listen on {self.socket}",
                 cause=str(error),
                 hint="see that its folder exists, is writable and has a short path",
             ) from error
-        server.start()
-        self.socket.chmod(0o600)
         self._server, self._identity = server, identity(self.socket)
 
     @property
     def intact(self) -> bool:
         """Whether the socket is still the one that this server listens on."""
         return self._identity is not None and identity(self.socket) == self._identity
+
+    @property
+    def displaced(self) -> bool:
+        """Whether another process listens where this server did."""
+        found = identity(self.socket)
+        if self._identity is None or found is None or found == self._identity:
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+            channel.settimeout(CONNECT_SECONDS)
+            try:
+                channel.connect(str(self.socket))
+            except OSError:
+                return False
+        return True
 
     def publish(self, devices: tuple[Device, ...]) -> None:
         """Tell the kubelet of these devices, if they are others than before."""
