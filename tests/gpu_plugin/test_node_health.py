@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -161,3 +162,33 @@ def test_a_product_that_tells_nothing_of_itself_is_fine(make_node: MakeNode, cod
     node.start_kubelet()
     node.start_daemon()
     node.wait(GPU, 1)
+
+
+@pytest.mark.parametrize(("code", "lines"), [(3, 0), (999, 2)])
+def test_events_that_can_not_be_had_make_no_gpu_unfit(
+    make_node: MakeNode, code: int, lines: int
+) -> None:
+    node = make_node(2)
+    node.sim.ctl("fault", gpu="all", function="nvmlDeviceRegisterEvents", code=code)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+    time.sleep(1.5)
+    assert set(node.health(GPU).values()) == {"Healthy"}
+    assert node.logged().count("events of a GPU are not available") == lines
+
+
+def test_waiting_for_events_that_fails_is_said_once_and_tried_again(make_node: MakeNode) -> None:
+    node = make_node(1)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 1)
+    node.sim.ctl("fault", gpu="all", function="nvmlEventSetWait_v2", code=999)
+    eventually(lambda: "waiting for events failed" in node.logged())
+    time.sleep(2)
+    assert node.logged().count("waiting for events failed") == 1
+    assert set(node.health(GPU).values()) == {"Healthy"}
+    node.sim.ctl("clear-faults")
+    time.sleep(1)
+    node.sim.ctl("xid", gpu="0", number=79)
+    node.wait(GPU, 0)

@@ -103,6 +103,8 @@ class Server:
         if delay := engine.delays.get(name):
             time.sleep(delay)
         if name in BLOCKING:
+            with engine.lock:
+                engine.play_fault(name, None)
             FUNCTIONS[name](call)
             return codes.SUCCESS
         with engine.lock:

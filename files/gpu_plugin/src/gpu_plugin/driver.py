@@ -59,6 +59,7 @@ class Driver:
         self._session = contextlib.ExitStack()
         self._nvml: Nvml | None = None
         self._watch: _Watcher | None = None
+        self._deaf = False  # events could not be had, and that was said
         self._connections = Connections()
         self._caps: tuple[str, dict[str, int]] = ("", {})
         self._absences = 0
@@ -137,16 +138,18 @@ class Driver:
             return GpuView(gpu, (), numa, f"it can't be read: {error}", lost)
 
     def _follow(self, gpu_uuids: set[str]) -> None:
-        if self._watch is not None and (
-            self._watch.gpu_uuids != gpu_uuids or not self._watch.is_alive()
-        ):
-            self._watch.stop()
+        watch = self._watch
+        if watch is not None and (watch.gpu_uuids != gpu_uuids or not watch.is_alive()):
+            self._deaf = not watch.is_alive()
+            watch.stop()
             self._watch = None
         if self._watch is None and gpu_uuids:
             try:
-                self._watch = _Watcher(gpu_uuids, self._put)
+                self._watch = _Watcher(gpu_uuids, self._put, quiet=self._deaf)
             except NvmlError as error:
-                logs.warning("no events from the GPUs, trying again at the next scan", cause=error)
+                if not self._deaf:
+                    logs.warning("no events from the GPUs, trying again", cause=error)
+                self._deaf = True
             else:
                 self._watch.start()
 
@@ -156,28 +159,30 @@ class Driver:
 
 
 class _Watcher(threading.Thread):
-    """Waits for XIDs until it is told to stop or NVML fails."""
+    """Waits for XIDs until it is told to stop or NVML fails. ``quiet``: that it does is known."""
 
-    def __init__(self, gpu_uuids: set[str], put: Callable[[Xid], None]) -> None:
+    def __init__(
+        self, gpu_uuids: set[str], put: Callable[[Xid], None], *, quiet: bool = False
+    ) -> None:
         super().__init__(name="xids", daemon=True)
         self.gpu_uuids = gpu_uuids
         self._put = put
+        self._quiet = quiet
         self._stopping = threading.Event()
         self._events = XidWatch(sorted(gpu_uuids))
-        for uuid, error in self._events.failed.items():
+        for uuid, error in self._events.failed.items() if not quiet else ():
             logs.warning("events of a GPU are not available", gpu=uuid, cause=error)
 
     def run(self) -> None:
         try:
             while not self._stopping.is_set():
                 xid = self._events.wait(1.0)
+                self._quiet = False  # what fails from now on is news
                 if xid is not None:
                     self._put(xid)
         except NvmlError as error:
-            if not self._stopping.is_set():
-                logs.warning(
-                    "waiting for events failed, trying again at the next scan", cause=error
-                )
+            if not self._stopping.is_set() and not self._quiet:
+                logs.warning("waiting for events failed, trying again", cause=error)
 
     def stop(self) -> None:
         self._stopping.set()
