@@ -18,6 +18,7 @@ from .._host.api import Host
 from .._host.systemd import instances, properties
 from .._nvml.api import NvmlError
 from .._nvml.real import open_nvml
+from .device_plugin_rollback import Rollback
 
 CONFIG = "/etc/gpu-node/config.yaml"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
@@ -27,7 +28,8 @@ KUBELET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(15, 9, -1)))
 NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 10))"
 HAS_ENSUREPIP = "import ensurepip, venv"
-POLL_SECONDS = 0.25
+LOOK_SECONDS, LOOK_AGAIN_SECONDS = 0.05, 1.0
+CRASHES = 3  # so many starts that fail at once are no delay but a fault
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {
@@ -60,6 +62,8 @@ class DevicePluginCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._params, self._check_mode = host, params, check_mode
         self._prefix: str = params["prefix"]
+        self._rollback = Rollback(host, self._prefix, CONFIG, UNIT_FILE)
+        self._first: t.Optional[Observed] = None
         if params["state"] in ("installed", "started") and not params["digest"]:
             raise NodeError(
                 "package: the daemon's source tree is missing",
@@ -86,8 +90,8 @@ class DevicePluginCapability:
         fresh = current != self._desired.digest or not usable
         python = self._python() if fresh and self._desired.digest else ""
         config = host.read(CONFIG)
-        service = properties(host, UNIT, "ActiveState", "UnitFileState", "MainPID")
-        return Observed(
+        service = properties(host, UNIT, "ActiveState", "UnitFileState", "MainPID", "NRestarts")
+        observed = Observed(
             python=python,
             ensurepip=not python or host.run([python, "-c", HAS_ENSUREPIP], check=False).rc == 0,
             apt=host.which("apt-get") is not None,
@@ -105,6 +109,8 @@ class DevicePluginCapability:
             mps_unit=host.read(MPS_UNIT_FILE),
             mps=self._mps() if self._desired.state in ("absent", "stopped") else (),
         )
+        self._first = self._first or observed
+        return observed
 
     def _mps(self) -> t.Tuple[mps_units.Daemon, ...]:
         host, found = self._host, []
@@ -128,7 +134,10 @@ class DevicePluginCapability:
 
     def _running(self, service: t.Mapping[str, str]) -> str:
         """Return the release that the main process was started from."""
-        command = self._host.read(f"/proc/{service.get('MainPID') or 0}/environ") or ""
+        try:
+            command = self._host.read(f"/proc/{service.get('MainPID') or 0}/environ") or ""
+        except NodeError:  # it ended meanwhile
+            return ""
         for entry in command.split("\0"):
             if entry.startswith("GPU_NODE_RELEASE="):
                 return entry.split("=", 1)[1]
@@ -167,6 +176,8 @@ class DevicePluginCapability:
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""
+        if self._desired.state == "started" and self._first is not None:
+            self._rollback.remember(self._first)
         getattr(self, f"_do_{step.action}")()
 
     def _do_venv_package(self) -> None:
@@ -208,6 +219,8 @@ class DevicePluginCapability:
             )
             raise
         host.run([f"{release}/bin/gpu-plugin", "--version"])
+        if self._desired.state == "started":
+            self._check_config(release)  # before anything that is in use changes
         host.remove(f"{release}/payload")
         host.write(f"{release}/.complete", "")
         host.symlink(f"releases/{self._desired.digest}", f"{self._prefix}/current")
@@ -215,11 +228,27 @@ class DevicePluginCapability:
         self._prune()
 
     def _prune(self) -> None:
+        """Remove old releases, but none that runs or may be put back."""
         host, folder = self._host, f"{self._prefix}/releases"
-        others = [name for name in host.listdir(folder) if name != self._desired.digest]
+        kept = self._rollback.kept()
+        running = self._running(properties(host, UNIT, "MainPID"))
+        spared = {self._desired.digest, running, kept.release if kept else ""} - {""}
+        others = [name for name in host.listdir(folder) if name not in spared]
         others.sort(key=lambda name: host.mtime(f"{folder}/{name}/.complete") or 0, reverse=True)
-        for name in others[max(0, self._desired.keep_releases - 1) :]:
+        for name in others[max(0, self._desired.keep_releases - len(spared)) :]:
             host.remove(f"{folder}/{name}")
+
+    def _check_config(self, release: str) -> None:
+        """Let a release's own parser judge the configuration before it is in force."""
+        trial = f"{release}/config.trial"
+        self._host.write(trial, self._desired.config, mode=0o644)
+        try:
+            done = self._host.run([f"{release}/bin/gpu-plugin", "check-config", trial], check=False)
+        finally:
+            self._host.remove(trial)
+        if done.rc:
+            words = (done.err or done.out).strip().replace(trial, CONFIG)
+            raise NodeError("config: the daemon refuses it", cause=words)
 
     def _do_config(self) -> None:
         host = self._host
@@ -255,18 +284,38 @@ class DevicePluginCapability:
         self._do_wait()
 
     def _do_wait(self) -> None:
-        deadline = time.monotonic() + self._params["wait_timeout"]
-        while True:
-            why = serving(self.observe())
-            if not why:
-                return
-            if time.monotonic() >= deadline:
-                break
-            time.sleep(POLL_SECONDS)
+        try:
+            self._wait()
+        except NodeError as error:
+            self._rollback.put_back(error, self._wait)
+        self._rollback.forget()
+        self._prune()
+
+    def _wait(self) -> None:
+        """Wait until the daemon serves and the kubelet has accepted all of it."""
+        start = time.monotonic()
+        observed = self.observe()
+        crashes = int(observed.service.get("NRestarts") or 0) + CRASHES
+        while serving(observed):
+            if time.monotonic() - start >= self._params["wait_timeout"]:
+                raise self._not_ready(f"after {self._params['wait_timeout']} s {serving(observed)}")
+            if int(observed.service.get("NRestarts") or 0) >= crashes:
+                raise self._not_ready("the daemon ends again and again")
+            self._await_news()
+            observed = self.observe()
+
+    def _await_news(self) -> None:
+        """Wait for the daemon to say something else, for a second at most."""
+        before, deadline = self._host.mtime(STATUS), time.monotonic() + LOOK_AGAIN_SECONDS
+        while self._host.mtime(STATUS) == before and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+
+    def _not_ready(self, why: str) -> NodeError:
         words = ["journalctl", "--unit", UNIT, "--lines", "15", "--no-pager", "--output", "cat"]
-        raise NodeError(
-            f"after {self._params['wait_timeout']} s {why}",
-            cause=self._host.run(words, check=False).out.strip() or "the daemon has logged nothing",
+        said = self._host.run(words, check=False).out.strip()
+        return NodeError(
+            why,
+            cause=said or "the daemon has logged nothing",
             hint=f"see 'systemctl status {UNIT}' on the node",
         )
 

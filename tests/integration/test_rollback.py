@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A release of the daemon that does not start, on a node where one serves; and how the unit is shut in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from gpunode_tool.testing import Node
+
+PACKAGE = Path(__file__).resolve().parents[2] / "files/gpu_plugin"
+UNIT = "gpu-device-plugin.service"
+EXPOSURE = 3.5  # systemd's measure of what a unit may do, from 0 to 10
+
+pytestmark = pytest.mark.node
+
+
+def broken(folder: Path) -> Path:
+    """A package whose daemon ends at once, though its other commands work."""
+    copy = folder / "package"
+    shutil.copytree(PACKAGE, copy)
+    daemon = copy / "src/gpu_plugin/daemon.py"
+    daemon.write_text(daemon.read_text() + '\n\nraise SystemExit("this release has a flaw")\n')
+    return copy
+
+
+def state(node: Node) -> tuple[str, str, str]:
+    """The release that is current, the one that runs, and what the kubelet can hand out."""
+    current = node.run("readlink", "/opt/gpu-node/current").strip().rsplit("/", 1)[-1]
+    shown = node.run("systemctl", "show", UNIT, "--property=ActiveState,Environment")
+    resources = json.loads(node.run("standin-kubelet", "resources", "--json"))
+    return current, shown, resources["nvidia.com/gpu"]["allocatable"]
+
+
+def test_a_release_that_does_not_start_is_taken_back(
+    make_node: Callable[..., Node], tmp_path: Path
+) -> None:
+    node = make_node("rollback", "h100-80", 2)
+    first = node.play()
+    assert first.ok, first.message()
+    before = state(node)
+    assert before[2] == 2
+
+    second = node.play(__device_plugin_package=str(broken(tmp_path)), device_plugin_wait_timeout=60)
+    assert not second.ok
+    (failed,) = (result for _action, _task, result in second.results() if "rolled_back" in result)
+    assert failed["rolled_back"] is True
+    assert failed["release"] == before[0]
+    assert "the daemon ends again and again" in failed["msg"]
+    assert "this release has a flaw" in failed["cause"]
+    assert state(node) == before
+    assert not node.run("sh", "-c", "ls /opt/gpu-node/rollback.json 2>&1 | grep -v No", check=False)
+
+    third = node.play()
+    assert third.ok, third.message()
+    assert third.changed() == []
+
+    told = node.run("systemd-analyze", "security", "--no-pager", UNIT)
+    score = float(told.rpartition("service: ")[2].split()[0])
+    assert score <= EXPOSURE, told
