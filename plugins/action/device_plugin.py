@@ -17,7 +17,11 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-UNITS = {"unit": "systemd/gpu-device-plugin.service", "mps_unit": "systemd/gpu-mps@.service"}
+UNITS = {
+    "unit": "systemd/gpu-device-plugin.service",
+    "labels_unit": "systemd/gpu-node-labels.service",
+    "mps_unit": "systemd/gpu-mps@.service",
+}
 SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")
 DIGEST_LENGTH = 12
 Files = t.Dict[str, str]

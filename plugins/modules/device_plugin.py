@@ -66,6 +66,48 @@ options:
   mps_unit:
     description: Set by the action plugin. Text of the systemd unit of MPS daemons.
     type: str
+  labels:
+    description:
+      - How the node is labelled with what its GPUs are. Without this option labels stay as they are.
+    type: dict
+    suboptions:
+      output:
+        description:
+          - V(api) writes the labels of the node's object, V(file) a file for Node Feature Discovery, and
+            V(node-feature) a NodeFeature object.
+          - V(off) takes back the labels that were written.
+        type: str
+        choices: [api, file, node-feature, 'off']
+        default: api
+      kubeconfig:
+        description: Access to the Kubernetes API. By default that of the kubelet.
+        type: str
+        default: ''
+      node_name:
+        description: The node's name in the cluster. By default that of the host.
+        type: str
+        default: ''
+      namespace:
+        description: Where NodeFeature objects go. By default V(default).
+        type: str
+        default: ''
+      extra:
+        description: Labels to add.
+        type: dict
+        default: {}
+      default_config:
+        description: Which of O(configs) a node has whose label names none. By default O(config).
+        type: str
+        default: ''
+  configs:
+    description:
+      - Configurations by name. The one that the node's label C(nvidia.com/device-plugin.config) names is used, and
+        without the label O(config), whose name is V(default). Needs O(labels).
+    type: dict
+    default: {}
+  labels_unit:
+    description: Set by the action plugin. Text of the systemd unit for labels.
+    type: str
   payload:
     description: Set by the action plugin. Path of the transferred archive on the node.
     type: path
@@ -91,6 +133,20 @@ EXAMPLES = r"""
       version: v1
       flags:
         migStrategy: mixed
+
+- name: Let the node's label choose how GPUs are shared
+  gpu.node.device_plugin:
+    package: "{{ role_path }}/../../files/gpu_plugin"
+    labels:
+      output: api
+    configs:
+      notebooks:
+        version: v1
+        sharing:
+          timeSlicing:
+            resources:
+              - name: nvidia.com/gpu
+                replicas: 8
 """
 
 RETURN = r"""
@@ -106,6 +162,10 @@ resources:
   description: The resources that are served, each with its number of devices and whether the kubelet has accepted it.
   returned: success
   type: dict
+labels_left:
+  description: Why labels of the node could not be taken back, in the daemon's words.
+  returned: when labels were to be taken back and the API did not do it
+  type: str
 steps:
   description: What was done, or in check mode would be.
   returned: success

@@ -27,7 +27,7 @@ class Api:
     once. ``token`` is what a client must have.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         self.node: Json | None = {
             "apiVersion": "v1",
             "kind": "Node",
@@ -41,7 +41,7 @@ class Api:
         self.oldest = 0
         self.epoch = 0
         self.news = threading.Condition()
-        self.port = 0
+        self.host, self.port = host, 0
         self.start()
         self.kubeconfig = folder / "kubelet.conf"
         self.write_kubeconfig(self.token)
@@ -55,7 +55,7 @@ class Api:
         class Handler(_Handler):
             owner = api
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self.server = ThreadingHTTPServer((self.host, self.port), Handler)
         self.server.daemon_threads = True
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
@@ -68,7 +68,7 @@ class Api:
 
     def write_kubeconfig(self, token: str) -> None:
         """Write a kubeconfig for this server."""
-        cluster = {"server": f"http://127.0.0.1:{self.port}"}
+        cluster = {"server": f"http://{self.host}:{self.port}"}
         config = {
             "apiVersion": "v1",
             "kind": "Config",

@@ -12,8 +12,10 @@ import pytest
 from gpu_plugin.config import parse
 
 HERE = Path(__file__).resolve().parent
-PAGE = (HERE.parents[1] / "docs/device-plugin.md").read_text()
-ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "::" in line]
+DOCS = HERE.parents[1] / "docs"
+PAGE = (DOCS / "device-plugin.md").read_text()
+LABELS = (DOCS / "node-labels.md").read_text()
+ROWS = [line for line in (PAGE + LABELS).splitlines() if line.startswith("| ") and "::" in line]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip())

@@ -6,14 +6,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
+from jinja2.nativetypes import NativeEnvironment
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def load(path: str) -> Any:
+    return yaml.safe_load((ROOT / path).read_text())
+
+
 def test_runtime_class_names_the_handler_of_the_role() -> None:
-    manifest = yaml.safe_load((ROOT / "files/kubernetes/runtimeclass.yaml").read_text())
-    defaults = yaml.safe_load((ROOT / "roles/container_runtime/defaults/main.yml").read_text())
+    manifest = load("files/kubernetes/runtimeclass.yaml")
+    defaults = load("roles/container_runtime/defaults/main.yml")
     assert (manifest["apiVersion"], manifest["kind"]) == ("node.k8s.io/v1", "RuntimeClass")
     assert manifest["handler"] == defaults["container_runtime_handler"]
+
+
+@pytest.mark.parametrize("mode", ["cdi", "runtime_class"])
+def test_runtime_class_goes_to_the_nodes_that_are_labelled_for_it(mode: str) -> None:
+    selector = load("files/kubernetes/runtimeclass.yaml")["scheduling"]["nodeSelector"]
+    template = load("roles/node_labels/vars/main.yml")["__node_labels_handler"]
+    found = NativeEnvironment().from_string(template).render(container_runtime_mode=mode)
+    assert found == (selector if mode == "runtime_class" else {})

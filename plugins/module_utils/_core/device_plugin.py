@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from . import mps_units
+from . import mps_units, node_labels
 from .errors import NodeError
 from .steps import Plan, Step
 
@@ -47,6 +47,7 @@ class Observed:
     devices: t.Optional[t.FrozenSet[str]]
     mps_unit: t.Optional[str] = None
     mps: t.Tuple[mps_units.Daemon, ...] = ()
+    labels: t.Optional[node_labels.Observed] = None
 
     @property
     def active(self) -> bool:

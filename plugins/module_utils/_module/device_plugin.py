@@ -13,14 +13,15 @@ import typing as t
 from .._core import mps_units
 from .._core.device_plugin import UNIT, Desired, Observed, plan, serving
 from .._core.errors import NodeError
+from .._core.node_labels import CONFIG, compose
 from .._core.steps import Plan, Step
 from .._host.api import Host
 from .._host.systemd import instances, properties
 from .._nvml.api import NvmlError
 from .._nvml.real import open_nvml
 from .device_plugin_rollback import Rollback
+from .node_labels import OPTIONS, NodeLabels, text_of
 
-CONFIG = "/etc/gpu-node/config.yaml"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 MPS_UNIT_FILE = f"/etc/systemd/system/{mps_units.UNIT}"
 STATUS = "/run/gpu-node/status.json"
@@ -49,6 +50,7 @@ SPEC: t.Dict[str, t.Any] = {
         "unit": {"type": "str"},
         "mps_unit": {"type": "str"},
         "payload": {"type": "path"},
+        **OPTIONS,
     },
     "supports_check_mode": True,
 }
@@ -62,19 +64,18 @@ class DevicePluginCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._params, self._check_mode = host, params, check_mode
         self._prefix: str = params["prefix"]
-        self._rollback = Rollback(host, self._prefix, CONFIG, UNIT_FILE)
         self._first: t.Optional[Observed] = None
         if params["state"] in ("installed", "started") and not params["digest"]:
             raise NodeError(
                 "package: the daemon's source tree is missing",
                 hint="give its path on the controller in the option package",
             )
-        config = json.dumps(params["config"] or {"version": "v1"}, indent=2) + "\n"
-        header = "# Written by gpu.node.device_plugin: change the playbook's variables instead.\n"
+        self._labels = NodeLabels(host, params, text_of(params["config"] or {"version": "v1"}))
+        self._rollback = Rollback(host, self._prefix, self._labels.config_file, UNIT_FILE)
         self._desired = Desired(
             params["state"],
             params["digest"] or "",
-            header + config,
+            self._labels.default,
             params["unit"] or "",
             params["keep_releases"],
             params["mps_unit"] or "",
@@ -89,7 +90,6 @@ class DevicePluginCapability:
         usable = bool(current) and host.exists(f"{self._release(current)}/.complete")
         fresh = current != self._desired.digest or not usable
         python = self._python() if fresh and self._desired.digest else ""
-        config = host.read(CONFIG)
         service = properties(host, UNIT, "ActiveState", "UnitFileState", "MainPID", "NRestarts")
         observed = Observed(
             python=python,
@@ -98,16 +98,17 @@ class DevicePluginCapability:
             current=current,
             releases=tuple(host.listdir(f"{self._prefix}/releases")),
             usable=usable,
-            config=config,
+            config=self._labels.read_config(),
             unit=host.read(UNIT_FILE),
             service=service,
             running=self._running(service),
             status=self._status(service),
-            config_digest=hashlib.sha256((config or "").encode()).hexdigest(),
+            config_digest=hashlib.sha256((host.read(CONFIG) or "").encode()).hexdigest(),
             kubelet=host.exists(KUBELET),
             devices=self._devices() if self._desired.state == "started" and not fresh else None,
             mps_unit=host.read(MPS_UNIT_FILE),
             mps=self._mps() if self._desired.state in ("absent", "stopped") else (),
+            labels=self._labels.observe(),
         )
         self._first = self._first or observed
         return observed
@@ -164,6 +165,8 @@ class DevicePluginCapability:
     def plan(self, state: Observed) -> Plan:
         """Plan; where the release must be made and its payload is not here, ask the action plugin for it."""
         found = plan(state, self._desired, self._prefix)
+        if state.labels is not None:
+            found = compose(found, state.labels, self._labels.desired)
         missing = (
             any(step.action == "release" for step in found.steps) and not self._params["payload"]
         )
@@ -178,7 +181,10 @@ class DevicePluginCapability:
         """Carry out one step."""
         if self._desired.state == "started" and self._first is not None:
             self._rollback.remember(self._first)
-        getattr(self, f"_do_{step.action}")()
+        if step.action.startswith("labels_"):
+            self._labels.apply(step)
+        else:
+            getattr(self, f"_do_{step.action}")()
 
     def _do_venv_package(self) -> None:
         options = ["-y", "-q", "-o", "DPkg::Lock::Timeout=300", "--no-install-recommends"]
@@ -205,7 +211,7 @@ class DevicePluginCapability:
             "--quiet",
             "--disable-pip-version-check",
         ]
-        pip += ["--no-input", "--no-cache-dir"]
+        pip += ["--no-input", "--no-cache-dir", "--no-compile"]
         if host.exists(f"{release}/payload/wheels"):
             pip += ["--no-index", "--find-links", f"{release}/payload/wheels"]
         elif self._params["index_url"]:
@@ -218,6 +224,10 @@ class DevicePluginCapability:
                 "give the node a package index, or the role a wheelhouse (device_plugin_wheelhouse)"
             )
             raise
+        # The Kubernetes client has two thousand files, of which few are ever loaded.
+        python = f"{release}/bin/python"
+        host.run([python, "-m", "compileall", "-q", "-x", "/kubernetes/", f"{release}/lib"])
+        host.run([python, "-c", "import gpu_plugin.labels.service"])
         host.run([f"{release}/bin/gpu-plugin", "--version"])
         if self._desired.state == "started":
             self._check_config(release)  # before anything that is in use changes
@@ -251,20 +261,7 @@ class DevicePluginCapability:
             raise NodeError("config: the daemon refuses it", cause=words)
 
     def _do_config(self) -> None:
-        host = self._host
-        trial = f"{CONFIG}.trial"
-        host.write(trial, self._desired.config, mode=0o644)
-        try:
-            done = host.run(
-                [f"{self._prefix}/bin/gpu-plugin", "check-config", "--node", trial], check=False
-            )
-            if done.rc:
-                raise NodeError(
-                    "config: the daemon refuses it", cause=(done.err or done.out).strip()
-                )
-        finally:
-            host.remove(trial)
-        host.write(CONFIG, self._desired.config, mode=0o644)
+        self._labels.write_config(self._labels.config_file, self._desired.config)
 
     def _do_unit(self) -> None:
         self._host.write(UNIT_FILE, self._desired.unit, mode=0o644)
@@ -350,4 +347,5 @@ class DevicePluginCapability:
             name: {"devices": len(one["devices"]), "registered": one["registered"]}
             for name, one in state.status.get("resources", {}).items()
         }
-        return {"release": state.current or None, "resources": resources}
+        left = {"labels_left": self._labels.left} if self._labels.left else {}
+        return {"release": state.current or None, "resources": resources, **left}

@@ -45,7 +45,7 @@ class Machine(FakeHost):
         if self.killed_at and self.killed_at in " ".join(argv):
             raise KeyboardInterrupt
         if name == "gpu-plugin" and argv[1] == "check-config":
-            text = self.files[argv[2]]
+            text = self.files[argv[-1]]
             release = self.release(argv[0])
             refused = f"{release} refuses" if "unknown" in text and release == "r2" else ""
             self.ran.append(tuple(argv))
@@ -95,13 +95,16 @@ class Machine(FakeHost):
         self.files[STATUS] = json.dumps(status)
 
 
-def deploy(machine: Machine, digest: str, wait: int = 0, **config: t.Any) -> DevicePluginCapability:
-    """Bring a release and a configuration into force, as the module does."""
-    params = {
+def parameters(digest: str, wait: int, **config: t.Any) -> t.Dict[str, t.Any]:
+    return {
         "state": "started",
         "digest": digest,
         "config": config or None,
         "unit": f"unit of {digest}",
+        "mps_unit": "unit of MPS daemons",
+        "labels": None,
+        "labels_unit": None,
+        "configs": {},
         "prefix": PREFIX,
         "payload": "/tmp/payload.tar.gz",
         "wait_timeout": wait,
@@ -109,6 +112,11 @@ def deploy(machine: Machine, digest: str, wait: int = 0, **config: t.Any) -> Dev
         "python": None,
         "index_url": None,
     }
+
+
+def deploy(machine: Machine, digest: str, wait: int = 0, **config: t.Any) -> DevicePluginCapability:
+    """Bring a release and a configuration into force, as the module does."""
+    params = parameters(digest, wait, **config)
     found = DevicePluginCapability(machine, params, check_mode=False)
     for step in found.plan(found.observe()).steps:
         found.apply(step)
@@ -278,21 +286,7 @@ def test_it_waits_until_the_kubelet_has_accepted_everything(
         machine.files[STATUS] = json.dumps(status)
 
     monkeypatch.setattr(DevicePluginCapability, "_await_news", news)
-    found = DevicePluginCapability(
-        machine,
-        {
-            "state": "started",
-            "digest": "r1",
-            "config": None,
-            "unit": "unit of r1",
-            "prefix": PREFIX,
-            "wait_timeout": 5,
-            "keep_releases": 2,
-            "payload": None,
-            "python": None,
-        },
-        check_mode=False,
-    )
+    found = DevicePluginCapability(machine, parameters("r1", 5), check_mode=False)
     (step,) = found.plan(found.observe()).steps
     assert step.summary == "wait: the kubelet has not accepted nvidia.com/gpu"
     found.apply(step)

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Node labels through the playbook, with a stand-in for the Kubernetes API beside the node."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpunode_tool.testing import Node
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu_plugin"))
+from standin_api import NODE, Api
+
+pytestmark = pytest.mark.node
+
+CHOICE = "nvidia.com/device-plugin.config"
+KUBECONFIG = "/etc/kubernetes/kubelet.conf"
+UNIT = "gpu-node-labels.service"
+PLUGIN = {"migStrategy": "mixed", "plugin": {"deviceListStrategy": ["cdi-cri"]}}
+SHARING = {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 3}]}}
+MANY = {"version": "v1", "flags": PLUGIN, "sharing": SHARING}
+
+
+def gateway(node: Node) -> str:
+    """The address under which the node sees this machine."""
+    lines = node.run("cat", "/proc/net/route").splitlines()
+    number = next(line.split()[2] for line in lines if line.split()[1] == "00000000")
+    return ".".join(str(byte) for byte in reversed(bytes.fromhex(number)))
+
+
+def eventually(look: Callable[[], Any], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
+def gpus(node: Node) -> int:
+    found = json.loads(node.run("standin-kubelet", "resources", "--json"))
+    return int(found.get("nvidia.com/gpu", {}).get("allocatable", 0))
+
+
+def test_labels_from_bring_up_to_the_end(make_node: Callable[..., Node], tmp_path: Path) -> None:
+    node = make_node("labels", "a100-40", 2, node_labels_node_name=NODE)
+    api = Api(tmp_path, host=gateway(node))
+    try:
+        node.run("mkdir", "-p", "/etc/kubernetes")
+        node.run("sh", "-c", f"printf %s '{api.kubeconfig.read_text()}' >{KUBECONFIG}")
+        api.set(example_com__theirs="stays")
+        first = node.play(device_plugin_configs={"many": MANY}, container_runtime_mode="cdi")
+        assert first.ok, first.message()
+        eventually(lambda: api.own().get("nvidia.com/gpu.count") == "2")
+        assert gpus(node) == 2
+
+        again = node.play(device_plugin_configs={"many": MANY})
+        assert again.ok, again.message()
+        assert again.changed() == []
+
+        api.merge({"metadata": {"labels": {CHOICE: "many"}}})
+        eventually(lambda: gpus(node) == 6)
+        eventually(lambda: api.own().get("nvidia.com/gpu.replicas") == "3")
+        chosen = node.play(device_plugin_configs={"many": MANY})
+        assert chosen.ok, chosen.message()
+        assert chosen.changed() == []
+
+        one = node.play(node_labels_extra={"example.com/pool": "a"})
+        assert one.ok, one.message()
+        assert node.run("readlink", "/etc/gpu-node/config.yaml", check=False) == ""
+        eventually(lambda: api.own().get("example.com/pool") == "a")
+        assert gpus(node) == 2
+
+        gone = node.play("gpu.node.teardown", gpu_nodes_teardown_driver=False)
+        assert gone.ok, gone.message()
+        assert api.own() == {"example.com/theirs": "stays", CHOICE: "many"}
+        assert api.own("annotations") == {}
+        assert node.run("systemctl", "cat", UNIT, check=False) == ""
+        assert node.run("ls", "/etc/gpu-node", check=False) == ""
+    finally:
+        api.stop()
