@@ -354,3 +354,21 @@ def test_sixteen_gpus_at_once(make_shared: MakeShared) -> None:
     shared.start("{resources: [{name: gpu, replicas: 2}]}")
     eventually(lambda: shared.healthy() == 32, 90)
     assert len({shared.state(uuid)["daemon"] for uuid in shared.uuids()}) == 16
+
+
+def test_a_configuration_is_checked_against_the_node(make_shared: MakeShared) -> None:
+    shared = make_shared()
+    node = shared.node
+    shared.change("{resources: [{name: gpu, replicas: 49}]}")
+    words = ("check-config", "--node", node.config)
+    assert node.cli("check-config", node.config).returncode == 0
+    missing = node.cli(*words)
+    assert missing.returncode == 1
+    assert "needs the program nvidia-cuda-mps-control" in missing.stderr
+    assert "nvidia-cuda-mps in Debian" in missing.stderr
+    node.env["PATH"] = shared.env["PATH"]
+    refused = node.cli(*words)
+    assert refused.returncode == 1
+    assert "MPS takes from 1 to 48 clients on its architecture" in refused.stderr
+    shared.change("{resources: [{name: gpu, replicas: 48}]}")
+    assert node.cli(*words).returncode == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin.mps.clients import Client, look
+from gpu_plugin.mps.listing import roots
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 CGROUPS = {
@@ -48,3 +49,10 @@ def test_process_of_no_pod_or_none_at_all(tmp_path: Path) -> None:
     proc = process(tmp_path, "0::/user.slice\n", "PATH=/bin")
     assert str(look(7, proc, tmp_path)) == "7"
     assert look(8, proc, tmp_path) == Client(8)
+
+
+def test_daemons_are_found_where_their_settings_say(tmp_path: Path) -> None:
+    (tmp_path / "GPU-1.env").write_text("# Written\nGPU_MPS_ROOT=/run/other\n")
+    (tmp_path / "GPU-2.env").write_text("GPU_MPS_REPLICAS=2\n")
+    assert roots(tmp_path) == [Path("/run/gpu-node/mps"), Path("/run/other")]
+    assert roots(tmp_path / "none") == [Path("/run/gpu-node/mps")]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .._shared._core.errors import InputError
-from .places import ROOT
+from .places import ENVIRONMENT, ROOT
 from .settings import ROOT_VARIABLE
 
 TRUE = ("true", "1", "yes")
@@ -74,7 +74,9 @@ def add(commands: Any) -> None:
     )
     run.set_defaults(command=_run)
     show = verbs.add_parser("status", help="show the daemons of all devices")
-    show.add_argument("--root", type=Path, default=Path(ROOT), metavar="DIR")
+    show.add_argument(
+        "--root", type=Path, metavar="DIR", help="where their files are (default: where they say)"
+    )
     show.add_argument("--json", action="store_true", help="as JSON")
     show.set_defaults(command=_status)
 
@@ -105,7 +107,8 @@ def _run(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     from . import listing
 
-    states = listing.load(options.root)
+    roots = [options.root] if options.root else listing.roots(Path(ENVIRONMENT))
+    states = [state for root in roots for state in listing.load(root)]
     if options.json:
         print(json.dumps(states, indent=2))
     else:

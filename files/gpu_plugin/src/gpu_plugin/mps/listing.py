@@ -12,6 +12,14 @@ from typing import Any
 
 from .. import status
 from .clients import Client, look
+from .places import ROOT
+from .settings import ROOT_VARIABLE, read
+
+
+def roots(folder: Path) -> list[Path]:
+    """Return where managers have their files, which the settings in a folder say."""
+    texts = (path.read_text() for path in folder.glob("*-*.env"))
+    return sorted({Path(ROOT), *(Path(read(text).get(ROOT_VARIABLE, ROOT)) for text in texts)})
 
 
 def load(root: Path) -> list[dict[str, Any]]:
