@@ -215,6 +215,21 @@ def test_no_longer_shared_all_is_given_back(make_shared: MakeShared) -> None:
     assert set(node.health(GPU)) == {uuid}
 
 
+def test_a_fault_of_the_gpu_is_no_matter_of_mps(make_shared: MakeShared) -> None:
+    shared = make_shared(2)
+    shared.start("{resources: [{name: gpu, replicas: 2}]}")
+    node, (first, second) = shared.node, shared.uuids()
+    node.wait(GPU, 4)
+    before = shared.state(first)
+    node.sim.ctl("xid", gpu="0", number=79)
+    node.wait(GPU, 2)
+    assert {
+        one.partition("::")[0] for one, how in node.health(GPU).items() if how == "Healthy"
+    } == {second}
+    assert node.status()["mps"][first]["problem"] is None
+    assert shared.state(first)["pid"] == before["pid"]
+
+
 def test_what_the_devices_do_not_allow_is_refused(make_shared: MakeShared) -> None:
     shared = make_shared(2)
     shared.start("{resources: [{name: gpu, replicas: 50, devices: [0]}]}")
