@@ -303,6 +303,9 @@ def test_a_change_is_refused_where_that_is_asked_for(scene: Scene) -> None:
         found = scene.steward.refuses({UUID: other})
         assert found.endswith(words)
         assert bool(found) == bool(words)
+    assert scene.steward.refuses({}) == ""
+    scene.want(scene.offer(on_busy="refuse"))
+    assert "it was shared by MPS, and its 3 clients" in scene.steward.refuses({})
 
 
 def test_a_daemon_that_was_soon_back_was_away(scene: Scene) -> None:

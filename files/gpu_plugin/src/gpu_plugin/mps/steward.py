@@ -82,10 +82,12 @@ class Steward:
         return state is None or bool(state["own_shm"])
 
     def refuses(self, offers: Mapping[str, Offer]) -> str:
-        """Return which clients stand against other offers, where those say that it matters."""
-        for device, offer in offers.items():
-            if offer.settings.on_busy == REFUSE:
-                verdict = judge(offer, self._eyes.look(device, offer.names.root))
+        """Return which clients stand against other offers, where these or those before say so."""
+        for device in sorted({*offers, *self._offers}):
+            now = offers.get(device)
+            one = now or self._offers[device]
+            if one.settings.on_busy == REFUSE:
+                verdict = judge(now, self._eyes.look(device, one.names.root))
                 if verdict.busy:
                     return f"{device}: {verdict.problem}, and onBusy is {REFUSE}"
         return ""
