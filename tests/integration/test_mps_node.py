@@ -128,14 +128,3 @@ def test_sharing_is_one_variable(make_node: Callable[..., Node]) -> None:
     assert "gpu-mps" not in left
     assert ".env" not in left
     assert ".json" not in left
-
-
-def test_without_the_program_it_says_which_package(make_node: Callable[..., Node]) -> None:
-    node = make_node("mps-none", "h100-80", 1)
-    up = node.play()
-    assert up.ok, up.message()
-    node.run("mv", "/usr/bin/nvidia-cuda-mps-control", "/root/")
-    refused = node.play(device_plugin_sharing=sharing(2, 2))
-    assert not refused.ok
-    assert "needs the program nvidia-cuda-mps-control" in refused.message()
-    assert "nvidia-cuda-mps in Debian" in refused.message()
