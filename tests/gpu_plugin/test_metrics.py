@@ -178,6 +178,24 @@ def test_slow_and_odd_clients_hold_nobody_for_long(make_node: MakeNode, metrics:
     assert "Traceback" not in node.logged()
 
 
+@pytest.mark.slow
+def test_scrapes_leave_nothing_behind(make_node: MakeNode, metrics: Metrics) -> None:
+    node = make_node(1)
+    start(node, metrics)
+    assert node.daemon is not None
+    proc = Path(f"/proc/{node.daemon.pid}")
+
+    def held() -> tuple[int, int]:
+        return len(list((proc / "fd").iterdir())), len(list((proc / "task").iterdir()))
+
+    for _time in range(20):
+        metrics.get("/metrics")
+    before = held()
+    for _time in range(300):
+        assert metrics.get("/metrics")[0] == 200
+    eventually(lambda: held() <= before)
+
+
 # --- on its own ---
 
 

@@ -246,14 +246,16 @@ class RealNvml:
                         info.profileId,
                         info.placement.start,
                         info.placement.size,
-                        tuple(self._compute_instances(gpu, gi)),
+                        tuple(self._compute_instances(gpu, gi, info.profileId)),
                     )
                 )
         return sorted(found, key=lambda one: one.start)
 
-    def _compute_instances(self, gpu: Gpu, gi: t.Any) -> t.Iterator[ComputeInstance]:
+    def _compute_instances(
+        self, gpu: Gpu, gi: t.Any, gi_profile: int
+    ) -> t.Iterator[ComputeInstance]:
         seen = set()
-        key = (_model(gpu), pynvml.nvmlGpuInstanceGetInfo(gi).profileId)
+        key = (_model(gpu), gi_profile)
         if key not in self._ci_profiles:  # instances of one profile can all be divided alike
             numbers = range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
             asked = [self._ci_profile(gi, number) for number in numbers]
@@ -374,7 +376,8 @@ class RealNvml:
     @doing("destroying a GPU instance")
     def destroy_instance(self, gpu: Gpu, gi_id: int) -> None:
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
-        for one in self._compute_instances(gpu, gi):
+        profile_id = pynvml.nvmlGpuInstanceGetInfo(gi).profileId
+        for one in self._compute_instances(gpu, gi, profile_id):
             pynvml.nvmlComputeInstanceDestroy(
                 pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, one.id)
             )
