@@ -25,6 +25,8 @@ from .node_labels import OPTIONS, NodeLabels, text_of
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 MPS_UNIT_FILE = f"/etc/systemd/system/{mps_units.UNIT}"
 STATUS = "/run/gpu-node/status.json"
+HEALTH = "/run/gpu-node/health.json"
+CDI_FOLDER, CDI_PREFIX = "/run/cdi", "k8s.device-plugin.nvidia.com-"
 KUBELET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(15, 9, -1)))
 NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 10))"
@@ -323,6 +325,10 @@ class DevicePluginCapability:
         self._host.run(["systemctl", "disable", "--now", UNIT], check=False)
         self._host.remove(UNIT_FILE)
         self._host.run(["systemctl", "daemon-reload"])
+        self._host.remove(HEALTH)
+        for name in self._host.listdir(CDI_FOLDER):
+            if name.startswith(CDI_PREFIX):
+                self._host.remove(f"{CDI_FOLDER}/{name}")
 
     def _do_stop_mps(self) -> None:
         """End all daemons for good: one whose settings are there would only pause."""

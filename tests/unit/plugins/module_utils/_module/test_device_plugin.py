@@ -292,3 +292,19 @@ def test_it_waits_until_the_kubelet_has_accepted_everything(
     found.apply(step)
     assert found.plan(found.observe()).steps == ()
     assert ("systemctl", "restart", UNIT) not in machine.ran[-4:]
+
+
+def test_what_the_daemon_leaves_behind_goes_with_it() -> None:
+    machine = Machine()
+    deploy(machine, "r1")
+    ours = ("/run/gpu-node/health.json", "/run/cdi/k8s.device-plugin.nvidia.com-gds.json")
+    theirs = ("/run/cdi/nvidia.com-gpu.json", "/etc/cdi/nvidia.yaml")
+    machine.files.update(dict.fromkeys((*ours, *theirs), "{}"))
+    params = {"state": "absent", "digest": None, "config": None, "unit": None, "prefix": PREFIX}
+    params.update(keep_releases=2, payload=None, python=None, wait_timeout=0)  # type: ignore[arg-type]
+    found = DevicePluginCapability(machine, params, check_mode=False)
+    for step in found.plan(found.observe()).steps:
+        found.apply(step)
+    assert machine.listdir(PREFIX) == []
+    assert not {CONFIG, UNIT_FILE, *ours} & set(machine.files)
+    assert set(theirs) <= set(machine.files)
