@@ -21,9 +21,13 @@ from mps_running import living
 from nvsim import genuine
 
 running = pytest.importorskip("running", exc_type=ImportError)
-eventually, Node = running.eventually, running.Node
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 DEFAULT, EXCLUSIVE_PROCESS = 0, 3
+PATIENCE = 40.0
+
+
+def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+    return running.eventually(look, seconds)
 
 
 class Shared:
@@ -64,7 +68,11 @@ class Shared:
             return list(self.node.health(resource).values()).count("Healthy")
         return 0
 
-    def unhealthy(self, seconds: float = 8) -> None:
+    def wait(self, resource: str, count: int) -> None:
+        """Wait for so many devices; many processes have to start for that."""
+        self.node.ask("wait", resource=resource, count=count, timeout=PATIENCE)
+
+    def unhealthy(self, seconds: float = PATIENCE) -> None:
         eventually(lambda: self.healthy() == 0, seconds)
 
     def kill_all(self) -> None:
@@ -106,7 +114,7 @@ def test_healthy_only_with_the_limits_in_place(make_shared: MakeShared) -> None:
     shared.start("{resources: [{name: gpu, replicas: 4, devices: [0]}]}")
     node, (first, second) = shared.node, shared.uuids()
     eventually(lambda: GPU in node.resources())
-    node.wait(GPU, 5)
+    shared.wait(GPU, 5)
     state = shared.state(first)
     assert state["state"] == "ready"
     assert state["limits"]["read_back"]["default_active_thread_percentage"] == "25.0"
@@ -120,7 +128,7 @@ def test_what_a_container_gets(make_shared: MakeShared) -> None:
     shared = make_shared()
     shared.start("{resources: [{name: gpu, replicas: 4, combine: 2, memory: 4GiB, threads: 20}]}")
     node, (uuid,) = shared.node, shared.uuids()
-    node.wait(GPU, 4)
+    shared.wait(GPU, 4)
     with pytest.raises(ValueError, match="from 1 to 2 are allowed"):
         node.admit("two", gpu=3)
     pod = node.admit("one", gpu=2)
@@ -141,13 +149,13 @@ def test_a_death_is_known_within_a_second_and_passes(make_shared: MakeShared) ->
     shared = make_shared()
     shared.start("{resources: [{name: gpu, replicas: 3}]}")
     node, (uuid,) = shared.node, shared.uuids()
-    node.wait(GPU, 3)
+    shared.wait(GPU, 3)
     daemon = shared.state(uuid)["daemon"]
     begun = time.monotonic()
     os.kill(daemon, signal.SIGKILL)
     shared.unhealthy()
     known = time.monotonic() - begun
-    node.wait(GPU, 3)
+    shared.wait(GPU, 3)
     assert known < 1.5  # half a second of ours, and what a busy machine takes
     assert shared.state(uuid)["daemon"] != daemon
     assert "device is unhealthy" in node.logged()
@@ -158,11 +166,11 @@ def test_manager_that_is_killed_is_started_again(make_shared: MakeShared) -> Non
     shared = make_shared()
     shared.start("{resources: [{name: gpu, replicas: 3}]}")
     node, (uuid,) = shared.node, shared.uuids()
-    node.wait(GPU, 3)
+    shared.wait(GPU, 3)
     before = shared.state(uuid)
     os.kill(before["pid"], signal.SIGKILL)
     shared.unhealthy()
-    node.wait(GPU, 3)
+    shared.wait(GPU, 3)
     assert shared.state(uuid)["pid"] != before["pid"]
     assert not living(before["daemon"])
     assert "its MPS daemon's manager was killed" in node.logged()
@@ -172,12 +180,12 @@ def test_plugin_restarts_and_nobody_notices(make_shared: MakeShared) -> None:
     shared = make_shared()
     shared.start("{resources: [{name: gpu, replicas: 3}]}")
     node, (uuid,) = shared.node, shared.uuids()
-    node.wait(GPU, 3)
+    shared.wait(GPU, 3)
     before = shared.state(uuid)
     node.daemon.kill()
     node.daemon.wait()
     shared.start("{resources: [{name: gpu, replicas: 3}]}")
-    node.wait(GPU, 3)
+    shared.wait(GPU, 3)
     assert shared.state(uuid)["pid"] == before["pid"]
     assert shared.state(uuid)["daemon"] == before["daemon"]
 
@@ -189,12 +197,12 @@ def test_change_restarts_only_whom_it_concerns(make_shared: MakeShared) -> None:
         "{{name: gpu, replicas: 2, devices: [1]}}]}}"
     )
     shared.start(entries.format(4))
-    node, (first, second) = shared.node, shared.uuids()
-    node.wait(GPU, 6)
+    first, second = shared.uuids()
+    shared.wait(GPU, 6)
     before, other = shared.state(first), shared.state(second)
     shm = os.stat(shared.root / first / "shm").st_dev
     shared.change(entries.format(3))
-    node.wait(GPU, 5)
+    shared.wait(GPU, 5)
     assert shared.state(first)["pid"] != before["pid"]
     assert shared.state(first)["limits"]["default"]["threads"] == 33.3
     assert shared.state(second) == other
@@ -205,10 +213,10 @@ def test_no_longer_shared_all_is_given_back(make_shared: MakeShared) -> None:
     shared = make_shared()
     shared.start("{resources: [{name: gpu, replicas: 2}]}")
     node, (uuid,) = shared.node, shared.uuids()
-    node.wait(GPU, 2)
+    shared.wait(GPU, 2)
     assert shared.mode() == EXCLUSIVE_PROCESS
     shared.node.config.write_text("version: v1\n")
-    node.wait(GPU, 1)
+    shared.wait(GPU, 1)
     assert shared.mode() == DEFAULT
     assert not list(shared.settings.iterdir())
     assert not os.path.ismount(shared.root / uuid / "shm")
@@ -219,10 +227,10 @@ def test_a_fault_of_the_gpu_is_no_matter_of_mps(make_shared: MakeShared) -> None
     shared = make_shared(2)
     shared.start("{resources: [{name: gpu, replicas: 2}]}")
     node, (first, second) = shared.node, shared.uuids()
-    node.wait(GPU, 4)
+    shared.wait(GPU, 4)
     before = shared.state(first)
     node.sim.ctl("xid", gpu="0", number=79)
-    node.wait(GPU, 2)
+    shared.wait(GPU, 2)
     assert {
         one.partition("::")[0] for one, how in node.health(GPU).items() if how == "Healthy"
     } == {second}
@@ -234,11 +242,11 @@ def test_what_the_devices_do_not_allow_is_refused(make_shared: MakeShared) -> No
     shared = make_shared(2)
     shared.start("{resources: [{name: gpu, replicas: 50, devices: [0]}]}")
     node, (first, _second) = shared.node, shared.uuids()
-    node.wait(GPU, 1)
+    shared.wait(GPU, 1)
     assert "MPS takes from 1 to 48 clients on its architecture" in node.logged()
     assert not shared.settings.exists() or not list(shared.settings.iterdir())
     shared.change("{resources: [{name: gpu, replicas: 2}]}")
-    node.wait(GPU, 4)
+    shared.wait(GPU, 4)
     shared.change("{resources: [{name: gpu, replicas: 4, memory: 30GiB}]}")
     eventually(lambda: node.status()["config_problem"])
     assert (
@@ -283,16 +291,16 @@ def test_change_waits_for_clients(make_shared: MakeShared, standin: Path) -> Non
     shared = make_shared(program=standin)
     shared.start(SIZES.format(4, "wait"))
     node, (uuid,) = shared.node, shared.uuids()
-    node.wait(GPU, 4)
+    shared.wait(GPU, 4)
     client = Client(shared, uuid)
     before = shared.state(uuid)
     shared.change(SIZES.format(2, "wait"))
     eventually(lambda: "its limits change when its last client has ended" in node.logged())
-    node.wait(GPU, 0)
+    shared.wait(GPU, 0)
     assert node.status()["mps"][uuid]["waits_for_clients"] is True
     assert (client.living(), shared.state(uuid)["pid"]) == (True, before["pid"])
     client.end()
-    node.wait(GPU, 2)
+    shared.wait(GPU, 2)
     assert shared.state(uuid)["pid"] != before["pid"]
 
 
@@ -302,10 +310,10 @@ def test_change_ends_clients_where_that_is_asked_for(
     shared = make_shared(program=standin)
     shared.start(SIZES.format(4, "terminate"))
     node, (uuid,) = shared.node, shared.uuids()
-    node.wait(GPU, 4)
+    shared.wait(GPU, 4)
     client = Client(shared, uuid)
     shared.change(SIZES.format(2, "terminate"))
-    node.wait(GPU, 2)
+    shared.wait(GPU, 2)
     eventually(lambda: not client.living())  # its server is gone after the second that it had
     assert "told to quit -t 1" in node.logged()
 
@@ -314,7 +322,7 @@ def test_change_is_refused_where_that_is_asked_for(make_shared: MakeShared, stan
     shared = make_shared(program=standin)
     shared.start(SIZES.format(4, "refuse"))
     node, (uuid,) = shared.node, shared.uuids()
-    node.wait(GPU, 4)
+    shared.wait(GPU, 4)
     client = Client(shared, uuid)
     shared.change(SIZES.format(2, "refuse"))
     eventually(lambda: node.status()["config_problem"])
@@ -323,7 +331,7 @@ def test_change_is_refused_where_that_is_asked_for(make_shared: MakeShared, stan
     client.end()
     eventually(lambda: shared.state(uuid)["clients"] == 0)
     node.signal(signal.SIGHUP)
-    node.wait(GPU, 2)
+    shared.wait(GPU, 2)
 
 
 def test_what_was_shared_is_not_given_away_under_its_clients(
@@ -332,7 +340,7 @@ def test_what_was_shared_is_not_given_away_under_its_clients(
     shared = make_shared(program=standin)
     shared.start(SIZES.format(4, "wait"))
     node, (uuid,) = shared.node, shared.uuids()
-    node.wait(GPU, 4)
+    shared.wait(GPU, 4)
     client = Client(shared, uuid)
     node.config.write_text("version: v1\n")
     eventually(lambda: "it was shared by MPS, and its last client has not ended" in node.logged())
@@ -351,7 +359,7 @@ def test_mig_devices_are_shared_too(make_shared: MakeShared) -> None:
         "{resources: [{name: nvidia.com/mig-1g.5gb, replicas: 2}]}",
         "flags: {migStrategy: mixed}",
     )
-    node.wait("nvidia.com/mig-1g.5gb", 2)
+    shared.wait("nvidia.com/mig-1g.5gb", 2)
     (device,) = {one.partition("::")[0] for one in node.health("nvidia.com/mig-1g.5gb")}
     assert device.startswith("MIG-")
     assert 2000 < shared.state(device)["limits"]["default"]["memory_mib"] < 2560
