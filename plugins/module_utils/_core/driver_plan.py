@@ -51,7 +51,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         return absent(observed, check_mode)
     kind = flavour(desired.kernel_modules, observed.gpus)
     if desired.runfile is not None:
-        return _by_installer(observed, desired, kind, check_mode=check_mode)
+        return _by_installer(observed, desired, desired.runfile, kind, check_mode=check_mode)
     check_node(observed, desired, kind)
     named = _named(observed, desired, kind)
     if named and not check_mode:
@@ -72,12 +72,18 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     return _complete(observed, desired, choice, [*first, *sources, *install], bool(install))
 
 
-def _by_installer(observed: Observed, desired: Desired, kind: str, *, check_mode: bool) -> Plan:
+def _by_installer(
+    observed: Observed,
+    desired: Desired,
+    runfile: driver_runfile.Runfile,
+    kind: str,
+    *,
+    check_mode: bool,
+) -> Plan:
     """Return the plan where NVIDIA's own installer brings the driver."""
-    assert desired.runfile is not None
     steps = driver_runfile.steps(
         observed,
-        desired.runfile,
+        runfile,
         desired.version,
         kind,
         ours=observed.record.runfile,

@@ -47,16 +47,15 @@ class StreamSteps:
 
     def _forget_stream(self) -> None:
         """Put the stream back to what it was, unless somebody has enabled another since."""
-        record, manager = self._record(), self._manager
+        record = self._record()
         enabled = parse_enabled(self._host.read(FILE) or "")
-        if isinstance(manager, Dnf) and enabled == record.stream:
-            if record.stream_before:
-                self._enable_stream(record.stream_before)
-            else:
-                manager.module(["reset", MODULE], check=True)
+        if enabled == record.stream:
+            self._enable_stream(record.stream_before)
 
     def _enable_stream(self, stream: str) -> None:
+        """Enable a stream in place of any other; none only resets the module."""
         manager = self._manager
-        assert isinstance(manager, Dnf)
-        manager.module(["reset", MODULE], check=True)
-        manager.module(["enable", f"{MODULE}:{stream}"], check=True)
+        if isinstance(manager, Dnf):
+            manager.module(["reset", MODULE], check=True)
+            if stream:
+                manager.module(["enable", f"{MODULE}:{stream}"], check=True)
