@@ -64,7 +64,7 @@ class NodeLabels:
         self._bin = f"{params['prefix']}/bin/gpu-plugin"
         self.left = ""
         labels, configs = params["labels"], params["configs"] or {}
-        check_configs(configs, labels is not None)
+        check_configs(configs, labels is not None or params["state"] != "started")
         texts = {name: text_of(one) for name, one in configs.items()}
         self.config_file = f"{CONFIGS}/{DEFAULT}" if texts else CONFIG
         self.default = texts.get(DEFAULT, config)
