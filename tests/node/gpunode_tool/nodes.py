@@ -46,6 +46,8 @@ def up(name: str, product: str, gpus: int, suite: str) -> None:
         "127.0.0.1::22",
         "--stop-timeout",
         "5",
+        "--restart",  # a node that reboots itself leaves the container
+        "on-failure",
     ]
     words += ["--volume", f"{state}:/var/lib/nvsim", "--volume", "/var/lib/containerd"]
     words += ["--volume", f"{ARCHIVES}:/var/cache/apt/archives"]
