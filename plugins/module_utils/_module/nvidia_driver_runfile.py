@@ -11,7 +11,7 @@ from .._core.driver_kernel import tail
 from .._core.driver_runfile import COPY, LOG, TRACES, UNINSTALLER, Installed, Runfile, parse_traces
 from .._core.errors import NodeError
 from .._host.api import Completed, Host
-from .._host.download import bring
+from .download import bring
 from .nvidia_driver_kernel import building
 
 RUNFILE_SPEC: t.Dict[str, t.Any] = {

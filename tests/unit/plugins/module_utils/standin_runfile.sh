@@ -14,7 +14,8 @@ fail() {
   echo "ERROR: $*" | tee -a "$log" >&2
   exit 1
 }
-running= silent=
+running=''
+silent=''
 for word in "$@"; do
   case $word in
     --silent) silent=1 ;;
@@ -32,7 +33,8 @@ if [ -e "$root/proc/driver/nvidia/version" ] && [ -z "$running" ]; then
   fail "An NVIDIA kernel module 'nvidia' appears to already be loaded in your kernel."
 fi
 rm -rf "$root/var/lib/nvidia"
-mkdir -p -m 700 "$root/var/lib/nvidia"
+mkdir -p "$root/var/lib/nvidia"
+chmod 700 "$root/var/lib/nvidia"
 printf '1.0-%s (%s)\nNVIDIA Accelerated Graphics Driver for Linux-x86_64\n' "$(echo "$version" | tr -d .)" "$version" \
   >"$root/var/lib/nvidia/log"
 cat >"$root/usr/bin/nvidia-uninstall" <<'END'

@@ -299,7 +299,7 @@ def test_node_is_described_whatever_is_to_be_done(done: Debian) -> None:
     found = one.result(state, one.plan(state))["node"]
     assert found["gpu_users"] == ["99 (python3)"]
     assert found["gpus"] == {"0000:18:00.0": "hopper"}
-    assert (found["firmware"], found["nouveau"]) == ([VERSION.split("-")[0]], "absent")
+    assert (found["firmware"], found["nouveau"]) == ([VERSION.partition("-")[0]], "absent")
     assert (found["persistence_daemon"], found["secure_boot"]) == ("active", False)
     assert "libcuda1" in found["held"]
 

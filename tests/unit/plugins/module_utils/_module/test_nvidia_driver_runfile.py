@@ -23,9 +23,9 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver_runfile impo
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._host.download import bring
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 from ansible_collections.gpu.node.plugins.module_utils._module import nvidia_driver_runfile
+from ansible_collections.gpu.node.plugins.module_utils._module.download import bring
 from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_signing import (
     SECURE_BOOT,

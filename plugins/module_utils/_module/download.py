@@ -10,7 +10,8 @@ import hashlib
 import os
 import tempfile
 import urllib.error
-import urllib.request
+
+from ansible.module_utils.urls import open_url
 
 from .._core.errors import NodeError
 
@@ -58,4 +59,4 @@ def bring(location: str, target: str, sha256: str) -> None:
 def _opened(location: str):  # type: ignore[no-untyped-def]
     if location.startswith("/"):
         return open(location, "rb")
-    return urllib.request.urlopen(location, timeout=TIMEOUT_SECONDS)
+    return open_url(location, timeout=TIMEOUT_SECONDS)
