@@ -86,6 +86,22 @@ def test_pods_see_what_they_ask_for(make_node: Callable[..., Node]) -> None:
     assert device_nodes(pods, "0") == {"/dev/nvidia0"} | control
     assert node.play().changed() == []
 
+    # A specification that is older than the driver or the layout is found, and made anew on demand.
+    checked = node.play("gpu.node.validate")
+    assert checked.ok, checked.message()
+    current = node.run("cat", SPEC)
+    node.run("systemctl", "stop", "gpu-cdi.path")
+    for old, told in (
+        (current.replace("libcuda.so.", "libcuda.so.1."), "mounts files that are gone"),
+        (current.replace('"MIG-', '"MIG-0'), "does not describe the devices that the GPUs have"),
+    ):
+        write(node, SPEC, old)
+        stale = node.play("gpu.node.validate")
+        assert not stale.ok
+        assert told in stale.message()
+    node.run("systemctl", "start", "gpu-cdi.service", "gpu-cdi.path")
+    assert node.run("cat", SPEC) == current
+
     # A handler is for the pods that name it, and leaves the others as they were.
     install_wrapper(node)
     assert node.play(RUNTIMES, container_runtime_mode="runtime_class").ok

@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--json", action="store_true", help="as JSON")
     show.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
     show.add_argument("--mig-status-file", type=Path, default=mig_files.STATUS, metavar="FILE")
+    show.add_argument("--cdi-config", type=Path, default=cdi_files.CONFIG, metavar="FILE")
     show.add_argument("--mps-root", type=Path, default=MPS_ROOT, metavar="DIR")
     show.add_argument(
         "--pod-resources",
@@ -161,6 +162,7 @@ def _status(options: argparse.Namespace) -> int:
     return survey.show(
         options.status_file,
         options.mig_status_file,
+        options.cdi_config,
         options.pod_resources,
         options.mps_root,
         as_json=options.json,

@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from . import overview, status
+from . import cdi_state, overview, status
 from ._shared._nvml.api import NvmlError
 from ._shared._nvml.real import open_nvml
 from .kubelet.pod_resources import KubeletSilent, PodResources
@@ -18,17 +18,19 @@ from .mps import listing
 from .overview import Hardware, Holder
 
 
-def show(status_file: Path, boot: Path, pods: Path, mps: Path, *, as_json: bool) -> int:
+def show(status_file: Path, boot: Path, cdi: Path, pods: Path, mps: Path, *, as_json: bool) -> int:
     """Print what is known. Returns the exit status: 3 when the daemon does not run."""
+    beside = {"mig_boot": status.mig_boot(boot), "cdi": cdi_state.read(cdi)}
     state = status.load(status_file)
     hardware, driver_problem = _hardware()
     holders, allocatable, kubelet_problem = _kubelet(PodResources(pods))
     resources = state["resources"] if state else {}
-    rows = overview.rows(hardware, resources, holders, listing.load(mps))
+    daemons = listing.load(mps)
+    rows = overview.rows(hardware, resources, holders, daemons)
     if as_json:
         told = {
             **(state or {"state": "not_running", "resources": {}}),
-            "mig_boot": status.mig_boot(boot),
+            **beside,
             "hardware": [asdict(row) for row in rows],
             "allocatable": allocatable,
             "driver_problem": driver_problem,
@@ -39,7 +41,7 @@ def show(status_file: Path, boot: Path, pods: Path, mps: Path, *, as_json: bool)
     if state is None:
         print("gpu-plugin is not running", file=sys.stderr)
     else:
-        print(status.describe({**state, "mig_boot": status.mig_boot(boot)}))
+        print(status.describe({**state, **beside}))
     for name, count in allocatable.items():
         if name in resources and count != overview.healthy(resources[name]):
             print(f"{name}: the kubelet would give out {count}")
@@ -48,6 +50,8 @@ def show(status_file: Path, boot: Path, pods: Path, mps: Path, *, as_json: bool)
     if rows:
         print()
         print(overview.table(rows))
+    if daemons:
+        print(f"\nMPS\n{listing.describe(daemons)}")
     return 0 if state else 3
 
 
