@@ -21,7 +21,10 @@ TOML = [
     ("ubuntu.toml", "1.7.24"),
     ("eks.toml", "1.7.24"),
     ("eks.toml", "2.1.4"),
+    ("package.toml", "1.7.24"),
+    ("package.toml", "2.1.4"),
     ("rke2.toml", "1.7.24"),
+    ("rke2-v3.toml", "2.1.4"),
     ("k3s.toml", "2.0.5"),
     ("mirrors.toml", "2.3.0"),
 ]
@@ -83,6 +86,18 @@ def test_line_of_others_stays_when_ours_go(name: str, version: str) -> None:
     assert parse(host.files[path]) == expected
     if runtime != "docker":
         assert host.files[path].startswith("# theirs\n")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_file_that_the_package_does_not_bring_is_made_and_goes_again(mode: str) -> None:
+    host = Machine({}, docker="26.1.5")
+    host.install_toolkit()
+    before = host.own_files()
+    assert len(converge(host, runtime="docker", mode=mode)) == 1
+    assert json.loads(host.files[DAEMON])["features"] == {"cdi": True}
+    assert converge(host, runtime="docker", mode=mode) == []
+    converge(host, runtime="docker", state="absent")
+    assert host.own_files() == before
 
 
 @pytest.mark.parametrize(("name", "version"), TOML)
