@@ -16,7 +16,7 @@ NAMED = sorted(set(re.findall(r"`(test_\w+)::(\w+)`", PAGE)))
 
 
 def test_there_are_some() -> None:
-    assert len(NAMED) >= 4
+    assert len(NAMED) >= 3
 
 
 @pytest.mark.parametrize(("file", "test"), NAMED)
