@@ -57,7 +57,8 @@ def layer(root: Path) -> bytes:
 
 def local() -> list[str]:
     """Return the option for which ctr works without the transfer service, where it has one."""
-    told = subprocess.run(["ctr", "images", "import", "--help"], capture_output=True, text=True)
+    words = ["ctr", "images", "import", "--help"]
+    told = subprocess.run(words, check=True, capture_output=True, text=True)
     return ["--local"] if "--local" in told.stdout else []
 
 
