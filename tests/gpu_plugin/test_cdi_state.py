@@ -37,6 +37,20 @@ def test_devices_are_listed_and_a_library_of_another_driver_is_missed(tmp_path: 
     }
 
 
+def test_a_hook_that_is_gone_is_missed(tmp_path: Path) -> None:
+    config = specification(tmp_path)
+    spec = json.loads((tmp_path / "nvidia.json").read_text())
+    spec["containerEdits"]["hooks"] = [{"path": str(tmp_path / "hook")}]
+    (tmp_path / "nvidia.json").write_text(json.dumps(spec))
+    found = cdi_state.read(config)
+    assert found is not None
+    assert found["missing"] == [str(tmp_path / "hook")]
+    (tmp_path / "hook").write_text("")
+    found = cdi_state.read(config)
+    assert found is not None
+    assert found["missing"] == []
+
+
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"devices": 3}', '{"devices": [{}]}'])
 def test_damaged_file_has_no_devices(tmp_path: Path, text: str | None) -> None:
     config = specification(tmp_path)

@@ -17,7 +17,8 @@ from ._shared._host.real import LocalHost
 def read(config: Path) -> dict[str, Any] | None:
     """Return the specification's path, devices and missing files; None where nothing keeps one.
 
-    ``missing`` are the libraries that it mounts and that are not there: it is older than the driver.
+    ``missing`` are the libraries and hooks that it names and that are not there: it is older than the
+    driver or the toolkit, and no container that asks for a device starts.
     ``failed`` tells whether the last run of gpu-cdi.service failed.
     """
     try:
@@ -30,16 +31,17 @@ def read(config: Path) -> dict[str, Any] | None:
 
 
 def content(path: Path) -> dict[str, list[str]]:
-    """Return the devices of a specification and the libraries that are gone; no devices where it is damaged."""
+    """Return the devices of a specification and the files that are gone; no devices where it is damaged."""
     try:
         spec = json.loads(path.read_text(encoding="utf-8"))
         devices = [str(one["name"]) for one in spec["devices"]]
         mounts = [str(one["hostPath"]) for one in spec["containerEdits"].get("mounts", ())]
+        hooks = {str(one["path"]) for one in spec["containerEdits"].get("hooks", ())}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {"devices": [], "missing": []}
     # Sockets come and go with their services; a library's name has the version of its driver.
     libraries = {one for one in mounts if ".so." in Path(one).name}
     return {
         "devices": devices,
-        "missing": sorted(one for one in libraries if not Path(one).exists()),
+        "missing": sorted(one for one in libraries | hooks if not Path(one).exists()),
     }

@@ -73,6 +73,6 @@ def describe(state: dict[str, Any]) -> str:
     if boot := state.get("mig_boot"):
         lines.append(f"MIG layout at boot: {'; '.join([boot['state'], *boot['problems']])}")
     if cdi := state.get("cdi"):
-        stale = f", {len(cdi['missing'])} libraries are gone" if cdi["missing"] else ""
+        stale = f", {len(cdi['missing'])} files are gone" if cdi["missing"] else ""
         lines.append(f"CDI specification: {len(cdi['devices'])} devices{stale}")
     return "\n".join(lines)
