@@ -216,11 +216,6 @@ EXAMPLES = r"""
     version: "550"
     kernel_modules: proprietary
 
-- name: Install without touching the running system
-  gpu.node.nvidia_driver:
-    load: false
-    persistence: false
-
 - name: Let monitoring read performance counters without root
   gpu.node.nvidia_driver:
     module_options:

@@ -77,5 +77,5 @@ def test_what_containers_get_besides_gpus_by_cdi(make_node: MakeNode) -> None:
     assert node.logged().count("wanted=gds") == 1
     node.ask("release", pod="one")
     (node.sim.root / "dev/nvidia-fs0").write_text("")
-    eventually(lambda: (node.sim.root / f"var/run/cdi/{CDI}-gds.json").exists())
+    eventually((node.sim.root / f"var/run/cdi/{CDI}-gds.json").exists)
     assert node.admit("two", gpu=1)["cdi_devices"] == [*names, f"{CDI}/gds=all"]

@@ -21,8 +21,9 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver import (
     Observed,
     Removal,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver_plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._core.driver_record import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Step
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
 
 OLD, NEW = "535.261.03-1", "550.163.01-2"
 WANTED = (*USER_SPACE, "libnvidia-cfg1", "firmware-nvidia-gsp", KERNEL["open"])
@@ -202,3 +203,12 @@ def with_removal(one: Observed, **changes: Any) -> Observed:
     """Return the node with what a simulated purge of the additions comes to."""
     packages = tuple(sorted(one.record.packages & set(one.packages)))
     return dataclasses.replace(one, removal=Removal(packages, (), ())._replace(**changes))
+
+
+def planned(observed: Observed, *, check_mode: bool = False, **desired: Any) -> Plan:
+    return plan(observed, dataclasses.replace(DESIRED, **desired), check_mode=check_mode)
+
+
+def actions(observed: Observed, *, check_mode: bool = False, **desired: Any) -> list[str]:
+    found = planned(observed, check_mode=check_mode, **desired)
+    return [step.action for step in found.steps]

@@ -15,38 +15,26 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver import (
     COMPONENTS,
     KERNEL,
     RELEVANT,
-    Observed,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver_plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._core.driver_record import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.secure_boot import SigningKey
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from driver_nodes import (
-    DESIRED,
     MAIN,
     NEW,
     OFFERED,
     OLD,
     WANTED,
+    actions,
     converged,
     fresh,
     node,
     package,
-    with_removal,
+    planned,
 )
 
 ALL = ["install", "hold", "load", "persistence"]
 OPEN, PROPRIETARY = KERNEL["open"], KERNEL["proprietary"]
-
-
-def planned(observed: Observed, *, check_mode: bool = False, **desired: Any) -> Plan:
-    return plan(observed, dataclasses.replace(DESIRED, **desired), check_mode=check_mode)
-
-
-def actions(observed: Observed, *, check_mode: bool = False, **desired: Any) -> list[str]:
-    found = planned(observed, check_mode=check_mode, **desired)
-    return [step.action for step in found.steps]
 
 
 # --- present ---
@@ -346,61 +334,3 @@ def test_version_that_only_more_components_can_offer() -> None:
 
 
 # --- absent ---
-
-
-def test_absent_leaves_alone_what_the_module_did_not_add() -> None:
-    assert actions(converged(record=Record()), state="absent") == []
-
-
-def test_absent_takes_back_what_was_added() -> None:
-    record = Record(
-        packages=frozenset({"nvidia-smi", "dkms"}),
-        requested=frozenset({"nvidia-smi"}),
-        holds=frozenset({"nvidia-smi"}),
-        sources=True,
-    )
-    found = planned(
-        with_removal(converged(record=record), packages=("dkms", "nvidia-smi")), state="absent"
-    )
-    (hold, remove) = found.steps
-    assert hold.params == {"hold": [], "release": ["nvidia-smi"]}
-    assert remove.params["packages"] == ("dkms", "nvidia-smi")
-    assert remove.params["service"] is False
-    assert (
-        remove.summary == "remove the 2 packages that were added (nvidia-smi) and the sources file"
-    )
-    assert "nvidia-smi" not in found.after["packages"]
-    assert "nvidia-smi" not in found.after["held"]
-    assert found.reboot_required == ("the driver is still loaded, though its packages are gone",)
-
-
-def test_absent_disables_the_service_that_was_only_enabled() -> None:
-    observed = converged(record=Record(service=True))
-    found = planned(with_removal(observed), state="absent")
-    assert [step.params for step in found.steps] == [
-        {"packages": (), "service": True, "kernels": (), "fabric": False}
-    ]
-    assert found.after["persistence"] is False
-
-
-def test_absent_refuses_what_others_need() -> None:
-    observed = with_removal(converged(), packages=(), kept=("libcuda1",), users=("pytorch",))
-    with pytest.raises(NodeError, match=r"^libcuda1 cannot be removed: pytorch.*purge pytorch"):
-        actions(observed, state="absent")
-
-
-def test_absent_keeps_dependencies_that_others_need() -> None:
-    record = Record(packages=frozenset({"nvidia-smi", "dkms"}), requested=frozenset({"nvidia-smi"}))
-    observed = with_removal(
-        converged(record=record), packages=("nvidia-smi",), kept=("dkms",), users=("zfs-dkms",)
-    )
-    found = planned(observed, state="absent")
-    assert [step.params["packages"] for step in found.steps] == [("nvidia-smi",)]
-
-
-def test_absent_mends_dpkg_first() -> None:
-    observed = converged(interrupted=True)
-    assert actions(observed, state="absent") == ["repair"]
-    found = planned(observed, state="absent", check_mode=True)
-    assert [step.action for step in found.steps] == ["repair", "hold", "remove"]
-    assert found.steps[-1].params["packages"] == tuple(sorted(WANTED))

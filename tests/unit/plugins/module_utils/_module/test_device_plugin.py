@@ -300,8 +300,7 @@ def test_what_the_daemon_leaves_behind_goes_with_it() -> None:
     ours = ("/run/gpu-node/health.json", "/run/cdi/k8s.device-plugin.nvidia.com-gds.json")
     theirs = ("/run/cdi/nvidia.com-gpu.json", "/etc/cdi/nvidia.yaml")
     machine.files.update(dict.fromkeys((*ours, *theirs), "{}"))
-    params = {"state": "absent", "digest": None, "config": None, "unit": None, "prefix": PREFIX}
-    params.update(keep_releases=2, payload=None, python=None, wait_timeout=0)  # type: ignore[arg-type]
+    params = {**parameters("", 0), "state": "absent"}
     found = DevicePluginCapability(machine, params, check_mode=False)
     for step in found.plan(found.observe()).steps:
         found.apply(step)
