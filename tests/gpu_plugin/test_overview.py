@@ -95,7 +95,9 @@ def test_who_has_what_on_a_node(make_node: MakeNode) -> None:
     lines = shown(node).stdout.splitlines()
     assert "nvidia.com/gpu: 1 of 1 healthy, registered" in lines
     start = next(at for at, line in enumerate(lines) if line.startswith("DEVICE"))
-    cells = [line.split("  ") for line in lines[start + 1 :]]
+    end = lines.index("", start)
+    assert lines[end + 1] == "MPS"
+    cells = [line.split("  ") for line in lines[start + 1 : end]]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in cells]
     user = "default/train (main)"
     assert cells[0][0] == "0"

@@ -281,8 +281,8 @@ class Daemon:
         shared = share(found, config.sharing, config.mps_root)
         if self._inventory and not self._absent and not self._refused:
             self._mps.want(offers(shared), config.mps_root)
+        self._health_file.write(self._health, self._driver.load)  # what is told outlives a kill
         self._manager.sync(held_back(shared, self._mps.problems(), self._mps.own_shm), config)
-        self._health_file.write(self._health, self._driver.load)
 
     def _current(self) -> Inventory:
         if self._inventory is None:
