@@ -104,7 +104,8 @@ def test_pods_see_what_they_ask_for(make_node: Callable[..., Node]) -> None:
 
     # A handler is for the pods that name it, and leaves the others as they were.
     install_wrapper(node)
-    assert node.play(RUNTIMES, container_runtime_mode="runtime_class").ok
+    handed = node.play(RUNTIMES, container_runtime_mode="runtime_class")
+    assert handed.ok, handed.message()
     run = ("/usr/bin/sh", "-c", "echo ran")
     assert pods.run([], *run) == {"ran"}
     assert created(node) == 0

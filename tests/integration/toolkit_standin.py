@@ -16,7 +16,7 @@ exec runc "$@"
 """
 
 
-def install_wrapper(node: Node, version: str = "1.17.8") -> None:
+def install_wrapper(node: Node, version: str = "1.19.1") -> None:
     """Put the stand-in where the toolkit has its runtime."""
     text = SCRIPT.format(version=version, log=LOG)
     code = f"import os; open({WRAPPER!r}, 'w').write({text!r}); os.chmod({WRAPPER!r}, 0o755)"
