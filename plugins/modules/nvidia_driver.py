@@ -236,7 +236,7 @@ EXAMPLES = r"""
     version: 580.95.05
     runfile:
       location: https://mirror.example.com/NVIDIA-Linux-x86_64-580.95.05.run
-      sha256: 0000000000000000000000000000000000000000000000000000000000000000
+      sha256: "{{ driver_sha256 }}"  # as NVIDIA publishes it beside the file
 
 - name: Check the driver that the machine's image brings
   gpu.node.nvidia_driver:
