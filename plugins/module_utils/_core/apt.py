@@ -23,6 +23,9 @@ class Policy(t.NamedTuple):
     versions: t.Tuple[str, ...]
 
 
+TWICE = "2"  # no letter of dpkg's: rpm has two versions of the package
+
+
 class Package(t.NamedTuple):
     """A package in dpkg's eyes; ``state`` is its abbreviation: wanted, actual, error."""
 
@@ -33,7 +36,7 @@ class Package(t.NamedTuple):
     @property
     def installed(self) -> bool:
         """Tell whether it is unpacked and configured, maybe but for triggers."""
-        return self.state[1:2] in ("i", "W", "t")
+        return self.state[1:2] in ("i", "W", "t", TWICE)
 
     @property
     def held(self) -> bool:
@@ -43,7 +46,12 @@ class Package(t.NamedTuple):
     @property
     def broken(self) -> bool:
         """Tell whether dpkg stopped in the middle of it."""
-        return self.state[1:2] in ("H", "U", "F", "W", "t") or self.state[2:3] == "R"
+        return self.state[1:2] in ("H", "U", "F", "W", "t", TWICE) or self.state[2:3] == "R"
+
+    @property
+    def twice(self) -> bool:
+        """Tell whether a killed transaction has left two versions of it."""
+        return self.state[1:2] == TWICE
 
 
 def parse_packages(text: str) -> t.Dict[str, Package]:

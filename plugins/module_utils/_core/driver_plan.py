@@ -160,6 +160,8 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
     own version cannot be finished.
     """
     broken = {name for name, one in observed.packages.items() if one.broken}
+    if any(observed.packages[name].twice for name in broken):
+        return True  # a package manager that installs another version leaves the twin there
     replaced = {
         name
         for step in others

@@ -125,6 +125,8 @@ def _started(main: Plan, observed: Observed, desired: Desired) -> Plan:
     files = _config_steps(observed, desired)
     switched = any(step.action in ("labels_link", "labels_unlink") for step in files)
     steps = [_named(step, desired) for step in (*main.steps[:at], *files, *main.steps[at:])]
+    if desired.managed and observed.active and observed.link is not None and not desired.configs:
+        steps.insert(0, Step("labels_pause", f"stop {UNIT}, which would choose once more"))
     if switched and not {"restart", "wait"} & {step.action for step in main.steps}:
         steps.append(Step("wait", "wait until the daemon follows its configuration"))
     if desired.managed and desired.settings:

@@ -10,7 +10,7 @@ import re
 import typing as t
 import xml.etree.ElementTree as ET
 
-from .apt import Package, Policy, Simulation
+from .apt import TWICE, Package, Policy, Simulation
 from .errors import NodeError
 
 RPM_FORMAT = "%{NAME}\\t%{ARCH}\\t%{EPOCHNUM}\\t%{VERSION}-%{RELEASE}\\n"
@@ -57,7 +57,7 @@ def parse_packages(text: str, locked: t.Collection[str]) -> t.Dict[str, Package]
     for name, _machine, version in _rows(text):
         have = found.get(name)
         if have is None or compare(version, have.version) > 0:
-            letters = ("h" if name in locked else "i") + ("W " if name in twice else "i ")
+            letters = ("h" if name in locked else "i") + (f"{TWICE} " if name in twice else "i ")
             found[name] = Package(version, "", letters)
     for name in locked:
         found.setdefault(name, Package("", "", "hn "))

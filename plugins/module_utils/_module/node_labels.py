@@ -130,6 +130,9 @@ class NodeLabels:
         """Carry out one of the steps whose names begin with labels."""
         getattr(self, f"_do_{step.action}")(**step.params)
 
+    def _do_labels_pause(self) -> None:
+        self._host.run(["systemctl", "stop", UNIT])
+
     def _do_labels_config(self, name: str, text: str) -> None:
         self.write_config(f"{CONFIGS}/{name}", text)
 

@@ -316,7 +316,7 @@ def test_removal_waits_for_a_specification_that_needs_it(
     converge(node, repository=named(vendor))
     options = Options("/etc/cdi/nvidia.yaml", generator="nvidia-ctk")
     node.files[cdi_boot.CONFIG] = cdi_boot.dump(options)
-    with pytest.raises(NodeError, match=r"in use: nvidia-ctk writes .*generator nvml"):
+    with pytest.raises(NodeError, match=r"in use: nvidia-ctk writes .*generator to nvml"):
         converge(node, state="absent")
     del node.files[cdi_boot.CONFIG]
     node.files["/etc/cdi/nvidia.yaml"] = json.dumps({"path": HOOK})
