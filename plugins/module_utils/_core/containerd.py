@@ -76,9 +76,13 @@ def settings(cri: t.Mapping[str, t.Any], wanted: Wanted, cdi: bool) -> t.List[Ch
     # Pods keep what runc is told, above all how cgroups are managed.
     runc = lookup(cri, ("containerd", "runtimes", "runc")) or {}
     found.append(((*at, "runtime_type"), RUNTIME_TYPE))
-    found += [((*at, key), runc[key]) for key in sorted(runc) if _is_copied(key, runc[key])]
+    copied = [(key, runc[key]) for key in sorted(runc) if _is_copied(key, runc[key])]
+    found += [((*at, key), value) for key, value in copied]
     if runc or lookup(cri, ("containerd", "default_runtime_name")) in (None, "", "runc"):
-        found.append((("containerd", "runtimes", "runc", "runtime_type"), _type(runc)))
+        beside = ("containerd", "runtimes", "runc")
+        found.append(((*beside, "runtime_type"), _type(runc)))
+        # A file that names runc at all drops what it is told by default.
+        found += [((*beside, key), value) for key, value in copied]
     options = {**(runc.get("options") or {}), "BinaryName": wanted.runtime_path}
     found += [((*at, "options", key), options[key]) for key in sorted(options) if options[key]]
     if wanted.mode == DEFAULT_RUNTIME:

@@ -142,11 +142,23 @@ def test_handler_is_told_what_runc_is_told() -> None:
         (*at, "options", "BinaryName"): PATH,
         (*at, "options", "SystemdCgroup"): True,
         ("containerd", "runtimes", "runc", "runtime_type"): "io.containerd.runc.v1",
+        ("containerd", "runtimes", "runc", "base_runtime_spec"): "/etc/base.json",
         ("containerd", "default_runtime_name"): "nvidia",
     }
     assert ("containerd", "default_runtime_name") not in dict(
         containerd.settings(config, CLASS, False)
     )
+
+
+def test_runc_in_the_file_has_all_that_it_had_by_default() -> None:
+    default = {"runtime_type": "io.containerd.runc.v2", "sandbox_mode": "podsandbox"}
+    config = {"containerd": {"runtimes": {"runc": default}}}
+    found = dict(containerd.settings(config, CLASS, False))
+    written = {path[-1]: value for path, value in found.items() if path[2] == "runc"}
+    assert written == default
+    # What the file says is in effect then, and asks for the same once more.
+    config = {"containerd": {"runtimes": {"runc": written}}}
+    assert dict(containerd.settings(config, CLASS, False)) == found
 
 
 @given(
