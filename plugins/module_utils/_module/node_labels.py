@@ -66,6 +66,8 @@ class NodeLabels:
         labels, configs = params["labels"], params["configs"] or {}
         check_configs(configs, labels is not None or params["state"] != "started")
         texts = {name: text_of(one) for name, one in configs.items()}
+        if params["state"] == "absent":
+            texts = {}  # what is there goes, whichever way it came
         self.config_file = f"{CONFIGS}/{DEFAULT}" if texts else CONFIG
         self.default = texts.get(DEFAULT, config)
         if texts:
@@ -145,6 +147,8 @@ class NodeLabels:
 
     def _do_labels_forget(self, name: str) -> None:
         self._host.remove(f"{CONFIGS}/{name}")
+        if not self._host.listdir(CONFIGS):
+            self._host.remove(CONFIGS)
 
     def _do_labels_forget_all(self) -> None:
         if self._host.readlink(CONFIG) is not None:
