@@ -162,10 +162,4 @@ def test_runtimes_without_cdi_are_refused_and_serve_a_handler(
     assert pods.run([], *TRUE) == docker.run([], *TRUE) == {"ran"}
     assert created(node) == 0
     assert pods.run([], *TRUE, handler="nvidia") == {"ran"}
-    assert docker.run([], *TRUE, options=("--runtime=nvidia",)) == {"ran"}
-    assert created(node) == 3
-
-    gone = node.play(RUNTIMES, container_runtime_state="absent")
-    assert gone.ok, gone.message()
-    assert node.run("cat", *files, check=False) == text
-    assert node.run("ls", "/var/lib/gpu-node") == ""
+    assert created(node) == 2  # the pod's own container, and the one in it
