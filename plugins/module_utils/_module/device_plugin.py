@@ -21,6 +21,7 @@ from .._nvml.api import NvmlError
 from .._nvml.real import open_nvml
 from .device_plugin_rollback import Rollback
 from .node_labels import OPTIONS, NodeLabels, text_of
+from .nodeinfo import environment
 
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 MPS_UNIT_FILE = f"/etc/systemd/system/{mps_units.UNIT}"
@@ -137,14 +138,7 @@ class DevicePluginCapability:
 
     def _running(self, service: t.Mapping[str, str]) -> str:
         """Return the release that the main process was started from."""
-        try:
-            command = self._host.read(f"/proc/{service.get('MainPID') or 0}/environ") or ""
-        except NodeError:  # it ended meanwhile
-            return ""
-        for entry in command.split("\0"):
-            if entry.startswith("GPU_NODE_RELEASE="):
-                return entry.split("=", 1)[1]
-        return ""
+        return environment(self._host, service).get("GPU_NODE_RELEASE", "")
 
     def _status(self, service: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
         """Return the daemon's status, if it is that of the process that runs."""

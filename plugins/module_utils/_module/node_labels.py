@@ -26,6 +26,7 @@ from .._core.node_labels import (
 from .._core.steps import Step
 from .._host.api import Host
 from .._host.systemd import properties
+from .nodeinfo import environment as environment_of
 
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
@@ -85,7 +86,7 @@ class NodeLabels:
         """Read files, the link and the service."""
         host = self._host
         service = properties(host, UNIT, "ActiveState", "UnitFileState", "MainPID")
-        started = self._environ(service)
+        started = environment_of(host, service)
         names = [name for name in host.listdir(CONFIGS) if not name.startswith(".")]
         return Observed(
             settings=host.read(SETTINGS),
@@ -96,14 +97,6 @@ class NodeLabels:
             configs={name: host.read(f"{CONFIGS}/{name}") or "" for name in names},
             link=host.readlink(CONFIG),
         )
-
-    def _environ(self, service: t.Mapping[str, str]) -> t.Dict[str, str]:
-        """Return the variables that the process was started with."""
-        try:
-            process = self._host.read(f"/proc/{service.get('MainPID') or 0}/environ") or ""
-        except NodeError:  # it ended meanwhile
-            return {}
-        return dict(entry.split("=", 1) for entry in process.split("\0") if "=" in entry)
 
     def read_config(self) -> t.Optional[str]:
         """Return the configuration that the module keeps; a link that must go counts for nothing."""

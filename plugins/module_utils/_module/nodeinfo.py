@@ -1,13 +1,14 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the node shows of its GPUs without NVML: the PCI bus and the loaded driver."""
+"""What the node shows without NVML: the PCI bus, the loaded driver, and processes."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
+from .._core.errors import NodeError
 from .._core.pci import PciDevice, nvidia_device
 from .._host.api import Host
 
@@ -96,3 +97,15 @@ def loaded_driver(host: Host) -> t.Optional[LoadedDriver]:
     if match is None:
         return None
     return LoadedDriver(match[2], "open" if "Open Kernel Module" in match[1] else "proprietary")
+
+
+def environment(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, str]:
+    """Return the variables that a service's main process was started with, empty without one.
+
+    ``service`` has systemd's property MainPID.
+    """
+    try:
+        text = host.read(f"/proc/{service.get('MainPID') or 0}/environ") or ""
+    except NodeError:  # it ended meanwhile
+        return {}
+    return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
