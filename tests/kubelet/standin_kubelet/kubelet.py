@@ -21,6 +21,8 @@ from .pods import PodResources
 
 RESOURCE = re.compile(r"[a-z0-9.-]+\.[a-z]+/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?")
 SECONDS = 5.0
+# A new connection each, as the kubelet makes: a plugin may serve where another one still does.
+UNSHARED = (("grpc.use_local_subchannel_pool", 1),)
 
 
 class Endpoint:
@@ -28,7 +30,7 @@ class Endpoint:
 
     def __init__(self, name: str, socket: Path, ledger: Ledger) -> None:
         self.name, self._ledger = name, ledger
-        self._channel = grpc.insecure_channel(f"unix://{socket}")
+        self._channel = grpc.insecure_channel(f"unix://{socket}", options=UNSHARED)
         self.replaced = False
         try:
             grpc.channel_ready_future(self._channel).result(timeout=SECONDS)
