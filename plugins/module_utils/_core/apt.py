@@ -134,4 +134,9 @@ def preferences(pins: t.Mapping[str, str], existing: str) -> str:
 
 def is_busy(text: str) -> bool:
     """Tell whether apt or dpkg gave up because another process holds its lock."""
-    return bool(re.search(r"[Cc]ould not get lock|lock was locked by|Unable to lock ", text))
+    return bool(
+        re.search(
+            r"[Cc]ould not get lock|lock was locked by|Unable to lock |is another process using it",
+            text,
+        )
+    )

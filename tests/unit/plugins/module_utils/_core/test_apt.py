@@ -199,6 +199,15 @@ def test_pins_stand_beside_what_was_there() -> None:
     [
         ("E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7 (apt)", True),
         ("dpkg: error: dpkg frontend lock was locked by another process with pid 7", True),
+        (
+            "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend),"
+            " is another process using it?",
+            True,
+        ),
+        (
+            "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), are you root?",
+            False,
+        ),
         ("E: Unable to lock directory /var/lib/apt/lists/", True),
         ("E: Failed to fetch http://mirror/debian/x.deb  404  Not Found", False),
         ("E: Sub-process /usr/bin/dpkg returned an error code (1)", False),
