@@ -53,6 +53,7 @@ MIG = {
 }
 ROLE = "Let the container runtime hand out GPUs"
 RESTART = "Restart the container runtime"
+RELOAD = "Reload the container runtime"
 TRUE = ("/usr/bin/sh", "-c", "echo ran")
 
 pytestmark = pytest.mark.node
@@ -154,7 +155,7 @@ def test_runtimes_without_cdi_are_refused_and_serve_a_handler(
     }
     up = node.play(RUNTIMES, **handler)
     assert up.ok, up.message()
-    assert up.changed() == [ROLE, RESTART]
+    assert up.changed() == [ROLE, RESTART, RELOAD]
     after = [run_of(node, unit) for unit in units]
     assert node.play(RUNTIMES, **handler).changed() == []
     assert [run_of(node, unit) for unit in units] == after
@@ -163,3 +164,5 @@ def test_runtimes_without_cdi_are_refused_and_serve_a_handler(
     assert created(node) == 0
     assert pods.run([], *TRUE, handler="nvidia") == {"ran"}
     assert created(node) == 2  # the pod's own container, and the one in it
+    assert docker.run([], *TRUE, options=("--runtime=nvidia",)) == {"ran"}
+    assert created(node) == 3

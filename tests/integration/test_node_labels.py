@@ -70,8 +70,7 @@ def test_labels_from_bring_up_to_the_end(make_node: Callable[..., Node], tmp_pat
         assert chosen.ok, chosen.message()
         assert chosen.changed() == []
 
-        # The runner keeps the variables of a node's first run: what is to go must be said.
-        one = node.play(device_plugin_configs={}, node_labels_extra={"example.com/pool": "a"})
+        one = node.play(node_labels_extra={"example.com/pool": "a"})
         assert one.ok, one.message()
         assert node.run("readlink", "/etc/gpu-node/config.yaml", check=False) == ""
         eventually(lambda: api.own().get("example.com/pool") == "a")

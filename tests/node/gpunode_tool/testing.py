@@ -54,8 +54,9 @@ class Node:
                 os.killpg(os.getpgid(event["pid"]), signal.SIGKILL)
             return True
 
-        # The runner keeps the options of an earlier run there and would take them again.
-        (self.folder / "env/cmdline").unlink(missing_ok=True)
+        # The runner keeps an earlier run's options and variables there and would take them again.
+        for kept in ("cmdline", "extravars"):
+            (self.folder / "env" / kept).unlink(missing_ok=True)
         runner = ansible_runner.run(
             private_data_dir=str(self.folder),
             inventory=self._inventory(),
