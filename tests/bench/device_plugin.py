@@ -22,7 +22,7 @@ from gpu_builders import device
 from gpu_plugin._shared._nvml.api import Links
 from gpu_plugin.allocation import Surroundings, grant
 from gpu_plugin.config import parse
-from gpu_plugin.devices import Offer
+from gpu_plugin.devices import Devices
 from gpu_plugin.preference import prefer
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from gpu_plugin.replicas import share
@@ -35,7 +35,7 @@ from wire import Wire
 GPU = "nvidia.com/gpu"
 CONFIG = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 100}]}}"
 MIXED = "flags: {migStrategy: mixed}"
-SIXTEEN = Offer(device(index, index // 8) for index in range(16))
+SIXTEEN = Devices(device(index, index // 8) for index in range(16))
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -64,7 +64,7 @@ def decisions(interpreter: float) -> None:
     topology = Topology(levels, {one.id: Links(12, {}) for one in SIXTEEN})
     names = [one.id for one in SIXTEEN]
     config = parse(CONFIG)
-    replicas = Offer(share({GPU: SIXTEEN[:8]}, config.sharing)[GPU])
+    replicas = Devices(share({GPU: SIXTEEN[:8]}, config.sharing)[GPU])
     ids = [one.id for one in replicas]
     for name, work in (
         ("choose 8 of 16 GPUs", lambda: prefer(SIXTEEN, names, [], 8, topology=topology)),

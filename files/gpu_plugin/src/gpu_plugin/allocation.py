@@ -12,7 +12,7 @@ from typing import Final
 from ._shared._core.errors import NodeError
 from .cdi import VENDOR, qualified
 from .config import CDI, Config
-from .devices import Device, Offer
+from .devices import Device, Devices
 from .mps.places import Part
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
@@ -189,7 +189,7 @@ def _cdi_added(config: Config, channels: Iterable[str], around: Surroundings) ->
 
 def known(devices: Iterable[Device], ids: Sequence[str]) -> list[Device]:
     """Return the devices of these ids, each of which must be there and must be named once."""
-    by_id = Offer.of(devices).by_id
+    by_id = Devices.of(devices).by_id
     seen: set[str] = set()
     for name in ids:
         if name not in by_id:

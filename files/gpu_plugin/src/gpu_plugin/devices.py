@@ -12,7 +12,7 @@ from typing import Final
 
 from ._shared._core.errors import NodeError
 from ._shared._nvml.api import Condition, Gpu, MigDevice
-from .mps.settings import Offer as MpsOffer
+from .mps.settings import Offer
 from .naming import GPU_RESOURCE, Naming, named, resource_name
 
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
@@ -43,7 +43,7 @@ class Device:
     replica: int | None = None
     memory_total: int = 0
     compute_capability: tuple[int, int] = (0, 0)
-    mps: MpsOffer | None = None
+    mps: Offer | None = None
     time_slice: str = ""
 
     @cached_property
@@ -57,13 +57,13 @@ class Device:
         return ":".join(str(number) for number in self.order)
 
 
-class Offer(tuple[Device, ...]):
+class Devices(tuple[Device, ...]):
     """The devices of a resource, and what each call would look up among them again."""
 
     @classmethod
-    def of(cls, devices: Iterable[Device]) -> Offer:
-        """Return the devices as an offer, the same one if they are one."""
-        return devices if isinstance(devices, Offer) else cls(devices)
+    def of(cls, devices: Iterable[Device]) -> Devices:
+        """Return the devices in this form, the same object if they have it."""
+        return devices if isinstance(devices, Devices) else cls(devices)
 
     @cached_property
     def by_id(self) -> Mapping[str, Device]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from .alignment import best
 from .allocation import AllocationRefused, known
-from .devices import Device, Offer
+from .devices import Device, Devices
 from .topology import Topology
 
 
@@ -26,7 +26,7 @@ def prefer(
 
     Whole GPUs are chosen for how they are connected, replicas and MIG devices by the policy.
     """
-    everything = Offer.of(devices)
+    everything = Devices.of(devices)
     must = known(everything, required)
     offered = set(available) | set(required)
     free = [device for device in everything if device.id in offered]

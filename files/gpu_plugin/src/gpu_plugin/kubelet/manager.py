@@ -13,7 +13,7 @@ from typing import Final
 from .. import logs
 from .._shared._core.errors import NodeError
 from ..config import Config
-from ..devices import Device, Offer, Resources
+from ..devices import Device, Devices, Resources
 from ..observer import REENUMERATIONS, REGISTRATIONS, Observer
 from ..topology import Topology
 from .registration import register
@@ -107,7 +107,7 @@ class Manager:
         """Return for each resource whether the kubelet knows of it."""
         return {name: plugin.kubelet is not None for name, plugin in self._plugins.items()}
 
-    def devices(self) -> dict[str, Offer]:
+    def devices(self) -> dict[str, Devices]:
         """Return what is offered now."""
         return {name: plugin.server.devices for name, plugin in self._plugins.items()}
 

@@ -21,7 +21,7 @@ import grpc
 from .._shared._core.errors import NodeError
 from ..allocation import AllocationRefused, Grant, Surroundings, grant
 from ..config import Config
-from ..devices import Device, Offer
+from ..devices import Device, Devices
 from ..observer import ALLOCATIONS, REFUSALS, Observer
 from ..preference import prefer
 from ..proto.v1beta1 import api_pb2, rpc
@@ -62,7 +62,7 @@ class ResourceServer:
     ) -> None:
         self.resource = resource
         self.socket = folder / f"nvidia-{resource.rpartition('/')[2]}.sock"
-        self.devices = Offer()
+        self.devices = Devices()
         self.config = config
         self.streams = 0
         self._around = around
@@ -123,7 +123,7 @@ class ResourceServer:
         """Tell the kubelet of these devices, if they are others than before."""
         with self._changed:
             if devices != self.devices or not self._version:
-                self.devices = Offer.of(devices)
+                self.devices = Devices.of(devices)
                 self._version += 1
                 self._changed.notify_all()
 

@@ -23,8 +23,7 @@ from ..devices import (
 )
 from ..naming import GPU_RESOURCE, VENDOR, resource_name
 from ..replicas import share
-from .offers import UNSHARED, Offer, together
-from .offers import offers as find_offers
+from .terms import UNSHARED, Terms, terms, together
 from .values import value
 from .vgpu import Vgpu
 
@@ -76,14 +75,14 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
         return found
     found |= _versions(facts)
     found |= _node(facts, views)
-    offers = _offers(facts.inventory, config)
-    found |= _gpus(views, offers, config.mig_strategy)
+    by_uuid = _terms(facts.inventory, config)
+    found |= _gpus(views, by_uuid, config.mig_strategy)
     if config.mig_strategy != "none":
         found[f"{VENDOR}/mig.strategy"] = config.mig_strategy
     if config.mig_strategy == "single":
-        found |= _single(facts, views, offers)
+        found |= _single(facts, views, by_uuid)
     elif config.mig_strategy == "mixed":
-        found |= _mixed(facts, views, offers)
+        found |= _mixed(facts, views, by_uuid)
     return found
 
 
@@ -94,13 +93,13 @@ def models(inventory: Inventory) -> list[str]:
     return [name for name, _count in counts.most_common()]
 
 
-def _offers(inventory: Inventory, config: Config) -> dict[str, Offer]:
+def _terms(inventory: Inventory, config: Config) -> dict[str, Terms]:
     """Return how each device is offered; nothing is, where the MIG strategy does not fit."""
     try:
         whole = enumerate_devices(inventory, config.mig_strategy, config.naming)
     except EnumerationRefused:
         return {}
-    return find_offers(whole, share(whole, config.sharing))
+    return terms(whole, share(whole, config.sharing))
 
 
 def _vgpu(facts: Facts) -> Labels:
@@ -152,14 +151,14 @@ def _node(facts: Facts, views: list[GpuView]) -> Labels:
     return {f"{VENDOR}/{name}": text for name, text in found.items()}
 
 
-def _gpus(views: list[GpuView], offers: Mapping[str, Offer], strategy: str) -> Labels:
+def _gpus(views: list[GpuView], by_uuid: Mapping[str, Terms], strategy: str) -> Labels:
     counts = Counter(view.gpu.name for view in views)
     model = counts.most_common(1)[0][0]
     alike = [view for view in views if view.gpu.name == model]
     whole = [view for view in alike if strategy == "none" or not view.gpu.mig_current]
-    offer = together(offers.get(view.gpu.uuid, UNSHARED) for view in whole)
+    shared = together(by_uuid.get(view.gpu.uuid, UNSHARED) for view in whole)
     gpu = (whole or alike)[0].gpu
-    found = _base(model, len(alike), offer if whole else Offer(0), "")
+    found = _base(model, len(alike), shared if whole else Terms(0), "")
     if gpu.memory_total:
         found["memory"] = str(gpu.memory_total // MIB)
     major, minor = gpu.compute_capability
@@ -174,7 +173,7 @@ def _family(major: int, minor: int) -> str:
     return special.get((major, minor)) or FAMILIES.get(major, "undefined")
 
 
-def _single(facts: Facts, views: list[GpuView], offers: Mapping[str, Offer]) -> Labels:
+def _single(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Terms]) -> Labels:
     on = [view for view in views if view.gpu.mig_current]
     if not on:
         return {}
@@ -185,29 +184,29 @@ def _single(facts: Facts, views: list[GpuView], offers: Mapping[str, Offer]) -> 
         return _under(
             GPU_RESOURCE, {**found, **dict.fromkeys(("count", "replicas", "memory"), "0")}
         )
-    return _under(GPU_RESOURCE, _mig(facts, on, offers))
+    return _under(GPU_RESOURCE, _mig(facts, on, by_uuid))
 
 
-def _mixed(facts: Facts, views: list[GpuView], offers: Mapping[str, Offer]) -> Labels:
+def _mixed(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Terms]) -> Labels:
     found: Labels = {}
     for profile in sorted({mig.profile for view in views for mig in view.mig}):
         some = [
             GpuView(view.gpu, tuple(mig for mig in view.mig if mig.profile == profile))
             for view in views
         ]
-        found |= _under(resource_name(profile), _mig(facts, some, offers))
+        found |= _under(resource_name(profile), _mig(facts, some, by_uuid))
     return found
 
 
-def _mig(facts: Facts, views: list[GpuView], offers: Mapping[str, Offer]) -> Labels:
+def _mig(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Terms]) -> Labels:
     """Return the labels of MIG devices that are all of one profile."""
     pairs: list[tuple[GpuView, MigDevice]] = [(view, mig) for view in views for mig in view.mig]
     if not pairs:
         return {}
-    offer = together(offers.get(mig.uuid, UNSHARED) for _view, mig in pairs)
+    shared = together(by_uuid.get(mig.uuid, UNSHARED) for _view, mig in pairs)
     view, mig = pairs[0]
     profile = mig.profile.replace("+", ".")
-    found = _base(view.gpu.name, len(pairs), offer, f"MIG-{profile}")
+    found = _base(view.gpu.name, len(pairs), shared, f"MIG-{profile}")
     known = facts.attributes.get(mig.uuid)
     return found | (_attributes(known) if known else {})
 
@@ -227,15 +226,15 @@ def _attributes(one: MigAttributes) -> Labels:
     return {name: str(number) for name, number in numbers.items()}
 
 
-def _base(model: str, count: int, offer: Offer, kind: str) -> Labels:
+def _base(model: str, count: int, shared: Terms, kind: str) -> Labels:
     suffixes = [kind] if kind else []
-    if offer.replicas > 1 and not offer.renamed:
+    if shared.replicas > 1 and not shared.renamed:
         suffixes.append("SHARED")
     return {
         "product": value(model, value("-".join(suffixes))),
         "count": str(count),
-        "replicas": str(offer.replicas),
-        "sharing-strategy": offer.strategy,
+        "replicas": str(shared.replicas),
+        "sharing-strategy": shared.strategy,
     }
 
 
