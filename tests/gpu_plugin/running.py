@@ -81,6 +81,7 @@ class Node:
         path = ":".join(str(REPOSITORY / part) for part in PATHS)
         self.env = {**sim.env, "PYTHONPATH": path, "NOTIFY_SOCKET": str(folder / "n.sock")}
         self.env["GPU_PLUGIN_METRICS_ADDRESS"] = "off"  # nodes of other tests run beside this one
+        self.env["PYTHONDONTWRITEBYTECODE"] = ""  # what is installed is compiled, so this is too
 
     # --- processes ---
 
