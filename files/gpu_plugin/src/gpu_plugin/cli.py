@@ -9,17 +9,13 @@ import argparse
 import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from . import __version__, config, flags, logs, schema, status
-from ._shared._core import cdi_boot as cdi_files
-from ._shared._core import mig_boot as mig_files
 from ._shared._core.errors import NodeError
 from .health import QUIET
-from .labels import command as labels
-from .mps import command as mps
 from .mps.places import ROOT as MPS_ROOT
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -36,22 +32,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
+class _Command(argparse.ArgumentParser):
+    """A command that gets its options when it is given, since those of others need much loaded."""
+
+    fill: Callable[[argparse.ArgumentParser], None] | None = None
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+        """As the parser does."""
+        if self.fill is not None:
+            fill, self.fill = self.fill, None
+            fill(self)
+        return super().parse_known_args(*args, **kwargs)
+
+
 def _parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="gpu-plugin", description="Offer GPUs to a kubelet")
     top.add_argument("--version", action="version", version=f"gpu-plugin {__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
-    _run_options(commands.add_parser("run", help="offer the node's GPUs to the kubelet"))
-    check = commands.add_parser("check-config", help="tell whether a configuration can be used")
+    commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=_Command)
+    for name, text, fill in (
+        ("run", "offer the node's GPUs to the kubelet", _run_options),
+        ("check-config", "tell whether a configuration can be used", _check_options),
+        ("status", "show the node's devices, and who has them", _status_options),
+        ("mig", "apply the MIG layout that was written down (at boot)", _mig_options),
+        ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options),
+        ("mps", "share a device by CUDA's Multi-Process Service", _mps_options),
+        ("labels", "label the node with what its GPUs are", _labels_options),
+    ):
+        commands.add_parser(name, help=text).fill = fill
+    return top
+
+
+def _check_options(check: argparse.ArgumentParser) -> None:
     check.add_argument("file", type=Path, metavar="FILE")
     check.add_argument(
         "--node", action="store_true", help="also tell whether this node's devices allow it"
     )
     check.set_defaults(command=_check)
-    show = commands.add_parser("status", help="show the node's devices, and who has them")
+
+
+def _status_options(show: argparse.ArgumentParser) -> None:
+    from ._shared._core import cdi_boot, mig_boot
+
     show.add_argument("--json", action="store_true", help="as JSON")
     show.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
-    show.add_argument("--mig-status-file", type=Path, default=mig_files.STATUS, metavar="FILE")
-    show.add_argument("--cdi-config", type=Path, default=cdi_files.CONFIG, metavar="FILE")
+    show.add_argument("--mig-status-file", type=Path, default=mig_boot.STATUS, metavar="FILE")
+    show.add_argument("--cdi-config", type=Path, default=cdi_boot.CONFIG, metavar="FILE")
     show.add_argument("--mps-root", type=Path, default=MPS_ROOT, metavar="DIR")
     show.add_argument(
         "--pod-resources",
@@ -61,24 +86,41 @@ def _parser() -> argparse.ArgumentParser:
         help="the kubelet's, where it tells who has which device (default: %(default)s)",
     )
     show.set_defaults(command=_status)
-    mig = commands.add_parser("mig", help="apply the MIG layout that was written down (at boot)")
-    mig.add_argument("--config", type=Path, default=mig_files.CONFIG, metavar="FILE")
-    mig.add_argument("--status", type=Path, default=mig_files.STATUS, metavar="FILE")
-    mig.add_argument("--lock", type=Path, default=mig_files.LOCK, metavar="FILE")
+
+
+def _mig_options(mig: argparse.ArgumentParser) -> None:
+    from ._shared._core import mig_boot
+
+    mig.add_argument("--config", type=Path, default=mig_boot.CONFIG, metavar="FILE")
+    mig.add_argument("--status", type=Path, default=mig_boot.STATUS, metavar="FILE")
+    mig.add_argument("--lock", type=Path, default=mig_boot.LOCK, metavar="FILE")
     mig.add_argument(
         "--wait", type=float, default=120.0, metavar="SECONDS", help="how long to wait for a driver"
     )
     mig.set_defaults(command=_mig)
-    cdi = commands.add_parser("cdi", help="describe the GPUs to container runtimes (at boot)")
-    cdi.add_argument("--config", type=Path, default=cdi_files.CONFIG, metavar="FILE")
-    cdi.add_argument("--lock", type=Path, default=mig_files.LOCK, metavar="FILE")
+
+
+def _cdi_options(cdi: argparse.ArgumentParser) -> None:
+    from ._shared._core import cdi_boot, mig_boot
+
+    cdi.add_argument("--config", type=Path, default=cdi_boot.CONFIG, metavar="FILE")
+    cdi.add_argument("--lock", type=Path, default=mig_boot.LOCK, metavar="FILE")
     cdi.add_argument(
         "--wait", type=float, default=60.0, metavar="SECONDS", help="how long to wait for a driver"
     )
     cdi.set_defaults(command=_cdi)
-    mps.add(commands)
-    labels.add(commands)
-    return top
+
+
+def _mps_options(mps: argparse.ArgumentParser) -> None:
+    from .mps import command
+
+    command.fill(mps)
+
+
+def _labels_options(labels: argparse.ArgumentParser) -> None:
+    from .labels import command
+
+    command.fill(labels)
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:

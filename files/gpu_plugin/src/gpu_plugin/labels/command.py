@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from .. import config, flags, logs
 from ..schema import KEYS
@@ -38,9 +38,8 @@ TEXTS: Final = (
 )
 
 
-def add(commands: Any) -> None:
-    """Add the command to the others."""
-    command = commands.add_parser("labels", help="label the node with what its GPUs are")
+def fill(command: argparse.ArgumentParser) -> None:
+    """Give the command its options."""
     keys = [key for key in KEYS if key.command == "labels" or key.path in SHARED_KEYS]
     flags.add(command, keys)
     for name, variable, word, text in TEXTS:

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from .._shared._core.errors import InputError
 from .places import ENVIRONMENT, ROOT
@@ -18,9 +17,8 @@ from .settings import ROOT_VARIABLE
 TRUE = ("true", "1", "yes")
 
 
-def add(commands: Any) -> None:
-    """Add the command to the others."""
-    mps = commands.add_parser("mps", help="share a device by CUDA's Multi-Process Service")
+def fill(mps: argparse.ArgumentParser) -> None:
+    """Give the command its verbs."""
     verbs = mps.add_subparsers(required=True, metavar="VERB")
     run = verbs.add_parser("run", help="run the control daemon of one device until SIGTERM")
     run.add_argument("--device", required=True, metavar="UUID", help="GPU or MIG device")
