@@ -31,6 +31,16 @@ class Endpoint(socketserver.TCPServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
 
+    def serve(self) -> None:
+        """Answer until the end, without looking again and again whether it has come."""
+        self.serve_forever(poll_interval=None)  # type: ignore[arg-type]  # select's for no end
+
+    def end(self) -> None:
+        """Stop answering; the address is free again."""
+        self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, so that it sees what follows
+        self.shutdown()
+        self.server_close()
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: a client that went away or sent rubbish is no news."""
 
