@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .api import GPU_IS_LOST, RESET_REQUIRED, Condition, Gpu
+from .api import GPU_IS_LOST, RESET_REQUIRED, Condition
 from .real import doing
 
 try:
@@ -22,9 +22,8 @@ T = t.TypeVar("T")
 
 
 @doing("reading the GPU's condition")
-def condition(gpu: Gpu) -> Condition:
-    """Return a GPU's condition. NvmlError: the GPU is lost or wants a reset."""
-    handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+def condition(handle: t.Any) -> Condition:
+    """Return the condition of the GPU with this handle. NvmlError: it is lost or wants a reset."""
     rows = _told(pynvml.nvmlDeviceGetRemappedRows, handle)
     return Condition(
         rows_failed=None if rows is None else bool(rows[3]),

@@ -64,17 +64,12 @@ def open_nvml(library: str = "") -> t.Iterator[RealNvml]:
     if library:
         with contextlib.suppress(OSError):
             ctypes.CDLL(library)
-    _start()
+    doing("starting NVML")(pynvml.nvmlInit)()
     try:
         yield RealNvml()
     finally:
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
-
-
-@doing("starting NVML")
-def _start() -> None:
-    pynvml.nvmlInit()
 
 
 def text(value: t.Any) -> str:
@@ -93,6 +88,8 @@ class RealNvml:
     def __init__(self) -> None:
         self._profiles: t.Dict[t.Any, t.List[GiProfile]] = {}
         self._ci_profiles: t.Dict[t.Any, t.List[t.Tuple[int, int]]] = {}
+        self._handles: t.Dict[str, t.Any] = {}
+        self._facts: t.Dict[t.Tuple[int, str], t.Dict[str, t.Any]] = {}
 
     @doing("reading the driver's version")
     def driver_version(self) -> str:
@@ -113,10 +110,10 @@ class RealNvml:
                 broken.append(NvmlError(error.value, f"reading GPU {index}", gpu_index=index))
         return found, broken
 
-    @staticmethod
-    def _gpu(index: int) -> Gpu:
+    def _gpu(self, index: int) -> Gpu:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        pci = pynvml.nvmlDeviceGetPciInfo(handle)
+        uuid = text(pynvml.nvmlDeviceGetUUID(handle))
+        self._handles[uuid] = handle
         try:
             current, pending = pynvml.nvmlDeviceGetMigMode(handle)
             capable = True
@@ -124,30 +121,40 @@ class RealNvml:
             if error.value not in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
                 raise
             current, pending, capable = 0, 0, False
+        if (index, uuid) not in self._facts:
+            self._facts[index, uuid] = self._read_facts(handle)
         return Gpu(
             index=index,
-            uuid=text(pynvml.nvmlDeviceGetUUID(handle)),
-            name=text(pynvml.nvmlDeviceGetName(handle)),
-            pci_bus_id=text(pci.busId).lower()[-12:],
-            minor=pynvml.nvmlDeviceGetMinorNumber(handle),
+            uuid=uuid,
             memory_total=pynvml.nvmlDeviceGetMemoryInfo(handle).total,
-            compute_capability=tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
             mig_capable=capable,
             mig_current=bool(current),
             mig_pending=bool(pending),
-            pci_device_id=pci.pciDeviceId >> 16,
-            pci_subsystem_id=pci.pciSubSystemId,
+            **self._facts[index, uuid],
         )
 
     @staticmethod
-    def _handle(gpu: Gpu) -> t.Any:
-        return pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+    def _read_facts(handle: t.Any) -> t.Dict[str, t.Any]:
+        """Return what stays the same for a GPU while NVML is open."""
+        pci = pynvml.nvmlDeviceGetPciInfo(handle)
+        return {
+            "name": text(pynvml.nvmlDeviceGetName(handle)),
+            "pci_bus_id": text(pci.busId).lower()[-12:],
+            "minor": pynvml.nvmlDeviceGetMinorNumber(handle),
+            "compute_capability": tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
+            "pci_device_id": pci.pciDeviceId >> 16,
+            "pci_subsystem_id": pci.pciSubSystemId,
+        }
+
+    def handle(self, gpu: Gpu) -> t.Any:
+        """Return NVML's handle of a GPU."""
+        return self._handles.get(gpu.uuid) or pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
 
     @doing("listing MIG devices")
     def mig_devices(self, gpu: Gpu) -> t.List[MigDevice]:
         if not gpu.mig_current:
             return []
-        handle, found = self._handle(gpu), []
+        handle, found = self.handle(gpu), []
         profiles = {one.id: one for one in self.gi_profiles(gpu)}
         instances = {one.id: one for one in self.gpu_instances(gpu)}
         for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
@@ -190,7 +197,7 @@ class RealNvml:
             return []
         found = self._profiles.get(_model(gpu), [])
         if not found:  # drivers of branch 535 and older tell them only while the mode is on
-            handle = self._handle(gpu)
+            handle = self.handle(gpu)
             asked = (self._profile(handle, gpu, number) for number in range(PROFILES))
             found = [one for one in asked if one is not None]
             self._profiles[_model(gpu)] = found
@@ -236,7 +243,7 @@ class RealNvml:
     def gpu_instances(self, gpu: Gpu) -> t.List[GpuInstance]:
         if not gpu.mig_current:
             return []
-        handle, found = self._handle(gpu), []
+        handle, found = self.handle(gpu), []
         for profile in self.gi_profiles(gpu):
             for gi in self._list(pynvml.nvmlDeviceGetGpuInstances, handle, profile.id):
                 info = pynvml.nvmlGpuInstanceGetInfo(gi)
@@ -292,7 +299,7 @@ class RealNvml:
 
     @doing("listing processes")
     def processes(self, gpu: Gpu) -> t.List[Process]:
-        handle, found = self._handle(gpu), {}
+        handle, found = self.handle(gpu), {}
         devices = [handle]
         if gpu.mig_current:
             devices += [
@@ -330,20 +337,20 @@ class RealNvml:
 
     @doing("setting MIG mode")
     def set_mig_mode(self, gpu: Gpu, on: bool) -> int:
-        return int(pynvml.nvmlDeviceSetMigMode(self._handle(gpu), int(on)))
+        return int(pynvml.nvmlDeviceSetMigMode(self.handle(gpu), int(on)))
 
     @doing("creating a GPU instance")
     def create_instance(self, gpu: Gpu, profile: GiProfile, start: int) -> int:
         size = next(size for at, size in profile.placements if at == start)
         place = pynvml.c_nvmlGpuInstancePlacement_t(start, size)
         gi = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(
-            self._handle(gpu), profile.id, ctypes.byref(place)
+            self.handle(gpu), profile.id, ctypes.byref(place)
         )
         return int(pynvml.nvmlGpuInstanceGetInfo(gi).id)
 
     @doing("reading the places of compute instances")
     def ci_places(self, gpu: Gpu, gi_id: int) -> t.Dict[int, t.Tuple[int, ...]]:
-        gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
+        gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
         found: t.Dict[int, t.Tuple[int, ...]] = {}
         for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
             profile = self._ci_profile(gi, number)
@@ -362,7 +369,7 @@ class RealNvml:
 
     @doing("creating a compute instance")
     def create_compute_instance(self, gpu: Gpu, gi_id: int, slices: int, start: int) -> None:
-        gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
+        gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
         for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
             profile = self._ci_profile(gi, number)
             if profile is not None and profile.sliceCount == slices:
@@ -375,7 +382,7 @@ class RealNvml:
 
     @doing("destroying a GPU instance")
     def destroy_instance(self, gpu: Gpu, gi_id: int) -> None:
-        gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
+        gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
         profile_id = pynvml.nvmlGpuInstanceGetInfo(gi).profileId
         for one in self._compute_instances(gpu, gi, profile_id):
             pynvml.nvmlComputeInstanceDestroy(
@@ -385,5 +392,5 @@ class RealNvml:
 
     @doing("destroying a compute instance")
     def destroy_compute_instance(self, gpu: Gpu, gi_id: int, ci_id: int) -> None:
-        gi = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), gi_id)
+        gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
         pynvml.nvmlComputeInstanceDestroy(pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, ci_id))

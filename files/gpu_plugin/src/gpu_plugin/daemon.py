@@ -42,6 +42,7 @@ from .xid_log import XidLog
 
 TICK: Final = 0.5
 RETRY: Final = 1.0
+FEED: Final = 5.0  # seconds between two words to the watchdog, which waits for 30
 
 
 class DriverReplaced(Exception):
@@ -183,7 +184,7 @@ class Daemon:
         now = time.monotonic()
         if now < self._alive_at:
             return []
-        self._alive_at = now + TICK
+        self._alive_at = now + FEED
         return ["WATCHDOG=1"]
 
     def _reload(self, asked: bool) -> bool:

@@ -23,12 +23,11 @@ from ._shared._nvml.api import (
     RESET_REQUIRED,
     VERSION_MISMATCH,
     Gpu,
-    Nvml,
     NvmlError,
 )
 from ._shared._nvml.condition import condition
 from ._shared._nvml.events import Xid, XidWatch
-from ._shared._nvml.real import open_nvml
+from ._shared._nvml.real import RealNvml, open_nvml
 from .connections import Connections
 from .devices import GpuView, Inventory
 from .topology import Topology
@@ -57,11 +56,12 @@ class Driver:
         self._root = host_root
         self._wake = wake
         self._session = contextlib.ExitStack()
-        self._nvml: Nvml | None = None
+        self._nvml: RealNvml | None = None
         self._watch: _Watcher | None = None
         self._deaf = False  # events could not be had, and that was said
         self._connections = Connections()
         self._caps: tuple[str, dict[str, int]] = ("", {})
+        self._numa: dict[str, int | None] = {}  # by PCI address, while NVML is open
         self._absences = 0
         self._worked = False
 
@@ -107,14 +107,15 @@ class Driver:
         """Let go of the driver."""
         self._follow(set())
         self._nvml = None
+        self._numa.clear()
         self._session.close()
 
-    def _open(self, driver_roots: tuple[str, ...]) -> Nvml:
+    def _open(self, driver_roots: tuple[str, ...]) -> RealNvml:
         preload(driver_roots)
         self._nvml = self._session.enter_context(open_nvml())
         return self._nvml
 
-    def _read(self, nvml: Nvml) -> Inventory:
+    def _read(self, nvml: RealNvml) -> Inventory:
         found, broken = nvml.gpus()
         path = self._root / "proc/driver/nvidia-caps/mig-minors"
         text = path.read_text() if path.exists() else ""
@@ -128,14 +129,20 @@ class Driver:
             lost=any(error.code in LOST for error in broken),
         )
 
-    def _view(self, nvml: Nvml, gpu: Gpu) -> GpuView:
-        numa = _numa_node(self._root / "sys/bus/pci/devices" / gpu.pci_bus_id / "numa_node")
+    def _view(self, nvml: RealNvml, gpu: Gpu) -> GpuView:
+        numa = self._numa_node(gpu.pci_bus_id)
         try:
             migs = tuple(nvml.mig_devices(gpu))
-            return GpuView(gpu, migs, numa, condition=condition(gpu))
+            return GpuView(gpu, migs, numa, condition=condition(nvml.handle(gpu)))
         except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
             lost = isinstance(error, NvmlError) and error.code in LOST
             return GpuView(gpu, (), numa, f"it can't be read: {error}", lost)
+
+    def _numa_node(self, address: str) -> int | None:
+        if address not in self._numa:
+            place = self._root / "sys/bus/pci/devices" / address / "numa_node"
+            self._numa[address] = _number(place)
+        return self._numa[address]
 
     def _follow(self, gpu_uuids: set[str]) -> None:
         watch = self._watch
@@ -198,12 +205,13 @@ def _inode(path: Path) -> int | None:
         return None
 
 
-def _numa_node(path: Path) -> int | None:
+def _number(path: Path) -> int | None:
+    """Return the number in a file; None where there is none, or one below 0, which says the same."""
     try:
-        node = int(path.read_text())
+        number = int(path.read_text())
     except (OSError, ValueError):
         return None
-    return node if node >= 0 else None
+    return number if number >= 0 else None
 
 
 def preload(driver_roots: tuple[str, ...]) -> None:
