@@ -146,6 +146,37 @@ def test_a_file_that_is_written_once_for_all_stays(labeller: Start) -> None:
     assert one.file()[COUNT] == "1"
 
 
+def test_the_status_shows_what_was_labelled(labeller: Start) -> None:
+    one = labeller(2)
+    words = ("status", "--status-file", one.node.status_file, "--labels-status-file", one.status)
+
+    def told() -> Any:
+        return json.loads(one.node.cli(*words, "--json").stdout)["labels"]
+
+    assert told() is None
+    one.start(FAST, "--way", "file")
+    eventually(lambda: one.state()["state"] == "labelled", LATE)
+    assert (told()["output"], told()["problem"]) == ("file", None)
+    assert told()["labels"] == one.file()
+    one.node.start_daemon()
+    eventually(lambda: one.node.status()["state"] == "serving", LATE)
+    lines = one.node.cli(*words).stdout.splitlines()
+    assert "labels: labelled (file)" in lines
+    shown = lines[lines.index("LABELS") + 1 :]
+    assert shown == sorted(f"{key}={text}" for key, text in one.file().items())
+
+    one.node.sim.ctl("unload")
+    eventually(lambda: told()["state"] == "failing", LATE)
+    assert told()["labels"] == one.file()
+    lines = one.node.cli(*words).stdout.splitlines()
+    (line,) = (line for line in lines if line.startswith("labels: "))
+    assert line.startswith("labels: failing (file), ")
+    assert line.endswith("the NVIDIA driver is not loaded")
+    one.end()
+    assert told() is None
+    assert "LABELS" not in one.node.cli(*words).stdout
+
+
 def test_the_nodes_labels_follow_the_gpus(labeller: Start) -> None:
     one = labeller(1)
     one.api.set(example_com__theirs="stays")

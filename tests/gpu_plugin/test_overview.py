@@ -74,7 +74,8 @@ def test_a_device_that_is_held_though_nobody_offers_it() -> None:
 def shown(node: Node, *words: str) -> Any:
     return node.cli(
         *("status", "--status-file", node.status_file, "--pod-resources", node.pods),
-        *("--mps-root", node.folder / "mps", *words),
+        *("--mps-root", node.folder / "mps"),
+        *("--labels-status-file", node.folder / "labels.json", *words),
     )
 
 

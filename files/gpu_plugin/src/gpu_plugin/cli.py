@@ -76,6 +76,7 @@ def _status_options(show: argparse.ArgumentParser) -> None:
     show.add_argument("--json", action="store_true", help="as JSON")
     show.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
     show.add_argument("--mig-status-file", type=Path, default=mig_boot.STATUS, metavar="FILE")
+    show.add_argument("--labels-status-file", type=Path, default=status.LABELS_FILE, metavar="FILE")
     show.add_argument("--cdi-config", type=Path, default=cdi_boot.CONFIG, metavar="FILE")
     show.add_argument("--mps-root", type=Path, default=MPS_ROOT, metavar="DIR")
     show.add_argument(
@@ -201,14 +202,15 @@ def _check(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     from . import survey  # as above
 
-    return survey.show(
-        options.status_file,
-        options.mig_status_file,
-        options.cdi_config,
-        options.pod_resources,
-        options.mps_root,
-        as_json=options.json,
+    sources = survey.Sources(
+        status=options.status_file,
+        mig_boot=options.mig_status_file,
+        cdi=options.cdi_config,
+        labels=options.labels_status_file,
+        pods=options.pod_resources,
+        mps=options.mps_root,
     )
+    return survey.show(sources, as_json=options.json)
 
 
 def _mig(options: argparse.Namespace) -> int:

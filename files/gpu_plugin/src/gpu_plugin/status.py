@@ -13,6 +13,7 @@ from typing import Any, Final
 from . import files
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
+LABELS_FILE: Final = "/run/gpu-node/labels.json"  # of the process that labels the node
 
 
 class StatusFile:
@@ -36,7 +37,7 @@ class StatusFile:
 
 
 def load(path: Path) -> dict[str, Any] | None:
-    """Return the state of the running daemon; None when none runs."""
+    """Return the state of the running process that wrote it; None when none runs."""
     try:
         state: dict[str, Any] = json.loads(path.read_text())
         os.kill(int(state["pid"]), 0)
@@ -70,9 +71,17 @@ def describe(state: dict[str, Any]) -> str:
         health = list(resource["devices"].values())
         registered = "registered" if resource["registered"] else "not registered with the kubelet"
         lines.append(f"{name}: {health.count('Healthy')} of {len(health)} healthy, {registered}")
+    if labels := state.get("labels"):
+        problem = f", {labels['problem']}" if labels["problem"] else ""
+        lines.append(f"labels: {labels['state']} ({labels['output']}){problem}")
     if boot := state.get("mig_boot"):
         lines.append(f"MIG layout at boot: {'; '.join([boot['state'], *boot['problems']])}")
     if cdi := state.get("cdi"):
         stale = f", {len(cdi['missing'])} files are gone" if cdi["missing"] else ""
         lines.append(f"CDI specification: {len(cdi['devices'])} devices{stale}")
     return "\n".join(lines)
+
+
+def describe_labels(labels: dict[str, Any]) -> str:
+    """Return the labels as they are written for the cluster, one a line."""
+    return "\n".join(f"{key}={text}" for key, text in sorted(labels["labels"].items()))

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ask all who know something of the node's devices: the driver, the daemon, the kubelet and MPS."""
+"""Ask all who know something of the node's devices: driver, daemon, kubelet, MPS and labels."""
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from . import cdi_state, overview, status
@@ -18,14 +18,30 @@ from .mps import listing
 from .overview import Hardware, Holder
 
 
-def show(status_file: Path, boot: Path, cdi: Path, pods: Path, mps: Path, *, as_json: bool) -> int:
+@dataclass(frozen=True)
+class Sources:
+    """Where each of them tells it: files, the kubelet's socket, and the folder of MPS daemons."""
+
+    status: Path
+    mig_boot: Path
+    cdi: Path
+    labels: Path
+    pods: Path
+    mps: Path
+
+
+def show(sources: Sources, *, as_json: bool) -> int:
     """Print what is known. Returns the exit status: 3 when the daemon does not run."""
-    beside = {"mig_boot": status.mig_boot(boot), "cdi": cdi_state.read(cdi)}
-    state = status.load(status_file)
+    beside = {
+        "mig_boot": status.mig_boot(sources.mig_boot),
+        "cdi": cdi_state.read(sources.cdi),
+        "labels": status.load(sources.labels),
+    }
+    state = status.load(sources.status)
     hardware, driver_problem = _hardware()
-    holders, allocatable, kubelet_problem = _kubelet(PodResources(pods))
+    holders, allocatable, kubelet_problem = _kubelet(PodResources(sources.pods))
     resources = state["resources"] if state else {}
-    daemons = listing.load(mps)
+    daemons = listing.load(sources.mps)
     rows = overview.rows(hardware, resources, holders, daemons)
     if as_json:
         told = {
@@ -52,6 +68,8 @@ def show(status_file: Path, boot: Path, cdi: Path, pods: Path, mps: Path, *, as_
         print(overview.table(rows))
     if daemons:
         print(f"\nMPS\n{listing.describe(daemons)}")
+    if beside["labels"]:
+        print(f"\nLABELS\n{status.describe_labels(beside['labels'])}")
     return 0 if state else 3
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from .. import config, flags, logs
 from ..schema import KEYS
+from ..status import LABELS_FILE
 from . import choice
 from .configs import Configs
 from .settings import OUTPUTS, Settings, extra, output
@@ -60,9 +61,7 @@ def fill(command: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the host's /sys is seen (environment: GPU_PLUGIN_HOST_ROOT)",
     )
-    command.add_argument(
-        "--status-file", type=Path, default=Path("/run/gpu-node/labels.json"), metavar="FILE"
-    )
+    command.add_argument("--status-file", type=Path, default=Path(LABELS_FILE), metavar="FILE")
     command.set_defaults(command=_run)
 
 
