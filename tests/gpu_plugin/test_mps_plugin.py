@@ -190,6 +190,55 @@ def test_plugin_restarts_and_nobody_notices(make_shared: MakeShared) -> None:
     assert shared.state(uuid)["daemon"] == before["daemon"]
 
 
+def test_plugin_that_ends_gives_the_compute_mode_back(make_shared: MakeShared) -> None:
+    shared = make_shared(2)
+    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    node, (uuid, _other) = shared.node, shared.uuids()
+    shared.wait(GPU, 6)
+    daemon = shared.state(uuid)["daemon"]
+    assert (shared.mode(0), shared.mode(1)) == (EXCLUSIVE_PROCESS, EXCLUSIVE_PROCESS)
+    shm = os.stat(shared.root / uuid / "shm").st_dev
+    node.daemon.terminate()
+    assert node.daemon.wait(PATIENCE) == 0
+    assert (shared.mode(0), shared.mode(1)) == (DEFAULT, DEFAULT)
+    assert not living(daemon)
+    assert not list(shared.root.glob("*.json"))
+    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    shared.wait(GPU, 6)
+    assert shared.mode() == EXCLUSIVE_PROCESS
+    assert os.stat(shared.root / uuid / "shm").st_dev == shm  # containers have it mounted
+    node.daemon.kill()
+    node.daemon.wait()
+    shared.start("{resources: [{name: gpu, replicas: 3}]}")  # which takes the managers over
+    shared.wait(GPU, 6)
+    node.daemon.terminate()
+    assert node.daemon.wait(PATIENCE) == 0
+    assert (shared.mode(0), shared.mode(1)) == (DEFAULT, DEFAULT)
+
+
+@pytest.mark.parametrize("settings", ["kept", "lost"])
+def test_what_a_crash_left_is_given_back_at_the_next_start(
+    make_shared: MakeShared, settings: str
+) -> None:
+    shared = make_shared()
+    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    node, (uuid,) = shared.node, shared.uuids()
+    shared.wait(GPU, 3)
+    node.daemon.kill()
+    node.daemon.wait()
+    for key in ("pid", "daemon"):
+        os.killpg(shared.state(uuid)[key], signal.SIGKILL)
+    if settings == "lost":
+        (shared.settings / f"{uuid}.env").unlink()
+    assert shared.mode() == EXCLUSIVE_PROCESS
+    node.start_daemon("version: v1\n", *shared.flags, **shared.env)
+    shared.wait(GPU, 1)
+    assert set(node.health(GPU)) == {uuid}
+    assert shared.mode() == DEFAULT
+    assert not os.path.ismount(shared.root / uuid / "shm")
+    assert not list(shared.settings.iterdir())
+
+
 def test_change_restarts_only_whom_it_concerns(make_shared: MakeShared) -> None:
     shared = make_shared(2)
     entries = (
@@ -332,6 +381,28 @@ def test_change_is_refused_where_that_is_asked_for(make_shared: MakeShared, stan
     eventually(lambda: shared.state(uuid)["clients"] == 0)
     node.signal(signal.SIGHUP)
     shared.wait(GPU, 2)
+
+
+def test_a_plugin_that_starts_refuses_too(make_shared: MakeShared, standin: Path) -> None:
+    shared = make_shared(2, program=standin)
+    shared.start(SIZES.format(4, "refuse"))
+    node, (first, _second) = shared.node, shared.uuids()
+    shared.wait(GPU, 8)
+    client = Client(shared, first)
+    before = shared.state(first)
+    node.daemon.kill()
+    node.daemon.wait()
+    shared.start(SIZES.format(2, "refuse"), "flags: {failOnInitError: true}")
+    assert node.daemon.wait(PATIENCE) == 1
+    assert "ends, since failOnInitError is set" in node.logged()
+    shared.start(SIZES.format(2, "refuse"))
+    problem = eventually(lambda: node.status().get("problem"))
+    assert f"{first}: its limits change when its last client has ended" in problem
+    assert (node.status()["state"], node.status()["resources"]) == ("refused", {})
+    assert (client.living(), shared.state(first)["pid"]) == (True, before["pid"])
+    client.end()
+    shared.wait(GPU, 4)
+    assert shared.state(first)["pid"] != before["pid"]
 
 
 def test_what_was_shared_is_not_given_away_under_its_clients(

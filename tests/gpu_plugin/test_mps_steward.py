@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -151,6 +151,18 @@ CASES = {
         "",
         Act.STOP,
     ),
+    "no longer shared, after a crash that took its settings": (
+        None,
+        seen(None, state(NOW), alive=False),
+        "the MPS daemon that shared it has to clean up",
+        Act.START,
+    ),
+    "a failure that took its settings": (
+        None,
+        seen(None, state(NOW, "failed"), alive=False),
+        "",
+        Act.NOTHING,
+    ),
     "never shared": (None, seen(None, None), "", Act.NOTHING),
 }
 
@@ -183,17 +195,17 @@ class Units:
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
 
-    def start(self, devices: Sequence[str]) -> None:
-        self.asked.append(("start", *devices))
+    def start(self, managers: Mapping[str, int]) -> None:
+        self.asked.append(("start", *managers))
 
-    def restart(self, devices: Sequence[str]) -> None:
-        self.asked.append(("restart", *devices))
+    def restart(self, managers: Mapping[str, int]) -> None:
+        self.asked.append(("restart", *managers))
 
-    def stop(self, devices: Sequence[str]) -> None:
-        self.asked.append(("stop", *devices))
+    def stop(self, managers: Mapping[str, int]) -> None:
+        self.asked.append(("stop", *managers))
 
-    def close(self) -> None:
-        self.asked.append(("close",))
+    def close(self, managers: Mapping[str, int]) -> None:
+        self.closed = dict(managers)
 
     def since(self) -> list[tuple[str, ...]]:
         asked, self.asked = self.asked, []
@@ -254,6 +266,17 @@ def test_from_start_to_end(scene: Scene) -> None:
     assert scene.units.since() == []
 
 
+def test_the_end_concerns_those_that_run_and_nobody_before_a_beginning(scene: Scene) -> None:
+    one, other = scene.offer(), scene.offer(OTHER)
+    scene.want(one, other)
+    scene.tell(one)
+    scene.tell(other, pid=NOBODY)
+    Steward(scene.folder / "mps", scene.units).close()
+    assert scene.units.closed == {}
+    scene.steward.close()
+    assert scene.units.closed == {UUID: os.getpid(), OTHER: 0}
+
+
 def test_what_has_no_effect_is_asked_for_again_but_not_at_once(scene: Scene) -> None:
     scene.want(scene.offer())
     scene.tick(AGAIN / 2)
@@ -306,6 +329,26 @@ def test_a_change_is_refused_where_that_is_asked_for(scene: Scene) -> None:
     assert scene.steward.refuses({}) == ""
     scene.want(scene.offer(on_busy="refuse"))
     assert "it was shared by MPS, and its 3 clients" in scene.steward.refuses({})
+
+
+def test_a_plugin_that_begins_refuses_too(scene: Scene) -> None:
+    before, now = scene.offer(on_busy="refuse"), scene.offer(replicas=2, on_busy="refuse")
+    scene.want(before)
+    scene.tell(before, "ready", 3)
+    scene.units.since()
+    fresh = Steward(scene.folder / "mps", scene.units)
+    assert "its 3 clients have ended, and onBusy is" in fresh.refuses_to_begin({UUID: now})
+    assert "it was shared by MPS, and its 3 clients" in fresh.refuses_to_begin({})
+    assert fresh.refuses_to_begin({UUID: before}) == ""
+    assert fresh.refuses_to_begin({UUID: scene.offer(replicas=2)}) == ""  # which waits
+    fresh.tick()
+    assert scene.units.since() == []
+    scene.tell(before)
+    assert fresh.refuses_to_begin({UUID: now}) == ""
+    fresh.want({UUID: now}, str(scene.root))
+    scene.tell(now, "ready", 3)
+    assert fresh.refuses({}) != ""
+    assert fresh.refuses_to_begin({}) == ""  # that is for a change to ask
 
 
 def test_a_daemon_that_was_soon_back_was_away(scene: Scene) -> None:
@@ -363,12 +406,12 @@ def test_systemd_is_asked_in_words(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     asked = units.choose("systemd", tmp_path)
-    asked.start([UUID, OTHER])
-    asked.restart([UUID])
+    asked.start({UUID: 0, OTHER: 0})
+    asked.restart({UUID: NOBODY})
     assert capsys.readouterr().err == ""
-    asked.stop([OTHER])
+    asked.stop({OTHER: 0})
     assert "systemd does not stop MPS daemons" in capsys.readouterr().err
-    asked.close()
+    asked.close({UUID: os.getpid()})
     assert (tmp_path / "asked").read_text().splitlines() == [
         f"--no-block --quiet start gpu-mps@{UUID}.service gpu-mps@{OTHER}.service",
         f"--no-block --quiet restart gpu-mps@{UUID}.service",

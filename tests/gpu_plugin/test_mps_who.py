@@ -5,11 +5,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from gpu_plugin.mps import listing
 from gpu_plugin.mps.clients import Client, look
 from gpu_plugin.mps.listing import roots
+from gpu_plugin.observer import Observer
+from gpu_plugin.telemetry import families, service
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 CGROUPS = {
@@ -56,3 +63,44 @@ def test_daemons_are_found_where_their_settings_say(tmp_path: Path) -> None:
     (tmp_path / "GPU-2.env").write_text("GPU_MPS_REPLICAS=2\n")
     assert roots(tmp_path) == [Path("/run/gpu-node/mps"), Path("/run/other")]
     assert roots(tmp_path / "none") == [Path("/run/gpu-node/mps")]
+
+
+def test_only_who_shows_clients_looks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+
+    def watched(pid: int) -> Client:
+        looked.append(pid)
+        return Client(pid, "team/train-0")
+
+    monkeypatch.setattr(listing, "look", watched)
+    device = "GPU-00000000-0000-0000-0000-000000000000"
+    state = {
+        "device": device,
+        "state": "ready",
+        "pid": os.getpid(),
+        "since": "",
+        "problem": "",
+        "limits": {"asked": {}},
+        "replicas": 2,
+        "restarts": 0,
+        "clients": 2,
+        "servers": [{"pid": 42, "clients": [7, 9]}],
+    }
+    (tmp_path / f"{device}.json").write_text(json.dumps(state))
+    asked: list[Iterable[Mapping[str, Any]]] = []
+
+    class Families(families.Families):
+        def __init__(self, seen: Any, mps: Any) -> None:
+            asked.append(mps())
+            super().__init__(seen, mps)
+
+    monkeypatch.setattr(families, "Families", Families)
+    service.Telemetry(Observer(), lambda: str(tmp_path))._pages()
+    assert [list(one) for one in asked] == [[state]]
+    assert looked == []
+    assert "clients: 7 (team/train-0), 9 (team/train-0)" in listing.describe(
+        listing.named(listing.load(tmp_path))
+    )
+    assert looked == [7, 9]

@@ -24,7 +24,14 @@ from .cdi_added import CdiAdded
 from .cdi_file import CdiFile
 from .config import CDI, Config, hook_program
 from .config_watch import ConfigWatch
-from .devices import EnumerationRefused, Inventory, enumerate_devices, left_out, remember
+from .devices import (
+    EnumerationRefused,
+    Inventory,
+    Resources,
+    enumerate_devices,
+    left_out,
+    remember,
+)
 from .driver import Driver
 from .health import QUIET, Health
 from .health_file import NAME, HealthFile
@@ -266,10 +273,11 @@ class Daemon:
         config = self._loaded.config
         try:
             found = enumerate_devices(inventory, config.mig_strategy, config.naming)
+            shared = self._shared(found)
         except EnumerationRefused as refusal:
             if str(refusal) != str(self._refused):
                 logs.error("no devices are offered", cause=refusal)
-            self._refused, found = refusal, {}
+            self._refused, found, shared = refusal, {}, {}
         else:
             self._refused = None
         notes = left_out(inventory, config.mig_strategy, config.naming)
@@ -279,11 +287,18 @@ class Daemon:
             if note not in self._notes:
                 logs.warning(note)
         self._notes = notes
-        shared = share(found, config.sharing, config.mps_root)
         if self._inventory and not self._absent and not self._refused:
             self._mps.want(offers(shared), config.mps_root)
         self._health_file.write(self._health, self._driver.load)  # what is told outlives a kill
         self._manager.sync(held_back(shared, self._mps.problems(), self._mps.own_shm), config)
+
+    def _shared(self, found: Resources) -> Resources:
+        config = self._loaded.config
+        shared = share(found, config.sharing, config.mps_root)
+        seen = self._inventory and not self._absent
+        if seen and (why := self._mps.refuses_to_begin(offers(shared))):
+            raise EnumerationRefused(f"sharing.mps can't be as it is: {why}")
+        return shared
 
     def _current(self) -> Inventory:
         if self._inventory is None:

@@ -67,7 +67,7 @@ def show(sources: Sources, *, as_json: bool) -> int:
         print()
         print(overview.table(rows))
     if daemons:
-        print(f"\nMPS\n{listing.describe(daemons)}")
+        print(f"\nMPS\n{listing.describe(listing.named(daemons))}")
     if beside["labels"]:
         print(f"\nLABELS\n{status.describe_labels(beside['labels'])}")
     return 0 if state else 3

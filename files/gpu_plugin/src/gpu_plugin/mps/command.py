@@ -106,7 +106,7 @@ def _status(options: argparse.Namespace) -> int:
     from . import listing
 
     roots = [options.root] if options.root else listing.roots(Path(ENVIRONMENT))
-    states = [state for root in roots for state in listing.load(root)]
+    states = listing.named([state for root in roots for state in listing.load(root)])
     if options.json:
         print(json.dumps(states, indent=2))
     else:

@@ -36,14 +36,21 @@ def load(root: Path) -> list[dict[str, Any]]:
             if not failed:
                 state |= {"state": "crashed", "problem": "its manager was killed"}
                 state |= {"servers": [], "clients": 0}
-        for server in state.get("servers", ()):
-            server["who"] = [asdict(look(pid)) for pid in server["clients"]]
         found.append(state)
     return found
 
 
+def named(states: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the states with ``who`` each client is, which takes a look at every process."""
+    return [{**one, "servers": [_named(server) for server in one["servers"]]} for one in states]
+
+
+def _named(server: dict[str, Any]) -> dict[str, Any]:
+    return {**server, "who": [asdict(look(pid)) for pid in server["clients"]]}
+
+
 def describe(states: list[dict[str, Any]]) -> str:
-    """Return the states in words."""
+    """Return named() states in words."""
     lines = []
     for state in states:
         limits = state["limits"]["asked"]

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -50,14 +50,27 @@ class Options:
     steady: float = STEADY_SECONDS
 
 
-def run(options: Options) -> int:
-    """Run a device's MPS daemon until SIGTERM. Returns the exit status."""
-    names = Names(options.device, str(options.root.absolute()))
-    stop, wake = threading.Event(), threading.Event()
+@dataclass
+class Told:
+    """What signals have told. ``last``: nobody will start this again, so no mode is to be left."""
 
-    def stopping(*_details: object) -> None:
-        stop.set()
-        wake.set()
+    stop: threading.Event = field(default_factory=threading.Event)
+    wake: threading.Event = field(default_factory=threading.Event)
+    last: bool = False
+
+
+def run(options: Options) -> int:
+    """Run a device's MPS daemon until SIGTERM, or SIGINT, which also gives the compute mode back.
+
+    Returns the exit status.
+    """
+    names = Names(options.device, str(options.root.absolute()))
+    told = Told()
+
+    def stopping(number: int, _frame: object) -> None:
+        told.last |= number == signal.SIGINT
+        told.stop.set()
+        told.wake.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stopping)
@@ -65,7 +78,7 @@ def run(options: Options) -> int:
         report = Report(names, os.getpid())
         report.state(STARTING)
         try:
-            _manage(options, names, report, stop, wake)
+            _manage(options, names, report, told)
         except (NodeError, OSError) as error:
             report.state(FAILED, problem=str(error))
             return 1
@@ -73,9 +86,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _manage(
-    options: Options, names: Names, report: Report, stop: threading.Event, wake: threading.Event
-) -> None:
+def _manage(options: Options, names: Names, report: Report, told: Told) -> None:
     remembered = Remembered(names)
     remembered.end_leftover()
     folders.make(names)
@@ -88,10 +99,10 @@ def _manage(
     try:
         own_shm = options.own_shm and folders.mount_shm(names, options.shm_size)
         report.shares(shares, own_shm)
-        control = Control(options.control, names, own_shm, wake.set)
+        control = Control(options.control, names, own_shm, told.wake.set)
         keeper = Keeper(names, control, shares, report, remembered, options)
         try:
-            keeper.keep(stop, wake)
+            keeper.keep(told.stop, told.wake)
             report.stopping(control.pid, options.drain + STOP_SECONDS)
             control.quit(options.drain)
         finally:
@@ -101,7 +112,7 @@ def _manage(
         if not paused:  # containers have the shared memory, and nobody else may take the GPU
             folders.unmount_shm(names)
     finally:
-        if not paused:
+        if told.last or not paused:
             _give_back(remembered)
 
 

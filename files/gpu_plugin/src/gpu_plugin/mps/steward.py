@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from .. import files, logs
 from .places import ROOT, UUID
 from .seeing import Eyes
-from .settings import REFUSE, Offer, write
+from .settings import BUSY_VARIABLE, REFUSE, ROOT_VARIABLE, Offer, write
 from .units import Units
 from .verdict import Act, Verdict, judge
 
@@ -36,6 +36,7 @@ class Steward:
         self._clock = clock
         self._offers: dict[str, Offer] = {}
         self._root = ROOT
+        self._begun = False
         self._verdicts: dict[str, Verdict] = {}
         self._leaving: set[str] = set()
         self._asked: dict[str, tuple[Act, float]] = {}
@@ -43,9 +44,8 @@ class Steward:
 
     def want(self, offers: Mapping[str, Offer], root: str) -> None:
         """Share these devices and no others."""
-        self._offers, self._root = dict(offers), root
-        known = self._eyes.devices(root) | self._leaving
-        self._leaving = {one for one in known if UUID.fullmatch(one)} - self._offers.keys()
+        self._offers, self._root, self._begun = dict(offers), root, True
+        self._leaving = (self._managed(root) | self._leaving) - self._offers.keys()
         self.tick()
 
     def tick(self) -> bool:
@@ -57,9 +57,9 @@ class Steward:
             (Act.RESTART, self._units.restart),
             (Act.START, self._units.start),
         ):
-            due = [one for one, verdict in self._verdicts.items() if verdict.act is act]
-            if ready := [one for one in due if self._prepare(one, act)]:
-                logs.info(f"MPS daemons to {act.value}", devices=ready)
+            due = self._managers(one for one, found in self._verdicts.items() if found.act is act)
+            if ready := {one: pid for one, pid in due.items() if self._prepare(one, act)}:
+                logs.info(f"MPS daemons to {act.value}", devices=list(ready))
                 ask(ready)
         return self.problems(before) != self.problems()
 
@@ -83,18 +83,34 @@ class Steward:
 
     def refuses(self, offers: Mapping[str, Offer]) -> str:
         """Return which clients stand against other offers, where these or those before say so."""
-        for device in sorted({*offers, *self._offers}):
+        for device in sorted({*offers, *self._offers, *self._managed(self._root)}):
             now = offers.get(device)
-            one = now or self._offers[device]
-            if one.settings.on_busy == REFUSE:
-                verdict = judge(now, self._eyes.look(device, one.names.root))
-                if verdict.busy:
-                    return f"{device}: {verdict.problem}, and onBusy is {REFUSE}"
+            seen = self._eyes.look(device, now.names.root if now else self._root)
+            one = now or self._offers.get(device)  # a plugin that begins knows the settings only
+            on_busy = one.settings.on_busy if one else (seen.variables or {}).get(BUSY_VARIABLE)
+            verdict = judge(now, seen)
+            if on_busy == REFUSE and verdict.busy:
+                return f"{device}: {verdict.problem}, and onBusy is {REFUSE}"
         return ""
 
+    def refuses_to_begin(self, offers: Mapping[str, Offer]) -> str:
+        """Return the same as long as nothing was asked for: there is nothing to go on with then."""
+        return "" if self._begun else self.refuses(offers)
+
     def close(self) -> None:
-        """The daemon ends."""
-        self._units.close()
+        """The daemon ends. One that did not begin leaves all as it was."""
+        self._units.close(self._managers(self._managed(self._root) if self._begun else ()))
+
+    def _managed(self, root: str) -> set[str]:
+        return {one for one in self._eyes.devices(root) if UUID.fullmatch(one)}
+
+    def _managers(self, devices: Iterable[str]) -> dict[str, int]:
+        """Return the managers' processes, 0 where none runs."""
+        looks = {one: self._eyes.look(one, self._root) for one in devices}
+        return {
+            one: int(seen.state["pid"]) if seen.alive and seen.state else 0
+            for one, seen in looks.items()
+        }
 
     def _known(self) -> list[str]:
         return sorted({*self._offers, *self._leaving})
@@ -123,6 +139,8 @@ class Steward:
                 path.unlink(missing_ok=True)
             elif device in self._offers:
                 files.replace(path, write(self._offers[device].variables()))
+            elif not path.exists():  # all that cleans up has to know is where
+                files.replace(path, write({"GPU_MPS_REPLICAS": "1", ROOT_VARIABLE: self._root}))
         except OSError as error:
             logs.error("the settings of an MPS daemon can't be written", path=path, cause=error)
             return False

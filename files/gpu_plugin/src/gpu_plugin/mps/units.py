@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
 from .. import logs
+from .control import started
 from .places import environment_file
 from .settings import read
 
@@ -22,23 +24,29 @@ BOOTED: Final = Path("/run/systemd/system")
 SYSTEMD, OWN = "systemd", "own"
 TIMEOUT: Final = 30.0
 END_SECONDS: Final = 60.0
+PAUSE: Final = 0.05
 KEPT_FROM_MANAGERS: Final = ("GPU_MPS_", "NOTIFY_SOCKET", "WATCHDOG_", "MAINPID")
+
+Managers = Mapping[str, int]
 
 
 class Units(Protocol):
-    """Managers by their device. None of the calls waits for what it asks for."""
+    """Managers by their device, with the processes that they are now, 0 where there is none.
 
-    def start(self, devices: Sequence[str]) -> None:
+    Only close() waits for what it asks for.
+    """
+
+    def start(self, managers: Managers) -> None:
         """Have these managers run."""
 
-    def restart(self, devices: Sequence[str]) -> None:
+    def restart(self, managers: Managers) -> None:
         """Have these managers end and run again."""
 
-    def stop(self, devices: Sequence[str]) -> None:
+    def stop(self, managers: Managers) -> None:
         """Have these managers end."""
 
-    def close(self) -> None:
-        """The daemon ends."""
+    def close(self, managers: Managers) -> None:
+        """The daemon ends, and these are all managers."""
 
 
 def choose(kind: str, folder: Path) -> Units:
@@ -51,20 +59,20 @@ def choose(kind: str, folder: Path) -> Units:
 class Systemd:
     """The units gpu-mps@UUID.service. They outlive this process."""
 
-    def start(self, devices: Sequence[str]) -> None:
-        self._ask("start", devices)
+    def start(self, managers: Managers) -> None:
+        self._ask("start", managers)
 
-    def restart(self, devices: Sequence[str]) -> None:
-        self._ask("restart", devices)
+    def restart(self, managers: Managers) -> None:
+        self._ask("restart", managers)
 
-    def stop(self, devices: Sequence[str]) -> None:
-        self._ask("stop", devices)
+    def stop(self, managers: Managers) -> None:
+        self._ask("stop", managers)
 
-    def close(self) -> None:
+    def close(self, managers: Managers) -> None:
         pass
 
     @staticmethod
-    def _ask(verb: str, devices: Sequence[str]) -> None:
+    def _ask(verb: str, devices: Iterable[str]) -> None:
         names = [f"gpu-mps@{device}.service" for device in devices]
         words = ["systemctl", "--no-block", "--quiet", verb, *names]
         try:
@@ -81,36 +89,50 @@ class Systemd:
 
 
 class Children:
-    """Managers as children of this process, for a container without systemd. They end with it."""
+    """Managers as children of this process, for a container without systemd. They end with it.
+
+    Those of a daemon that was killed may run on; they are taken over.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, devices: Sequence[str]) -> None:
-        for device in devices:
+    def start(self, managers: Managers) -> None:
+        for device in managers:
             if not self._runs(device):
                 self._start(device)
 
-    def restart(self, devices: Sequence[str]) -> None:
+    def restart(self, managers: Managers) -> None:
         """End them. Each is started by the next start(), when its clients have gone."""
-        self.stop(devices)
+        self.stop(managers)
 
-    def stop(self, devices: Sequence[str]) -> None:
-        for device in devices:
-            if self._runs(device):
-                self._children[device].terminate()
+    def stop(self, managers: Managers) -> None:
+        for pid in managers.values():
+            self._signal(pid, signal.SIGTERM)
 
-    def close(self) -> None:
-        self.stop(list(self._children))
+    def close(self, managers: Managers) -> None:
+        """End them, have compute modes given back, and wait for it."""
+        living = {pid: began for pid in managers.values() if (began := started(pid))}
+        living |= {one.pid: started(one.pid) for one in self._children.values()}
+        for pid in living:
+            self._signal(pid, signal.SIGINT)
         deadline = time.monotonic() + END_SECONDS
-        for child in self._children.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(max(deadline - time.monotonic(), 0.1))
+        while any(started(pid) == began for pid, began in living.items() if began):
+            if time.monotonic() > deadline:
+                logs.warning("managers of MPS daemons still wait for clients", pids=list(living))
+                return
+            time.sleep(PAUSE)
 
     def _runs(self, device: str) -> bool:
         child = self._children.get(device)
         return child is not None and child.poll() is None
+
+    @staticmethod
+    def _signal(pid: int, number: int) -> None:
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _start(self, device: str) -> None:
         path = environment_file(device, str(self._folder))

@@ -75,10 +75,10 @@ def _offered(offer: Offer, seen: Seen) -> Verdict:
 
 def _leaving(seen: Seen) -> Verdict:
     if not seen.alive or seen.state is None:
-        if seen.variables is None:
+        if seen.variables is None and seen.state is None:
             return Verdict()
         if seen.state is not None and seen.state["state"] == "failed":  # it cleaned up then
-            return Verdict("", Act.STOP)
+            return Verdict("", Act.NOTHING if seen.variables is None else Act.STOP)
         return Verdict("the MPS daemon that shared it has to clean up", Act.START)
     clients = seen.state["clients"]
     terminate = (seen.variables or {}).get(BUSY_VARIABLE) == TERMINATE
