@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,9 +17,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for gpu_builders and running
 
 if TYPE_CHECKING:
+    from mps_sharing import Shared
     from running import Node
 
 MakeNode = Callable[..., "Node"]
+MakeShared = Callable[..., "Shared"]
 
 
 @pytest.fixture
@@ -38,3 +41,47 @@ def make_node() -> Iterator[MakeNode]:
     for node in made:
         node.stop()
         node.sim.stop()
+
+
+@pytest.fixture
+def make_shared(make_node: MakeNode) -> Iterator[MakeShared]:
+    """Make nodes that share GPUs by MPS; with so many Healthy shares, where a number is given."""
+    from mps_sharing import GPU, Shared
+    from nvsim import genuine
+
+    genuine_program = genuine.mps_control()
+    if genuine_program is None:
+        pytest.skip(genuine.MPS_MISSING)
+    if os.geteuid() != 0:
+        pytest.skip("the compute mode can be set by root only")
+    made: list[Shared] = []
+
+    def make(
+        count: int = 0,
+        mps: str = "",
+        *,
+        gpus: int = 1,
+        program: Path = genuine_program,
+        product: str = "h100-80",
+    ) -> Shared:
+        made.append(Shared(make_node(gpus, product=product), program))
+        made[-1].node.start_kubelet()
+        if count:
+            made[-1].start(mps)
+            made[-1].wait(GPU, count)
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.node.stop()
+        one.kill_all()
+
+
+@pytest.fixture
+def standin(tmp_path: Path) -> Path:
+    """A control program that has clients without CUDA: processes that hold a connection."""
+    program = tmp_path / "control"
+    script = Path(__file__).with_name("standin_mps_control.py")
+    program.write_text(f'#!/bin/sh\nSTANDIN_CLIENTS=1 exec {sys.executable} {script} "$@"\n')
+    program.chmod(0o755)
+    return program

@@ -5,112 +5,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mps_running import living
-from nvsim import genuine
 
-running = pytest.importorskip("running", exc_type=ImportError)
-GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
-DEFAULT, EXCLUSIVE_PROCESS = 0, 3
-PATIENCE = 40.0
-
-
-def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    return running.eventually(look, seconds)
-
-
-class Shared:
-    """A node whose daemon runs the managers itself, as in a container without systemd."""
-
-    def __init__(self, node: Any, program: Path) -> None:
-        self.node = node
-        self.root: Path = node.folder / "r"
-        self.settings: Path = node.folder / "run/mps"
-        self.programs = node.folder / "bin"
-        self.programs.mkdir()
-        (self.programs / "nvidia-cuda-mps-control").symlink_to(program)
-        self.env = {"PATH": f"{self.programs}:{os.environ['PATH']}", "MPS_ROOT": str(self.root)}
-
-    def start(self, mps: str, more: str = "") -> None:
-        self.node.start_daemon(f"{more}\nsharing:\n  mps: {mps}\n", *self.flags, **self.env)
-
-    flags = ("--mps-managers", "own")
-
-    def uuids(self) -> list[str]:
-        return [one["uuid"] for one in self.node.sim.ctl("status")["gpus"]]
-
-    def mode(self, gpu: int = 0) -> int:
-        return int(self.node.sim.ctl("status")["gpus"][gpu]["compute_mode"])
-
-    def state(self, device: str) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads((self.root / f"{device}.json").read_text())
-        except FileNotFoundError:
-            return {"state": "", "pid": 0, "daemon": 0}
-        return found
-
-    def change(self, mps: str) -> None:
-        self.node.config.write_text(f"sharing:\n  mps: {mps}\n")
-
-    def healthy(self, resource: str = GPU) -> int:
-        with contextlib.suppress(KeyError):
-            return list(self.node.health(resource).values()).count("Healthy")
-        return 0
-
-    def wait(self, resource: str, count: int) -> None:
-        """Wait for so many devices; many processes have to start for that."""
-        self.node.ask("wait", resource=resource, count=count, timeout=PATIENCE)
-
-    def unhealthy(self, seconds: float = PATIENCE) -> None:
-        eventually(lambda: self.healthy() == 0, seconds)
-
-    def kill_all(self) -> None:
-        for path in self.root.glob("*.json"):
-            for key in ("pid", "daemon"):
-                with contextlib.suppress(ProcessLookupError, ValueError, OSError):
-                    if number := json.loads(path.read_text())[key]:
-                        os.killpg(number, signal.SIGKILL)
-        for path in self.root.glob("*/shm"):
-            if os.path.ismount(path):
-                subprocess.run(["umount", "-l", path], check=True)
-
+pytest.importorskip("running", exc_type=ImportError)
+from mps_sharing import DEFAULT, EXCLUSIVE_PROCESS, GPU, PATIENCE, Client, Shared, eventually
 
 MakeShared = Callable[..., Shared]
 
 
-@pytest.fixture
-def make_shared(make_node: Callable[..., Any]) -> Iterator[MakeShared]:
-    program = genuine.mps_control()
-    if program is None:
-        pytest.skip(genuine.MPS_MISSING)
-    if os.geteuid() != 0:
-        pytest.skip("the compute mode can be set by root only")
-    made: list[Shared] = []
-
-    def make(gpus: int = 1, program: Path = program, **more: Any) -> Shared:
-        made.append(Shared(make_node(gpus, **more), program))
-        made[-1].node.start_kubelet()
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.node.stop()
-        one.kill_all()
-
-
 def test_healthy_only_with_the_limits_in_place(make_shared: MakeShared) -> None:
-    shared = make_shared(2)
+    shared = make_shared(gpus=2)
     shared.start("{resources: [{name: gpu, replicas: 4, devices: [0]}]}")
     node, (first, second) = shared.node, shared.uuids()
     eventually(lambda: GPU in node.resources())
@@ -125,10 +36,10 @@ def test_healthy_only_with_the_limits_in_place(make_shared: MakeShared) -> None:
 
 
 def test_what_a_container_gets(make_shared: MakeShared) -> None:
-    shared = make_shared()
-    shared.start("{resources: [{name: gpu, replicas: 4, combine: 2, memory: 4GiB, threads: 20}]}")
+    shared = make_shared(
+        4, "{resources: [{name: gpu, replicas: 4, combine: 2, memory: 4GiB, threads: 20}]}"
+    )
     node, (uuid,) = shared.node, shared.uuids()
-    shared.wait(GPU, 4)
     with pytest.raises(ValueError, match="from 1 to 2 are allowed"):
         node.admit("two", gpu=3)
     pod = node.admit("one", gpu=2)
@@ -146,10 +57,8 @@ def test_what_a_container_gets(make_shared: MakeShared) -> None:
 
 
 def test_a_death_is_known_within_a_second_and_passes(make_shared: MakeShared) -> None:
-    shared = make_shared()
-    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    shared = make_shared(3, "{resources: [{name: gpu, replicas: 3}]}")
     node, (uuid,) = shared.node, shared.uuids()
-    shared.wait(GPU, 3)
     daemon = shared.state(uuid)["daemon"]
     begun = time.monotonic()
     os.kill(daemon, signal.SIGKILL)
@@ -163,10 +72,8 @@ def test_a_death_is_known_within_a_second_and_passes(make_shared: MakeShared) ->
 
 
 def test_manager_that_is_killed_is_started_again(make_shared: MakeShared) -> None:
-    shared = make_shared()
-    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    shared = make_shared(3, "{resources: [{name: gpu, replicas: 3}]}")
     node, (uuid,) = shared.node, shared.uuids()
-    shared.wait(GPU, 3)
     before = shared.state(uuid)
     os.kill(before["pid"], signal.SIGKILL)
     shared.unhealthy()
@@ -177,10 +84,8 @@ def test_manager_that_is_killed_is_started_again(make_shared: MakeShared) -> Non
 
 
 def test_plugin_restarts_and_nobody_notices(make_shared: MakeShared) -> None:
-    shared = make_shared()
-    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    shared = make_shared(3, "{resources: [{name: gpu, replicas: 3}]}")
     node, (uuid,) = shared.node, shared.uuids()
-    shared.wait(GPU, 3)
     before = shared.state(uuid)
     node.daemon.kill()
     node.daemon.wait()
@@ -191,10 +96,8 @@ def test_plugin_restarts_and_nobody_notices(make_shared: MakeShared) -> None:
 
 
 def test_plugin_that_ends_gives_the_compute_mode_back(make_shared: MakeShared) -> None:
-    shared = make_shared(2)
-    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    shared = make_shared(6, "{resources: [{name: gpu, replicas: 3}]}", gpus=2)
     node, (uuid, _other) = shared.node, shared.uuids()
-    shared.wait(GPU, 6)
     daemon = shared.state(uuid)["daemon"]
     assert (shared.mode(0), shared.mode(1)) == (EXCLUSIVE_PROCESS, EXCLUSIVE_PROCESS)
     shm = os.stat(shared.root / uuid / "shm").st_dev
@@ -220,10 +123,8 @@ def test_plugin_that_ends_gives_the_compute_mode_back(make_shared: MakeShared) -
 def test_what_a_crash_left_is_given_back_at_the_next_start(
     make_shared: MakeShared, settings: str
 ) -> None:
-    shared = make_shared()
-    shared.start("{resources: [{name: gpu, replicas: 3}]}")
+    shared = make_shared(3, "{resources: [{name: gpu, replicas: 3}]}")
     node, (uuid,) = shared.node, shared.uuids()
-    shared.wait(GPU, 3)
     node.daemon.kill()
     node.daemon.wait()
     for key in ("pid", "daemon"):
@@ -231,7 +132,7 @@ def test_what_a_crash_left_is_given_back_at_the_next_start(
     if settings == "lost":
         (shared.settings / f"{uuid}.env").unlink()
     assert shared.mode() == EXCLUSIVE_PROCESS
-    node.start_daemon("version: v1\n", *shared.flags, **shared.env)
+    shared.start("")
     shared.wait(GPU, 1)
     assert set(node.health(GPU)) == {uuid}
     assert shared.mode() == DEFAULT
@@ -240,7 +141,7 @@ def test_what_a_crash_left_is_given_back_at_the_next_start(
 
 
 def test_change_restarts_only_whom_it_concerns(make_shared: MakeShared) -> None:
-    shared = make_shared(2)
+    shared = make_shared(gpus=2)
     entries = (
         "{{resources: [{{name: gpu, replicas: {}, devices: [0]}}, "
         "{{name: gpu, replicas: 2, devices: [1]}}]}}"
@@ -259,10 +160,8 @@ def test_change_restarts_only_whom_it_concerns(make_shared: MakeShared) -> None:
 
 
 def test_no_longer_shared_all_is_given_back(make_shared: MakeShared) -> None:
-    shared = make_shared()
-    shared.start("{resources: [{name: gpu, replicas: 2}]}")
+    shared = make_shared(2, "{resources: [{name: gpu, replicas: 2}]}")
     node, (uuid,) = shared.node, shared.uuids()
-    shared.wait(GPU, 2)
     assert shared.mode() == EXCLUSIVE_PROCESS
     shared.node.config.write_text("version: v1\n")
     shared.wait(GPU, 1)
@@ -273,10 +172,8 @@ def test_no_longer_shared_all_is_given_back(make_shared: MakeShared) -> None:
 
 
 def test_a_fault_of_the_gpu_is_no_matter_of_mps(make_shared: MakeShared) -> None:
-    shared = make_shared(2)
-    shared.start("{resources: [{name: gpu, replicas: 2}]}")
+    shared = make_shared(4, "{resources: [{name: gpu, replicas: 2}]}", gpus=2)
     node, (first, second) = shared.node, shared.uuids()
-    shared.wait(GPU, 4)
     before = shared.state(first)
     node.sim.ctl("xid", gpu="0", number=79)
     shared.wait(GPU, 2)
@@ -288,10 +185,8 @@ def test_a_fault_of_the_gpu_is_no_matter_of_mps(make_shared: MakeShared) -> None
 
 
 def test_what_the_devices_do_not_allow_is_refused(make_shared: MakeShared) -> None:
-    shared = make_shared(2)
-    shared.start("{resources: [{name: gpu, replicas: 50, devices: [0]}]}")
+    shared = make_shared(1, "{resources: [{name: gpu, replicas: 50, devices: [0]}]}", gpus=2)
     node, (first, _second) = shared.node, shared.uuids()
-    shared.wait(GPU, 1)
     assert "MPS takes from 1 to 48 clients on its architecture" in node.logged()
     assert not shared.settings.exists() or not list(shared.settings.iterdir())
     shared.change("{resources: [{name: gpu, replicas: 2}]}")
@@ -305,42 +200,12 @@ def test_what_the_devices_do_not_allow_is_refused(make_shared: MakeShared) -> No
     assert shared.healthy() == 4
 
 
-@pytest.fixture
-def standin(tmp_path: Path) -> Path:
-    """A control program that has clients without CUDA: processes that hold a connection."""
-    program = tmp_path / "control"
-    script = running.HERE / "standin_mps_control.py"
-    program.write_text(f'#!/bin/sh\nSTANDIN_CLIENTS=1 exec {sys.executable} {script} "$@"\n')
-    program.chmod(0o755)
-    return program
-
-
-class Client:
-    """A process that is a client of a device's daemon."""
-
-    SCRIPT = "import socket, sys; s = socket.socket(1); s.connect(sys.argv[1]); s.recv(1)"
-
-    def __init__(self, shared: Shared, device: str) -> None:
-        place = str(shared.root / device / "pipe/server")
-        self.process = subprocess.Popen([sys.executable, "-c", self.SCRIPT, place])
-        eventually(lambda: shared.state(device).get("clients") == 1)
-
-    def living(self) -> bool:
-        return self.process.poll() is None
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
 SIZES = "{{resources: [{{name: gpu, replicas: {}, memory: 900M}}], onBusy: {}, drain: 1}}"
 
 
 def test_change_waits_for_clients(make_shared: MakeShared, standin: Path) -> None:
-    shared = make_shared(program=standin)
-    shared.start(SIZES.format(4, "wait"))
+    shared = make_shared(4, SIZES.format(4, "wait"), program=standin)
     node, (uuid,) = shared.node, shared.uuids()
-    shared.wait(GPU, 4)
     client = Client(shared, uuid)
     before = shared.state(uuid)
     shared.change(SIZES.format(2, "wait"))
@@ -356,10 +221,8 @@ def test_change_waits_for_clients(make_shared: MakeShared, standin: Path) -> Non
 def test_change_ends_clients_where_that_is_asked_for(
     make_shared: MakeShared, standin: Path
 ) -> None:
-    shared = make_shared(program=standin)
-    shared.start(SIZES.format(4, "terminate"))
+    shared = make_shared(4, SIZES.format(4, "terminate"), program=standin)
     node, (uuid,) = shared.node, shared.uuids()
-    shared.wait(GPU, 4)
     client = Client(shared, uuid)
     shared.change(SIZES.format(2, "terminate"))
     shared.wait(GPU, 2)
@@ -368,10 +231,8 @@ def test_change_ends_clients_where_that_is_asked_for(
 
 
 def test_change_is_refused_where_that_is_asked_for(make_shared: MakeShared, standin: Path) -> None:
-    shared = make_shared(program=standin)
-    shared.start(SIZES.format(4, "refuse"))
+    shared = make_shared(4, SIZES.format(4, "refuse"), program=standin)
     node, (uuid,) = shared.node, shared.uuids()
-    shared.wait(GPU, 4)
     client = Client(shared, uuid)
     shared.change(SIZES.format(2, "refuse"))
     eventually(lambda: node.status()["config_problem"])
@@ -384,10 +245,8 @@ def test_change_is_refused_where_that_is_asked_for(make_shared: MakeShared, stan
 
 
 def test_a_plugin_that_starts_refuses_too(make_shared: MakeShared, standin: Path) -> None:
-    shared = make_shared(2, program=standin)
-    shared.start(SIZES.format(4, "refuse"))
+    shared = make_shared(8, SIZES.format(4, "refuse"), gpus=2, program=standin)
     node, (first, _second) = shared.node, shared.uuids()
-    shared.wait(GPU, 8)
     client = Client(shared, first)
     before = shared.state(first)
     node.daemon.kill()
@@ -408,10 +267,8 @@ def test_a_plugin_that_starts_refuses_too(make_shared: MakeShared, standin: Path
 def test_what_was_shared_is_not_given_away_under_its_clients(
     make_shared: MakeShared, standin: Path
 ) -> None:
-    shared = make_shared(program=standin)
-    shared.start(SIZES.format(4, "wait"))
+    shared = make_shared(4, SIZES.format(4, "wait"), program=standin)
     node, (uuid,) = shared.node, shared.uuids()
-    shared.wait(GPU, 4)
     client = Client(shared, uuid)
     node.config.write_text("version: v1\n")
     eventually(lambda: "it was shared by MPS, and its last client has not ended" in node.logged())
@@ -423,7 +280,7 @@ def test_what_was_shared_is_not_given_away_under_its_clients(
 
 
 def test_mig_devices_are_shared_too(make_shared: MakeShared) -> None:
-    shared = make_shared(2, product="a100-40")
+    shared = make_shared(gpus=2, product="a100-40")
     node = shared.node
     node.layout(1, "1g.5gb", "3g.20gb")
     shared.start(
@@ -444,7 +301,7 @@ def test_mig_devices_are_shared_too(make_shared: MakeShared) -> None:
 
 
 def test_sixteen_gpus_at_once(make_shared: MakeShared) -> None:
-    shared = make_shared(16)
+    shared = make_shared(gpus=16)
     shared.start("{resources: [{name: gpu, replicas: 2}]}")
     eventually(lambda: shared.healthy() == 32, 90)
     assert len({shared.state(uuid)["daemon"] for uuid in shared.uuids()}) == 16

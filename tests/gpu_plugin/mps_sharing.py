@@ -1,0 +1,99 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A node that shares its GPUs by MPS, and clients of its daemons."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import running
+
+GPU = "nvidia.com/gpu"
+DEFAULT, EXCLUSIVE_PROCESS = 0, 3
+PATIENCE = 40.0
+
+
+def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+    return running.eventually(look, seconds)
+
+
+class Shared:
+    """A node whose daemon runs the managers itself, as in a container without systemd."""
+
+    def __init__(self, node: Any, program: Path) -> None:
+        self.node = node
+        self.root: Path = node.folder / "r"
+        self.settings: Path = node.folder / "run/mps"
+        self.programs = node.folder / "bin"
+        self.programs.mkdir()
+        (self.programs / "nvidia-cuda-mps-control").symlink_to(program)
+        self.env = {"PATH": f"{self.programs}:{os.environ['PATH']}", "MPS_ROOT": str(self.root)}
+
+    def start(self, mps: str, more: str = "") -> None:
+        sharing = f"sharing:\n  mps: {mps}\n" if mps else ""
+        self.node.start_daemon(f"{more}\n{sharing}", "--mps-managers", "own", **self.env)
+
+    def uuids(self) -> list[str]:
+        return [one["uuid"] for one in self.node.sim.ctl("status")["gpus"]]
+
+    def mode(self, gpu: int = 0) -> int:
+        return int(self.node.sim.ctl("status")["gpus"][gpu]["compute_mode"])
+
+    def state(self, device: str) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.root / f"{device}.json").read_text())
+        except FileNotFoundError:
+            return {"state": "", "pid": 0, "daemon": 0}
+        return found
+
+    def change(self, mps: str) -> None:
+        self.node.config.write_text(f"sharing:\n  mps: {mps}\n")
+
+    def healthy(self, resource: str = GPU) -> int:
+        with contextlib.suppress(KeyError):
+            return list(self.node.health(resource).values()).count("Healthy")
+        return 0
+
+    def wait(self, resource: str, count: int) -> None:
+        """Wait for so many devices; many processes have to start for that."""
+        self.node.ask("wait", resource=resource, count=count, timeout=PATIENCE)
+
+    def unhealthy(self, seconds: float = PATIENCE) -> None:
+        eventually(lambda: self.healthy() == 0, seconds)
+
+    def kill_all(self) -> None:
+        for path in self.root.glob("*.json"):
+            for key in ("pid", "daemon"):
+                with contextlib.suppress(ProcessLookupError, ValueError, OSError):
+                    if number := json.loads(path.read_text())[key]:
+                        os.killpg(number, signal.SIGKILL)
+        for path in self.root.glob("*/shm"):
+            if os.path.ismount(path):
+                subprocess.run(["umount", "-l", path], check=True)
+
+
+class Client:
+    """A process that is a client of a device's daemon."""
+
+    SCRIPT = "import socket, sys; s = socket.socket(1); s.connect(sys.argv[1]); s.recv(1)"
+
+    def __init__(self, shared: Shared, device: str) -> None:
+        place = str(shared.root / device / "pipe/server")
+        self.process = subprocess.Popen([sys.executable, "-c", self.SCRIPT, place])
+        eventually(lambda: shared.state(device).get("clients") == 1)
+
+    def living(self) -> bool:
+        return self.process.poll() is None
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
