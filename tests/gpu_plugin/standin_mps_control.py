@@ -5,7 +5,8 @@
 
 It has one server (4242) with two clients, or with STANDIN_CLIENTS those processes that hold a
 connection to the socket ``server``, which a quit waits for. STANDIN_DEAF makes it take a memory
-limit without effect, STANDIN_BUSY makes its clients stay until a quit's time is over.
+limit without effect, STANDIN_BUSY makes its clients stay until a quit's time is over. STANDIN_TAKES
+has the options that it takes beside -f, or "any"; any other makes it ask, as the genuine one does.
 """
 
 from __future__ import annotations
@@ -89,4 +90,6 @@ def ask() -> None:
 
 
 if __name__ == "__main__":
-    serve() if "-f" in sys.argv else ask()
+    taken = os.environ.get("STANDIN_TAKES", "").split()
+    unknown = {*sys.argv[2:]} - {*taken} if taken != ["any"] else set()
+    serve() if sys.argv[1:2] == ["-f"] and not unknown else ask()

@@ -364,6 +364,20 @@ def test_what_cannot_be_is_said(make_mps: MakeMps, words: tuple[str, ...], probl
     assert "READY=1" not in mps.notifications()
 
 
+def test_servers_for_all_users_are_refused_where_the_program_has_none(
+    make_mps: MakeMps,
+) -> None:
+    mps = make_mps()
+    manager = mps.run(mps.uuid(), "--replicas", 2, "--no-shm", "--multi-user")
+    problem = mps.failed(mps.uuid())
+    assert f"{mps.program} has no servers for several users" in problem
+    assert "it does not take -multiuser-server: Cannot find MPS control daemon process" in problem
+    assert "take multiUser out of sharing.mps" in problem
+    assert manager.wait(8) == 1
+    assert mps.mode() == DEFAULT
+    assert "READY=1" not in mps.notifications()
+
+
 def test_device_that_is_not_there(make_mps: MakeMps) -> None:
     mps = make_mps()
     other = "GPU-00000000-0000-0000-0000-000000000000"

@@ -55,6 +55,43 @@ def test_servers_and_clients_are_told(mps: Mps) -> None:
     assert mps.told() == "no device is shared by MPS\n"
 
 
+MULTI_USER = "-multiuser-server"
+
+
+def test_servers_for_all_users_where_the_program_has_them(mps: Mps) -> None:
+    uuid = mps.uuid()
+    variables = {"GPU_MPS_MULTI_USER": "true", "STANDIN_TAKES": MULTI_USER}
+    mps.run(uuid, "--replicas", 4, "--memory", "900M", "--no-shm", **variables)
+    status = mps.ready(uuid)
+    words = Path(f"/proc/{status['daemon']}/cmdline").read_text().split("\0")
+    assert words[-3:] == ["-f", MULTI_USER, ""]
+    assert status["multi_user"] is True
+    assert "servers for all users" in mps.told()
+
+
+def test_servers_of_one_user_where_nothing_else_is_asked_for(mps: Mps) -> None:
+    uuid = mps.uuid()
+    mps.run(uuid, "--replicas", 4, "--memory", "900M", "--no-shm", STANDIN_TAKES=MULTI_USER)
+    status = mps.ready(uuid)
+    assert MULTI_USER not in Path(f"/proc/{status['daemon']}/cmdline").read_text()
+    assert status["multi_user"] is False
+    assert "servers for all users" not in mps.told()
+
+
+@pytest.mark.parametrize(
+    ("takes", "problem"),
+    [
+        ("-other", f"has no servers for several users: it does not take {MULTI_USER}"),
+        ("any", "can't be told: it takes any option"),
+    ],
+)
+def test_program_that_has_no_servers_for_all_users(mps: Mps, takes: str, problem: str) -> None:
+    uuid = mps.uuid()
+    mps.run(uuid, "--replicas", 4, "--no-shm", "--multi-user", STANDIN_TAKES=takes)
+    assert problem in mps.failed(uuid)
+    assert mps.mode() == 0
+
+
 def test_never_ready_with_a_limit_that_was_not_taken(mps: Mps) -> None:
     uuid = mps.uuid()
     manager = mps.run(uuid, "--replicas", 4, "--memory", "900M", STANDIN_DEAF="1")

@@ -77,9 +77,12 @@ sharing:
 def test_our_keys() -> None:
     entry = {"name": "gpu", "replicas": 8, "memory": "4GiB", "threads": 10, "combine": 3}
     found = settings(
-        {**entry, "overcommit": True, "priority": "below-normal"}, onBusy="terminate", drain=5
+        {**entry, "overcommit": True, "priority": "below-normal"},
+        onBusy="terminate",
+        drain=5,
+        multiUser=True,
     )
-    assert found == Settings(8, "4GiB", "10", 3, True, "below-normal", 5, "terminate")
+    assert found == Settings(8, "4GiB", "10", 3, True, "below-normal", 5, "terminate", True)
     assert settings({**entry, "memory": 4 << 30, "combine": True}).combine == 8
     assert settings({**entry, "combine": False}).combine == 1
 
@@ -103,6 +106,10 @@ REFUSED = {
     ),
     "{onBusy: maybe, resources: [{name: gpu, replicas: 4}]}": ("one of wait, refuse, terminate",),
     "{drain: 0, resources: [{name: gpu, replicas: 4}]}": ("sharing.mps.drain: 0 is not valid",),
+    "{multiUser: always, resources: [{name: gpu, replicas: 4}]}": (
+        "sharing.mps.multiUser: 'always' is not valid",
+        "expected true or false",
+    ),
     "{resources: [{name: gpu, replicas: 4, priority: high}]}": ("one of normal, below-normal",),
     "{resources: [{name: gpu, replicas: 4, overcommit: 1}]}": ("expected true or false",),
     "{resources: [{name: gpu, replicas: 4, memroy: 1}]}": (

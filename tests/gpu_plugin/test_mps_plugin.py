@@ -323,3 +323,17 @@ def test_a_configuration_is_checked_against_the_node(make_shared: MakeShared) ->
     assert "MPS takes from 1 to 48 clients on its architecture" in refused.stderr
     shared.change("{resources: [{name: gpu, replicas: 48}]}")
     assert node.cli(*words).returncode == 0
+    shared.change("{multiUser: true, resources: [{name: gpu, replicas: 48}]}")
+    refused = node.cli(*words)
+    assert refused.returncode == 1
+    assert "sharing.mps.multiUser: nvidia-cuda-mps-control has no servers" in refused.stderr
+
+
+def test_servers_for_all_users_are_refused_while_it_runs(make_shared: MakeShared) -> None:
+    shared = make_shared(2, "{resources: [{name: gpu, replicas: 2}]}")
+    node, (uuid,) = shared.node, shared.uuids()
+    before = shared.state(uuid)
+    shared.change("{multiUser: true, resources: [{name: gpu, replicas: 2}]}")
+    problem = eventually(lambda: node.status()["config_problem"])
+    assert "has no servers for several users" in problem
+    assert (shared.healthy(), shared.state(uuid)["pid"]) == (2, before["pid"])

@@ -84,6 +84,12 @@ def test_no_more_clients_than_the_architecture_takes() -> None:
             plan(limit + 1, 80 * GIB, capability)
 
 
+def test_servers_for_all_users_are_of_volta_and_newer() -> None:
+    assert plan(4, 80 << 30, VOLTA, multi_user=True) == plan(4, 80 << 30, VOLTA)
+    with pytest.raises(NodeError, match=r"multiUser can't be had .* it has 6\.1"):
+        plan(4, 80 << 30, PASCAL, multi_user=True)
+
+
 def test_default_bounds_a_client_that_drops_its_own_and_leaves_room_for_combined_shares() -> None:
     assert plan(4, 80 * GIB, HOPPER).default == Bounds(20480, 25.0)
     shares = plan(4, 80 * GIB, HOPPER, most=3)

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from . import logs
+from ._shared._core.errors import NodeError
 from ._shared._nvml.api import NvmlError
 from .config import Config
 from .devices import EnumerationRefused, enumerate_devices
 from .driver import Driver
+from .mps import multi_user
 from .replicas import refused
 from .strict_yaml import ConfigError
 
-CONTROL: Final = "nvidia-cuda-mps-control"
+CONTROL: Final = multi_user.PROGRAM
 
 
 def check(config: Config, source: str) -> None:
@@ -30,6 +32,11 @@ def check(config: Config, source: str) -> None:
             cause="it is not installed",
             hint="install the driver's package for it (nvidia-cuda-mps in Debian)",
         )
+    if any(share.mps and share.mps.multi_user for share in config.sharing.shares):
+        try:
+            multi_user.require(CONTROL)
+        except NodeError as error:
+            raise ConfigError(f"{source}: sharing.mps.multiUser: {error}") from error
     driver = Driver(Path("/"), lambda: None)
     try:
         inventory = driver.scan(config.driver_root)

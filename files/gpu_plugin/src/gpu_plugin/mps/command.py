@@ -32,12 +32,17 @@ def fill(mps: argparse.ArgumentParser) -> None:
         name = f"GPU_MPS_{flag.upper()}"
         words = f"{text} (environment: {name})"
         run.add_argument(f"--{flag}", default=os.environ.get(name, ""), metavar=word, help=words)
-    run.add_argument(
-        "--overcommit",
-        action="store_true",
-        default=os.environ.get("GPU_MPS_OVERCOMMIT", "").lower() in TRUE,
-        help="allow shares that are more than the device (environment: GPU_MPS_OVERCOMMIT)",
-    )
+    for flag, text in (
+        ("overcommit", "allow shares that are more than the device"),
+        ("multi-user", "let clients of all users share a server"),
+    ):
+        name = f"GPU_MPS_{flag.upper().replace('-', '_')}"
+        run.add_argument(
+            f"--{flag}",
+            action="store_true",
+            default=os.environ.get(name, "").lower() in TRUE,
+            help=f"{text} (environment: {name})",
+        )
     run.add_argument(
         "--root",
         type=Path,
@@ -90,6 +95,7 @@ def _run(options: argparse.Namespace) -> int:
             threads=options.threads,
             most=_number("combine", options.combine or "1"),
             overcommit=options.overcommit,
+            multi_user=options.multi_user,
             root=options.root,
             control=options.control,
             own_shm=not options.no_shm,

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,12 +31,16 @@ KEPT_FROM_DAEMON: Final = ("CUDA_", "NOTIFY_SOCKET", "WATCHDOG_")
 
 
 class Control:
-    """A control daemon. ``on_end`` is called, in a thread, when its process has ended."""
+    """A control daemon. ``on_end`` is called, in a thread, when its process has ended.
+
+    ``command`` is the program and the options that the daemon is to have.
+    """
 
     def __init__(
-        self, program: str, names: Names, own_shm: bool, on_end: Callable[[], None]
+        self, command: Sequence[str], names: Names, own_shm: bool, on_end: Callable[[], None]
     ) -> None:
-        self._program, self._names, self._own_shm = program, names, own_shm
+        self._program, *self._options = command
+        self._names, self._own_shm = names, own_shm
         self._on_end = on_end
         self._process: subprocess.Popen[str] | None = None
         self._ended = threading.Event()
@@ -52,7 +56,7 @@ class Control:
 
     def start(self) -> None:
         """Start the daemon. It answers later, so the first question needs time."""
-        command = [self._program, "-f"]
+        command = [self._program, "-f", *self._options]
         if self._own_shm:
             command = [*OWN_SHM, OWN_SHM_SCRIPT, self._names.shm, *command]
         self._last.clear()

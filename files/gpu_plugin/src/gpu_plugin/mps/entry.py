@@ -16,7 +16,7 @@ from .shares import parse_memory, parse_percent
 
 SECTION: Final = "sharing.mps"
 KEYS: Final = (
-    *(f"{SECTION}.{key}" for key in ("onBusy", "drain")),
+    *(f"{SECTION}.{key}" for key in ("onBusy", "drain", "multiUser")),
     *(
         f"{SECTION}.resources[].{key}"
         for key in ("memory", "threads", "combine", "overcommit", "priority")
@@ -40,6 +40,7 @@ def settings(found: Found, at: str, replicas: int, one_each: bool | None) -> Set
         _one_of(found.get(f"{at}.priority"), tuple(PRIORITIES), "normal"),
         _drain(found.get(f"{SECTION}.drain")),
         _one_of(found.get(f"{SECTION}.onBusy"), ON_BUSY, WAIT),
+        _flag(found.get(f"{SECTION}.multiUser")),
     )
     _check(found, at, asked)
     return asked

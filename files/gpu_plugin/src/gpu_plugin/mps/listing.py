@@ -60,6 +60,8 @@ def describe(states: list[dict[str, Any]]) -> str:
                 f"{state['replicas']} shares of {limits['memory_mib']} MiB"
                 f" and {limits['threads']:g}% of the threads"
             )
+        if state.get("multi_user"):
+            words.append("servers for all users")
         words.append(f"restarts: {state['restarts']}")
         lines.append(", ".join(words))
         if state["problem"]:

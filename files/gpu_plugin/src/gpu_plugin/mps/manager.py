@@ -17,7 +17,7 @@ from .. import logs
 from .._shared._core.errors import NodeError
 from .._shared._nvml.api import NOT_FOUND, Nvml, NvmlError
 from .._shared._nvml.real import open_nvml
-from . import folders, words
+from . import folders, multi_user, words
 from .control import START_SECONDS, Control
 from .places import Names
 from .remembered import Remembered
@@ -40,6 +40,7 @@ class Options:
     threads: str
     most: int
     overcommit: bool
+    multi_user: bool
     root: Path
     control: str
     own_shm: bool
@@ -92,14 +93,17 @@ def _manage(options: Options, names: Names, report: Report, told: Told) -> None:
     folders.make(names)
     with open_nvml() as nvml:
         shares = _shares(nvml, options)
+        if options.multi_user:
+            multi_user.require(options.control)
         if options.device.startswith("GPU-"):
             _warn_of_others(nvml, options.device)
             remembered.make_exclusive()
     paused = False
     try:
         own_shm = options.own_shm and folders.mount_shm(names, options.shm_size)
-        report.shares(shares, own_shm)
-        control = Control(options.control, names, own_shm, told.wake.set)
+        report.shares(shares, own_shm, options.multi_user)
+        arguments = (multi_user.OPTION,) if options.multi_user else ()
+        control = Control((options.control, *arguments), names, own_shm, told.wake.set)
         keeper = Keeper(names, control, shares, report, remembered, options)
         try:
             keeper.keep(told.stop, told.wake)
@@ -135,6 +139,7 @@ def _shares(nvml: Nvml, options: Options) -> Shares:
             threads=options.threads,
             most=options.most,
             overcommit=options.overcommit,
+            multi_user=options.multi_user,
         )
     raise NvmlError(NOT_FOUND, f"looking for {options.device}")
 

@@ -37,6 +37,7 @@ class Report:
             "daemon": 0,
             "pipe": names.pipe,
             "own_shm": False,
+            "multi_user": False,
             "replicas": 0,
             "limits": {"asked": {}, "default": {}, "read_back": {}},
             "servers": [],
@@ -45,10 +46,10 @@ class Report:
             "problem": "",
         }
 
-    def shares(self, shares: Shares, own_shm: bool) -> None:
+    def shares(self, shares: Shares, own_shm: bool, multi_user: bool) -> None:
         """Tell what is asked for: the bounds of one share, and of a client that says nothing."""
         self._data["replicas"] = shares.replicas
-        self._data["own_shm"] = own_shm
+        self._data.update(own_shm=own_shm, multi_user=multi_user)
         limits = self._data["limits"]
         limits["asked"], limits["default"] = asdict(shares.of(1)), asdict(shares.default)
 

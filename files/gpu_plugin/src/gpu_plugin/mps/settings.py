@@ -25,7 +25,8 @@ class Settings:
     """How a device is shared. ``memory`` and ``threads`` are one share's, empty: an equal part.
 
     ``combine`` is how many shares a container may have together, ``drain`` how many seconds clients
-    have to end when the daemon has to, and ``on_busy`` what holds until then.
+    have to end when the daemon has to, and ``on_busy`` what holds until then. With ``multi_user``
+    clients of all users share a server.
     """
 
     replicas: int
@@ -36,6 +37,7 @@ class Settings:
     priority: str = "normal"
     drain: int = DRAIN
     on_busy: str = WAIT
+    multi_user: bool = False
 
     def shares(self, total_memory: int, compute_capability: tuple[int, int]) -> Shares:
         """Return the shares of a device with so many bytes. NodeError: they don't add up."""
@@ -47,6 +49,7 @@ class Settings:
             threads=self.threads,
             most=self.combine,
             overcommit=self.overcommit,
+            multi_user=self.multi_user,
         )
 
 
@@ -76,16 +79,18 @@ class Offer:
             "GPU_MPS_COMBINE": str(asked.combine),
             "GPU_MPS_OVERCOMMIT": str(asked.overcommit).lower(),
             "GPU_MPS_DRAIN": str(asked.drain),
+            "GPU_MPS_MULTI_USER": "true" if asked.multi_user else "",
             BUSY_VARIABLE: asked.on_busy,
             ROOT_VARIABLE: self.names.root,
         }
 
     def agrees(self, state: Mapping[str, Any]) -> bool:
-        """Tell whether a manager's state names the limits that are asked for here."""
+        """Tell whether a manager's state names the limits and users that are asked for here."""
         limits = state["limits"]
         told = (state["replicas"], limits["asked"], limits["default"])
         shares = self.shares
-        return told == (shares.replicas, asdict(shares.of(1)), asdict(shares.default))
+        same = told == (shares.replicas, asdict(shares.of(1)), asdict(shares.default))
+        return same and state.get("multi_user", False) == self.settings.multi_user
 
 
 def write(variables: Mapping[str, str]) -> str:

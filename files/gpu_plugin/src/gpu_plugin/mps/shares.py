@@ -15,6 +15,7 @@ from .._shared._core.errors import InputError, NodeError
 MIB: Final = 1024**2
 UNITS: Final = {"": 1, "K": 1024, "M": MIB, "G": 1024**3, "T": 1024**4}
 SIZE: Final = re.compile(r"([0-9]+)(?:([KMGT])i?B?)?")
+VOLTA: Final = (7, 0)
 PERCENT: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%?")
 
 
@@ -56,7 +57,7 @@ class Shares:
 
 def client_limit(compute_capability: tuple[int, int]) -> int:
     """Return how many clients an MPS server takes on a GPU of this architecture."""
-    if compute_capability < (7, 0):
+    if compute_capability < VOLTA:
         return 16
     return 48 if compute_capability < (10, 0) else 60
 
@@ -70,12 +71,21 @@ def plan(
     threads: str = "",
     most: int = 1,
     overcommit: bool = False,
+    multi_user: bool = False,
 ) -> Shares:
     """Return the shares of a device with so many bytes.
 
     ``memory`` (bytes, such as 8GiB, or percent) and ``threads`` (percent) are those of one share,
-    an equal part where they are empty. NodeError: they don't add up.
+    an equal part where they are empty. NodeError: they don't add up, or the architecture has no
+    servers for several users and ``multi_user`` asks for them.
     """
+    if multi_user and compute_capability < VOLTA:
+        raise NodeError(
+            "multiUser can't be had on this device",
+            cause="servers for several users need compute capability 7.0 (Volta), and it has "
+            + ".".join(map(str, compute_capability)),
+            hint="take multiUser out of sharing.mps",
+        )
     limit = client_limit(compute_capability)
     if not 1 <= replicas <= limit:
         raise NodeError(

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import files, logs
+from .._shared._core.errors import NodeError
+from . import multi_user
 from .places import ROOT, UUID
 from .seeing import Eyes
 from .settings import BUSY_VARIABLE, REFUSE, ROOT_VARIABLE, Offer, write
@@ -82,6 +84,19 @@ class Steward:
         return state is None or bool(state["own_shm"])
 
     def refuses(self, offers: Mapping[str, Offer]) -> str:
+        """Return why other offers can't be had, empty where they can."""
+        if any(one.settings.multi_user for one in offers.values()):
+            try:
+                multi_user.require()
+            except NodeError as error:
+                return str(error)
+        return self._clients_against(offers)
+
+    def refuses_to_begin(self, offers: Mapping[str, Offer]) -> str:
+        """Return which clients stand against what is asked for first: nothing is to go on with."""
+        return "" if self._begun else self._clients_against(offers)
+
+    def _clients_against(self, offers: Mapping[str, Offer]) -> str:
         """Return which clients stand against other offers, where these or those before say so."""
         for device in sorted({*offers, *self._offers, *self._managed(self._root)}):
             now = offers.get(device)
@@ -92,10 +107,6 @@ class Steward:
             if on_busy == REFUSE and verdict.busy:
                 return f"{device}: {verdict.problem}, and onBusy is {REFUSE}"
         return ""
-
-    def refuses_to_begin(self, offers: Mapping[str, Offer]) -> str:
-        """Return the same as long as nothing was asked for: there is nothing to go on with then."""
-        return "" if self._begun else self.refuses(offers)
 
     def close(self) -> None:
         """The daemon ends. One that did not begin leaves all as it was."""
