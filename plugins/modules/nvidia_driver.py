@@ -121,8 +121,9 @@ options:
       - The packages of the driver's user space. None takes what computing needs, and nothing of a desktop.
       - In Debian these are C(libcuda1), C(libnvidia-ml1), C(nvidia-cuda-mps), C(nvidia-persistenced) and
         C(nvidia-smi), in Ubuntu C(libnvidia-compute), C(nvidia-compute-utils) and C(nvidia-utils) of a server branch,
-        in the RHEL family C(nvidia-driver-cuda) and C(nvidia-persistenced), and in SUSE C(nvidia-compute-G06) and
-        C(nvidia-compute-utils-G06). From O(repository) Debian takes C(nvidia-driver-cuda) and C(nvidia-persistenced).
+        in the RHEL family C(nvidia-driver-cuda) and C(nvidia-persistenced), and in SUSE C(nvidia-compute) and
+        C(nvidia-compute-utils) of the generation, C(G06) or C(G07), that has the version. From O(repository) Debian
+        takes C(nvidia-driver-cuda) and C(nvidia-persistenced).
       - Kernel modules, their firmware, and C(libnvidia-cfg1) for the persistence daemon come by themselves.
     type: list
     elements: str

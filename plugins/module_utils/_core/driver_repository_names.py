@@ -14,8 +14,6 @@ from .driver_repository import PREFERRED
 
 PREFIXES = ("nvidia-", "libnvidia-compute")
 UBUNTU = re.compile(r"nvidia-dkms-(\d+)(-open)?")
-# From this branch on the packages for Ubuntu have no branch in their names, and those for SUSE say G07.
-UNIFIED = 590
 FABRICS = ("nvidia-fabricmanager", "nvidia-fabric-manager")
 
 
@@ -23,7 +21,7 @@ def named(
     known: Names, offered: t.Collection[str], wanted: str, installed: t.Collection[str], kind: str
 ) -> Names:
     """Return the names in a repository of NVIDIA's for a distribution."""
-    makers = {"debian": _debian, "ubuntu": _ubuntu, "suse": _suse}
+    makers = {"debian": _debian, "ubuntu": _ubuntu}
     make = makers.get(known.family)
     return make(known, offered, wanted, installed, kind) if make else known
 
@@ -92,32 +90,4 @@ def _ubuntu(
         branches=() if unified else tuple(branches),
         branch=branch,
         alike=PREFERRED,
-    )
-
-
-def _suse(
-    known: Names, offered: t.Collection[str], wanted: str, installed: t.Collection[str], _kind: str
-) -> Names:
-    """Take what is signed by SUSE where it is offered: it loads with Secure Boot."""
-    branch = _branch(wanted)
-    newer = any("-G07" in name for name in offered)
-    older = any("-G06" in name for name in (*offered, *installed))
-    have = any("-G07" in name for name in installed) or not any("-G06" in one for one in installed)
-    generation = "G07" if newer and (int(branch) >= UNIFIED if branch else have) else "G06"
-    generation = generation if older or not newer else "G07"
-    signed = f"nvidia-open-driver-{generation}-signed-kmp-default"
-    plain = f"nvidia-open-driver-{generation}-kmp-default"
-    utilities = f"nvidia-compute-utils-{generation}"
-    daemon = "nvidia-persistenced" if "nvidia-persistenced" in offered else utilities
-    user = (f"nvidia-compute-{generation}", utilities, daemon)
-    return dataclasses.replace(
-        known,
-        kernel={
-            "open": plain if plain in offered and signed not in offered else signed,
-            "proprietary": f"nvidia-driver-{generation}-kmp-default",
-        },
-        user_space=tuple(dict.fromkeys(user)),
-        persistenced=daemon,
-        signed=frozenset({signed}),
-        pattern=r"nvidia-(?:open-)?driver-G\d+-(?:signed-)?kmp-\w+",
     )

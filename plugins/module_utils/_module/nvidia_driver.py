@@ -175,11 +175,14 @@ class DriverCapability(RepositorySteps, RunfileSteps, StreamSteps):
         return properties(self._host, name, "ActiveState", "UnitFileState")
 
     def _with_names(self, observed: Observed) -> Observed:
-        if self._desired.source == "repository" and self._desired.state == "present":
+        family, wanted = observed.names.family, self._desired
+        present = wanted.state == "present" and not wanted.runfile
+        if family == "suse":
+            names = self._suse_names(observed) if present else observed.names
+        elif wanted.source == "repository" and present:
             names = self._repository_names(observed)
         else:
-            ubuntu = observed.names.family == "ubuntu"
-            names = self._ubuntu(observed) if ubuntu else observed.names
+            names = self._ubuntu(observed) if family == "ubuntu" else observed.names
         return dataclasses.replace(observed, names=self._fabric_names(observed, names))
 
     def _ubuntu(self, observed: Observed) -> driver_names.Names:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._core import driver_suse_names
+from .._core.apt import Policy
 from .._core.driver import Desired, Observed, flavour
 from .._core.driver_names import Names
 from .._core.driver_record import Record
@@ -64,6 +66,21 @@ class RepositorySteps:
         installed = [name for name in observed.packages if observed.installed(name)]
         kind = flavour(self._desired.kernel_modules, observed.gpus)
         return named(observed.names, self._offered(), self._desired.version, installed, kind)
+
+    def _suse_names(self, observed: Observed) -> Names:
+        """Return the names in SUSE, where the versions that are offered tell what belongs together."""
+        there = {name: observed.installed(name) for name in observed.packages}
+        have = {name: version for name, version in there.items() if version}
+        names = driver_suse_names.candidates(observed.kernel)
+        policies = self._manager.policies(names)
+        for name in have.keys() & set(names):
+            found = policies.get(name, Policy(None, ()))
+            policies[name] = found._replace(versions=(*found.versions, have[name]))
+        kind = flavour(self._desired.kernel_modules, observed.gpus)
+        version = self._desired.version
+        return driver_suse_names.suse(
+            observed.names, policies, version, have, kind, observed.kernel
+        )
 
     def _fabric_names(self, observed: Observed, names: Names) -> Names:
         """Return the names with the fabric manager that is offered; only NVSwitches need one."""

@@ -97,6 +97,8 @@ SUSE = {
     OLD_KMP: f"Conflicts: {KMP}",
 }
 SUSE_MODULES = {KMP: f"Conflicts: {OLD_KMP}"}
+# The build for another repository's user space, of a version that this one does not have.
+OTHER_MODULES, OTHER_VERSION = {"nvidia-open-driver-G06-signed-cuda-kmp-default": ""}, "575.57.08"
 OTHERS = {
     "dkms": "",
     BASE: "",
@@ -135,6 +137,7 @@ def repository(work: Path, key: Key | None = None) -> Path:
         _build(work, RHEL, version, "1.el9", 3)
         _build(work, SUSE, version, "1.1", 0)
         _build(work, SUSE_MODULES, f"{version}_k6.4.0_150600.21", "1.1", 0)
+    _build(work, OTHER_MODULES, f"{OTHER_VERSION}_k6.4.0_150600.21", "1.1", 0)
     _build(work, OTHERS, "3.0", "1", 0)
     if key is not None:
         key.sign_rpms(work / "repo")

@@ -162,43 +162,6 @@ def test_persistence_daemon_for_ubuntu_is_found_under_either_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offered", "wanted", "installed", "kernel"),
-    [
-        (("nvidia-compute-G06",), "", (), "nvidia-open-driver-G06-signed-kmp-default"),
-        (
-            ("nvidia-compute-G06", "nvidia-open-driver-G06-kmp-default"),
-            "",
-            (),
-            "nvidia-open-driver-G06-kmp-default",
-        ),
-        (
-            ("nvidia-compute-G06", "nvidia-compute-G07", "nvidia-open-driver-G07-kmp-default"),
-            "",
-            (),
-            "nvidia-open-driver-G07-kmp-default",
-        ),
-        (
-            ("nvidia-compute-G06", "nvidia-compute-G07"),
-            "580",
-            (),
-            "nvidia-open-driver-G06-signed-kmp-default",
-        ),
-        (
-            ("nvidia-compute-G06", "nvidia-compute-G07"),
-            "",
-            ("nvidia-compute-G06",),
-            "nvidia-open-driver-G06-signed-kmp-default",
-        ),
-        (("nvidia-compute-G07",), "595", (), "nvidia-open-driver-G07-signed-kmp-default"),
-    ],
-)
-def test_names_for_suse_follow_the_generation(
-    offered: tuple[str, ...], wanted: str, installed: tuple[str, ...], kernel: str
-) -> None:
-    assert named(driver_names.SUSE, offered, wanted, installed, "open").kernel["open"] == kernel
-
-
-@pytest.mark.parametrize(
     ("offered", "wanted", "fabric"),
     [
         (("nvidia-fabricmanager", "nvidia-fabricmanager-570"), "570", "nvidia-fabricmanager-570"),
