@@ -100,7 +100,7 @@ def test_each_metric_follows_its_fact(make_node: MakeNode, metrics: Metrics) -> 
     becomes(metrics, 1, "config_refused")
 
     report = Report(Names(UUID, str(states)), pid=node.daemon.pid if node.daemon else 0)
-    report.shares(Shares(4, Fraction(2**30), Fraction(25)), own_shm=False)
+    report.shares(Shares(4, Fraction(2**30), Fraction(25)), own_shm=False, multi_user=False)
     report.state(READY)
     report.clients({7: (8, 9)})
     becomes(metrics, 1, "mps_state", device=UUID, state="ready")

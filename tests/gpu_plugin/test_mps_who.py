@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from gpu_plugin.mps import listing
 from gpu_plugin.mps.clients import Client, look
 from gpu_plugin.mps.listing import roots
 from gpu_plugin.observer import Observer
-from gpu_plugin.telemetry import families, service
+from gpu_plugin.telemetry.pages import pages
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 CGROUPS = {
@@ -89,16 +87,8 @@ def test_only_who_shows_clients_looks_for_them(
         "servers": [{"pid": 42, "clients": [7, 9]}],
     }
     (tmp_path / f"{device}.json").write_text(json.dumps(state))
-    asked: list[Iterable[Mapping[str, Any]]] = []
-
-    class Families(families.Families):
-        def __init__(self, seen: Any, mps: Any) -> None:
-            asked.append(mps())
-            super().__init__(seen, mps)
-
-    monkeypatch.setattr(families, "Families", Families)
-    service.Telemetry(Observer(), lambda: str(tmp_path))._pages()
-    assert [list(one) for one in asked] == [[state]]
+    _status, _type, page = pages(Observer(), lambda: str(tmp_path))["/metrics"]()
+    assert device.encode() in page
     assert looked == []
     assert "clients: 7 (team/train-0), 9 (team/train-0)" in listing.describe(
         listing.named(listing.load(tmp_path))

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A node in service gets another driver: who has a GPU open is asked, nobody is stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpunode_tool.testing import Node
+
+PLAYBOOK = "gpu.node.upgrade_driver"
+MARKER = "/var/lib/gpu-node/driver-upgrade"
+HOOK = """\
+---
+- name: Write down that the hook ran
+  ansible.builtin.shell: echo {word} $(systemctl is-active gpu-device-plugin.service) >> /root/hooks
+  changed_when: true
+"""
+# Without a driver behind it a device cannot be opened for more than its path.
+CLIENT = "import os, time; os.open('/dev/nvidia0', os.O_PATH); time.sleep(600)"
+
+pytestmark = pytest.mark.node
+
+
+def flavour(node: Node) -> str:
+    text = node.run("cat", "/proc/driver/nvidia/version")
+    return "open" if "Open Kernel Module" in text else "proprietary"
+
+
+def allocatable(node: Node) -> int:
+    found = json.loads(node.run("standin-kubelet", "resources", "--json"))
+    return int(found["nvidia.com/gpu"]["allocatable"])
+
+
+def test_driver_is_changed_in_service(make_node: Callable[..., Node], tmp_path: Path) -> None:
+    node = make_node("upgrade", "h100-80", 2)
+    hooks: dict[str, Any] = {}
+    for word in ("before", "after"):
+        path = tmp_path / f"{word}.yml"
+        path.write_text(HOOK.format(word=word))
+        hooks[f"nvidia_driver_hooks_{word}"] = [str(path)]
+    up = node.play()
+    assert up.ok, up.message()
+    assert (flavour(node), allocatable(node)) == ("open", 2)
+
+    same = node.play(PLAYBOOK, **hooks)
+    assert same.ok, same.message()
+    assert same.changed() == []
+    assert node.run("ls", "/root/hooks", check=False) == ""
+
+    node.run("systemd-run", "--unit=client", "--collect", "python3", "-c", CLIENT)
+    wanted = {"nvidia_driver_kernel_modules": "proprietary", **hooks}
+    busy = node.play(PLAYBOOK, **wanted)
+    assert not busy.ok
+    assert "processes have GPUs open, and the driver was not touched" in busy.message()
+    assert "(python3)" in busy.message()
+    assert node.run("systemctl", "is-active", "client").strip() == "active"
+    assert (flavour(node), allocatable(node)) == ("open", 2)
+
+    node.run("systemctl", "stop", "client")
+    free = node.play(PLAYBOOK, **wanted)
+    assert free.ok, free.message()
+    assert (flavour(node), allocatable(node)) == ("proprietary", 2)
+    assert node.run("cat", "/root/hooks").split("\n")[:3] == [
+        "before active",
+        "before active",
+        "after active",
+    ]
+    assert node.run("ls", MARKER, check=False) == ""
+    assert "nvidia.com/gpu" in node.run("cat", "/etc/cdi/nvidia.yaml")
+
+
+def test_upgrade_that_was_cut_off_is_finished(make_node: Callable[..., Node]) -> None:
+    """Kill ansible when the driver is changed and the daemon still stopped."""
+    node = make_node("upgrade-killed", "h100-80", 1)
+    assert node.play().ok
+    wanted = {"nvidia_driver_kernel_modules": "proprietary"}
+
+    def at_nvml(event: dict[str, Any]) -> bool:
+        task = event.get("event_data", {}).get("task", "")
+        return event["event"] == "runner_on_start" and task == "Wait until NVML answers"
+
+    assert node.play(PLAYBOOK, stop_when=at_nvml, **wanted).killed
+    state = node.run("systemctl", "is-active", "gpu-device-plugin.service", check=False)
+    assert state.strip() == "inactive"
+    again = node.play(PLAYBOOK, **wanted)
+    assert again.ok, again.message()
+    assert allocatable(node) == 1
+    assert node.run("ls", MARKER, check=False) == ""
