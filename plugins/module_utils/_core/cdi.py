@@ -35,7 +35,6 @@ SOCKETS = (
     "/run/nvidia-fabricmanager/socket",
     "/tmp/nvidia-mps",
 )
-HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
 
 Edits = t.Dict[str, t.Any]
 

@@ -12,6 +12,7 @@ VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.
 VENDOR_OR_CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 NODE_TYPES = ("b", "c", "u", "p")
+HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")  # those of NVIDIA's container toolkit
 HOOKS = (
     "prestart",
     "createRuntime",

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from ._shared._core.cdi import HOOK_PROGRAMS
-from ._shared._core.cdi_spec import minimum_version
+from ._shared._core.cdi_spec import HOOK_PROGRAMS, minimum_version
 
 SOURCE_KIND: Final = "nvidia.com/gpu"
 VENDOR: Final = "k8s.device-plugin.nvidia.com"

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -132,6 +131,8 @@ def _plainly(path: str) -> str:
 
 def nearest(path: str, section: str, known: Collection[str]) -> str:
     """Return the known key that was most likely meant, or an empty string."""
+    import difflib  # a configuration that is right has no use for it
+
     word = path.rsplit(".", 1)[-1].lower()
     by_word: dict[str, list[str]] = {}
     for key in sorted(known):
