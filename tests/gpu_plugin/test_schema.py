@@ -142,3 +142,25 @@ def test_what_can_not_be_had_is_refused_with_the_reason(name: str, value: str, w
 def test_no_key_is_left_out_here() -> None:
     told = {row.path or row.flags[0] for row in ROWS} | {name for name, _value in HARMLESS}
     assert {key.path for key in KEYS if not key.path.startswith(ELSEWHERE)} == told
+
+
+@pytest.mark.parametrize("given_by", ["flag", "environment"])
+def test_where_the_kubelet_listens(given_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["run"]
+    if given_by == "flag":
+        words += ["--kubelet-socket", "/srv/kubelet/kubelet.sock"]
+    else:
+        monkeypatch.setenv("KUBELET_SOCKET", "/srv/kubelet/kubelet.sock")
+    assert str(_parser().parse_args(words).kubelet_socket) == "/srv/kubelet/kubelet.sock"
+    monkeypatch.setenv("KUBELET_SOCKET", "")
+    usual = "/var/lib/kubelet/device-plugins/kubelet.sock"
+    assert str(_parser().parse_args(["run"]).kubelet_socket) == usual
+
+
+@pytest.mark.parametrize("text", ["", "kubelet.sock"])
+def test_sockets_go_nowhere_by_chance(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["run", "--kubelet-socket", text])
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{text!r} is not valid: expected an absolute path" in said
+    assert "is not supported" in said

@@ -127,7 +127,7 @@ def _labels_options(labels: argparse.ArgumentParser) -> None:
 def _run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--kubelet-socket",
-        type=Path,
+        type=_socket,
         default=os.environ.get("KUBELET_SOCKET") or KUBELET_SOCKET,
         metavar="SOCKET",
         help="the kubelet's; the plugin's own are beside it (environment: KUBELET_SOCKET)",
@@ -158,6 +158,15 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     )
     flags.add(run, (key for key in schema.KEYS if key.command == "run"))
     run.set_defaults(command=_run)
+
+
+def _socket(text: str) -> Path:
+    if not text.startswith("/"):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not valid: expected an absolute path; a plugin that does not register,"
+            " which is what an empty one would be, is not supported"
+        )
+    return Path(text)
 
 
 def _run(options: argparse.Namespace) -> int:
