@@ -58,38 +58,6 @@ options:
       - It goes to files of its own, C(gpu-node-driver) in the folders of apt, dnf or zypper, with its key beside it.
         What has changed in them is put right. V(absent) takes them back.
       - Only packages that the key has signed are installed. The key itself is never fetched from anywhere.
-    type: dict
-    suboptions:
-      url:
-        description: Its address, with http, https or file. A password belongs to the package manager's own files.
-        type: str
-        required: true
-      key:
-        description:
-          - The public key in ASCII armour, or the path of a key file on the node.
-          - The RHEL family and SUSE know keys for all repositories only, so rpm is taught it.
-        type: str
-        required: true
-      key_fingerprints:
-        description:
-          - The fingerprints of the primary keys in O(repository.key). Where it has any other key it is refused.
-          - A key file on the node needs them. For NVIDIA's repositories compare with what NVIDIA publishes.
-        type: list
-        elements: str
-        default: []
-      suite:
-        description: For apt, the suite, or the path of a flat repository, which ends in a slash.
-        type: str
-        default: /
-      components:
-        description: For apt, the components of the suite. A flat repository has none.
-        type: list
-        elements: str
-        default: []
-      signed_metadata:
-        description: For dnf and zypper, whether the lists of the repository are signed too. Those for apt always are.
-        type: bool
-        default: false
   runfile:
     description:
       - The file for O(source=runfile). O(version) must be the exact version that it has.
@@ -179,12 +147,9 @@ options:
       - Without an option here, the driver's own default or another file decides.
     type: dict
     default: {}
-  lock_timeout:
-    description: Seconds to wait for another package manager.
-    type: int
-    default: 300
 extends_documentation_fragment:
   - gpu.node.attributes
+  - gpu.node.repository
 attributes:
   check_mode:
     support: full

@@ -14,7 +14,7 @@ from .._core.apt import upstream
 from .._core.cdi_generated import NVIDIA_CTK
 from .._core.driver_record import Record as DriverRecord
 from .._core.errors import InputError, NodeError
-from .._core.package_repository import RPM_FAMILIES, is_trusted
+from .._core.package_repository import RPM_FAMILIES
 from .._core.package_repository import parse as parse_repository
 from .._core.steps import Plan, Step
 from .._core.toolkit import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, Desired, Observed, Record
@@ -26,6 +26,7 @@ from .nvidia_driver_apt import Apt
 from .nvidia_driver_repository import REPOSITORY_SPEC
 from .nvidia_driver_rpm import Dnf, Zypper
 from .package_manager import Change, PackageManager
+from .recorded import Recorded, distrust
 from .runtime_record import RECORD as RUNTIME_RECORD
 
 RECORD = "/var/lib/gpu-node/container_toolkit.json"
@@ -56,10 +57,12 @@ SPEC: t.Dict[str, t.Any] = {
 }
 
 
-class ToolkitCapability:
+class ToolkitCapability(Recorded[Record]):
     """Keeps the NVIDIA container toolkit of a node installed and held at a safe version."""
 
     name = "container_toolkit"
+    record_path = RECORD
+    _load_record = staticmethod(toolkit.load)
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
@@ -167,7 +170,7 @@ class ToolkitCapability:
         if params["trust"]:
             self._manager.trust(PLACE.rpm_key)
         if self._desired.repository is None:
-            self._distrust()
+            distrust(self._manager, self._record().keys)
             self._remember(repository=False, keys=frozenset())
 
     def _vendor(self, params: t.Mapping[str, t.Any]) -> None:
@@ -213,7 +216,7 @@ class ToolkitCapability:
         self._free(self._record().holds)
         if params["packages"]:
             self._manager.purge(params["packages"])
-        self._distrust()
+        distrust(self._manager, self._record().keys)
         for path in params["files"]:
             self._host.remove(path)
         if self._record().drop_in:
@@ -233,14 +236,6 @@ class ToolkitCapability:
             self._manager.release(held)
         self._remember(holds=record.holds - set(names))
 
-    def _distrust(self) -> None:
-        ours = self._record().keys
-        keys = [
-            one for one in self._manager.trusted() if any(is_trusted(key, [one]) for key in ours)
-        ]
-        if keys:
-            self._manager.distrust(keys)
-
     def _remove_drop_in(self) -> None:
         self._host.remove(DROP_IN)
         folder = DROP_IN.rsplit("/", 1)[0]
@@ -248,16 +243,6 @@ class ToolkitCapability:
             self._host.remove(folder)
         self._host.run(["systemctl", "daemon-reload"])
         self._remember(drop_in=False)
-
-    def _record(self) -> Record:
-        return toolkit.load(self._host.read(RECORD), RECORD)
-
-    def _remember(self, **additions: t.Any) -> None:
-        record = dataclasses.replace(self._record(), **additions)
-        if record:
-            self._host.write(RECORD, record.dump(), mode=0o644)
-        else:
-            self._host.remove(RECORD)
 
     # --- report ---
 

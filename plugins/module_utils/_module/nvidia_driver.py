@@ -30,6 +30,7 @@ from .nvidia_driver_runfile import RUNFILE_SPEC, RunfileSteps, installed
 from .nvidia_driver_signing import signing_key
 from .nvidia_driver_streams import StreamSteps
 from .package_manager import Change, PackageManager
+from .recorded import Recorded
 
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
 # What one flavour of the kernel modules leaves behind may go with it; nothing else may.
@@ -67,10 +68,12 @@ SPEC: t.Dict[str, t.Any] = {
 }
 
 
-class DriverCapability(RepositorySteps, RunfileSteps, StreamSteps):
+class DriverCapability(Recorded[Record], RepositorySteps, RunfileSteps, StreamSteps):
     """Keeps the driver of a node installed, held at its version and loaded."""
 
     name = "nvidia_driver"
+    record_path = RECORD
+    _load_record = staticmethod(driver_record.load)
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
@@ -104,7 +107,7 @@ class DriverCapability(RepositorySteps, RunfileSteps, StreamSteps):
         kernel = (host.read("/proc/sys/kernel/osrelease") or "").strip()
         driver = loaded_driver(host)
         devices = pci_devices(host)
-        record = driver_record.load(host.read(RECORD), RECORD)
+        record = self._record()
         observed = Observed(
             distribution=distribution,
             codename=driver_names.release(release),
@@ -363,17 +366,6 @@ class DriverCapability(RepositorySteps, RunfileSteps, StreamSteps):
             write_modprobe(self._host, "", params["kernels"])
         self._manager.clean()
         self._host.remove(RECORD)
-
-    def _record(self) -> Record:
-        return driver_record.load(self._host.read(RECORD), RECORD)
-
-    def _remember(self, **additions: t.Any) -> None:
-        """Write down what is about to be added, so that it can be taken back."""
-        record = dataclasses.replace(self._record(), **additions)
-        if record:
-            self._host.write(RECORD, record.dump(), mode=0o644)
-        else:
-            self._host.remove(RECORD)
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""

@@ -13,10 +13,11 @@ from .._core.apt import Policy
 from .._core.driver import Desired, Observed, flavour
 from .._core.driver_names import Names
 from .._core.driver_record import Record
-from .._core.driver_repository import PATHS, is_trusted
+from .._core.driver_repository import PATHS
 from .._core.driver_repository_names import PREFIXES, named, with_fabric
 from .._host.api import Host
 from .package_manager import PackageManager
+from .recorded import distrust
 
 REPOSITORY_SPEC: t.Dict[str, t.Any] = {
     "type": "dict",
@@ -106,11 +107,6 @@ class RepositorySteps:
             self._remember(repository=False, keys=frozenset())
 
     def _forget_repository(self) -> None:
-        ours = self._record().keys
-        keys = [
-            one for one in self._manager.trusted() if any(is_trusted(key, [one]) for key in ours)
-        ]
-        if keys:
-            self._manager.distrust(keys)
+        distrust(self._manager, self._record().keys)
         for path in PATHS:
             self._host.remove(path)

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A repository of packages that the user names, and the wait for another package manager."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Documentation shared by the modules that install packages; ``SIGNED`` knows unsigned packages as well."""
+
+    DOCUMENTATION = r"""
+options:
+  lock_timeout:
+    description: Seconds to wait for another package manager.
+    type: int
+    default: 300
+  repository:
+    type: dict
+    suboptions:
+      url:
+        description: Its address, with http, https or file. A password belongs to the package manager's own files.
+        type: str
+        required: true
+      key:
+        description:
+          - The public key in ASCII armour, or the path of a key file on the node.
+          - The RHEL family and SUSE know keys for all repositories only, so rpm is taught it.
+        type: str
+        required: true
+      key_fingerprints:
+        description:
+          - The fingerprints of the primary keys in O(repository.key). Where it has any other key it is refused.
+          - A key file on the node needs them. For NVIDIA's repositories compare with what NVIDIA publishes.
+        type: list
+        elements: str
+        default: []
+      suite:
+        description: For apt, the suite, or the path of a flat repository, which ends in a slash.
+        type: str
+        default: /
+      components:
+        description: For apt, the components of the suite. A flat repository has none.
+        type: list
+        elements: str
+        default: []
+      signed_metadata:
+        description: For dnf and zypper, whether the lists of the repository are signed too. Those for apt always are.
+        type: bool
+        default: false
+"""
+
+    SIGNED = (
+        DOCUMENTATION
+        + r"""
+      signed_packages:
+        description:
+          - For dnf and zypper, whether the packages are signed. With V(false), O(repository.signed_metadata) must be
+            true.
+        type: bool
+        default: true
+"""
+    )
