@@ -35,7 +35,9 @@ options:
     description:
       - A package version, an upstream version such as V(550.163.01), or a branch such as V(550).
       - What is installed stays when it fits. Otherwise the newest that fits and that the sources offer is installed.
-      - Empty fits every version, and then no newer one is installed than apt itself would choose.
+      - A branch that runs none of the node's GPUs is refused, such as one after 580 for Volta and older GPUs, or one
+        before 570 for Blackwell. One that runs only some of them is taken with a warning.
+      - Empty fits every version that runs the GPUs, and then no newer one is installed than apt itself would choose.
         In Ubuntu that is the newest server branch, or the one that is there.
     type: str
     default: ""

@@ -9,6 +9,7 @@ import dataclasses
 import re
 import typing as t
 
+from . import driver_branches
 from .apt import Package, Policy, upstream
 from .apt_sources import Source
 from .dnf_streams import Streams
@@ -287,10 +288,15 @@ def _common(observed: Observed, wanted: str, kernel: str, matched: t.Sequence[st
             wanted,
             f"a version that the sources offer for {', '.join(matched)}: {', '.join(common)}",
         )
+    supporting = driver_branches.able(fitting, observed.gpus)
+    if not supporting:
+        raise driver_branches.no_version(fitting, observed.gpus)
     for name in (kernel, *matched):
         installed = observed.installed(name)
-        if installed is not None and upstream(installed) in fitting:
-            return upstream(installed)
+        there = upstream(installed) if installed is not None else ""
+        if there in fitting and driver_branches.able([there], observed.gpus):
+            return there
+    fitting = supporting
     return fitting[0] if wanted else _preferred(observed, kernel, fitting)
 
 

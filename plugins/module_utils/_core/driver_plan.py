@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from . import dnf_streams, driver_runfile
+from . import dnf_streams, driver_branches, driver_runfile
 from .apt_sources import Source, additions, render
 from .driver import (
     Choice,
@@ -58,7 +58,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         return Plan(tuple(named), describe(observed), describe(observed), more=True)
     try:
         choice = choose(observed, desired, kind)
-    except (UnknownVersion, NoCommonVersion):
+    except (UnknownVersion, NoCommonVersion, driver_branches.NoSupport):
         enable = named or (_enable(observed) if desired.manage_sources else [])
         if not enable and (observed.refreshed or check_mode):
             raise
@@ -81,6 +81,8 @@ def _by_installer(
     check_mode: bool,
 ) -> Plan:
     """Return the plan where NVIDIA's own installer brings the driver."""
+    if not driver_branches.able([desired.version], observed.gpus):
+        raise driver_branches.no_version([desired.version], observed.gpus)
     steps = driver_runfile.steps(
         observed,
         runfile,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from . import driver_branches
 from .apt import upstream
 from .driver import Choice, Observed
 from .driver_repository import texts
@@ -51,7 +52,7 @@ def describe(observed: Observed) -> t.Dict[str, t.Any]:
 
 def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[str, ...]:
     """Return what is not as it might be expected."""
-    found = []
+    found = driver_branches.warnings(choice.version, observed.gpus)
     dkms = uses_dkms(observed, choice.kind)
     if installing and dkms and not observed.headers and not offered_headers(observed):
         found.append(

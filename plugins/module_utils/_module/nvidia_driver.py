@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._core import driver_names, driver_record, driver_repository, driver_runfile
+from .._core import driver_branches, driver_names, driver_record, driver_repository, driver_runfile
 from .._core.apt import Package, Simulation, upstream
 from .._core.driver import Desired, Observed, check_components, flavour
 from .._core.driver_facts import facts
@@ -197,7 +197,8 @@ class DriverCapability(Recorded[Record], RepositorySteps, RunfileSteps, StreamSt
         kind = flavour(self._desired.kernel_modules, observed.gpus)
         branches = driver_names.ubuntu_branches(self._manager.known("nvidia-dkms-"), kind)
         there = tuple(name for name in observed.packages if observed.installed(name))
-        branch = driver_names.ubuntu_branch(branches, self._desired.version, there)
+        able = driver_branches.able(branches, observed.gpus) or branches
+        branch = driver_names.ubuntu_branch(able, self._desired.version, there)
         return driver_names.ubuntu(branch, branches, observed.kernel)
 
     def plan(self, state: Observed) -> Plan:

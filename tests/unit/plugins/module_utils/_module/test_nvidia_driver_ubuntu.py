@@ -14,7 +14,7 @@ from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_apt
 from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_signing import (
     SECURE_BOOT,
 )
-from debian import DRIVER, LOADED, Debian, capability, converge
+from debian import DRIVER, GPU, LOADED, Debian, capability, converge
 
 KERNEL = "6.8.0-85-generic"
 OS_RELEASE = 'ID=ubuntu\nID_LIKE=debian\nVERSION_CODENAME=noble\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\n'
@@ -208,3 +208,14 @@ def test_release_that_is_not_supported_names_those_that_are() -> None:
     host.files["/etc/os-release"] = OS_RELEASE.replace("noble", "oracular")
     with pytest.raises(NodeError, match=r"Ubuntu 22\.04 \(jammy\), Ubuntu 24\.04 \(noble\)"):
         converge(host)
+
+
+def test_old_gpu_gets_the_newest_branch_that_runs_it() -> None:
+    host = ready()
+    for name in (*PARTS, "nvidia-dkms"):
+        host.offers[f"{name}-595-server"] = ["595.71.05-0ubuntu0.24.04.1"]
+    host.files[f"{GPU}/device"] = "0x1db1\n"
+    converge(host)
+    assert host.packages["nvidia-dkms-580-server"][0] == VERSIONS["580"][0]
+    with pytest.raises(NodeError, match="580 is the last branch for volta GPUs"):
+        converge(host, version="595")
