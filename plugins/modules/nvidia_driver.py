@@ -274,6 +274,10 @@ node:
     nouveau:
       description: Whether nouveau is C(loaded), C(available) to some kernel, C(blacklisted) or C(absent).
       type: str
+    kernels_without_driver:
+      description: The kernels that can be booted and have no modules of the driver.
+      type: list
+      elements: str
     stale_initramfs:
       description: The kernels whose initramfs is older than the modules' options.
       type: list

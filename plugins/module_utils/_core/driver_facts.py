@@ -20,6 +20,7 @@ def facts(observed: Observed) -> t.Dict[str, t.Any]:
         "headers": observed.headers,
         "held": sorted(name for name in observed.names.relevant if observed.held(name)),
         "nouveau": _nouveau(observed),
+        "kernels_without_driver": list(observed.modules.bare),
         "stale_initramfs": list(observed.modules.stale),
         "secure_boot": key is not None,
         "signing_key": key.path if key else "",

@@ -16,6 +16,9 @@ HEADER = "# Written by gpu.node.nvidia_driver.\n"
 NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
 MODULES = ("nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm")
 LOG_HEAD = re.compile(r"^DKMS .*make\.log for (\S+) for kernel (\S+)")
+DRIVER = re.compile(
+    r"^(?:\S+/)?nvidia(?:-current(?:-open)?|-tesla-\d+|-legacy-\d+xx)?\.ko(?:\.\w+)?:", re.M
+)
 VALUE = re.compile(r"[A-Za-z0-9_.,:;=/+-]+")
 TAIL_LINES = 20
 TAIL_WIDTH = 300
@@ -43,7 +46,8 @@ class Modules:
     ``own`` is the text of our modprobe file; ``nouveau`` says that some kernel has that module,
     ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels with an initramfs that
     can be made anew, ``stale`` those of them whose initramfs is older than our file, or still may
-    have what was in it. ``options`` are those that the loaded modules have.
+    have what was in it. ``options`` are those that the loaded modules have. ``bare`` are the kernels that
+    can be booted and have no module of the driver.
     """
 
     own: t.Optional[str] = None
@@ -52,6 +56,7 @@ class Modules:
     images: t.Tuple[str, ...] = ()
     stale: t.Tuple[str, ...] = ()
     options: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    bare: t.Tuple[str, ...] = ()
 
 
 Options = t.Tuple[t.Tuple[str, str], ...]
@@ -94,6 +99,11 @@ def render(options: Options, *, nouveau: bool, current: bool) -> str:
         lines += [f"options {one} {option}={value}\n" for one in names[: 2 if current else 1]]
     text = (NOUVEAU if nouveau else "") + "".join(lines)
     return HEADER + text if text else ""
+
+
+def has_driver(dependencies: str) -> bool:
+    """Tell whether a kernel's modules.dep has the driver, by the names that distributions give it."""
+    return DRIVER.search(dependencies) is not None
 
 
 def blacklists(text: str) -> bool:

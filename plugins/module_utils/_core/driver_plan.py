@@ -323,7 +323,9 @@ def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
     """
     have = observed.modules
     ours = have.own is not None and blacklists(have.own)
-    nouveau = ours or (bool(observed.gpus) and have.nouveau and not have.blacklisted)
+    # Another's blacklist does not help against an initramfs that was made before it.
+    loose = have.nouveau and (observed.nouveau or not have.blacklisted)
+    nouveau = ours or (bool(observed.gpus) and loose)
     current = observed.distribution == "debian"
     text = render_modules(desired.module_options, nouveau=nouveau, current=current)
     kernels = have.images if text != (have.own or "") else have.stale

@@ -64,6 +64,8 @@ def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[st
             found.append(
                 f"DKMS could not build {one.module} {one.version} for the kernel {one.kernel}: see {one.log}"
             )
+    if observed.gpus and not installing:
+        found += [_bare(observed, choice.kind, kernel) for kernel in observed.modules.bare]
     version = observed.loaded[0] if observed.loaded else ""
     if observed.loaded == (version, "open") and version not in observed.firmware and not installing:
         found.append(
@@ -95,3 +97,16 @@ def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[st
             f"ones in {upstream(candidate)}: kernel_modules: proprietary would give the newer driver"
         )
     return tuple(found)
+
+
+def _bare(observed: Observed, kind: str, kernel: str) -> str:
+    """Say that a kernel has no driver, and what it lacks as far as that is known."""
+    names = observed.names
+    lacking = names.headers.format(kernel) if uses_dkms(observed, kind) else ""
+    if observed.kernel_package(kind) in names.prebuilt.values():
+        lacking = names.prebuilt[kind].replace(observed.kernel, kernel)
+    advice = f"install {lacking}" if lacking else "install its modules"
+    return (
+        f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works. "
+        f"Next step: {advice}, or remove that kernel"
+    )

@@ -17,6 +17,7 @@ from .._core.driver_kernel import (
     blacklists,
     blacklists_on_command_line,
     failed_kernel,
+    has_driver,
     parse_params,
     tail,
 )
@@ -79,7 +80,16 @@ def modules(host: Host, options: Options, *, added: bool) -> Modules:
         images=tuple(images),
         stale=tuple(stale) if own is not None or added else (),
         options=_loaded_options(host, options),
+        bare=tuple(kernel for kernel in kernels if _is_bare(host, kernel)),
     )
+
+
+def _is_bare(host: Host, kernel: str) -> bool:
+    """Tell whether a kernel can be booted and has no module of the driver."""
+    if not host.exists(f"/boot/vmlinuz-{kernel}"):
+        return False
+    dependencies = host.read(f"{KERNELS}/{kernel}/modules.dep")
+    return bool(dependencies) and not has_driver(dependencies or "")
 
 
 def _images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:

@@ -174,3 +174,59 @@ def test_dracut_is_called_with_the_image_and_its_kernel() -> None:
     host.commands["dracut",] = dracut
     assert converge(host).steps == ()
     assert host.rebuilds() == [("dracut", "--force", image, "6.12.1")]
+
+
+@pytest.mark.parametrize(
+    ("line", "bare"),
+    [
+        ("updates/dkms/nvidia-current.ko.xz:\n", ()),
+        ("kernel/nvidia-580srv-open/nvidia.ko: kernel/drivers/i2c/i2c-core.ko\n", ()),
+        ("/lib/modules/6.12.1/extra/nvidia.ko.zst:\n", ()),
+        ("kernel/drivers/platform/x86/nvidia-wmi-ec-backlight.ko.xz:\n", ("6.12.1",)),
+        ("updates/dkms/nvidia-drm.ko: updates/dkms/nvidia.ko\n", ("6.12.1",)),
+        ("", ()),
+    ],
+)
+def test_kernel_without_the_driver_is_known_by_its_list_of_modules(
+    line: str, bare: tuple[str, ...]
+) -> None:
+    host = Machine()
+    host.files["/lib/modules/6.12.1/modules.dep"] = line
+    assert modules(host, (), added=False).bare == bare
+    host.remove("/boot/vmlinuz-6.12.1")
+    assert modules(host, (), added=False).bare == ()
+
+
+def test_kernel_that_would_boot_without_the_driver_is_told_until_it_has_one() -> None:
+    host = Machine()
+    newer = "/lib/modules/6.12.9/modules.dep"
+    host.files["/boot/vmlinuz-6.12.9"] = ""
+    host.files[newer] = "kernel/fs/ext4/ext4.ko:\n"
+    (warning,) = converge(host).warnings
+    assert "6.12.9 has no modules of the driver" in warning
+    assert "install linux-headers-6.12.9" in warning
+    one = capability(host)
+    state = one.observe()
+    assert one.result(state, one.plan(state))["node"]["kernels_without_driver"] == ["6.12.9"]
+    host.files[newer] += "updates/dkms/nvidia-current.ko:\n"
+    assert converge(host).warnings == ()
+
+
+def test_nouveau_that_came_from_the_initramfs_in_spite_of_a_blacklist_is_driven_out() -> None:
+    host = Machine()
+    host.files["/etc/modprobe.d/other.conf"] = "blacklist nouveau\n"
+    host.files["/sys/module/nouveau/refcnt"] = "1"
+    left = converge(host)
+    assert (left.steps, left.reboot_required) == ((), ("the nouveau driver holds the GPUs",))
+    assert "blacklist nouveau\n" in host.files[MODPROBE_FILE]
+    assert len(host.rebuilds()) == 1
+    host.remove("/sys/module/nouveau/refcnt")
+    assert converge(host).reboot_required == ()
+    assert len(host.rebuilds()) == 1
+
+
+def test_blacklist_of_another_is_enough_where_nouveau_is_not_loaded() -> None:
+    host = Machine()
+    host.files["/etc/modprobe.d/other.conf"] = "blacklist nouveau\n"
+    converge(host)
+    assert (MODPROBE_FILE in host.files, host.rebuilds()) == (False, [])
