@@ -18,6 +18,8 @@ MODES = ["cdi", "runtime_class", "default_runtime"]
 TOML = [
     ("kubespray.toml", "1.7.24"),
     ("kubespray.toml", "2.1.4"),
+    ("kubespray-v3.toml", "2.1.4"),
+    ("kubespray-v4.toml", "2.3.0"),
     ("ubuntu.toml", "1.7.24"),
     ("eks.toml", "1.7.24"),
     ("eks.toml", "2.1.4"),
