@@ -30,6 +30,12 @@ def rule(architecture: str) -> str:
     return ""
 
 
+def last(gpus: Gpus) -> str:
+    """Return the branch after which some GPU is left without a driver, empty where there is none."""
+    branches = [LAST[one] for _address, one in gpus if one in LAST]
+    return str(min(branches)) if branches else ""
+
+
 def unsupported(version: str, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
     """Return the GPUs, given as (address, architecture), that a version or branch does not run."""
     match = re.match(r"\d+", version)

@@ -189,7 +189,8 @@ def _named(observed: Observed, desired: Desired, kind: str) -> t.List[Step]:
         steps += _enable(observed)
     if steps:
         return steps if steps[-1] is REFRESH else [*steps, REFRESH]
-    stream = dnf_streams.step(observed.streams, desired.version, kind)
+    version = desired.version or driver_branches.last(observed.gpus)
+    stream = dnf_streams.step(observed.streams, version, kind)
     return [stream] if stream else []
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._core import driver_suse_names
+from .._core import driver_branches, driver_suse_names
 from .._core.apt import Policy
 from .._core.driver import Desired, Observed, flavour
 from .._core.driver_names import Names
@@ -66,7 +66,8 @@ class RepositorySteps:
     def _repository_names(self, observed: Observed) -> Names:
         installed = [name for name in observed.packages if observed.installed(name)]
         kind = flavour(self._desired.kernel_modules, observed.gpus)
-        return named(observed.names, self._offered(), self._desired.version, installed, kind)
+        version = self._desired.version or driver_branches.last(observed.gpus)
+        return named(observed.names, self._offered(), version, installed, kind)
 
     def _suse_names(self, observed: Observed) -> Names:
         """Return the names in SUSE, where the versions that are offered tell what belongs together."""
@@ -78,7 +79,7 @@ class RepositorySteps:
             found = policies.get(name, Policy(None, ()))
             policies[name] = found._replace(versions=(*found.versions, have[name]))
         kind = flavour(self._desired.kernel_modules, observed.gpus)
-        version = self._desired.version
+        version = self._desired.version or driver_branches.last(observed.gpus)
         return driver_suse_names.suse(
             observed.names, policies, version, have, kind, observed.kernel
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.apt import Policy
+from ansible_collections.gpu.node.plugins.module_utils._core.dnf_streams import Streams
 from ansible_collections.gpu.node.plugins.module_utils._core.driver import choose
 from ansible_collections.gpu.node.plugins.module_utils._core.driver_branches import (
     NoSupport,
@@ -95,3 +96,16 @@ def test_installer_of_nvidia_is_held_to_the_same_rule() -> None:
 def test_versions_that_cannot_be_read_are_not_judged() -> None:
     assert unsupported("", gpus("volta")) == unsupported("latest", gpus("volta")) == []
     assert able([], gpus("volta")) == []
+
+
+@pytest.mark.parametrize(
+    ("architectures", "stream"),
+    [(("volta", "turing"), "580-dkms"), (("kepler", "volta"), "470-dkms"), ((), "open-dkms")],
+)
+def test_module_stream_is_of_the_last_branch_that_runs_the_gpus(
+    architectures: tuple[str, ...], stream: str
+) -> None:
+    offered = ("470-dkms", "580-dkms", "595-dkms", "latest-dkms", "open-dkms")
+    observed = node(policies=ALL, gpus=gpus(*architectures), streams=Streams("", offered))
+    first, *_rest = plan(observed, DESIRED, check_mode=False).steps
+    assert first.params["stream"] == stream
