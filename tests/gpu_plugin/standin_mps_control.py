@@ -7,11 +7,13 @@ It has one server (4242) with two clients, or with STANDIN_CLIENTS those process
 connection to the socket ``server``, which a quit waits for. STANDIN_DEAF makes it take a memory
 limit without effect, STANDIN_BUSY makes its clients stay until a quit's time is over. STANDIN_TAKES
 has the options that it takes beside -f, or "any"; any other makes it ask, as the genuine one does.
+STANDIN_SERVER is a file that names another server, which is ended when that is asked for.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import sys
@@ -23,6 +25,13 @@ PIPE = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 SOCKET = str(PIPE / "control")
 REAL = bool(os.environ.get("STANDIN_CLIENTS"))
 CLIENTS: list[int] = [] if REAL else [7, 9]
+
+
+def servers() -> list[int]:
+    if "STANDIN_SERVER" not in os.environ:
+        return [4242]
+    text = Path(os.environ["STANDIN_SERVER"]).read_text()
+    return [int(pid) for pid in text.split() if Path(f"/proc/{pid}").exists()]
 
 
 def serve_clients() -> None:
@@ -68,9 +77,13 @@ def serve() -> None:
                 elif verb == "get" and limits.get(rest):
                     stream.write(f"{limits[rest]}\n")
                 elif rest == "server_list":
-                    stream.write("4242\n")
-                elif rest == "client_list 4242":
+                    stream.write("".join(f"{pid}\n" for pid in servers()))
+                elif name == "client_list":
                     stream.write("".join(f"{pid}\n" for pid in CLIENTS))
+                elif verb == "shutdown" and int(value) in servers():
+                    print(f"told to {line.strip()}", flush=True)
+                    if not CLIENTS:
+                        os.kill(int(value), signal.SIGKILL)
                 elif line.startswith("quit -t "):
                     print(f"told to {line.strip()}", flush=True)
                     drain(float(line.split()[2]))

@@ -10,7 +10,7 @@ import dataclasses
 import time
 import typing as t
 
-from .._core import mig_boot, pods
+from .._core import mig_boot, mig_mps, mps_units, pods
 from .._core.errors import NodeError
 from .._core.mig_plan import Busy, GpuPlan, GpuState, plan_gpu
 from .._core.mig_report import gpu as report
@@ -22,6 +22,7 @@ from .._nvml.api import Gpu, Nvml, NvmlError, Process
 from .._nvml.mig_changes import Changes
 from .._nvml.mig_reading import read
 from .._nvml.real import open_nvml
+from .mig_mps import end_server
 
 POLL_SECONDS = 1.0
 POD_LOGS = "/var/log/pods"
@@ -41,12 +42,16 @@ SPEC: t.Dict[str, t.Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """The GPUs, an error for each that does not answer, and why NVML is not there, if it is not."""
+    """The GPUs, an error for each that does not answer, and why NVML is not there, if it is not.
+
+    ``idle`` are MPS servers without clients, which the GPUs' processes don't have.
+    """
 
     boot: mig_boot.Boot
     gpus: t.Tuple[GpuState, ...] = ()
     broken: t.Tuple[NvmlError, ...] = ()
     absent: str = ""
+    idle: t.Tuple[mig_mps.Server, ...] = ()
 
 
 class MigCapability:
@@ -110,10 +115,22 @@ class MigCapability:
 
     def _read(self, nvml: Nvml, boot: mig_boot.Boot) -> State:
         gpus, broken = nvml.gpus()
-        states = tuple(self._with_pods(read(nvml, gpu)) for gpu in gpus)
+        idle = mig_mps.idle_servers(self._mps_states())
+        split = [mig_mps.without_idle(read(nvml, gpu), idle) for gpu in gpus]
+        states = tuple(self._with_pods(one) for one, _servers in split)
         self._states = {one.gpu.uuid: one for one in states}
         self._first = self._first or self._states
-        return State(boot, states, tuple(broken))
+        servers = tuple(server for _one, some in split for server in some)
+        return State(boot, states, tuple(broken), idle=servers)
+
+    def _mps_states(self) -> t.Iterator[t.Optional[str]]:
+        """Return what the managers of MPS daemons tell."""
+        for name in self._host.listdir(mps_units.FOLDER):
+            device, kind = name.rpartition(".")[::2]
+            if kind == "env":
+                asked = mps_units.settings(self._host.read(f"{mps_units.FOLDER}/{name}"))
+                root = asked.get("GPU_MPS_ROOT", mps_units.FOLDER)
+                yield self._host.read(f"{root}/{device}.json")
 
     def _with_pods(self, state: GpuState) -> GpuState:
         processes = tuple(self._with_pod(one) for one in state.processes)
@@ -147,7 +164,10 @@ class MigCapability:
             warnings += self._about_busy(blocked)
         self._plans = {**{one.gpu.uuid: one for one in plans}, **self._plans}
         return Plan(
-            (*(step for one in plans for step in one.steps), *boot),
+            (
+                *(step for one in plans for step in (*mig_mps.ends(one, state.idle), *one.steps)),
+                *boot,
+            ),
             "".join(f"{one.before}\n" for one in plans) + (state.boot.config or ""),
             "".join(f"{one.after}\n" for one in plans) + (self._wanted_boot() or ""),
             reboot_required=tuple(one.pending for one in plans if one.pending),
@@ -216,8 +236,11 @@ class MigCapability:
         self._at = uuid
         if step.action.startswith("boot_"):
             getattr(self, f"_{step.action}")(step)
-        elif self._changes is None:
+        elif self._changes is None or self._nvml is None:
             raise NodeError("nothing can be changed before the GPUs were read")
+        elif step.action == mig_mps.ACTION:
+            end_server(self._host, self._nvml, self._states[uuid].gpu, step)
+            self._changes.done.append(step)
         else:
             self._changes.carry_out(step, self._states[uuid])
 
