@@ -20,6 +20,7 @@ from .._shared._core.errors import NodeError
 from .places import Names
 
 SELINUX: Final = Path("/sys/fs/selinux/enforce")
+XATTR: Final = "security.selinux"
 LABEL: Final = b"system_u:object_r:container_file_t:s0\0"
 SMALLEST_SHM: Final = 64 * 1024**2
 
@@ -117,8 +118,17 @@ def default_shm_size() -> int:
 
 
 def _label(path: Path) -> None:
-    if SELINUX.exists():
-        os.setxattr(path, "security.selinux", LABEL)
+    """Let containers in where SELinux is on, also if it is permissive. What is made inside inherits it."""
+    if not SELINUX.exists():
+        return
+    try:
+        os.setxattr(path, XATTR, LABEL)
+    except OSError as error:
+        raise NodeError(
+            f"{path} can't have the SELinux label {LABEL.decode().rstrip(chr(0))}",
+            cause=error.strerror or str(error),
+            hint="install the policy for containers (container-selinux), or choose another root",
+        ) from error
 
 
 def _run(*words: str | Path) -> None:
