@@ -72,6 +72,9 @@ def test_ready_only_with_the_limits_in_place_and_all_given_back(make_mps: MakeMp
     assert modes == [0o711, 0o755, 0o755, 0o1777]
     assert (mps.root / f"{uuid}.json").stat().st_mode & 0o777 == 0o644
     assert os.path.ismount(folder / "shm")
+    space = os.statvfs(folder / "shm")
+    page = os.sysconf("SC_PAGE_SIZE")
+    assert space.f_blocks * space.f_frsize == -(-os.sysconf("SC_PHYS_PAGES") // 2) * page
     shm = os.stat(folder / "shm")
     inside = os.stat(f"/proc/{status['daemon']}/root/dev/shm")
     assert (shm.st_dev, shm.st_ino) == (inside.st_dev, inside.st_ino)

@@ -51,6 +51,11 @@ def test_servers_and_clients_are_told(mps: Mps) -> None:
     assert f"{uuid}: ready since " in text
     assert "4 shares of 900 MiB and 25% of the threads, restarts: 0" in text
     assert "  server 4242, clients: 7, 9" in text
+    words = [sys.executable, "-m", "gpu_plugin", "status", "--mps-root", str(mps.root)]
+    words += ["--status-file", str(mps.folder / "none")]
+    whole = subprocess.run(words, env=mps.env, capture_output=True, text=True, check=False)
+    assert whole.returncode == 3  # no plugin runs here
+    assert "  server 4242, clients: 7, 9" in whole.stdout
     assert mps.end(manager) == 0
     assert mps.told() == "no device is shared by MPS\n"
 

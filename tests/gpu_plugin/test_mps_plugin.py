@@ -59,14 +59,17 @@ def test_what_a_container_gets(make_shared: MakeShared) -> None:
 def test_a_death_is_known_within_a_second_and_passes(make_shared: MakeShared) -> None:
     shared = make_shared(3, "{resources: [{name: gpu, replicas: 3}]}")
     node, (uuid,) = shared.node, shared.uuids()
-    daemon = shared.state(uuid)["daemon"]
-    begun = time.monotonic()
-    os.kill(daemon, signal.SIGKILL)
-    shared.unhealthy()
-    known = time.monotonic() - begun
-    shared.wait(GPU, 3)
-    assert known < 1.5  # half a second of ours, and what a busy machine takes
-    assert shared.state(uuid)["daemon"] != daemon
+    known = []
+    for _again in range(3):
+        daemon = shared.state(uuid)["daemon"]
+        begun = time.monotonic()
+        os.kill(daemon, signal.SIGKILL)
+        shared.unhealthy()
+        known.append(time.monotonic() - begun)
+        shared.wait(GPU, 3)
+        assert shared.state(uuid)["daemon"] != daemon
+    assert min(known) < 1  # what it takes of ours; a busy machine adds to the others
+    assert max(known) < 2
     assert "device is unhealthy" in node.logged()
     assert "device is healthy again" in node.logged()
 
@@ -298,6 +301,17 @@ def test_mig_devices_are_shared_too(make_shared: MakeShared) -> None:
     node.layout(1, "3g.20gb")
     eventually(lambda: not list(shared.settings.iterdir()))
     eventually(lambda: shared.state(device)["state"] == "")
+
+
+def test_time_slicing_is_beside_it_on_another_gpu(make_shared: MakeShared) -> None:
+    slices = "\n  timeSlicing: {resources: [{name: gpu, replicas: 3, devices: [1]}]}"
+    mps = "{resources: [{name: gpu, replicas: 2, devices: [0]}]}"
+    shared = make_shared(6, mps + slices, gpus=3)
+    first, second, third = shared.uuids()
+    ids = {*(f"{first}::{n}" for n in range(2)), *(f"{second}::{n}" for n in range(3)), third}
+    assert set(shared.node.health(GPU)) == ids
+    assert [shared.mode(gpu) for gpu in range(3)] == [EXCLUSIVE_PROCESS, DEFAULT, DEFAULT]
+    assert [path.stem for path in shared.settings.glob("*.env")] == [first]
 
 
 def test_sixteen_gpus_at_once(make_shared: MakeShared) -> None:
