@@ -14,14 +14,22 @@ import time
 from pathlib import Path
 from typing import Any
 
+from . import archives
 from .image import build
 from .paths import CACHE, CHECKOUT, KEY, NVSIM
-from .podman import keep_group, podman
+from .podman import podman
 
 LABEL = f"gpunode={CHECKOUT}"
 PREFIX = f"gpunode-{CHECKOUT}-"
-ARCHIVES = f"gpunode-apt-{CHECKOUT}"
 BOOT_SECONDS = 60
+# Where the host has the old cgroup hierarchy, podman lays all of it over the node's own part, and the nodes'
+# systemds would remove each other's groups.
+INIT = """\
+if [ "$(grep -c ' /sys/fs/cgroup/systemd ' /proc/self/mountinfo)" -gt 1 ]; then
+  umount --lazy /sys/fs/cgroup/systemd
+fi
+exec /sbin/init "$@"
+"""
 SSH_OPTIONS = (
     "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
     " -o ControlMaster=auto -o ControlPersist=60s"
@@ -50,10 +58,10 @@ def up(name: str, product: str, gpus: int, suite: str) -> None:
         "on-failure",
     ]
     words += ["--volume", f"{state}:/var/lib/nvsim", "--volume", "/var/lib/containerd"]
-    words += ["--volume", f"{ARCHIVES}:/var/cache/apt/archives"]
+    words += ["--volume", f"{archives.lend(name)}:/var/cache/apt/archives"]
     words += ["--volume", f"{_public_key()}:/root/.ssh/authorized_keys:ro"]
     # systemd 257 needs the word where the host has the old cgroup hierarchy; elsewhere it is ignored.
-    podman(*words, image, "/sbin/init", "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")
+    podman(*words, image, "sh", "-c", INIT, "init", "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")
     wait(name)
 
 
@@ -63,7 +71,6 @@ def wait(name: str, fine: tuple[str, ...] = ("running",)) -> None:
     state, answers = "", False
     while time.monotonic() < deadline and not answers:
         time.sleep(0.3)
-        keep_group(PREFIX + name)
         state = podman("exec", PREFIX + name, "systemctl", "is-system-running", check=False)
         answers = state in ("running", "degraded") and ssh(name, "true").returncode == 0
     if state not in fine or not answers:
@@ -109,7 +116,6 @@ def ssh(name: str, *words: str, capture: bool = True) -> subprocess.CompletedPro
 
 def execute(name: str, words: list[str]) -> int:
     """Run a command on a node and return its status."""
-    keep_group(PREFIX + name)
     command = ["podman", "exec", PREFIX + name, *words]
     return subprocess.run(command, check=False).returncode
 
@@ -123,6 +129,7 @@ def reboot(name: str) -> None:
 def down(name: str) -> None:
     """Remove a node."""
     podman("rm", "--force", "--volumes", "--time", "2", PREFIX + name, check=False)
+    archives.take_back(name)
     shutil.rmtree(CACHE / "boards" / name, ignore_errors=True)
 
 
@@ -156,5 +163,4 @@ def clean() -> None:
     ours = [one for one in images.splitlines() if one.startswith("localhost/gpunode")]
     for image in sorted(ours, reverse=True):
         podman("rmi", image, check=False)  # fails for one that another checkout's node runs from
-    podman("volume", "rm", "--force", ARCHIVES, check=False)
     shutil.rmtree(Path(CACHE), ignore_errors=True)

@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from .paths import CACHE
 
-GROUPS = Path("/sys/fs/cgroup/systemd/libpod_parent")
 SETTINGS = """\
 [containers]
 default_ulimits = ["nofile=1024:4096", "nproc=1024:2048"]
@@ -38,14 +36,3 @@ def podman(*words: str, check: bool = True, show: bool = False) -> str:
     if check and done.returncode:
         sys.exit(f"gpunode: podman {words[0]} failed: {(done.stderr or '').strip()}")
     return (done.stdout or "").strip()
-
-
-def keep_group(container: str) -> None:
-    """Have the group that podman puts a command into.
-
-    Nodes have systemd's old hierarchy in common, and each one's systemd removes what is empty in it.
-    """
-    if GROUPS.parent.is_dir():
-        number = podman("inspect", "--format", "{{.Id}}", container, check=False)
-        if number:
-            (GROUPS / f"libpod-{number}").mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Packages that nodes have fetched, for those that come later: each has links of its own, and so its own lock."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from .paths import CACHE
+
+STORE = CACHE / "archives/all"
+
+
+def lend(name: str) -> Path:
+    """Return a node's folder for apt's archives, with all that earlier nodes have fetched."""
+    folder = CACHE / "archives/nodes" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    _link(STORE, folder)
+    return folder
+
+
+def take_back(name: str) -> None:
+    """Keep what a node has fetched, and remove its folder."""
+    folder = CACHE / "archives/nodes" / name
+    _link(folder, STORE)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _link(source: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for package in source.glob("*.deb"):
+        with contextlib.suppress(FileExistsError):
+            (target / package.name).hardlink_to(package)
