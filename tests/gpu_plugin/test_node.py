@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -123,6 +124,44 @@ def test_a_driver_that_comes_late_goes_and_comes_back(make_node: MakeNode) -> No
     eventually(lambda: node.status()["state"] == "waiting_for_driver")
     node.sim.ctl("load", version="550.163.01", flavour="open")
     node.wait(GPU, 2)
+
+
+def test_nothing_is_said_while_nothing_happens(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon(MIXED, "--rescan", "0.1")
+    node.wait(GPU, 2)
+    eventually(lambda: node.status()["resources"].get(GPU, {}).get("registered"))
+    time.sleep(0.5)
+    said, told = node.logged(), node.status_file.stat().st_mtime_ns
+    time.sleep(2)
+    assert node.logged() == said
+    assert node.status_file.stat().st_mtime_ns == told
+    node.sim.ctl("xid", gpu="1", number=31)
+    eventually(lambda: node.logged() != said)
+
+
+def test_gpus_that_come_to_the_driver_and_go(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+    gpus = node.sim.root / "proc/driver/nvidia/gpus"
+    other, again = gpus / "0000:ff:00.0", node.folder / "again"
+    other.mkdir()
+    eventually(
+        lambda: "the driver has other GPUs than before, asking anew count=3" in node.logged()
+    )
+    again.mkdir()
+    other.rename(node.folder / "gone")  # the next look finds another one at the same address
+    again.rename(other)
+    eventually(lambda: node.logged().count("asking anew count=3") == 2)
+    before = node.logged().count("asking anew count=2")
+    other.rmdir()
+    eventually(lambda: node.logged().count("asking anew count=2") > before)
+    assert node.wait(GPU, 2)["allocatable"] == 2
+    node.sim.ctl("xid", gpu="1", number=79)  # events are waited for as before
+    node.wait(GPU, 1)
 
 
 def test_a_driver_that_was_replaced_needs_a_new_process(make_node: MakeNode) -> None:

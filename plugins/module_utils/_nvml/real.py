@@ -103,6 +103,7 @@ class RealNvml:
     @doing("counting GPUs")
     def gpus(self) -> t.Tuple[t.List[Gpu], t.List[NvmlError]]:
         found, broken = [], []
+        self._handles.clear()  # a GPU that was taken away makes others' handles invalid
         for index in range(pynvml.nvmlDeviceGetCount()):
             try:
                 found.append(self._gpu(index))

@@ -62,6 +62,7 @@ class Driver:
         self._connections = Connections()
         self._caps: tuple[str, dict[str, int]] = ("", {})
         self._numa: dict[str, int | None] = {}  # by PCI address, while NVML is open
+        self._known: frozenset[tuple[str, int]] = frozenset()  # the driver's GPUs, as NVML has them
         self._absences = 0
         self._worked = False
 
@@ -82,7 +83,7 @@ class Driver:
         ``driver_roots`` are where the driver's files may be, the first that has them counts.
         """
         try:
-            nvml = self._nvml or self._open(driver_roots)
+            nvml = self._current(driver_roots)
             inventory = self._read(nvml)
         except NvmlError as error:
             self.close()
@@ -96,7 +97,7 @@ class Driver:
         """Return how the GPUs of a scan are connected, as far as they tell."""
         if self._nvml is not None:
             gpus = [view.gpu for view in inventory.gpus if not view.problem]
-            self._connections.refresh(gpus, self.generation)
+            self._connections.refresh(gpus, (self.generation, self._known))
         return self._connections.topology
 
     def replaced(self, error: NvmlError) -> bool:
@@ -110,10 +111,25 @@ class Driver:
         self._numa.clear()
         self._session.close()
 
-    def _open(self, driver_roots: tuple[str, ...]) -> RealNvml:
-        preload(driver_roots)
-        self._nvml = self._session.enter_context(open_nvml())
+    def _current(self, driver_roots: tuple[str, ...]) -> RealNvml:
+        """Return NVML. It keeps to the GPUs that it met at its opening, so others want another."""
+        taken = self._taken()
+        if self._nvml is not None and taken and taken != self._known:
+            logs.info("the driver has other GPUs than before, asking anew", count=len(taken))
+            self.close()
+        if self._nvml is None:
+            preload(driver_roots)
+            self._nvml = self._session.enter_context(open_nvml())
+            self._known = taken or self._taken()
         return self._nvml
+
+    def _taken(self) -> frozenset[tuple[str, int]]:
+        """Return the PCI addresses of the driver's GPUs, and what differs for one taken again."""
+        try:
+            with os.scandir(self._root / "proc/driver/nvidia/gpus") as found:
+                return frozenset((one.name, one.inode()) for one in found)
+        except OSError:
+            return frozenset()
 
     def _read(self, nvml: RealNvml) -> Inventory:
         found, broken = nvml.gpus()
