@@ -158,7 +158,7 @@ def test_the_status_shows_what_was_labelled(labeller: Start) -> None:
     eventually(lambda: one.state()["state"] == "labelled", LATE)
     assert (told()["output"], told()["problem"]) == ("file", None)
     assert told()["labels"] == one.file()
-    one.node.start_daemon()
+    one.node.start_daemon(FAST)
     eventually(lambda: one.node.status()["state"] == "serving", LATE)
     lines = one.node.cli(*words).stdout.splitlines()
     assert "labels: labelled (file)" in lines
