@@ -53,7 +53,9 @@ options:
     choices: [cdi, runtime_class, default_runtime]
     default: cdi
   handler:
-    description: The name of the handler. Not used with O(mode=cdi).
+    description:
+      - The name of the handler, as a RuntimeClass may name it. Not used with O(mode=cdi).
+      - V(runc) and other names of what starts all containers are refused.
     type: str
     default: nvidia
   runtime_path:

@@ -8,12 +8,16 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .errors import NodeError
+from .errors import InputError, NodeError
 
 CDI = "cdi"
 RUNTIME_CLASS = "runtime_class"
 DEFAULT_RUNTIME = "default_runtime"
 MODES = (CDI, RUNTIME_CLASS, DEFAULT_RUNTIME)
+
+HANDLER = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")  # as in a RuntimeClass
+# Names that runtimes have for what starts containers that name no handler.
+RESERVED = ("runc", "crun", "default")
 
 Path = t.Tuple[str, ...]
 Change = t.Tuple[Path, t.Any]
@@ -66,6 +70,26 @@ class View(t.NamedTuple):
     def wanted_paths(self) -> t.Set[Path]:
         """Return the keys that the file may keep."""
         return {(*self.prefix, *path) for path, _value in self.settings}
+
+
+def check_wanted(wanted: Wanted, config_path: t.Optional[str]) -> None:
+    """Refuse values that cannot be meant; InputError names the key."""
+    if not HANDLER.fullmatch(wanted.handler):
+        raise InputError.of(
+            "handler",
+            wanted.handler,
+            "up to 63 lower-case letters, digits and hyphens, as the handler of a RuntimeClass",
+        )
+    if wanted.handler in RESERVED:
+        raise InputError.of(
+            "handler",
+            wanted.handler,
+            "a name of its own: containers that ask for nothing use this one",
+        )
+    paths = [("runtime_path", wanted.runtime_path), ("config_path", config_path or "/")]
+    for key, path in [*paths, *(("spec_dirs", one) for one in wanted.spec_dirs)]:
+        if not path.startswith("/"):
+            raise InputError.of(key, path, "an absolute path")
 
 
 def parse_version(text: str, program: str) -> Version:

@@ -17,6 +17,7 @@ from .._core.runtime import (
     TooOld,
     View,
     Wanted,
+    check_wanted,
     describe,
     version_text,
 )
@@ -114,6 +115,7 @@ class RuntimeCapability:
         self._wanted = Wanted(
             mode, params["handler"], params["runtime_path"], tuple(params["spec_dirs"])
         )
+        check_wanted(self._wanted, self._config_path)
         self._keep: bool = params["backup"]
         self._backup: t.Optional[str] = None
         self._records = Records(host)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing as t
 
 from .._core import cdi_boot, toolkit
@@ -27,7 +26,7 @@ from .nvidia_driver_repository import REPOSITORY_SPEC
 from .nvidia_driver_rpm import Dnf, Zypper
 from .package_manager import Change, PackageManager
 from .recorded import Recorded, distrust
-from .runtime_record import RECORD as RUNTIME_RECORD
+from .runtime_record import Records
 
 RECORD = "/var/lib/gpu-node/container_toolkit.json"
 RUNTIME = "/usr/bin/nvidia-container-runtime"
@@ -125,10 +124,9 @@ class ToolkitCapability(Recorded[Record]):
     def _users(self) -> t.Tuple[str, ...]:
         """Name the configurations of ours that would stop containers from starting without it."""
         host = self._host
-        known = json.loads(host.read(RUNTIME_RECORD) or "{}")
         found = [
-            f"{one['runtime']} starts containers through {RUNTIME}, says {path}"
-            for path, one in known.items()
+            f"{one.runtime} starts containers through {RUNTIME}, says {path}"
+            for path, one in Records(host).all().items()
             if RUNTIME in (host.read(path) or "")
         ]
         text = host.read(cdi_boot.CONFIG)

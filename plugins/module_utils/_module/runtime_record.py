@@ -10,6 +10,7 @@ import time
 import typing as t
 
 from .._core.edits import Entry
+from .._core.errors import NodeError
 from .._host.api import Host
 from .._host.systemd import properties
 
@@ -34,16 +35,22 @@ class Records:
 
     def all(self) -> t.Dict[str, Written]:
         """Return all of them."""
-        data = json.loads(self._host.read(RECORD) or "{}")
-        return {
-            path: Written(
-                one["runtime"],
-                one["base"],
-                one["text"],
-                tuple(Entry.of(entry) for entry in one["entries"]),
-            )
-            for path, one in data.items()
-        }
+        try:
+            return {
+                path: Written(
+                    one["runtime"],
+                    one["base"],
+                    one["text"],
+                    tuple(Entry.of(entry) for entry in one["entries"]),
+                )
+                for path, one in json.loads(self._host.read(RECORD) or "{}").items()
+            }
+        except (ValueError, AttributeError, LookupError, TypeError) as error:
+            raise NodeError(
+                f"{RECORD} is damaged",
+                cause=str(error),
+                hint="remove the file; what earlier runs wrote then counts as your own",
+            ) from error
 
     def put(self, path: str, written: t.Optional[Written]) -> None:
         """Remember a file, or with None forget it."""
@@ -58,15 +65,26 @@ class Records:
         else:
             self._host.remove(RECORD)
 
+    def _marks(self) -> t.Dict[str, float]:
+        try:
+            marks = json.loads(self._host.read(MARK) or "{}")
+            return {str(unit): float(since) for unit, since in marks.items()}
+        except (ValueError, AttributeError, TypeError) as error:
+            raise NodeError(
+                f"{MARK} is damaged",
+                cause=str(error),
+                hint="remove the file, and restart the container runtime once",
+            ) from error
+
     def mark(self, unit: str, *, live: bool = False) -> None:
         """Remember that a unit has to start again, or if ``live`` to reload its files."""
-        marks = json.loads(self._host.read(MARK) or "{}")
+        marks = self._marks()
         text = json.dumps({**marks, _key(unit, live): time.time()}) + "\n"
         self._host.write(MARK, text, mode=0o644)
 
     def unmark(self, unit: str) -> None:
         """Forget that: the edit came to nothing."""
-        marks = json.loads(self._host.read(MARK) or "{}")
+        marks = self._marks()
         for live in (False, True):
             marks.pop(_key(unit, live), None)
         if marks:
@@ -76,7 +94,7 @@ class Records:
 
     def stale(self, unit: str, *, live: bool = False) -> bool:
         """Tell whether a unit has run, or with ``live`` was not reloaded either, since before an edit of ours."""
-        edited_at = json.loads(self._host.read(MARK) or "{}").get(_key(unit, live))
+        edited_at = self._marks().get(_key(unit, live))
         if edited_at is None:
             return False
         # A reload leaves the time of the start as it is, and is a change of the state.

@@ -34,7 +34,8 @@ from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_apt
     OWN_PREFERENCES,
 )
 from ansible_collections.gpu.node.plugins.module_utils._module.runtime_record import (
-    RECORD as RUNTIME_RECORD,
+    Records,
+    Written,
 )
 from apt_nodes import AptNode, Repository, missing
 from pgp_keys import Key
@@ -300,7 +301,7 @@ def test_vendor_s_service_may_stay(node: ToolkitNode, vendor: Repository) -> Non
 def test_removal_waits_for_runtimes_that_use_it(node: ToolkitNode, vendor: Repository) -> None:
     converge(node, repository=named(vendor))
     config = "/etc/containerd/config.toml"
-    node.files[RUNTIME_RECORD] = json.dumps({config: {"runtime": "containerd"}})
+    Records(node).put(config, Written("containerd", None, "", ()))
     node.files[config] = f'BinaryName = "{RUNTIME}"\n'
     with pytest.raises(NodeError, match="in use: containerd starts containers through"):
         converge(node, state="absent")
