@@ -66,7 +66,8 @@ class Observed:
     ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went
     wrong with it. ``removal`` is there when additions are to be taken back and dpkg is in order.
     ``users`` are the processes that have a GPU open, ``reload_note`` is why this run could not
-    exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``fabric``
+    exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``bridged`` that
+    these are managed through InfiniBand, ``fabric``
     what the fabric manager's service does; ``libraries`` are the versions of libnvidia-ml.
     ``repository`` are our files that name a repository, ``repository_key`` is the key's text where it is
     on the node, ``trusted`` the keys that rpm has. ``signing_key`` is there with Secure Boot on.
@@ -99,6 +100,7 @@ class Observed:
     dkms: t.Tuple[Dkms, ...] = ()
     names: Names = DEBIAN
     nvswitch: bool = False
+    bridged: bool = False
     fabric: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     libraries: t.Tuple[str, ...] = ()
     repository: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -214,7 +216,7 @@ def package_names(observed: Observed, desired: Desired, kind: str) -> t.Tuple[st
     names = {*(desired.components or known.user_space), observed.kernel_package(kind)}
     names.update(known.always)
     if observed.nvswitch and known.fabric:
-        names.add(known.fabric)
+        names.update([known.fabric, *known.subnet])
     if known.persistenced in names:
         names.update(known.companion)
     if kind == "open" or any(one not in PROPRIETARY_ONLY for _address, one in observed.gpus):

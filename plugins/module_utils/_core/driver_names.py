@@ -22,7 +22,8 @@ class Names:
     daemon, ``firmware`` where a GPU needs it. ``loose`` need not be of the driver's version.
     ``sources`` are the source packages that the parts come from, for each flavour's kernel modules
     and, under the empty name, for the rest. ``pattern`` finds kernel modules of any branch.
-    ``fabric`` is the fabric manager, which NVSwitches need at exactly the driver's version.
+    ``fabric`` is the fabric manager, which NVSwitches need at exactly the driver's version; ``subnet``
+    is what it needs where they are managed through InfiniBand, in versions of its own.
     ``ids`` are the distributions in os-release, ``signed`` the kernel modules with a known key.
     ``alike`` are the packages, as apt's patterns, that come in the driver's version in a repository
     whose source packages are not known.
@@ -41,6 +42,7 @@ class Names:
     prebuilt: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     anchor: str = ""
     fabric: str = ""
+    subnet: t.Tuple[str, ...] = ()
     always: t.Tuple[str, ...] = ()
     companion: t.Tuple[str, ...] = ()
     firmware: str = ""
@@ -54,14 +56,15 @@ class Names:
     @property
     def relevant(self) -> t.Tuple[str, ...]:
         """Return every package that may belong to the driver."""
-        others = (*self.always, *self.companion, self.firmware, self.fabric)
+        others = (*self.always, *self.companion, self.firmware, self.fabric, *self.subnet)
         names = (*self.user_space, *others, *self.kernel.values(), *self.prebuilt.values())
         return tuple(dict.fromkeys(name for name in names if name))
 
     @property
     def matched(self) -> t.FrozenSet[str]:
         """Return the packages that must be of the version of the kernel modules."""
-        return frozenset(self.relevant) - self.loose - frozenset(self.prebuilt.values())
+        apart = {*self.loose, *self.prebuilt.values(), *self.subnet}
+        return frozenset(self.relevant) - apart
 
     def is_kernel(self, package: str) -> bool:
         """Tell whether a package has kernel modules of the driver, of whatever branch."""
@@ -70,7 +73,7 @@ class Names:
 
     def source(self, package: str) -> str:
         """Return the source package of a part of the driver."""
-        if package == self.fabric:
+        if package in (self.fabric, *self.subnet):
             return ""
         flavour = next((key for key, name in self.kernel.items() if name == package), "")
         return self.sources.get(flavour) or self.sources.get("", "")

@@ -77,6 +77,11 @@ def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[st
             f"the GPUs are joined by NVSwitches, and no fabric manager for {observed.names.title} is known: CUDA "
             "does not start until one of exactly the driver's version runs"
         )
+    if observed.bridged and observed.names.fabric and not observed.names.subnet:
+        found.append(
+            "the NVSwitches are managed through InfiniBand, and the sources offer no nvlsm, without which "
+            "the fabric manager does not start"
+        )
     if not observed.gpus:
         found.append("no NVIDIA GPU was found on the PCI bus: the driver is not loaded")
     other = observed.names.kernel["proprietary"]

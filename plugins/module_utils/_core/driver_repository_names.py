@@ -12,8 +12,9 @@ import typing as t
 from .driver_names import Names
 from .driver_repository import PREFERRED
 
-PREFIXES = ("nvidia-", "libnvidia-compute")
+PREFIXES = ("nvidia-", "libnvidia-compute", "nvlsm")
 UBUNTU = re.compile(r"nvidia-dkms-(\d+)(-open)?")
+SUBNET = "nvlsm"
 FABRICS = ("nvidia-fabricmanager", "nvidia-fabric-manager")
 
 
@@ -26,12 +27,18 @@ def named(
     return make(known, offered, wanted, installed, kind) if make else known
 
 
-def with_fabric(known: Names, offered: t.Collection[str], wanted: str) -> Names:
-    """Return the names with the fabric manager that is offered: its name has changed over the years."""
+def with_fabric(
+    known: Names, offered: t.Collection[str], wanted: str, *, bridged: bool = False
+) -> Names:
+    """Return the names with the fabric manager that is offered: its name has changed over the years.
+
+    ``bridged`` NVSwitches take a subnet manager besides.
+    """
     branch = _branch(wanted) or known.branch
     names = [f"{name}-{branch}" for name in FABRICS if branch] + list(FABRICS)
     found = [name for name in names if name in offered]
-    return dataclasses.replace(known, fabric=found[0]) if found else known
+    subnet = (SUBNET,) if bridged and SUBNET in offered else ()
+    return dataclasses.replace(known, fabric=found[0] if found else known.fabric, subnet=subnet)
 
 
 def _branch(wanted: str) -> str:

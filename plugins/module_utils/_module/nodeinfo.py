@@ -13,6 +13,7 @@ from .._core.pci import PciDevice, nvidia_device
 from .._host.api import Host
 
 BUS = "/sys/bus/pci/devices"
+CONNECTX_7 = ["0x15b3", "0x1021"]
 DRIVERS_OWN = ("nvidia-persiste", "nv-fabricmanage")  # the kernel keeps 15 characters
 LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
 LIBRARY_FOLDERS = (
@@ -41,6 +42,25 @@ def pci_devices(host: Host) -> t.List[PciDevice]:
         device = nvidia_device(address, files)
         if device is not None:
             found.append(device)
+    return found
+
+
+def bridges(host: Host) -> t.List[str]:
+    """Return the ConnectX devices through which NVSwitches are managed that are not on the bus themselves.
+
+    Those of Blackwell are not. An ordinary ConnectX-7 lacks the mark in its product data.
+    """
+    found = []
+    for address in host.listdir(BUS):
+        device = f"{BUS}/{address}"
+        ids = [(host.read(f"{device}/{name}") or "").strip() for name in ("vendor", "device")]
+        if ids != CONNECTX_7:
+            continue
+        try:
+            data = host.read_bytes(f"{device}/vpd") or b""
+        except NodeError:
+            continue  # some firmware does not let it be read
+        found += [address] if b"SW_MNG" in data else []
     return found
 
 

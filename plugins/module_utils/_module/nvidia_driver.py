@@ -20,7 +20,14 @@ from .._core.errors import InputError, NodeError
 from .._core.steps import Plan, Step
 from .._host.api import Host
 from .._host.systemd import properties
-from .nodeinfo import firmware_versions, gpu_users, library_versions, loaded_driver, pci_devices
+from .nodeinfo import (
+    bridges,
+    firmware_versions,
+    gpu_users,
+    library_versions,
+    loaded_driver,
+    pci_devices,
+)
 from .nvidia_driver_apt import OWN_SOURCES, Apt
 from .nvidia_driver_kernel import as_result, build_error, building, dkms, modules, write_modprobe
 from .nvidia_driver_repository import REPOSITORY_SPEC, RepositorySteps, existing
@@ -108,6 +115,7 @@ class DriverCapability(Recorded[Record], RepositorySteps, RunfileSteps, StreamSt
         driver = loaded_driver(host)
         devices = pci_devices(host)
         record = self._record()
+        bridged = any(one.kind == "gpu" for one in devices) and bool(bridges(host))
         observed = Observed(
             distribution=distribution,
             codename=driver_names.release(release),
@@ -115,7 +123,8 @@ class DriverCapability(Recorded[Record], RepositorySteps, RunfileSteps, StreamSt
             kernel=kernel,
             headers=host.exists(f"/lib/modules/{kernel}/build"),
             gpus=tuple((one.address, one.architecture) for one in devices if one.kind == "gpu"),
-            nvswitch=any(one.kind == "nvswitch" for one in devices),
+            nvswitch=bridged or any(one.kind == "nvswitch" for one in devices),
+            bridged=bridged,
             libraries=library_versions(host),
             firmware=firmware_versions(host, kernel),
             packages={},
@@ -313,7 +322,7 @@ class DriverCapability(Recorded[Record], RepositorySteps, RunfileSteps, StreamSt
         """Exchange the modules; where the kernel does not let go of them, the next plan says so."""
         host = self._host
         loaded = [one for one in MODULES if one == "nvidia" or host.exists(f"/sys/module/{one}")]
-        switches = any(one.kind == "nvswitch" for one in pci_devices(host))
+        switches = bridges(host) or any(one.kind == "nvswitch" for one in pci_devices(host))
         units = (FABRIC_SERVICE, SERVICE) if switches else (SERVICE,)
         active = [
             one for one in units if host.run(["systemctl", "is-active", one], check=False).rc == 0

@@ -88,7 +88,8 @@ class RepositorySteps:
         """Return the names with the fabric manager that is offered; only NVSwitches need one."""
         if not observed.nvswitch or self._desired.state == "absent":
             return names
-        return with_fabric(names, self._offered(), self._desired.version)
+        wanted = self._desired.version
+        return with_fabric(names, self._offered(), wanted, bridged=observed.bridged)
 
     def _offered(self) -> t.FrozenSet[str]:
         return frozenset(name for prefix in PREFIXES for name in self._manager.known(prefix))

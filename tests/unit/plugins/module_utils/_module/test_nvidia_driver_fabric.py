@@ -10,11 +10,15 @@ import json
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._module.nodeinfo import bridges
 from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver import RECORD
-from debian import DRIVER, LOADED, Debian, capability, converge
+from debian import DRIVER, GPU, LOADED, Debian, capability, converge
+from fakes import FakeHost
 
 SWITCH = "/sys/bus/pci/devices/0000:05:00.0"
 UNIT = "nvidia-fabricmanager.service"
+BRIDGE = "/sys/bus/pci/devices/0000:e1:00.0"
+MARK = "\x82\x0bConnectX-7\x90SMDL=SW_MNG"
 FABRIC = "nvidia-fabricmanager-580"
 SET = ("libnvidia-cfg1", "libnvidia-compute", "nvidia-compute-utils", "nvidia-utils")
 SET += ("nvidia-kernel-common", "nvidia-dkms")
@@ -139,3 +143,58 @@ def test_preinstalled_driver_is_checked_without_a_command() -> None:
     one = capability(host, source="preinstalled")
     assert one.result(one.observe(), left)["loaded_version"] == "580.95.05"
     assert host.ran == []
+
+
+class Bridged(Switched):
+    """A node with a B200, whose switches only a ConnectX-7 tells of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("vendor", "device", "class"):
+            del self.files[f"{SWITCH}/{name}"]
+        self.files[f"{GPU}/device"] = "0x2901\n"
+        self.files |= {
+            f"{BRIDGE}/vendor": "0x15b3\n",
+            f"{BRIDGE}/device": "0x1021\n",
+            f"{BRIDGE}/vpd": MARK,
+        }
+        self.offers["nvlsm"] = ["2025.10.11-1"]
+        self.commands["apt-cache", "pkgnames"] = self._pkgnames
+
+
+def test_fabric_manager_comes_with_its_subnet_manager_in_a_version_of_its_own() -> None:
+    host = Bridged()
+    left = converge(host)
+    assert (left.steps, left.warnings) == ((), ())
+    assert host.packages["nvlsm"] == ("2025.10.11-1", "hi ")
+    assert host.packages[FABRIC][0] == "580.82.07-1"
+    assert UNIT in host.units
+    one = capability(host)
+    state = one.observe()
+    assert one.result(state, one.plan(state))["node"]["nvswitch"] is True
+    converge(host, state="absent")
+    assert not {"nvlsm", FABRIC} & set(host.packages)
+
+
+def test_missing_subnet_manager_is_told() -> None:
+    host = Bridged()
+    del host.offers["nvlsm"]
+    (warning,) = converge(host).warnings
+    assert "offer no nvlsm" in warning
+
+
+def test_ordinary_connectx_is_no_bridge() -> None:
+    host = Bridged()
+    assert bridges(host) == ["0000:e1:00.0"]
+    host.files[f"{BRIDGE}/vpd"] = "\x82\x0bConnectX-7\x90"
+    assert bridges(host) == []
+    converge(host)
+    assert not {"nvlsm", FABRIC} & set(host.packages)
+
+
+def test_product_data_that_cannot_be_read_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_host: FakeHost, path: str) -> bytes:
+        raise NodeError(f"cannot read {path}", cause="Input/output error")
+
+    monkeypatch.setattr(FakeHost, "read_bytes", fails)
+    assert bridges(Bridged()) == []
