@@ -12,7 +12,7 @@ import typing as t
 from .driver_names import Names
 from .driver_repository import PREFERRED
 
-PREFIXES = ("nvidia-", "libnvidia-compute", "nvlsm")
+PREFIXES = ("nvidia-", "libnvidia-compute")
 UBUNTU = re.compile(r"nvidia-dkms-(\d+)(-open)?")
 SUBNET = "nvlsm"
 FABRICS = ("nvidia-fabricmanager", "nvidia-fabric-manager")

@@ -14,7 +14,7 @@ from .._core.driver import Desired, Observed, flavour
 from .._core.driver_names import Names
 from .._core.driver_record import Record
 from .._core.driver_repository import PATHS
-from .._core.driver_repository_names import PREFIXES, named, with_fabric
+from .._core.driver_repository_names import PREFIXES, SUBNET, named, with_fabric
 from .._host.api import Host
 from .package_manager import PackageManager
 from .recorded import distrust
@@ -88,8 +88,9 @@ class RepositorySteps:
         """Return the names with the fabric manager that is offered; only NVSwitches need one."""
         if not observed.nvswitch or self._desired.state == "absent":
             return names
-        wanted = self._desired.version
-        return with_fabric(names, self._offered(), wanted, bridged=observed.bridged)
+        wanted, bridged = self._desired.version, observed.bridged
+        offered = self._offered() | set(self._manager.known(SUBNET) if bridged else ())
+        return with_fabric(names, offered, wanted, bridged=bridged)
 
     def _offered(self) -> t.FrozenSet[str]:
         return frozenset(name for prefix in PREFIXES for name in self._manager.known(prefix))
