@@ -20,6 +20,9 @@ import running
 GPU = "nvidia.com/gpu"
 DEFAULT, EXCLUSIVE_PROCESS = 0, 3
 PATIENCE = 40.0
+ELSEWHERE = (
+    'mount -t tmpfs run /run && mkdir -p /run/gpu-node && cp -r "$0" /run/gpu-node/mps && "$@"'
+)
 
 
 def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
@@ -57,6 +60,13 @@ class Shared:
 
     def change(self, mps: str) -> None:
         self.node.config.write_text(f"sharing:\n  mps: {mps}\n")
+
+    def check(self, config: Path) -> subprocess.CompletedProcess[str]:
+        """Check a configuration; what is in this machine's own /run/gpu-node is out of sight."""
+        words = ["unshare", "--mount", "sh", "-c", ELSEWHERE, self.settings]
+        words += [sys.executable, "-m", "gpu_plugin", "check-config", "--node", config]
+        env = {**os.environ, **self.node.env, **self.env}
+        return subprocess.run(words, env=env, capture_output=True, text=True, check=False)
 
     def healthy(self, resource: str = GPU) -> int:
         with contextlib.suppress(KeyError):

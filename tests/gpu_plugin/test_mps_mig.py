@@ -17,16 +17,13 @@ from typing import Any
 
 import pytest
 from mps_running import Mps, living
+from mps_sharing import ELSEWHERE
 from nvsim import genuine
 from nvsim.testing import PROJECT, start
 from running import HERE, eventually
 
 Change = Callable[..., dict[str, Any]]
 LAYOUT = {"1g.5gb": 2, "3g.20gb": 1}
-# The module looks into /run/gpu-node; what is there on this machine is none of its business.
-ELSEWHERE = (
-    'mount -t tmpfs run /run && mkdir -p /run/gpu-node && cp -r "$0" /run/gpu-node/mps && "$@"'
-)
 
 
 @pytest.fixture

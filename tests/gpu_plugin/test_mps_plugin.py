@@ -340,7 +340,29 @@ def test_a_configuration_is_checked_against_the_node(make_shared: MakeShared) ->
     shared.change("{multiUser: true, resources: [{name: gpu, replicas: 48}]}")
     refused = node.cli(*words)
     assert refused.returncode == 1
-    assert "sharing.mps.multiUser: nvidia-cuda-mps-control has no servers" in refused.stderr
+    assert "nvidia-cuda-mps-control has no servers for several users" in refused.stderr
+
+
+def test_a_configuration_is_checked_against_the_clients(
+    make_shared: MakeShared, standin: Path
+) -> None:
+    shared = make_shared(4, SIZES.format(4, "refuse"), program=standin)
+    (uuid,) = shared.uuids()
+    client = Client(shared, uuid)
+    trial = shared.node.folder / "trial.yaml"
+    for text, words in (
+        (f"sharing:\n  mps: {SIZES.format(4, 'refuse')}\n", ""),
+        (f"sharing:\n  mps: {SIZES.format(2, 'wait')}\n", ""),
+        (f"sharing:\n  mps: {SIZES.format(2, 'refuse')}\n", "its limits change when its last"),
+        ("version: v1\n", "it was shared by MPS, and its last client has not ended"),
+    ):
+        trial.write_text(f"{text}flags: {{mpsRoot: {shared.root}}}\n")
+        done = shared.check(trial)
+        assert done.returncode == bool(words), done.stderr
+        assert words in done.stderr
+    client.end()
+    eventually(lambda: shared.state(uuid)["clients"] == 0)
+    assert shared.check(trial).returncode == 0
 
 
 def test_servers_for_all_users_are_refused_while_it_runs(make_shared: MakeShared) -> None:

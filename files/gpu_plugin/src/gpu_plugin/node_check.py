@@ -7,36 +7,27 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Final
 
 from . import logs
-from ._shared._core.errors import NodeError
 from ._shared._nvml.api import NvmlError
 from .config import Config
 from .devices import EnumerationRefused, enumerate_devices
 from .driver import Driver
-from .mps import multi_user
-from .replicas import refused
+from .mps.multi_user import PROGRAM as CONTROL
+from .mps.places import ENVIRONMENT
+from .mps.steward import Steward
+from .mps.units import Systemd
+from .replicas import offers, refused, share
 from .strict_yaml import ConfigError
-
-CONTROL: Final = multi_user.PROGRAM
 
 
 def check(config: Config, source: str) -> None:
     """Return if it does. ConfigError: MPS can't be as it is asked for."""
-    if not any(share.mps for share in config.sharing.shares):
+    managers = Path(ENVIRONMENT)
+    if any(share.mps for share in config.sharing.shares):
+        _check_program(source)
+    elif not any(managers.glob("*-*.env")):
         return
-    if shutil.which(CONTROL) is None:
-        raise ConfigError(
-            f"{source}: sharing.mps needs the program {CONTROL}",
-            cause="it is not installed",
-            hint="install the driver's package for it (nvidia-cuda-mps in Debian)",
-        )
-    if any(share.mps and share.mps.multi_user for share in config.sharing.shares):
-        try:
-            multi_user.require(CONTROL)
-        except NodeError as error:
-            raise ConfigError(f"{source}: sharing.mps.multiUser: {error}") from error
     driver = Driver(Path("/"), lambda: None)
     try:
         inventory = driver.scan(config.driver_root)
@@ -46,5 +37,15 @@ def check(config: Config, source: str) -> None:
         return
     finally:
         driver.close()
-    if why := refused(found, config.sharing):
+    asked = offers(share(found, config.sharing, config.mps_root))
+    if why := refused(found, config.sharing) or Steward(managers, Systemd()).refuses(asked):
         raise ConfigError(f"{source}: sharing.mps can't be as it is: {why}")
+
+
+def _check_program(source: str) -> None:
+    if shutil.which(CONTROL) is None:
+        raise ConfigError(
+            f"{source}: sharing.mps needs the program {CONTROL}",
+            cause="it is not installed",
+            hint="install the driver's package for it (nvidia-cuda-mps in Debian)",
+        )

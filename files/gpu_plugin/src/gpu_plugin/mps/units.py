@@ -114,7 +114,8 @@ class Children:
     def close(self, managers: Managers) -> None:
         """End them, have compute modes given back, and wait for it."""
         living = {pid: began for pid in managers.values() if (began := started(pid))}
-        living |= {one.pid: started(one.pid) for one in self._children.values()}
+        children = [one.pid for one in self._children.values() if one.poll() is None]
+        living |= {pid: started(pid) for pid in children}
         for pid in living:
             self._signal(pid, signal.SIGINT)
         deadline = time.monotonic() + END_SECONDS
