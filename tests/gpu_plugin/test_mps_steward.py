@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -250,3 +252,18 @@ def test_systemd_is_asked_in_words(
         f"--no-block --quiet stop gpu-mps@{OTHER}.service",
     ]
     assert isinstance(units.choose("own", tmp_path), units.Children)
+
+
+def test_only_managers_are_ended(tmp_path: Path) -> None:
+    """A state file may name a process that is none, such as this one."""
+    script = "import sys, time; time.sleep(60)"
+    words = [sys.executable, "-c", script, "mps", "run", "--device"]
+    with subprocess.Popen([*words, UUID]) as manager, subprocess.Popen([*words, OTHER]) as other:
+        children = units.Children(tmp_path)
+        children.stop({OTHER: os.getpid(), UUID: 0})
+        children.stop({UUID: other.pid})
+        children.stop({UUID: manager.pid})
+        assert manager.wait(10) == -signal.SIGTERM
+        assert other.poll() is None
+        children.close({OTHER: other.pid, UUID: os.getpid()})
+        assert other.wait(10) != 0

@@ -46,7 +46,7 @@ class Report:
             "problem": "",
         }
 
-    def shares(self, shares: Shares, own_shm: bool, multi_user: bool) -> None:
+    def shares(self, shares: Shares, own_shm: bool, multi_user: bool = False) -> None:
         """Tell what is asked for: the bounds of one share, and of a client that says nothing."""
         self._data["replicas"] = shares.replicas
         self._data.update(own_shm=own_shm, multi_user=multi_user)

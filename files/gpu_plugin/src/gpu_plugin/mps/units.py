@@ -108,16 +108,17 @@ class Children:
         self.stop(managers)
 
     def stop(self, managers: Managers) -> None:
-        for pid in managers.values():
-            self._signal(pid, signal.SIGTERM)
+        for device, pid in managers.items():
+            if _is_manager(pid, device):
+                _signal(pid, signal.SIGTERM)
 
     def close(self, managers: Managers) -> None:
         """End them, have compute modes given back, and wait for it."""
-        living = {pid: began for pid in managers.values() if (began := started(pid))}
+        taken = [pid for device, pid in managers.items() if _is_manager(pid, device)]
         children = [one.pid for one in self._children.values() if one.poll() is None]
-        living |= {pid: started(pid) for pid in children}
+        living = {pid: started(pid) for pid in {*taken, *children}}
         for pid in living:
-            self._signal(pid, signal.SIGINT)
+            _signal(pid, signal.SIGINT)
         deadline = time.monotonic() + END_SECONDS
         while any(started(pid) == began for pid, began in living.items() if began):
             if time.monotonic() > deadline:
@@ -129,12 +130,6 @@ class Children:
         child = self._children.get(device)
         return child is not None and child.poll() is None
 
-    @staticmethod
-    def _signal(pid: int, number: int) -> None:
-        if pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-
     def _start(self, device: str) -> None:
         path = environment_file(device, str(self._folder))
         words = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--device", device]
@@ -145,3 +140,17 @@ class Children:
             self._children[device] = subprocess.Popen(words, env=env, start_new_session=True)
         except OSError as error:
             logs.error("can't start the manager of an MPS daemon", device=device, cause=error)
+
+
+def _is_manager(pid: int, device: str) -> bool:
+    """Tell whether a process is a device's manager: what a file says may be wrong."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return False
+    return "mps" in words and device in words
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
