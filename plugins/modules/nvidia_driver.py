@@ -165,8 +165,8 @@ attributes:
     support: full
     platforms: debian, el, suse
 notes:
-  - Supported are Debian 12 (bookworm) and 13 (trixie), Ubuntu 22.04 (jammy) and 24.04 (noble), the RHEL family 8 to 10,
-    and SUSE 15.6, 15.7 and 16.0.
+  - Supported are Debian 12 (bookworm) and 13 (trixie), Ubuntu 22.04 (jammy), 24.04 (noble) and 26.04
+    (resolute), the RHEL family 8 to 10, and SUSE 15.6, 15.7 and 16.0.
   - Debian is tested with the genuine packages, Ubuntu against lists of its packages, the RHEL family and SUSE with the
     genuine dnf and zypper and small packages of the same names, O(source=runfile) with a stand-in for the file.
   - In the RHEL family and SUSE, NVIDIA's repository must be there already or be named, and in RHEL 8 and 9 a module

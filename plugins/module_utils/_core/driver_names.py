@@ -101,7 +101,7 @@ DEBIAN = Names(
     sources={"": "nvidia-graphics-drivers", "open": "nvidia-open-gpu-kernel-modules"},
     pattern=r"nvidia(?:-open-kernel|-kernel(?:-open)?)-dkms",
 )
-UBUNTU_RELEASES = {"jammy": "22.04", "noble": "24.04"}
+UBUNTU_RELEASES = {"jammy": "22.04", "noble": "24.04", "resolute": "26.04"}
 UBUNTU_BRANCH = re.compile(r"nvidia-dkms-(\d+)-server(-open)?")
 UBUNTU_INSTALLED = re.compile(r"libnvidia-compute-(\d+)-server")
 

@@ -100,6 +100,17 @@ def test_fresh_node_gets_the_newest_server_branch_and_prebuilt_modules() -> None
     assert (host.ours(), OWN_SOURCES in files) == (set(), False)
 
 
+def test_newer_release_keeps_the_names() -> None:
+    host = Ubuntu()
+    host.files["/etc/os-release"] = OS_RELEASE.replace("noble", "resolute").replace(
+        "24.04.3", "26.04"
+    )
+    host.files["/etc/apt/sources.list"] = "deb http://mirror/ubuntu resolute main universe\n"
+    assert converge(host).steps == ()
+    assert host.ours() == SET | {PREBUILT}
+    assert "Suites: resolute\n" in host.files[OWN_SOURCES]
+
+
 def test_kernel_without_prebuilt_modules_gets_them_from_dkms() -> None:
     host = Ubuntu()
     host.offers.pop(PREBUILT)
