@@ -51,7 +51,8 @@ options:
         default: false
 """
 
-    SIGNED = (
+    # Annotated, because ansible-test takes every plain assignment here for a literal text.
+    SIGNED: str = (
         DOCUMENTATION
         + r"""
       signed_packages:
