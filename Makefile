@@ -72,7 +72,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-fast lint unit oracle nvsim-test module-test daemon-test sanity molecule integration bench build
+.PHONY: test test-fast lint unit oracle nvsim-test module-test daemon-test sanity molecule integration integration-driver dkms bench build
 test: ## Everything: lint, sanity, unit tests, nvsim, daemon, molecule, integration
 	@$(MAKE) --no-print-directory setup $(WHEELHOUSE)/stamp image
 	@tests/run-all
@@ -112,8 +112,14 @@ sanity: setup ## ansible-test sanity
 molecule: image $(WHEELHOUSE)/stamp ## The default scenario on a simulated node
 	$(BIN)/molecule test
 
-integration: image $(WHEELHOUSE)/stamp ## The playbook through ansible-runner on simulated nodes
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/integration
+integration: image $(WHEELHOUSE)/stamp ## The playbooks through ansible-runner on simulated nodes, but for the driver's
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q --ignore=tests/integration/driver tests/integration
+
+integration-driver: image $(WHEELHOUSE)/stamp ## The driver on simulated nodes, with the genuine packages
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m "not dkms" tests/integration/driver
+
+dkms: image ## The open kernel modules really built on a simulated node, which takes minutes
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m dkms tests/integration/driver
 
 bench: setup ## How fast things are, as ratios within one run
 	PYTHONPATH=$(LIBRARY):tests/unit/plugins/module_utils $(BIN)/python tests/bench/mig_planner.py

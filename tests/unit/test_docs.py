@@ -16,7 +16,7 @@ NAMED = re.findall(r"`(test_\w+)::(test_\w+)`", (ROOT / "docs/driver.md").read_t
 
 @pytest.mark.parametrize(("file", "test"), NAMED)
 def test_a_named_test_exists(file: str, test: str) -> None:
-    paths = [*ROOT.glob(f"tests/integration/{file}.py"), *ROOT.glob(f"tests/unit/**/{file}.py")]
+    paths = [*ROOT.glob(f"tests/integration/**/{file}.py"), *ROOT.glob(f"tests/unit/**/{file}.py")]
     assert any(f"def {test}(" in path.read_text() for path in paths)
 
 
