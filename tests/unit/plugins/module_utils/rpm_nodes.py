@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._core.dnf_streams import (
@@ -148,6 +149,14 @@ def _indexed(work: Path) -> Path:
     words = ["createrepo_c", "--quiet", f"{work}/repo"]
     subprocess.run(words, check=True, capture_output=True, text=True)
     return work / "repo"
+
+
+def recorded_repository(work: Path, names: Sequence[str], version: str, release: str) -> Path:
+    """Build packages of these names; the kernel modules' need dkms, as they do in NVIDIA's repository."""
+    parts = {name: "Requires: dkms" if name.startswith("kmod-") else "" for name in names}
+    _build(work, parts, version, release, 3)
+    _build(work, {"dkms": "", BASE: ""}, "3.0", "1", 0)
+    return _indexed(work)
 
 
 def slow_repository(work: Path) -> Path:
