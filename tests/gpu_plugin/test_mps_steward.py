@@ -257,7 +257,8 @@ def test_systemd_is_asked_in_words(
 def test_only_managers_are_ended(tmp_path: Path) -> None:
     """A state file may name a process that is none, such as this one."""
     script = "import sys, time; time.sleep(60)"
-    words = [sys.executable, "-c", script, "mps", "run", "--device"]
+    # Who runs the tests in the background has them ignore SIGINT.
+    words = ["env", "--default-signal=INT", sys.executable, "-c", script, "mps", "run", "--device"]
     with subprocess.Popen([*words, UUID]) as manager, subprocess.Popen([*words, OTHER]) as other:
         children = units.Children(tmp_path)
         children.stop({OTHER: os.getpid(), UUID: 0})
