@@ -23,8 +23,9 @@ LABEL = f"gpunode={CHECKOUT}"
 PREFIX = f"gpunode-{CHECKOUT}-"
 BOOT_SECONDS = 60
 # Where the host has the old cgroup hierarchy, podman lays all of it over the node's own part, and the nodes'
-# systemds would remove each other's groups.
+# systemds would remove each other's groups. Of machines with one identity, udev gives all the same MAC address.
 INIT = """\
+md5sum </proc/sys/kernel/hostname | cut -c 1-32 >/etc/machine-id
 if [ "$(grep -c ' /sys/fs/cgroup/systemd ' /proc/self/mountinfo)" -gt 1 ]; then
   umount --lazy /sys/fs/cgroup/systemd
 fi
