@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from containers import eventually
 from gpunode_tool.testing import Node
 
 PLAYBOOK = "gpu.node.mig"
@@ -51,13 +51,6 @@ def mig_uuids(node: Node) -> set[str]:
     return set(
         json.loads(node.run("/opt/gpu-node/bin/gpu-plugin", "status", "--json"))["mig_uuids"]
     )
-
-
-def eventually(look: Callable[[], Any], expected: Any, seconds: float = 40) -> None:
-    deadline = time.monotonic() + seconds
-    while (found := look()) != expected:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.5)
 
 
 def property_of(node: Node, unit: str, name: str) -> str:

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from containers import eventually
 from gpunode_tool.testing import Node
 from toolkit_package import NAME, UNIT, WRITTEN, Key, build
 
@@ -39,13 +39,6 @@ def names(node: Node) -> set[str]:
 
 def hooks(node: Node) -> set[str]:
     return {one["args"][1] for one in spec(node)["containerEdits"].get("hooks", ())}
-
-
-def eventually(look: Callable[[], Any], expected: Any, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while (found := look()) != expected:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.5)
 
 
 def dpkg(node: Node) -> str:
@@ -134,15 +127,15 @@ def test_specification_follows_the_toolkit(
     ).strip()
     extra = library.replace("libcuda.so", "libnvidia-extra.so")
     node.run("sh", "-c", f"cp {library} {extra} && ldconfig")
-    eventually(lambda: extra in json.dumps(spec(node)), True)
+    eventually(lambda: extra in json.dumps(spec(node)), True, 60)
     node.run("sh", "-c", f"rm {extra} && ldconfig")
-    eventually(lambda: extra in json.dumps(spec(node)), False)
+    eventually(lambda: extra in json.dumps(spec(node)), False, 60)
 
     # Without the toolkit no specification names its hook, or no container would start.
     gone = node.play(PLAY, container_toolkit_state="absent")
     assert gone.ok, gone.message()
     assert dpkg(node) in ("", "un")
-    eventually(lambda: hooks(node), set())
+    eventually(lambda: hooks(node), set(), 60)
     checked = node.play("gpu.node.validate")
     assert checked.ok, checked.message()
 

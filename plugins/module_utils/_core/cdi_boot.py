@@ -10,7 +10,7 @@ import typing as t
 
 from .cdi_generated import GENERATORS, NVML
 from .cdi_wanted import Options
-from .errors import NodeError
+from .errors import NodeError, damaged
 from .mig_boot import PROGRAM
 from .mig_boot import STATUS as MIG_STATUS
 from .mig_boot import UNIT as MIG_UNIT
@@ -99,9 +99,7 @@ def load(text: str, path: str) -> Options:
             _generator(data.get("generator", NVML)),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise NodeError(
-            f"{path} is damaged", cause=str(error), hint="run gpu.node.cdi again, which writes it"
-        ) from error
+        raise damaged(path, error, "run gpu.node.cdi again, which writes it") from error
 
 
 def _generator(value: t.Any) -> str:

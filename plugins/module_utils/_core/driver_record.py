@@ -9,7 +9,7 @@ import dataclasses
 import json
 import typing as t
 
-from .errors import NodeError
+from .errors import damaged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +76,5 @@ def load(text: t.Optional[str], path: str) -> Record:
             stream_before=str(values.get("stream_before", "")),
         )
     except (ValueError, AttributeError, TypeError) as error:
-        raise NodeError(
-            f"{path} is damaged",
-            cause=str(error),
-            hint="remove the file; what earlier runs added then counts as your own",
-        ) from error
+        hint = "remove the file; what earlier runs added then counts as your own"
+        raise damaged(path, error, hint) from error

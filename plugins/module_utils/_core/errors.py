@@ -30,6 +30,11 @@ class NodeError(Exception):
         return text
 
 
+def damaged(path: str, error: Exception, hint: str) -> NodeError:
+    """Return the error where a file of ours can't be understood."""
+    return NodeError(f"{path} is damaged", cause=str(error), hint=hint)
+
+
 class InputError(NodeError):
     """A value given by the user that cannot be used."""
 

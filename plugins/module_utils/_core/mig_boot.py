@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .errors import NodeError
+from .errors import NodeError, damaged
 from .steps import Step
 
 CONFIG = "/etc/gpu-node/mig.json"
@@ -69,9 +69,7 @@ def load(text: str, path: str) -> t.Tuple[t.Any, str]:
         data = json.loads(text)
         return data["config"], str(data["selected"])
     except (ValueError, KeyError, TypeError) as error:
-        raise NodeError(
-            f"{path} is damaged", cause=str(error), hint="run gpu.node.mig again, which writes it"
-        ) from error
+        raise damaged(path, error, "run gpu.node.mig again, which writes it") from error
 
 
 def plan(boot: Boot, wanted: t.Optional[str], *, check_mode: bool) -> t.List[Step]:

@@ -12,7 +12,7 @@ import typing as t
 from .apt import Package, Policy, upstream
 from .apt_sources import Source
 from .driver import Removal
-from .errors import InputError, NodeError
+from .errors import InputError, NodeError, damaged
 from .package_repository import Place, Repository
 from .toolkit_version import MINIMUM_TEXT, is_safe
 
@@ -143,11 +143,8 @@ def load(text: t.Optional[str], path: str) -> Record:
             drop_in=values.get("drop_in") is True,
         )
     except (ValueError, AttributeError, TypeError) as error:
-        raise NodeError(
-            f"{path} is damaged",
-            cause=str(error),
-            hint="remove the file; what earlier runs added then counts as your own",
-        ) from error
+        hint = "remove the file; what earlier runs added then counts as your own"
+        raise damaged(path, error, hint) from error
 
 
 def check_version(version: str) -> None:

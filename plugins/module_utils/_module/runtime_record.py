@@ -10,7 +10,7 @@ import time
 import typing as t
 
 from .._core.edits import Entry
-from .._core.errors import NodeError
+from .._core.errors import damaged
 from .._host.api import Host
 from .._host.systemd import properties
 
@@ -46,11 +46,8 @@ class Records:
                 for path, one in json.loads(self._host.read(RECORD) or "{}").items()
             }
         except (ValueError, AttributeError, LookupError, TypeError) as error:
-            raise NodeError(
-                f"{RECORD} is damaged",
-                cause=str(error),
-                hint="remove the file; what earlier runs wrote then counts as your own",
-            ) from error
+            hint = "remove the file; what earlier runs wrote then counts as your own"
+            raise damaged(RECORD, error, hint) from error
 
     def put(self, path: str, written: t.Optional[Written]) -> None:
         """Remember a file, or with None forget it."""
@@ -70,11 +67,8 @@ class Records:
             marks = json.loads(self._host.read(MARK) or "{}")
             return {str(unit): float(since) for unit, since in marks.items()}
         except (ValueError, AttributeError, TypeError) as error:
-            raise NodeError(
-                f"{MARK} is damaged",
-                cause=str(error),
-                hint="remove the file, and restart the container runtime once",
-            ) from error
+            hint = "remove the file, and restart the container runtime once"
+            raise damaged(MARK, error, hint) from error
 
     def mark(self, unit: str, *, live: bool = False) -> None:
         """Remember that a unit has to start again, or if ``live`` to reload its files."""

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import drivers
 import pytest
 from gpunode_tool.testing import Node, Play
 
-HERE = Path(__file__).parent
 LOOK = (
     "dpkg -l; apt-mark showhold; find /etc/apt -type f | sort | xargs sha256sum; ls /etc/modprobe.d"
 )
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.node
 
 
 def play(node: Node, **variables: Any) -> Play:
-    return node.play(playbook=str(HERE / "driver.yml"), nvidia_driver_load=False, **variables)
+    return drivers.play(node, nvidia_driver_load=False, **variables)
 
 
 def test_driver_comes_stays_and_goes_whatever_happens_to_apt(
@@ -44,7 +43,7 @@ def test_driver_comes_stays_and_goes_whatever_happens_to_apt(
 
     # Another process has the lock, and then dpkg is killed at work.
     words = ["systemd-run", "--quiet", "--unit=saboteur", "python3", "-c"]
-    node.run(*words, (HERE / "saboteur.py").read_text())
+    node.run(*words, (drivers.HERE / "saboteur.py").read_text())
     killed = play(node)
     told = node.run("journalctl", "--unit=saboteur", "--output=cat")
     assert not killed.ok, told
