@@ -38,6 +38,7 @@ def state(one: Offer, name: str = "ready", clients: int = 0, problem: str = "") 
         "replicas": one.shares.replicas,
         "limits": limits,
         "clients": clients,
+        "clients_pipe": one.names.pipe,
         "problem": problem,
         "own_shm": True,
     }

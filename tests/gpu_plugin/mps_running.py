@@ -21,13 +21,15 @@ from typing import Any
 from nvsim.testing import Sim
 from running import REPOSITORY, eventually
 
+ROOTS_ALONE = "/var/lib"  # a folder in which root alone can put the manager's root
+
 
 class Mps:
     """A folder with the managers of a machine's devices."""
 
     def __init__(self, sim: Sim, program: Path) -> None:
         self.sim, self.program = sim, program
-        self.folder = Path(tempfile.mkdtemp(prefix="m-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="m-", dir=ROOTS_ALONE))
         self.root = self.folder / "r"
         self.managers: list[subprocess.Popen[bytes]] = []
         self._told: list[str] = []
@@ -84,11 +86,11 @@ class Mps:
         return str(self.status(device)["problem"])
 
     def ask(self, device: str, command: str) -> str:
-        """Return an answer; it may be lost, as the manager asks too."""
+        """Return an answer to root; it may be lost, as the manager asks too."""
         done = subprocess.run(
             [self.program],
             input=f"{command}\n",
-            env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(self.root / device / "pipe")},
+            env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": self.status(device).get("pipe", "")},
             capture_output=True,
             text=True,
             timeout=10,
@@ -116,12 +118,17 @@ class Mps:
         for path in self.root.glob("*.state"):
             with contextlib.suppress(ProcessLookupError, ValueError, KeyError):
                 os.killpg(json.loads(path.read_text())["daemon"][0], signal.SIGKILL)
-        for path in self.root.glob("*/shm"):
-            if os.path.ismount(path):
-                subprocess.run(["umount", path], check=True)
+        unmount_all(self.root)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
             last.sendto(b"", str(self.folder / "n.sock"))
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def unmount_all(root: Path) -> None:
+    """Take away what managers that were killed left mounted."""
+    for path in (*root.glob("*/shm"), *root.glob("*/ipc")):
+        if os.path.ismount(path):
+            subprocess.run(["umount", "-l", path], check=True)
 
 
 def living(pid: int) -> bool:

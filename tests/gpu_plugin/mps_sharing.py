@@ -8,14 +8,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import running
+from mps_running import ROOTS_ALONE, unmount_all
 
 GPU = "nvidia.com/gpu"
 DEFAULT, EXCLUSIVE_PROCESS = 0, 3
@@ -34,7 +37,7 @@ class Shared:
 
     def __init__(self, node: Any, program: Path) -> None:
         self.node = node
-        self.root: Path = node.folder / "r"
+        self.root = Path(tempfile.mkdtemp(prefix="r-", dir=ROOTS_ALONE))
         self.settings: Path = node.folder / "run/mps"
         self.programs = node.folder / "bin"
         self.programs.mkdir()
@@ -57,6 +60,19 @@ class Shared:
         except FileNotFoundError:
             return {"state": "", "pid": 0, "daemon": 0}
         return found
+
+    def asked(self, device: str, command: str) -> str:
+        """Return a control daemon's answer to root; it may take a few tries, as others ask too."""
+        env = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": self.state(device)["pipe"]}
+        words = [self.programs / "nvidia-cuda-mps-control"]
+
+        def ask() -> str:
+            done = subprocess.run(
+                words, input=f"{command}\n", env=env, capture_output=True, text=True, check=False
+            )
+            return done.stdout
+
+        return str(eventually(ask))
 
     def change(self, mps: str) -> None:
         self.node.config.write_text(f"sharing:\n  mps: {mps}\n")
@@ -86,9 +102,8 @@ class Shared:
                 with contextlib.suppress(ProcessLookupError, ValueError, OSError):
                     if number := json.loads(path.read_text())[key]:
                         os.killpg(number, signal.SIGKILL)
-        for path in self.root.glob("*/shm"):
-            if os.path.ismount(path):
-                subprocess.run(["umount", "-l", path], check=True)
+        unmount_all(self.root)
+        shutil.rmtree(self.root, ignore_errors=True)
 
 
 class Client:
@@ -97,7 +112,7 @@ class Client:
     SCRIPT = "import socket, sys; s = socket.socket(1); s.connect(sys.argv[1]); s.recv(1)"
 
     def __init__(self, shared: Shared, device: str) -> None:
-        place = str(shared.root / device / "pipe/server")
+        place = f"{shared.state(device)['pipe']}/server"  # a client's own socket is made by CUDA
         self.process = subprocess.Popen([sys.executable, "-c", self.SCRIPT, place])
         eventually(lambda: shared.state(device).get("clients") == 1)
 

@@ -35,7 +35,7 @@ def test_volume_mounts_win_over_envvar() -> None:
     config = Config(device_list_strategies=("envvar", "volume-mounts"))
     given_ = grant(GPUS, ["GPU-1"], config, CONTROL)
     assert given_.envs == {"NVIDIA_VISIBLE_DEVICES": "/var/run/nvidia-container-devices"}
-    assert given_.mounts == (("/var/run/nvidia-container-devices/GPU-1", "/dev/null"),)
+    assert given_.mounts == (("/var/run/nvidia-container-devices/GPU-1", "/dev/null", False),)
 
 
 def test_device_nodes_come_once_and_from_the_dev_root() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from mps_running import Mps, living
+from mps_running import ROOTS_ALONE, Mps, living
 from nvsim import genuine
 from nvsim.testing import client, start
 from running import eventually
@@ -68,7 +68,7 @@ def test_ready_only_with_the_limits_in_place_and_all_given_back(make_mps: MakeMp
     }
     assert (status["pid"], status["replicas"], status["clients"]) == (manager.pid, 4, 0)
     folder = mps.root / uuid
-    modes = [(folder / name).stat().st_mode & 0o7777 for name in (".", "pipe", "log", "shm")]
+    modes = [(folder / name).stat().st_mode & 0o7777 for name in (".", "ipc/pipe", "log", "shm")]
     assert modes == [0o711, 0o755, 0o755, 0o1777]
     assert (mps.root / f"{uuid}.json").stat().st_mode & 0o777 == 0o644
     assert os.path.ismount(folder / "shm")
@@ -87,7 +87,8 @@ def test_ready_only_with_the_limits_in_place_and_all_given_back(make_mps: MakeMp
     assert "STOPPING=1" in mps.notifications()
     assert mps.mode() == DEFAULT
     assert not living(status["daemon"])
-    assert not list((folder / "pipe").iterdir())
+    assert not (folder / "ipc/pipe").exists()
+    assert not os.path.ismount(folder / "ipc")
     assert not os.path.ismount(folder / "shm")
     assert sorted(path.name for path in mps.root.iterdir()) == [uuid, f"{uuid}.lock"]
 
@@ -263,7 +264,7 @@ def test_pipe_folder_that_is_not_ours_is_refused_and_left_alone(
 ) -> None:
     mps = make_mps()
     uuid = mps.uuid()
-    pipe = mps.root / uuid / "pipe"
+    pipe = mps.root / uuid / "ipc"
     pipe.parent.mkdir(parents=True)
     if what == "foreign":
         pipe.mkdir()
@@ -286,8 +287,8 @@ def test_pipe_folder_that_is_not_ours_is_refused_and_left_alone(
 @pytest.fixture
 def tiny() -> Iterator[Path]:
     """A file system that is soon full."""
-    path = tempfile.mkdtemp(prefix="t-")  # short, for the sockets' sake
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tiny", path], check=True)
+    path = tempfile.mkdtemp(prefix="t-", dir=ROOTS_ALONE)  # short, for the sockets' sake
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "tiny", path], check=True)
     yield Path(path)
     subprocess.run(["umount", "-l", path], check=True)
     os.rmdir(path)

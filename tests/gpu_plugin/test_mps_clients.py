@@ -123,7 +123,9 @@ def test_killed_manager_is_told_as_crashed(mps: Mps) -> None:
 def test_full_disk_at_a_restart_of_the_daemon_ends_neither(mps: Mps) -> None:
     uuid = mps.uuid()
     mps.root.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tiny", mps.root], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=128k,mode=755", "tiny", mps.root], check=True
+    )
     try:
         manager = mps.run(uuid, "--replicas", 4, "--memory", "900M", "--no-shm")
         daemon = mps.ready(uuid)["daemon"]

@@ -137,6 +137,12 @@ def test_roots_that_can_not_be(root: str, expected: str) -> None:
         parse(json.dumps({"flags": {"mpsRoot": root}}))
 
 
+@pytest.mark.parametrize("root", ["/../../etc", "/run/../etc", "/run/mps/.."])
+def test_s6_roots_that_lead_elsewhere(root: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected a path without \.\."):
+        parse(json.dumps({"flags": {"mpsRoot": root}}))
+
+
 def test_both_strategies_on_different_gpus() -> None:
     config = parsed(
         {"name": "gpu", "replicas": 2, "devices": [0]},
@@ -223,7 +229,7 @@ def test_cdi_has_variables_and_mounts_too() -> None:
     found = grant(offered(config)[GPU], ids((0, 1)), config, around)
     assert found.cdi_devices == (f"k8s.device-plugin.nvidia.com/gpu={UUIDS[0]}",)
     assert found.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
-    assert [inside for inside, _outside in found.mounts] == ["/tmp/nvidia-mps", "/dev/shm"]
+    assert [one.inside for one in found.mounts] == ["/tmp/nvidia-mps", "/dev/shm"]
 
 
 @pytest.mark.parametrize("policy", ["distributed", "packed"])

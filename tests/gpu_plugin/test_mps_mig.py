@@ -144,7 +144,7 @@ def test_server_with_clients_is_work(served: Served, change: Change) -> None:
     served.run(uuid, "--replicas", 4, "--memory", "900M", "--no-shm")
     served.ready(uuid)
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(served.root / uuid / "pipe/server"))
+        client.connect(f"{served.status(uuid)['pipe']}/server")
         served.told_with(1)
         refused = change(served, uuid)
         assert refused["failed"]
@@ -161,7 +161,7 @@ def test_client_that_came_meanwhile_keeps_its_server(served: Served, change: Cha
     served.run(uuid, "--replicas", 4, "--memory", "900M", "--no-shm", "--interval", 60)
     served.told_with(0)
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(served.root / uuid / "pipe/server"))
+        client.connect(f"{served.status(uuid)['pipe']}/server")
         time.sleep(0.3)  # nobody has asked for clients since
         failed = change(served, uuid)
     assert failed["failed"]

@@ -49,10 +49,10 @@ def test_what_a_container_gets(make_shared: MakeShared) -> None:
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=8192M",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "40",
     }
-    mounts = {one["container"]: one["host"] for one in pod["mounts"]}
+    mounts = {one["container"]: (one["host"], one["read_only"]) for one in pod["mounts"]}
     assert mounts == {
-        "/tmp/nvidia-mps": str(shared.root / uuid / "pipe"),
-        "/dev/shm": str(shared.root / uuid / "shm"),
+        "/tmp/nvidia-mps": (str(shared.root / uuid / "ipc/pipe"), True),
+        "/dev/shm": (str(shared.root / uuid / "shm"), False),
     }
 
 

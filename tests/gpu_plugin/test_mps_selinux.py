@@ -30,8 +30,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     path = tempfile.mkdtemp(prefix="l-", dir="/dev/shm")
     monkeypatch.setattr(folders, "SELINUX", Path(path, "enforce"))
     yield Names(UUID, f"{path}/r")
-    for mount in (f"{path}/r/{UUID}/shm", f"{path}/r"):
-        if os.path.ismount(mount):
+    for mount in (f"{path}/r/{UUID}/shm", f"{path}/r/{UUID}/ipc"):
+        while os.path.ismount(mount):
             subprocess.run(["umount", mount], check=True)
     subprocess.run(["rm", "-r", path], check=True)
 
@@ -80,8 +80,8 @@ def test_nothing_is_labelled_where_selinux_is_off(names: Names) -> None:
 
 @pytest.mark.usefixtures("selinux")
 def test_file_system_without_labels_is_named(names: Names) -> None:
-    Path(names.root).mkdir()
-    subprocess.run(["mount", "-t", "ramfs", "none", names.root], check=True)
+    Path(names.ipc).mkdir(parents=True)
+    subprocess.run(["mount", "-t", "ramfs", "none", names.ipc], check=True)
     with pytest.raises(NodeError) as caught:
         folders.make(names)
     told = str(caught.value)

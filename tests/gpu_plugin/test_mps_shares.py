@@ -184,17 +184,19 @@ def test_what_a_container_gets() -> None:
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
     }
     assert got.mounts == (
-        ("/tmp/nvidia-mps", f"/run/gpu-node/mps/{UUID}/pipe"),
-        ("/dev/shm", f"/run/gpu-node/mps/{UUID}/shm"),
+        ("/tmp/nvidia-mps", f"/run/gpu-node/mps/{UUID}/ipc/pipe", True),
+        ("/dev/shm", f"/run/gpu-node/mps/{UUID}/shm", False),
     )
     shared = part(names, plan(8, 80 * GIB, HOPPER), 1, own_shm=False)
     assert shared.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "12.5"
-    assert shared.mounts[1] == ("/dev/shm", "/dev/shm")
+    assert shared.mounts[1] == ("/dev/shm", "/dev/shm", False)
 
 
 def test_paths_are_by_uuid() -> None:
     for uuid in (UUID, MIG):
-        assert daemon_environment(Names(uuid))["CUDA_VISIBLE_DEVICES"] == uuid
+        environment = daemon_environment(Names(uuid), "/own")
+        assert environment["CUDA_VISIBLE_DEVICES"] == uuid
+        assert environment["CUDA_MPS_PIPE_DIRECTORY"] == "/own"
         assert environment_file(uuid) == f"/run/gpu-node/mps/{uuid}.env"
     for wrong in ("0", "GPU-1", f"{UUID}/..", "../../etc", f"MIG-{UUID}/1/0", ""):
         with pytest.raises(InputError, match="device"):

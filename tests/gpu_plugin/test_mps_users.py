@@ -35,7 +35,7 @@ def mps() -> Iterator[Mps]:
 
 def as_nobody(mps: Mps, command: str) -> str:
     """Return what another user is told; it may be lost, as the manager asks too."""
-    pipe = str(mps.root / mps.uuid() / "pipe")
+    pipe = str(mps.root / mps.uuid() / "ipc/pipe")
     program = os.open(mps.program, os.O_RDONLY)  # the path to it may be closed to others
     try:
         return subprocess.run(

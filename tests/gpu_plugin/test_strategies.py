@@ -40,7 +40,7 @@ def test_every_combination(strategies: tuple[str, ...], ids: str) -> None:
     qualified = tuple(f"k8s.device-plugin.nvidia.com/gpu={name}" for name in names)
     if "volume-mounts" in strategies:
         assert found.envs == {"NVIDIA_VISIBLE_DEVICES": FOLDER}
-        assert found.mounts == tuple((f"{FOLDER}/{name}", "/dev/null") for name in names)
+        assert found.mounts == tuple((f"{FOLDER}/{name}", "/dev/null", False) for name in names)
     elif "envvar" in strategies:
         assert found.envs == {"NVIDIA_VISIBLE_DEVICES": ",".join(names)}
         assert found.mounts == ()
@@ -76,7 +76,7 @@ def test_imex_channels() -> None:
     wanted = {"imex_channels": ("0",)}
     assert answer(("envvar",), **wanted).envs["NVIDIA_IMEX_CHANNELS"] == "0"
     mounted = answer(("volume-mounts",), **wanted)
-    assert mounted.mounts[-1] == (f"{FOLDER}/imex/0", "/dev/null")
+    assert mounted.mounts[-1] == (f"{FOLDER}/imex/0", "/dev/null", False)
     assert "NVIDIA_IMEX_CHANNELS" not in mounted.envs
     assert "NVIDIA_IMEX_CHANNELS" not in answer(("envvar",), Surroundings(), **wanted).envs
     with pytest.raises(AllocationRefused, match=r"imex\.required is set"):

@@ -75,7 +75,10 @@ def test_sharing_is_one_variable(make_node: Callable[..., Node]) -> None:
     pod = json.loads(node.run("standin-kubelet", "admit", "a", "--request", f"{GPU}=1", "--json"))
     text = json.dumps(pod)
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" in text
-    assert f"/run/gpu-node/mps/{first}/pipe" in text or f"/run/gpu-node/mps/{second}/pipe" in text
+    assert (
+        f"/run/gpu-node/mps/{first}/ipc/pipe" in text
+        or f"/run/gpu-node/mps/{second}/ipc/pipe" in text
+    )
 
     # The control daemon is killed: the kubelet hears of it, and it comes back.
     since = node.run("date", "+%s").strip()

@@ -13,7 +13,7 @@ from ._shared._core.errors import NodeError
 from .cdi import VENDOR, qualified
 from .config import CDI, Config
 from .devices import Device, Devices
-from .mps.places import Part
+from .mps.places import Mount, Part
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 CHANNELS: Final = "NVIDIA_IMEX_CHANNELS"
@@ -56,10 +56,11 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Grant:
-    """What a container gets: (container path, host path) pairs, environment and CDI devices."""
+    """What a container gets: environment, mounts, CDI devices, and as (container path, host path)
+    pairs device nodes."""
 
     envs: dict[str, str]
-    mounts: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[Mount, ...] = ()
     nodes: tuple[tuple[str, str], ...] = ()
     annotations: dict[str, str] = field(default_factory=dict)
     cdi_devices: tuple[str, ...] = ()
@@ -89,7 +90,7 @@ def grant(
         )
         if wanted
     }
-    mounts: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[Mount, ...] = ()
     if "envvar" in strategies:
         envs[VISIBLE] = ",".join(names)
         if channels:
@@ -97,7 +98,7 @@ def grant(
     if "volume-mounts" in strategies:
         envs[VISIBLE] = VOLUMES
         inside = [*names, *(f"imex/{channel}" for channel in channels)]
-        mounts = tuple((f"{VOLUMES}/{name}", "/dev/null") for name in inside)
+        mounts = tuple(Mount(f"{VOLUMES}/{name}", "/dev/null") for name in inside)
     cdi: tuple[str, ...] = ()
     if set(strategies) & set(CDI):
         cdi = (*_cdi(names, around), *_cdi_added(config, channels, around))

@@ -9,12 +9,22 @@ import os
 from pathlib import Path
 
 
-def replace(path: Path, text: str) -> None:
-    """Write a file, 0644, and the folder that it is in, 0755. OSError leaves the old file."""
+def replace(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file, and the folder that it is in, 0755. OSError leaves the old file.
+
+    No link in the way is followed.
+    """
     if not path.parent.exists():
         path.parent.mkdir(parents=True)
         path.parent.chmod(0o755)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.chmod(0o644)
-    temporary.replace(path)
+    temporary.unlink(missing_ok=True)  # of a process that was killed
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), mode)
+            stream.write(text)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -263,8 +263,8 @@ def _response(given: Grant) -> api_pb2.ContainerAllocateResponse:
     return api_pb2.ContainerAllocateResponse(
         envs=given.envs,
         mounts=[
-            api_pb2.Mount(container_path=inside, host_path=outside, read_only=False)
-            for inside, outside in given.mounts
+            api_pb2.Mount(container_path=one.inside, host_path=one.outside, read_only=one.read_only)
+            for one in given.mounts
         ],
         devices=[
             api_pb2.DeviceSpec(container_path=inside, host_path=outside, permissions="rw")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .._shared._core.errors import InputError
 from .places import ENVIRONMENT, ROOT
-from .settings import ROOT_VARIABLE
+from .settings import PIPE_ACCESS, READ_ONLY, ROOT_VARIABLE
 
 TRUE = ("true", "1", "yes")
 
@@ -28,8 +28,16 @@ def fill(mps: argparse.ArgumentParser) -> None:
         ("threads", "PERCENT", "threads of one share (default: an equal part)"),
         ("combine", "N", "how many shares one container may have together (default: 1)"),
         ("drain", "SECONDS", "how long clients may take to end at a stop (default: 30)"),
+        ("pipe-access", "read-only|read-write", "what containers may do (default: read-only)"),
+        ("shm-size", "BYTES", "of /dev/shm (default: an equal part of half the memory)"),
+        (
+            "replace-silent",
+            "SECONDS",
+            "start a daemon again that has been silent for so long, although its clients end then"
+            " (default: never)",
+        ),
     ):
-        name = f"GPU_MPS_{flag.upper()}"
+        name = f"GPU_MPS_{flag.upper().replace('-', '_')}"
         words = f"{text} (environment: {name})"
         run.add_argument(f"--{flag}", default=os.environ.get(name, ""), metavar=word, help=words)
     for flag, text in (
@@ -63,9 +71,6 @@ def fill(mps: argparse.ArgumentParser) -> None:
         "--no-shm", action="store_true", help="use the node's /dev/shm, rather than an own one"
     )
     run.add_argument(
-        "--shm-size", type=int, default=0, metavar="BYTES", help="default: half of RAM"
-    )
-    run.add_argument(
         "--interval", type=float, default=2.0, metavar="SECONDS", help="how often to ask the daemon"
     )
     run.add_argument(
@@ -85,7 +90,10 @@ def fill(mps: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from . import folders, manager  # bring NVML in, which the other commands have no use for
+    from . import manager  # brings NVML in, which the other commands have no use for
+
+    if options.pipe_access not in ("", *PIPE_ACCESS):
+        raise InputError.of("pipe-access", options.pipe_access, f"one of {', '.join(PIPE_ACCESS)}")
 
     return manager.run(
         manager.Options(
@@ -99,11 +107,13 @@ def _run(options: argparse.Namespace) -> int:
             root=options.root,
             control=options.control,
             own_shm=not options.no_shm,
-            shm_size=options.shm_size or folders.default_shm_size(),
+            shm_size=_number("shm-size", options.shm_size) if options.shm_size else 0,
             drain=_number("drain", options.drain or "30"),
             interval=options.interval,
             shared_while=options.shared_while,
             steady=options.steady,
+            pipe_access=options.pipe_access or READ_ONLY,
+            replace_silent=_number("replace-silent", options.replace_silent or "0", least=0),
         )
     )
 
@@ -120,7 +130,7 @@ def _status(options: argparse.Namespace) -> int:
     return 0
 
 
-def _number(key: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise InputError.of(key, text, "a whole number above 0")
+def _number(key: str, text: str, least: int = 1) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) >= least):
+        raise InputError.of(key, text, f"a whole number from {least} on")
     return int(text)

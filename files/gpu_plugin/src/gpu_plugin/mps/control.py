@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from .. import logs
-from . import words
+from . import asking, words
 from .places import Names, daemon_environment
-from .words import ControlError
+from .words import ControlError, Silent
 
 ANSWER_SECONDS: Final = 5.0
 START_SECONDS: Final = 10.0
@@ -27,6 +27,7 @@ PAUSE: Final = 0.03
 # The daemon's server and its clients have to see the same /dev/shm; only the daemon's is changed.
 OWN_SHM: Final = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c")
 OWN_SHM_SCRIPT: Final = 'mount --bind "$0" /dev/shm && exec "$@"'
+LONGEST_LINE: Final = 4096  # clients write to the daemon's log too
 KEPT_FROM_DAEMON: Final = ("CUDA_", "NOTIFY_SOCKET", "WATCHDOG_")
 
 
@@ -46,16 +47,17 @@ class Control:
         self._ended = threading.Event()
         self._reader: threading.Thread | None = None
         self._last: collections.deque[str] = collections.deque(maxlen=3)
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_DAEMON)}
-        self._environment = {**inherited, **daemon_environment(names)}
+        self._environment: dict[str, str] = {}
 
     @property
     def pid(self) -> int:
         """The daemon's process; 0 when there is none."""
         return self._process.pid if self._process and not self._ended.is_set() else 0
 
-    def start(self) -> None:
-        """Start the daemon. It answers later, so the first question needs time."""
+    def start(self, own: Path) -> None:
+        """Start the daemon in a directory of its own. It answers later, so ask() needs time."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_DAEMON)}
+        self._environment = {**inherited, **daemon_environment(self._names, str(own))}
         command = [self._program, "-f", *self._options]
         if self._own_shm:
             command = [*OWN_SHM, OWN_SHM_SCRIPT, self._names.shm, *command]
@@ -84,7 +86,7 @@ class Control:
         threading.Thread(target=self._watch, args=(process, self._ended), daemon=True).start()
 
     def ask(self, command: str, seconds: float = ANSWER_SECONDS) -> str:
-        """Return the daemon's answer. ControlError: there is none, or it refuses."""
+        """Return the daemon's answer. Silent: there is none. ControlError: it ended or refuses."""
         deadline = time.monotonic() + seconds
         while True:
             told, problem = self._say(words.question(command), deadline - time.monotonic())
@@ -94,7 +96,7 @@ class Control:
             if not self.pid:
                 raise ControlError("the control daemon ended", cause=self.ending())
             if time.monotonic() > deadline:
-                raise ControlError("the control daemon does not answer", cause=problem)
+                raise Silent("the control daemon does not answer", cause=problem)
             time.sleep(PAUSE)
         if refused := words.refusal(answer):
             raise ControlError(f"the control daemon refuses {command}", cause=refused)
@@ -103,23 +105,14 @@ class Control:
     def _say(self, text: str, seconds: float) -> tuple[str, str]:
         """Return what the program told, and what went wrong."""
         try:
-            done = subprocess.run(
-                [self._program],
-                input=text,
-                env=self._environment,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=max(seconds, PAUSE),
-            )
-        except subprocess.TimeoutExpired:
-            return "", f"{text.split()[0]} takes too long"
+            done = asking.ask([self._program], text, self._environment, max(seconds, PAUSE))
+        except asking.Unanswered as problem:
+            return "", f"{text.split()[0]}: {problem}"
         except OSError as error:
             raise ControlError(
                 f"can't start {self._program}", cause=error.strerror or ""
             ) from error
-        return done.stdout, done.stderr.strip() or f"status {done.returncode}"
+        return done.out, done.err.strip() or f"status {done.status}"
 
     def quit(self, drain: float) -> None:
         """End the daemon: no new clients, and so many seconds for those that are there."""
@@ -151,7 +144,7 @@ class Control:
         """Pass on what the daemon tells; it would stop at a full pipe."""
         if process.stdout is not None:
             with process.stdout as stream:
-                for line in stream:
+                while line := stream.readline(LONGEST_LINE):
                     if told := words.event(line):
                         if not told.startswith("Cmd:"):
                             self._last.append(told)

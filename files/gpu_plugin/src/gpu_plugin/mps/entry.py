@@ -11,20 +11,22 @@ from typing import Any, Final
 
 from .._shared._core.errors import NodeError
 from ..strict_yaml import ConfigError, Value, is_whole
-from .settings import DRAIN, ON_BUSY, PRIORITIES, WAIT, Settings
+from .settings import DRAIN, ON_BUSY, PIPE_ACCESS, PRIORITIES, READ_ONLY, WAIT, Settings
 from .shares import parse_memory, parse_percent
 
 SECTION: Final = "sharing.mps"
 KEYS: Final = (
-    *(f"{SECTION}.{key}" for key in ("onBusy", "drain", "multiUser")),
+    *(f"{SECTION}.{key}" for key in ("onBusy", "drain", "multiUser", "pipeAccess", "shmSize")),
     *(
         f"{SECTION}.resources[].{key}"
         for key in ("memory", "threads", "combine", "overcommit", "priority")
     ),
 )
 LONGEST_DRAIN: Final = 86400
+SMALLEST_SHM: Final = 64 * 1024**2
 NEWEST: Final = (12, 0)  # no architecture takes more clients
 LARGE: Final = 2**60
+SHM_SIZES: Final = "bytes, such as 8589934592 or 8GiB, 64MiB at least"
 
 Found = Mapping[str, Value]
 
@@ -41,6 +43,8 @@ def settings(found: Found, at: str, replicas: int, one_each: bool | None) -> Set
         _drain(found.get(f"{SECTION}.drain")),
         _one_of(found.get(f"{SECTION}.onBusy"), ON_BUSY, WAIT),
         _flag(found.get(f"{SECTION}.multiUser")),
+        _one_of(found.get(f"{SECTION}.pipeAccess"), PIPE_ACCESS, READ_ONLY),
+        _shm_size(found.get(f"{SECTION}.shmSize")),
     )
     _check(found, at, asked)
     return asked
@@ -111,3 +115,15 @@ def _invalid(value: Value, expected: str) -> ConfigError:
     return ConfigError(
         f"{value.where}: {value.path}: {value.data!r} is not valid", cause=f"expected {expected}"
     )
+
+
+def _shm_size(value: Value | None) -> int:
+    if value is None or value.data is None:
+        return 0
+    try:
+        found = parse_memory(_size(value, SHM_SIZES), 0)
+    except NodeError as error:
+        raise _invalid(value, SHM_SIZES) from error
+    if not SMALLEST_SHM <= found <= LARGE:
+        raise _invalid(value, SHM_SIZES)
+    return int(found)

@@ -11,23 +11,32 @@ import os
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from .. import logs
 from .._shared._core.errors import NodeError
+from . import roots
 from .places import Names
 
 SELINUX: Final = Path("/sys/fs/selinux/enforce")
 XATTR: Final = "security.selinux"
 LABEL: Final = b"system_u:object_r:container_file_t:s0\0"
 SMALLEST_SHM: Final = 64 * 1024**2
+# What a control daemon makes are three sockets and two empty files; clients only connect.
+IPC_LIMITS: Final = "size=1m,nr_inodes=64"
+CONTROL: Final = "control"
+LOG: Final = "log"
+FOR_ROOT: Final = (LOG, "control_privileged", "control_lock", "nvidia-cuda-mps-control.pid")
+NOWHERE: Final = "/dev/null"  # of the container
 
 
 @contextlib.contextmanager
 def locked(names: Names) -> Iterator[None]:
     """Be the one manager of a device. NodeError: another one is."""
+    roots.require(Path(names.root))
     if not Path(names.root).exists():  # who made it chose its mode
         folder(Path(names.root), 0o755)
     path = Path(names.lock)
@@ -54,9 +63,43 @@ def locked(names: Names) -> Iterator[None]:
 def make(names: Names) -> None:
     """Make the folders: clients of every user go through, root alone writes."""
     folder(Path(names.folder), 0o711)
+    ipc = Path(names.ipc)
+    folder(ipc, 0o711)
+    if os.geteuid() == 0 and not ipc.is_mount():
+        options = f"rw,nosuid,nodev,noexec,mode=711,{IPC_LIMITS}"
+        _run("mount", "-t", "tmpfs", "-o", options, f"gpu-mps-{names.device}", ipc)
     folder(Path(names.pipe), 0o755)
     folder(Path(names.log), 0o755)
     _label(Path(names.pipe))
+
+
+def fresh(names: Names) -> Path:
+    """Make the own directory of a control daemon that is about to start: no container has seen it."""
+    clean(names)
+    try:
+        path = Path(tempfile.mkdtemp(prefix="d-", dir=names.ipc))
+    except OSError as error:
+        raise NodeError(f"can't write in {names.ipc}", cause=error.strerror or "") from error
+    _label(path)
+    return path
+
+
+def publish(names: Names, own: Path, *, everything: bool = False) -> None:
+    """Give clients the control socket of a daemon's own directory: the same file, by link.
+
+    What a container may do in the directory that it gets can't be done to that of the daemon. Its
+    pipe for clients' logs is not among it, since a daemon hangs that reads rubbish there.
+    ``everything``: also that, and what only root needs.
+    """
+    pipe = Path(names.pipe)
+    try:
+        if not everything:
+            (pipe / LOG).symlink_to(NOWHERE)
+        for name in (*(FOR_ROOT if everything else ()), CONTROL):
+            if (own / name).exists():
+                os.link(own / name, pipe / name, follow_symlinks=False)
+    except OSError as error:
+        raise NodeError(f"can't write in {names.pipe}", cause=error.strerror or "") from error
 
 
 def folder(path: Path, mode: int) -> None:
@@ -78,9 +121,10 @@ def folder(path: Path, mode: int) -> None:
 
 
 def clean(names: Names) -> None:
-    """Remove what an earlier control daemon left in the pipe folder."""
-    with contextlib.suppress(FileNotFoundError):
-        for path in Path(names.pipe).iterdir():
+    """Remove what an earlier control daemon left; the directory that containers have stays."""
+    with contextlib.suppress(OSError):
+        kept = Path(names.pipe)
+        for path in (*kept.iterdir(), *(one for one in Path(names.ipc).iterdir() if one != kept)):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -101,20 +145,20 @@ def mount_shm(names: Names, size: int) -> bool:
     return True
 
 
-def unmount_shm(names: Names) -> None:
-    """Give the shared memory back. A container that still has it keeps it."""
-    path = Path(names.shm)
-    if os.path.ismount(path):
-        try:
-            _run("umount", path)
-        except NodeError as error:
-            logs.warning("the shared memory stays mounted", cause=error)
+def unmount(names: Names) -> None:
+    """Give shared memory and pipes back. A container that still has them keeps them."""
+    for path in (names.shm, names.ipc):
+        if os.path.ismount(path):
+            try:
+                _run("umount", path)
+            except NodeError as error:
+                logs.warning("a file system stays mounted", path=path, cause=error)
 
 
-def default_shm_size() -> int:
-    """Return half of the node's memory, as tmpfs does by itself."""
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(pages // 2, SMALLEST_SHM)
+def default_shm_size(devices: int) -> int:
+    """Return an equal part of half the node's memory: all devices together can't fill more."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(memory // 2 // max(devices, 1), SMALLEST_SHM)
 
 
 def _label(path: Path) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
 
 from .._shared._core.errors import InputError
 from .shares import Shares
@@ -20,6 +21,7 @@ UUID: Final = re.compile(r"(GPU|MIG)-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA
 PIPE_IN_CONTAINER: Final = "/tmp/nvidia-mps"
 SHM_IN_CONTAINER: Final = "/dev/shm"
 LONGEST_SOCKET: Final = 107
+OWN_LENGTH: Final = 10  # of the name of a control daemon's own directory
 PLAIN: Final = re.compile(r"/[A-Za-z0-9/._+@:-]*")
 
 
@@ -33,7 +35,7 @@ class Names:
     def __post_init__(self) -> None:
         if not UUID.fullmatch(self.device):
             raise InputError.of("device", self.device, "a UUID such as GPU-... or MIG-...")
-        if len(f"{self.pipe}/control_privileged") > LONGEST_SOCKET:
+        if _longest_socket(self.ipc) > LONGEST_SOCKET:
             raise InputError.of("root", self.root, "a shorter path, sockets are below it")
 
     @property
@@ -41,8 +43,14 @@ class Names:
         return f"{self.root}/{self.device}"
 
     @property
+    def ipc(self) -> str:
+        """A small file system: the own directory of the control daemon, and ``pipe`` beside it."""
+        return f"{self.folder}/ipc"
+
+    @property
     def pipe(self) -> str:
-        return f"{self.folder}/pipe"
+        """The directory that containers get: what clients need of the daemon's own, and no more."""
+        return f"{self.ipc}/pipe"
 
     @property
     def log(self) -> str:
@@ -74,32 +82,49 @@ def problem_of_root(root: str) -> str:
     """Return what is expected instead of a root, empty where it is good."""
     if not PLAIN.fullmatch(root):
         return "a path of letters, digits and /._+@:-"
-    if len(f"{root}/MIG-{'0' * 36}/pipe/control_privileged") > LONGEST_SOCKET:
+    if ".." in PurePosixPath(root).parts:
+        return "a path without .."
+    if _longest_socket(f"{root}/MIG-{'0' * 36}/ipc") > LONGEST_SOCKET:
         return "a shorter path, sockets are below it"
     return ""
 
 
-def daemon_environment(names: Names) -> dict[str, str]:
-    """Return what the control daemon and those who ask it need."""
+def _longest_socket(ipc: str) -> int:
+    return len(f"{ipc}/{'0' * OWN_LENGTH}/control_privileged")
+
+
+def daemon_environment(names: Names, own: str) -> dict[str, str]:
+    """Return what the control daemon and those who ask it need; ``own`` is its own directory."""
     return {
         "CUDA_VISIBLE_DEVICES": names.device,
-        "CUDA_MPS_PIPE_DIRECTORY": names.pipe,
+        "CUDA_MPS_PIPE_DIRECTORY": own,
         "CUDA_MPS_LOG_DIRECTORY": names.log,
     }
 
 
+class Mount(NamedTuple):
+    """A path of the node in a container."""
+
+    inside: str
+    outside: str
+    read_only: bool = False
+
+
 @dataclass(frozen=True)
 class Part:
-    """What a container gets with its shares: environment and (container path, host path) pairs."""
+    """What a container gets with its shares."""
 
     envs: dict[str, str]
-    mounts: tuple[tuple[str, str], ...]
+    mounts: tuple[Mount, ...]
 
 
-def part(names: Names, shares: Shares, count: int, *, own_shm: bool = True) -> Part:
+def part(
+    names: Names, shares: Shares, count: int, *, own_shm: bool = True, writable: bool = False
+) -> Part:
     """Return what a container with so many shares of a device gets.
 
-    ``own_shm``: the daemon has a shm of its own, rather than the node's.
+    ``own_shm``: the daemon has a shm of its own, rather than the node's. ``writable``: the container
+    may write in the pipe directory.
     """
     bounds = shares.of(count)
     return Part(
@@ -109,7 +134,7 @@ def part(names: Names, shares: Shares, count: int, *, own_shm: bool = True) -> P
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{bounds.threads:g}",
         },
         (
-            (PIPE_IN_CONTAINER, names.pipe),
-            (SHM_IN_CONTAINER, names.shm if own_shm else SHM_IN_CONTAINER),
+            Mount(PIPE_IN_CONTAINER, names.pipe, read_only=not writable),
+            Mount(SHM_IN_CONTAINER, names.shm if own_shm else SHM_IN_CONTAINER),
         ),
     )

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from .. import logs
+from .. import files, logs
 from .._shared._core.errors import NodeError
 from .._shared._nvml import compute_mode
 from .control import started
@@ -27,7 +27,7 @@ class Remembered:
 
     def __init__(self, names: Names) -> None:
         self._path = Path(names.state)
-        self._device = names.device
+        self._device, self._log = names.device, names.log
         self._data: dict[str, Any] = {}
         try:
             found = json.loads(self._path.read_text())
@@ -42,7 +42,7 @@ class Remembered:
     def end_leftover(self) -> None:
         """End the control daemon of a manager that crashed, and its servers."""
         pid, began = self._data.pop("daemon", (0, ""))
-        if not pid or started(pid) != began:
+        if not pid or started(pid) != began or not self._is_ours(pid):
             return
         logs.warning("ending the control daemon of a manager that crashed", daemon=pid)
         deadline = time.monotonic() + END_SECONDS
@@ -52,6 +52,17 @@ class Remembered:
             if time.monotonic() > deadline:
                 raise NodeError(f"process {pid} of an earlier control daemon does not end")
             time.sleep(0.02)
+
+    def _is_ours(self, pid: int) -> bool:
+        """Tell whether a process was started as this device's control daemon."""
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        ours = f"CUDA_MPS_LOG_DIRECTORY={self._log}".encode()
+        if ours not in environment:
+            logs.warning("a process that is no control daemon of ours is left alone", pid=pid)
+        return ours in environment
 
     def daemon(self, pid: int) -> None:
         """Remember a control daemon, with what tells it from a later process of its number."""
@@ -68,6 +79,13 @@ class Remembered:
             self._save()  # before the change, so that no crash in between loses it
         compute_mode.put(self._device, compute_mode.EXCLUSIVE_PROCESS)
 
+    def keep_exclusive(self) -> bool:
+        """Make the GPU exclusive again where somebody changed that; return whether it was so."""
+        if compute_mode.get(self._device) == compute_mode.EXCLUSIVE_PROCESS:
+            return False
+        compute_mode.put(self._device, compute_mode.EXCLUSIVE_PROCESS)
+        return True
+
     def give_back(self) -> None:
         """Put the compute mode back as it was, and forget."""
         mode = self._data.pop("compute_mode", None)
@@ -76,11 +94,7 @@ class Remembered:
         self._path.unlink(missing_ok=True)
 
     def _save(self) -> None:
-        trial = self._path.with_name(f".{self._path.name}.new")
         try:
-            descriptor = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w") as stream:
-                json.dump(self._data, stream)
-            trial.replace(self._path)
+            files.replace(self._path, json.dumps(self._data), 0o600)
         except OSError as error:
             raise NodeError(f"can't write {self._path}", cause=error.strerror or "") from error

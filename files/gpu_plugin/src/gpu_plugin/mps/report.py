@@ -35,7 +35,8 @@ class Report:
             "pid": pid,
             "began": started(pid),
             "daemon": 0,
-            "pipe": names.pipe,
+            "pipe": "",
+            "clients_pipe": names.pipe,
             "own_shm": False,
             "multi_user": False,
             "replicas": 0,
@@ -52,6 +53,10 @@ class Report:
         self._data.update(own_shm=own_shm, multi_user=multi_user)
         limits = self._data["limits"]
         limits["asked"], limits["default"] = asdict(shares.of(1)), asdict(shares.default)
+
+    def pipe(self, own: str) -> None:
+        """Tell the directory in which root reaches the control daemon."""
+        self._data["pipe"] = own
 
     def limits(self, read_back: dict[str, str]) -> None:
         """Tell what the daemon said when it was asked for its limits."""
@@ -75,8 +80,9 @@ class Report:
         if state != self._data["state"]:
             self._data["since"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._data.update(state=state, daemon=daemon, problem=problem)
+        if not daemon:  # one that is silent may well have clients
+            self._data.update(servers=[], clients=0, pipe="")
         if state != READY:
-            self._data.update(servers=[], clients=0)
             self._data["limits"]["read_back"] = {}
         self._write()
         words = f"STATUS={state}: {problem}" if problem else f"STATUS={state}"
@@ -94,7 +100,7 @@ class Report:
         self.state(STOPPING, daemon)
 
     def alive(self) -> None:
-        """Tell systemd that the daemon has just answered."""
+        """Tell systemd that the manager goes round; whether the daemon answers is the state."""
         notify("WATCHDOG=1")
 
     def remove(self) -> None:

@@ -16,6 +16,8 @@ WAIT, REFUSE, TERMINATE = "wait", "refuse", "terminate"
 ON_BUSY: Final = (WAIT, REFUSE, TERMINATE)
 PRIORITIES: Final = {"normal": 0, "below-normal": 1}
 DRAIN: Final = 30
+READ_ONLY, READ_WRITE = "read-only", "read-write"
+PIPE_ACCESS: Final = (READ_ONLY, READ_WRITE)
 ROOT_VARIABLE: Final = "GPU_MPS_ROOT"
 BUSY_VARIABLE: Final = "GPU_MPS_ON_BUSY"
 
@@ -26,7 +28,8 @@ class Settings:
 
     ``combine`` is how many shares a container may have together, ``drain`` how many seconds clients
     have to end when the daemon has to, and ``on_busy`` what holds until then. With ``multi_user``
-    clients of all users share a server.
+    clients of all users share a server. ``pipe_access`` is what containers may do in the pipe
+    directory, ``shm_size`` the bytes of the device's /dev/shm, 0: an equal part of half the memory.
     """
 
     replicas: int
@@ -38,6 +41,8 @@ class Settings:
     drain: int = DRAIN
     on_busy: str = WAIT
     multi_user: bool = False
+    pipe_access: str = READ_ONLY
+    shm_size: int = 0
 
     def shares(self, total_memory: int, compute_capability: tuple[int, int]) -> Shares:
         """Return the shares of a device with so many bytes. NodeError: they don't add up."""
@@ -64,7 +69,8 @@ class Offer:
 
     def part(self, count: int) -> Part:
         """Return what a container with so many shares gets. NodeError: they are too many."""
-        found = part(self.names, self.shares, count, own_shm=self.own_shm)
+        writable = self.settings.pipe_access == READ_WRITE
+        found = part(self.names, self.shares, count, own_shm=self.own_shm, writable=writable)
         if priority := PRIORITIES[self.settings.priority]:
             return Part({**found.envs, "CUDA_MPS_CLIENT_PRIORITY": str(priority)}, found.mounts)
         return found
@@ -80,17 +86,20 @@ class Offer:
             "GPU_MPS_OVERCOMMIT": str(asked.overcommit).lower(),
             "GPU_MPS_DRAIN": str(asked.drain),
             "GPU_MPS_MULTI_USER": "true" if asked.multi_user else "",
+            "GPU_MPS_PIPE_ACCESS": "" if asked.pipe_access == READ_ONLY else asked.pipe_access,
+            "GPU_MPS_SHM_SIZE": str(asked.shm_size or ""),
             BUSY_VARIABLE: asked.on_busy,
             ROOT_VARIABLE: self.names.root,
         }
 
     def agrees(self, state: Mapping[str, Any]) -> bool:
-        """Tell whether a manager's state names the limits and users that are asked for here."""
+        """Tell whether a manager's state names the limits, users and directory that are asked for."""
         limits = state["limits"]
         told = (state["replicas"], limits["asked"], limits["default"])
         shares = self.shares
         same = told == (shares.replicas, asdict(shares.of(1)), asdict(shares.default))
-        return same and state.get("multi_user", False) == self.settings.multi_user
+        found = (state.get("multi_user", False), state.get("clients_pipe"))
+        return same and found == (self.settings.multi_user, self.names.pipe)
 
 
 def write(variables: Mapping[str, str]) -> str:

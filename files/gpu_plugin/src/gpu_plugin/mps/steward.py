@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from .. import files, logs
 from .._shared._core.errors import NodeError
-from . import multi_user
+from . import multi_user, roots
 from .places import ROOT, UUID
 from .seeing import Eyes
 from .settings import BUSY_VARIABLE, REFUSE, ROOT_VARIABLE, Offer, write
@@ -90,6 +90,9 @@ class Steward:
                 multi_user.require()
             except NodeError as error:
                 return str(error)
+        for root in {one.names.root for one in offers.values()}:
+            if problem := roots.problem_of(Path(root)):
+                return f"MPS can't have its files in {root}: {problem}"
         return self._clients_against(offers)
 
     def refuses_to_begin(self, offers: Mapping[str, Offer]) -> str:
@@ -127,6 +130,8 @@ class Steward:
         return sorted({*self._offers, *self._leaving})
 
     def _judge(self, device: str) -> Verdict:
+        if problem := roots.problem_of(Path(self._root)):  # what managers tell there may be a lie
+            return Verdict(f"MPS can't have its files in {self._root}: {problem}")
         seen = self._eyes.look(device, self._root)
         verdict = judge(self._offers.get(device), seen)
         if verdict.problem or device not in self._offers or seen.state is None:

@@ -31,6 +31,10 @@ class ControlError(NodeError):
     """The control daemon did not answer, or not what it should."""
 
 
+class Silent(ControlError):
+    """The control daemon runs and does not answer. Its clients know nothing of that."""
+
+
 class LimitNotTaken(ControlError):
     """A limit that was read back is not the one that was set."""
 

@@ -1,0 +1,224 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a user of the node without rights can do to the manager of an MPS daemon, NVIDIA's genuine one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gpu_plugin.mps.control import started
+from mps_running import Mps, living
+from nvsim import genuine
+from nvsim.testing import client, start
+from running import eventually
+from tenants import NOBODY, as_nobody
+
+EXCLUSIVE_PROCESS = 3
+HOLD = """
+import socket, sys, time
+end = time.time() + float(sys.argv[2])
+held = []
+while time.time() < end:
+    try:
+        one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        one.connect(sys.argv[1])
+        held.append(one)
+        print("held", flush=True)
+        time.sleep(max(end - time.time(), 0))
+    except OSError:
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def mps() -> Iterator[Mps]:
+    program = genuine.mps_control()
+    if program is None:
+        pytest.skip(genuine.MPS_MISSING)
+    if os.geteuid() != 0:
+        pytest.skip("another user can be played by root only")
+    made = Mps(start("h100-80", 1), program)
+    made.folder.chmod(0o755)  # the way to the manager's own folders, which is not its affair
+    yield made
+    made.stop()
+    made.sim.stop()
+
+
+def hold(mps: Mps, seconds: float) -> subprocess.Popen[str]:
+    """Connect to the control socket as a user without rights, and say nothing for so long."""
+    socket = mps.root / mps.uuid() / "ipc/pipe/control"
+    process = as_nobody(HOLD, str(socket), str(seconds))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def with_server(mps: Mps) -> Path:
+    """Return the genuine program with a child, as its server is one; without CUDA it starts none."""
+    program = mps.folder / "with-server"
+    program.write_text(f'#!/bin/sh\n[ "$1" = -f ] && sleep 300 &\nexec {mps.program} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def test_s3_one_who_says_nothing_ends_nobodys_work(mps: Mps) -> None:
+    uuid = mps.uuid()
+    mps.run(uuid, "--replicas", 4, "--no-shm")
+    daemon = mps.ready(uuid)["daemon"]
+    held = hold(mps, 14)
+    problem = mps.failed(uuid)
+    assert "its control socket is held by process" in problem
+    assert f"process {held.pid} (python3 of user {NOBODY})" in problem
+    fed = mps.notifications().count("WATCHDOG=1")
+    held.wait(30)
+    assert living(daemon)
+    after = mps.ready(uuid)
+    assert (after["daemon"], after["restarts"]) == (daemon, 0)
+    assert after["limits"]["read_back"]["default_active_thread_percentage"] == "25.0"
+    assert mps.notifications().count("WATCHDOG=1") > fed  # by the manager's loop, not by answers
+
+
+def test_s3_a_restart_can_not_be_held_off(mps: Mps) -> None:
+    """Nobody can reach a daemon before its limits are in place."""
+    uuid = mps.uuid()
+    mps.run(uuid, "--replicas", 4, "--no-shm")
+    daemon = mps.ready(uuid)["daemon"]
+    socket = mps.root / uuid / "ipc/pipe/control"
+    racers = [as_nobody(HOLD, str(socket), "20") for _each in range(4)]
+    try:
+        os.kill(daemon, signal.SIGKILL)
+        eventually(lambda: mps.status(uuid)["daemon"] not in (0, daemon), 8)
+        assert mps.status(uuid)["restarts"] == 1
+    finally:
+        for one in racers:
+            one.kill()
+            one.wait()
+
+
+def test_s3_a_daemon_that_hangs_is_kept_while_it_has_a_server(mps: Mps) -> None:
+    uuid = mps.uuid()
+    mps.program = with_server(mps)
+    mps.run(uuid, "--replicas", 4, "--no-shm")
+    daemon = mps.ready(uuid)["daemon"]
+    os.kill(daemon, signal.SIGSTOP)
+    assert "the control daemon does not answer" in mps.failed(uuid)
+    time.sleep(12)  # one without a server is replaced by then
+    assert living(daemon)
+    os.kill(daemon, signal.SIGCONT)
+    after = mps.ready(uuid)
+    assert (after["daemon"], after["restarts"]) == (daemon, 0)
+
+
+def test_s3_who_wants_it_has_a_silent_daemon_replaced(mps: Mps) -> None:
+    uuid = mps.uuid()
+    mps.run(uuid, "--replicas", 4, "--no-shm", "--replace-silent", 6)
+    daemon = mps.ready(uuid)["daemon"]
+    held = hold(mps, 60)
+    try:
+        assert mps.ready(uuid, restarts=1, seconds=40)["daemon"] != daemon
+    finally:
+        held.kill()
+        held.wait()
+
+
+def victim() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "300"], start_new_session=True)
+
+
+def as_others(path: Path) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    os.chown(path, NOBODY, NOBODY)
+
+
+@pytest.mark.parametrize("where", ["root", "parent", "link", "open"])
+def test_s6_a_root_that_others_decide_about_is_refused(
+    mps: Mps, where: str, tmp_path: Path
+) -> None:
+    """They could name any process to be ended, and any file to be written."""
+    uuid, process = mps.uuid(), victim()
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    mps.root = mps.folder / "p/r"
+    if where == "link":
+        as_others(mps.folder / "theirs")
+        mps.root.parent.mkdir()
+        mps.root.symlink_to(mps.folder / "theirs")
+    else:
+        mps.root.mkdir(parents=True)
+    state = {"daemon": (process.pid, started(process.pid))}
+    (mps.root / f"{uuid}.state").write_text(json.dumps(state))
+    (mps.root / f".{uuid}.state.new").symlink_to(secret)
+    if where == "root":
+        as_others(mps.root)
+    elif where == "parent":
+        as_others(mps.root.parent)
+    elif where == "open":
+        mps.root.parent.chmod(0o1777)
+    try:
+        manager = mps.run(uuid, "--replicas", 4, "--no-shm")
+        assert manager.wait(10) == 1
+        log = mps.log.read_text()
+        assert f"MPS can't have its files in {mps.root}: " in log
+        assert "choose a mpsRoot that root alone may write" in log
+        assert living(process.pid)
+        assert secret.read_text() == "secret"
+        assert mps.mode() == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_s6_only_a_control_daemon_of_ours_is_ended(mps: Mps) -> None:
+    uuid, process = mps.uuid(), victim()
+    mps.root.mkdir()
+    state = {"daemon": (process.pid, started(process.pid))}
+    (mps.root / f"{uuid}.state").write_text(json.dumps(state))
+    try:
+        mps.run(uuid, "--replicas", 4, "--no-shm")
+        mps.ready(uuid)
+        assert living(process.pid)
+        assert "a process that is no control daemon of ours is left alone" in mps.log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_s6_no_link_is_followed_by_what_is_written(mps: Mps, tmp_path: Path) -> None:
+    uuid, secret = mps.uuid(), tmp_path / "secret"
+    secret.write_text("secret")
+    mps.root.mkdir()
+    (mps.root / f".{uuid}.state.new").symlink_to(secret)
+    manager = mps.run(uuid, "--replicas", 4, "--no-shm")
+    for name in (f".{uuid}.state.{manager.pid}", f".{uuid}.json.{manager.pid}"):
+        with contextlib.suppress(FileExistsError):  # it writes at this very moment
+            (mps.root / name).symlink_to(secret)
+    mps.ready(uuid)
+    assert mps.end(manager) == 0
+    assert secret.read_text() == "secret"
+
+
+def test_s8_exclusive_mode_that_somebody_took_away_is_set_again(mps: Mps) -> None:
+    uuid = mps.uuid()
+    manager = mps.run(uuid, "--replicas", 4, "--no-shm")
+    daemon = mps.ready(uuid)["daemon"]
+    assert mps.mode() == EXCLUSIVE_PROCESS
+    for mode in (0, 2):
+        change = f"n.nvmlDeviceSetComputeMode(n.nvmlDeviceGetHandleByIndex(0), {mode})"
+        client(mps.sim, f"n.nvmlInit(); {change}")
+        eventually(lambda: mps.mode() == EXCLUSIVE_PROCESS, 15)
+    told = "somebody changed the compute mode, setting EXCLUSIVE_PROCESS again"
+    eventually(lambda: mps.log.read_text().count(told) == 2)
+    after = mps.ready(uuid)
+    assert (after["daemon"], after["restarts"]) == (daemon, 0)
+    assert mps.end(manager) == 0
+    assert mps.mode() == 0
