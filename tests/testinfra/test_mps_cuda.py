@@ -23,10 +23,11 @@ LIMIT, DEFAULT = 1024, 2048  # MiB
 Probe = Callable[..., dict[str, Any]]
 
 
-def run_probe(host: Any, wanted: int, **env: str) -> dict[str, Any]:
+def run_probe(host: Any, wanted: int, within: str = "", **env: str) -> dict[str, Any]:
+    """Run the probe; ``within`` is a shell command that runs its arguments in other surroundings."""
     words = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
     source = base64.b64encode(PROBE.read_bytes()).decode()
-    found = host.run(f"echo {source} | base64 -d | env {words} python3 - {wanted}")
+    found = host.run(f"echo {source} | base64 -d | {within} env {words} python3 - {wanted}")
     answer: dict[str, Any] = json.loads(found.stdout or '{"problem": "it ended without a word"}')
     return answer
 
@@ -52,9 +53,16 @@ def uuid(host: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def probe(host: Any, uuid: str) -> Iterator[Probe]:
+def folder(host: Any) -> Iterator[str]:
+    """Return a folder for an MPS daemon."""
+    made = str(host.check_output("mktemp -d /tmp/mps-XXXXXX"))
+    yield made
+    host.run(f"rm -r {made}")
+
+
+@pytest.fixture(scope="module")
+def probe(host: Any, uuid: str, folder: str) -> Iterator[Probe]:
     """Return the probe as a client of an MPS daemon whose default limit is 2 GiB."""
-    folder = host.check_output("mktemp -d /tmp/mps-XXXXXX")
     daemon = f"CUDA_MPS_PIPE_DIRECTORY={folder} CUDA_MPS_LOG_DIRECTORY={folder}"
 
     def ask(command: str) -> str:
@@ -71,7 +79,23 @@ def probe(host: Any, uuid: str) -> Iterator[Probe]:
 
     yield look
     host.run(f"echo quit -t 5 | {daemon} nvidia-cuda-mps-control")
-    host.run(f"rm -r {folder}")
+
+
+@pytest.fixture(scope="module")
+def inside(host: Any, probe: Probe, folder: str) -> Probe:
+    """Return the probe with what a container has: the control socket by link, mounted read-only."""
+    if host.check_output("id -u") != "0":
+        pytest.skip("mounts can be made by root only")
+    host.check_output(f"mkdir {folder}/pipe {folder}/seen && ln {folder}/control {folder}/pipe/")
+    host.check_output(f"ln -s /dev/null {folder}/pipe/log")
+    mount = f"mount --bind {folder}/pipe {folder}/seen && mount -o remount,bind,ro {folder}/seen"
+    within = f"unshare --mount sh -c '{mount} && exec \"$@\"' -"
+
+    def look(wanted: int = 0, **env: str) -> dict[str, Any]:
+        pipe = f"{folder}/seen"
+        return run_probe(host, wanted, within, CUDA_MPS_PIPE_DIRECTORY=pipe, **env)
+
+    return look
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +120,13 @@ def test_client_that_drops_its_limit_has_the_default(probe: Probe) -> None:
 
 def test_client_can_not_raise_its_limit(probe: Probe) -> None:
     assert probe(2 * DEFAULT, **limit(4 * DEFAULT))["given_mib"] <= DEFAULT
+
+
+def test_client_comes_through_a_read_only_directory(inside: Probe) -> None:
+    """What every container with a share has. Where this fails, set pipeAccess: read-write."""
+    found = inside(2 * DEFAULT, **limit(LIMIT))
+    assert "problem" not in found, found
+    assert 0 < found["given_mib"] <= LIMIT  # so it is a client
 
 
 def test_threads_are_limited(alone: dict[str, Any], probe: Probe) -> None:
