@@ -18,7 +18,6 @@ from gpu_plugin.config import parse
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANIFESTS = sorted((REPOSITORY / "files/kubernetes").glob("*.yaml"))
 CONTAINERFILE = (REPOSITORY / "files/gpu_plugin/Containerfile").read_text()
-KINDS = {"ConfigMap": "V1ConfigMap", "DaemonSet": "V1DaemonSet", "RuntimeClass": "V1RuntimeClass"}
 OBJECTS = [one for path in MANIFESTS for one in yaml.safe_load_all(path.read_text())]
 (CONFIG,) = [one for one in OBJECTS if one["kind"] == "ConfigMap"]
 (DAEMON,) = [one for one in OBJECTS if one["kind"] == "DaemonSet"]
@@ -50,7 +49,7 @@ def check(data: Any, kind: str, where: str) -> None:
 
 @pytest.mark.parametrize("data", OBJECTS, ids=lambda one: one["kind"])
 def test_manifests_are_of_kubernetes_api(data: dict[str, Any]) -> None:
-    check(data, KINDS[data["kind"]], data["kind"])
+    check(data, f"V1{data['kind']}", data["kind"])
 
 
 @pytest.mark.parametrize(
@@ -85,13 +84,35 @@ def test_its_parts_fit_together() -> None:
     config = parse(CONFIG["data"]["config.yaml"])
     assert config.metrics is not None
     assert [one["containerPort"] for one in CONTAINER["ports"]] == [config.metrics[1]]
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        assert CONTAINER[probe]["httpGet"]["port"] == CONTAINER["ports"][0]["name"]
-        assert CONTAINER[probe]["httpGet"]["path"] in ("/healthz", "/readyz")
     names = {one["name"] for one in POD["volumes"]}
     assert names == {one["name"] for one in CONTAINER["volumeMounts"]}
     labels = DAEMON["spec"]["template"]["metadata"]["labels"]
     assert DAEMON["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_s11_no_port_decides_whether_the_plugin_lives() -> None:
+    """Whoever reaches the metrics could make a probe by HTTP fail, and the kubelet end the plugin."""
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        probe = CONTAINER[name]
+        assert not {"httpGet", "tcpSocket", "grpc"} & set(probe)
+        program, *arguments = probe["exec"]["command"]
+        assert f'ENTRYPOINT ["{program}"]' in CONTAINERFILE
+        options = cli._parser().parse_args(arguments)
+        assert options.command is cli._probe
+        assert options.ready == (name == "readinessProbe")
+        assert options.status_file == cli._parser().parse_args(CONTAINER["args"]).status_file
+
+
+def test_s11_a_network_policy_says_who_reaches_the_metrics() -> None:
+    (policy,) = [one["spec"] for one in OBJECTS if one["kind"] == "NetworkPolicy"]
+    labels = DAEMON["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    assert policy["egress"] == []
+    (rule,) = policy["ingress"]
+    assert [one["port"] for one in rule["ports"]] == [CONTAINER["ports"][0]["containerPort"]]
+    for source in rule["from"]:  # an empty selector would be everybody
+        assert source["namespaceSelector"]["matchLabels"]
 
 
 def test_it_may_do_little() -> None:

@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         ("run", "offer the node's GPUs to the kubelet", _run_options),
         ("check-config", "tell whether a configuration can be used", _check_options),
         ("status", "show the node's devices, and who has them", _status_options),
+        ("probe", "tell whether the daemon lives, for a pod's probes", _probe_options),
         ("mig", "apply the MIG layout that was written down (at boot)", _mig_options),
         ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options),
         ("mps", "share a device by CUDA's Multi-Process Service", _mps_options),
@@ -87,6 +88,14 @@ def _status_options(show: argparse.ArgumentParser) -> None:
         help="the kubelet's, where it tells who has which device (default: %(default)s)",
     )
     show.set_defaults(command=_status)
+
+
+def _probe_options(probe: argparse.ArgumentParser) -> None:
+    probe.add_argument(
+        "--ready", action="store_true", help="also whether all devices are offered to the kubelet"
+    )
+    probe.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
+    probe.set_defaults(command=_probe)
 
 
 def _mig_options(mig: argparse.ArgumentParser) -> None:
@@ -220,6 +229,14 @@ def _status(options: argparse.Namespace) -> int:
         mps=options.mps_root,
     )
     return survey.show(sources, as_json=options.json)
+
+
+def _probe(options: argparse.Namespace) -> int:
+    from .telemetry import file_probe
+
+    problem = file_probe.problem(options.status_file, ready=options.ready)
+    print(problem or "ok")
+    return 1 if problem else 0
 
 
 def _mig(options: argparse.Namespace) -> int:

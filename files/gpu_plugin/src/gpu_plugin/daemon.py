@@ -192,6 +192,7 @@ class Daemon:
         if now < self._alive_at:
             return []
         self._alive_at = now + FEED
+        self._status.still_true()
         return ["WATCHDOG=1"]
 
     def _reload(self, asked: bool) -> bool:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +33,11 @@ class StatusFile:
         self._last = state
         return True
 
+    def still_true(self) -> None:
+        """Let the file's time tell that the process goes on, also while nothing changes."""
+        with contextlib.suppress(OSError):
+            os.utime(self._path)
+
     def remove(self) -> None:
         """Remove the file: the daemon ends."""
         self._path.unlink(missing_ok=True)
@@ -46,6 +53,11 @@ def load(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return state
+
+
+def age(path: Path) -> float:
+    """Return how long ago the process said that the state is still true, in seconds. OSError."""
+    return max(time.time() - path.stat().st_mtime, 0.0)
 
 
 def mig_boot(path: Path) -> dict[str, Any] | None:

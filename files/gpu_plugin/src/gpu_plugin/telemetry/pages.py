@@ -9,18 +9,15 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from ..mps import listing
 from ..observer import Observer, Seen
-from .endpoint import Page
 from .families import Families
+from .http import TEXT, Page
 from .probes import health, readiness
-
-TEXT: Final = "text/plain; charset=utf-8"
 
 
 def pages(observer: Observer, mps_root: Callable[[], str]) -> dict[str, Page]:
