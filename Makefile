@@ -131,7 +131,10 @@ build: setup ## Build the collection and install it somewhere else
 
 # --- the rest --------------------------------------------------------------------------------------
 
-.PHONY: lock clean
+.PHONY: lock clean docs-security
+docs-security: setup ## Measure the units with systemd 252 and write the table of docs/security.md anew
+	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/exposure.py
+
 lock: ## Write requirements-dev.txt anew from pyproject.toml
 	tests/lock
 

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.node
 CHOICE = "nvidia.com/device-plugin.config"
 KUBECONFIG = "/etc/kubernetes/kubelet.conf"
 UNIT = "gpu-node-labels.service"
+FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+MANIFESTS = "/etc/kubernetes/manifests"
 PLUGIN = {"migStrategy": "mixed", "plugin": {"deviceListStrategy": ["cdi-cri"]}}
 SHARING = {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 3}]}}
 MANY = {"version": "v1", "flags": PLUGIN, "sharing": SHARING}
@@ -45,6 +47,13 @@ def eventually(look: Callable[[], Any], seconds: float = 120) -> None:
 def gpus(node: Node) -> int:
     found = json.loads(node.run("standin-kubelet", "resources", "--json"))
     return int(found.get("nvidia.com/gpu", {}).get("allocatable", 0))
+
+
+def as_the_service(node: Node, *command: str) -> str:
+    """Do it where the service is; returns what was said."""
+    pid = node.run("systemctl", "show", "--property=MainPID", "--value", UNIT).strip()
+    script = 'nsenter --target "$0" --mount "$@" 2>&1 || true'
+    return node.run("sh", "-c", script, pid, *command)
 
 
 def test_labels_from_bring_up_to_the_end(make_node: Callable[..., Node], tmp_path: Path) -> None:
@@ -75,6 +84,14 @@ def test_labels_from_bring_up_to_the_end(make_node: Callable[..., Node], tmp_pat
         assert node.run("readlink", "/etc/gpu-node/config.yaml", check=False) == ""
         eventually(lambda: api.own().get("example.com/pool") == "a")
         assert gpus(node) == 2
+
+        filed = node.play(node_labels_output="file")
+        assert filed.ok, filed.message()
+        eventually(lambda: "nvidia.com/gpu.count=2\n" in node.run("cat", FEATURES, check=False))
+        node.run("mkdir", "-p", MANIFESTS)
+        for path in (f"{MANIFESTS}/evil.yaml", "/etc/kubernetes/kubelet.conf", "/etc/passwd"):
+            assert "Read-only file system" in as_the_service(node, "sh", "-c", f": >>{path}")
+        assert node.run("ls", MANIFESTS) == ""
 
         gone = node.play("gpu.node.teardown", gpu_nodes_teardown_driver=False)
         assert gone.ok, gone.message()

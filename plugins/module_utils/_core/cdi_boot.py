@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import typing as t
 
 from .cdi_generated import GENERATORS, NVML
 from .cdi_wanted import Options
 from .errors import NodeError, damaged
-from .mig_boot import PROGRAM
+from .mig_boot import PROGRAM, SANDBOX
 from .mig_boot import STATUS as MIG_STATUS
 from .mig_boot import UNIT as MIG_UNIT
 from .steps import Step
@@ -34,15 +35,13 @@ StartLimitIntervalSec=0
 Type=oneshot
 ExecStart={PROGRAM} cdi --config {CONFIG}
 TimeoutStartSec=180
-RuntimeDirectory=gpu-node
+# Both folders that container runtimes read.
+ConfigurationDirectory=cdi
+RuntimeDirectory=gpu-node cdi
 RuntimeDirectoryMode=0755
 RuntimeDirectoryPreserve=yes
-NoNewPrivileges=yes
-ProtectHome=yes
-ProtectSystem=yes
-RestrictAddressFamilies=AF_UNIX
-UMask=0022
 
+{SANDBOX}
 [Install]
 WantedBy=multi-user.target
 """
@@ -66,6 +65,7 @@ PathChanged={MIG_STATUS}
 WantedBy=multi-user.target
 """
 TEXTS = {UNIT: SERVICE_TEXT, PATH_UNIT: PATH_TEXT}
+FOLDERS = ("/etc/cdi", "/run/cdi", "/var/run/cdi")
 
 
 class Boot(t.NamedTuple):
@@ -80,6 +80,16 @@ class Boot(t.NamedTuple):
 def unit_file(unit: str) -> str:
     """Return where a unit is written."""
     return f"/etc/systemd/system/{unit}"
+
+
+def texts(options: Options) -> t.Dict[str, str]:
+    """Return the units' texts; a specification in a folder of the user's own can be written too."""
+    folder = posixpath.dirname(options.path)
+    if folder in FOLDERS:
+        return TEXTS
+    quoted = folder.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    line = f'ReadWritePaths="-{quoted}"\n'
+    return {**TEXTS, UNIT: SERVICE_TEXT.replace("\n[Install]", f"{line}\n[Install]")}
 
 
 def dump(options: Options) -> str:
@@ -126,9 +136,10 @@ def plan(boot: Boot, wanted: t.Optional[str], *, check_mode: bool) -> t.List[Ste
     steps = []
     if boot.config != wanted:
         steps.append(Step("boot_config", f"write {CONFIG}, for the next change", {"text": wanted}))
-    for unit, text in TEXTS.items():
+    for unit, text in texts(load(wanted, CONFIG)).items():
         if boot.units.get(unit) != text:
-            steps.append(Step("boot_unit", f"write {unit_file(unit)}", {"unit": unit}))
+            params = {"unit": unit, "text": text}
+            steps.append(Step("boot_unit", f"write {unit_file(unit)}", params))
     states = {unit: boot.services.get(unit, {}) for unit in TEXTS}
     on = all(one.get("UnitFileState") == "enabled" for one in states.values())
     if not on or states[PATH_UNIT].get("ActiveState") != "active":

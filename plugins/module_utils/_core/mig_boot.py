@@ -17,6 +17,33 @@ UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 STATUS = "/run/gpu-node/mig.json"
 LOCK = "/run/gpu-node/mig.lock"
 PROGRAM = "/opt/gpu-node/bin/gpu-plugin"
+# What runs at boot speaks with the driver and with nobody else. It is root, and keeps of root's rights those to change
+# MIG layouts, and those that nvidia-modprobe needs, which NVML runs where the module or a device node is missing: to
+# load modules and to make nodes. No DevicePolicy, PrivateDevices or ProtectClock: each closes the list of devices, and
+# no ProtectProc or ProcSubset, since the driver tells of MIG devices in /proc/driver.
+SANDBOX = """\
+CapabilityBoundingSet=CAP_CHOWN CAP_MKNOD CAP_SYS_ADMIN CAP_SYS_MODULE
+IPAddressDeny=any
+LockPersonality=yes
+MemoryMax=1G
+NoNewPrivileges=yes
+PrivateTmp=yes
+ProtectControlGroups=yes
+ProtectHome=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelTunables=yes
+ProtectSystem=strict
+RestrictAddressFamilies=AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallErrorNumber=EPERM
+SystemCallFilter=@system-service @module
+TasksMax=512
+UMask=0022
+"""
 # Ordering only: the unit starts nothing and nothing requires it, so that it can deadlock nothing.
 UNIT_TEXT = f"""\
 # Written by gpu.node.mig.
@@ -37,13 +64,8 @@ TimeoutStartSec=180
 RuntimeDirectory=gpu-node
 RuntimeDirectoryMode=0755
 RuntimeDirectoryPreserve=yes
-NoNewPrivileges=yes
-PrivateTmp=yes
-ProtectHome=yes
-ProtectSystem=full
-RestrictAddressFamilies=AF_UNIX
-UMask=0022
 
+{SANDBOX}
 [Install]
 WantedBy=multi-user.target
 """

@@ -187,8 +187,8 @@ class CdiCapability:
         self._host.write(cdi_boot.CONFIG, step.params["text"], mode=0o644)
 
     def _boot_unit(self, step: Step) -> None:
-        unit = step.params["unit"]
-        self._host.write(cdi_boot.unit_file(unit), cdi_boot.TEXTS[unit], mode=0o644)
+        unit, text = step.params["unit"], step.params["text"]
+        self._host.write(cdi_boot.unit_file(unit), text, mode=0o644)
         self._host.run(["systemctl", "daemon-reload"])
 
     def _boot_enable(self, _step: Step) -> None:
