@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import time
 import typing as t
 
-from .._core import mps_units
+from .._core import mps_units, visible_devices
 from .._core.device_plugin import UNIT, Desired, Observed, plan, serving
 from .._core.errors import NodeError
 from .._core.node_labels import CONFIG, compose
@@ -163,6 +164,7 @@ class DevicePluginCapability:
         found = plan(state, self._desired, self._prefix)
         if state.labels is not None:
             found = compose(found, state.labels, self._labels.desired)
+        found = dataclasses.replace(found, warnings=found.warnings + self._warnings())
         missing = (
             any(step.action == "release" for step in found.steps) and not self._params["payload"]
         )
@@ -172,6 +174,17 @@ class DevicePluginCapability:
                 "the daemon's package is not on the node", hint=hint, payload_needed=True
             )
         return found
+
+    def _warnings(self) -> t.Tuple[str, ...]:
+        if self._desired.state != "started":
+            return ()
+        toolkit = self._host.read(visible_devices.TOOLKIT_CONFIG)
+        configs = {"config": self._params["config"], **(self._params["configs"] or {})}
+        found = {
+            name: visible_devices.warning(visible_devices.strategies(one), toolkit)
+            for name, one in configs.items()
+        }
+        return tuple(f"{name}: {text}" for name, text in found.items() if text)
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""

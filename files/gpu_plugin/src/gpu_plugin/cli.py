@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from . import __version__, config, flags, logs, schema, status
+from . import __version__, config, flags, logs, schema, status, visible
 from ._shared._core.errors import NodeError
 from .health import QUIET
 from .mps.places import ROOT as MPS_ROOT
@@ -213,6 +213,8 @@ def _check(options: argparse.Namespace) -> int:
         from . import node_check  # brings NVML in
 
         node_check.check(checked, str(options.file))
+    if words := visible.told(checked, Path("/")):
+        logs.warning(words)
     print(f"{options.file}: valid")
     return 0
 

@@ -45,6 +45,7 @@ from .status import StatusFile
 from .strict_yaml import ConfigError
 from .telemetry.service import Telemetry
 from .time_slices import TimeSlices
+from .visible import told
 from .xid_log import XidLog
 
 TICK: Final = 0.5
@@ -133,6 +134,7 @@ class Daemon:
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGHUP, self._on_signal)
         logs.info("started", version=__version__, **asdict(self._loaded.config))
+        self._warn()
         try:
             self._scan()
             problem = self._absent or self._refused
@@ -213,10 +215,16 @@ class Daemon:
             return False
         config = self._loaded.config
         logs.info("configuration loaded", **asdict(config))
+        self._warn()
         self._health.overrides = config.xids
         if config.driver_roots != before.config.driver_roots:
             raise DriverReplaced  # a library that is loaded stays for the life of a process
         return True
+
+    def _warn(self) -> None:
+        """Say what the configuration in force leaves open."""
+        if words := told(self._loaded.config, self._places.host_root):
+            logs.warning(words)
 
     def _check_mps(self) -> None:
         """Refuse a configuration that asks for shares which the devices can't have now."""

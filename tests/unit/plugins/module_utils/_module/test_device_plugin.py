@@ -307,3 +307,32 @@ def test_what_the_daemon_leaves_behind_goes_with_it() -> None:
     assert machine.listdir(PREFIX) == []
     assert not {CONFIG, UNIT_FILE, *ours} & set(machine.files)
     assert set(theirs) <= set(machine.files)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "toolkit", "names"),
+    [
+        (None, "", ["config", "shared"]),  # NVIDIA's default is envvar
+        ("envvar", "", ["config", "shared"]),
+        (["cdi-cri"], "", ["shared"]),
+        (None, "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n", []),
+    ],
+)
+def test_s19_the_role_warns_where_an_image_may_take_gpus(
+    strategy: t.Any, toolkit: str, names: t.List[str]
+) -> None:
+    machine = Machine()
+    machine.files["/etc/nvidia-container-runtime/config.toml"] = toolkit
+    chosen = {"flags": {"plugin": {"deviceListStrategy": strategy}}} if strategy else {}
+    params = {
+        **parameters("r1", 0, **chosen),
+        "configs": {"shared": {"version": "v1"}},
+        "labels": None,
+    }
+    params["labels"] = dict.fromkeys(
+        ("kubeconfig", "node_name", "namespace", "default_config"), ""
+    ) | {"output": "off", "extra": {}}
+    found = DevicePluginCapability(machine, params, check_mode=True)
+    plan = found.plan(found.observe())
+    assert [one.partition(":")[0] for one in plan.warnings] == names
+    assert all("NVIDIA_VISIBLE_DEVICES" in one for one in plan.warnings)
