@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ class Api:
     """``requests`` are method and path of all that came; ``faults`` are answers for the next ones.
 
     A fault is a method and a status, or DROP. ``expire()`` lets watches end with 410, ``cut()`` at
-    once. ``token`` is what a client must have.
+    once. ``token`` is what a client must have. ``allows`` tells whether it may do that, by method
+    and path.
     """
 
     def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
@@ -37,6 +39,7 @@ class Api:
         self.requests: list[tuple[str, str]] = []
         self.faults: deque[tuple[str, int]] = deque()
         self.token = "good"
+        self.allows: Callable[[str, str], bool] = lambda _method, _path: True
         self.version = 1
         self.oldest = 0
         self.epoch = 0
@@ -147,6 +150,9 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         if self.headers.get("Authorization") != f"Bearer {api.token}":
             self._fail(401, "Unauthorized")
+            return False
+        if not api.allows(name, self.where.path):
+            self._fail(403, "the role does not allow it")
             return False
         return True
 

@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The rights that we hand out for node labels: enough for the one node, and for no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from gpu_plugin.labels.api import ApiError, NodeApi
+from gpu_plugin.labels.owned import Change
+from standin_api import NODE, Api
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TEXT = (REPOSITORY / "files/kubernetes/node-labels-rbac.yaml").read_text()
+OBJECTS: list[dict[str, Any]] = list(yaml.safe_load_all(TEXT.replace("NODE", NODE)))
+ROLES = [one for one in OBJECTS if one["kind"] in ("Role", "ClusterRole")]
+BINDINGS = [one for one in OBJECTS if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
+(FEATURE,) = [one for one in OBJECTS if one["kind"] == "NodeFeature"]
+NAMESPACE = FEATURE["metadata"]["namespace"]
+FOLDER = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
+PLACE = f"{FOLDER}/{FEATURE['metadata']['name']}"
+VERBS = {"PATCH": "patch", "PUT": "update", "POST": "create", "DELETE": "delete", "WATCH": "watch"}
+
+
+def asked(method: str, path: str) -> tuple[str, str, str, str, str]:
+    """Return what Kubernetes' authorizer sees: verb, API group, namespace, resource and name."""
+    parts = path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    namespace = ""
+    if rest[0] == "namespaces":
+        namespace, rest = rest[1], rest[2:]
+    name = rest[1] if len(rest) > 1 else ""
+    if rest[0] == "nodes" and not name:
+        name = NODE  # of the field selector, without which the stand-in refuses a list
+    verb = VERBS.get(method) or ("get" if len(rest) > 1 else "list")
+    return verb, group, namespace, rest[0], name
+
+
+def allows(method: str, path: str) -> bool:
+    """Tell whether the manifest's roles allow a request."""
+    verb, group, namespace, resource, name = asked(method, path)
+    return any(
+        verb in rule["verbs"]
+        and group in rule["apiGroups"]
+        and resource in rule["resources"]
+        and name in rule["resourceNames"]
+        for role in ROLES
+        for rule in role["rules"]
+        if role["kind"] == "ClusterRole" or role["metadata"]["namespace"] == namespace
+    )
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    made = Api(tmp_path)
+    made.allows = allows
+    meta = {**FEATURE["metadata"], "resourceVersion": "1"}
+    made.features[PLACE] = {**FEATURE, "metadata": meta}
+    yield made
+    made.stop()
+
+
+def test_s18_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api) -> None:
+    node = NodeApi(str(api.kubeconfig), NODE)
+    _state, version = node.read()
+    api.set(example_com__a="b")
+    assert next(iter(node.follow(version))).labels["example.com/a"] == "b"
+    node.write(Change({"nvidia.com/gpu.count": "2"}, {}))
+    assert node.write_feature(NAMESPACE, {"nvidia.com/gpu.count": "2"})
+    assert not node.write_feature(NAMESPACE, {"nvidia.com/gpu.count": "2"})
+    assert api.features[PLACE]["spec"]["labels"] == {"nvidia.com/gpu.count": "2"}
+    node.remove_feature(NAMESPACE)
+    node.close()
+    needed = {asked(*one)[0] for one in api.requests}
+    given = {verb for role in ROLES for rule in role["rules"] for verb in rule["verbs"]}
+    assert given == needed  # and nothing beyond it
+
+
+def test_s18_one_nodes_access_labels_no_other(api: Api) -> None:
+    thief = NodeApi(str(api.kubeconfig), "node-2")  # with what was found on node-1
+    before = dict(api.features)
+    with pytest.raises(ApiError, match="403"):
+        thief.write_feature(NAMESPACE, {"nvidia.com/gpu.count": "99"})
+    with pytest.raises(ApiError, match="403"):
+        thief.remove_feature(NAMESPACE)
+    with pytest.raises(ApiError, match="403"):
+        thief.write(Change({"nvidia.com/gpu.count": "99"}, {}))
+    thief.close()
+    assert api.features == before
+    for method, path in (
+        ("POST", FOLDER),
+        ("GET", FOLDER),
+        ("GET", "/api/v1/secrets"),
+        ("POST", "/api/v1/nodes"),
+        ("DELETE", f"/api/v1/nodes/{NODE}"),
+        ("PUT", PLACE.replace(NAMESPACE, "kube-system")),
+    ):
+        assert not allows(method, path), (method, path)
+
+
+def test_s18_every_right_is_of_one_node_by_name() -> None:
+    for role in ROLES:
+        for rule in role["rules"]:
+            words = [*rule["verbs"], *rule["apiGroups"], *rule["resources"], *rule["resourceNames"]]
+            assert not [word for word in words if "*" in word]
+            assert "create" not in rule["verbs"]
+            assert all(name.endswith(NODE) for name in rule["resourceNames"])
+            assert rule["resourceNames"]
+    for one in (*ROLES, *BINDINGS):
+        assert one["metadata"]["name"].endswith(NODE)
+    (account,) = [one for one in OBJECTS if one["kind"] == "ServiceAccount"]
+    for binding in BINDINGS:
+        (subject,) = binding["subjects"]
+        assert subject["name"] == account["metadata"]["name"]
+        assert subject["namespace"] == account["metadata"]["namespace"]
+        assert binding["roleRef"]["name"] in {role["metadata"]["name"] for role in ROLES}
+
+
+def test_s18_a_policy_looks_at_whom_an_object_is_about() -> None:
+    """RBAC bounds the object's name only; which node it labels is a label in it."""
+    (policy,) = [one for one in OBJECTS if one["kind"] == "ValidatingAdmissionPolicy"]
+    (binding,) = [one for one in OBJECTS if one["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    assert binding["spec"]["validationActions"] == ["Deny"]
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert set(rule["operations"]) == {"CREATE", "UPDATE"}
+    (key,) = FEATURE["metadata"]["labels"]
+    assert key in policy["spec"]["validations"][0]["expression"]
+    prefix = FEATURE["metadata"]["name"].removesuffix(NODE)
+    assert prefix in policy["spec"]["matchConditions"][0]["expression"]
