@@ -132,7 +132,8 @@ build: setup ## Build the collection and install it somewhere else
 # --- the rest --------------------------------------------------------------------------------------
 
 .PHONY: lock clean docs-security
-docs-security: setup ## Measure the units with systemd 252 and write the table of docs/security.md anew
+docs-security: setup ## Write the tables of docs/security.md anew: the tests of findings, and systemd 252's measure of units
+	$(BIN)/python tests/docs/findings.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/exposure.py
 
 lock: ## Write requirements-dev.txt anew from pyproject.toml

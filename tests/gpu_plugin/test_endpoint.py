@@ -129,6 +129,14 @@ def test_a_head_that_is_too_long_is_refused(server: tuple[str, int], connect: Co
     assert b" 431 " in client.recv(100)
 
 
+def test_a_page_that_fails_is_said_once(
+    server: tuple[str, int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    for _time in range(5):
+        assert ask(server, OTHER, "/broken")[0] == 500
+    assert capfd.readouterr().err.count("a page could not be made page=/broken") == 1
+
+
 def test_a_large_answer_comes_whole(server: tuple[str, int]) -> None:
     status, content = ask(server, OTHER, "/large")
     assert (status, len(content)) == (200, LARGE)

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .http import LONGEST, Page, answer, is_whole
+from .http import LONGEST, Answers, Page, is_whole
 
 SECONDS: Final = 4.0  # from the connection to the last byte of the answer
 EACH: Final = 8  # connections of one address
@@ -43,7 +43,7 @@ class Endpoint:
     """Serves pages by their path. OSError: the address can't be had."""
 
     def __init__(self, address: tuple[str, int], pages: Mapping[str, Page]) -> None:
-        self._pages = pages
+        self._answers = Answers(pages)
         self._clients: list[_Client] = []  # the oldest first
         self._over = threading.Event()
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
@@ -138,7 +138,7 @@ class Endpoint:
             return
         client.request += part
         if is_whole(client.request):
-            client.answer = memoryview(answer(client.request, self._pages))
+            client.answer = memoryview(self._answers.to(client.request))
             self._selector.modify(client.connection, selectors.EVENT_WRITE, client)
 
     def _speak(self, client: _Client) -> None:

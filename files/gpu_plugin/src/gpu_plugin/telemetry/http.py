@@ -22,24 +22,38 @@ def is_whole(request: bytes) -> bool:
     return b"\r\n\r\n" in request or b"\n\n" in request or len(request) >= LONGEST
 
 
-def answer(request: bytes, pages: Mapping[str, Page]) -> bytes:
-    """Return the answer to a whole request."""
-    words = request.partition(b"\n")[0].decode("latin-1").split()
-    if len(request) >= LONGEST:
-        return _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-    if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        return _refusal(HTTPStatus.BAD_REQUEST)
-    if words[0] not in ("GET", "HEAD"):
-        return _refusal(HTTPStatus.NOT_IMPLEMENTED)
-    page = pages.get(words[1].partition("?")[0])
-    if page is None:
-        return _refusal(HTTPStatus.NOT_FOUND)
-    try:
-        shown = page()
-    except Exception as error:  # one page that fails takes no other with it
-        logs.error("a page could not be made", page=words[1], cause=repr(error))
-        return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
-    return _bytes(*shown, with_content=words[0] == "GET")
+class Answers:
+    """Answers requests with pages, which are known by their paths."""
+
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        self._pages = pages
+        self._failed: dict[str, str] = {}
+
+    def to(self, request: bytes) -> bytes:
+        """Return the answer to a whole request."""
+        words = request.partition(b"\n")[0].decode("latin-1").split()
+        if len(request) >= LONGEST:
+            return _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return _refusal(HTTPStatus.BAD_REQUEST)
+        if words[0] not in ("GET", "HEAD"):
+            return _refusal(HTTPStatus.NOT_IMPLEMENTED)
+        path = words[1].partition("?")[0]
+        if path not in self._pages:
+            return _refusal(HTTPStatus.NOT_FOUND)
+        try:
+            shown = self._pages[path]()
+        except Exception as error:  # one page that fails takes no other with it
+            self._complain(path, repr(error))
+            return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._failed.pop(path, None)
+        return _bytes(*shown, with_content=words[0] == "GET")
+
+    def _complain(self, path: str, cause: str) -> None:
+        """Say it once: whoever asks again and again shall not fill the log."""
+        if self._failed.get(path) != cause:
+            logs.error("a page could not be made", page=path, cause=cause)
+        self._failed[path] = cause
 
 
 def _refusal(status: HTTPStatus) -> bytes:
