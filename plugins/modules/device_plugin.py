@@ -80,7 +80,10 @@ options:
         choices: [api, file, node-feature, 'off']
         default: api
       kubeconfig:
-        description: Access to the Kubernetes API. By default that of the kubelet.
+        description:
+          - Access to the Kubernetes API. By default that of the kubelet.
+          - Give each node one of its own, as C(files/kubernetes/node-labels-rbac.yaml) has it, or each can label all
+            others.
         type: str
         default: ''
       node_name:

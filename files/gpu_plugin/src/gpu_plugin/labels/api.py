@@ -34,6 +34,10 @@ CONNECT, ANSWER = 5.0, 30.0
 WATCH: Final = 120
 MERGE: Final = "application/merge-patch+json"
 MISSING, CONFLICT, GONE = 404, 409, 410
+NODE_RIGHTS: Final = "give the kubeconfig's user the right to get, list, watch and patch this node"
+FEATURE_RIGHTS: Final = (
+    "make this object and rights on it, as files/kubernetes/node-labels-rbac.yaml does for a node"
+)
 
 
 class ApiError(NodeError):
@@ -162,12 +166,18 @@ class NodeApi:
         }
         try:
             found = _asked(
-                doing, lambda: objects.get_namespaced_custom_object(*place, name, **times)
+                doing,
+                lambda: objects.get_namespaced_custom_object(*place, name, **times),
+                FEATURE_RIGHTS,
             )
         except ApiError as error:
             if error.status != MISSING:
                 raise
-            _asked(doing, lambda: objects.create_namespaced_custom_object(*place, wanted, **times))
+            _asked(
+                doing,
+                lambda: objects.create_namespaced_custom_object(*place, wanted, **times),
+                FEATURE_RIGHTS,
+            )
             return True
         meta = wanted["metadata"]
         if (
@@ -177,7 +187,9 @@ class NodeApi:
             return False
         wanted["metadata"] = {**found["metadata"], **meta}
         _asked(
-            doing, lambda: objects.replace_namespaced_custom_object(*place, name, wanted, **times)
+            doing,
+            lambda: objects.replace_namespaced_custom_object(*place, name, wanted, **times),
+            FEATURE_RIGHTS,
         )
         return True
 
@@ -191,22 +203,21 @@ class NodeApi:
                 lambda: objects.delete_namespaced_custom_object(
                     GROUP, VERSION, namespace, PLURAL, name, _request_timeout=(CONNECT, ANSWER)
                 ),
+                FEATURE_RIGHTS,
             )
         except ApiError as error:
             if error.status != MISSING:
                 raise
 
 
-def _asked(doing: str, ask: Callable[[], T]) -> T:
+def _asked(doing: str, ask: Callable[[], T], rights: str = NODE_RIGHTS) -> T:
     """Ask, and turn all that can go wrong on the way into ApiError."""
     try:
         return ask()
     except ApiError:
         raise
     except k8s.ApiException as error:
-        hint = ""
-        if error.status in (401, 403):
-            hint = "give the kubeconfig's user the right to get, list, watch and patch this node"
+        hint = rights if error.status in (401, 403) else ""
         raise ApiError(
             doing, f"{error.status} {_why(error)}", status=int(error.status or 0), hint=hint
         ) from error
