@@ -41,19 +41,19 @@ $(CACHE)/host.stamp: tests/setup-host
 $(CACHE)/venv.stamp: requirements-dev.txt $(CACHE)/host.stamp
 	@rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: --requirement requirements-dev.txt
 	@touch $@
 
 $(LINK):
 	@mkdir -p $(@D)
 	@ln -sfn ../../../.. $@
 
-# The node daemon and its dependencies as wheels for Debian 12 and 13, so that nodes need no package index.
+# What the node daemon needs as wheels for Debian 12 and 13, so that nodes need no package index.
 $(WHEELHOUSE)/stamp: files/gpu_plugin/requirements.txt $(CACHE)/venv.stamp
 	@rm -rf $(WHEELHOUSE)
 	for version in 3.11 3.13; do \
-	    $(BIN)/pip download --quiet --disable-pip-version-check --only-binary=:all: --python-version $$version --dest $(WHEELHOUSE) \
-	        --requirement files/gpu_plugin/requirements.txt --requirement tests/node/build-requirements.txt; \
+	    $(BIN)/pip download --quiet --disable-pip-version-check --require-hashes --only-binary=:all: --no-deps \
+	        --python-version $$version --dest $(WHEELHOUSE) --requirement files/gpu_plugin/requirements.txt; \
 	done
 	@touch $@
 
@@ -131,13 +131,16 @@ build: setup ## Build the collection and install it somewhere else
 
 # --- the rest --------------------------------------------------------------------------------------
 
-.PHONY: lock clean docs-security
+.PHONY: lock lock-check clean docs-security
 docs-security: setup ## Write the tables of docs/security.md anew: the tests of findings, and systemd 252's measure of units
 	$(BIN)/python tests/docs/findings.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/exposure.py
 
-lock: ## Write requirements-dev.txt anew from pyproject.toml
+lock: ## Write requirements-dev.txt anew from pyproject.toml, and the hashes of all wheels
 	tests/lock
+
+lock-check: setup ## See that each wheel that pip could choose has the hash that the index tells
+	tests/lock --check
 
 clean: ## Remove all that make made: nodes, images, volumes, caches
 	-$(GPUNODE) clean

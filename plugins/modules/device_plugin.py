@@ -19,6 +19,8 @@ description:
     become ready with what is new, the release, the configuration and the unit from before are put back; the module
     fails with what the daemon said, and with RV(rolled_back).
   - The daemon's package is packed on the controller and sent only where the node does not have this release yet.
+  - Of its libraries, only the wheels are installed that the C(requirements.txt) of O(package) lists by their SHA-256,
+    wherever they come from. Nothing is built on the node, and pip's configuration there is not obeyed.
 options:
   state:
     description:
@@ -34,10 +36,14 @@ options:
     description: The daemon's source tree on the controller. Needed for O(state=installed) and O(state=started).
     type: path
   wheelhouse:
-    description: A folder of wheels on the controller. With it the node needs no package index.
+    description:
+      - A folder of wheels on the controller. With it the node needs no package index.
     type: path
   index_url:
-    description: A package index to use instead of the node's own default.
+    description:
+      - The package index to use, by default pip's own default. That of C(pip.conf) or C(PIP_INDEX_URL) on the node is
+        not used.
+      - A certificate authority of your own is to be in the node's own store, or in the variable C(REQUESTS_CA_BUNDLE).
     type: str
   config:
     description: The daemon's configuration, in the device plugin's v1 schema.
@@ -47,7 +53,7 @@ options:
     type: path
     default: /opt/gpu-node
   python:
-    description: The Python to make it with; by default the newest on the node, 3.10 at least.
+    description: The Python to make it with; by default C(python3), or else the newest on the node, of 3.10 to 3.14.
     type: path
   wait_timeout:
     description: Seconds to wait for the daemon and the kubelet.

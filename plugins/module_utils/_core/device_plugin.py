@@ -127,7 +127,7 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
 def _environment(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
     if not observed.python:
         raise NodeError(
-            "no Python 3.10 or later on the node",
+            "no Python from 3.10 to 3.14 on the node",
             hint="install one, or name it in the option python",
         )
     steps = []

@@ -20,6 +20,7 @@ from .._host.api import Host
 from .._host.systemd import instances, properties
 from .._nvml.api import NvmlError
 from .._nvml.real import open_nvml
+from .device_plugin_release import fill
 from .device_plugin_rollback import Rollback
 from .node_labels import OPTIONS, NodeLabels, text_of
 from .nodeinfo import environment
@@ -30,8 +31,8 @@ STATUS = "/run/gpu-node/status.json"
 HEALTH = "/run/gpu-node/health.json"
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", "k8s.device-plugin.nvidia.com-"
 KUBELET = "/var/lib/kubelet/device-plugins/kubelet.sock"
-PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(15, 9, -1)))
-NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 10))"
+PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 9, -1)))
+KNOWN = "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))"  # those with wheels
 HAS_ENSUREPIP = "import ensurepip, venv"
 LOOK_SECONDS, LOOK_AGAIN_SECONDS = 0.05, 1.0
 CRASHES = 3  # so many starts that fail at once are no delay but a fault
@@ -130,10 +131,7 @@ class DevicePluginCapability:
 
     def _python(self) -> str:
         for name in [self._params["python"]] if self._params["python"] else PYTHONS:
-            if (
-                self._host.which(name)
-                and self._host.run([name, "-c", NEW_ENOUGH], check=False).rc == 0
-            ):
+            if self._host.which(name) and self._host.run([name, "-c", KNOWN], check=False).rc == 0:
                 return name
         return ""
 
@@ -209,35 +207,7 @@ class DevicePluginCapability:
         """Make the release beside the one in use, then switch; a half-made one is begun anew."""
         host, release = self._host, self._release(self._desired.digest)
         host.remove(release)
-        host.makedirs(f"{release}/payload")
-        host.run(["tar", "-xzf", self._params["payload"], "-C", f"{release}/payload"])
-        host.run([self._python(), "-m", "venv", release])
-        pip = [
-            f"{release}/bin/python",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
-        pip += ["--no-input", "--no-cache-dir", "--no-compile"]
-        if host.exists(f"{release}/payload/wheels"):
-            pip += ["--no-index", "--find-links", f"{release}/payload/wheels"]
-        elif self._params["index_url"]:
-            pip += ["--index-url", self._params["index_url"]]
-        try:
-            host.run([*pip, "--requirement", f"{release}/payload/package/requirements.txt"])
-            host.run([*pip, "--no-deps", f"{release}/payload/package"])
-        except NodeError as error:
-            error.hint = (
-                "give the node a package index, or the role a wheelhouse (device_plugin_wheelhouse)"
-            )
-            raise
-        # The Kubernetes client has two thousand files, of which few are ever loaded.
-        python = f"{release}/bin/python"
-        host.run([python, "-m", "compileall", "-q", "-x", "/kubernetes/", f"{release}/lib"])
-        host.run([python, "-c", "import gpu_plugin.labels.service"])
-        host.run([f"{release}/bin/gpu-plugin", "--version"])
+        fill(host, release, self._python(), self._params["payload"], self._params["index_url"])
         if self._desired.state == "started":
             self._check_config(release)  # before anything that is in use changes
         host.remove(f"{release}/payload")

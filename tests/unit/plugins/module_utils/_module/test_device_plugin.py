@@ -31,7 +31,7 @@ class Machine(FakeHost):
     """A node whose daemon serves, or does not, depending on its release and its configuration."""
 
     def __init__(self, *bad: str) -> None:
-        quiet = ("python3", "tar", "journalctl")
+        quiet = ("python3", "tar", "cp", "journalctl")
         super().__init__(commands={(name,): "" for name in quiet})
         self.commands[("journalctl",)] = "it said this"
         self.commands[("systemctl",)] = self.systemctl

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""S4: the lists of wheels as they are committed. `make lock-check` compares them with the index."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tests"))
+
+from lock_closure import Place, applies, pinned, unmet  # noqa: E402
+from lock_wheels import MACHINES, logical  # noqa: E402
+
+DAEMON, DEVELOPERS = "files/gpu_plugin/requirements.txt", "requirements-dev.txt"
+PYTHONS = {DAEMON: range(10, 15), DEVELOPERS: range(11, 15)}
+HASHED = re.compile(r"[^#\s].*(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n")
+
+
+def text(name: str) -> str:
+    return (REPOSITORY / name).read_text()
+
+
+def requirements(name: str) -> list[Requirement]:
+    return [Requirement(line) for line in logical(text(name))]
+
+
+def places(name: str) -> list[Place]:
+    return [(minor, machine) for minor in PYTHONS[name] for machine in MACHINES]
+
+
+def known(requirement: Requirement) -> list[Requirement]:
+    """Return what a package needs, where the version that is listed is installed here."""
+    try:
+        found = metadata.distribution(requirement.name)
+    except metadata.PackageNotFoundError:
+        return []
+    needed = found.requires or () if found.version == pinned(requirement) else ()
+    return [Requirement(one) for one in needed]
+
+
+@pytest.mark.parametrize("name", PYTHONS)
+def test_s4_each_package_is_listed_with_hashes_and_nothing_else_is(name: str) -> None:
+    content = re.sub(r"^#.*\n", "", text(name), flags=re.MULTILINE)
+    assert HASHED.sub("", content) == ""
+    hashes = re.findall(r"sha256:(\w+)", content)
+    assert len(hashes) == len(set(hashes))
+
+
+@pytest.mark.parametrize("name", PYTHONS)
+def test_s4_the_list_is_complete_for_each_python_and_machine(name: str) -> None:
+    listed = {one: known(one) for one in requirements(name)}
+    assert len([one for one in listed.values() if one]) > 5  # packages that need others
+    assert list(unmet(listed, places(name))) == []
+
+
+def test_s4_a_list_that_lacks_something_is_told() -> None:
+    listed = {one: known(one) for one in requirements(DAEMON) if one.name != "multidict"}
+    wanting = list(unmet(listed, places(DAEMON)))
+    assert {one.split(",")[0] for one in wanting} == {f"on Python 3.{n}" for n in PYTHONS[DAEMON]}
+    assert any("aiohttp needs multidict" in one for one in wanting)
+
+
+def test_s4_what_the_daemon_says_it_needs_is_what_is_listed() -> None:
+    project = tomllib.loads(text("files/gpu_plugin/pyproject.toml"))["project"]
+    wanted = {
+        canonicalize_name(r.name): pinned(r) for r in map(Requirement, project["dependencies"])
+    }
+    for place in places(DAEMON):
+        here = [one for one in requirements(DAEMON) if applies(one, place)]
+        assert wanted.items() <= {canonicalize_name(r.name): pinned(r) for r in here}.items()
+
+
+def test_s4_tests_run_what_nodes_run() -> None:
+    ours = {canonicalize_name(r.name): pinned(r) for r in requirements(DEVELOPERS)}
+    nodes = [one for one in requirements(DAEMON) if applies(one, (14, "x86_64"))]
+    assert {n: v for n, v in ours.items() if n in {canonicalize_name(r.name) for r in nodes}} == {
+        canonicalize_name(r.name): pinned(r) for r in nodes
+    }
