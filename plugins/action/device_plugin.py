@@ -16,6 +16,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpu.node.plugins.module_utils._core.wheels import parse, refusal
 
 UNITS = {
     "unit": "systemd/gpu-device-plugin.service",
@@ -24,6 +25,7 @@ UNITS = {
 }
 SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")
 DIGEST_LENGTH = 12
+REFUSALS_SHOWN = 5
 Files = t.Dict[str, str]
 
 
@@ -40,12 +42,17 @@ def collect(root: str, prefix: str) -> Files:
     return found
 
 
+def digest(path: str) -> str:
+    """Return a file's SHA-256."""
+    with open(path, "rb") as stream:
+        return hashlib.sha256(stream.read()).hexdigest()
+
+
 def fingerprint(files: Files, release: str) -> str:
     """Return a short digest of names and contents, and of the unit's release line."""
     total = hashlib.sha256(release.encode())
     for name in sorted(files):
-        with open(files[name], "rb") as stream:
-            total.update(name.encode() + b"\0" + hashlib.sha256(stream.read()).digest())
+        total.update(name.encode() + b"\0" + bytes.fromhex(digest(files[name])))
     return total.hexdigest()[:DIGEST_LENGTH]
 
 
@@ -61,6 +68,26 @@ def pack(files: Files, path: str) -> None:
                 archive.addfile(entry, io.BytesIO(data))
 
 
+def wheels_of(wheelhouse: str, requirements: str) -> Files:
+    """Return the wheels of a folder, or refuse it where one of its files is not what the daemon's list has."""
+    with open(requirements, encoding="utf-8") as stream:
+        listed = parse(stream.read())
+    files = collect(wheelhouse, "wheels")
+    found = [refusal(listed, os.path.basename(path), digest(path)) for path in files.values()]
+    refused = [one for one in found if one]
+    wheels = {name: path for name, path in files.items() if name.endswith(".whl")}
+    words = "; ".join(refused[:REFUSALS_SHOWN])
+    if len(refused) > REFUSALS_SHOWN:
+        words += f"; and {len(refused) - REFUSALS_SHOWN} more"
+    words = words or ("" if wheels else "expected a folder with wheels")
+    if words:
+        raise AnsibleActionFail(
+            f"wheelhouse: {wheelhouse!r} is not valid: {words}. Next step: make the folder anew with 'pip download"
+            f" --require-hashes --only-binary=:all: --no-deps --dest {wheelhouse} --requirement {requirements}'"
+        )
+    return wheels
+
+
 class ActionModule(ActionBase):
     """Runs the module, and once more with the payload where the first run finds it missing."""
 
@@ -74,9 +101,9 @@ class ActionModule(ActionBase):
         if args.get("state", "started") in ("absent", "stopped"):
             return self._module(args, task_vars)
         files, units = self._payload(args)
-        digest = fingerprint(files, "1")
-        args.update(digest=digest)
-        args.update({key: text.replace("@RELEASE@", digest) for key, text in units.items()})
+        release = fingerprint(files, "1")
+        args.update(digest=release)
+        args.update({key: text.replace("@RELEASE@", release) for key, text in units.items()})
         for name in ("package", "wheelhouse"):
             args.pop(name, None)
         answer = self._module({**args, "payload": None}, task_vars)
@@ -86,19 +113,14 @@ class ActionModule(ActionBase):
 
     def _payload(self, args: t.Mapping[str, t.Any]) -> t.Tuple[Files, t.Dict[str, str]]:
         package = args.get("package")
-        if not package or not os.path.isfile(os.path.join(package, "pyproject.toml")):
+        needed = ("pyproject.toml", "requirements.txt")
+        if not package or not all(os.path.isfile(os.path.join(package, one)) for one in needed):
             raise AnsibleActionFail(
                 f"package: {package!r} is not valid: expected the daemon's source tree"
             )
         files = collect(package, "package")
-        wheelhouse = args.get("wheelhouse")
-        if wheelhouse:
-            wheels = {n: p for n, p in collect(wheelhouse, "wheels").items() if n.endswith(".whl")}
-            if not wheels:
-                raise AnsibleActionFail(
-                    f"wheelhouse: {wheelhouse!r} is not valid: expected a folder with wheels"
-                )
-            files.update(wheels)
+        if args.get("wheelhouse"):
+            files.update(wheels_of(args["wheelhouse"], os.path.join(package, "requirements.txt")))
         units = {}
         for key, name in UNITS.items():
             with open(os.path.join(package, name), encoding="utf-8") as stream:
