@@ -38,11 +38,13 @@ options:
   wheelhouse:
     description:
       - A folder of wheels on the controller. With it the node needs no package index.
+      - It is refused where it has a source archive, or a wheel that C(requirements.txt) does not list.
     type: path
   index_url:
     description:
       - The package index to use, by default pip's own default. That of C(pip.conf) or C(PIP_INDEX_URL) on the node is
         not used.
+      - It may hold a user and a password, which stand in no command line, message or log.
       - A certificate authority of your own is to be in the node's own store, or in the variable C(REQUESTS_CA_BUNDLE).
     type: str
   config:

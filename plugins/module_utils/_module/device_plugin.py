@@ -14,6 +14,7 @@ import typing as t
 from .._core import mps_units, visible_devices
 from .._core.device_plugin import UNIT, Desired, Observed, plan, serving
 from .._core.errors import NodeError
+from .._core.index_url import checked
 from .._core.node_labels import CONFIG, compose
 from .._core.steps import Plan, Step
 from .._host.api import Host
@@ -45,7 +46,7 @@ SPEC: t.Dict[str, t.Any] = {
         },
         "package": {"type": "path"},
         "wheelhouse": {"type": "path"},
-        "index_url": {"type": "str"},
+        "index_url": {"type": "str", "no_log": True},
         "config": {"type": "dict"},
         "prefix": {"type": "path", "default": "/opt/gpu-node"},
         "python": {"type": "path"},
@@ -69,6 +70,7 @@ class DevicePluginCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._params, self._check_mode = host, params, check_mode
         self._prefix: str = params["prefix"]
+        self._index_url = checked(params["index_url"])
         self._first: t.Optional[Observed] = None
         if params["state"] in ("installed", "started") and not params["digest"]:
             raise NodeError(
@@ -207,7 +209,7 @@ class DevicePluginCapability:
         """Make the release beside the one in use, then switch; a half-made one is begun anew."""
         host, release = self._host, self._release(self._desired.digest)
         host.remove(release)
-        fill(host, release, self._python(), self._params["payload"], self._params["index_url"])
+        fill(host, release, self._python(), self._params["payload"], self._index_url)
         if self._desired.state == "started":
             self._check_config(release)  # before anything that is in use changes
         host.remove(f"{release}/payload")

@@ -9,6 +9,7 @@ import os
 import typing as t
 
 from .._core.errors import NodeError
+from .._core.index_url import masked
 from .._host.api import Host
 
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
@@ -46,23 +47,23 @@ def _libraries(host: Host, release: str, index_url: t.Optional[str]) -> None:
     pip.append("--no-compile")
     if host.exists(f"{release}/payload/wheels"):
         pip += ["--no-index", "--find-links", f"{release}/payload/wheels"]
-    elif index_url:
-        pip += ["--index-url", index_url]
+        index_url = None
     listed = f"{release}/payload/package/requirements.txt"
     try:
-        host.run([*pip, "--requirement", listed], env=_environment())
+        host.run([*pip, "--requirement", listed], env=_environment(index_url))
     except NodeError as error:
-        error.hint = HINT
+        error.cause, error.hint = masked(error.cause, index_url or ""), HINT
         raise
 
 
-def _environment() -> t.Dict[str, str]:
+def _environment(index_url: t.Optional[str]) -> t.Dict[str, str]:
     """Return what leaves pip without any configuration but ours.
 
-    It reads no file where the name of its file is that of the null device, and takes an empty variable for none.
+    It reads no file where the name of its file is that of the null device, and takes an empty variable for none. The
+    address may hold a password: other users can read a process's command line, but not its environment.
     """
     found = {name: "" for name in os.environ if name.startswith("PIP_")}
-    return {**found, "PIP_CONFIG_FILE": os.devnull}
+    return {**found, "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": index_url or ""}
 
 
 def _daemon(host: Host, release: str) -> None:
