@@ -19,6 +19,8 @@ description:
     UUID, and C(all) is everything. A GPU in MIG mode is there by its MIG devices only.
   - A GPU that does not answer, and a device whose nodes do not exist, are left out with a warning. Where nothing is
     left there is no file, because a specification without devices is not valid.
+  - Nothing below a folder that everybody may write to is given to containers. Where the driver has a file there,
+    that is an error.
   - The file is checked against the rules of the format, and written in one step. It has the lowest version of the
     format that its content needs.
 options:
@@ -61,7 +63,8 @@ options:
       - What the specification is made with.
       - With V(nvml), this collection makes it of what NVML reports and of the driver's own files.
       - With V(nvidia-ctk), the NVIDIA container toolkit makes it, in version 1.19.1 or later. It is checked against the
-        rules of the format before it is written. All else stays the same, above all when it is written anew.
+        rules of the format before it is written, and its mount of C(/tmp/nvidia-mps) is dropped, since any user of the
+        node may make that folder. All else stays the same, above all when it is written anew.
     type: str
     choices: [nvml, nvidia-ctk]
     default: nvml

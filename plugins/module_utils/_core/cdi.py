@@ -30,11 +30,7 @@ BINARIES = (
     "nvidia-cuda-mps-control",
     "nvidia-cuda-mps-server",
 )
-SOCKETS = (
-    "/run/nvidia-persistenced/socket",
-    "/run/nvidia-fabricmanager/socket",
-    "/tmp/nvidia-mps",
-)
+SOCKETS = ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket")
 
 Edits = t.Dict[str, t.Any]
 

@@ -10,6 +10,7 @@ import posixpath
 import typing as t
 
 from .cdi import KIND
+from .cdi_sources import without_pipes
 from .cdi_spec import problems
 from .errors import NodeError
 from .toolkit_version import MINIMUM_TEXT, is_safe, told
@@ -53,7 +54,7 @@ def parse(text: str, path: str) -> Spec:
     NodeError where it is not one: runtimes leave out a file as a whole where a part of it is wrong.
     """
     try:
-        spec = json.loads(text)
+        spec = without_pipes(json.loads(text))
     except ValueError as error:
         raise _bad(path, str(error)) from error
     wrong = problems(spec)

@@ -61,6 +61,9 @@ class Machine(t.Protocol):
     def generate(self, argv: t.Sequence[str]) -> str:
         """Return what nvidia-ctk writes."""
 
+    def open_folder(self, path: str) -> str:
+        """Return a folder on the way to a path of the node that everybody may write to, if there is one."""
+
     def others(self, path: str) -> t.Dict[str, str]:
         """Return the text of all other specifications by their paths."""
 

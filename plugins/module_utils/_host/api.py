@@ -16,6 +16,13 @@ class Completed(t.NamedTuple):
     err: str
 
 
+class Status(t.NamedTuple):
+    """What a path leads to: its mode with the type of file, and the user who owns it."""
+
+    mode: int
+    uid: int
+
+
 class Host(t.Protocol):
     """The machine: commands and files. Paths are absolute."""
 
@@ -59,6 +66,9 @@ class Host(t.Protocol):
 
     def readlink(self, path: str) -> t.Optional[str]:
         """Return a symbolic link's target, or None."""
+
+    def status(self, path: str) -> t.Optional[Status]:
+        """Return mode and owner of what a path leads to, or None where that is nothing."""
 
     def mtime(self, path: str) -> t.Optional[float]:
         """Return when a file was last changed, in seconds since the epoch, or None."""

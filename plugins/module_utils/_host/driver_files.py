@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import posixpath
+import stat
 import typing as t
 
 from .._core import cdi_files
@@ -90,6 +91,26 @@ class DriverFiles:
     def generate(self, argv: t.Sequence[str]) -> str:
         """Return what nvidia-ctk writes; what it has to say goes to its standard error."""
         return self._host.run(argv, timeout=GENERATE_SECONDS).out
+
+    def open_folder(self, path: str) -> str:
+        """Return a folder on the way to a path of the node that everybody may write to, if there is one.
+
+        That the driver's root itself can be trusted is the word of whoever named it.
+        """
+        inside = path.startswith(f"{self.root}/")
+        root, visited = (self.root, path[len(self.root) :]) if inside else ("", path)
+        folders: t.List[str] = []
+
+        def follow(one: str) -> t.Optional[str]:
+            folders.append(root + posixpath.dirname(one))
+            return self._host.readlink(root + one)
+
+        end = cdi_files.resolve(visited, follow)
+        for folder in dict.fromkeys([*folders, *([root + end] if end else [])]):
+            found = self._host.status(folder or "/")
+            if found and stat.S_ISDIR(found.mode) and found.mode & stat.S_IWOTH:
+                return folder or "/"
+        return ""
 
     def others(self, path: str) -> t.Dict[str, str]:
         """Return the text of all specifications of the node but one, by their paths."""

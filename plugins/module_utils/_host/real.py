@@ -15,7 +15,7 @@ import time
 import typing as t
 
 from .._core.errors import NodeError
-from .api import Completed
+from .api import Completed, Status
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAIL_LINES = 15
@@ -151,6 +151,13 @@ class LocalHost:
             return os.readlink(path)
         except OSError:
             return None
+
+    def status(self, path: str) -> t.Optional[Status]:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        return Status(found.st_mode, found.st_uid)
 
     def mtime(self, path: str) -> t.Optional[float]:
         try:

@@ -9,6 +9,7 @@ import typing as t
 
 from .._core import cdi
 from .._core.cdi_generated import NVIDIA_CTK, arguments, check_program, parse
+from .._core.cdi_sources import check
 from .._core.cdi_wanted import Machine, Options, Wanted, choose_hook, lacking, rivals
 from .api import Gpu, MigDevice, Nvml, NvmlError
 
@@ -32,6 +33,7 @@ def look(nvml: Nvml, machine: Machine, options: Options) -> t.Tuple[Wanted, t.Tu
     files = machine.read(version)
     folders = options.library_folders or (machine.default_folder(),)
     spec = cdi.build(found, nodes, files, cdi.Layout(folders, machine.root, hook))
+    check(spec, machine.open_folder)
     warnings += [
         *note,
         *lacking(nodes, files, version),
@@ -46,6 +48,7 @@ def _by_toolkit(machine: Machine, version: str) -> Wanted:
     """Return what nvidia-ctk writes for the driver that answers."""
     path = check_program(machine.toolkit())
     spec = parse(machine.generate([path, *arguments(machine.root)]), path)
+    check(spec, machine.open_folder)
     names = tuple(one["name"] for one in spec["devices"])
     return Wanted(cdi.render(spec), names, spec["cdiVersion"], version, path)
 

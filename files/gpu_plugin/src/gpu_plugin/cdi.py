@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import yaml
 
+from ._shared._core.cdi_sources import without_pipes
 from ._shared._core.cdi_spec import HOOK_PROGRAMS, minimum_version
 
 SOURCE_KIND: Final = "nvidia.com/gpu"
@@ -36,11 +37,12 @@ def derive(
     ``texts`` are the node's specifications, the one that wins last. Who writes them knows the
     driver's files, the MIG layout and the hooks; a second opinion would only differ from it.
     ``program`` takes the place of the one that runs NVIDIA's hooks, ``disabled`` are hooks to leave out.
+    What is at MPS's default place is left out: a share of a device brings its own pipes there.
     """
     found = [spec for spec in map(_read, texts) if spec and spec.get("kind") == SOURCE_KIND]
     if not found:
         return None
-    spec = {**found[-1], "kind": KIND}
+    spec: dict[str, Any] = {**without_pipes(found[-1]), "kind": KIND}
     if program or disabled:
         spec["devices"] = [_rehooked(one, program, disabled) for one in spec["devices"]]
         spec = _rehooked(spec, program, disabled)

@@ -9,7 +9,7 @@ import contextlib
 import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Status
 
 Answer = t.Union[str, Completed, t.Callable[[t.Tuple[str, ...]], Completed]]
 
@@ -29,6 +29,7 @@ class FakeHost:
         self.files: t.Dict[str, str] = dict(files or {})
         self.links: t.Dict[str, str] = {}
         self.times: t.Dict[str, float] = {}
+        self.statuses: t.Dict[str, Status] = {}
         self.commands: t.Dict[t.Tuple[str, ...], Answer] = dict(commands or {})
         self.ran: t.List[t.Tuple[str, ...]] = []
 
@@ -94,6 +95,10 @@ class FakeHost:
 
     def readlink(self, path: str) -> t.Optional[str]:
         return self.links.get(path)
+
+    def status(self, path: str) -> t.Optional[Status]:
+        plain = 0o100755 if path in self.files else 0o040755
+        return self.statuses.get(path, Status(plain, 0) if self.exists(path) else None)
 
     def mtime(self, path: str) -> t.Optional[float]:
         return self.times.get(path, 0.0) if path in self.files else None

@@ -1,0 +1,36 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the plugin hands out of another's specification is nothing that any user of the node could have made."""
+
+from __future__ import annotations
+
+import json
+
+from gpu_plugin import cdi
+
+LIBRARY = {"hostPath": "/usr/lib/libcuda.so.1", "containerPath": "/usr/lib/libcuda.so.1"}
+PIPES = {"hostPath": "/tmp/nvidia-mps", "containerPath": "/tmp//nvidia-mps/"}
+ELSEWHERE = {"hostPath": "/srv/driver/tmp/nvidia-mps", "containerPath": "/tmp/nvidia-mps"}
+
+
+def test_s2_shares_meet_no_other_pipes_in_a_container() -> None:
+    node = {"deviceNodes": [{"path": "/dev/nvidia0"}]}
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": "0", "containerEdits": {**node, "mounts": [ELSEWHERE]}}],
+        "containerEdits": {"mounts": [PIPES, LIBRARY]},
+    }
+    derived = cdi.derive([json.dumps(spec)])
+    assert derived is not None
+    assert derived["containerEdits"] == {"mounts": [LIBRARY]}
+    assert derived["devices"] == [{"name": "0", "containerEdits": node}]
+
+
+def test_s2_a_damaged_specification_is_left_as_it_is() -> None:
+    for edits in (None, [], {"mounts": None}, {"mounts": [None, 3, {"hostPath": 5}]}):
+        text = json.dumps({"kind": "nvidia.com/gpu", "devices": [], "containerEdits": edits})
+        derived = cdi.derive([text])
+        assert derived is not None
+        assert derived["containerEdits"] == edits
