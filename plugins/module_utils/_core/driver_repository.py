@@ -10,6 +10,7 @@ import typing as t
 from . import package_repository
 from .errors import InputError
 from .package_repository import URL, Place, Repository, check_key, is_trusted
+from .pgp import PublicKey
 
 __all__ = ["PATHS", "PLACE", "Repository", "check_key", "files", "is_trusted", "parse", "texts"]
 
@@ -37,9 +38,9 @@ def parse(values: t.Optional[t.Mapping[str, t.Any]], source: str) -> t.Optional[
     return package_repository.parse(values)
 
 
-def files(repository: Repository, family: str, key: str) -> t.Dict[str, str]:
+def files(repository: Repository, family: str, keys: t.Sequence[PublicKey]) -> t.Dict[str, str]:
     """Return the files that make a node of a family know the repository, by their paths."""
-    found = package_repository.files(repository, PLACE, family, key)
+    found = package_repository.files(repository, PLACE, family, keys)
     if family in REPOSITORIES:
         return found
     match = URL.match(repository.url)

@@ -34,10 +34,11 @@ def repository_step(observed: Observed, desired: Desired) -> t.Optional[Step]:
     _check_duplicate(observed, repository)
     family = observed.names.family
     text = observed.repository_key if repository.key_path else repository.key
-    marks = check_key(repository, text)
-    wanted = files(repository, family, text or "")
+    keys = check_key(repository, text)
+    wanted = files(repository, family, keys)
     write = {path: one for path, one in wanted.items() if observed.repository.get(path) != one}
     stale = tuple(sorted(set(observed.repository) - set(wanted)))
+    marks = (one.fingerprint for one in keys)
     strange = tuple(one for one in marks if not is_trusted(one, observed.trusted))
     trust = strange if family in REPOSITORIES else ()
     if not (write or stale or trust):

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from .errors import InputError
-from .pgp import fingerprints, is_armoured
+from .pgp import PublicKey, armoured, binary, is_armoured, read
 
 URL = re.compile(r"(?:https?|file)://([^\s\"'#@/:]*)[^\s\"'#@]*")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -62,7 +62,7 @@ class Place:
 
     @property
     def apt_keys(self) -> t.Tuple[str, str]:
-        """Return apt's key, in ASCII and binary."""
+        """Return apt's key: where it was written in ASCII before, and where it is."""
         return f"/etc/apt/keyrings/{self.name}.asc", f"/etc/apt/keyrings/{self.name}.gpg"
 
     @property
@@ -123,12 +123,12 @@ def parse(values: t.Mapping[str, t.Any]) -> Repository:
     return Repository(url, key, suite, components, pinned, metadata, packages)
 
 
-def check_key(repository: Repository, text: t.Optional[str]) -> t.Tuple[str, ...]:
-    """Return the fingerprints of the key's text; InputError where it is not the key that is meant."""
+def check_key(repository: Repository, text: t.Optional[str]) -> t.Tuple[PublicKey, ...]:
+    """Return the keys in the key's text; InputError where it is not the key that is meant."""
     if text is None:
         raise InputError.of("repository.key", repository.key, "a file that is there on the node")
-    found = fingerprints(text, "repository.key")
-    strangers = sorted(set(found) - set(repository.key_fingerprints))
+    found = read(text, "repository.key")
+    strangers = sorted({one.fingerprint for one in found} - set(repository.key_fingerprints))
     if repository.key_fingerprints and strangers:
         raise InputError.of(
             "repository.key_fingerprints",
@@ -138,16 +138,18 @@ def check_key(repository: Repository, text: t.Optional[str]) -> t.Tuple[str, ...
     return found
 
 
-def files(repository: Repository, place: Place, family: str, key: str) -> t.Dict[str, str]:
+def files(
+    repository: Repository, place: Place, family: str, keys: t.Sequence[PublicKey]
+) -> t.Dict[str, str]:
     """Return the files that make a node of a family know the repository, by their paths."""
     if family in RPM_FAMILIES:
         text = _repo(repository, place, family)
-        return {place.rpm_key: key, place.rpm_repositories[family]: text}
-    path = place.apt_keys[0 if is_armoured(key) else 1]
+        return {place.rpm_key: armoured(keys), place.rpm_repositories[family]: text}
+    _ascii, path = place.apt_keys
     components = " ".join(repository.components)
     text = f"{place.header}Types: deb\nURIs: {repository.url}\nSuites: {repository.suite}\n"
     text += f"Components: {components}\n" if components else ""
-    return {path: key, place.sources: text + f"Signed-By: {path}\n"}
+    return {path: binary(keys), place.sources: text + f"Signed-By: {path}\n"}
 
 
 def _repo(repository: Repository, place: Place, family: str) -> str:

@@ -95,10 +95,11 @@ def repository_steps(observed: Observed, desired: Desired) -> t.List[Step]:
         return [_repository_step(f"forget the repository: remove {', '.join(stale)}", {}, stale)]
     _check_duplicate(observed, repository)
     text = observed.key if repository.key_path else repository.key
-    marks = check_key(repository, text)
-    wanted = files(repository, PLACE, observed.family, text or "")
+    keys = check_key(repository, text)
+    wanted = files(repository, PLACE, observed.family, keys)
     write = {path: one for path, one in wanted.items() if observed.files.get(path) != one}
     stale = tuple(sorted(set(observed.files) - set(wanted)))
+    marks = (one.fingerprint for one in keys)
     strange = tuple(one for one in marks if not is_trusted(one, observed.trusted))
     trust = strange if observed.family in RPM_FAMILIES else ()
     if not (write or stale or trust):

@@ -24,7 +24,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver_repository_n
     with_fabric,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._core.pgp import fingerprints
+from ansible_collections.gpu.node.plugins.module_utils._core.pgp import read
 
 # The public key of an example in RFC 9580, appendix A.3.
 KEY = """\
@@ -53,13 +53,13 @@ VALUES: dict[str, Any] = {
 
 
 def test_fingerprint_of_a_key_of_version_6() -> None:
-    assert fingerprints(KEY, "key") == (MARK,)
+    assert [one.fingerprint for one in read(KEY, "key")] == [MARK]
 
 
 @pytest.mark.parametrize("text", ["", "no key", KEY.replace("xioG", "####"), KEY[:60] + KEY[-40:]])
 def test_what_is_no_key_is_named(text: str) -> None:
     with pytest.raises(InputError, match=r"repository\.key: .* expected an OpenPGP public key"):
-        fingerprints(text, "repository.key")
+        read(text, "repository.key")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_source_and_repository_go_together() -> None:
 def test_files_for_apt() -> None:
     found = parse({**VALUES, "suite": "stable", "components": ["main"]}, "repository")
     assert found is not None
-    texts = files(found, "debian", KEY)
+    texts = files(found, "debian", read(KEY, "key"))
     assert "Suites: stable\nComponents: main\nSigned-By: /etc/apt/keyrings/" in texts[SOURCES]
     assert 'Package: *\nPin: origin "mirror"\nPin-Priority: 400\n' in texts[PREFERENCES]
 
@@ -101,14 +101,14 @@ def test_files_for_apt() -> None:
 def test_other_repositories_on_the_disk_keep_their_priority() -> None:
     found = parse({**VALUES, "url": "file:///srv/driver"}, "repository")
     assert found is not None
-    assert "Package: *\n" not in files(found, "ubuntu", KEY)[PREFERENCES]
+    assert "Package: *\n" not in files(found, "ubuntu", read(KEY, "key"))[PREFERENCES]
 
 
 @pytest.mark.parametrize("family", sorted(REPOSITORIES))
 def test_files_for_rpm(family: str) -> None:
     found = parse({**VALUES, "signed_metadata": True}, "repository")
     assert found is not None
-    texts = files(found, family, KEY)
+    texts = files(found, family, read(KEY, "key"))
     assert (
         f"\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file://{RPM_KEY}\n" in texts[REPOSITORIES[family]]
     )

@@ -145,7 +145,7 @@ def test_toolkit_comes_and_goes_with_its_repository(node: ToolkitNode, vendor: R
     assert converge(node, repository=named(vendor)).steps == ()
     assert node.versions() == dict.fromkeys(ALL, NEWEST), "no release candidate, no older one"
     assert node.held() == set(ALL)
-    assert f"Signed-By: {PLACE.apt_keys[0]}\n" in (node.read(PLACE.sources) or "")
+    assert f"Signed-By: {PLACE.apt_keys[1]}\n" in (node.read(PLACE.sources) or "")
     assert node.files[DROP_IN] == DROP_IN_TEXT
     node.ran.clear()
     assert converge(node, repository=named(vendor)).steps == ()
@@ -275,7 +275,7 @@ def test_lists_that_another_key_has_signed_are_not_used(
 
 def test_drift_is_repaired(node: ToolkitNode, vendor: Repository) -> None:
     converge(node, repository=named(vendor))
-    files = {path: node.read(path) for path in (PLACE.sources, PLACE.apt_keys[0], DROP_IN)}
+    files = {path: node.read(path) for path in (PLACE.sources, PLACE.apt_keys[1], DROP_IN)}
     for path in files:
         node.write(path, "# changed\n")
     node._genuine(("apt-mark", "unhold", BASE))

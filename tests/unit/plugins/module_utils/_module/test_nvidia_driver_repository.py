@@ -98,7 +98,7 @@ def test_repository_comes_with_its_key_and_goes(node: AptNode, vendor: Repositor
     assert driver(node) == {NEWEST}
     assert {"nvidia-kernel-open-dkms", "nvidia-driver-cuda", "libcuda1"} <= set(node.installed())
     assert node.installed()["dkms"] == "3.2", "only the driver is taken from there"
-    assert f"Signed-By: {APT_KEYS[0]}\n" in (node.read(SOURCES) or "")
+    assert f"Signed-By: {APT_KEYS[1]}\n" in (node.read(SOURCES) or "")
     node.ran.clear()
     assert converge(node, **wanted(vendor)).steps == ()
     assert not [words for words in node.ran if "update" in words or "install" in words]
@@ -129,7 +129,7 @@ def test_change_of_flavour_and_fabric_manager(node: AptNode, vendor: Repository)
 
 def test_drift_of_each_file_is_repaired(node: AptNode, vendor: Repository) -> None:
     converge(node, **wanted(vendor))
-    before = {path: node.read(path) for path in (SOURCES, PREFERENCES, APT_KEYS[0])}
+    before = {path: node.read(path) for path in (SOURCES, PREFERENCES, APT_KEYS[1])}
     for path, text in before.items():
         for damage in ("# emptied\n", None):
             node.remove(path)
