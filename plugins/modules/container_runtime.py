@@ -18,6 +18,8 @@ description:
   - Only what the runtime's effective configuration lacks is set. Files are edited, not replaced. Comments, the order
     of keys, indentation and everything else stay as they are, and the runtime itself checks the new file before it
     replaces the old one. A damaged file is reported with line and column and left alone.
+  - With C(--diff) the lines that change are returned with two lines around them, and what looks like a credential is
+    masked, as it is in errors. The rest of a file is never returned.
   - What a file was like is kept in C(/var/lib/gpu-node), so that it can be taken back.
   - Nothing is restarted. RV(restart_required) says what must be, also where an earlier run was killed between the edit
     and the restart. It is empty where an edit changed nothing in effect. RV(reload_required) names those for which a

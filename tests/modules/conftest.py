@@ -50,6 +50,7 @@ def start_module(tmp_path: Path) -> Start:
             {"boot": False} if name in ("cdi", "mig") else {}
         )  # this machine is not to be changed
         told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
+        told |= {"_ansible_diff": True}
         path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**mine, **args, **told}}))
         return subprocess.Popen(
             [sys.executable, "-m", f"{PACKAGE}.{name}", str(path)],

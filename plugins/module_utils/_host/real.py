@@ -15,6 +15,7 @@ import time
 import typing as t
 
 from .._core.errors import NodeError
+from .._core.masking import masked_text
 from .api import Completed, Status
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -45,9 +46,10 @@ class LocalHost:
         else:
             done = self._spawn([program, *argv[1:]], env, timeout, stdin)
         if check and done.rc != 0:
-            lines = (done.err.strip() or done.out.strip()).splitlines()[-TAIL_LINES:]
+            # Before it is cut: the heading of a table of credentials may not be among the last lines.
+            lines = masked_text(done.err.strip() or done.out.strip()).splitlines()[-TAIL_LINES:]
             raise NodeError(
-                f"command failed with status {done.rc}: {' '.join(argv)}",
+                f"command failed with status {done.rc}: {masked_text(' '.join(argv))}",
                 cause="\n".join(lines),
                 rc=done.rc,
             )

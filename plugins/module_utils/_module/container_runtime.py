@@ -10,6 +10,7 @@ import typing as t
 
 from .._core import edits, toolkit_version
 from .._core.errors import InputError, NodeError
+from .._core.masking import excerpts, masked_text
 from .._core.runtime import (
     CDI,
     MODES,
@@ -249,7 +250,8 @@ class RuntimeCapability:
 
     def _diff(self, runtime: Runtime, file: File) -> t.Tuple[str, str]:
         try:
-            return file.text or "", self._edited(runtime, file) or ""
+            after = self._edited(runtime, file) or ""
+            return excerpts(masked_text(file.text or ""), masked_text(after))
         except ImportError:  # a fresh node in check mode: show the keys instead of the file
             lines = [f"{'.'.join(path)} = {json.dumps(value)}\n" for path, value in file.changes]
             return "", "".join(lines)

@@ -11,6 +11,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from .._core.errors import NodeError
+from .._core.masking import masked
 from .._core.steps import Plan, Step
 
 S = t.TypeVar("S")
@@ -46,16 +47,18 @@ def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]
     try:
         capability = make()
         name = capability.name
-        answer = _converge(module.check_mode, capability, done)
+        answer = masked(_converge(module.check_mode, module._diff, capability, done))
     except NodeError as error:
-        module.fail_json(
-            msg=f"{name}: {error}",
-            cause=error.cause,
-            hint=error.hint,
-            changed=bool(done),
-            steps=[step.describe() for step in done],
+        failure = {
+            "msg": f"{name}: {error}",
+            "cause": error.cause,
+            "hint": error.hint,
+            "changed": bool(done),
+            "steps": [step.describe() for step in done],
             **error.details,
-        )
+        }
+        # A program repeats what it was given, and logs keep what a module says.
+        module.fail_json(**masked(failure))
     for warning in answer.pop("warnings"):
         module.warn(warning)
     module.exit_json(**answer)
@@ -63,7 +66,7 @@ def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]
 
 
 def _converge(
-    check_mode: bool, capability: Capability[t.Any], done: t.List[Step]
+    check_mode: bool, show_diff: bool, capability: Capability[t.Any], done: t.List[Step]
 ) -> t.Dict[str, t.Any]:
     state = capability.observe()
     first = plan = capability.plan(state)
@@ -82,6 +85,7 @@ def _converge(
                 hint="run again with -vvv; if it stays so, report it with this output",
             )
     steps = done or list(first.steps)
+    shown = bool(steps) and show_diff
     return {
         "changed": bool(steps),
         "steps": [step.describe() for step in steps],
@@ -90,7 +94,7 @@ def _converge(
         "restart_required": list(plan.restart_required),
         "blocked_by": list(plan.blocked_by),
         "warnings": list(dict.fromkeys(first.warnings + plan.warnings)),
-        "diff": {"before": _text(first.before), "after": _text(first.after)} if steps else {},
+        "diff": {"before": _text(first.before), "after": _text(first.after)} if shown else {},
         **capability.result(state, plan),
     }
 

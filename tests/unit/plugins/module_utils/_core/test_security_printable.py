@@ -9,7 +9,7 @@ import unicodedata
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.printable import printable
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 STEERING = ["Cc", "Cf", "Cs", "Zl", "Zp"]  # controls, directions, halves of pairs, line ends
@@ -32,6 +32,7 @@ def test_s15_what_steers_a_terminal_is_written_out(text: str, shown: str) -> Non
     assert printable(text) == shown
 
 
+@settings(deadline=None)
 @given(ANYTHING)
 def test_s15_nothing_that_steers_is_left(text: str) -> None:
     shown = printable(text)
@@ -40,6 +41,7 @@ def test_s15_nothing_that_steers_is_left(text: str) -> None:
     shown.encode()  # a terminal's stream can take it
 
 
+@settings(deadline=None)
 @given(ANYTHING)
 def test_s15_only_what_is_named_may_stay(text: str) -> None:
     shown = printable(text, keep="\n\t")

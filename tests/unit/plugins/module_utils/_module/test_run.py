@@ -27,7 +27,7 @@ class Module:
     _name = "counter"
 
     def __init__(self, check_mode: bool = False) -> None:
-        self.check_mode = check_mode
+        self.check_mode, self._diff = check_mode, True
         self.warnings: list[str] = []
 
     def warn(self, text: str) -> None:
