@@ -26,6 +26,7 @@ import typing as t
 
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
+from ansible_collections.gpu.node.plugins.module_utils._core.printable import printable
 
 CONTROLLER_ACTIONS = (
     "add_host",
@@ -108,7 +109,8 @@ class CallbackModule(CallbackBase):
 
     def v2_on_file_diff(self, result: t.Any) -> None:
         """Show what a task changes, when that was asked for."""
-        diff = result._result.get("diff")
+        # What Ansible makes of it has colours of its own.
+        diff = _printable(result._result.get("diff"))
         if diff and result._result.get("changed"):
             text = self._get_diff(diff)
             if text:
@@ -143,14 +145,26 @@ class CallbackModule(CallbackBase):
         begun = self._started.get((host, result._task._uuid))
         seconds = f"{time.monotonic() - begun:5.1f} s" if begun is not None else " " * 7
         name = text or result._task.get_name().split(" : ", 1)[-1]
-        self._display.display(f"  {MARKS[state]} {seconds}  {host}  {name}", color=COLORS[state])
+        words = printable(f"{host}  {name}")
+        self._display.display(f"  {MARKS[state]} {seconds}  {words}", color=COLORS[state])
 
     def _steps(self, result: t.Any, data: t.Mapping[str, t.Any]) -> None:
         would = "would " if result._task.check_mode else ""
         for step in data.get("steps") or ():
             if isinstance(step, dict) and "summary" in step:
-                self._display.display(f"               - {would}{step['summary']}")
+                summary = printable(str(step["summary"]))
+                self._display.display(f"               - {would}{summary}")
 
     def _reason(self, data: t.Mapping[str, t.Any]) -> None:
-        for line in str(data.get("msg", "no reason given")).splitlines():
+        text = str(data.get("msg", "no reason given")).strip("\n")
+        for line in printable(text, keep="\n").split("\n"):
             self._display.display(f"               {line}", color=constants.COLOR_ERROR)
+
+
+def _printable(value: t.Any) -> t.Any:
+    """Return a diff with all of its texts as a terminal may be shown them."""
+    if isinstance(value, dict):
+        return {key: _printable(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_printable(one) for one in value]
+    return printable(value, keep="\n\t") if isinstance(value, str) else value

@@ -10,6 +10,7 @@ import typing as t
 
 from .._core.errors import NodeError
 from .._core.pci import PciDevice, nvidia_device
+from .._core.printable import printable
 from .._host.api import Host
 
 BUS = "/sys/bus/pci/devices"
@@ -80,7 +81,7 @@ def gpu_users(host: Host) -> t.Tuple[str, ...]:
         if any(one and one.startswith("/dev/nvidia") for one in opened):
             name = (host.read(f"/proc/{pid}/comm") or "").strip()
             if name not in DRIVERS_OWN:
-                found.append(f"{pid} ({name or 'unknown'})")
+                found.append(f"{pid} ({printable(name) or 'unknown'})")
     return tuple(found)
 
 

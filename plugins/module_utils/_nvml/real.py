@@ -12,6 +12,7 @@ import typing as t
 
 from .._core.errors import InputError
 from .._core.mig_profile import canonical, name_from_sizes
+from .._core.printable import printable
 from .api import (
     FUNCTION_NOT_FOUND,
     LIBRARY_NOT_FOUND,
@@ -332,7 +333,9 @@ class RealNvml:
     @staticmethod
     def _name(pid: int) -> str:
         try:
-            return text(pynvml.nvmlSystemGetProcessName(pid))
+            return printable(text(pynvml.nvmlSystemGetProcessName(pid)))
+        except UnicodeDecodeError as error:
+            return printable(error.object.decode(errors="replace"))
         except pynvml.NVMLError:
             return ""
 

@@ -39,11 +39,11 @@ def cuda_version(call: Call) -> None:
 @api("nvmlSystemGetProcessName")
 def process_name(call: Call) -> None:
     try:
-        with open(f"/proc/{call.u32(0)}/cmdline", encoding="utf-8", errors="replace") as stream:
-            name = stream.read().split("\0")[0]
+        with open(f"/proc/{call.u32(0)}/cmdline", "rb") as stream:
+            name = stream.read().split(b"\0")[0]  # a process's own bytes, whatever they are
     except OSError:
         raise NvError(NOT_FOUND) from None
-    call.put_text(1, 2, name[: call.u32(2) - 1])
+    call.put(1, name[: call.u32(2) - 1] + b"\0")
 
 
 @api("nvmlDeviceGetCount", "nvmlDeviceGetCount_v2")
