@@ -18,7 +18,8 @@ from gpu_plugin.telemetry.pages import pages
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 CGROUPS = {
-    "systemd": f"0::/kubepods.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice/cri.scope\n",
+    "systemd": "0::/kubepods.slice/kubepods-burstable.slice/"
+    f"kubepods-burstable-pod{UID.replace('-', '_')}.slice/cri.scope\n",
     "cgroupfs": f"0::/kubepods/burstable/pod{UID}/abc\n",
 }
 

@@ -137,7 +137,8 @@ class MigCapability:
         return dataclasses.replace(state, processes=processes)
 
     def _with_pod(self, process: Process) -> Process:
-        uid = pods.uid_of(self._host.read(f"/proc/{process.pid}/cgroup"))
+        read = self._host.read
+        uid = pods.uid_of(read(f"/proc/{process.pid}/cgroup"), read("/proc/1/cgroup"))
         if not uid:
             return process
         name = pods.name_of(uid, self._host.listdir(POD_LOGS))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._core import cgroups
+from .._core.driver_plan import FABRIC_SERVICE, SERVICE
 from .._core.errors import NodeError
 from .._core.pci import PciDevice, nvidia_device
 from .._core.printable import printable
@@ -16,6 +18,7 @@ from .._host.api import Host
 BUS = "/sys/bus/pci/devices"
 CONNECTX_7 = ["0x15b3", "0x1021"]
 DRIVERS_OWN = ("nvidia-persiste", "nv-fabricmanage")  # the kernel keeps 15 characters
+DRIVERS_CGROUPS = tuple(f"/system.slice/{unit}" for unit in (SERVICE, FABRIC_SERVICE))
 LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
 LIBRARY_FOLDERS = (
     "/usr/lib64",
@@ -79,10 +82,33 @@ def gpu_users(host: Host) -> t.Tuple[str, ...]:
         folder = f"/proc/{pid}/fd"
         opened = (host.readlink(f"{folder}/{number}") for number in host.listdir(folder))
         if any(one and one.startswith("/dev/nvidia") for one in opened):
-            name = (host.read(f"/proc/{pid}/comm") or "").strip()
-            if name not in DRIVERS_OWN:
+            name = _told(host, pid, "comm").strip("\n")
+            if not _is_drivers_own(host, pid, name):
                 found.append(f"{pid} ({printable(name) or 'unknown'})")
     return tuple(found)
+
+
+def _is_drivers_own(host: Host, pid: str, name: str) -> bool:
+    """Tell whether a process is a daemon of the driver, by what its user can't choose.
+
+    Anybody can have such a name. A unit's cgroup takes nobody else's processes, and a daemon that
+    was started by hand is root's and sees the same files as we do, which no container does.
+    """
+    where = cgroups.paths(_told(host, pid, "cgroup"), _told(host, "1", "cgroup"))
+    if any(path in DRIVERS_CGROUPS for path in where):
+        return True
+    users = re.search(r"^Uid:(.*)$", _told(host, pid, "status"), re.M)
+    if name not in DRIVERS_OWN or users is None or set(users[1].split()) != {"0"}:
+        return False
+    return host.readlink(f"/proc/{pid}/ns/mnt") == host.readlink("/proc/self/ns/mnt") is not None
+
+
+def _told(host: Host, pid: str, name: str) -> str:
+    """Return what the kernel tells of a process, empty where it has ended meanwhile."""
+    try:
+        return host.read(f"/proc/{pid}/{name}") or ""
+    except NodeError:
+        return ""
 
 
 def library_versions(host: Host) -> t.Tuple[str, ...]:

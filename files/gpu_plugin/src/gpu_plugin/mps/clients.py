@@ -35,7 +35,7 @@ class Client:
 def look(pid: int, proc: Path = PROC, logs: Path = POD_LOGS) -> Client:
     """Return a client, as far as its process lets itself be looked at."""
     folder = proc / str(pid)
-    uid = pods.uid_of(_read(folder / "cgroup"))
+    uid = pods.uid_of(_read(folder / "cgroup"), _read(proc / "1/cgroup"))
     pairs = (entry.split("=", 1) for entry in _read(folder / "environ").split("\0"))
     env = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
     names = [path.name for path in logs.iterdir()] if uid and logs.is_dir() else []

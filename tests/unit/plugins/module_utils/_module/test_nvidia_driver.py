@@ -273,6 +273,7 @@ def test_module_that_does_not_load_says_where_to_look() -> None:
 def test_idle_driver_is_reloaded_with_all_its_modules(done: Debian) -> None:
     done.files["/sys/module/nvidia_uvm/version"] = ""
     done.files["/proc/77/comm"] = "nvidia-persiste\n"
+    done.files["/proc/77/cgroup"] = "0::/system.slice/nvidia-persistenced.service\n"
     done.links["/proc/77/fd/3"] = "/dev/nvidia0"
     left = converge(done, version="535", reload="when_idle")
     assert (left.steps, left.reboot_required) == ((), ())
@@ -294,6 +295,7 @@ def test_node_is_described_whatever_is_to_be_done(done: Debian) -> None:
     done.files["/proc/99/comm"] = "python3\n"
     done.links["/proc/98/fd/3"] = "/dev/nvidia-nvswitchctl"
     done.files["/proc/98/comm"] = "nv-fabricmanage\n"
+    done.files["/proc/98/cgroup"] = "0::/system.slice/nvidia-fabricmanager.service\n"
     one = capability(done)
     state = one.observe()
     found = one.result(state, one.plan(state))["node"]
