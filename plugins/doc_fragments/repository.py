@@ -50,6 +50,13 @@ options:
         description: For dnf and zypper, whether the lists of the repository are signed too. Those for apt always are.
         type: bool
         default: false
+      plain_http:
+        description:
+          - For dnf and zypper, whether lists that are not signed may come over http. Whoever is between the node and
+            the repository can then keep it on old packages, which are signed as well, or lead it back to them.
+          - Without it O(repository.url) must be https or file, or O(repository.signed_metadata) be true.
+        type: bool
+        default: false
 """
 
     # Annotated, because ansible-test takes every plain assignment here for a literal text.

@@ -25,7 +25,8 @@ class Repository:
 
     ``suite`` ends in a slash where it is the path of a flat apt repository. ``key`` is a key's text, or
     its path on the node; ``key_fingerprints`` are those of all primary keys in it, in capitals.
-    dnf and zypper check the signatures of packages, of the repository's lists, or of both.
+    dnf and zypper check the signatures of packages, of the repository's lists, or of both. Lists that
+    are not signed come over http only with ``plain_http``.
     """
 
     url: str
@@ -35,6 +36,7 @@ class Repository:
     key_fingerprints: t.Tuple[str, ...] = ()
     signed_metadata: bool = False
     signed_packages: bool = True
+    plain_http: bool = False
 
     @property
     def key_path(self) -> str:
@@ -120,7 +122,8 @@ def parse(values: t.Mapping[str, t.Any]) -> Repository:
         raise InputError.of(
             "repository.signed_packages", packages, "true, or signed_metadata to be true"
         )
-    return Repository(url, key, suite, components, pinned, metadata, packages)
+    plain = values.get("plain_http", False)
+    return Repository(url, key, suite, components, pinned, metadata, packages, plain)
 
 
 def check_key(repository: Repository, text: t.Optional[str]) -> t.Tuple[PublicKey, ...]:
@@ -143,6 +146,7 @@ def files(
 ) -> t.Dict[str, str]:
     """Return the files that make a node of a family know the repository, by their paths."""
     if family in RPM_FAMILIES:
+        _check_transport(repository)
         text = _repo(repository, place, family)
         return {place.rpm_key: armoured(keys), place.rpm_repositories[family]: text}
     _ascii, path = place.apt_keys
@@ -150,6 +154,18 @@ def files(
     text = f"{place.header}Types: deb\nURIs: {repository.url}\nSuites: {repository.suite}\n"
     text += f"Components: {components}\n" if components else ""
     return {path: binary(keys), place.sources: text + f"Signed-By: {path}\n"}
+
+
+def _check_transport(repository: Repository) -> None:
+    """Refuse lists that anybody on the way can exchange for old ones: their packages are signed too."""
+    private = not repository.url.startswith("http:")
+    if not (private or repository.signed_metadata or repository.plain_http):
+        raise InputError.of(
+            "repository.url",
+            repository.url,
+            "https, as the lists are not signed and anybody on the way could keep the node on old packages; "
+            "or signed_metadata: true where they are signed, or plain_http: true to take that risk",
+        )
 
 
 def _repo(repository: Repository, place: Place, family: str) -> str:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
 import os
 import tempfile
+import time
+import typing as t
 import urllib.error
 
 from ansible.module_utils.urls import open_url
@@ -17,6 +20,13 @@ from .._core.errors import NodeError
 
 CHUNK = 1 << 20
 TIMEOUT_SECONDS = 60.0
+# Several times what NVIDIA's installers have: a mirror that goes on for ever must not fill the node's disk.
+MAX_BYTES = 4 << 30
+MAX_SECONDS = 3600.0
+
+
+class Endless(Exception):
+    """What comes is more, or comes for longer, than any file that can be meant."""
 
 
 def bring(location: str, target: str, sha256: str) -> None:
@@ -31,10 +41,7 @@ def bring(location: str, target: str, sha256: str) -> None:
         with os.fdopen(handle, "wb") as stream:
             digest = hashlib.sha256()
             with _opened(location) as source:
-                while True:
-                    chunk = source.read(CHUNK)
-                    if not chunk:
-                        break
+                for chunk in _chunks(source):
                     digest.update(chunk)
                     stream.write(chunk)
         if digest.hexdigest() != sha256:
@@ -45,18 +52,43 @@ def bring(location: str, target: str, sha256: str) -> None:
             )
         os.chmod(temporary, 0o700)
         os.replace(temporary, target)
-    except (OSError, urllib.error.URLError) as error:
+    except (OSError, urllib.error.URLError, http.client.HTTPException) as error:
         raise NodeError(
             f"cannot bring {location} to {target}",
             cause=str(error),
             hint="check the address and the room on the node, then run again",
+        ) from error
+    except Endless as error:
+        raise NodeError(
+            f"{location} is given up: {error}",
+            cause="no installer of NVIDIA's is like that, and it would fill the node's disk",
+            hint="check what answers at the address, or bring the file to the node and name its path",
         ) from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
 
 
-def _opened(location: str):  # type: ignore[no-untyped-def]
+def _opened(location: str) -> t.Any:
     if location.startswith("/"):
         return open(location, "rb")
     return open_url(location, timeout=TIMEOUT_SECONDS)
+
+
+def _chunks(source: t.Any) -> t.Iterator[bytes]:
+    """Yield what comes, as it comes; Endless where that is too much or takes too long."""
+    told = (getattr(source, "headers", None) or {}).get("Content-Length") or ""
+    if len(told) > 20 or (told.isdigit() and int(told) > MAX_BYTES):
+        raise Endless(f"it has {told[:20]} bytes, more than {MAX_BYTES}")
+    begun, size = time.monotonic(), 0
+    while True:
+        # Not read(), which waits until the whole chunk is there.
+        chunk = source.read1(CHUNK)
+        if not chunk:
+            return
+        size += len(chunk)
+        if size > MAX_BYTES:
+            raise Endless(f"it has more than {MAX_BYTES} bytes")
+        if time.monotonic() - begun > MAX_SECONDS:
+            raise Endless(f"it has taken longer than {MAX_SECONDS:g} s")
+        yield chunk

@@ -28,6 +28,7 @@ REPOSITORY_SPEC: t.Dict[str, t.Any] = {
         "suite": {"type": "str", "default": "/"},
         "components": {"type": "list", "elements": "str", "default": []},
         "signed_metadata": {"type": "bool", "default": False},
+        "plain_http": {"type": "bool", "default": False},
     },
 }
 
