@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -20,7 +21,9 @@ Run = Callable[..., dict[str, Any]]
 NOBODY = 65534
 SEEN = "stat -c %u /tmp/nvidia-mps 2>/dev/null; ls /run/nvidia-persistenced; echo started"
 STARTED = "socket\nstarted\n"  # with what is root's, and without what is a user's
-pytestmark = pytest.mark.skipif(shutil.which("runc") is None, reason="runc is not installed")
+pytestmark = pytest.mark.skipif(
+    shutil.which("runc") is None or os.geteuid() != 0, reason="needs root and runc"
+)
 
 
 @pytest.fixture
