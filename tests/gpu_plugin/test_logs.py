@@ -42,3 +42,13 @@ def test_any_value_can_be_read_again(text: str) -> None:
     quoted = logs._quoted(text)
     assert "\n" not in quoted
     assert (json.loads(quoted) if quoted.startswith('"') else quoted) == text
+
+
+@pytest.mark.parametrize("hostile", ["\x1b]0;owned\x07", "\x9b31m", "\u202egnp.exe", "a\rb"])
+def test_s15_what_tenants_write_steers_no_terminal(
+    hostile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A control daemon's own words, as events, have what its clients say."""
+    logs.info(f"client said {hostile}", command=hostile)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable()

@@ -10,6 +10,8 @@ import os
 import sys
 import time
 
+from ._shared._core.printable import printable
+
 
 def info(event: str, **fields: object) -> None:
     """Tell what happened."""
@@ -28,7 +30,7 @@ def error(event: str, **fields: object) -> None:
 
 def _write(priority: int, level: str, event: str, fields: dict[str, object]) -> None:
     words = [
-        event.replace("\n", " "),
+        printable(event.replace("\n", " ")),
         *(f"{key}={_quoted(value)}" for key, value in fields.items()),
     ]
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
@@ -40,4 +42,4 @@ def _write(priority: int, level: str, event: str, fields: dict[str, object]) -> 
 def _quoted(value: object) -> str:
     text = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
     plain = text and all(char.isalnum() or char in "-_./:,@" for char in text)
-    return text if plain else json.dumps(text, ensure_ascii=False)
+    return text if plain else json.dumps(text, ensure_ascii=not text.isprintable())

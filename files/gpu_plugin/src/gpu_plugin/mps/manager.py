@@ -26,7 +26,6 @@ from .settings import READ_ONLY
 from .shares import Shares, plan
 
 STEADY_SECONDS: Final = 60.0
-SERVER: Final = "nvidia-cuda-mps-server"
 STOP_SECONDS: Final = 20.0  # what an end takes beside the clients
 
 
@@ -154,7 +153,7 @@ def _sharable(nvml: Nvml) -> int:
 
 def _warn_of_others(nvml: Nvml, device: str) -> None:
     gpu = next(one for one in nvml.gpus()[0] if one.uuid == device)
-    others = [one.pid for one in nvml.processes(gpu) if not one.name.endswith(SERVER)]
+    others = [one.pid for one in nvml.processes(gpu)]
     if others:
         logs.warning(
             "processes without MPS are on the GPU, clients wait until they have ended",

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from .._shared._core.printable import printable
 from . import clients
 from .control import started
 
@@ -49,7 +50,7 @@ def servers(daemon: int) -> tuple[int, ...]:
 
 def _describe(pid: int, uid: int) -> str:
     try:
-        name = ascii((PROC / str(pid) / "comm").read_text(errors="replace").strip())[1:-1]
+        name = printable((PROC / str(pid) / "comm").read_text(errors="replace").rstrip("\n"))
     except OSError:
         name = "unknown"
     pod = clients.look(pid).pod
