@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+from .shown import cut, shown
+
 
 class NodeError(Exception):
     """A foreseeable failure: what went wrong, why, and what to do next.
@@ -32,7 +34,7 @@ class NodeError(Exception):
 
 def damaged(path: str, error: Exception, hint: str) -> NodeError:
     """Return the error where a file of ours can't be understood."""
-    return NodeError(f"{path} is damaged", cause=str(error), hint=hint)
+    return NodeError(f"{path} is damaged", cause=cut(str(error)), hint=hint)
 
 
 class InputError(NodeError):
@@ -41,4 +43,5 @@ class InputError(NodeError):
     @classmethod
     def of(cls, key: str, value: t.Any, expected: str) -> InputError:
         """Name the key, the value that was found, and what was expected."""
-        return cls(f"{key}: {value!r} is not valid", cause=f"expected {expected}", key=key)
+        key = cut(key)
+        return cls(f"{key}: {shown(value)} is not valid", cause=f"expected {expected}", key=key)

@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+from typing import Final
 
+from ._shared._core.shown import shown
 from .strict_yaml import ConfigError
 
+PORT: Final = re.compile("[0-9]{1,5}")
 EXPECTED = "expected ADDRESS:PORT such as 127.0.0.1:9402 or [::1]:9402, or off"
 Address = tuple[str, int]
 
@@ -27,7 +31,7 @@ def address(text: str, where: str) -> Address | None:
         version = ipaddress.ip_address(host).version
     except ValueError as error:
         raise _wrong(text, where) from error
-    if bracketed != (version == 6) or not (port.isdecimal() and port.isascii()):
+    if bracketed != (version == 6) or not PORT.fullmatch(port):
         raise _wrong(text, where)
     if not 1 <= int(port) <= 65535:
         raise _wrong(text, where)
@@ -35,4 +39,4 @@ def address(text: str, where: str) -> Address | None:
 
 
 def _wrong(text: str, where: str) -> ConfigError:
-    return ConfigError(f"{where}: {text!r} is not valid", cause=EXPECTED)
+    return ConfigError(f"{where}: {shown(text)} is not valid", cause=EXPECTED)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ._shared._core.errors import InputError
+from ._shared._core.shown import shown
 from .address import Address, address
 from .gfd import SLEEP, Gfd, gfd, interval
 from .mps.places import ROOT, problem_of_root
@@ -138,7 +139,7 @@ def _interval(value: str, where: str) -> None:
 def _from_text(key: Key, text: str, name: str) -> Any:
     if key.kind is bool:
         if text not in TRUE + FALSE:
-            raise ConfigError(f"{name}: {text!r} is not valid", cause="expected true or false")
+            raise ConfigError(f"{name}: {shown(text)} is not valid", cause="expected true or false")
         return text in TRUE
     if key.kind is list:
         return tuple(part.strip() for part in text.split(",") if part.strip())
@@ -154,7 +155,8 @@ def _from_data(key: Key, data: Any, where: str) -> Any:
     if not isinstance(data, key.kind):
         words = {bool: "true or false", str: "a string", list: "a list"}
         raise ConfigError(
-            f"{where}: {key.path}: {data!r} is not valid", cause=f"expected {words[key.kind]}"
+            f"{where}: {key.path}: {shown(data)} is not valid",
+            cause=f"expected {words[key.kind]}",
         )
     return data
 
@@ -171,20 +173,25 @@ def _checked(key: Key, value: Any, where: str) -> Any:
     if not items and not key.may_be_empty:
         raise ConfigError(f"{where}: nothing is given", cause=expected + ", ".join(key.allowed))
     for item in items:
+        if isinstance(item, str) and not item.isprintable():
+            expected = "expected printable characters"
+            raise ConfigError(f"{where}: {shown(item)} is not valid", cause=expected)
         if isinstance(item, str) and item in key.refused:
             raise _unsupported(where, item, key.refused[item])
         if key.allowed and item not in key.allowed:
             raise ConfigError(
-                f"{where}: {item!r} is not valid", cause=expected + ", ".join(key.allowed)
+                f"{where}: {shown(item)} is not valid", cause=expected + ", ".join(key.allowed)
             )
     if key.path.endswith(("Root", "Path")) and value and not value.startswith("/"):
-        raise ConfigError(f"{where}: {value!r} is not valid", cause="expected an absolute path")
+        raise ConfigError(
+            f"{where}: {shown(value)} is not valid", cause="expected an absolute path"
+        )
     if key.path == "gpuNode.metricsAddress":
         address(value, where)
     if key.path == SLEEP:
         _interval(value, where)
     if key.path == "flags.mpsRoot" and value and (problem := problem_of_root(value)):
-        raise ConfigError(f"{where}: {value!r} is not valid", cause=f"expected {problem}")
+        raise ConfigError(f"{where}: {shown(value)} is not valid", cause=f"expected {problem}")
     return value
 
 
@@ -195,4 +202,4 @@ def _unsupported(where: str, value: Any, hint: str) -> ConfigError:
 def _show(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return repr(list(value) if isinstance(value, tuple) else value)
+    return shown(list(value) if isinstance(value, tuple) else value)

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from . import bounded
 from .schema import KEYS, Key
-from .strict_yaml import ConfigError
+from .strict_yaml import LONGEST, ConfigError
 
 METAVARS: Final = {bool: "true|false", list: "NAMES", str: "TEXT"}
 
@@ -55,7 +56,7 @@ def given(options: argparse.Namespace) -> dict[str, str]:
 def read(path: Path) -> tuple[str, str]:
     """Return a file's text and the digest of its bytes. ConfigError: it can't be read."""
     try:
-        data = path.read_bytes()
+        data = bounded.read(path, LONGEST)
         return data.decode(), hashlib.sha256(data).hexdigest()
     except OSError as error:
         raise ConfigError(f"can't read {path}", cause=error.strerror or str(error)) from error

@@ -17,6 +17,7 @@ PART: Final = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)"
 SLEEP: Final = "flags.gfd.sleepInterval"
 INFINITE: Final = "infinite"
 SHORTEST, LONGEST = 1.0, 366 * 86400.0
+LONGEST_TEXT: Final = 64
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ def interval(where: str, text: str) -> float | None:
     """
     if text == INFINITE:
         return None
+    if len(text) > LONGEST_TEXT:
+        raise InputError.of(where, text, f"a duration of at most {LONGEST_TEXT} characters")
     if re.fullmatch("[0-9]+", text):
         seconds = int(text) / 1e9
     elif re.fullmatch(f"({PART})+", text):

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from ._shared._core.errors import NodeError
+from ._shared._core.shown import cut, shown
 
 VENDOR: Final = "nvidia.com"
 GPU_RESOURCE: Final = f"{VENDOR}/gpu"
 LONGEST: Final = 63
+LONGEST_PATTERN: Final = 256  # NVML's names have 96 characters at most
 LABEL: Final = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 SUBDOMAIN: Final = re.compile(rf"{LABEL}(\.{LABEL})*")
 
@@ -28,8 +30,19 @@ class Rule:
 
     def matches(self, text: str) -> bool:
         """Tell whether a text looks like the pattern as a whole; a star is any text."""
-        parts = (re.escape(part) for part in self.pattern.split("*"))
-        return re.fullmatch(".*".join(parts), text, re.DOTALL) is not None
+        first, *parts = self.pattern.split("*")
+        if not parts:
+            return text == first
+        if not text.startswith(first):
+            return False
+        # The first place that fits leaves the most to what follows, so none is ever tried again.
+        at = len(first)
+        for part in parts[:-1]:
+            at = text.find(part, at)
+            if at < 0:
+                return False
+            at += len(part)
+        return text.endswith(parts[-1]) and at + len(parts[-1]) <= len(text)
 
 
 @dataclass(frozen=True)
@@ -45,11 +58,11 @@ def qualified(name: str) -> str:
     full = name if name.startswith(f"{VENDOR}/") else f"{VENDOR}/{name}"
     if len(full) > LONGEST:
         raise NodeError(
-            f"{name!r} is not valid", cause=f"{full} has more than {LONGEST} characters"
+            f"{shown(name)} is not valid", cause=f"{cut(full)} has more than {LONGEST} characters"
         )
     if not SUBDOMAIN.fullmatch(full.partition("/")[2]):
         raise NodeError(
-            f"{name!r} is not valid",
+            f"{shown(name)} is not valid",
             cause=f"expected a name of {VENDOR}: lower-case letters, digits, dashes and dots",
         )
     return full

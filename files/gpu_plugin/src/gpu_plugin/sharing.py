@@ -6,22 +6,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ._shared._core.errors import NodeError
+from ._shared._core.shown import cut, shown
 from .mps import entry
 from .mps.settings import Settings
-from .naming import Naming, Rule, qualified
+from .naming import LONGEST_PATTERN, Naming, Rule, qualified
 from .strict_yaml import ConfigError, Value, is_whole
 
 Found = Mapping[str, Value]
 
 MOST_REPLICAS: Final = 4096
+ALL: Final = "all"
 UUID: Final = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+INDEX: Final = "[0-9]{1,9}"
 REFERENCE: Final = re.compile(
-    rf"[0-9]+(:[0-9]+)?|GPU-{UUID}|MIG-{UUID}|MIG-GPU-{UUID}/[0-9]+/[0-9]+"
+    rf"{INDEX}(:{INDEX})?|GPU-{UUID}|MIG-{UUID}|MIG-GPU-{UUID}/{INDEX}/{INDEX}"
 )
 REFERENCES: Final = (
     "all, a number of devices, or a list of indices (0, 0:1) and UUIDs (GPU-..., MIG-...)"
@@ -80,6 +83,8 @@ def naming(found: Found) -> Naming:
         rules = []
         for at in _items(found, f"resources.{kind}"):
             pattern = _text(found, at, "pattern")
+            if len(pattern) > LONGEST_PATTERN:
+                raise _invalid(found[f"{at}.pattern"], f"at most {LONGEST_PATTERN} characters")
             rules.append(Rule(pattern, _name(found, at, "name")))
         kinds.append(tuple(rules))
     return Naming(*kinds)
@@ -88,14 +93,18 @@ def naming(found: Found) -> Naming:
 def sharing(found: Found) -> Sharing:
     """Return what the section sharing asks for. Of two strategies MPS takes its devices first."""
     shares: list[Share] = []
+    before: dict[str, set[str]] = {}
     for strategy in ("mps", "timeSlicing"):
         for at, share in _strategy(found, strategy):
-            for other in shares:
-                if both := _overlap(share, other):
-                    raise ConfigError(
-                        f"{found[at].where}: {at}: {both} of {share.name} is shared twice",
-                        hint="name other devices in each entry",
-                    )
+            taken = before.setdefault(share.name, set())
+            if both := _twice(share, taken):
+                raise ConfigError(
+                    f"{found[at].where}: {at}: {cut(both)} of {share.name} is shared twice",
+                    hint="name other devices in each entry",
+                )
+            if not share.devices and share.first is None:
+                taken.add(ALL)
+            taken.update(share.devices)
             shares.append(share)
     one_each = _flag(found, "sharing.timeSlicing.failRequestsGreaterThanOne")
     return Sharing(tuple(shares), bool(one_each))
@@ -143,7 +152,7 @@ def _time_slice(value: Value) -> str:
 
 
 def _devices(value: Value | None) -> tuple[int | None, tuple[str, ...]]:
-    if value is None or value.data in (None, "all"):
+    if value is None or value.data in (None, ALL):
         return None, ()
     data = value.data
     if is_whole(data) and data > 0:
@@ -155,20 +164,18 @@ def _devices(value: Value | None) -> tuple[int | None, tuple[str, ...]]:
         text = str(item) if is_whole(item) else item
         if not isinstance(text, str) or not REFERENCE.fullmatch(text):
             raise ConfigError(
-                f"{value.where}: {value.path}: {item!r} is not valid",
+                f"{value.where}: {value.path}: {shown(item)} is not valid",
                 cause=f"expected {REFERENCES}",
             )
         references.append(text)
     return None, tuple(dict.fromkeys(references))
 
 
-def _overlap(one: Share, other: Share) -> str:
-    """Return what a share and one before it both take, as far as their words tell."""
-    if one.name != other.name:
-        return ""
-    if not other.devices and other.first is None:
+def _twice(share: Share, taken: Collection[str]) -> str:
+    """Return what a share and those before it both take, as far as their words tell."""
+    if ALL in taken:
         return "each device"
-    return ", ".join(each for each in one.devices if each in other.devices)
+    return ", ".join(each for each in share.devices if each in taken)
 
 
 def _items(found: Found, path: str) -> Iterator[str]:
@@ -218,5 +225,6 @@ def _flag(found: Found, path: str) -> bool | None:
 
 def _invalid(value: Value, expected: str) -> ConfigError:
     return ConfigError(
-        f"{value.where}: {value.path}: {value.data!r} is not valid", cause=f"expected {expected}"
+        f"{value.where}: {value.path}: {shown(value.data)} is not valid",
+        cause=f"expected {expected}",
     )

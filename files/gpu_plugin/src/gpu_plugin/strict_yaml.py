@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import yaml
 
+from . import plain_yaml
 from ._shared._core.errors import NodeError
+from ._shared._core.shown import cut
+
+LONGEST: Final = 64 << 10
+LIMITS: Final = plain_yaml.Limits(LONGEST, 4000)  # hundreds of entries of devices to share
 
 
 class ConfigError(NodeError):
@@ -34,18 +39,19 @@ def read(text: str, source: str, keys: Collection[str]) -> dict[str, Value]:
     and so on; ``a.b`` and ``a.b[0]`` are there as well, to tell where the list and its items stand.
     """
     try:
-        root = yaml.compose(text, yaml.SafeLoader)
+        root = plain_yaml.compose(text, LIMITS)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{source}: line {mark.line + 1}" if mark else source
-        raise ConfigError(f"{where}: not valid YAML", cause=_reason(error)) from error
+        what = "can't be taken" if isinstance(error, plain_yaml.TooMuch) else "not valid YAML"
+        raise ConfigError(f"{where}: {what}", cause=_reason(error)) from error
     if root is None:
         return {}
     return {value.path: value for value in _Reader(source, keys).walk(root, "", "")}
 
 
 def _reason(error: yaml.YAMLError) -> str:
-    return str(getattr(error, "problem", None) or error).splitlines()[0]
+    return cut(str(getattr(error, "problem", None) or error).splitlines()[0])
 
 
 class _Reader:
@@ -55,12 +61,11 @@ class _Reader:
         self.sections = {
             key.rsplit(".", depth)[0] for key in keys for depth in range(1, key.count(".") + 1)
         }
-        self.loader = yaml.SafeLoader("")
 
     def walk(self, node: yaml.Node, section: str, at: str) -> Iterator[Value]:
         """Yield the values below a node: ``section`` is its key, ``at`` has the places in lists."""
         if not isinstance(node, yaml.MappingNode):
-            if self._plain(node) is None and not section.endswith("[]"):
+            if self._plain(node, at or "the file") is None and not section.endswith("[]"):
                 return
             name = at or "the file"
             raise ConfigError(
@@ -74,7 +79,7 @@ class _Reader:
             path, place = (f"{above}.{key}" if above else key for above in (section, at))
             if path in seen:
                 raise ConfigError(
-                    f"{where}: {place} is given twice", cause=f"first at {seen[path]}"
+                    f"{where}: {cut(place)} is given twice", cause=f"first at {seen[path]}"
                 )
             seen[path] = where
             if path in self.sections:
@@ -82,13 +87,13 @@ class _Reader:
             elif f"{path}[]" in self.sections:
                 yield from self._items(value_node, f"{path}[]", place)
             elif path in self.keys:
-                yield Value(place, self._plain(value_node), self._where(value_node))
+                yield Value(place, self._plain(value_node, place), self._where(value_node))
             else:
                 raise self._unknown(path, section, where)
 
     def _items(self, node: yaml.Node, section: str, at: str) -> Iterator[Value]:
         if not isinstance(node, yaml.SequenceNode):
-            if self._plain(node) is None:
+            if self._plain(node, at) is None:
                 return
             raise ConfigError(
                 f"{self._where(node)}: {at} is not a list",
@@ -106,20 +111,19 @@ class _Reader:
         hint = f"did you mean {near}?" if near else ""
         name = _plainly(section) or "the top level"
         cause = f"{name} knows {', '.join(self._children(section))}"
-        return ConfigError(f"{where}: unknown key {_plainly(path)}", cause=cause, hint=hint)
+        return ConfigError(f"{where}: unknown key {cut(_plainly(path))}", cause=cause, hint=hint)
 
     def _children(self, section: str) -> list[str]:
         start = f"{section}." if section else ""
         rest = (key[len(start) :] for key in self.keys if key.startswith(start))
         return sorted({_plainly(key.split(".")[0]) for key in rest})
 
-    def _plain(self, node: yaml.Node) -> Any:
+    def _plain(self, node: yaml.Node, at: str) -> Any:
         try:
-            return self.loader.construct_object(node, deep=True)
-        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-            raise ConfigError(
-                f"{self._where(node)}: not a plain value", cause=str(error)
-            ) from error
+            return plain_yaml.construct(node)
+        except yaml.YAMLError as error:
+            where = f"{self._where(node)}: {at}"
+            raise ConfigError(f"{where}: not a plain value", cause=_reason(error)) from error
 
     def _where(self, node: yaml.Node) -> str:
         return f"{self.source}: line {node.start_mark.line + 1}"

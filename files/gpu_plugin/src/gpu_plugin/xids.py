@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import Final
 
+from ._shared._core.shown import shown
 from .strict_yaml import ConfigError
 
 DISABLE: Final = "DP_DISABLE_HEALTHCHECKS"
 ENABLE: Final = "DP_ENABLE_HEALTHCHECKS"
 HIGHEST: Final = 9999
+NUMBER: Final = re.compile("[0-9]{1,8}")
 
 
 class Action(enum.Enum):
@@ -102,9 +105,9 @@ def _numbers(name: str, text: str, everything: tuple[str, ...]) -> frozenset[int
     if any(word in everything for word in words):
         return None
     for word in words:
-        if not (word.isascii() and word.isdigit() and int(word) <= HIGHEST):
+        if not NUMBER.fullmatch(word) or int(word) > HIGHEST:
             raise ConfigError(
-                f"environment variable {name}: {word!r} is not valid",
+                f"environment variable {name}: {shown(word)} is not valid",
                 cause=f"expected numbers of XIDs or {' or '.join(everything)}",
             )
     return frozenset(int(word) for word in words)

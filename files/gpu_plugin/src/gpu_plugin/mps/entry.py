@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from .._shared._core.errors import NodeError
+from .._shared._core.shown import shown
 from ..strict_yaml import ConfigError, Value, is_whole
 from .settings import DRAIN, ON_BUSY, PIPE_ACCESS, PRIORITIES, READ_ONLY, WAIT, Settings
 from .shares import parse_memory, parse_percent
@@ -77,7 +78,7 @@ def _combine(value: Value | None, replicas: int, one_each: bool | None) -> int:
         return replicas if one_each is False else 1
     if one_each:
         raise ConfigError(
-            f"{value.where}: {value.path}: {value.data!r} is not valid",
+            f"{value.where}: {value.path}: {shown(value.data)} is not valid",
             cause="failRequestsGreaterThanOne is set, which allows one share a container",
         )
     if isinstance(value.data, bool):
@@ -113,7 +114,8 @@ def _drain(value: Value | None) -> int:
 
 def _invalid(value: Value, expected: str) -> ConfigError:
     return ConfigError(
-        f"{value.where}: {value.path}: {value.data!r} is not valid", cause=f"expected {expected}"
+        f"{value.where}: {value.path}: {shown(value.data)} is not valid",
+        cause=f"expected {expected}",
     )
 
 

@@ -14,9 +14,9 @@ from .._shared._core.errors import InputError, NodeError
 
 MIB: Final = 1024**2
 UNITS: Final = {"": 1, "K": 1024, "M": MIB, "G": 1024**3, "T": 1024**4}
-SIZE: Final = re.compile(r"([0-9]+)(?:([KMGT])i?B?)?")
+SIZE: Final = re.compile(r"([0-9]{1,18})(?:([KMGT])i?B?)?")
 VOLTA: Final = (7, 0)
-PERCENT: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%?")
+PERCENT: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)%?")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,51 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A user's value in a message: as Python writes it, and short, whatever it holds."""
+
+from __future__ import annotations
+
+import typing as t
+
+LONGEST = 160
+BRACKETS: t.Dict[type, t.Tuple[str, str]] = {dict: ("{", "}"), list: ("[", "]"), tuple: ("(", ")")}
+
+
+def shown(value: t.Any, most: int = LONGEST) -> str:
+    """Return ``repr(value)``, cut off where it is longer; what is cut off is not even looked at.
+
+    A list can hold itself or, many times, one that does the like, and the digits of a number can take
+    longer to write than anybody would read.
+    """
+    text = ""
+    for piece in _pieces(value, most):
+        text += piece
+        if len(text) > most:
+            return f"{text[:most]}..."
+    return text
+
+
+def cut(text: str, most: int = LONGEST) -> str:
+    """Return a text that is shown without quotes, cut off where it is longer."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _pieces(value: t.Any, most: int) -> t.Iterator[str]:
+    """Yield what ``repr(value)`` is made of, each piece with at least one character."""
+    if isinstance(value, (str, bytes)):
+        yield repr(value[: most + 1])
+    elif isinstance(value, int) and value.bit_length() > 4 * most:
+        yield f"a number of {value.bit_length()} bits"
+    elif type(value) in BRACKETS:
+        opening, closing = BRACKETS[type(value)]
+        yield opening
+        for number, item in enumerate(value):
+            if number:
+                yield ", "
+            yield from _pieces(item, most)
+            if isinstance(value, dict):
+                yield ": "
+                yield from _pieces(value[item], most)
+        yield ",)" if isinstance(value, tuple) and len(value) == 1 else closing
+    else:
+        yield repr(value)

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Finding S10: configurations that ended or hung what read them, whoever may edit a ConfigMap's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from gpu_plugin import flags
+from gpu_plugin.config import parse
+from gpu_plugin.naming import LONGEST_PATTERN, Rule
+from gpu_plugin.strict_yaml import ConfigError
+
+if TYPE_CHECKING:
+    from conftest import MakeNode
+    from running import Node
+
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+GOOD = "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: gpu, replicas: %d}]}}"
+MEMORY = "sharing: {mps: {resources: [{name: gpu, replicas: 2, memory: %s}]}}"
+STARS = "resources: {gpus: [{pattern: '%s', name: big}, {pattern: '*', name: gpu}]}"
+PRODUCT = "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
+
+
+def bomb(levels: int = 9, each: int = 9) -> str:
+    """A list that stands for each ** levels words, in a few hundred characters."""
+    lists = ["&a0 [x]"]
+    lists += [f"&a{n} [{', '.join([f'*a{n - 1}'] * each)}]" for n in range(1, levels + 1)]
+    return f"[{', '.join(lists)}]"
+
+
+def merges(levels: int = 9, each: int = 9) -> str:
+    """The same with merge keys, which multiply already while they are read."""
+    maps = ["&a0 {x: y}"]
+    maps += [f"&a{n} {{<<: [{', '.join([f'*a{n - 1}'] * each)}]}}" for n in range(1, levels + 1)]
+    return f"[{', '.join(maps)}]"
+
+
+# What is thrown at it, and a word that the answer must have.
+ATTACKS = {
+    "3000 brackets": ("flags: " + "[" * 3000, "nested"),
+    "3000 brackets that are closed": (f"flags: {'[' * 3000}{']' * 3000}", "nested"),
+    "3000 mappings": ("flags: " + "{a: " * 3000, "nested"),
+    "3000 dashes": ("flags: " + "\n- " + "- " * 3000, "nested"),
+    "an alias bomb for a text": (f"flags: {{migStrategy: {bomb()}}}", "aliases"),
+    "an alias bomb for a list": (f"flags: {{plugin: {{deviceListStrategy: {bomb()}}}}}", "aliases"),
+    "an alias bomb for a size": (MEMORY % bomb(), "aliases"),
+    "an alias bomb for devices": (
+        GOOD.replace("replicas", f"devices: {bomb()}, replicas") % 2,
+        "aliases",
+    ),
+    "merge keys that multiply": (f"flags: {{migStrategy: {merges()}}}", "aliases"),
+    "an alias of itself": ("flags: {migStrategy: &a [*a]}", "itself"),
+    "a hexadecimal size of 5000 digits": (MEMORY % ("0x" + "f" * 5000), "memory"),
+    "a decimal size of 5000 digits": (MEMORY % ("9" * 5000), "memory"),
+    "a size of 5000 digits as text": (MEMORY % f"'{'9' * 5000}MiB'", "memory"),
+    "a number in 1200 sixties": (MEMORY % ("1" + ":59" * 1200 + ".5"), "memory"),
+    "a port of 5000 digits": (
+        f"gpuNode: {{metricsAddress: '127.0.0.1:{'1' * 5000}'}}",
+        "metricsAddress",
+    ),
+    "an interval of 5000 digits": (
+        f"flags: {{gfd: {{sleepInterval: '{'1' * 5000}'}}}}",
+        "Interval",
+    ),
+    "an interval of 400 digits": (f"flags: {{gfd: {{sleepInterval: '{'1' * 400}'}}}}", "Interval"),
+    "hexadecimal replicas": (GOOD.replace("%d", "0x" + "f" * 5000), "replicas"),
+    "a path with a null in it": ('flags: {nvidiaDriverRoot: "/a\\0b"}', "nvidiaDriverRoot"),
+    "half of a surrogate pair": ('flags: {nvidiaDriverRoot: "/a\\uD800"}', "line 1"),
+    "a pattern of 300 characters": (STARS % ("*a" * 150), "pattern"),
+    "a key of 1000 characters": (f"{'k' * 1000}: 1", "unknown key"),
+    "a value of 30000 characters": (f"flags: {{migStrategy: {'v' * 30000}}}", "migStrategy"),
+    "a text that is too long": ("# " + "x" * (3 << 20), "KiB"),
+}
+
+
+def check(file: Path) -> subprocess.CompletedProcess[str]:
+    """``gpu-plugin check-config`` as a process, which may take 10 seconds and 1 GiB."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+    command = [sys.executable, "-m", "gpu_plugin", "check-config", str(file)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=10, check=False, preexec_fn=limit
+    )
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_s10_check_config_refuses_in_a_few_words(name: str, tmp_path: Path) -> None:
+    text, word = ATTACKS[name]
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    done = check(file)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+    assert str(file) in done.stderr
+    assert word in done.stderr
+    assert len(done.stderr) < 800
+
+
+def test_s10_what_is_no_file_of_this_size_is_refused_as_well(tmp_path: Path) -> None:
+    pipe, endless, sparse = (tmp_path / name for name in ("pipe", "endless", "sparse"))
+    os.mkfifo(pipe)  # whoever opens it to read waits for a writer
+    endless.symlink_to("/dev/zero")
+    with sparse.open("wb") as stream:
+        stream.truncate(1 << 40)
+    assert "valid" in check(pipe).stdout  # nothing is in it, and that is read without waiting
+    for file in (endless, sparse):
+        done = check(file)
+        assert (done.returncode, "KiB" in done.stderr) == (1, True), done.stderr
+    nothing = tmp_path / "nothing"
+    nothing.symlink_to("/dev/null")  # what the labels' process links to for an empty configuration
+    assert flags.read(nothing)[0] == ""
+
+
+def test_s10_stars_are_matched_in_linear_time() -> None:
+    began = time.process_time()
+    for pattern in ("*" * 14 + "!", "*a" * 120 + "!", "*" * LONGEST_PATTERN):
+        assert Rule(pattern, "x").matches(PRODUCT) == pattern.endswith("*")
+    assert not Rule("*a*a*a*a*a*a*a*a*a*a*b", "x").matches("a" * 100)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("*", True),
+        (PRODUCT, True),
+        ("NVIDIA*", True),
+        ("*Edition", True),
+        ("*RTX*6000*", True),
+        ("NVIDIA*Edition", True),
+        ("*Edition*", True),
+        ("**Edition**", True),
+        ("RTX*", False),
+        ("*RTX", False),
+        ("*6000*RTX*", False),
+        ("*Edition*Edition", False),
+        (f"{PRODUCT}*{PRODUCT}", False),
+        (f"{PRODUCT}n", False),
+        ("NVIDIA", False),
+        ("NVIDIA.RTX*", False),
+    ],
+)
+def test_s10_what_a_pattern_means_is_as_before(pattern: str, matches: bool) -> None:
+    assert Rule(pattern, "x").matches(PRODUCT) is matches
+
+
+def test_s10_plain_anchors_are_still_taken() -> None:
+    text = (
+        "sharing: {timeSlicing: {resources: ["
+        "{name: &n gpu, replicas: &r 2, devices: &d ['0']}, {name: *n, replicas: *r, devices: ['1']}]}}"
+    )
+    one, other = parse(text).sharing.shares
+    assert (one.replicas, other.replicas, one.name) == (2, 2, other.name)
+
+
+def test_s10_many_entries_are_read_in_time() -> None:
+    lines = [f"  - {{name: n{number}, replicas: 2}}" for number in range(700)]
+    entries = "\n".join(lines)
+    began = time.process_time()
+    found = parse(f"sharing:\n timeSlicing:\n  resources:\n{entries}")
+    assert len(found.sharing.shares) == 700
+    assert time.process_time() - began < 5
+    with pytest.raises(ConfigError, match="is shared twice"):
+        parse(f"sharing:\n timeSlicing:\n  resources:\n{entries}\n{lines[0]}")
+
+
+def replace(node: Node, text: str) -> None:
+    trial = node.config.with_suffix(".new")
+    trial.write_text(text)
+    trial.replace(node.config)
+
+
+@pytest.mark.slow
+def test_s10_the_running_daemon_keeps_the_configuration_before(make_node: MakeNode) -> None:
+    running = pytest.importorskip("running", exc_type=ImportError)
+    node = make_node(1)
+    node.start_kubelet()
+    node.start_daemon(GOOD % 3)
+    node.wait(SHARED, 3)
+    assert node.daemon is not None
+    names = ("3000 brackets", "an alias bomb for a text", "an interval of 400 digits")
+    for name in (*names, "a hexadecimal size of 5000 digits"):
+        text, word = ATTACKS[name]
+        replace(node, text)
+        running.eventually(lambda word=word: word in (node.status().get("config_problem") or ""))
+        assert node.resources()[SHARED] == 3
+    replace(node, STARS % ("*" * 14 + "!"))  # it may be asked for, and nothing is called so
+    node.wait(GPU, 1)
+    with contextlib.suppress(OSError):
+        node.config.unlink()
+    os.mkfifo(node.config)  # opened to read it would never come back
+    replace(node, GOOD % 5)
+    node.wait(SHARED, 5)
+    assert node.daemon.poll() is None
+    assert node.status()["pid"] == node.daemon.pid
+    assert node.logged().count("info: started") == 1
+    assert "Traceback" not in node.logged()
