@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for gpu_builders and running
+sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))
 
 if TYPE_CHECKING:
     from mps_sharing import Shared
@@ -75,6 +76,13 @@ def make_shared(make_node: MakeNode) -> Iterator[MakeShared]:
     for one in made:
         one.node.stop()
         one.kill_all()
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder that no disk has, for tests that write tens of thousands of times."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from gpu_builders import device
 from gpu_plugin import cdi
+from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.allocation import AllocationRefused, Grant, Surroundings, grant
 from gpu_plugin.cdi_file import CdiFile
 from gpu_plugin.config import Config
@@ -101,16 +102,19 @@ SPEC = {
 
 
 def test_the_specification_is_the_nodes_under_another_kind() -> None:
-    derived = cdi.derive([json.dumps(SPEC)])
+    derived = cdi.derive([cdi.read(json.dumps(SPEC))])
     assert derived == {**SPEC, "kind": "k8s.device-plugin.nvidia.com/gpu"}
     assert cdi.names(derived) == {"0", "GPU-0", "all"}
 
 
 def test_the_last_that_describes_gpus_counts() -> None:
     other = "kind: nvidia.com/gpu\ndevices:\n- name: GPU-7"
-    strange = ["kind: nvidia.com/nic\ndevices: []", "a: [", "[]", "kind: nvidia.com/gpu", ""]
-    assert cdi.names(cdi.derive([json.dumps(SPEC), other, *strange])) == {"GPU-7"}
-    assert cdi.derive(strange) is None
+    nic = cdi.read("kind: nvidia.com/nic\ndevices: []")
+    assert cdi.names(cdi.derive([SPEC, cdi.read(other), nic])) == {"GPU-7"}
+    assert cdi.derive([nic]) is None
+    for text in ("a: [", "[]", "kind: nvidia.com/gpu", "", "devices: [2001-01-01]", "devices: 1"):
+        with pytest.raises(NodeError, match="not a CDI specification"):
+            cdi.read(text)
     assert cdi.names(None) == frozenset()
 
 

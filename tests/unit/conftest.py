@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "plugins/module_utils"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from .._nvml.api import Gpu, MigDevice
-from . import cdi_files
+from . import cdi_files, json_data
 from .cdi_spec import minimum_version, problems
 from .device_nodes import CONTROL_NODES, gpu_nodes, mig_nodes
 from .errors import NodeError
@@ -195,7 +195,7 @@ def render(spec: t.Mapping[str, t.Any]) -> str:
 def names_in(text: t.Optional[str]) -> t.Optional[t.List[str]]:
     """Return the device names of a specification that we wrote; None where it is somebody else's."""
     try:
-        return [one["name"] for one in json.loads(text or '{"devices": []}')["devices"]]
+        return [one["name"] for one in json_data.loads(text or '{"devices": []}')["devices"]]
     except (ValueError, KeyError, TypeError):
         return None
 

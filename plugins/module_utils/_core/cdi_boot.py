@@ -9,12 +9,14 @@ import json
 import posixpath
 import typing as t
 
+from . import json_data
 from .cdi_generated import GENERATORS, NVML
 from .cdi_wanted import Options
 from .errors import NodeError, damaged
 from .mig_boot import PROGRAM, SANDBOX
 from .mig_boot import STATUS as MIG_STATUS
 from .mig_boot import UNIT as MIG_UNIT
+from .shown import shown
 from .steps import Step
 
 CONFIG = "/etc/gpu-node/cdi.json"
@@ -100,7 +102,7 @@ def dump(options: Options) -> str:
 def load(text: str, path: str) -> Options:
     """Return the options from the file's text."""
     try:
-        data = json.loads(text)
+        data = json_data.loads(text)
         return Options(
             str(data["path"]),
             str(data["hooks"]),
@@ -114,7 +116,7 @@ def load(text: str, path: str) -> Options:
 
 def _generator(value: t.Any) -> str:
     if value not in GENERATORS:
-        raise ValueError(f"generator: {value!r} is not one of {', '.join(GENERATORS)}")
+        raise ValueError(f"generator: {shown(value)} is not one of {', '.join(GENERATORS)}")
     return str(value)
 
 

@@ -5,20 +5,23 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import typing as t
 
+from . import json_data
 from .cdi import KIND
 from .cdi_sources import without_pipes
 from .cdi_spec import problems
 from .errors import NodeError
+from .shown import cut, shown
 from .toolkit_version import MINIMUM_TEXT, is_safe, told
 
 NVML = "nvml"
 NVIDIA_CTK = "nvidia-ctk"
 GENERATORS = (NVML, NVIDIA_CTK)
 INSTALL = "install the NVIDIA container toolkit (gpu.node.container_toolkit)"
+
+MOST = 5  # problems that are told; where there are more, they are much alike
 
 Spec = t.Dict[str, t.Any]
 
@@ -54,14 +57,14 @@ def parse(text: str, path: str) -> Spec:
     NodeError where it is not one: runtimes leave out a file as a whole where a part of it is wrong.
     """
     try:
-        spec = without_pipes(json.loads(text))
+        spec = without_pipes(json_data.loads(text))
     except ValueError as error:
         raise _bad(path, str(error)) from error
     wrong = problems(spec)
     if not wrong and spec["kind"] != KIND:
-        wrong = [f"kind: {spec['kind']!r} is not {KIND}"]
+        wrong = [f"kind: {shown(spec['kind'])} is not {KIND}"]
     if wrong:
-        raise _bad(path, "; ".join(wrong))
+        raise _bad(path, "; ".join(map(cut, wrong[:MOST])))
     spec["devices"].sort(key=lambda one: str(one["name"]))
     for edits in (
         spec.get("containerEdits", {}),

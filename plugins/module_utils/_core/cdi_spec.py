@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .shown import cut, shown
+
 VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 VENDOR_OR_CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
@@ -117,7 +119,7 @@ def _shape(value: t.Any, shape: str, at: str) -> Found:
     elif name in SHAPES:
         yield from _keys(value, SHAPES[name], at)
     elif not _is(value, name):
-        yield f"{at}: {value!r} is not a {name}"
+        yield f"{at}: {shown(value)} is not a {name}"
 
 
 def _keys(value: t.Any, keys: t.Mapping[str, str], at: str) -> Found:
@@ -127,7 +129,7 @@ def _keys(value: t.Any, keys: t.Mapping[str, str], at: str) -> Found:
     prefix = f"{at}." if at else ""
     for key in value:
         if key not in keys:
-            yield f"{prefix}{key}: there is no such key"
+            yield f"{prefix}{cut(key)}: there is no such key"
     for key, shape in keys.items():
         if key in value:
             yield from _shape(value[key], shape, prefix + key)
@@ -151,7 +153,7 @@ def _rules(spec: t.Mapping[str, t.Any]) -> Found:
     yield from _version(spec)
     vendor, slash, kind = spec["kind"].partition("/")
     if not (slash and VENDOR_OR_CLASS.fullmatch(vendor) and VENDOR_OR_CLASS.fullmatch(kind)):
-        yield f"kind: {spec['kind']!r} is not vendor/class"
+        yield f"kind: {shown(spec['kind'])} is not vendor/class"
     yield from _edits(spec.get("containerEdits", {}), "containerEdits")
     if not spec["devices"]:
         yield "devices: there must be one at least"
@@ -159,9 +161,9 @@ def _rules(spec: t.Mapping[str, t.Any]) -> Found:
     for number, device in enumerate(spec["devices"]):
         at, name = f"devices[{number}]", device["name"]
         if not DEVICE.fullmatch(name):
-            yield f"{at}.name: {name!r} is not a device name"
+            yield f"{at}.name: {shown(name)} is not a device name"
         if name in seen:
-            yield f"{at}.name: {name!r} is there twice"
+            yield f"{at}.name: {shown(name)} is there twice"
         seen.add(name)
         if not any(device["containerEdits"].values()):
             yield f"{at}.containerEdits: must not be empty"
@@ -171,7 +173,7 @@ def _rules(spec: t.Mapping[str, t.Any]) -> Found:
 def _version(spec: t.Mapping[str, t.Any]) -> Found:
     version = spec["cdiVersion"]
     if version not in VERSIONS:
-        yield f"cdiVersion: {version!r} is not one of {', '.join(VERSIONS)}"
+        yield f"cdiVersion: {shown(version)} is not one of {', '.join(VERSIONS)}"
     elif VERSIONS.index(version) < VERSIONS.index(minimum_version(spec)):
         yield f"cdiVersion: the content needs {minimum_version(spec)}, not {version}"
 
@@ -180,17 +182,17 @@ def _edits(edits: t.Mapping[str, t.Any], at: str) -> Found:
     yield from _environment(edits.get("env", ()), f"{at}.env")
     for number, node in enumerate(edits.get("deviceNodes", ())):
         if node.get("type", "c") not in NODE_TYPES:
-            yield f"{at}.deviceNodes[{number}].type: {node['type']!r} is not one of {', '.join(NODE_TYPES)}"
+            yield f"{at}.deviceNodes[{number}].type: {shown(node['type'])} is not one of {', '.join(NODE_TYPES)}"
         permissions = node.get("permissions", "rw")
         if permissions != "none" and set(permissions) - set("rwm"):
-            yield f"{at}.deviceNodes[{number}].permissions: {permissions!r} is not made of r, w and m"
+            yield f"{at}.deviceNodes[{number}].permissions: {shown(permissions)} is not made of r, w and m"
     for number, hook in enumerate(edits.get("hooks", ())):
         if hook["hookName"] not in HOOKS:
-            yield f"{at}.hooks[{number}].hookName: {hook['hookName']!r} is not one of {', '.join(HOOKS)}"
+            yield f"{at}.hooks[{number}].hookName: {shown(hook['hookName'])} is not one of {', '.join(HOOKS)}"
         yield from _environment(hook.get("env", ()), f"{at}.hooks[{number}].env")
 
 
 def _environment(texts: t.Sequence[str], at: str) -> Found:
     for number, text in enumerate(texts):
         if text.find("=") < 1:
-            yield f"{at}[{number}]: {text!r} is not name=value"
+            yield f"{at}[{number}]: {shown(text)} is not name=value"

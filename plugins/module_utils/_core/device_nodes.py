@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._nvml.api import Gpu, MigDevice
@@ -17,13 +18,14 @@ CONTROL_NODES = (
     "/dev/nvidia-modeset",
 )
 CAPS_FOLDER = "/dev/nvidia-caps"
+MINOR = re.compile("[0-9]{1,9}")
 MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 
 
 def parse_minors(text: str) -> t.Dict[str, int]:
     """Read the driver's list of capabilities: lines such as ``gpu0/gi1/ci0/access 13``."""
     pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and MINOR.fullmatch(pair[1])}
 
 
 def gpu_nodes(gpu: Gpu) -> t.Tuple[str, ...]:

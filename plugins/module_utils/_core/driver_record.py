@@ -9,7 +9,9 @@ import dataclasses
 import json
 import typing as t
 
+from . import json_data
 from .errors import damaged
+from .shown import shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Record:
 
 def _names(value: t.Any) -> t.FrozenSet[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise TypeError(f"expected a list of names, found {value!r}")
+        raise TypeError(f"expected a list of names, found {shown(value)}")
     return frozenset(value)
 
 
@@ -60,7 +62,7 @@ def load(text: t.Optional[str], path: str) -> Record:
     if text is None:
         return Record()
     try:
-        values = json.loads(text)
+        values = json_data.loads(text)
         return Record(
             packages=_names(values.get("packages", [])),
             requested=_names(values.get("requested", [])),

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .errors import NodeError, damaged
+from . import json_data
+from .errors import InputError, NodeError, damaged
 from .steps import Step
 
 CONFIG = "/etc/gpu-node/mig.json"
@@ -81,14 +82,17 @@ class Boot(t.NamedTuple):
 
 
 def dump(config: t.Any, selected: str) -> str:
-    """Return the file's text."""
-    return json.dumps({"config": config, "selected": selected}, indent=1, sort_keys=True) + "\n"
+    """Return the file's text. InputError: nobody could read it again."""
+    text = json.dumps({"config": config, "selected": selected}, indent=1, sort_keys=True) + "\n"
+    if len(text) > json_data.LONGEST:
+        raise InputError.of("config", config, f"at most {json_data.LONGEST >> 10} KiB of JSON")
+    return text
 
 
 def load(text: str, path: str) -> t.Tuple[t.Any, str]:
     """Return configuration and selection from the file's text."""
     try:
-        data = json.loads(text)
+        data = json_data.loads(text)
         return data["config"], str(data["selected"])
     except (ValueError, KeyError, TypeError) as error:
         raise damaged(path, error, "run gpu.node.mig again, which writes it") from error

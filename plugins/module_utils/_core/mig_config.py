@@ -27,6 +27,7 @@ FILTER_FORM = (
     "or a product name such as A100-SXM4-40GB"
 )
 UNNAMED = "config"
+MOST = 64  # instances of a profile; GPUs have eight slices at most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,8 +166,8 @@ def _filter(key: str, value: t.Any) -> Filter:
         raise InputError.of(key, value, FILTER_FORM)
     if isinstance(value, str) and PRODUCT.fullmatch(value):
         return value
-    device, colon, subsystem = str(value).partition(":")
     try:
+        device, colon, subsystem = str(value).partition(":")
         found = int(device, 0)
         below = int(subsystem, 0) if colon else None
     except ValueError:
@@ -198,12 +199,13 @@ def _layout(key: str, value: t.Any, enabled: bool) -> Layout:
         if value:
             raise InputError.of(key, value, "nothing, since mig-enabled is false")
         return {}
-    if not isinstance(value, dict):
-        raise InputError.of(key, value, "a mapping from profiles to counts, {} for no instance")
+    if not isinstance(value, dict) or len(value) > MOST:
+        expected = "a mapping from profiles to counts, {} for no instance"
+        raise InputError.of(key, value, expected)
     layout: t.Dict[str, int] = collections.Counter()
     for name, count in value.items():
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise InputError.of(f"{key}.{name}", count, "a count of 0 or more")
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST:
+            raise InputError.of(f"{key}.{name}", count, f"a count of 0 or more, up to {MOST}")
         if count:
             layout[canonical(name, key)] += count
     if value and not layout:

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing as t
 
 from .._nvml.api import Process
+from . import json_data
 from .mig_plan import IDLE, GpuPlan, GpuState
 from .steps import Step
 
@@ -31,12 +31,12 @@ def idle_servers(states: t.Iterable[t.Optional[str]]) -> t.Dict[int, str]:
     found: t.Dict[int, str] = {}
     for text in states:
         try:
-            told = json.loads(text or "{}")
+            told = json_data.loads(text or "{}")
             pipe = str(told.get("pipe", ""))
             found.update(
                 {int(one["pid"]): pipe for one in told.get("servers", ()) if not one["clients"]}
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
             continue  # not the state of a manager of ours
     return found
 

@@ -12,7 +12,7 @@ import typing as t
 from .errors import InputError
 
 PATTERN = re.compile(
-    r"(?:(?P<c>[1-9]\d*)c\.)?(?P<g>[1-9]\d*)g\.(?P<gb>[1-9]\d*)gb"
+    r"(?:(?P<c>[1-9][0-9]?)c\.)?(?P<g>[1-9][0-9]?)g\.(?P<gb>[1-9][0-9]{0,4})gb"
     r"(?P<attributes>(?:\+[a-zA-Z][\w.]*(?:,[a-zA-Z][\w.]*)*)|(?:-[a-zA-Z][\w.]*(?:,[a-zA-Z][\w.]*)*))?"
 )
 ATTRIBUTES = {
@@ -27,6 +27,7 @@ ATTRIBUTES = {
     16: "+me.all",
     17: "+gfx",
 }
+MOST_SLICES = 8
 FORM = "a MIG profile such as 1g.10gb, 1g.10gb+me or 1c.3g.40gb"
 
 
@@ -49,6 +50,8 @@ def parse(name: t.Any, key: str = "profile") -> Profile:
     if match is None:
         raise InputError.of(key, name, FORM)
     g = int(match["g"])
+    if g > MOST_SLICES:
+        raise InputError.of(key, name, f"at most {MOST_SLICES} slices, as GPUs have")
     c = int(match["c"] or g)
     if c > g:
         raise InputError.of(key, name, f"at most {g} compute slices in {g}g")
@@ -59,7 +62,9 @@ def parse(name: t.Any, key: str = "profile") -> Profile:
 
 def canonical(name: str, key: str = "profile") -> str:
     """Return the one spelling of a profile; NVML's prefix ``MIG `` is dropped."""
-    return str(parse(name[4:] if name.startswith("MIG ") else name, key))
+    if isinstance(name, str) and name.startswith("MIG "):
+        name = name[4:]
+    return str(parse(name, key))
 
 
 def name_from_sizes(slices: int, memory_mb: int, total_bytes: int, enum: int) -> str:

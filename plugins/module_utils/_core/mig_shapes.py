@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .errors import InputError
@@ -50,11 +51,16 @@ def _share(sizes: t.Sequence[int], slices: int) -> t.List[t.Tuple[int, ...]]:
     """Fill one GPU instance after the other, largest compute instances first."""
     filled: t.List[t.Tuple[int, ...]] = []
     for size in sorted(sizes, reverse=True):
-        if filled and spread((*filled[-1], size), usual_places(slices)) is not None:
+        if filled and _fit((*filled[-1], size), slices):
             filled[-1] = (*filled[-1], size)
         else:
             filled.append((size,))
     return filled
+
+
+@functools.lru_cache(maxsize=1024)
+def _fit(sizes: t.Tuple[int, ...], slices: int) -> bool:
+    return spread(sizes, usual_places(slices)) is not None
 
 
 def usual_places(slices: int) -> t.Dict[int, t.Tuple[int, ...]]:

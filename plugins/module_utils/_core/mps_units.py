@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing as t
 
+from . import json_data
 from .errors import NodeError
 from .steps import Step
 
@@ -39,12 +39,10 @@ def settings(text: t.Optional[str]) -> t.Dict[str, str]:
 def daemon(device: str, variables: t.Mapping[str, str], state: t.Optional[str]) -> Daemon:
     """Return a daemon, from its settings and the state that it told."""
     try:
-        told = json.loads(state or "{}")
-    except ValueError:
-        told = {}
-    return Daemon(
-        device, int(told.get("clients", 0)), variables.get("GPU_MPS_ON_BUSY") == "terminate"
-    )
+        clients = int(json_data.loads(state or "{}").get("clients", 0))
+    except (ValueError, AttributeError, TypeError, OverflowError):
+        clients = 0
+    return Daemon(device, clients, variables.get("GPU_MPS_ON_BUSY") == "terminate")
 
 
 def end(daemons: t.Sequence[Daemon]) -> t.List[Step]:

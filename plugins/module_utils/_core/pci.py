@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from .products import architecture
 
 NVIDIA = 0x10DE
 DISPLAY, BRIDGE_OTHER = 0x03, 0x0680
+HEXADECIMAL = re.compile(r"(0x)?[0-9a-fA-F]{1,8}\n?")
+NODE = re.compile(r"-?[0-9]{1,6}\n?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +35,7 @@ def nvidia_device(address: str, files: t.Mapping[str, t.Optional[str]]) -> t.Opt
         return None
     device_id, pci_class = _number(files.get("device")) or 0, _number(files.get("class")) or 0
     numa = files.get("numa_node")
-    node = int(numa) if numa and numa.strip().lstrip("-").isdigit() else -1
+    node = int(numa or 0) if NODE.fullmatch(numa or "") else -1
     kind = "other"
     if pci_class >> 16 == DISPLAY:
         kind = "gpu"
@@ -49,7 +52,4 @@ def nvidia_device(address: str, files: t.Mapping[str, t.Optional[str]]) -> t.Opt
 
 
 def _number(value: t.Optional[str]) -> t.Optional[int]:
-    try:
-        return int(value, 16) if value else None
-    except ValueError:
-        return None
+    return int(value, 16) if value and HEXADECIMAL.fullmatch(value) else None

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import typing as t
 
+from . import json_data
 from .device_plugin import Observed, serving
 
 
@@ -38,7 +39,7 @@ def render(kept: Kept) -> str:
 def parse(text: t.Optional[str]) -> t.Optional[Kept]:
     """Return what the file says; None where it is missing, torn or of another shape."""
     try:
-        data = json.loads(text or "")
+        data = json_data.loads(text or "")
     except ValueError:
         return None
     names = [one.name for one in dataclasses.fields(Kept)]

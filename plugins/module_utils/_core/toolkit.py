@@ -9,6 +9,7 @@ import dataclasses
 import json
 import typing as t
 
+from . import json_data
 from .apt import Package, Policy, upstream
 from .apt_sources import Source
 from .driver import Removal
@@ -134,7 +135,7 @@ class Observed:
 def load(text: t.Optional[str], path: str) -> Record:
     """Parse a record; a node without one has had no additions."""
     try:
-        values = json.loads(text or "{}")
+        values = json_data.loads(text or "{}")
         return Record(
             packages=frozenset(map(str, values.get("packages", ()))),
             holds=frozenset(map(str, values.get("holds", ()))),

@@ -14,15 +14,19 @@ from typing import Final
 LONGEST: Final = 1 << 20
 
 
+class TooLong(OSError):
+    """There is more in a file than anybody would write there."""
+
+
 def read(path: Path, longest: int = LONGEST) -> bytes:
-    """Return a file's bytes. OSError: it can't be read, or there are more than ``longest``.
+    """Return a file's bytes. OSError: it can't be read; TooLong: there are more than ``longest``.
 
     A pipe that nobody writes to is empty, and a device without an end too long.
     """
     with open(path, "rb", opener=_open) as stream:
         data: bytes = stream.read(longest + 1) or b""
     if len(data) > longest:
-        raise OSError(errno.EFBIG, f"it is longer than {longest >> 10} KiB", os.fspath(path))
+        raise TooLong(errno.EFBIG, f"it is longer than {longest >> 10} KiB", os.fspath(path))
     return data
 
 

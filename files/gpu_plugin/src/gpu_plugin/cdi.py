@@ -12,14 +12,19 @@ from typing import Any, Final
 
 import yaml
 
+from . import plain_yaml
+from ._shared._core import json_data
 from ._shared._core.cdi_sources import without_pipes
 from ._shared._core.cdi_spec import HOOK_PROGRAMS, minimum_version
+from ._shared._core.errors import NodeError
+from ._shared._core.shown import cut
 
 SOURCE_KIND: Final = "nvidia.com/gpu"
 VENDOR: Final = "k8s.device-plugin.nvidia.com"
 KIND: Final = f"{VENDOR}/gpu"
 FOLDERS: Final = ("etc/cdi", "var/run/cdi")  # the runtimes' own, the later wins
 FILE: Final = f"var/run/cdi/{VENDOR}-gpu.json"
+LIMITS: Final = plain_yaml.Limits(1 << 20, 20_000)  # those of eight GPUs in MIG devices have 5,000
 ALL_HOOKS: Final = "all"
 READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind")
 
@@ -30,16 +35,16 @@ def qualified(name: str) -> str:
 
 
 def derive(
-    texts: Iterable[str], program: str = "", disabled: Collection[str] = ()
+    specs: Iterable[dict[str, Any]], program: str = "", disabled: Collection[str] = ()
 ) -> dict[str, Any] | None:
     """Return the specification under the plugin's own kind; None where the node describes no GPU.
 
-    ``texts`` are the node's specifications, the one that wins last. Who writes them knows the
+    ``specs`` are the node's specifications, the one that wins last. Who writes them knows the
     driver's files, the MIG layout and the hooks; a second opinion would only differ from it.
     ``program`` takes the place of the one that runs NVIDIA's hooks, ``disabled`` are hooks to leave out.
     What is at MPS's default place is left out: a share of a device brings its own pipes there.
     """
-    found = [spec for spec in map(_read, texts) if spec and spec.get("kind") == SOURCE_KIND]
+    found = [spec for spec in specs if spec.get("kind") == SOURCE_KIND]
     if not found:
         return None
     spec: dict[str, Any] = {**without_pipes(found[-1]), "kind": KIND}
@@ -69,7 +74,8 @@ def _hook_words(hook: object) -> list[str] | None:
     """Return the name and the arguments of one of NVIDIA's hooks; None of another's."""
     if not isinstance(hook, dict):
         return None
-    args = [str(one) for one in hook.get("args") or ()]
+    given = hook.get("args")
+    args = [str(one) for one in given] if isinstance(given, list) else []
     name = posixpath.basename(str(hook.get("path", "")))
     if name not in HOOK_PROGRAMS and (not args or posixpath.basename(args[0]) not in HOOK_PROGRAMS):
         return None
@@ -110,13 +116,19 @@ def names(spec: dict[str, Any] | None) -> frozenset[str]:
     return frozenset(str(one.get("name")) for one in (spec or {}).get("devices") or ())
 
 
-def _read(text: str) -> dict[str, Any] | None:
+def read(text: str) -> dict[str, Any]:
+    """Return somebody's specification, as JSON can hold it. NodeError: the text is none."""
     try:
-        spec = json.loads(text)
+        spec = json_data.loads(text)
     except ValueError:
         try:
-            spec = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError):
-            return None
-    good = isinstance(spec, dict) and isinstance(spec.get("devices"), list)
-    return spec if good and all(isinstance(one, dict) for one in spec["devices"]) else None
+            spec = plain_yaml.load(text, LIMITS)
+            json.dumps(spec, allow_nan=False)  # dates and the like are in no specification
+        except (yaml.YAMLError, ValueError, TypeError) as error:
+            cause = cut(str(getattr(error, "problem", None) or error))
+            raise NodeError("not a CDI specification", cause=cause) from error
+    devices = spec.get("devices") if isinstance(spec, dict) else None
+    if not isinstance(devices, list) or not all(isinstance(one, dict) for one in devices):
+        raise NodeError("not a CDI specification", cause="it has no list of devices")
+    found: dict[str, Any] = spec
+    return found

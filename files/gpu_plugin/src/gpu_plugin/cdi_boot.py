@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from . import logs
+from . import bounded, logs
 from ._shared._core import cdi_boot
 from ._shared._core.cdi_wanted import Options
 from ._shared._core.errors import NodeError
@@ -27,7 +27,7 @@ def run(config: Path, lock: Path, wait: float) -> int:
     it does not: to containers it makes no difference, and the driver may only be about to change.
     """
     try:
-        options = cdi_boot.load(config.read_text(encoding="utf-8"), str(config))
+        options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))
         # What changes while this runs starts no service a second time.
         for _round in range(ROUNDS):
             if not _write(options, lock, wait):

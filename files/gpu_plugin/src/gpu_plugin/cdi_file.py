@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from . import cdi, files, logs
+from . import bounded, cdi, files, logs
+from ._shared._core.errors import NodeError
 
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -38,8 +41,7 @@ class CdiFile:
             )
             if stamp == self._stamp and (self._path.exists() or not self.names):
                 return
-            texts = (path.read_text() for path in sources)
-            spec = cdi.derive(texts, program, disabled)
+            spec = cdi.derive(self._specs(sources), program, disabled)
             if spec is None:
                 logs.warning("no CDI specification describes the GPUs", kind=cdi.SOURCE_KIND)
                 self._path.unlink(missing_ok=True)
@@ -47,11 +49,19 @@ class CdiFile:
                 files.replace(self._path, json.dumps(spec, indent=2) + "\n")
             self.names = cdi.names(spec)
             self._stamp = stamp
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             self.names = frozenset()
             if self._stamp != ():
                 logs.warning("the CDI specification can't be kept, trying again", cause=error)
             self._stamp = ()
+
+    def _specs(self, sources: list[Path]) -> Iterator[dict[str, Any]]:
+        """Yield what can be read; what can't is left aside, as container runtimes do with it."""
+        for path in sources:
+            try:
+                yield cdi.read(bounded.read_text(path))
+            except (NodeError, UnicodeDecodeError, bounded.TooLong) as error:
+                logs.warning("a CDI specification is left aside", file=path, cause=error)
 
     def _sources(self) -> list[Path]:
         found = []

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 from typing import Any
 
-from ._shared._core import cdi_boot
+from . import bounded
+from ._shared._core import cdi_boot, json_data
 from ._shared._core.errors import NodeError
 from ._shared._host.real import LocalHost
 
@@ -22,7 +23,7 @@ def read(config: Path) -> dict[str, Any] | None:
     ``failed`` tells whether the last run of gpu-cdi.service failed.
     """
     try:
-        options = cdi_boot.load(config.read_text(encoding="utf-8"), str(config))
+        options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))
     except (OSError, NodeError):
         return None
     words = ["systemctl", "is-failed", "--quiet", cdi_boot.UNIT]
@@ -33,7 +34,7 @@ def read(config: Path) -> dict[str, Any] | None:
 def content(path: Path) -> dict[str, list[str]]:
     """Return the devices of a specification and the files that are gone; no devices where it is damaged."""
     try:
-        spec = json.loads(path.read_text(encoding="utf-8"))
+        spec = json_data.loads(bounded.read_text(path))
         devices = [str(one["name"]) for one in spec["devices"]]
         mounts = [str(one["hostPath"]) for one in spec["containerEdits"].get("mounts", ())]
         hooks = {str(one["path"]) for one in spec["containerEdits"].get("hooks", ())}
@@ -43,5 +44,5 @@ def content(path: Path) -> dict[str, list[str]]:
     libraries = {one for one in mounts if ".so." in Path(one).name}
     return {
         "devices": devices,
-        "missing": sorted(one for one in libraries | hooks if not Path(one).exists()),
+        "missing": sorted(one for one in libraries | hooks if not os.path.exists(one)),
     }

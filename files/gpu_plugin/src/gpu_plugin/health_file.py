@@ -13,7 +13,9 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from . import files, logs
+from . import bounded, files, logs
+from ._shared._core import json_data
+from ._shared._core.shown import cut, shown
 from .health import Health
 
 NAME: Final = "health.json"
@@ -37,16 +39,16 @@ class HealthFile:
         the present one by. A file that can't be used is left aside with a word.
         """
         try:
-            text = self._path.read_text(encoding="utf-8")
+            text = bounded.read_text(self._path)
         except FileNotFoundError:
             return
         except (OSError, UnicodeDecodeError) as error:
             logs.warning("what was known of the GPUs' health is lost", cause=error)
             return
         try:
-            data = json.loads(text)
+            data = json_data.loads(text)
             if data["version"] != VERSION:
-                raise ValueError(f"version {data['version']!r} is not {VERSION}")
+                raise ValueError(f"version {shown(data['version'])} is not {VERSION}")
             if data["boot"] != self._boot:
                 return
             same = data["load"] == json.loads(json.dumps(load))
@@ -55,7 +57,7 @@ class HealthFile:
             logs.warning(
                 "what was known of the GPUs' health is lost",
                 file=self._path,
-                cause=f"{type(error).__name__}: {error}",
+                cause=cut(f"{type(error).__name__}: {error}"),
             )
 
     def write(self, health: Health, load: object) -> None:

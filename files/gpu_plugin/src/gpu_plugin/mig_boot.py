@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import files, logs
+from . import bounded, files, logs
 from ._shared._core import mig_boot
 from ._shared._core.errors import NodeError
 from ._shared._core.mig_plan import GpuPlan, GpuState, plan_gpu
@@ -49,7 +49,7 @@ def run(config: Path, status: Path, lock: Path, wait: float) -> int:
     """
     outcome = Outcome()
     try:
-        text = config.read_text(encoding="utf-8")
+        text = bounded.read(config).decode("utf-8", "replace")
         selection = Selection.of(*mig_boot.load(text, str(config)))
         outcome.selected = selection.label
         with locked(lock), driver(wait) as nvml:

@@ -48,9 +48,16 @@ class Loader(yaml.SafeLoader):
         self.sizes: dict[yaml.Node, _Size] = {}
         self.characters = self.nodes = self.depth = self.deepest = 0
 
+    def fetch_flow_collection_start(self, token: Any) -> None:
+        """As the library does, which looks far ahead, and at each open bracket for each that it finds."""
+        scanner: Any = super()
+        if self.flow_level >= DEEPEST:
+            raise TooMuch(f"it is nested more than {DEEPEST} deep", self.get_mark())
+        scanner.fetch_flow_collection_start(token)
+
     def compose_node(self, parent: Any, index: Any) -> Any:
         """As the library does, which knows no limit; a node's size is known when it is complete."""
-        parser: Any = self  # untyped, as the whole of the library's parser
+        parser: Any = self  # the library's parser is untyped
         event = parser.peek_event()
         alias = isinstance(event, yaml.AliasEvent)
         before, deepest = (self.characters, self.nodes), self.deepest

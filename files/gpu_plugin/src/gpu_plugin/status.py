@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from . import files
+from . import bounded, files
+from ._shared._core import json_data
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
 LABELS_FILE: Final = "/run/gpu-node/labels.json"  # of the process that labels the node
@@ -46,11 +47,11 @@ class StatusFile:
 def load(path: Path) -> dict[str, Any] | None:
     """Return the state of the running process that wrote it; None when none runs."""
     try:
-        state: dict[str, Any] = json.loads(path.read_text())
+        state: dict[str, Any] = json_data.loads(bounded.read_text(path))
         os.kill(int(state["pid"]), 0)
     except PermissionError:
         return state  # somebody else's process, but a living one
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
     return state
 
@@ -63,7 +64,7 @@ def age(path: Path) -> float:
 def mig_boot(path: Path) -> dict[str, Any] | None:
     """Return how making the MIG layout went at boot; None where it was not tried."""
     try:
-        state: dict[str, Any] = json.loads(path.read_text())
+        state: dict[str, Any] = json_data.loads(bounded.read_text(path))
     except (OSError, ValueError):
         return None
     return state

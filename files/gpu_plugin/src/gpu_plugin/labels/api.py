@@ -16,7 +16,10 @@ import urllib3
 from kubernetes import config as access
 from kubernetes import watch
 
+from .._shared._core import json_data
 from .._shared._core.errors import NodeError
+from .._shared._core.shown import cut
+from . import kubeconfig as kubeconfig_file
 from .owned import Change, NodeState
 
 T = TypeVar("T")
@@ -77,6 +80,7 @@ class NodeApi:
             settings = k8s.Configuration()
             path = find_kubeconfig(kubeconfig)
             if path:
+                kubeconfig_file.look(path)
                 access.load_kube_config(path, client_configuration=settings, persist_config=False)
             else:
                 access.load_incluster_config(client_configuration=settings)
@@ -216,6 +220,8 @@ def _asked(doing: str, ask: Callable[[], T], rights: str = NODE_RIGHTS) -> T:
         return ask()
     except ApiError:
         raise
+    except NodeError as error:
+        raise ApiError(doing, str(error)) from error
     except k8s.ApiException as error:
         hint = rights if error.status in (401, 403) else ""
         raise ApiError(
@@ -227,15 +233,18 @@ def _asked(doing: str, ask: Callable[[], T], rights: str = NODE_RIGHTS) -> T:
         OSError,
         ValueError,
         LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
     ) as error:
         text = str(error).splitlines()[0] if str(error) else error.__class__.__name__
-        raise ApiError(doing, text) from error
+        raise ApiError(doing, cut(text)) from error
 
 
 def _why(error: Any) -> str:
     """Return the words of an answer that says no."""
     try:
-        return str(json.loads(error.body)["message"])
+        return cut(str(json_data.loads(error.body)["message"]))
     except (ValueError, LookupError, TypeError):
         return str(error.reason)
 

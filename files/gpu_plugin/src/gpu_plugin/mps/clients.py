@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._core import pods
+from .._shared._core.shown import cut
 
 PROC: Final = Path("/proc")
 POD_LOGS: Final = Path("/var/log/pods")
 MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+LONGEST: Final = 1 << 20  # of an environment, which its process chooses
+LONGEST_LIMIT: Final = 40
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,13 @@ def look(pid: int, proc: Path = PROC, logs: Path = POD_LOGS) -> Client:
     env = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
     names = [path.name for path in logs.iterdir()] if uid and logs.is_dir() else []
     pod = pods.name_of(uid, names) if uid else ""
-    return Client(pid, pod, env.get(MEMORY, "").partition("=")[2], env.get(THREADS, ""))
+    memory, threads = env.get(MEMORY, "").partition("=")[2], env.get(THREADS, "")
+    return Client(pid, pod, cut(memory, LONGEST_LIMIT), cut(threads, LONGEST_LIMIT))
 
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(errors="replace")
+        with path.open("rb") as stream:
+            return stream.read(LONGEST).decode(errors="replace")
     except OSError:
         return ""

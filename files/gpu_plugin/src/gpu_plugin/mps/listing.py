@@ -5,20 +5,28 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
+from numbers import Number
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from .. import status
+from .. import bounded, status
+from .._shared._core import json_data
 from .clients import Client, look
 from .places import ROOT
 from .settings import ROOT_VARIABLE, read
 
+SHAPE: Final[dict[str, type]] = {
+    **dict.fromkeys(("device", "state", "since", "problem"), str),
+    **dict.fromkeys(("replicas", "restarts", "clients"), int),
+    "servers": list,
+    "limits": dict,
+}
+
 
 def roots(folder: Path) -> list[Path]:
     """Return where managers have their files, which the settings in a folder say."""
-    texts = (path.read_text() for path in folder.glob("*-*.env"))
+    texts = (bounded.read_text(path) for path in folder.glob("*-*.env"))
     return sorted({Path(ROOT), *(Path(read(text).get(ROOT_VARIABLE, ROOT)) for text in texts)})
 
 
@@ -29,15 +37,33 @@ def load(root: Path) -> list[dict[str, Any]]:
         state = status.load(path)
         if state is None:
             try:
-                state = json.loads(path.read_text())
+                state = json_data.loads(bounded.read_text(path))
                 failed = state["state"] == "failed"
             except (OSError, ValueError, KeyError, TypeError):
                 continue
             if not failed:
                 state |= {"state": "crashed", "problem": "its manager was killed"}
                 state |= {"servers": [], "clients": 0}
-        found.append(state)
+        if _whole(state):
+            found.append(state)
     return found
+
+
+def _whole(state: Any) -> bool:
+    """Tell whether a state has all that is read of it; if not, no manager of ours has written it."""
+    if not all(isinstance(state.get(key), kind) for key, kind in SHAPE.items()):
+        return False
+    asked = state["limits"].get("asked")
+    if not isinstance(asked, dict) or not all(isinstance(one, Number) for one in asked.values()):
+        return False
+    return (not asked or {"memory_mib", "threads"} <= set(asked)) and all(
+        isinstance(one, dict) and _pids([one.get("pid")]) and _pids(one.get("clients"))
+        for one in state["servers"]
+    )
+
+
+def _pids(found: Any) -> bool:
+    return isinstance(found, list) and all(isinstance(one, int) for one in found)
 
 
 def named(states: list[dict[str, Any]]) -> list[dict[str, Any]]:

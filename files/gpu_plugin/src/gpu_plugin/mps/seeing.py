@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .. import bounded
+from .._shared._core import json_data
 from .control import started
 from .places import Names, environment_file
 from .settings import ROOT_VARIABLE, read
@@ -30,7 +31,7 @@ class Eyes:
         text = self._read(self.settings(device), str)
         variables = None if text is None else read(text)
         place = Names(device, (variables or {}).get(ROOT_VARIABLE, root))
-        state: Mapping[str, Any] | None = self._read(Path(place.status), json.loads)
+        state: Mapping[str, Any] | None = self._read(Path(place.status), _state)
         if state is None:
             return Seen(variables, None, alive=False, serving=False)
         began = state.get("began") or None
@@ -52,8 +53,18 @@ class Eyes:
             stamp = (stat.st_ino, stat.st_mtime_ns)
             known = self._known.get(path)
             if known is None or known[0] != stamp:
-                self._known[path] = known = (stamp, parse(path.read_text()))
+                self._known[path] = known = (stamp, parse(bounded.read_text(path)))
         except (OSError, ValueError):
             self._known.pop(path, None)
             return None
         return known[1]
+
+
+def _state(text: str) -> Mapping[str, Any]:
+    """Return the state that a manager told. ValueError: it is none."""
+    state = json_data.loads(text)
+    pids = [state.get(key) for key in ("pid", "daemon")] if isinstance(state, dict) else [""]
+    if not all(isinstance(pid, int) for pid in pids):
+        raise ValueError("it names no processes")
+    found: Mapping[str, Any] = state
+    return found

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .._shared._core.errors import NodeError
+from .._shared._core.shown import cut, shown
 from .shares import Bounds
 
 # The daemon sees one device only. A UUID here is taken without a word and without effect.
@@ -18,7 +19,9 @@ DEVICE: Final = 0
 SERVERS: Final = "get_server_list"
 THREADS: Final = "default_active_thread_percentage"
 MEMORY: Final = "default_device_pinned_mem_limit"
-SIZE: Final = re.compile(r"([0-9]+)([MG])")
+LONGEST_EVENT: Final = 500  # a client's command is in the log as it gave it
+SIZE: Final = re.compile(r"([0-9]{1,12})([MG])")
+PID: Final = re.compile(r"[0-9]{1,10}")
 REFUSALS: Final = ("Unknown command", "Invalid", "Insufficient", "Not enough privilege")
 CHATTER: Final = re.compile(
     r"Starting control daemon using socket .*|To connect CUDA applications to this daemon.*|"
@@ -63,7 +66,7 @@ def check(setting: Setting, answer: str) -> str:
     if not _confirms(setting, found):
         raise LimitNotTaken(
             f"{setting.name} was not taken",
-            cause=f"{setting.asked} was asked for, {found or 'nothing'} was read back",
+            cause=f"{setting.asked} was asked for, {cut(found) or 'nothing'} was read back",
         )
     return found
 
@@ -109,7 +112,7 @@ def answer(told: str) -> str | None:
 
 def refusal(answer: str) -> str:
     """Return the program's complaint; it ends with status 0 even then."""
-    return next((one for one in answer.splitlines() if one.startswith(REFUSALS)), "")
+    return cut(next((one for one in answer.splitlines() if one.startswith(REFUSALS)), ""))
 
 
 def poll() -> str:
@@ -132,8 +135,8 @@ def polled(told: str, bounds: Bounds) -> tuple[tuple[int, ...], bool]:
 def pids(answer: str) -> tuple[int, ...]:
     """Return the process ids in an answer."""
     lines = answer.split()
-    if not all(one.isdecimal() for one in lines):
-        raise ControlError("no process ids were told", cause=answer.strip())
+    if not all(PID.fullmatch(one) for one in lines):
+        raise ControlError("no process ids were told", cause=shown(answer.strip()))
     return tuple(map(int, lines))
 
 
@@ -150,7 +153,7 @@ def gone(answer: str) -> bool:
 def event(line: str) -> str:
     """Return what a line of the program's log tells; empty for the traces of our own questions."""
     words = STAMP.sub("", line.strip())
-    return "" if CHATTER.fullmatch(words) else words
+    return "" if CHATTER.fullmatch(words) else cut(words, LONGEST_EVENT)
 
 
 def backoff(failures: int) -> float:

@@ -1,0 +1,67 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A kubeconfig, looked at before the Kubernetes client reads it: it knows no limits, and runs programs."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from .. import bounded, plain_yaml
+from .._shared._core.errors import NodeError
+from .._shared._core.shown import cut, shown
+
+LIMITS: Final = plain_yaml.Limits(256 << 10, 4000)  # with certificates in it, and many clusters
+OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def look(path: str) -> None:
+    """Return if a kubeconfig can be handed on. NodeError: it can't."""
+    try:
+        programs = check(bounded.read_text(Path(path), LIMITS.characters), path)
+        if programs:
+            _check_owner(path, programs[0])
+    except (OSError, UnicodeDecodeError) as error:
+        raise NodeError(f"can't read {path}", cause=str(error)) from error
+
+
+def check(text: str, path: str) -> list[str]:
+    """Return the programs that a kubeconfig has run for its tokens. NodeError: it is none."""
+    try:
+        data = plain_yaml.load(text, LIMITS)
+    except yaml.YAMLError as error:
+        cause = cut(str(getattr(error, "problem", None) or error))
+        raise NodeError(f"{path} is no kubeconfig", cause=cause) from error
+    if not isinstance(data, dict):
+        raise NodeError(f"{path} is no kubeconfig", cause="it is not a mapping")
+    for key in ("clusters", "contexts", "users"):
+        named = data.get(key) or []
+        if not isinstance(named, list) or not all(isinstance(one, dict) for one in named):
+            raise NodeError(f"{path} is no kubeconfig", cause=f"{key} is not a list of mappings")
+    return [program for one in data.get("users") or [] for program in _programs(one.get("user"))]
+
+
+def _programs(user: Any) -> list[str]:
+    """Return what is run for a user, without the arguments: there may be secrets in them."""
+    ways = user if isinstance(user, dict) else {}
+    given = [ways[key] for key in ("exec", "auth-provider") if ways.get(key)]
+    return [
+        shown(way.get("command", way.get("name")) if isinstance(way, dict) else way)
+        for way in given
+    ]
+
+
+def _check_owner(path: str, program: str) -> None:
+    """Refuse a file that runs something as this user and that somebody else may write."""
+    found = os.stat(path)
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & OTHERS:
+        raise NodeError(
+            f"{path} can be written by others",
+            cause=f"it names a program that would be run: {program}",
+            hint=f"chown root {path} and chmod 0600 {path}",
+        )
