@@ -23,20 +23,18 @@ def loads(text: str) -> t.Any:
         data = json.loads(text)
     except RecursionError:
         raise ValueError(f"it is nested more than {DEEPEST} deep") from None
-    if _depth(data) > DEEPEST:
-        raise ValueError(f"it is nested more than {DEEPEST} deep")
+    for _level in levels(data):
+        pass
     return data
 
 
-def _depth(data: t.Any) -> int:
-    """Return how deeply lists and objects are nested, or a depth that is too much already."""
-    depth, level = 0, [data]
-    while level and depth <= DEEPEST:
-        held = [one.values() if isinstance(one, dict) else one for one in level if _holds(one)]
-        level = [item for one in held for item in one]
-        depth += bool(held)
-    return depth
-
-
-def _holds(value: t.Any) -> bool:
-    return isinstance(value, (dict, list))
+def levels(data: t.Any) -> t.Iterator[t.List[t.Any]]:
+    """Yield what stands at each depth of data, the outermost first. ValueError: it is nested too deeply."""
+    level = [data]
+    for _depth in range(DEEPEST + 1):
+        yield level
+        held = [one for one in level if isinstance(one, (dict, list))]
+        if not held:
+            return
+        level = [item for one in held for item in (one.values() if isinstance(one, dict) else one)]
+    raise ValueError(f"it is nested more than {DEEPEST} deep")

@@ -9,6 +9,7 @@ import json
 import re
 import typing as t
 
+from . import json_data
 from .edits import Removal
 from .errors import NodeError
 from .runtime import Change, Path
@@ -30,10 +31,12 @@ def parse(text: str, path: str) -> t.Dict[str, t.Any]:
     """Return a file's content; a damaged one is a NodeError with line and column."""
     hint = "mend the file; it was left as it is"
     try:
-        data = json.loads(text) if text.strip() else {}
+        data = json_data.loads(text) if text.strip() else {}
     except json.JSONDecodeError as error:
         where = f"{error.msg} at line {error.lineno}, column {error.colno}"
         raise NodeError(f"{path} is not valid JSON", cause=where, hint=hint) from error
+    except ValueError as error:  # too much of it
+        raise NodeError(f"{path} is not valid JSON", cause=str(error), hint=hint) from error
     if not isinstance(data, dict):
         raise NodeError(f"{path} is not a JSON object", cause=type(data).__name__, hint=hint)
     return data

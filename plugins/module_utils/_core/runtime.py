@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from .errors import InputError, NodeError
+from .shown import cut
 
 CDI = "cdi"
 RUNTIME_CLASS = "runtime_class"
@@ -94,9 +95,11 @@ def check_wanted(wanted: Wanted, config_path: t.Optional[str]) -> None:
 
 def parse_version(text: str, program: str) -> Version:
     """Return the version that a program tells of itself."""
-    match = re.search(r"\bv?(\d+)\.(\d+)\.(\d+)", text)
+    match = re.search(r"\bv?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", text)
     if match is None:
-        raise NodeError(f"{program} did not tell its version", cause=text.strip() or "no output")
+        raise NodeError(
+            f"{program} did not tell its version", cause=cut(text.strip()) or "no output"
+        )
     return tuple(int(part) for part in match.groups())
 
 

@@ -14,7 +14,7 @@ Version = t.Tuple[int, ...]
 # a race between a check and its use (CVE-2026-24260, fixed in 1.19.1).
 MINIMUM: Version = (1, 19, 1)
 MINIMUM_TEXT = ".".join(map(str, MINIMUM))
-NUMBER = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)([~-](?:0\.\d+\.)?rc)?")
+NUMBER = re.compile(r"\bv?(\d{1,9})\.(\d{1,9})\.(\d{1,9})([~-](?:0\.\d{1,9}\.)?rc)?")
 
 
 def number(text: str) -> t.Optional[Version]:

@@ -8,8 +8,13 @@ from __future__ import annotations
 import importlib
 import typing as t
 
+from .._core import json_data
 from .._core.edits import Removal, apply, remove
 from .._core.errors import NodeError
+from .._core.shown import cut
+
+LONGEST = 256 << 10  # characters; containerd's whole configuration, written out, has 20 KiB
+MOST_DOTS = 500
 
 
 def parse(text: str, path: str) -> t.Dict[str, t.Any]:
@@ -20,13 +25,39 @@ def parse(text: str, path: str) -> t.Dict[str, t.Any]:
         except ImportError:
             continue
         try:
-            return t.cast(t.Dict[str, t.Any], library.loads(text))
-        except ValueError as error:
+            _check_text(text)
+            data = library.loads(text)
+            _check_data(data)
+        except _strange(library) as error:
             hint = "mend the file; it was left as it is"
-            raise NodeError(f"{path} is not valid TOML", cause=str(error), hint=hint) from error
+            raise NodeError(
+                f"{path} is not valid TOML", cause=cut(str(error)), hint=hint
+            ) from error
+        return t.cast(t.Dict[str, t.Any], data)
     raise NodeError(
         "no TOML library on the node", hint="install the environment first (gpu.node.device_plugin)"
     )
+
+
+def _check_text(text: str) -> None:
+    """Refuse what takes the libraries long: keys of many parts take them the square of the parts."""
+    if len(text) > LONGEST:
+        raise ValueError(f"it is longer than {LONGEST >> 10} KiB")
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > MOST_DOTS:
+            raise ValueError(f"line {number} has more than {MOST_DOTS} dots")
+
+
+def _check_data(data: t.Any) -> None:
+    for level in json_data.levels(data):
+        if any(isinstance(one, int) and one.bit_length() > 64 for one in level):
+            raise ValueError("a number has more than 64 bits")
+
+
+def _strange(library: t.Any) -> t.Tuple[t.Type[Exception], ...]:
+    """Return what a library raises for a strange text, besides what it says that it does."""
+    own = getattr(getattr(library, "exceptions", None), "TOMLKitError", ValueError)
+    return (own, ValueError, RecursionError, LookupError, TypeError, AttributeError)
 
 
 def edit(
@@ -39,6 +70,18 @@ def edit(
     Needs tomlkit: see _module.interpreter.
     """
     tomlkit = importlib.import_module("tomlkit")
+    try:
+        return _edited(tomlkit, text, changes, removals)
+    except _strange(tomlkit) as error:
+        raise _not_safe(cut(str(error))) from error
+
+
+def _edited(
+    tomlkit: t.Any,
+    text: str,
+    changes: t.Sequence[t.Tuple[t.Tuple[str, ...], t.Any]],
+    removals: t.Sequence[Removal],
+) -> str:
     document = tomlkit.parse(text)
     for path, value in changes:
         table = document
@@ -58,9 +101,13 @@ def edit(
     after = str(tomlkit.dumps(document))
     wanted = apply(tomlkit.parse(text).unwrap(), changes, removals)
     if tomlkit.parse(after).unwrap() != wanted:
-        raise NodeError(
-            "the file is laid out in a way that cannot be edited safely",
-            cause="an edit would have changed other keys as well",
-            hint="bring the parts of its tables together; the file was left as it is",
-        )
+        raise _not_safe("an edit would have changed other keys as well")
     return after
+
+
+def _not_safe(cause: str) -> NodeError:
+    return NodeError(
+        "the file is laid out in a way that cannot be edited safely",
+        cause=cause,
+        hint="bring the parts of its tables together; the file was left as it is",
+    )

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import time
 import typing as t
 
-from .._core import mps_units, visible_devices
+from .._core import json_data, mps_units, visible_devices
 from .._core.device_plugin import UNIT, Desired, Observed, plan, serving
 from .._core.errors import NodeError
 from .._core.index_url import checked
@@ -143,8 +142,12 @@ class DevicePluginCapability:
 
     def _status(self, service: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
         """Return the daemon's status, if it is that of the process that runs."""
-        status: t.Dict[str, t.Any] = json.loads(self._host.read(STATUS) or "{}")
-        return status if str(status.get("pid")) == service.get("MainPID") else {}
+        try:
+            status = json_data.loads(self._host.read(STATUS) or "{}")
+        except ValueError:
+            return {}
+        its = isinstance(status, dict) and str(status.get("pid")) == service.get("MainPID")
+        return t.cast(t.Dict[str, t.Any], status) if its else {}
 
     @staticmethod
     def _devices() -> t.Optional[t.FrozenSet[str]]:

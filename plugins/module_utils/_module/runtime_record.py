@@ -45,7 +45,7 @@ class Records:
                 )
                 for path, one in json.loads(self._host.read(RECORD) or "{}").items()
             }
-        except (ValueError, AttributeError, LookupError, TypeError) as error:
+        except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
             hint = "remove the file; what earlier runs wrote then counts as your own"
             raise damaged(RECORD, error, hint) from error
 
@@ -66,7 +66,7 @@ class Records:
         try:
             marks = json.loads(self._host.read(MARK) or "{}")
             return {str(unit): float(since) for unit, since in marks.items()}
-        except (ValueError, AttributeError, TypeError) as error:
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
             hint = "remove the file, and restart the container runtime once"
             raise damaged(MARK, error, hint) from error
 
