@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from gpu_plugin import flags
 from gpu_plugin.config import parse
+from gpu_plugin.labels.configs import Configs
 from gpu_plugin.naming import LONGEST_PATTERN, Rule
 from gpu_plugin.strict_yaml import ConfigError
 
@@ -174,6 +175,18 @@ def test_s10_many_entries_are_read_in_time() -> None:
     assert time.process_time() - began < 5
     with pytest.raises(ConfigError, match="is shared twice"):
         parse(f"sharing:\n timeSlicing:\n  resources:\n{entries}\n{lines[0]}")
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_s10_the_labels_process_links_to_no_such_configuration(name: str, tmp_path: Path) -> None:
+    source, link = tmp_path / "configs", tmp_path / "config.yaml"
+    source.mkdir()
+    (source / "good").write_text(GOOD % 2)
+    (source / "bad").write_text(ATTACKS[name][0])
+    configs = Configs(source, link)
+    assert configs.follow("good") == ""
+    assert 0 < len(configs.follow("bad")) < 800
+    assert link.readlink() == source / "good"
 
 
 def replace(node: Node, text: str) -> None:
