@@ -177,6 +177,37 @@ def test_s10_many_entries_are_read_in_time() -> None:
         parse(f"sharing:\n timeSlicing:\n  resources:\n{entries}\n{lines[0]}")
 
 
+LONG = 60_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[{'a,' * (LONG // 2)}]",
+        "- a\n" * (LONG // 4),
+        "#" * LONG,
+        "\n" * LONG,
+        "a: '" + "x" * LONG + "'",
+        'a: "' + "\\x41" * (LONG // 4) + '"',
+        "a: |\n" + " x\n" * (LONG // 3),
+        "? " * (LONG // 2),
+        "[" * LONG,
+        "{" * LONG,
+        "- " * (LONG // 2),
+        f"flags: {{migStrategy: {{{','.join(f'a{n}: {n}' for n in range(1900))}}}}}",
+        f"flags: {{migStrategy: &a [{'*a,' * (LONG // 3)}]}}",
+        f"flags: {{migStrategy: [&a {'x' * 5000}, {'*a,' * 15_000}]}}",
+        f"resources: {{gpus: [{'{pattern: a*, name: b},' * 700}]}}",
+    ],
+    ids=lambda text: f"{text[:24]!r}",
+)
+def test_s10_the_longest_texts_take_no_longer_than_a_second(text: str) -> None:
+    began = time.thread_time()
+    with contextlib.suppress(ConfigError):
+        parse(text)
+    assert time.thread_time() - began < 1
+
+
 @pytest.mark.parametrize("name", ATTACKS)
 def test_s10_the_labels_process_links_to_no_such_configuration(name: str, tmp_path: Path) -> None:
     source, link = tmp_path / "configs", tmp_path / "config.yaml"

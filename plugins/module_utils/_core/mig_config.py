@@ -11,9 +11,10 @@ import re
 import typing as t
 
 from .errors import InputError
-from .mig_generated import check_name
+from .mig_generated import MOST_NAMES, check_name
 from .mig_profile import canonical
 from .mig_shapes import shapes
+from .shown import cut
 
 Layout = t.Dict[str, int]
 Device = t.Union[int, str]
@@ -108,7 +109,9 @@ def select(config: t.Any, selected: str) -> t.Tuple[str, t.Optional[t.List[Spec]
     if selected.startswith("all-"):
         check_name(selected, parsed)
         return selected, None
-    raise InputError.of("selected", selected, f"one of: {', '.join(sorted(parsed))}")
+    raise InputError.of(
+        "selected", selected, f"one of: {cut(', '.join(sorted(parsed)), MOST_NAMES)}"
+    )
 
 
 def _layouts(config: t.Any) -> t.Tuple[str, t.Dict[t.Any, t.Any]]:

@@ -11,18 +11,19 @@ from .._nvml.api import GiProfile
 from .errors import InputError, NodeError
 from .mig_profile import parse
 from .mig_search import room
+from .shown import cut
 
 Layout = t.Dict[str, int]
 # Instances by slices, for GPUs of so many slices.
 BALANCED: t.Dict[int, t.Dict[int, int]] = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
 
-
+MOST_NAMES = 500  # characters of names to choose from
 FORMS = "all-disabled, all-balanced or all-<profile>, such as all-1g.10gb"
 
 
 def check_name(selected: str, known: t.Iterable[str] = ()) -> None:
     """Refuse what can't be a generated name; ``known`` are names that would have been good too."""
-    names = ", ".join([*sorted(known), FORMS])
+    names = ", ".join(filter(None, (cut(", ".join(sorted(known)), MOST_NAMES), FORMS)))
     if selected in ("all-disabled", "all-balanced"):
         return
     if not selected.startswith("all-"):

@@ -60,7 +60,7 @@ class CdiFile:
         for path in sources:
             try:
                 yield cdi.read(bounded.read_text(path))
-            except (NodeError, UnicodeDecodeError, bounded.TooLong) as error:
+            except (NodeError, UnicodeDecodeError, IsADirectoryError, bounded.TooLong) as error:
                 logs.warning("a CDI specification is left aside", file=path, cause=error)
 
     def _sources(self) -> list[Path]:
