@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from gpu_plugin.mps.clients import Client, look
 from gpu_plugin.mps.listing import roots
 from gpu_plugin.observer import Observer
 from gpu_plugin.telemetry.pages import pages
+from running import eventually
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 CGROUPS = {
@@ -55,6 +57,20 @@ def test_process_of_no_pod_or_none_at_all(tmp_path: Path) -> None:
     proc = process(tmp_path, "0::/user.slice\n", "PATH=/bin")
     assert str(look(7, proc, tmp_path)) == "7"
     assert look(8, proc, tmp_path) == Client(8)
+
+
+@pytest.mark.parametrize("hostile", ["\x1b]0;owned\x07", "1M\nGPU-1: ready", "\x9b2J", "\u202e"])
+def test_s15_what_a_client_calls_its_limits_steers_no_terminal(hostile: str) -> None:
+    """A process, as a tenant starts it, with what he likes in its environment."""
+    env = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={hostile}"}
+    env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = hostile
+    tenant = subprocess.Popen(["sleep", "60"], env=env)
+    try:
+        eventually(lambda: hostile.encode() in Path(f"/proc/{tenant.pid}/environ").read_bytes())
+        assert str(look(tenant.pid)).isprintable()
+    finally:
+        tenant.kill()
+        tenant.wait()
 
 
 def test_daemons_are_found_where_their_settings_say(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._core import pods
+from .._shared._core.printable import printable
 from .._shared._core.shown import cut
 
 PROC: Final = Path("/proc")
@@ -44,7 +45,7 @@ def look(pid: int, proc: Path = PROC, logs: Path = POD_LOGS) -> Client:
     names = [path.name for path in logs.iterdir()] if uid and logs.is_dir() else []
     pod = pods.name_of(uid, names) if uid else ""
     memory, threads = env.get(MEMORY, "").partition("=")[2], env.get(THREADS, "")
-    return Client(pid, pod, cut(memory, LONGEST_LIMIT), cut(threads, LONGEST_LIMIT))
+    return Client(pid, pod, *(printable(cut(one, LONGEST_LIMIT)) for one in (memory, threads)))
 
 
 def _read(path: Path) -> str:

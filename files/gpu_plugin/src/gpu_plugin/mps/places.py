@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from .._shared._core.errors import InputError
@@ -82,7 +81,7 @@ def problem_of_root(root: str) -> str:
     """Return what is expected instead of a root, empty where it is good."""
     if not PLAIN.fullmatch(root):
         return "a path of letters, digits and /._+@:-"
-    if ".." in PurePosixPath(root).parts:
+    if ".." in root.split("/"):
         return "a path without .."
     if _longest_socket(f"{root}/MIG-{'0' * 36}/ipc") > LONGEST_SOCKET:
         return "a shorter path, sockets are below it"
