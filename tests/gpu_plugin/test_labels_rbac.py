@@ -17,7 +17,7 @@ from standin_api import NODE, Api
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEXT = (REPOSITORY / "files/kubernetes/node-labels-rbac.yaml").read_text()
-OBJECTS: list[dict[str, Any]] = list(yaml.safe_load_all(TEXT.replace("NODE", NODE)))
+OBJECTS: list[dict[str, Any]] = yaml.safe_load(TEXT.replace("NODE", NODE))["items"]
 ROLES = [one for one in OBJECTS if one["kind"] in ("Role", "ClusterRole")]
 BINDINGS = [one for one in OBJECTS if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
 (FEATURE,) = [one for one in OBJECTS if one["kind"] == "NodeFeature"]

@@ -100,7 +100,8 @@ def _is_drivers_own(host: Host, pid: str, name: str) -> bool:
     users = re.search(r"^Uid:(.*)$", _told(host, pid, "status"), re.M)
     if name not in DRIVERS_OWN or users is None or set(users[1].split()) != {"0"}:
         return False
-    return host.readlink(f"/proc/{pid}/ns/mnt") == host.readlink("/proc/self/ns/mnt") is not None
+    own = host.readlink("/proc/self/ns/mnt")
+    return own is not None and host.readlink(f"/proc/{pid}/ns/mnt") == own
 
 
 def _told(host: Host, pid: str, name: str) -> str:
