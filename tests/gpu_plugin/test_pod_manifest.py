@@ -18,7 +18,8 @@ from gpu_plugin.config import parse
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANIFESTS = sorted((REPOSITORY / "files/kubernetes").glob("*.yaml"))
 CONTAINERFILE = (REPOSITORY / "files/gpu_plugin/Containerfile").read_text()
-OBJECTS = [one for path in MANIFESTS for one in yaml.safe_load_all(path.read_text())]
+DOCUMENTS = [yaml.safe_load(path.read_text()) for path in MANIFESTS]
+OBJECTS = [one for each in DOCUMENTS for one in each.get("items", [each])]
 OF_KUBERNETES = [one for one in OBJECTS if "nfd." not in one["apiVersion"]]
 (CONFIG,) = [one for one in OBJECTS if one["kind"] == "ConfigMap"]
 (DAEMON,) = [one for one in OBJECTS if one["kind"] == "DaemonSet"]
