@@ -85,7 +85,7 @@ lint: setup ## ruff, mypy, import-linter, ansible-lint
 	$(BIN)/ruff format --check .
 	MYPYPATH=$(LIBRARY) $(BIN)/mypy -p ansible_collections.gpu.node.plugins.module_utils
 	MYPYPATH=files/gpu_plugin/src $(BIN)/mypy -p gpu_plugin
-	PYTHONPATH=files/gpu_plugin/src $(BIN)/lint-imports
+	PYTHONPATH=files/gpu_plugin/src:$(COLLECTIONS) $(BIN)/lint-imports
 	HOME=$(CACHE)/home $(BIN)/ansible-lint
 
 unit: setup ## Unit tests of the collection
@@ -131,7 +131,10 @@ build: setup ## Build the collection and install it somewhere else
 
 # --- the rest --------------------------------------------------------------------------------------
 
-.PHONY: lock lock-check clean docs-security
+.PHONY: links lock lock-check clean docs-security
+links: ## Link the library's files that the node daemon imports into it, file by file
+	$(PYTHON) tests/links.py
+
 docs-security: setup ## Write the tables of docs/security.md anew: the tests of findings, and systemd 252's measure of units
 	$(BIN)/python tests/docs/findings.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/exposure.py

@@ -16,7 +16,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpu.node.plugins.module_utils._core.wheels import parse, refusal
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.wheels import parse, refusal
 
 UNITS = {
     "unit": "systemd/gpu-device-plugin.service",

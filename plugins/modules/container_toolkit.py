@@ -124,12 +124,12 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
-from ansible_collections.gpu.node.plugins.module_utils._module.container_toolkit import (
+from ansible_collections.gpu.node.plugins.module_utils._capability.container_toolkit import (
     SPEC,
     ToolkitCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._module.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 
 
 def main() -> None:

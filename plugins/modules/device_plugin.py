@@ -185,13 +185,15 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
-from ansible_collections.gpu.node.plugins.module_utils._module.device_plugin import (
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
     SPEC,
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._module.interpreter import ensure_importable
-from ansible_collections.gpu.node.plugins.module_utils._module.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._capability.interpreter import (
+    ensure_importable,
+)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 
 
 def main() -> None:

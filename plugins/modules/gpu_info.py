@@ -81,13 +81,15 @@ gpu_info:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
-from ansible_collections.gpu.node.plugins.module_utils._module.gpu_info import (
+from ansible_collections.gpu.node.plugins.module_utils._capability.gpu_info import (
     SPEC,
     GpuInfoCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._module.interpreter import ensure_importable
-from ansible_collections.gpu.node.plugins.module_utils._module.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._capability.interpreter import (
+    ensure_importable,
+)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 
 
 def main() -> None:

@@ -195,10 +195,15 @@ reboot_reasons:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._capability.interpreter import (
+    ensure_importable,
+)
+from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
+    SPEC,
+    MigCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
-from ansible_collections.gpu.node.plugins.module_utils._module.interpreter import ensure_importable
-from ansible_collections.gpu.node.plugins.module_utils._module.mig import SPEC, MigCapability
-from ansible_collections.gpu.node.plugins.module_utils._module.run import run_capability
 
 
 def main() -> None:

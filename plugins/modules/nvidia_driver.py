@@ -351,12 +351,12 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
-from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver import (
-    SPEC,
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import (
     DriverCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._module.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import grpc
 from gpu_builders import device
-from gpu_plugin._shared._nvml.api import Links
+from gpu_plugin._shared._core.gpu import Links
 from gpu_plugin.allocation import Surroundings, grant
 from gpu_plugin.config import parse
 from gpu_plugin.devices import Devices

@@ -13,7 +13,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from gpu_plugin._shared._core import cdi_boot, mig_boot
+from gpu_plugin._shared._core.cdi import boot as cdi_boot
+from gpu_plugin._shared._core.mig import boot as mig_boot
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs/security.md"

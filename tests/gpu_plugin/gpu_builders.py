@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from gpu_plugin._shared._nvml.api import Gpu, MigDevice
+from gpu_plugin._shared._core.gpu import Gpu, MigDevice
 from gpu_plugin.devices import Device, GpuView, Inventory
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from gpu_plugin._shared._nvml.api import Gpu, NvmlError
+from gpu_plugin._shared._core.gpu import Gpu, NvmlError
 from gpu_plugin._shared._nvml.real import RealNvml, open_nvml
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from gpu_builders import device
 from gpu_plugin import cdi
-from gpu_plugin._shared._core.cdi_spec import problems
+from gpu_plugin._shared._core.cdi.rules import problems
 from gpu_plugin.allocation import AllocationRefused, Surroundings, grant
 from gpu_plugin.cdi_added import CdiAdded
 from gpu_plugin.cdi_file import CdiFile

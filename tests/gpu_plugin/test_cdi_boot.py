@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core import cdi_boot
-from gpu_plugin._shared._core.cdi_wanted import Options
+from gpu_plugin._shared._core.cdi import boot as cdi_boot
+from gpu_plugin._shared._core.cdi.wanted import Options
 from nvsim.testing import VERSION, Sim, start
 from running import REPOSITORY
 

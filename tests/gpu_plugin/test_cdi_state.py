@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin import cdi_state
-from gpu_plugin._shared._core import cdi_boot
-from gpu_plugin._shared._core.cdi_wanted import Options
+from gpu_plugin._shared._core.cdi import boot as cdi_boot
+from gpu_plugin._shared._core.cdi.wanted import Options
 
 
 def specification(folder: Path, *files: Path) -> Path:

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path, PurePosixPath
 
 import pytest
-from gpu_plugin._shared._core import cdi_boot
-from gpu_plugin._shared._core.cdi_wanted import Options
+from gpu_plugin._shared._core.cdi import boot as cdi_boot
+from gpu_plugin._shared._core.cdi.wanted import Options
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "docs"))
 import exposure

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from gpu_builders import inventory, view
-from gpu_plugin._shared._nvml.api import Condition
+from gpu_plugin._shared._core.gpu import Condition
 from gpu_plugin.devices import Inventory, enumerate_devices
 from gpu_plugin.health import FORGET, STRIKES, Health
 from gpu_plugin.xids import overrides

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from gpu_builders import inventory, view
-from gpu_plugin._shared._nvml.api import Condition
+from gpu_plugin._shared._core.gpu import Condition
 from gpu_plugin.devices import Inventory, left_out
 from gpu_plugin.health import Health
 from gpu_plugin.health_file import HealthFile

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from gpu_builders import device, inventory, view
-from gpu_plugin._shared._nvml.api import Links
+from gpu_plugin._shared._core.gpu import Links
 from gpu_plugin.allocation import AllocationRefused, UnknownDevice
 from gpu_plugin.devices import Device, enumerate_devices
 from gpu_plugin.preference import prefer

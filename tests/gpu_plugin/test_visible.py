@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gpu_plugin import cli, config
-from gpu_plugin._shared._core.visible_devices import TOOLKIT_CONFIG, strategies, warning
+from gpu_plugin._shared._core.agent.visible_devices import TOOLKIT_CONFIG, strategies, warning
 from gpu_plugin.visible import told
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._nvml.api import Gpu, MigDevice
 from .errors import NodeError
+from .gpu import Gpu, MigDevice
 
 CONTROL_NODES = (
     "/dev/nvidiactl",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .shown import cut, shown
+from .text.shown import cut, shown
 
 
 class NodeError(Exception):

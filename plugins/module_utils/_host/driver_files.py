@@ -9,10 +9,10 @@ import posixpath
 import stat
 import typing as t
 
-from .._core import cdi_files
-from .._core.cdi import BINARIES, SOCKETS, Files
-from .._core.cdi_generated import NVIDIA_CTK
-from .._core.cdi_spec import HOOK_PROGRAMS
+from .._core.cdi import files as cdi_files
+from .._core.cdi.generated import NVIDIA_CTK
+from .._core.cdi.rules import HOOK_PROGRAMS
+from .._core.cdi.specification import BINARIES, SOCKETS, Files
 from .._core.device_nodes import CAPS_FOLDER, MIG_MINORS, parse_minors
 from .api import Host
 

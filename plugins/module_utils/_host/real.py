@@ -15,7 +15,7 @@ import time
 import typing as t
 
 from .._core.errors import NodeError
-from .._core.masking import masked_text
+from .._core.text.masking import masked_text
 from .api import Completed, Status
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")

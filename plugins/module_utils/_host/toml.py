@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib
 import typing as t
 
-from .._core import json_data
-from .._core.edits import Removal, apply, remove
 from .._core.errors import NodeError
-from .._core.shown import cut
+from .._core.runtimes.edits import Removal, apply, remove
+from .._core.text import json_data
+from .._core.text.shown import cut
 
 LONGEST = 256 << 10  # characters; containerd's whole configuration, written out, has 20 KiB
 MOST_DOTS = 500

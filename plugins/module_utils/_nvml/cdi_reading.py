@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core import cdi
-from .._core.cdi_generated import NVIDIA_CTK, arguments, check_program, parse
-from .._core.cdi_sources import check
-from .._core.cdi_wanted import Machine, Options, Wanted, choose_hook, lacking, rivals
-from .api import Gpu, MigDevice, Nvml, NvmlError
+from .._core.cdi import specification as cdi
+from .._core.cdi.generated import NVIDIA_CTK, arguments, check_program, parse
+from .._core.cdi.sources import check
+from .._core.cdi.wanted import Machine, Options, Wanted, choose_hook, lacking, rivals
+from .._core.gpu import Gpu, MigDevice, NvmlError
+from .api import Nvml
 
 
 def look(nvml: Nvml, machine: Machine, options: Options) -> t.Tuple[Wanted, t.Tuple[str, ...]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .api import GPU_IS_LOST, RESET_REQUIRED, Condition
+from .._core.gpu import GPU_IS_LOST, RESET_REQUIRED, Condition
 from .real import doing
 
 try:

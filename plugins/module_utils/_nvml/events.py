@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 import typing as t
 
-from .api import NOT_SUPPORTED, TIMEOUT, NvmlError
+from .._core.gpu import NOT_SUPPORTED, TIMEOUT, NvmlError
 from .real import doing, text
 
 try:

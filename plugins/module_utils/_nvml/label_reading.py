@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 import uuid
 
-from .api import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, MigDevice
+from .._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, MigDevice
 from .real import INVALID_ARGUMENT, VERSION_MISMATCH, doing
 
 try:

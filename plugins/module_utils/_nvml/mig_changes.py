@@ -10,10 +10,11 @@ import time
 import typing as t
 
 from .._core.errors import NodeError
-from .._core.mig_plan import GpuState
-from .._core.mig_shapes import spread
+from .._core.gpu import IN_USE, RESET_REQUIRED, Gpu, GpuInstance, NvmlError
+from .._core.mig.plan import GpuState
+from .._core.mig.shapes import spread
 from .._core.steps import Step
-from .api import IN_USE, RESET_REQUIRED, Gpu, GpuInstance, Nvml, NvmlError
+from .api import Nvml
 
 HOLDERS = (
     "end what holds the GPU (see nvidia-smi and 'lsof /dev/nvidia*'; monitoring such as dcgm, and"

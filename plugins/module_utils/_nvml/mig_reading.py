@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from .._core.mig_plan import GpuState
-from .api import Gpu, Nvml
+from .._core.gpu import Gpu
+from .._core.mig.plan import GpuState
+from .api import Nvml
 
 
 def read(nvml: Nvml, gpu: Gpu) -> GpuState:

@@ -11,9 +11,7 @@ import functools
 import typing as t
 
 from .._core.errors import InputError
-from .._core.mig_profile import canonical, name_from_sizes
-from .._core.printable import printable
-from .api import (
+from .._core.gpu import (
     FUNCTION_NOT_FOUND,
     LIBRARY_NOT_FOUND,
     NOT_FOUND,
@@ -26,6 +24,8 @@ from .api import (
     NvmlError,
     Process,
 )
+from .._core.mig.profile import canonical, name_from_sizes
+from .._core.text.printable import printable
 
 try:
     import pynvml

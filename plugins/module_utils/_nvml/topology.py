@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .api import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links
+from .._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links
 from .real import INVALID_ARGUMENT, doing, text
 
 try:

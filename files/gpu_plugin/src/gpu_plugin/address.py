@@ -9,7 +9,7 @@ import ipaddress
 import re
 from typing import Final
 
-from ._shared._core.shown import shown
+from ._shared._core.text.shown import shown
 from .strict_yaml import ConfigError
 
 PORT: Final = re.compile("[0-9]{1,5}")

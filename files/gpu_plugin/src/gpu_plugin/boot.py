@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ._shared._nvml.api import Nvml, NvmlError
+from ._shared._core.gpu import NvmlError
+from ._shared._nvml.api import Nvml
 from ._shared._nvml.real import open_nvml
 
 POLL_SECONDS: Final = 0.5

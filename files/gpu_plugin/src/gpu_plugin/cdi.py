@@ -13,11 +13,11 @@ from typing import Any, Final
 import yaml
 
 from . import plain_yaml
-from ._shared._core import json_data
-from ._shared._core.cdi_sources import without_pipes
-from ._shared._core.cdi_spec import HOOK_PROGRAMS, minimum_version
+from ._shared._core.cdi.rules import HOOK_PROGRAMS, minimum_version
+from ._shared._core.cdi.sources import without_pipes
 from ._shared._core.errors import NodeError
-from ._shared._core.shown import cut
+from ._shared._core.text import json_data
+from ._shared._core.text.shown import cut
 
 SOURCE_KIND: Final = "nvidia.com/gpu"
 VENDOR: Final = "k8s.device-plugin.nvidia.com"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from . import bounded, logs
-from ._shared._core import cdi_boot
-from ._shared._core.cdi_wanted import Options
+from ._shared._core.cdi import boot as cdi_boot
+from ._shared._core.cdi.wanted import Options
 from ._shared._core.errors import NodeError
 from ._shared._host.driver_files import DriverFiles
 from ._shared._host.real import LocalHost

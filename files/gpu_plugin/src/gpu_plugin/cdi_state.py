@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from . import bounded
-from ._shared._core import cdi_boot, json_data
+from ._shared._core.cdi import boot as cdi_boot
 from ._shared._core.errors import NodeError
+from ._shared._core.text import json_data
 from ._shared._host.real import LocalHost
 
 

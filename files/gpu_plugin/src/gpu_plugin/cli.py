@@ -72,7 +72,8 @@ def _check_options(check: argparse.ArgumentParser) -> None:
 
 
 def _status_options(show: argparse.ArgumentParser) -> None:
-    from ._shared._core import cdi_boot, mig_boot
+    from ._shared._core.cdi import boot as cdi_boot
+    from ._shared._core.mig import boot as mig_boot
 
     show.add_argument("--json", action="store_true", help="as JSON")
     show.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
@@ -99,7 +100,7 @@ def _probe_options(probe: argparse.ArgumentParser) -> None:
 
 
 def _mig_options(mig: argparse.ArgumentParser) -> None:
-    from ._shared._core import mig_boot
+    from ._shared._core.mig import boot as mig_boot
 
     mig.add_argument("--config", type=Path, default=mig_boot.CONFIG, metavar="FILE")
     mig.add_argument("--status", type=Path, default=mig_boot.STATUS, metavar="FILE")
@@ -111,7 +112,8 @@ def _mig_options(mig: argparse.ArgumentParser) -> None:
 
 
 def _cdi_options(cdi: argparse.ArgumentParser) -> None:
-    from ._shared._core import cdi_boot, mig_boot
+    from ._shared._core.cdi import boot as cdi_boot
+    from ._shared._core.mig import boot as mig_boot
 
     cdi.add_argument("--config", type=Path, default=cdi_boot.CONFIG, metavar="FILE")
     cdi.add_argument("--lock", type=Path, default=mig_boot.LOCK, metavar="FILE")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ._shared._core.errors import InputError
-from ._shared._core.shown import shown
+from ._shared._core.text.shown import shown
 from .address import Address, address
 from .gfd import SLEEP, Gfd, gfd, interval
 from .mps.places import ROOT, problem_of_root

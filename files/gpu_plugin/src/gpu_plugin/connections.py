@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Sequence
 
 from . import logs
+from ._shared._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, NvmlError
 from ._shared._nvml import topology as nvml
-from ._shared._nvml.api import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, NvmlError
 from .topology import Topology
 
 

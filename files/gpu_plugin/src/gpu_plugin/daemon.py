@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from . import __version__, logs
 from ._shared._core.device_nodes import CONTROL_NODES
-from ._shared._nvml.api import NvmlError
+from ._shared._core.gpu import NvmlError
 from .allocation import IMEX_FOLDER, Surroundings
 from .cdi_added import CdiAdded
 from .cdi_file import CdiFile

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from ._shared._core.errors import NodeError
-from ._shared._nvml.api import Condition, Gpu, MigDevice
+from ._shared._core.gpu import Condition, Gpu, MigDevice
 from .mps.settings import Offer
 from .naming import GPU_RESOURCE, Naming, named, resource_name
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from . import logs
 from ._shared._core.device_nodes import parse_minors
-from ._shared._nvml.api import (
+from ._shared._core.gpu import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
     LIBRARY_NOT_FOUND,

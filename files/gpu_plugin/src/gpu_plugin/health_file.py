@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import bounded, files, logs
-from ._shared._core import json_data
-from ._shared._core.shown import cut, shown
+from ._shared._core.text import json_data
+from ._shared._core.text.shown import cut, shown
 from .health import Health
 
 NAME: Final = "health.json"

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from . import bounded, files, logs
-from ._shared._core import mig_boot
 from ._shared._core.errors import NodeError
-from ._shared._core.mig_plan import GpuPlan, GpuState, plan_gpu
-from ._shared._core.mig_targets import Selection
+from ._shared._core.mig import boot as mig_boot
+from ._shared._core.mig.plan import GpuPlan, GpuState, plan_gpu
+from ._shared._core.mig.targets import Selection
 from ._shared._nvml.api import Nvml
 from ._shared._nvml.mig_changes import Changes
 from ._shared._nvml.mig_reading import read

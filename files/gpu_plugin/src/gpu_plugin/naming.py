@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ._shared._core.errors import NodeError
-from ._shared._core.shown import cut, shown
+from ._shared._core.text.shown import cut, shown
 
 VENDOR: Final = "nvidia.com"
 GPU_RESOURCE: Final = f"{VENDOR}/gpu"

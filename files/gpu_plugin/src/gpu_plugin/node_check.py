@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from . import logs
-from ._shared._nvml.api import NvmlError
+from ._shared._core.gpu import NvmlError
 from .config import Config
 from .devices import EnumerationRefused, enumerate_devices
 from .driver import Driver

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ._shared._core.errors import NodeError
-from ._shared._core.shown import cut, shown
+from ._shared._core.text.shown import cut, shown
 from .mps import entry
 from .mps.settings import Settings
 from .naming import LONGEST_PATTERN, Naming, Rule, qualified

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import bounded, files
-from ._shared._core import json_data
+from ._shared._core.text import json_data
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
 LABELS_FILE: Final = "/run/gpu-node/labels.json"  # of the process that labels the node

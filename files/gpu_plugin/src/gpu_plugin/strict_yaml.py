@@ -13,7 +13,7 @@ import yaml
 
 from . import plain_yaml
 from ._shared._core.errors import NodeError
-from ._shared._core.shown import cut
+from ._shared._core.text.shown import cut
 
 LONGEST: Final = 64 << 10
 LIMITS: Final = plain_yaml.Limits(LONGEST, 4000)  # hundreds of entries of devices to share

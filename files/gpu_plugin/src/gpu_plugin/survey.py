@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from . import cdi_state, overview, status
-from ._shared._nvml.api import NvmlError
+from ._shared._core.gpu import NvmlError
 from ._shared._nvml.real import open_nvml
 from .kubelet.pod_resources import KubeletSilent, PodResources
 from .mps import listing

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from ._shared._nvml.api import Links
+from ._shared._core.gpu import Links
 from .devices import Device
 
 FARTHEST: Final = 60  # above NVML's highest level, so that every pair is worth something

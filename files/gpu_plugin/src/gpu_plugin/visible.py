@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ._shared._core.visible_devices import TOOLKIT_CONFIG, warning
+from ._shared._core.agent.visible_devices import TOOLKIT_CONFIG, warning
 from .config import Config
 
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from ._shared._core.shown import shown
+from ._shared._core.text.shown import shown
 from .strict_yaml import ConfigError
 
 DISABLE: Final = "DP_DISABLE_HEALTHCHECKS"

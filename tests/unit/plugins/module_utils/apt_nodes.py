@@ -16,12 +16,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver_repository import PATHS
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.apt import OWN_PREFERENCES
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PATHS
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
-from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_apt import (
-    OWN_PREFERENCES,
-)
 from debian import DRIVER, GPU, LOADED, OS_RELEASE
 from fakes import FakeHost
 from pgp_keys import Key

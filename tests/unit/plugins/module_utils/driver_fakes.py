@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._nvml.api import (
+from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     GPU_IS_LOST,
     Gpu,
     MigDevice,

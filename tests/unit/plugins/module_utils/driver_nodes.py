@@ -9,9 +9,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.apt import Package, Policy, upstream
-from ansible_collections.gpu.node.plugins.module_utils._core.apt_sources import Source, render
-from ansible_collections.gpu.node.plugins.module_utils._core.driver import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import (
     COMPONENTS,
     KERNEL,
     PERSISTENCED,
@@ -21,8 +21,15 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver import (
     Observed,
     Removal,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver_plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver_record import Record
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
+    Package,
+    Policy,
+    upstream,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt_sources import (
+    Source,
+    render,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
 
 OLD, NEW = "535.261.03-1", "550.163.01-2"

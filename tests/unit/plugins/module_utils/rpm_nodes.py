@@ -11,16 +11,16 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._core.dnf_streams import (
-    FILE as STREAM_FILE,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.driver_repository import PATHS, RPM_KEY
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
-from ansible_collections.gpu.node.plugins.module_utils._module.nvidia_driver_rpm import (
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.rpm import (
     DNF_LOCKS,
     ZYPPER_LOCKS,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PATHS, RPM_KEY
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.streams import (
+    FILE as STREAM_FILE,
+)
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 from debian import DRIVER, GPU, LOADED
 from fakes import FakeHost
 from pgp_keys import Key

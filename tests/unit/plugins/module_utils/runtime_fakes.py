@@ -11,12 +11,12 @@ import tomllib
 import typing as t
 
 import tomlkit
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._module.container_runtime import (
+from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.capability import (
     SPEC,
     RuntimeCapability,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from fakes import FakeHost
 
 CONFIG = "/etc/containerd/config.toml"

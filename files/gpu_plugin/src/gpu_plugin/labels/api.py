@@ -16,9 +16,9 @@ import urllib3
 from kubernetes import config as access
 from kubernetes import watch
 
-from .._shared._core import json_data
 from .._shared._core.errors import NodeError
-from .._shared._core.shown import cut
+from .._shared._core.text import json_data
+from .._shared._core.text.shown import cut
 from . import kubeconfig as kubeconfig_file
 from .owned import Change, NodeState
 

@@ -14,7 +14,7 @@ import yaml
 
 from .. import bounded, plain_yaml
 from .._shared._core.errors import NodeError
-from .._shared._core.shown import cut, shown
+from .._shared._core.text.shown import cut, shown
 
 LIMITS: Final = plain_yaml.Limits(256 << 10, 4000)  # with certificates in it, and many clusters
 OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH

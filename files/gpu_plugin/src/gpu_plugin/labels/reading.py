@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from .._shared._core.gpu import Gpu, NvmlError
 from .._shared._nvml import label_reading
-from .._shared._nvml.api import Gpu, Nvml, NvmlError
+from .._shared._nvml.api import Nvml
 from .._shared._nvml.real import open_nvml
 from ..devices import GpuView, Inventory
 from ..driver import preload

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from .._shared._nvml.api import MigDevice
+from .._shared._core.gpu import MigDevice
 from .._shared._nvml.label_reading import MigAttributes
 from ..config import Config
 from ..devices import (

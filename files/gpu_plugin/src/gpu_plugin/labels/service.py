@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import logs
 from .._shared._core.errors import NodeError
-from .._shared._nvml.api import VERSION_MISMATCH, NvmlError
+from .._shared._core.gpu import VERSION_MISMATCH, NvmlError
 from ..config import Config
 from ..config_watch import ConfigWatch
 from ..driver import library_deleted

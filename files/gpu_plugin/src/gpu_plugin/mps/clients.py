@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._core import pods
-from .._shared._core.printable import printable
-from .._shared._core.shown import cut
+from .._shared._core.text.printable import printable
+from .._shared._core.text.shown import cut
 
 PROC: Final = Path("/proc")
 POD_LOGS: Final = Path("/var/log/pods")

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from .._shared._core.errors import NodeError
-from .._shared._core.shown import shown
+from .._shared._core.text.shown import shown
 from ..strict_yaml import ConfigError, Value, is_whole
 from .settings import DRAIN, ON_BUSY, PIPE_ACCESS, PRIORITIES, READ_ONLY, WAIT, Settings
 from .shares import parse_memory, parse_percent

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import bounded, status
-from .._shared._core import json_data
+from .._shared._core.text import json_data
 from .clients import Client, look
 from .places import ROOT
 from .settings import ROOT_VARIABLE, read

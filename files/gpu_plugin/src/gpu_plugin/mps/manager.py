@@ -14,7 +14,8 @@ from typing import Final
 
 from .. import logs
 from .._shared._core.errors import NodeError
-from .._shared._nvml.api import NOT_FOUND, Nvml, NvmlError
+from .._shared._core.gpu import NOT_FOUND, NvmlError
+from .._shared._nvml.api import Nvml
 from .._shared._nvml.real import open_nvml
 from . import folders, multi_user
 from .control import Control

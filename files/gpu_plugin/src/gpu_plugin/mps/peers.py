@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.printable import printable
+from .._shared._core.text.printable import printable
 from . import clients
 from .control import started
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import bounded
-from .._shared._core import json_data
+from .._shared._core.text import json_data
 from .control import started
 from .places import Names, environment_file
 from .settings import ROOT_VARIABLE, read

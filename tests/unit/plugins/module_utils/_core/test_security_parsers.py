@@ -11,34 +11,30 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core import (
-    cdi,
-    cdi_boot,
-    cdi_files,
-    cdi_generated,
-    device_nodes,
-    driver_record,
-    edits,
-    json_data,
-    json_text,
-    mig_boot,
-    mig_mps,
-    mps_units,
-    pci,
-    pods,
-    rollback,
-    runtime,
-    toolkit,
-    toolkit_version,
-)
+from ansible_collections.gpu.node.plugins.module_utils._core import device_nodes, pci, pods
+from ansible_collections.gpu.node.plugins.module_utils._core.agent import mps_units, rollback
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi import files as cdi_files
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi import generated as cdi_generated
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi import specification as cdi
+from ansible_collections.gpu.node.plugins.module_utils._core.driver import record as driver_record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.mig_config import (
+from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot
+from ansible_collections.gpu.node.plugins.module_utils._core.mig import mps as mig_mps
+from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
     GpuIdentity,
     select,
     wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.mig_targets import Selection
-from ansible_collections.gpu.node.plugins.module_utils._core.shown import LONGEST, shown
+from ansible_collections.gpu.node.plugins.module_utils._core.mig.targets import Selection
+from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import common as runtime
+from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits
+from ansible_collections.gpu.node.plugins.module_utils._core.text import json_data, json_text
+from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import LONGEST, shown
+from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import select as toolkit
+from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import (
+    version as toolkit_version,
+)
 from hostile import Thrown, inputs
 
 GPU = GpuIdentity(

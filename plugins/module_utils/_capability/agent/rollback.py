@@ -1,0 +1,82 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Puts back what the daemon served with, where what came after it does not become ready."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._core.agent.deployment import UNIT, Observed
+from ..._core.agent.rollback import Kept, parse, proven, render
+from ..._core.errors import NodeError
+from ..._host.api import Host
+
+
+class Rollback:
+    """``config`` and ``unit`` are the paths of the files that are put back with a release.
+
+    What is kept is in a file, so that a run which follows one that was killed knows of it: what it
+    finds on the node was never shown to work.
+    """
+
+    def __init__(self, host: Host, prefix: str, config: str, unit: str) -> None:
+        self._host, self._prefix = host, prefix
+        self._config, self._unit = config, unit
+        self._path = f"{prefix}/rollback.json"
+
+    def remember(self, observed: Observed) -> None:
+        """Keep what serves now; what does not leaves in place what an earlier run has kept."""
+        found = proven(observed)
+        if found and self.kept() != found:
+            self._host.write(self._path, render(found), mode=0o600)
+
+    def forget(self) -> None:
+        """Keep nothing any more: what is there now serves."""
+        self._host.remove(self._path)
+
+    def kept(self) -> t.Optional[Kept]:
+        """Return what is kept, if it is all there still."""
+        found = parse(self._host.read(self._path))
+        if found is None or not self._host.exists(
+            f"{self._prefix}/releases/{found.release}/.complete"
+        ):
+            return None
+        return found
+
+    def put_back(self, error: NodeError, wait: t.Callable[[], None]) -> t.NoReturn:
+        """Put back what is kept and restart the daemon; ``wait`` returns when it serves.
+
+        Raises ``error`` where there is nothing to put back, and else one that tells both stories.
+        """
+        kept = self.kept()
+        if kept is None or kept == self._present():
+            raise error
+        host = self._host
+        host.symlink(f"releases/{kept.release}", f"{self._prefix}/current")
+        host.write(self._config, kept.config, mode=0o644)
+        host.write(self._unit, kept.unit, mode=0o644)
+        host.run(["systemctl", "daemon-reload"])
+        host.run(["systemctl", "restart", UNIT], check=False)
+        try:
+            wait()
+        except NodeError as second:
+            raise NodeError(
+                f"{error.message}; what ran before was put back, but {second.message}",
+                cause=error.cause,
+                hint=error.hint,
+                rolled_back=False,
+            ) from error
+        self.forget()
+        raise NodeError(
+            f"{error.message}; release {kept.release} with its configuration was put back and serves",
+            cause=error.cause,
+            hint="mend what the daemon said, and run again",
+            rolled_back=True,
+            release=kept.release,
+        ) from error
+
+    def _present(self) -> t.Optional[Kept]:
+        current = (self._host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
+        config, unit = self._host.read(self._config), self._host.read(self._unit)
+        return None if config is None or unit is None else Kept(current, config, unit)

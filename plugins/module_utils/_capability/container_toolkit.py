@@ -1,0 +1,268 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.container_toolkit."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._core.cdi import boot as cdi_boot
+from .._core.cdi.generated import NVIDIA_CTK
+from .._core.driver.record import Record as DriverRecord
+from .._core.errors import InputError, NodeError
+from .._core.packages.apt import upstream
+from .._core.packages.repository import RPM_FAMILIES
+from .._core.packages.repository import parse as parse_repository
+from .._core.steps import Plan, Step
+from .._core.toolkit import select as toolkit
+from .._core.toolkit.plan import plan
+from .._core.toolkit.select import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, Desired, Observed, Record
+from .._core.toolkit.version import MINIMUM_TEXT
+from .._host.api import Host
+from .._host.driver_files import SPEC_FOLDERS
+from .driver.apt import Apt
+from .driver.repository import REPOSITORY_SPEC
+from .driver.rpm import Dnf, Zypper
+from .package_manager import Change, PackageManager
+from .recorded import Recorded, distrust
+from .runtimes.record import Records
+
+RECORD = "/var/lib/gpu-node/container_toolkit.json"
+RUNTIME = "/usr/bin/nvidia-container-runtime"
+HOOK = "/usr/bin/nvidia-cdi-hook"
+MANAGERS: t.Dict[str, t.Callable[[Host, float], PackageManager]] = {
+    "debian": Apt,
+    "rhel": Dnf,
+    "suse": Zypper,
+}
+SPEC: t.Dict[str, t.Any] = {
+    "argument_spec": {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "version": {"type": "str", "default": ""},
+        "parts": {"type": "str", "choices": sorted(toolkit.PARTS), "default": "all"},
+        "hold": {"type": "bool", "default": True},
+        "vendor_refresh": {"type": "bool", "default": False},
+        "repository": {
+            **REPOSITORY_SPEC,
+            "options": {
+                **REPOSITORY_SPEC["options"],
+                "signed_packages": {"type": "bool", "default": True},
+            },
+        },
+        "lock_timeout": {"type": "int", "default": 300},
+    },
+    "supports_check_mode": True,
+}
+
+
+class ToolkitCapability(Recorded[Record]):
+    """Keeps the NVIDIA container toolkit of a node installed and held at a safe version."""
+
+    name = "container_toolkit"
+    record_path = RECORD
+    _load_record = staticmethod(toolkit.load)
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
+        values = dict(params)
+        timeout = values.pop("lock_timeout")
+        if timeout < 0:
+            raise InputError.of("lock_timeout", timeout, "a number of seconds, not negative")
+        toolkit.check_version(values["version"])
+        named = values.pop("repository")
+        repository = None if named is None else parse_repository(named)
+        self._desired = Desired(repository=repository, **values)
+        self._host, self._check_mode = host, check_mode
+        self._timeout = timeout
+        self._family = _family(host.read("/etc/os-release") or "")
+        self._refreshed, self._note = False, ""
+
+    @property
+    def _manager(self) -> PackageManager:
+        if not self._family:
+            raise NodeError(
+                "the NVIDIA container toolkit cannot be installed on this system",
+                cause=f"/etc/os-release names none of {', '.join(toolkit.FAMILIES)}",
+                hint="install it by other means, or use mode cdi of gpu.node.container_runtime, which needs none of it",
+            )
+        return MANAGERS[self._family](self._host, self._timeout)
+
+    # --- observe ---
+
+    def observe(self) -> Observed:
+        """Read packages, files and what uses the toolkit."""
+        host, wanted, record = self._host, self._desired, self._record()
+        present = wanted.state == "present"
+        files = {path: host.read(path) for path in PLACE.paths}
+        found = {path: text for path, text in files.items() if text is not None}
+        if not (present or record or found):
+            return Observed(self._family, {}, {}, {})
+        manager = self._manager
+        packages = manager.packages()
+        path = wanted.repository.key_path if wanted.repository else ""
+        observed = Observed(
+            family=self._family,
+            packages={name: packages[name] for name in ALL if name in packages},
+            policies=manager.policies(ALL) if present else {},
+            files=found,
+            key=host.read(path) if path and present else None,
+            trusted=manager.trusted() if self._family in RPM_FAMILIES else (),
+            sources=manager.sources() if wanted.repository else (),
+            record=record,
+            drop_in=host.read(DROP_IN),
+            vendor_file=_is_vendors(host.read(VENDOR_FILE)),
+            users=() if present else self._users(),
+            interrupted=manager.interrupted(),
+            refreshed=self._refreshed,
+            note=self._note,
+        )
+        if present or not record.packages or observed.unfinished:
+            return observed
+        ours = DriverRecord(packages=record.packages)
+        return dataclasses.replace(observed, removal=manager.removal(ours, packages))
+
+    def _users(self) -> t.Tuple[str, ...]:
+        """Name the configurations of ours that would stop containers from starting without it."""
+        host = self._host
+        found = [
+            f"{one.runtime} starts containers through {RUNTIME}, says {path}"
+            for path, one in Records(host).all().items()
+            if RUNTIME in (host.read(path) or "")
+        ]
+        text = host.read(cdi_boot.CONFIG)
+        if text is not None and cdi_boot.load(text, cdi_boot.CONFIG).generator == NVIDIA_CTK:
+            found.append(f"{NVIDIA_CTK} writes the CDI specification, says {cdi_boot.CONFIG}")
+        if text is None:  # nothing would write the specification anew
+            paths = [f"{one}/{name}" for one in SPEC_FOLDERS for name in host.listdir(one)]
+            found += [
+                f"{path} names {HOOK}"
+                for path in paths
+                if not _is_vendors(host.read(path)) and HOOK in (host.read(path) or "")
+            ]
+        return tuple(found)
+
+    def plan(self, state: Observed) -> Plan:
+        """Plan with pure functions."""
+        return plan(state, self._desired, check_mode=self._check_mode)
+
+    # --- apply ---
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step."""
+        getattr(self, f"_{step.action}")(step.params)
+
+    def _repair(self, _params: t.Mapping[str, t.Any]) -> None:
+        self._manager.repair()
+
+    def _refresh(self, _params: t.Mapping[str, t.Any]) -> None:
+        self._note = self._manager.update()
+        self._refreshed = True
+
+    def _repository(self, params: t.Mapping[str, t.Any]) -> None:
+        """Write the files; the record comes first, so that what is added can be taken back."""
+        self._remember(repository=True, keys=self._record().keys | set(params["trust"]))
+        for path, text in params["files"].items():
+            self._host.write(path, text, mode=0o644)
+        for path in params["stale"]:
+            self._host.remove(path)
+        if params["trust"]:
+            self._manager.trust(PLACE.rpm_key)
+        if self._desired.repository is None:
+            distrust(self._manager, self._record().keys)
+            self._remember(repository=False, keys=frozenset())
+
+    def _vendor(self, params: t.Mapping[str, t.Any]) -> None:
+        if params["text"] is None:
+            self._remove_drop_in()
+        else:
+            self._remember(drop_in=True)
+            self._host.write(DROP_IN, params["text"], mode=0o644)
+            self._host.run(["systemctl", "daemon-reload"])
+        if params["file"]:
+            self._host.remove(VENDOR_FILE)
+
+    def _install(self, params: t.Mapping[str, t.Any]) -> None:
+        record = self._record()
+        change = Change(params["packages"], (), {}, record.holds)
+        simulation = self._manager.simulate(change)
+        if simulation.removed:
+            raise NodeError(
+                f"the installation would remove {', '.join(simulation.removed)}; nothing was changed",
+                hint="look at what they need, and remove them yourself or ask for another version",
+            )
+        self._remember(packages=record.packages | set(simulation.new))
+        self._manager.change(change)
+
+    def _hold(self, params: t.Mapping[str, t.Any]) -> None:
+        packages = self._manager.packages()
+        free = [name for name in params["hold"] if not packages[name].held]
+        if free:
+            self._remember(holds=self._record().holds | set(free))
+            self._manager.hold(free)
+
+    def _release(self, params: t.Mapping[str, t.Any]) -> None:
+        self._manager.release(params["release"])
+        self._remember(holds=frozenset())
+
+    def _purge(self, params: t.Mapping[str, t.Any]) -> None:
+        gone = set(params["packages"])
+        self._free(gone)
+        self._manager.purge(params["packages"])
+        self._remember(packages=self._record().packages - gone)
+
+    def _remove(self, params: t.Mapping[str, t.Any]) -> None:
+        self._free(self._record().holds)
+        if params["packages"]:
+            self._manager.purge(params["packages"])
+        distrust(self._manager, self._record().keys)
+        for path in params["files"]:
+            self._host.remove(path)
+        if self._record().drop_in:
+            self._remove_drop_in()
+        self._manager.clean()
+        self._host.remove(RECORD)
+
+    def _free(self, names: t.Collection[str]) -> None:
+        """Take our holds away from packages."""
+        record, packages = self._record(), self._manager.packages()
+        held = [
+            name
+            for name in sorted(record.holds & set(names))
+            if name in packages and packages[name].held
+        ]
+        if held:
+            self._manager.release(held)
+        self._remember(holds=record.holds - set(names))
+
+    def _remove_drop_in(self) -> None:
+        self._host.remove(DROP_IN)
+        folder = DROP_IN.rsplit("/", 1)[0]
+        if not self._host.listdir(folder):
+            self._host.remove(folder)
+        self._host.run(["systemctl", "daemon-reload"])
+        self._remember(drop_in=False)
+
+    # --- report ---
+
+    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+        """Report versions."""
+        version = state.version(BASE)
+        return {
+            "toolkit_version": upstream(version) if version else None,
+            "minimum_version": MINIMUM_TEXT,
+            "packages": {name: state.version(name) for name in ALL if state.version(name)},
+        }
+
+
+def _family(release: str) -> str:
+    """Return whose package manager a system has; nothing for one that is not known."""
+    pairs = (line.split("=", 1) for line in release.split("\n") if "=" in line)
+    values = {key: value.strip().strip("\"'") for key, value in pairs}
+    words = [values.get("ID", ""), *values.get("ID_LIKE", "").split()]
+    return next((toolkit.FAMILIES[word] for word in words if word in toolkit.FAMILIES), "")
+
+
+def _is_vendors(text: t.Optional[str]) -> bool:
+    """Tell whether a specification is not one of ours, which are JSON whatever their name."""
+    return text is not None and not text.lstrip().startswith("{")

@@ -1,0 +1,243 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""apt and dpkg as nvidia_driver uses them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import typing as t
+
+from ..._core.driver.record import Record
+from ..._core.driver.repository import SOURCES
+from ..._core.driver.select import Removal
+from ..._core.errors import NodeError
+from ..._core.packages import apt
+from ..._core.packages.apt_sources import Source, parse_deb822, parse_one_line
+from ..._host.api import Completed, Host
+from ..package_manager import Caller, Change, tail
+
+FOLDER = "/etc/apt/sources.list.d"
+OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
+PREFERENCES = "/etc/apt/preferences"
+OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    "NEEDRESTART_MODE": "l",  # it may list services, and must not restart containerd
+}
+# confdef takes the default where there is one, confold keeps the user's file where there is none.
+CONFIG_FILES = ("--force-confdef", "--force-confold")
+FORCE = ("--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades")
+ARCHIVE = "/var/cache/apt/archives"
+
+
+class Apt:
+    """Package management on the node; ``timeout`` is how long to wait for another apt's lock."""
+
+    def __init__(self, host: Host, timeout: float) -> None:
+        self._host, self._timeout = host, timeout
+        self._call = Caller(host, timeout, _is_busy, ENVIRONMENT)
+
+    # --- looking ---
+
+    def packages(self) -> t.Dict[str, apt.Package]:
+        """Return the packages that are there or on hold; without the pattern the latter are missing."""
+        words = ["dpkg-query", "-W", "-f", apt.DPKG_FORMAT, "*"]
+        return apt.parse_packages(self._host.run(words).out)
+
+    def policies(self, names: t.Sequence[str]) -> t.Dict[str, apt.Policy]:
+        """Return what the sources offer."""
+        return apt.parse_policy(self._host.run(["apt-cache", "policy", *names]).out)
+
+    def known(self, prefix: str) -> t.List[str]:
+        """Return the names of the packages that begin so, offered or installed."""
+        return self._host.run(["apt-cache", "pkgnames", prefix]).out.split()
+
+    def interrupted(self) -> bool:
+        """Tell whether dpkg was killed: its journal then has numbered files."""
+        return any(name.isdigit() for name in self._host.listdir("/var/lib/dpkg/updates"))
+
+    def sources(self) -> t.Tuple[Source, ...]:
+        """Return the node's sources without those in our own files."""
+        host = self._host
+        found = parse_one_line(host.read("/etc/apt/sources.list") or "")
+        for name in host.listdir(FOLDER):
+            path = f"{FOLDER}/{name}"
+            if name.endswith(".list"):
+                found += parse_one_line(host.read(path) or "")
+            elif name.endswith(".sources") and path not in (OWN_SOURCES, SOURCES):
+                found += parse_deb822(host.read(path) or "")
+        return tuple(found)
+
+    def removal(self, record: Record, packages: t.Mapping[str, apt.Package]) -> Removal:
+        """Return what taking back the additions comes to: what others need stays."""
+        ours = {name for name in record.packages if name in packages}
+        kept: t.Set[str] = set()
+        users: t.Set[str] = set()
+        while ours - kept:
+            removed = self._simulate_purge(ours - kept)
+            dragged = removed - (ours - kept)
+            if not dragged:
+                return Removal(tuple(sorted(removed)), tuple(sorted(kept)), tuple(sorted(users)))
+            users |= dragged - record.packages
+            words = ["apt-cache", "depends", "--recurse", "--installed", "--important"]
+            done = self._host.run([*words, *sorted(dragged)])
+            needed = apt.parse_dependencies(done.out) & (ours - kept)
+            if not needed:
+                break
+            kept |= needed
+        return Removal((), tuple(sorted(kept or ours)), tuple(sorted(users)))
+
+    def _simulate_purge(self, names: t.Iterable[str]) -> t.Set[str]:
+        options = ["--simulate", "--allow-change-held-packages", "purge"]
+        done = self._call(["apt-get", *options, *sorted(names)])
+        return set(apt.parse_simulation(done.out).removed)
+
+    # --- changing ---
+
+    def update(self) -> str:
+        """Fetch the package lists and return what apt complained of; some failing is no failure."""
+        done = self._call(["apt-get", "-q", "update"], check=False)
+        complaints = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
+        return "; ".join(complaints[-4:])
+
+    def simulate(self, change: Change) -> apt.Simulation:
+        """Return what an installation would do; NodeError when apt finds no way."""
+        try:
+            words = [*self._pin(change.pins), *_words(change)]
+            done = self._call(["apt-get", "--simulate", *words], check=False)
+        finally:
+            self.clean()
+        if done.rc == 0:
+            return apt.parse_simulation(done.out)
+        named = set(re.findall(r"[a-z0-9][a-z0-9+.-]+", done.out + done.err))
+        held = sorted(
+            name
+            for name, package in self.packages().items()
+            if package.held and name in named and name not in change.holds
+        )
+        what = f" while {', '.join(held)} is on hold" if held else ""
+        raise NodeError(
+            f"apt finds no way to install the driver{what}; nothing was changed",
+            cause=tail(done),
+            hint=f"release it: apt-mark unhold {' '.join(held)}"
+            if held
+            else "look at the packages that apt names: a pin or a foreign source is in the way",
+        )
+
+    def change(self, change: Change) -> None:
+        """Install and remove packages."""
+        try:
+            self._change([*self._pin(change.pins), *_words(change)])
+        finally:
+            self.clean()
+
+    def automatic(self) -> t.FrozenSet[str]:
+        """Return the packages that apt would remove once nothing needs them."""
+        return frozenset(self._call(["apt-mark", "showauto"]).out.split())
+
+    def restore(self, change: Change, automatic: t.Collection[str]) -> None:
+        """Put packages back, from apt's archive where the sources no longer have them."""
+        self._change([*FORCE, "--purge", "install", *self._wanted(change)])
+        if automatic:
+            self._call(["apt-mark", "auto", *sorted(automatic)])
+
+    def by_hand(self, change: Change) -> str:
+        """Return the command with which a person puts packages back."""
+        return shlex.join(["apt-get", *FORCE, "install", *self._wanted(change)])
+
+    def _wanted(self, change: Change) -> t.List[str]:
+        policies = self.policies(sorted(change.packages))
+        archive = self._host.listdir(ARCHIVE)
+        words = []
+        for name, version in change.packages.items():
+            offered = name in policies and version in policies[name].versions
+            start = f"{name}_{(version or '').replace(':', '%3a')}_"
+            files = [one for one in archive if one.startswith(start) and one.endswith(".deb")]
+            words.append(f"{name}={version}" if offered or not files else f"{ARCHIVE}/{files[0]}")
+        return words + [f"{name}-" for name in change.remove]
+
+    def _change(self, words: t.Sequence[str]) -> None:
+        options = [
+            "-y",
+            "-q",
+            "-o",
+            "Dpkg::Use-Pty=0",
+            "-o",
+            f"DPkg::Lock::Timeout={int(self._timeout)}",
+        ]
+        for one in CONFIG_FILES:
+            options += ["-o", f"Dpkg::Options::={one}"]
+        self._call(["apt-get", *options, *words])
+
+    def purge(self, names: t.Sequence[str]) -> None:
+        """Remove packages with their configuration, and no other package."""
+        more = self._simulate_purge(names) - set(names)
+        if more:
+            raise NodeError(
+                f"the removal would take {', '.join(sorted(more))} along; nothing was removed",
+                hint="run again: what they need stays then",
+            )
+        self._change(["purge", *names])
+
+    def _pin(self, pins: t.Mapping[str, str]) -> t.List[str]:
+        """Return apt's options that keep source packages at versions, for one call."""
+        text = apt.preferences(pins, self._host.read(PREFERENCES) or "")
+        self._host.write(OWN_PREFERENCES, text, mode=0o644)
+        return ["-o", f"Dir::Etc::Preferences={OWN_PREFERENCES}"]
+
+    def clean(self) -> None:
+        """Remove the pins."""
+        self._host.remove(OWN_PREFERENCES)
+
+    def trusted(self) -> t.Tuple[str, ...]:
+        """Return nothing: each source names its key."""
+        return ()
+
+    def trust(self, path: str) -> None:
+        """The source names its key."""
+
+    def distrust(self, keys: t.Sequence[str]) -> None:
+        """The key goes with its file."""
+
+    def repair(self) -> None:
+        """Finish what a killed dpkg has begun."""
+        self._call(["dpkg", *CONFIG_FILES, "--configure", "-a"], check=False)
+        halves = {
+            name: package.held
+            for name, package in self.packages().items()
+            if package.state[1:2] == "H" or package.state[2:3] == "R"
+        }
+        words = ["--fix-broken", "--no-remove", "--no-install-recommends"]
+        words += ["--reinstall", "--allow-change-held-packages"] if halves else []
+        self._change([*words, "install", *halves])
+        held = [name for name, was_held in halves.items() if was_held]
+        if held:
+            self.hold(held)  # apt drops the hold of what it installs
+        self._call(["dpkg", *CONFIG_FILES, "--configure", "-a"])
+        left = [name for name, package in self.packages().items() if package.broken]
+        if left:
+            raise NodeError(
+                f"dpkg cannot finish with {', '.join(sorted(left))}",
+                hint=f"look at what it says: apt-get install --reinstall {' '.join(sorted(left))}",
+            )
+
+    def hold(self, names: t.Sequence[str]) -> None:
+        """Keep packages at their version."""
+        self._call(["apt-mark", "hold", *names])
+
+    def release(self, names: t.Sequence[str]) -> None:
+        """Take packages off hold."""
+        self._call(["apt-mark", "unhold", *names])
+
+
+def _is_busy(done: Completed) -> bool:
+    return done.rc != 0 and apt.is_busy(done.err)
+
+
+def _words(change: Change) -> t.List[str]:
+    words = [*FORCE, "install"]
+    words += [f"{name}={version}" if version else name for name, version in change.packages.items()]
+    return words + [f"{name}-" for name in change.remove]

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.gpu_info: it only looks."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._core.gpu import Gpu, NvmlError
+from .._core.steps import Plan, Step
+from .._host.api import Host
+from .._nvml.api import Nvml
+from .._nvml.real import open_nvml
+from .nodeinfo import loaded_driver, pci_devices
+
+Info = t.Dict[str, t.Any]
+SPEC: t.Dict[str, t.Any] = {"argument_spec": {}, "supports_check_mode": True}
+
+
+class GpuInfoCapability:
+    """Reads the node; never changes it."""
+
+    name = "gpu_info"
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def observe(self) -> Info:
+        """Return everything; what cannot be read is said, never an error."""
+        devices = [dataclasses.asdict(one) for one in pci_devices(self._host)]
+        driver = loaded_driver(self._host)
+        info: Info = {
+            "pci_devices": devices,
+            "pci_gpus": [one for one in devices if one["kind"] == "gpu"],
+            "driver": driver._asdict() if driver else None,
+            "nvml_available": True,
+            "nvml_error": "",
+            "gpus": [],
+            "lost_gpus": [],
+        }
+        try:
+            with open_nvml() as nvml:
+                info.update(self._read(nvml))
+        except NvmlError as error:
+            info.update(nvml_available=False, nvml_error=str(error))
+        return info
+
+    @staticmethod
+    def _read(nvml: Nvml) -> Info:
+        gpus, broken = nvml.gpus()
+        return {
+            "library_version": nvml.driver_version(),
+            "cuda_version": nvml.cuda_version(),
+            "gpus": [_gpu(nvml, gpu) for gpu in gpus],
+            "lost_gpus": [str(error) for error in broken],
+        }
+
+    def plan(self, state: Info) -> Plan:
+        """There is never anything to do."""
+        return Plan()
+
+    def apply(self, step: Step) -> None:
+        """Nothing is ever planned."""
+
+    def result(self, state: Info, plan: Plan) -> t.Dict[str, t.Any]:
+        """Return the facts under one key."""
+        return {"gpu_info": state}
+
+
+def _gpu(nvml: Nvml, gpu: Gpu) -> Info:
+    profiles = {one.id: one.name for one in nvml.gi_profiles(gpu)}
+    return {
+        **dataclasses.asdict(gpu),
+        "compute_capability": ".".join(map(str, gpu.compute_capability)),
+        "processes": [dataclasses.asdict(one) for one in nvml.processes(gpu)],
+        "mig_profiles": [dataclasses.asdict(one) for one in nvml.gi_profiles(gpu)],
+        "gpu_instances": [
+            {**dataclasses.asdict(one), "profile": profiles.get(one.profile_id, "")}
+            for one in nvml.gpu_instances(gpu)
+        ],
+        "mig_devices": [dataclasses.asdict(one) for one in nvml.mig_devices(gpu)],
+    }

@@ -1,0 +1,312 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.mig."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+import typing as t
+
+from ..._core import pods
+from ..._core.agent import mps_units
+from ..._core.errors import NodeError
+from ..._core.gpu import Gpu, NvmlError, Process
+from ..._core.mig import boot as mig_boot
+from ..._core.mig import mps as mig_mps
+from ..._core.mig.plan import Busy, GpuPlan, GpuState, plan_gpu
+from ..._core.mig.report import gpu as report
+from ..._core.mig.targets import Selection
+from ..._core.steps import Plan, Step
+from ..._host.api import Host
+from ..._host.systemd import properties
+from ..._nvml.api import Nvml
+from ..._nvml.mig_changes import Changes
+from ..._nvml.mig_reading import read
+from ..._nvml.real import open_nvml
+from .mps import end_server
+
+POLL_SECONDS = 1.0
+POD_LOGS = "/var/log/pods"
+SPEC: t.Dict[str, t.Any] = {
+    "argument_spec": {
+        "config": {"type": "raw"},
+        "selected": {"type": "str", "default": ""},
+        "on_busy": {"type": "str", "choices": ["fail", "skip", "wait"], "default": "fail"},
+        "wait_timeout": {"type": "int", "default": 600},
+        "reset": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
+        "boot": {"type": "bool", "default": True},
+        "lock_timeout": {"type": "int", "default": 60},
+    },
+    "supports_check_mode": True,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """The GPUs, an error for each that does not answer, and why NVML is not there, if it is not.
+
+    ``idle`` are MPS servers without clients, which the GPUs' processes don't have.
+    """
+
+    boot: mig_boot.Boot
+    gpus: t.Tuple[GpuState, ...] = ()
+    broken: t.Tuple[NvmlError, ...] = ()
+    absent: str = ""
+    idle: t.Tuple[mig_mps.Server, ...] = ()
+
+
+class MigCapability:
+    """Keeps the GPUs in a MIG layout, now and after a reboot."""
+
+    name = "mig"
+
+    def __init__(
+        self,
+        host: Host,
+        params: t.Mapping[str, t.Any],
+        *,
+        check_mode: bool,
+        connect: t.Callable[[], t.ContextManager[Nvml]] = open_nvml,
+    ) -> None:
+        self._host, self._params, self._check_mode = host, params, check_mode
+        self._connect = connect
+        self._selection = Selection.of(params["config"], params["selected"])
+        self._waits = params["on_busy"] == "wait" and not check_mode
+        self._deadline = time.monotonic() + params["wait_timeout"] if self._waits else 0.0
+        self._stack = contextlib.ExitStack()
+        self._nvml: t.Optional[Nvml] = None
+        self._changes: t.Optional[Changes] = None
+        self._first: t.Dict[str, GpuState] = {}
+        self._states: t.Dict[str, GpuState] = {}
+        self._plans: t.Dict[str, GpuPlan] = {}
+        self._at = ""
+
+    # --- observe ---
+
+    def observe(self) -> State:
+        """Read every GPU; the lock is held from the first observation on."""
+        boot = self._boot()
+        self._at = ""  # what the steps have made so far is compared by the plan that comes next
+        if self._nvml is None:
+            if not self._check_mode:
+                lock = self._host.lock(mig_boot.LOCK, timeout=self._params["lock_timeout"])
+                self._stack.enter_context(lock)
+            try:
+                self._nvml = self._stack.enter_context(self._connect())
+            except NvmlError as error:
+                if self._check_mode:
+                    return State(boot, absent=error.cause)
+                error.hint = "bring up the driver first (gpu.node.nvidia_driver), then run again"
+                raise
+            self._changes = Changes(self._nvml, self._reset, self._deadline)
+        while True:
+            state = self._read(self._nvml, boot)
+            if time.monotonic() >= self._deadline or not self._blocked(state):
+                return state
+            time.sleep(POLL_SECONDS)
+
+    def _boot(self) -> mig_boot.Boot:
+        host = self._host
+        return mig_boot.Boot(
+            host.read(mig_boot.CONFIG),
+            host.read(mig_boot.UNIT_FILE),
+            properties(host, mig_boot.UNIT, "ActiveState", "UnitFileState"),
+            host.exists(mig_boot.PROGRAM),
+        )
+
+    def _read(self, nvml: Nvml, boot: mig_boot.Boot) -> State:
+        gpus, broken = nvml.gpus()
+        idle = mig_mps.idle_servers(self._mps_states())
+        split = [mig_mps.without_idle(read(nvml, gpu), idle) for gpu in gpus]
+        states = tuple(self._with_pods(one) for one, _servers in split)
+        self._states = {one.gpu.uuid: one for one in states}
+        self._first = self._first or self._states
+        servers = tuple(server for _one, some in split for server in some)
+        return State(boot, states, tuple(broken), idle=servers)
+
+    def _mps_states(self) -> t.Iterator[t.Optional[str]]:
+        """Return what the managers of MPS daemons tell."""
+        for name in self._host.listdir(mps_units.FOLDER):
+            device, kind = name.rpartition(".")[::2]
+            if kind == "env":
+                asked = mps_units.settings(self._host.read(f"{mps_units.FOLDER}/{name}"))
+                root = asked.get("GPU_MPS_ROOT", mps_units.FOLDER)
+                yield self._host.read(f"{root}/{device}.json")
+
+    def _with_pods(self, state: GpuState) -> GpuState:
+        processes = tuple(self._with_pod(one) for one in state.processes)
+        return dataclasses.replace(state, processes=processes)
+
+    def _with_pod(self, process: Process) -> Process:
+        read = self._host.read
+        uid = pods.uid_of(read(f"/proc/{process.pid}/cgroup"), read("/proc/1/cgroup"))
+        if not uid:
+            return process
+        name = pods.name_of(uid, self._host.listdir(POD_LOGS))
+        return dataclasses.replace(process, pod=name)
+
+    def _blocked(self, state: State) -> bool:
+        try:
+            return bool(self._plan_gpus(state)[1])
+        except NodeError:
+            return False
+
+    # --- plan ---
+
+    def plan(self, state: State) -> Plan:
+        """Plan for every GPU that the layout is about; refuse before anything is changed."""
+        boot = mig_boot.plan(state.boot, self._wanted_boot(), check_mode=self._check_mode)
+        if state.absent:
+            return self._plan_without_driver(state, boot)
+        warnings = [f"mig: left alone, since it does not answer: {error}" for error in state.broken]
+        idle = self._selection.idle_entries(state.gpus)
+        warnings += [f"mig: {key} matches no GPU of this node" for key in idle]
+        plans, blocked = self._plan_gpus(state)
+        if blocked:
+            warnings += self._about_busy(blocked)
+        self._plans = {**{one.gpu.uuid: one for one in plans}, **self._plans}
+        return Plan(
+            (
+                *(step for one in plans for step in (*mig_mps.ends(one, state.idle), *one.steps)),
+                *boot,
+            ),
+            "".join(f"{one.before}\n" for one in plans) + (state.boot.config or ""),
+            "".join(f"{one.after}\n" for one in plans) + (self._wanted_boot() or ""),
+            reboot_required=tuple(one.pending for one in plans if one.pending),
+            blocked_by=tuple(name for error in blocked for name in error.details["blocked_by"]),
+            warnings=tuple(warnings),
+            more=any(one.more for one in plans),
+        )
+
+    def _wanted_boot(self) -> t.Optional[str]:
+        if not self._params["boot"]:
+            return None
+        return mig_boot.dump(self._params["config"] or None, self._params["selected"])
+
+    def _plan_without_driver(self, state: State, boot: t.List[Step]) -> Plan:
+        label = self._selection.label
+        warning = (
+            f"mig: NVML is not there yet ({state.absent}): the configuration is valid in form, whether"
+            " it fits the GPUs is known once the driver is loaded"
+        )
+        first = Step("partition", f"partition GPUs as {label} once the driver is loaded")
+        return Plan((first, *boot), "", f"{label}\n", warnings=(warning,))
+
+    def _plan_gpus(self, state: State) -> t.Tuple[t.List[GpuPlan], t.List[Busy]]:
+        """Return the plans, and why some GPUs can't be changed now."""
+        self._selection.check_broken(state.broken)
+        targets = self._selection.targets(state.gpus)
+        plans: t.List[GpuPlan] = []
+        blocked: t.List[Busy] = []
+        reset = self._params["reset"] == "when_idle"
+        for one in state.gpus:
+            if one.gpu.uuid not in targets:
+                continue
+            enabled, layout = targets[one.gpu.uuid]
+            try:
+                plans.append(plan_gpu(one, enabled, layout, reset=reset))
+            except Busy as error:
+                blocked.append(error)
+                if self._params["on_busy"] == "wait" and self._check_mode:
+                    idle = dataclasses.replace(one, processes=())
+                    plans.append(plan_gpu(idle, enabled, layout, reset=reset))
+        return plans, blocked
+
+    def _about_busy(self, blocked: t.Sequence[Busy]) -> t.List[str]:
+        """Return warnings about GPUs in use, or raise where that must not be."""
+        on_busy = self._params["on_busy"]
+        if on_busy == "skip":
+            return [f"mig: skipped: {error.message}: {error.cause}" for error in blocked]
+        if on_busy == "wait" and self._check_mode:
+            return [f"mig: would wait: {error.message}: {error.cause}" for error in blocked]
+        first = blocked[0]
+        first.message = "; ".join(error.message for error in blocked)
+        names = [name for error in blocked for name in error.details["blocked_by"]]
+        first.cause = f"in use by {', '.join(dict.fromkeys(names))}"
+        first.details["blocked_by"] = names
+        if on_busy == "wait":
+            first.message = f"after {self._params['wait_timeout']} s {first.message}"
+        raise first
+
+    # --- apply ---
+
+    def apply(self, step: Step) -> None:
+        """Carry out a step; when it fails, the GPU gets its previous layout back."""
+        uuid = step.params.get("gpu", "")
+        if self._at and uuid != self._at:
+            self._verify(self._at)
+        self._at = uuid
+        if step.action.startswith("boot_"):
+            getattr(self, f"_{step.action}")(step)
+        elif self._changes is None or self._nvml is None:
+            raise NodeError("nothing can be changed before the GPUs were read")
+        elif step.action == mig_mps.ACTION:
+            end_server(self._host, self._nvml, self._states[uuid].gpu, step)
+            self._changes.done.append(step)
+        else:
+            self._changes.carry_out(step, self._states[uuid])
+
+    def _verify(self, uuid: str) -> None:
+        """Read a GPU again once its steps are done, before the next one is touched."""
+        if self._nvml is None or (self._changes and self._changes.skipped):
+            return
+        if not self._states[uuid].profiles:
+            return  # an older driver: what comes after the mode is planned for in the next round
+        gpus = self._nvml.gpus()[0]
+        gpu = next((one for one in gpus if one.uuid == uuid), None)
+        state = read(self._nvml, gpu) if gpu else None
+        if state is None or plan_gpu(state, *self._selection.target(state, gpus)).steps:
+            raise NodeError(
+                f"GPU {uuid} is not in the layout that was made",
+                cause="another program changed it meanwhile, or the driver reported a success that was none",
+                hint="run again",
+            )
+
+    def _reset(self, gpu: Gpu) -> None:
+        self._host.run(["nvidia-smi", "--gpu-reset", "-i", gpu.uuid])
+
+    def _boot_config(self, step: Step) -> None:
+        self._host.write(mig_boot.CONFIG, step.params["text"], mode=0o644)
+
+    def _boot_unit(self, _step: Step) -> None:
+        self._host.write(mig_boot.UNIT_FILE, mig_boot.UNIT_TEXT, mode=0o644)
+        self._host.run(["systemctl", "daemon-reload"])
+
+    def _boot_enable(self, _step: Step) -> None:
+        self._host.run(["systemctl", "enable", mig_boot.UNIT])
+
+    def _boot_forget(self, _step: Step) -> None:
+        self._host.run(["systemctl", "reset-failed", mig_boot.UNIT])
+        self._host.remove(mig_boot.STATUS)
+
+    def _boot_remove(self, _step: Step) -> None:
+        self._host.run(["systemctl", "disable", mig_boot.UNIT], check=False)
+        self._host.remove(mig_boot.UNIT_FILE)
+        self._host.remove(mig_boot.CONFIG)
+        self._host.run(["systemctl", "daemon-reload"])
+
+    # --- report ---
+
+    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+        """Report the layout of every GPU and what became of its instances."""
+        answer: t.Dict[str, t.Any] = {
+            "selected": self._selection.label,
+            "gpus": [
+                report(
+                    self._first.get(one.gpu.uuid, one),
+                    one,
+                    self._plans.get(one.gpu.uuid),
+                    planned_only=self._check_mode,
+                )
+                for one in state.gpus
+            ],
+        }
+        if self._changes is not None and self._changes.skipped:
+            # The runner takes every step for done; these wait for the reset that it reports.
+            left = {step.summary for step in self._changes.skipped}
+            done = [step for step in self._changes.done if step.summary not in left]
+            answer["steps"] = [step.describe() for step in done]
+        return answer

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the node shows without NVML: the PCI bus, the loaded driver, and processes."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._core import cgroups
+from .._core.driver.plan import FABRIC_SERVICE, SERVICE
+from .._core.errors import NodeError
+from .._core.pci import PciDevice, nvidia_device
+from .._core.text.printable import printable
+from .._host.api import Host
+
+BUS = "/sys/bus/pci/devices"
+CONNECTX_7 = ["0x15b3", "0x1021"]
+DRIVERS_OWN = ("nvidia-persiste", "nv-fabricmanage")  # the kernel keeps 15 characters
+DRIVERS_CGROUPS = tuple(f"/system.slice/{unit}" for unit in (SERVICE, FABRIC_SERVICE))
+LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
+LIBRARY_FOLDERS = (
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+)
+FIRMWARE = "/lib/firmware"
+DRIVER_VERSION = "/proc/driver/nvidia/version"
+
+
+def pci_devices(host: Host) -> t.List[PciDevice]:
+    """Return NVIDIA's devices on the bus, by address."""
+    found = []
+    for address in host.listdir(BUS):
+        vendor = host.read(f"{BUS}/{address}/vendor")
+        files = {"vendor": vendor}
+        if vendor is not None and vendor.strip() == "0x10de":
+            files.update(
+                {
+                    name: host.read(f"{BUS}/{address}/{name}")
+                    for name in ("device", "class", "numa_node")
+                }
+            )
+        device = nvidia_device(address, files)
+        if device is not None:
+            found.append(device)
+    return found
+
+
+def bridges(host: Host) -> t.List[str]:
+    """Return the ConnectX devices through which NVSwitches are managed that are not on the bus themselves.
+
+    Those of Blackwell are not. An ordinary ConnectX-7 lacks the mark in its product data.
+    """
+    found = []
+    for address in host.listdir(BUS):
+        device = f"{BUS}/{address}"
+        ids = [(host.read(f"{device}/{name}") or "").strip() for name in ("vendor", "device")]
+        if ids != CONNECTX_7:
+            continue
+        try:
+            data = host.read_bytes(f"{device}/vpd") or b""
+        except NodeError:
+            continue  # some firmware does not let it be read
+        found += [address] if b"SW_MNG" in data else []
+    return found
+
+
+def gpus(host: Host) -> t.List[PciDevice]:
+    """Return the GPUs on the bus."""
+    return [one for one in pci_devices(host) if one.kind == "gpu"]
+
+
+def gpu_users(host: Host) -> t.Tuple[str, ...]:
+    """Return the processes that have a GPU open, but for the driver's own daemons."""
+    found = []
+    for pid in host.listdir("/proc"):
+        if not pid.isdigit():
+            continue
+        folder = f"/proc/{pid}/fd"
+        opened = (host.readlink(f"{folder}/{number}") for number in host.listdir(folder))
+        if any(one and one.startswith("/dev/nvidia") for one in opened):
+            name = _told(host, pid, "comm").strip("\n")
+            if not _is_drivers_own(host, pid, name):
+                found.append(f"{pid} ({printable(name) or 'unknown'})")
+    return tuple(found)
+
+
+def _is_drivers_own(host: Host, pid: str, name: str) -> bool:
+    """Tell whether a process is a daemon of the driver, by what its user can't choose.
+
+    Anybody can have such a name. A unit's cgroup takes nobody else's processes, and a daemon that
+    was started by hand is root's and sees the same files as we do, which no container does.
+    """
+    where = cgroups.paths(_told(host, pid, "cgroup"), _told(host, "1", "cgroup"))
+    if any(path in DRIVERS_CGROUPS for path in where):
+        return True
+    users = re.search(r"^Uid:(.*)$", _told(host, pid, "status"), re.M)
+    if name not in DRIVERS_OWN or users is None or set(users[1].split()) != {"0"}:
+        return False
+    own = host.readlink("/proc/self/ns/mnt")
+    return own is not None and host.readlink(f"/proc/{pid}/ns/mnt") == own
+
+
+def _told(host: Host, pid: str, name: str) -> str:
+    """Return what the kernel tells of a process, empty where it has ended meanwhile."""
+    try:
+        return host.read(f"/proc/{pid}/{name}") or ""
+    except NodeError:
+        return ""
+
+
+def library_versions(host: Host) -> t.Tuple[str, ...]:
+    """Return the versions of libnvidia-ml in the folders of libraries."""
+    folders = [f"{folder}{more}" for folder in LIBRARY_FOLDERS for more in ("", "/nvidia/current")]
+    found = (LIBRARY.fullmatch(name) for folder in folders for name in host.listdir(folder))
+    return tuple(sorted({match[1] for match in found if match}))
+
+
+def firmware_versions(host: Host, kernel: str) -> t.Tuple[str, ...]:
+    """Return the versions of the driver that the kernel finds firmware for the GSP of."""
+    found = set()
+    for place in (f"updates/{kernel}/", "updates/", f"{kernel}/", ""):
+        folder = f"{FIRMWARE}/{place}nvidia"
+        for version in host.listdir(folder):
+            names = host.listdir(f"{folder}/{version}") if version[:1].isdigit() else []
+            if any(name.startswith("gsp") for name in names):
+                found.add(version)
+    return tuple(sorted(found))
+
+
+class LoadedDriver(t.NamedTuple):
+    """The kernel module that is loaded: its version, and open or proprietary."""
+
+    version: str
+    flavour: str
+
+
+def loaded_driver(host: Host) -> t.Optional[LoadedDriver]:
+    """Return the loaded driver, or None."""
+    text = host.read(DRIVER_VERSION)
+    match = re.search(r"NVRM version: (.*?) {2,}(\d+\.[\d.]+)", text or "")
+    if match is None:
+        return None
+    return LoadedDriver(match[2], "open" if "Open Kernel Module" in match[1] else "proprietary")
+
+
+def environment(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, str]:
+    """Return the variables that a service's main process was started with, empty without one.
+
+    ``service`` has systemd's property MainPID.
+    """
+    try:
+        text = host.read(f"/proc/{service.get('MainPID') or 0}/environ") or ""
+    except NodeError:  # it ended meanwhile
+        return {}
+    return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What nvidia_driver asks of a package manager: apt, dnf and zypper answer it."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from .._core.driver.record import Record
+from .._core.driver.select import Removal
+from .._core.errors import NodeError
+from .._core.packages.apt import Package, Policy, Simulation
+from .._core.packages.apt_sources import Source
+from .._host.api import Completed, Host
+
+TAIL_LINES = 20
+RETRY_SECONDS = 2.0
+
+
+class Change(t.NamedTuple):
+    """One transaction: packages with their versions (None takes any), those to go, and what we hold.
+
+    ``pins`` are the versions of source packages, for what the packages depend on.
+    """
+
+    packages: t.Mapping[str, t.Optional[str]]
+    remove: t.Sequence[str]
+    pins: t.Mapping[str, str]
+    holds: t.FrozenSet[str]
+
+
+class PackageManager(t.Protocol):
+    """A node's package manager, through its own commands."""
+
+    def packages(self) -> t.Dict[str, Package]:
+        """Return the packages that are there or on hold."""
+
+    def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
+        """Return what the sources offer."""
+
+    def known(self, prefix: str) -> t.List[str]:
+        """Return the names of the packages that begin so, offered or installed."""
+
+    def interrupted(self) -> bool:
+        """Tell whether a transaction was killed."""
+
+    def sources(self) -> t.Tuple[Source, ...]:
+        """Return the node's own sources, as far as components can be enabled in them."""
+
+    def removal(self, record: Record, packages: t.Mapping[str, Package]) -> Removal:
+        """Return what taking back the additions comes to: what others need stays."""
+
+    def update(self) -> str:
+        """Fetch the package lists and return what was wrong with it; some failing is no failure."""
+
+    def simulate(self, change: Change) -> Simulation:
+        """Return what a transaction would do; NodeError when there is no way."""
+
+    def change(self, change: Change) -> None:
+        """Carry a transaction out."""
+
+    def automatic(self) -> t.FrozenSet[str]:
+        """Return the packages that only came because others depend on them."""
+
+    def restore(self, change: Change, automatic: t.Collection[str]) -> None:
+        """Put packages back as they were; those of ``automatic`` came as dependencies."""
+
+    def by_hand(self, change: Change) -> str:
+        """Return the command with which a person does the same."""
+
+    def purge(self, names: t.Sequence[str]) -> None:
+        """Remove packages and no other package."""
+
+    def repair(self) -> None:
+        """Finish what a killed transaction has begun."""
+
+    def hold(self, names: t.Sequence[str]) -> None:
+        """Keep packages at their version."""
+
+    def release(self, names: t.Sequence[str]) -> None:
+        """Take packages off hold."""
+
+    def clean(self) -> None:
+        """Remove what a killed run left of our own."""
+
+    def trusted(self) -> t.Tuple[str, ...]:
+        """Return the keys that all repositories are believed for, as rpm names them; apt has none."""
+
+    def trust(self, path: str) -> None:
+        """Believe a key."""
+
+    def distrust(self, keys: t.Sequence[str]) -> None:
+        """Forget keys."""
+
+
+class Caller:
+    """Calls the commands of a package manager; waits where another process holds its lock."""
+
+    def __init__(
+        self,
+        host: Host,
+        timeout: float,
+        is_busy: t.Callable[[Completed], bool],
+        environment: t.Mapping[str, str],
+    ) -> None:
+        self._host, self._timeout = host, timeout
+        self._is_busy, self._environment = is_busy, environment
+
+    def __call__(
+        self,
+        argv: t.Sequence[str],
+        *,
+        check: bool = True,
+        stdin: t.Optional[str] = None,
+        good: t.Sequence[int] = (0,),
+    ) -> Completed:
+        """Run a command, and again for as long as another process holds the lock."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            done = self._host.run(argv, check=False, env=self._environment, stdin=stdin)
+            busy = self._is_busy(done)
+            if not busy or time.monotonic() >= deadline:
+                break
+            time.sleep(RETRY_SECONDS)
+        if busy:
+            raise NodeError(
+                f"another package manager is at work on the node, for longer than {self._timeout:g} s",
+                cause=tail(done),
+                hint="wait until it has ended, or raise lock_timeout",
+            )
+        if check and done.rc not in good:
+            raise NodeError(
+                f"{argv[0]} failed with status {done.rc}",
+                cause=tail(done),
+                hint="mend the cause named above and run again, which finishes what was begun",
+                rc=done.rc,
+                command=" ".join(argv),
+            )
+        return done
+
+
+def tail(done: Completed) -> str:
+    """Return the end of what a command has said."""
+    lines = [line for line in f"{done.out}\n{done.err}".split("\n") if line.strip()]
+    return "\n".join(lines[-TAIL_LINES:])

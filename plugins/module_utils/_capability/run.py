@@ -1,0 +1,107 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Observe, plan, apply, report: the one shape of every module."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from .._core.errors import NodeError
+from .._core.steps import Plan, Step
+from .._core.text.masking import masked
+
+S = t.TypeVar("S")
+
+
+class Capability(t.Protocol[S]):
+    """One thing that a module keeps in a wanted state."""
+
+    @property
+    def name(self) -> str:
+        """Return the capability's name, for error messages."""
+
+    def observe(self) -> S:
+        """Read the node; change nothing."""
+
+    def plan(self, state: S) -> Plan:
+        """Compute the steps, or raise NodeError when they cannot be carried out."""
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step."""
+
+    def result(self, state: S, plan: Plan) -> t.Dict[str, t.Any]:
+        """Return what the module reports besides the common values."""
+
+
+def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]]) -> t.NoReturn:
+    """Bring the node to the wanted state, or say what would be done, and exit the module.
+
+    ``make`` builds the capability from the module's parameters, which may raise InputError.
+    """
+    done: t.List[Step] = []
+    name = module._name
+    try:
+        capability = make()
+        name = capability.name
+        answer = masked(_converge(module.check_mode, module._diff, capability, done))
+    except NodeError as error:
+        failure = {
+            "msg": f"{name}: {error}",
+            "cause": error.cause,
+            "hint": error.hint,
+            "changed": bool(done),
+            "steps": [step.describe() for step in done],
+            **error.details,
+        }
+        # A program repeats what it was given, and logs keep what a module says.
+        module.fail_json(**masked(failure))
+    for warning in answer.pop("warnings"):
+        module.warn(warning)
+    module.exit_json(**answer)
+    raise AssertionError("exit_json returned")
+
+
+def _converge(
+    check_mode: bool, show_diff: bool, capability: Capability[t.Any], done: t.List[Step]
+) -> t.Dict[str, t.Any]:
+    state = capability.observe()
+    first = plan = capability.plan(state)
+    while plan.steps and not check_mode:
+        for step in plan.steps:
+            capability.apply(step)
+            done.append(step)
+        more = plan.more
+        state = capability.observe()
+        plan = capability.plan(state)
+        if plan.steps and not more:
+            left = "; ".join(step.summary for step in plan.steps)
+            raise NodeError(
+                "the node did not reach the wanted state",
+                cause=f"after all steps this is still to do: {left}",
+                hint="run again with -vvv; if it stays so, report it with this output",
+            )
+    steps = done or list(first.steps)
+    shown = bool(steps) and show_diff
+    return {
+        "changed": bool(steps),
+        "steps": [step.describe() for step in steps],
+        "reboot_required": bool(plan.reboot_required),
+        "reboot_reasons": list(plan.reboot_required),
+        "restart_required": list(plan.restart_required),
+        "blocked_by": list(plan.blocked_by),
+        "warnings": list(dict.fromkeys(first.warnings + plan.warnings)),
+        "diff": {"before": _text(first.before), "after": _text(first.after)} if shown else {},
+        **capability.result(state, plan),
+    }
+
+
+def _text(value: t.Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, indent=2, sort_keys=True, default=str) + "\n"

@@ -1,0 +1,360 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.container_runtime."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..._core.errors import InputError, NodeError
+from ..._core.runtimes import edits
+from ..._core.runtimes.common import (
+    CDI,
+    MODES,
+    Change,
+    TooOld,
+    View,
+    Wanted,
+    check_wanted,
+    describe,
+    version_text,
+)
+from ..._core.steps import Plan, Step
+from ..._core.text.masking import excerpts, masked_text
+from ..._core.toolkit import version as toolkit_version
+from ..._host.api import Host
+from ..interpreter import ensure_importable
+from . import engines as runtimes
+from .engines import Runtime
+from .record import RECORD, Records, Written
+
+SPEC: t.Dict[str, t.Any] = {
+    "argument_spec": {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "runtime": {
+            "type": "str",
+            "choices": ["auto", *runtimes.NAMES],
+            "default": "containerd",
+        },
+        "mode": {"type": "str", "choices": list(MODES), "default": CDI},
+        "handler": {"type": "str", "default": Wanted().handler},
+        "runtime_path": {"type": "path", "default": Wanted().runtime_path},
+        "config_path": {"type": "path"},
+        "spec_dirs": {"type": "list", "elements": "path", "default": list(Wanted().spec_dirs)},
+        "backup": {"type": "bool", "default": False},
+    },
+    "supports_check_mode": True,
+}
+
+
+class File(t.NamedTuple):
+    """A file that has to change: its text, None where there is none, and the edit."""
+
+    path: str
+    text: t.Optional[str]
+    fresh: str
+    changes: t.Tuple[Change, ...] = ()
+    reverts: t.Tuple[Change, ...] = ()
+    removals: t.Tuple[edits.Removal, ...] = ()
+    written: t.Optional[Written] = None
+    restored: bool = False
+
+    def is_live(self, view: View) -> bool:
+        """Tell whether the runtime takes the edit over without a new start; what goes away takes one."""
+        gone = bool(self.reverts or self.removals or self.restored)
+        return not gone and all(view.is_live(path) for path, _value in self.changes)
+
+    def summary(self) -> str:
+        """Return the edit in words."""
+        if self.restored:
+            verb = "remove" if self.written and self.written.base is None else "restore"
+            return f"{verb} {self.path}"
+        parts = [f"set {describe(self.changes)}"] if self.changes else []
+        back = [(path, None) for path, _depth in self.removals] + list(self.reverts)
+        parts += [f"take back {', '.join(path[-1] for path, _value in back)}"] if back else []
+        return f"{' and '.join(parts)} in {self.path}"
+
+
+class State(t.NamedTuple):
+    """A runtime, how it is, and what has to change."""
+
+    runtime: Runtime
+    view: View
+    path: str
+    files: t.Tuple[File, ...]
+    stale: bool
+    stale_live: bool
+
+    def restarts(self) -> bool:
+        """Tell whether the runtime has to start again."""
+        return self.stale or not all(one.is_live(self.view) for one in self.files)
+
+    def reloads(self) -> bool:
+        """Tell whether it is enough that the runtime reloads its files."""
+        return (bool(self.files) or self.stale_live) and not self.restarts()
+
+
+class Observed(t.NamedTuple):
+    """All runtimes that are wanted."""
+
+    states: t.Tuple[State, ...]
+    warnings: t.Tuple[str, ...]
+
+
+class RuntimeCapability:
+    """Lets container runtimes hand out devices, or takes that back."""
+
+    name = "container_runtime"
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
+        self._host = host
+        self._present: bool = params["state"] == "present"
+        self._runtime: str = params["runtime"]
+        self._config_path: t.Optional[str] = params["config_path"]
+        mode = params["mode"] if self._present else ""
+        self._wanted = Wanted(
+            mode, params["handler"], params["runtime_path"], tuple(params["spec_dirs"])
+        )
+        check_wanted(self._wanted, self._config_path)
+        self._keep: bool = params["backup"]
+        self._backup: t.Optional[str] = None
+        self._records = Records(host)
+        self._states: t.Dict[str, State] = {}
+        if self._config_path and self._runtime in ("auto", "podman"):
+            raise InputError.of("config_path", self._config_path, "one runtime that has a file")
+
+    # --- observe ---
+
+    def observe(self) -> Observed:
+        """Read versions, files, effective configurations and services."""
+        chosen = runtimes.choose(self._host, self._runtime)
+        warnings = self._check_program(chosen)
+        states: t.List[State] = []
+        refused: t.List[NodeError] = []
+        for runtime in chosen:
+            try:
+                states.append(self._observe(runtime))
+            except (InputError, TooOld) as error:
+                refused.append(error)
+        if not states:
+            raise refused[0]
+        warnings += [f"left out: {error}" for error in refused]
+        for one in states:
+            warnings += one.view.warnings
+        self._states = {one.runtime.name: one for one in states}
+        return Observed(tuple(states), tuple(warnings))
+
+    def _check_program(self, chosen: t.Sequence[Runtime]) -> t.List[str]:
+        """Refuse a wrapper that is not there or that containers can break out of."""
+        path = self._wanted.runtime_path
+        if not self._present or self._wanted.mode == CDI or not any(one.unit for one in chosen):
+            return []
+        if not self._host.exists(path):
+            raise NodeError(
+                f"{path} is not on the node, and mode {self._wanted.mode} needs it",
+                hint="install the NVIDIA container toolkit, or use mode cdi, which needs no program",
+            )
+        text = self._host.run([path, "--version"], check=False).out
+        if toolkit_version.number(text) is None:
+            return [
+                f"whether {path} is safe to use is not known: it did not tell its version "
+                f"({text.strip() or 'no output'})"
+            ]
+        if not toolkit_version.is_safe(text):
+            raise NodeError(
+                f"{path} has version {toolkit_version.told(text)}",
+                cause=f"before {toolkit_version.MINIMUM_TEXT} containers could break out through it",
+                hint="upgrade the NVIDIA container toolkit (gpu.node.container_toolkit)",
+            )
+        return []
+
+    def _observe(self, runtime: Runtime) -> State:
+        path = self._config_path or runtime.config_path
+        view = runtime.view(path, self._wanted)
+        lacking = view.changes() if self._present else []
+        keep = view.wanted_paths() if self._present else set()
+        records = self._records.all()
+        files = []
+        for number, name in enumerate(view.files):
+            changes = lacking if number == 0 else []
+            file = self._file(runtime, name, view.fresh, changes, keep, records.get(name))
+            files += [file] if file else []
+        stale = bool(runtime.unit) and self._records.stale(runtime.unit)
+        stale_live = bool(runtime.unit) and self._records.stale(runtime.unit, live=True)
+        return State(runtime, view, path, tuple(files), stale, stale_live)
+
+    def _file(
+        self,
+        runtime: Runtime,
+        path: str,
+        fresh: str,
+        changes: t.Sequence[Change],
+        keep: t.Container[t.Tuple[str, ...]],
+        written: t.Optional[Written],
+    ) -> t.Optional[File]:
+        text = self._host.read(path)
+        config = runtimes.parse(runtime, text or "", path)
+        entries = written.entries if written else ()
+        idle = [one for one in entries if one.path not in keep]
+        reverts, removals = edits.revert(config, idle)
+        if not (changes or reverts or removals):
+            return None
+        ours = changes or len(idle) < len(entries)
+        restored = written is not None and text == written.text and not ours
+        return File(
+            path,
+            text,
+            fresh,
+            tuple(changes),
+            tuple(reverts),
+            tuple(removals),
+            written,
+            restored,
+        )
+
+    # --- plan ---
+
+    def plan(self, state: Observed) -> Plan:
+        """Plan the edits; the restarts are the caller's."""
+        steps: t.List[Step] = []
+        before: t.List[str] = []
+        after: t.List[str] = []
+        restart: t.List[str] = []
+        for one in state.states:
+            unit = one.runtime.unit
+            for file in one.files:
+                params = {"runtime": one.runtime.name, "file": file}
+                need = "reload" if one.reloads() else "restart"
+                steps.append(Step("edit", file.summary(), params, (f"{need}:{unit}",)))
+                old, new = self._diff(one.runtime, file)
+                before.append(old)
+                after.append(new)
+            if one.restarts():
+                restart.append(unit)
+        if not self._present and not steps and self._host.read(RECORD) is not None:
+            steps += self._forget(state)
+        return Plan(
+            tuple(steps),
+            "".join(before),
+            "".join(after),
+            restart_required=tuple(restart),
+            warnings=state.warnings,
+        )
+
+    def _forget(self, state: Observed) -> t.List[Step]:
+        """Plan to forget files that have nothing of ours any more."""
+        names = {one.runtime.name for one in state.states}
+        left = [path for path, one in self._records.all().items() if one.runtime in names]
+        return [Step("forget", f"forget how {path} was", {"path": path}) for path in left]
+
+    def _diff(self, runtime: Runtime, file: File) -> t.Tuple[str, str]:
+        try:
+            after = self._edited(runtime, file) or ""
+            return excerpts(masked_text(file.text or ""), masked_text(after))
+        except ImportError:  # a fresh node in check mode: show the keys instead of the file
+            lines = [f"{'.'.join(path)} = {json.dumps(value)}\n" for path, value in file.changes]
+            return "", "".join(lines)
+
+    @staticmethod
+    def _edited(runtime: Runtime, file: File) -> t.Optional[str]:
+        """Return the text after the edit, None where no file is left."""
+        if file.restored and file.written:
+            return file.written.base
+        changes = [*file.reverts, *file.changes]
+        text = runtimes.edit(runtime, file.text or file.fresh, changes, file.removals)
+        made = file.written is not None and file.written.base is None
+        if made and not file.changes:
+            fresh = runtimes.parse(runtime, file.fresh, file.path)
+            if runtimes.parse(runtime, text, file.path) in (fresh, {}):
+                return None
+        return text
+
+    # --- apply ---
+
+    def apply(self, step: Step) -> None:
+        """Write a file once its runtime has found it good."""
+        if step.action == "forget":
+            self._records.put(step.params["path"], None)
+            return
+        state = self._states[step.params["runtime"]]
+        file: File = step.params["file"]
+        if any(one.runtime.toml and one.files for one in self._states.values()):
+            self._need_tomlkit()
+        runtime = state.runtime
+        text = self._edited(runtime, file)
+        if text is not None:
+            runtime.check(file.path, text)
+        record = None if text is None else self._record(runtime, file, text)
+        if record is not None:
+            self._records.put(file.path, record)
+        self._records.mark(runtime.unit, live=state.reloads())
+        if text is None:
+            self._host.remove(file.path)
+        else:
+            self._backup = self._host.write(file.path, text, backup=self._keep) or self._backup
+        if record is None:
+            self._records.put(file.path, None)
+        self._verify(state, file)
+
+    @staticmethod
+    def _need_tomlkit() -> None:
+        if not ensure_importable("tomlkit"):
+            raise NodeError(
+                "tomlkit is not on the node",
+                hint="install the environment first (gpu.node.device_plugin)",
+            )
+
+    def _record(self, runtime: Runtime, file: File, text: str) -> t.Optional[Written]:
+        """Return what to remember of a file: how it would be without us."""
+        old = file.written
+        config = runtimes.parse(runtime, file.text or "", file.path)
+        entries: t.Sequence[edits.Entry] = old.entries if old else ()
+        gone = {path for path, _depth in file.removals} | {path for path, _value in file.reverts}
+        kept = [one for one in entries if one.path not in gone]
+        if not self._present or file.restored:
+            return None
+        base = file.text
+        if old is not None and file.text is not None:
+            changes, removals = edits.revert(config, entries)
+            others = runtimes.edit(runtime, file.text, changes, removals)
+            base = old.base if file.text == old.text else others
+        return Written(runtime.name, base, text, tuple(edits.note(config, file.changes, kept)))
+
+    def _verify(self, state: State, file: File) -> None:
+        """See that the runtime now has what it must have, and whether that is new to it."""
+        runtime = state.runtime
+        view = runtime.view(state.path, self._wanted)
+        stale = state.stale or state.stale_live
+        if view.effective == state.view.effective and not stale:
+            self._records.unmark(runtime.unit)
+        left = view.changes() if self._present else []
+        if left:
+            raise NodeError(
+                f"{runtime.name} still does not have {describe(left)}",
+                cause=f"a file that {file.path} imports, or one that is read later, sets it otherwise",
+                hint="look at 'imports' in the file, and change or remove the setting there",
+            )
+
+    # --- report ---
+
+    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+        """Report the runtimes; with several of them, the first one where there is room for one."""
+        first = state.states[0]
+        return {
+            "runtime": first.runtime.name,
+            "runtime_version": version_text(first.view.version),
+            "config_path": first.path,
+            "backup_file": self._backup,
+            "reload_required": [one.runtime.unit for one in state.states if one.reloads()],
+            "runtimes": [
+                {
+                    "name": one.runtime.name,
+                    "version": version_text(one.view.version),
+                    "config_path": one.path,
+                    "unit": one.runtime.unit,
+                }
+                for one in state.states
+            ],
+        }

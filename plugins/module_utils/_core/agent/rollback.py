@@ -1,0 +1,50 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a node's daemon ran on when it last served, so that a run that fails can put it back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing as t
+
+from ..text import json_data
+from .deployment import Observed, serving
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """A release and the texts of the configuration and the unit with which it served."""
+
+    release: str
+    config: str
+    unit: str
+
+
+def proven(observed: Observed) -> t.Optional[Kept]:
+    """Return what the daemon runs on, if it serves with it; None where that is not shown."""
+    if serving(observed) or not observed.running or observed.running not in observed.releases:
+        return None
+    if observed.config is None or observed.unit is None:
+        return None
+    return Kept(observed.running, observed.config, observed.unit)
+
+
+def render(kept: Kept) -> str:
+    """Return the text of the file that outlives a run."""
+    return json.dumps(dataclasses.asdict(kept), indent=2) + "\n"
+
+
+def parse(text: t.Optional[str]) -> t.Optional[Kept]:
+    """Return what the file says; None where it is missing, torn or of another shape."""
+    try:
+        data = json_data.loads(text or "")
+    except ValueError:
+        return None
+    names = [one.name for one in dataclasses.fields(Kept)]
+    if not isinstance(data, dict) or sorted(data) != sorted(names):
+        return None
+    if not all(isinstance(value, str) and value for value in data.values()):
+        return None
+    return Kept(**data)

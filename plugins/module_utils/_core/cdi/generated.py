@@ -1,0 +1,138 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The CDI specification that nvidia-ctk writes, and how it differs from our own."""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from ..errors import NodeError
+from ..text import json_data
+from ..text.shown import cut, shown
+from ..toolkit.version import MINIMUM_TEXT, is_safe, told
+from .rules import problems
+from .sources import without_pipes
+from .specification import KIND
+
+NVML = "nvml"
+NVIDIA_CTK = "nvidia-ctk"
+GENERATORS = (NVML, NVIDIA_CTK)
+INSTALL = "install the NVIDIA container toolkit (gpu.node.container_toolkit)"
+
+MOST = 5  # problems that are told; where there are more, they are much alike
+
+Spec = t.Dict[str, t.Any]
+
+
+def arguments(root: str) -> t.List[str]:
+    """Return what nvidia-ctk is called with, for devices by the same names as ours."""
+    words = ["cdi", "generate", "--format=json"]
+    words += ["--device-name-strategy=index", "--device-name-strategy=uuid"]
+    return [*words, f"--driver-root={root}"] if root else words
+
+
+def check_program(found: t.Optional[t.Tuple[str, str]]) -> str:
+    """Return the program's path; NodeError where it is not there or not safe to use."""
+    if found is None:
+        raise NodeError(
+            "nvidia-ctk is not on the node",
+            cause="generator or compare asks for it",
+            hint=f"{INSTALL}, or set generator to nvml, which needs no program",
+        )
+    path, text = found
+    if not is_safe(text):
+        raise NodeError(
+            f"{path} has version {told(text)}",
+            cause=f"before {MINIMUM_TEXT} containers could break out through the hooks that it names",
+            hint=INSTALL,
+        )
+    return path
+
+
+def parse(text: str, path: str) -> Spec:
+    """Return the specification that the program has written, in an order that does not change.
+
+    NodeError where it is not one: runtimes leave out a file as a whole where a part of it is wrong.
+    """
+    try:
+        spec = without_pipes(json_data.loads(text))
+    except ValueError as error:
+        raise _bad(path, str(error)) from error
+    wrong = problems(spec)
+    if not wrong and spec["kind"] != KIND:
+        wrong = [f"kind: {shown(spec['kind'])} is not {KIND}"]
+    if wrong:
+        raise _bad(path, "; ".join(map(cut, wrong[:MOST])))
+    spec["devices"].sort(key=lambda one: str(one["name"]))
+    for edits in (
+        spec.get("containerEdits", {}),
+        *(one["containerEdits"] for one in spec["devices"]),
+    ):
+        for key, field in (("deviceNodes", "path"), ("mounts", "containerPath")):
+            if key in edits:
+                # Folders come before what is in them; of hooks the order is the program's own.
+                edits[key].sort(key=lambda one, field=field: str(one[field]))
+    found: Spec = spec
+    return found
+
+
+def _bad(path: str, cause: str) -> NodeError:
+    return NodeError(
+        f"{path} wrote no valid CDI specification",
+        cause=cause,
+        hint="set generator to nvml, or upgrade the NVIDIA container toolkit",
+    )
+
+
+def differences(ours: Spec, theirs: Spec) -> t.List[t.Dict[str, str]]:
+    """Return what a container gets from one specification and not from the other.
+
+    Each difference has ``what`` (device, node, mount, env or hook), ``name``, the ``device`` that it
+    is about (empty where it is about all), and ``only`` in whose specification it is. A mount
+    under another name is another mount.
+    """
+    found: t.List[t.Dict[str, str]] = []
+    mine, yours = _devices(ours), _devices(theirs)
+    found += _compare("device", "", set(mine), set(yours))
+    for device in sorted(set(mine) & set(yours)):
+        found += _edits(device, mine[device], yours[device])
+    return found + _edits("", ours.get("containerEdits", {}), theirs.get("containerEdits", {}))
+
+
+def _devices(spec: Spec) -> t.Dict[str, Spec]:
+    return {one["name"]: one["containerEdits"] for one in spec["devices"]}
+
+
+def _edits(device: str, mine: Spec, yours: Spec) -> t.List[t.Dict[str, str]]:
+    readers: t.Dict[str, t.Callable[[Spec], t.Set[str]]] = {
+        "node": lambda one: {node["path"] for node in one.get("deviceNodes", ())},
+        "mount": lambda one: {
+            f"{mount['hostPath']} at {mount['containerPath']}"
+            if mount["hostPath"] != mount["containerPath"]
+            else mount["containerPath"]
+            for mount in one.get("mounts", ())
+        },
+        "env": lambda one: set(one.get("env", ())),
+        "hook": lambda one: set(map(_hook, one.get("hooks", ()))),
+    }
+    found: t.List[t.Dict[str, str]] = []
+    for what, read in readers.items():
+        found += _compare(what, device, read(mine), read(yours))
+    return found
+
+
+def _hook(hook: Spec) -> str:
+    """Return a hook in a word: the first argument that is not a program's name."""
+    words = [str(word) for word in hook.get("args", ())[1:] if word != "hook"]
+    return words[0] if words else posixpath.basename(str(hook["path"]))
+
+
+def _compare(
+    what: str, device: str, mine: t.Set[str], yours: t.Set[str]
+) -> t.List[t.Dict[str, str]]:
+    return [
+        {"what": what, "name": name, "device": device, "only": NVML if name in mine else NVIDIA_CTK}
+        for name in sorted(mine ^ yours)
+    ]

@@ -1,0 +1,198 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The rules of a CDI specification: what may be in it, and which version that needs."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..text.shown import cut, shown
+
+VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+VENDOR_OR_CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+NODE_TYPES = ("b", "c", "u", "p")
+HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")  # those of NVIDIA's container toolkit
+HOOKS = (
+    "prestart",
+    "createRuntime",
+    "createContainer",
+    "startContainer",
+    "poststart",
+    "poststop",
+)
+
+# A key maps to the shape of its value; a star means a list of it, an exclamation mark a required key.
+SHAPES: t.Dict[str, t.Dict[str, str]] = {
+    "spec": {
+        "cdiVersion": "text!",
+        "kind": "text!",
+        "annotations": "map",
+        "devices": "*device!",
+        "containerEdits": "edits",
+    },
+    "device": {"name": "text!", "annotations": "map", "containerEdits": "edits!"},
+    "edits": {
+        "env": "*text",
+        "deviceNodes": "*node",
+        "mounts": "*mount",
+        "hooks": "*hook",
+        "intelRdt": "rdt",
+        "additionalGids": "*number",
+        "netDevices": "*net",
+    },
+    "node": {
+        "path": "text!",
+        "hostPath": "text",
+        "type": "text",
+        "major": "number",
+        "minor": "number",
+        "fileMode": "number",
+        "permissions": "text",
+        "uid": "number",
+        "gid": "number",
+    },
+    "mount": {
+        "hostPath": "text!",
+        "containerPath": "text!",
+        "options": "*text",
+        "type": "text",
+    },
+    "hook": {
+        "hookName": "text!",
+        "path": "text!",
+        "args": "*text",
+        "env": "*text",
+        "timeout": "number",
+    },
+    "rdt": {
+        "closID": "text",
+        "l3CacheSchema": "text",
+        "memBwSchema": "text",
+        "enableCMT": "flag",
+        "enableMBM": "flag",
+        "schemata": "*text",
+        "enableMonitoring": "flag",
+    },
+    "net": {"hostInterfaceName": "text!", "name": "text!"},
+}
+Found = t.Iterator[str]
+
+
+def minimum_version(spec: t.Mapping[str, t.Any]) -> str:
+    """Return the lowest version of the format that has everything which a specification uses."""
+    devices = spec.get("devices", ())
+    edits = [one["containerEdits"] for one in (spec, *devices) if "containerEdits" in one]
+    rdt = [one["intelRdt"] for one in edits if "intelRdt" in one]
+    newer = any("schemata" in one or "enableMonitoring" in one for one in rdt)
+    if newer or any(one.get("netDevices") for one in edits):
+        return "1.1.0"
+    if any(one.get("intelRdt") or one.get("additionalGids") for one in edits):
+        return "0.7.0"
+    annotated = any(one.get("annotations") for one in (spec, *devices))
+    if annotated or "." in spec.get("kind", "").partition("/")[2]:
+        return "0.6.0"
+    digits = any(not one["name"][:1].isalpha() for one in devices)
+    if digits or any(node.get("hostPath") for one in edits for node in one.get("deviceNodes", ())):
+        return "0.5.0"
+    if any(mount.get("type") for one in edits for mount in one.get("mounts", ())):
+        return "0.4.0"
+    return "0.3.0"
+
+
+def problems(spec: t.Any) -> t.List[str]:
+    """Return what is wrong with a specification, each with the place where it is."""
+    # What depends on several values is looked at once each of them has its type.
+    return list(_shape(spec, "spec", "")) or list(_rules(spec))
+
+
+def _shape(value: t.Any, shape: str, at: str) -> Found:
+    name = shape.strip("*!")
+    if shape.startswith("*"):
+        if not isinstance(value, list):
+            yield f"{at}: expected a list"
+            return
+        for number, item in enumerate(value):
+            yield from _shape(item, name, f"{at}[{number}]")
+    elif name in SHAPES:
+        yield from _keys(value, SHAPES[name], at)
+    elif not _is(value, name):
+        yield f"{at}: {shown(value)} is not a {name}"
+
+
+def _keys(value: t.Any, keys: t.Mapping[str, str], at: str) -> Found:
+    if not isinstance(value, dict):
+        yield f"{at or 'the specification'}: expected an object"
+        return
+    prefix = f"{at}." if at else ""
+    for key in value:
+        if key not in keys:
+            yield f"{prefix}{cut(key)}: there is no such key"
+    for key, shape in keys.items():
+        if key in value:
+            yield from _shape(value[key], shape, prefix + key)
+        elif shape.endswith("!"):
+            yield f"{prefix}{key}: is missing"
+
+
+def _is(value: t.Any, name: str) -> bool:
+    if name == "flag":
+        return isinstance(value, bool)
+    if name == "number":
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if name == "map":
+        return isinstance(value, dict) and all(
+            isinstance(text, str) for pair in value.items() for text in pair
+        )
+    return isinstance(value, str) and value != ""
+
+
+def _rules(spec: t.Mapping[str, t.Any]) -> Found:
+    yield from _version(spec)
+    vendor, slash, kind = spec["kind"].partition("/")
+    if not (slash and VENDOR_OR_CLASS.fullmatch(vendor) and VENDOR_OR_CLASS.fullmatch(kind)):
+        yield f"kind: {shown(spec['kind'])} is not vendor/class"
+    yield from _edits(spec.get("containerEdits", {}), "containerEdits")
+    if not spec["devices"]:
+        yield "devices: there must be one at least"
+    seen: t.Set[str] = set()
+    for number, device in enumerate(spec["devices"]):
+        at, name = f"devices[{number}]", device["name"]
+        if not DEVICE.fullmatch(name):
+            yield f"{at}.name: {shown(name)} is not a device name"
+        if name in seen:
+            yield f"{at}.name: {shown(name)} is there twice"
+        seen.add(name)
+        if not any(device["containerEdits"].values()):
+            yield f"{at}.containerEdits: must not be empty"
+        yield from _edits(device["containerEdits"], f"{at}.containerEdits")
+
+
+def _version(spec: t.Mapping[str, t.Any]) -> Found:
+    version = spec["cdiVersion"]
+    if version not in VERSIONS:
+        yield f"cdiVersion: {shown(version)} is not one of {', '.join(VERSIONS)}"
+    elif VERSIONS.index(version) < VERSIONS.index(minimum_version(spec)):
+        yield f"cdiVersion: the content needs {minimum_version(spec)}, not {version}"
+
+
+def _edits(edits: t.Mapping[str, t.Any], at: str) -> Found:
+    yield from _environment(edits.get("env", ()), f"{at}.env")
+    for number, node in enumerate(edits.get("deviceNodes", ())):
+        if node.get("type", "c") not in NODE_TYPES:
+            yield f"{at}.deviceNodes[{number}].type: {shown(node['type'])} is not one of {', '.join(NODE_TYPES)}"
+        permissions = node.get("permissions", "rw")
+        if permissions != "none" and set(permissions) - set("rwm"):
+            yield f"{at}.deviceNodes[{number}].permissions: {shown(permissions)} is not made of r, w and m"
+    for number, hook in enumerate(edits.get("hooks", ())):
+        if hook["hookName"] not in HOOKS:
+            yield f"{at}.hooks[{number}].hookName: {shown(hook['hookName'])} is not one of {', '.join(HOOKS)}"
+        yield from _environment(hook.get("env", ()), f"{at}.hooks[{number}].env")
+
+
+def _environment(texts: t.Sequence[str], at: str) -> Found:
+    for number, text in enumerate(texts):
+        if text.find("=") < 1:
+            yield f"{at}[{number}]: {shown(text)} is not name=value"

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The CDI specification of a node's GPUs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import posixpath
+import re
+import typing as t
+
+from ..device_nodes import CONTROL_NODES, gpu_nodes, mig_nodes
+from ..errors import NodeError
+from ..gpu import Gpu, MigDevice
+from ..text import json_data
+from . import files as cdi_files
+from .rules import minimum_version, problems
+
+KIND = "nvidia.com/gpu"
+ALL = "all"
+# Legacy hooks of NVIDIA's leave a container alone that says so; it has got its devices already.
+ENVIRONMENT = ("NVIDIA_VISIBLE_DEVICES=void",)
+FILE_OPTIONS = ("ro", "nosuid", "nodev", "rbind", "rprivate")
+SOCKET_OPTIONS = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
+BINARIES = (
+    "nvidia-smi",
+    "nvidia-debugdump",
+    "nvidia-persistenced",
+    "nvidia-cuda-mps-control",
+    "nvidia-cuda-mps-server",
+)
+SOCKETS = ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket")
+
+Edits = t.Dict[str, t.Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """Something that a container can ask for: its names, and its device nodes."""
+
+    names: t.Tuple[str, ...]
+    nodes: t.Tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """The driver's files. ``binaries`` are (file, path in the container); paths start at the root."""
+
+    libraries: t.Tuple[cdi_files.Library, ...] = ()
+    binaries: t.Tuple[t.Tuple[str, str], ...] = ()
+    sockets: t.Tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How files get into containers.
+
+    ``root`` is where the driver's / is on the node, ``folders`` is where containers look for
+    libraries, ``hook`` is the program that makes links and the loader's cache, if there is one.
+    """
+
+    folders: t.Tuple[str, ...]
+    root: str = ""
+    hook: str = ""
+
+
+def devices(
+    gpus: t.Iterable[Gpu],
+    migs: t.Iterable[MigDevice],
+    minors: t.Mapping[str, int],
+    nodes: t.Container[str],
+) -> t.Tuple[t.List[Device], t.List[str]]:
+    """Return what containers can ask for, and why something is left out.
+
+    ``nodes`` are the device nodes that exist. A GPU in MIG mode is there by its MIG devices only.
+    """
+    found: t.List[Device] = []
+    left_out: t.List[str] = []
+    by_gpu: t.Dict[str, t.List[MigDevice]] = {}
+    for mig in migs:
+        by_gpu.setdefault(mig.gpu_uuid, []).append(mig)
+    for gpu in sorted(gpus, key=lambda one: one.index):
+        if not gpu.mig_current:
+            found.append(Device((str(gpu.index), gpu.uuid), gpu_nodes(gpu)))
+            continue
+        parts = sorted(by_gpu.get(gpu.uuid, ()), key=lambda one: one.mig_index)
+        if not parts:
+            left_out.append(
+                f"GPU {gpu.index} is left out: it is in MIG mode and has no MIG devices"
+            )
+        for mig in parts:
+            try:
+                paths = mig_nodes(gpu, mig, minors)
+            except NodeError as error:
+                left_out.append(f"{gpu.index}:{mig.mig_index} is left out: {error}")
+                continue
+            found.append(Device((f"{gpu.index}:{mig.mig_index}", mig.uuid), paths))
+    usable = []
+    for device in found:
+        missing = [path for path in device.nodes if path not in nodes]
+        if missing:
+            left_out.append(f"{device.names[0]} is left out: {missing[0]} does not exist")
+        else:
+            usable.append(device)
+    return usable, left_out
+
+
+def build(
+    found: t.Sequence[Device], nodes: t.Container[str], files: Files, layout: Layout
+) -> t.Dict[str, t.Any]:
+    """Return the specification; there must be a device at least."""
+    entries = [(name, one.nodes) for one in found for name in one.names]
+    everything = tuple(dict.fromkeys(path for one in found for path in one.nodes))
+    entries.append((ALL, everything))
+    spec: t.Dict[str, t.Any] = {"cdiVersion": "", "kind": KIND}
+    spec["devices"] = [
+        {"name": name, "containerEdits": {"deviceNodes": _nodes(paths, layout)}}
+        for name, paths in entries
+    ]
+    spec["containerEdits"] = _common(nodes, files, layout)
+    spec["cdiVersion"] = minimum_version(spec)
+    wrong = problems(spec)
+    if wrong:
+        raise NodeError(
+            "the CDI specification is not valid",
+            cause="; ".join(wrong),
+            hint="report it with the output of gpu.node.gpu_info",
+        )
+    return spec
+
+
+def _nodes(paths: t.Iterable[str], layout: Layout) -> t.List[Edits]:
+    # Without m, a container cannot make the node again somewhere else.
+    return [
+        {
+            "path": path,
+            **({"hostPath": layout.root + path} if layout.root else {}),
+            "permissions": "rw",
+        }
+        for path in paths
+    ]
+
+
+def _common(nodes: t.Container[str], files: Files, layout: Layout) -> Edits:
+    edits: Edits = {"env": list(ENVIRONMENT)}
+    control = [path for path in CONTROL_NODES if path in nodes]
+    if control:
+        edits["deviceNodes"] = _nodes(control, layout)
+    if layout.hook:
+        libraries, links = cdi_files.in_place(files.libraries)
+        edits["hooks"] = _hooks(layout.hook, libraries, links)
+    else:
+        libraries = cdi_files.under_all_names(files.libraries, layout.folders)
+    mounts = [_mount(pair, FILE_OPTIONS, layout) for pair in (*libraries, *files.binaries)]
+    mounts += [_mount((path, path), SOCKET_OPTIONS, layout) for path in files.sockets]
+    if mounts:
+        edits["mounts"] = sorted(mounts, key=lambda one: str(one["containerPath"]))
+    return edits
+
+
+def _mount(pair: t.Tuple[str, str], options: t.Sequence[str], layout: Layout) -> Edits:
+    host, container = pair
+    return {
+        "hostPath": layout.root + host,
+        "containerPath": container,
+        "options": list(options),
+    }
+
+
+def _hooks(
+    program: str, mounts: t.Sequence[t.Tuple[str, str]], links: t.Sequence[t.Tuple[str, str]]
+) -> t.List[Edits]:
+    name = posixpath.basename(program)
+    first = [name, "hook"] if name == "nvidia-ctk" else [name]
+    calls = []
+    if links:
+        pairs = (("--link", f"{target}::{link}") for target, link in links)
+        calls.append(["create-symlinks", *(word for pair in pairs for word in pair)])
+    folders = sorted({posixpath.dirname(container) for _host, container in mounts})
+    if folders:
+        pairs = (("--folder", folder) for folder in folders)
+        calls.append(["update-ldcache", *(word for pair in pairs for word in pair)])
+    calls.append(["disable-device-node-modification"])
+    return [
+        {"hookName": "createContainer", "path": program, "args": [*first, *call]} for call in calls
+    ]
+
+
+def render(spec: t.Mapping[str, t.Any]) -> str:
+    """Return the text of a specification. It is JSON, and with that YAML too."""
+    return json.dumps(spec, indent=2) + "\n"
+
+
+def names_in(text: t.Optional[str]) -> t.Optional[t.List[str]]:
+    """Return the device names of a specification that we wrote; None where it is somebody else's."""
+    try:
+        return [one["name"] for one in json_data.loads(text or '{"devices": []}')["devices"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def describes_gpus(text: str) -> bool:
+    """Tell whether a specification, in JSON or YAML, is about the same kind of devices."""
+    return (
+        re.search(rf"""\bkind["']?\s*:\s*["']?{re.escape(KIND)}["']?\s*(,|\}}|#|$)""", text, re.M)
+        is not None
+    )

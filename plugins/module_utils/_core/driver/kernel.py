@@ -1,0 +1,162 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The kernel's side of the driver: what DKMS has built, nouveau, and the options of the modules."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ..errors import InputError
+
+MODPROBE_FILE = "/etc/modprobe.d/gpu-node.conf"
+HEADER = "# Written by gpu.node.nvidia_driver.\n"
+NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
+MODULES = ("nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm")
+LOG_HEAD = re.compile(r"^DKMS .*make\.log for (\S+) for kernel (\S+)")
+DRIVER = re.compile(
+    r"^(?:\S+/)?nvidia(?:-current(?:-open)?|-tesla-\d+|-legacy-\d+xx)?\.ko(?:\.\w+)?:", re.M
+)
+VALUE = re.compile(r"[A-Za-z0-9_.,:;=/+-]+")
+TAIL_LINES = 20
+TAIL_WIDTH = 300
+
+
+class Dkms(t.NamedTuple):
+    """What DKMS has for a kernel; ``state`` is installed, built or failed."""
+
+    module: str
+    version: str
+    kernel: str
+    state: str
+    log: str = ""
+
+    def describe(self) -> t.Dict[str, str]:
+        """Return it for a user."""
+        values = self._asdict()
+        return {key: value for key, value in values.items() if value}
+
+
+@dataclasses.dataclass(frozen=True)
+class Modules:
+    """What decides about the kernel's modules.
+
+    ``own`` is the text of our modprobe file; ``nouveau`` says that some kernel has that module,
+    ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels with an initramfs that
+    can be made anew, ``stale`` those of them whose initramfs is older than our file, or still may
+    have what was in it. ``options`` are those that the loaded modules have. ``bare`` are the kernels that
+    can be booted and have no module of the driver.
+    """
+
+    own: t.Optional[str] = None
+    nouveau: bool = False
+    blacklisted: bool = False
+    images: t.Tuple[str, ...] = ()
+    stale: t.Tuple[str, ...] = ()
+    options: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    bare: t.Tuple[str, ...] = ()
+
+
+Options = t.Tuple[t.Tuple[str, str], ...]
+
+
+def parse_options(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
+    """Return the options as (module.option, value) in order; InputError names what cannot be meant."""
+    found: t.Dict[str, str] = {}
+    for key, value in (values or {}).items():
+        module, dot, option = str(key).rpartition(".")
+        module = module.replace("-", "_") if dot else "nvidia"
+        if module not in MODULES or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", option):
+            raise InputError.of(
+                "module_options",
+                key,
+                f"an option such as NVreg_EnableGpuFirmware, or one of {', '.join(MODULES)} with "
+                "its option, such as nvidia_drm.modeset",
+            )
+        text = str(int(value)) if isinstance(value, bool) else str(value)
+        if not VALUE.fullmatch(text):
+            raise InputError.of(
+                f"module_options.{key}", value, "a value of letters, digits and any of _.,:;=/+-"
+            )
+        name = f"{module}.{option}"
+        if name in found:
+            raise InputError.of("module_options", key, f"{name} once only")
+        found[name] = text
+    return tuple(sorted(found.items()))
+
+
+def render(options: Options, *, nouveau: bool, current: bool) -> str:
+    """Return our modprobe file, empty where there is nothing to say.
+
+    ``current`` adds the names that the modules have in Debian, nvidia-current and the like.
+    """
+    lines = []
+    for name, value in options:
+        module, option = name.split(".", 1)
+        names = [module, module.replace("nvidia", "nvidia-current", 1).replace("_", "-")]
+        lines += [f"options {one} {option}={value}\n" for one in names[: 2 if current else 1]]
+    text = (NOUVEAU if nouveau else "") + "".join(lines)
+    return HEADER + text if text else ""
+
+
+def has_driver(dependencies: str) -> bool:
+    """Tell whether a kernel's modules.dep has the driver, by the names that distributions give it."""
+    return DRIVER.search(dependencies) is not None
+
+
+def blacklists(text: str) -> bool:
+    """Tell whether a modprobe file keeps nouveau from being loaded."""
+    return any(
+        words[:2] == ["blacklist", "nouveau"] or words[:2] == ["install", "nouveau"]
+        for words in (line.split() for line in text.split("\n"))
+    )
+
+
+def blacklists_on_command_line(text: str) -> bool:
+    """Tell whether the kernel's command line keeps nouveau from being loaded."""
+    found = re.findall(r"(?:^|\s)(?:modprobe\.blacklist|module_blacklist)=(\S+)", text)
+    return any("nouveau" in names.split(",") for names in found)
+
+
+def parse_params(text: str) -> t.Dict[str, str]:
+    """Return the options that the loaded driver shows in its own words, named as users name them."""
+    pairs = (line.split(":", 1) for line in text.split("\n") if ":" in line)
+    return {f"nvidia.NVreg_{key.strip()}": value.strip().strip('"') for key, value in pairs}
+
+
+def differing(options: Options, loaded: t.Mapping[str, str]) -> t.List[str]:
+    """Say which options the loaded modules have otherwise; what they do not show is not known."""
+    return [
+        f"{name} is {loaded[name]}, not {value}"
+        for name, value in options
+        if name in loaded and _plain(loaded[name]) != _plain(value)
+    ]
+
+
+def _plain(value: str) -> t.Union[int, str]:
+    word = {"Y": "1", "N": "0"}.get(value, value)
+    try:
+        return int(word, 0)
+    except ValueError:
+        return word
+
+
+def failed_kernel(log: str) -> str:
+    """Return the kernel that a log of DKMS is about, empty where it does not say."""
+    match = LOG_HEAD.match(log)
+    return match[2] if match else ""
+
+
+def tail(log: str) -> str:
+    """Return the end of a log, and before it the first error, which a parallel build buries.
+
+    Long lines, such as the compiler's whole command, are cut.
+    """
+    lines = [line.rstrip() for line in log.split("\n") if line.strip()]
+    end = lines[-TAIL_LINES:]
+    first = next((line for line in lines if re.search(r": (?:fatal )?error: ", line)), None)
+    if first is not None and first not in end:
+        end = [first, "...", *end]
+    return "\n".join(f"{one[:TAIL_WIDTH]}..." if len(one) > TAIL_WIDTH else one for one in end)

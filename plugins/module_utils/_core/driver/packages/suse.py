@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which of SUSE's and NVIDIA's packages for SUSE belong together, as far as they are offered."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ...packages.apt import Policy, upstream
+from .names import Names
+
+GENERATIONS = ("G07", "G06")
+NEWER_FROM = 590  # where nothing is offered yet, the branch tells the generation
+# SUSE signs one build for each of NVIDIA's two repositories, CUDA's and the one for desktops; each has the
+# user space of its own versions only. What follows is NVIDIA's own, as modules or as sources for DKMS.
+KERNEL = {
+    "open": (
+        "nvidia-open-driver-{}-signed-cuda-kmp-{}",
+        "nvidia-open-driver-{}-signed-kmp-{}",
+        "nvidia-open-driver-{}-kmp-{}",
+        "nvidia-open-driver-{}",
+    ),
+    "proprietary": ("nvidia-driver-{}-kmp-{}", "nvidia-driver-{}"),
+}
+UTILITIES = "nvidia-compute-utils-{}"
+DAEMON = "nvidia-persistenced"
+PATTERN = r"nvidia-(?:open-)?driver-G\d+(?:-(?:signed-)?(?:cuda-)?kmp-\w+)?"
+
+
+def kernel_flavour(kernel: str) -> str:
+    """Return the flavour that the name of a running kernel ends with, such as default or azure."""
+    match = re.search(r"-([a-z][a-z0-9]*|64kb)$", kernel)
+    return match[1] if match else "default"
+
+
+def candidates(kernel: str) -> t.Tuple[str, ...]:
+    """Return every package that decides about the names."""
+    flavour = kernel_flavour(kernel)
+    found = [
+        form.format(one, flavour)
+        for one in GENERATIONS
+        for form in (UTILITIES, *(form for forms in KERNEL.values() for form in forms))
+    ]
+    return (DAEMON, *found)
+
+
+def suse(
+    known: Names,
+    policies: t.Mapping[str, Policy],
+    wanted: str,
+    installed: t.Collection[str],
+    kind: str,
+    kernel: str,
+) -> Names:
+    """Return the names whose kernel modules and user space have a version in common.
+
+    ``policies`` are those of the candidates, ``wanted`` is a branch or a version, or empty, ``kind`` the
+    flavour of the modules, ``kernel`` the running one. What is installed stays where it fits.
+    """
+    flavour = kernel_flavour(kernel)
+
+    def rank(package: str, generation: str) -> int:
+        both = _common(policies, package, UTILITIES.format(generation))
+        return 0 if any(_fits(one, wanted) for one in both) else 1 if both else 2
+
+    def package(generation: str, of: str) -> str:
+        names = [form.format(generation, flavour) for form in KERNEL[of]]
+        return min(
+            names,
+            key=lambda name: (
+                rank(name, generation),
+                name not in installed,
+                name not in policies,
+            ),
+        )
+
+    generation = min(
+        GENERATIONS,
+        key=lambda one: (
+            rank(package(one, kind), one),
+            not any(f"-{one}" in name for name in installed),
+            UTILITIES.format(one) not in policies,
+            _is_older(wanted) == (one == GENERATIONS[0]),
+        ),
+    )
+    utilities = UTILITIES.format(generation)
+    daemon = _daemon(policies, utilities, wanted)
+    signed = [name for name in map(package, (generation,) * 2, KERNEL) if "-signed-" in name]
+    return dataclasses.replace(
+        known,
+        kernel={of: package(generation, of) for of in KERNEL},
+        user_space=tuple(dict.fromkeys((f"nvidia-compute-{generation}", utilities, daemon))),
+        persistenced=daemon,
+        signed=frozenset(signed),
+        pattern=PATTERN,
+    )
+
+
+def _daemon(policies: t.Mapping[str, Policy], utilities: str, wanted: str) -> str:
+    """Return the package with the persistence daemon, which older utilities have in them."""
+    both = _common(policies, DAEMON, utilities)
+    return DAEMON if any(_fits(one, wanted) for one in both) else utilities
+
+
+def _is_older(wanted: str) -> bool:
+    branch = re.match(r"\d+", wanted)
+    return branch is not None and int(branch[0]) < NEWER_FROM
+
+
+def _common(policies: t.Mapping[str, Policy], *names: str) -> t.FrozenSet[str]:
+    """Return the driver's versions that packages share."""
+    found = [policies[name].versions if name in policies else () for name in names]
+    return frozenset.intersection(*(frozenset(map(upstream, versions)) for versions in found))
+
+
+def _fits(version: str, wanted: str) -> bool:
+    return not wanted or version == upstream(wanted) or version.startswith(f"{wanted}.")

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What there is to say of a node's driver: its state for the diff, and warnings."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..packages.apt import upstream
+from . import branches as driver_branches
+from .repository import texts
+from .select import Choice, Observed
+
+
+def headers_package(observed: Observed) -> str:
+    """Return the package with the headers of the running kernel."""
+    return observed.names.headers.format(observed.kernel)
+
+
+def uses_dkms(observed: Observed, kind: str) -> bool:
+    """Tell whether the kernel modules are built on the node, from the kernel's headers."""
+    package = observed.kernel_package(kind)
+    return bool(observed.names.headers) and package in observed.names.kernel.values()
+
+
+def offered_headers(observed: Observed) -> t.List[str]:
+    """Return the package of the running kernel's headers where it is missing and can be had."""
+    name = headers_package(observed)
+    missing = not observed.headers and observed.installed(name) is None
+    return [name] if missing and observed.candidate(name) else []
+
+
+def describe(observed: Observed) -> t.Dict[str, t.Any]:
+    """Return what a user sees of the node's driver."""
+    service = observed.service
+    return {
+        **({"runfile": observed.record.runfile} if observed.record.runfile else {}),
+        **({"repository": texts(observed.repository)} if observed.repository else {}),
+        "packages": {
+            name: package.version
+            for name, package in sorted(observed.packages.items())
+            if name in observed.names.relevant and package.installed
+        },
+        "held": sorted(name for name in observed.names.relevant if observed.held(name)),
+        "loaded": list(observed.loaded) if observed.loaded else None,
+        "modprobe": observed.modules.own or "",
+        "persistence": service.get("ActiveState") == "active"
+        and service.get("UnitFileState") in ("enabled", "static"),
+    }
+
+
+def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[str, ...]:
+    """Return what is not as it might be expected."""
+    found = driver_branches.warnings(choice.version, observed.gpus)
+    dkms = uses_dkms(observed, choice.kind)
+    if installing and dkms and not observed.headers and not offered_headers(observed):
+        found.append(
+            f"the headers of the running kernel {observed.kernel} are neither installed nor offered as "
+            f"{headers_package(observed)}: DKMS cannot build the modules for this kernel"
+        )
+    for one in observed.dkms:
+        if one.state == "failed" and not installing:
+            found.append(
+                f"DKMS could not build {one.module} {one.version} for the kernel {one.kernel}: see {one.log}"
+            )
+    if observed.gpus and not installing:
+        found += [_bare(observed, choice.kind, kernel) for kernel in observed.modules.bare]
+    version = observed.loaded[0] if observed.loaded else ""
+    if observed.loaded == (version, "open") and version not in observed.firmware and not installing:
+        found.append(
+            f"the node has no GSP firmware of version {version}, which the open kernel modules need: "
+            f"/lib/firmware/nvidia/{version}/gsp*.bin"
+        )
+    if observed.nvswitch and not observed.names.fabric:
+        found.append(
+            f"the GPUs are joined by NVSwitches, and no fabric manager for {observed.names.title} is known: CUDA "
+            "does not start until one of exactly the driver's version runs"
+        )
+    if observed.bridged and observed.names.fabric and not observed.names.subnet:
+        found.append(
+            "the NVSwitches are managed through InfiniBand, and the sources offer no nvlsm, without which "
+            "the fabric manager does not start"
+        )
+    if not observed.gpus:
+        found.append("no NVIDIA GPU was found on the PCI bus: the driver is not loaded")
+    other = observed.names.kernel["proprietary"]
+    candidate = observed.candidate(other)
+    architectures = {architecture for _address, architecture in observed.gpus}
+    if (
+        installing
+        and choice.kind == "open"
+        and choice.version
+        and candidate
+        and upstream(candidate)
+        not in {upstream(one) for one in observed.versions(observed.names.kernel["open"])}
+        and upstream(candidate) != choice.version
+        and "blackwell" not in architectures
+    ):
+        found.append(
+            f"the open kernel modules are offered in version {choice.version} at most, the proprietary "
+            f"ones in {upstream(candidate)}: kernel_modules: proprietary would give the newer driver"
+        )
+    return tuple(found)
+
+
+def _bare(observed: Observed, kind: str, kernel: str) -> str:
+    """Say that a kernel has no driver, and what it lacks as far as that is known."""
+    names = observed.names
+    lacking = names.headers.format(kernel) if uses_dkms(observed, kind) else ""
+    if observed.kernel_package(kind) in names.prebuilt.values():
+        lacking = names.prebuilt[kind].replace(observed.kernel, kernel)
+    advice = f"install {lacking}" if lacking else "install its modules"
+    return (
+        f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works. "
+        f"Next step: {advice}, or remove that kernel"
+    )

@@ -1,0 +1,155 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""GPUs and what is on them as plain values, and the error of the library that tells them."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .errors import NodeError
+
+NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED = 3, 4, 6, 9
+TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST = 10, 12, 13, 15
+RESET_REQUIRED, VERSION_MISMATCH, IN_USE, INSUFFICIENT_RESOURCES = 16, 18, 19, 23
+
+# pynvml's own texts come from the library, which may be the thing that is missing.
+MESSAGES = {
+    1: "NVML is not initialised",
+    2: "an argument is invalid",
+    3: "not supported by this GPU or driver",
+    4: "not permitted",
+    6: "not found",
+    9: "the NVIDIA driver is not loaded",
+    10: "timed out",
+    12: "libnvidia-ml.so.1 is not installed",
+    13: "this driver does not have the function",
+    15: "the GPU has fallen off the bus",
+    16: "the GPU needs a reset",
+    18: "the library and the loaded kernel module have different versions",
+    19: "in use by another process",
+    23: "not enough resources left on the GPU",
+    999: "unknown error inside the driver",
+}
+
+
+class NvmlError(NodeError):
+    """NVML answered a call with an error; ``code`` is NVML's."""
+
+    def __init__(self, code: int, doing: str, *, gpu_index: t.Optional[int] = None) -> None:
+        cause = MESSAGES.get(code, f"NVML error {code}")
+        super().__init__(f"NVML failed while {doing}", cause=cause, nvml_code=code)
+        self.code = code
+        self.gpu_index = gpu_index
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpu:
+    """A GPU. Memory is in bytes; ``pci_subsystem_id`` holds the subsystem's device and vendor."""
+
+    index: int
+    uuid: str
+    name: str
+    pci_bus_id: str
+    minor: int
+    memory_total: int
+    compute_capability: t.Tuple[int, int]
+    mig_capable: bool
+    mig_current: bool
+    mig_pending: bool
+    pci_device_id: int
+    pci_subsystem_id: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class MigDevice:
+    """A MIG device: one compute instance of a GPU instance. Memory is in bytes."""
+
+    uuid: str
+    gpu_uuid: str
+    gpu_index: int
+    mig_index: int
+    gi_id: int
+    ci_id: int
+    profile: str
+    memory_total: int
+
+
+@dataclasses.dataclass(frozen=True)
+class GiProfile:
+    """A GPU instance profile, as the GPU itself reports it; placements are (start, size)."""
+
+    id: int
+    enum: int
+    name: str
+    slices: int
+    max_count: int
+    memory_mb: int
+    placements: t.Tuple[t.Tuple[int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputeInstance:
+    """A compute instance: its id, how many compute slices it has, and the first of them."""
+
+    id: int
+    slices: int
+    start: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuInstance:
+    """A GPU instance and where it stands on the memory grid."""
+
+    id: int
+    profile_id: int
+    start: int
+    size: int
+    cis: t.Tuple[ComputeInstance, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """A process on a GPU; the ids of instances are None on a whole GPU.
+
+    ``pod`` is the namespace and name of its pod, empty where it is in none or that is not known.
+    """
+
+    pid: int
+    name: str
+    gpu_uuid: str
+    gi_id: t.Optional[int] = None
+    ci_id: t.Optional[int] = None
+    pod: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """A GPU's condition; None is what it does not tell.
+
+    ``uncorrected`` counts the memory errors since the last reset or load of the driver that could not
+    be corrected, ``recovery`` is NVML's number for what the driver asks for, 0 for nothing.
+    ``rows_failed``: a defective memory row could not be replaced; ``rows_pending``: one is replaced at
+    the next reset.
+    """
+
+    rows_failed: t.Optional[bool] = None
+    rows_pending: t.Optional[bool] = None
+    uncorrected: t.Optional[int] = None
+    recovery: t.Optional[int] = None
+
+    @property
+    def contains_errors(self) -> bool:
+        """Tell whether the GPU confines an error of its memory to who used that memory.
+
+        Those that replace rows do; older ones retire pages, and want a reset first.
+        """
+        return self.rows_failed is not None
+
+
+class Links(t.NamedTuple):
+    """A GPU's NVLinks that are up: to switches, and to other GPUs by their PCI address."""
+
+    switch: int
+    peers: t.Dict[str, int]

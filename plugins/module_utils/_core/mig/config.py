@@ -1,0 +1,232 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""mig-parted configurations, version v1: strict, and told by key where they are wrong."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+import typing as t
+
+from ..errors import InputError
+from ..text.shown import cut
+from .generated import MOST_NAMES, check_name
+from .profile import canonical
+from .shapes import shapes
+
+Layout = t.Dict[str, int]
+Device = t.Union[int, str]
+Filter = t.Union[str, t.Tuple[int, t.Optional[int]]]
+SPEC_KEYS = ("device-filter", "devices", "mig-enabled", "mig-devices")
+SELECTOR = re.compile(r"GPU-[0-9a-fA-F-]{36}|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+PRODUCT = re.compile(r"[A-Za-z][\w .()/-]+")
+NVIDIA = 0x10DE
+FILTER_FORM = (
+    "a PCI id such as 0x233010DE (device, then vendor 10DE), 0x233010DE:0x16C110DE with the subsystem, "
+    "or a product name such as A100-SXM4-40GB"
+)
+UNNAMED = "config"
+MOST = 64  # instances of a profile; GPUs have eight slices at most
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuIdentity:
+    """What a selection needs to know of a GPU; the ids are the device's and the vendor's in one."""
+
+    index: int
+    uuid: str
+    pci_bus_id: str
+    pci_id: int
+    pci_subsystem_id: int = 0
+    name: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """One entry of a layout: which GPUs, whether MIG is on, and the instances; devices None is all."""
+
+    key: str
+    filters: t.Tuple[Filter, ...]
+    devices: t.Optional[t.Tuple[Device, ...]]
+    enabled: bool
+    layout: t.Tuple[t.Tuple[str, int], ...]
+
+    def matches(self, gpu: GpuIdentity) -> bool:
+        """Tell whether the entry is about this GPU."""
+        if self.filters and not any(_passes(gpu, one) for one in self.filters):
+            return False
+        return self.devices is None or any(_is(gpu, one) for one in self.devices)
+
+    def may_mean(self, index: int) -> bool:
+        """Tell whether the entry could be about a GPU of which only the index is known."""
+        return self.devices is None or any(one == index for one in self.devices)
+
+
+def _passes(gpu: GpuIdentity, one: Filter) -> bool:
+    if isinstance(one, str):
+        return _product(one) == _product(gpu.name)
+    return one[0] == gpu.pci_id and one[1] in (None, gpu.pci_subsystem_id)
+
+
+def _product(name: str) -> str:
+    """Return a product name without what NVIDIA's tools sometimes put before it."""
+    return name.strip().lower().replace("nvidia ", "", 1)
+
+
+def _is(gpu: GpuIdentity, device: Device) -> bool:
+    if isinstance(device, int):
+        return device == gpu.index
+    device = device.lower()
+    if device.startswith("gpu-"):
+        return device == gpu.uuid.lower()
+    return device[-12:] == gpu.pci_bus_id and not device[:-12].strip("0")
+
+
+def select(config: t.Any, selected: str) -> t.Tuple[str, t.Optional[t.List[Spec]]]:
+    """Return the selected layout's name and entries; the whole configuration is checked.
+
+    The entries are None where the name is not in the configuration but one of the generated ones
+    (``all-...``). Besides the whole file, its ``mig-configs`` or one list of entries may be given.
+    """
+    if isinstance(config, list):
+        if selected:
+            raise InputError.of(
+                "selected", selected, "nothing, since config is one list of entries"
+            )
+        return UNNAMED, _entries("config", config)
+    key, layouts = _layouts(config)
+    parsed = {}
+    for name, specs in layouts.items():
+        if not isinstance(name, str) or not name:
+            raise InputError.of(key, name, "names of layouts as texts (quote it)")
+        parsed[name] = _entries(f"{key}.{name}", specs)
+    if not selected and len(parsed) == 1:
+        selected = next(iter(parsed))
+    if selected in parsed:
+        return selected, parsed[selected]
+    if selected.startswith("all-"):
+        check_name(selected, parsed)
+        return selected, None
+    raise InputError.of(
+        "selected", selected, f"one of: {cut(', '.join(sorted(parsed)), MOST_NAMES)}"
+    )
+
+
+def _layouts(config: t.Any) -> t.Tuple[str, t.Dict[t.Any, t.Any]]:
+    if not isinstance(config, dict) or not config:
+        raise InputError.of(
+            "config",
+            config,
+            "a mig-parted configuration with version and mig-configs, its mig-configs, or a list of entries",
+        )
+    if "version" not in config and "mig-configs" not in config:
+        return "config", config
+    for key in config:
+        if key not in ("version", "mig-configs"):
+            raise InputError.of("config", key, "only the keys version and mig-configs")
+    if config.get("version") != "v1":
+        raise InputError.of("config.version", config.get("version"), "'v1'")
+    layouts = config.get("mig-configs")
+    if not isinstance(layouts, dict) or not layouts:
+        raise InputError.of("config.mig-configs", layouts, "a mapping from names to lists")
+    return "config.mig-configs", layouts
+
+
+def _entries(key: str, specs: t.Any) -> t.List[Spec]:
+    if not isinstance(specs, list) or not specs:
+        raise InputError.of(key, specs, "a list with at least one entry")
+    return [_entry(f"{key}[{at}]", spec) for at, spec in enumerate(specs)]
+
+
+def _entry(key: str, spec: t.Any) -> Spec:
+    if not isinstance(spec, dict):
+        raise InputError.of(key, spec, "a mapping")
+    for name in spec:
+        if name not in SPEC_KEYS:
+            raise InputError.of(key, name, f"only the keys {', '.join(SPEC_KEYS)}")
+    enabled = spec.get("mig-enabled")
+    if not isinstance(enabled, bool):
+        raise InputError.of(f"{key}.mig-enabled", enabled, "true or false")
+    layout = _layout(f"{key}.mig-devices", spec.get("mig-devices"), enabled)
+    return Spec(
+        key,
+        _filters(f"{key}.device-filter", spec.get("device-filter")),
+        _devices(f"{key}.devices", spec.get("devices")),
+        enabled,
+        tuple(sorted(layout.items())),
+    )
+
+
+def _filters(key: str, value: t.Any) -> t.Tuple[Filter, ...]:
+    listed = value if isinstance(value, list) else [value]
+    return tuple(_filter(key, one) for one in listed if one not in (None, ""))
+
+
+def _filter(key: str, value: t.Any) -> Filter:
+    if not isinstance(value, (int, str)) or isinstance(value, bool):
+        raise InputError.of(key, value, FILTER_FORM)
+    if isinstance(value, str) and PRODUCT.fullmatch(value):
+        return value
+    try:
+        device, colon, subsystem = str(value).partition(":")
+        found = int(device, 0)
+        below = int(subsystem, 0) if colon else None
+    except ValueError:
+        raise InputError.of(key, value, FILTER_FORM) from None
+    if (
+        not 0 <= found <= 0xFFFFFFFF
+        or found & 0xFFFF != NVIDIA
+        or not 0 <= (below or 0) <= 0xFFFFFFFF
+    ):
+        raise InputError.of(key, value, FILTER_FORM)
+    return found, below
+
+
+def _devices(key: str, value: t.Any) -> t.Optional[t.Tuple[Device, ...]]:
+    if value == "all":
+        return None
+    expected = "'all', or a list of indices, UUIDs or PCI addresses"
+    if not isinstance(value, list):
+        raise InputError.of(key, value, expected)
+    for one in value:
+        number = isinstance(one, int) and not isinstance(one, bool) and one >= 0
+        if not number and not (isinstance(one, str) and SELECTOR.fullmatch(one)):
+            raise InputError.of(key, one, expected)
+    return tuple(value)
+
+
+def _layout(key: str, value: t.Any, enabled: bool) -> Layout:
+    if not enabled:
+        if value:
+            raise InputError.of(key, value, "nothing, since mig-enabled is false")
+        return {}
+    if not isinstance(value, dict) or len(value) > MOST:
+        expected = "a mapping from profiles to counts, {} for no instance"
+        raise InputError.of(key, value, expected)
+    layout: t.Dict[str, int] = collections.Counter()
+    for name, count in value.items():
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST:
+            raise InputError.of(f"{key}.{name}", count, f"a count of 0 or more, up to {MOST}")
+        if count:
+            layout[canonical(name, key)] += count
+    if value and not layout:
+        raise InputError.of(key, value, "at least one count above 0, or {} for no instance")
+    shapes(layout, key)
+    return dict(layout)
+
+
+def wanted(specs: t.Sequence[Spec], gpus: t.Sequence[GpuIdentity]) -> t.Dict[str, Spec]:
+    """Return the entry that holds for each GPU, by UUID; the last that matches counts.
+
+    A device that the node does not have is an error; a GPU that no entry matches is left out.
+    """
+    for spec in specs:
+        for device in spec.devices or ():
+            if not any(_is(gpu, device) for gpu in gpus):
+                have = ", ".join(f"{gpu.index} ({gpu.uuid}, {gpu.pci_bus_id})" for gpu in gpus)
+                raise InputError.of(
+                    f"{spec.key}.devices", device, f"a GPU of this node: {have or 'it has none'}"
+                )
+    return {gpu.uuid: spec for spec in specs for gpu in gpus if spec.matches(gpu)}

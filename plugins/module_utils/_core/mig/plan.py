@@ -1,0 +1,268 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a GPU as it is to the layout that is wanted: steps, or a refusal that says why."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import typing as t
+
+from ..errors import NodeError
+from ..gpu import GiProfile, Gpu, GpuInstance, MigDevice, Process
+from ..steps import Step
+from .keep import Kept
+from .picture import Placed, picture
+from .search import Found, arrange
+from .shapes import Places, Shape, shapes
+
+IDLE = ("idle_gpu",)
+
+
+class Busy(NodeError):
+    """Processes are where a change has to be made."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuState:
+    """A GPU with its profiles, instances, processes and MIG devices.
+
+    ``places`` tells where compute instances may begin, by GPU instance id and slices.
+    """
+
+    gpu: Gpu
+    profiles: t.Tuple[GiProfile, ...]
+    instances: t.Tuple[GpuInstance, ...]
+    processes: t.Tuple[Process, ...]
+    devices: t.Tuple[MigDevice, ...] = ()
+    places: t.Mapping[int, Places] = dataclasses.field(default_factory=dict)
+
+    def profile_of(self, instance: GpuInstance) -> GiProfile:
+        """Return an instance's profile."""
+        return next(one for one in self.profiles if one.id == instance.profile_id)
+
+    def name_of(self, instance: GpuInstance) -> str:
+        """Return an instance's profile name."""
+        return next((one.name for one in self.profiles if one.id == instance.profile_id), "unknown")
+
+    def shape_of(self, instance: GpuInstance) -> Shape:
+        """Return an instance's profile and compute instances."""
+        sizes = sorted((one.slices for one in instance.cis), reverse=True)
+        return Shape(self.name_of(instance), tuple(sizes))
+
+    def placed(self, instances: t.Optional[t.Iterable[GpuInstance]] = None) -> t.List[Placed]:
+        """Return the instances, or some of them, as the picture wants them."""
+        chosen = self.instances if instances is None else instances
+        return [
+            Placed(str(self.shape_of(one)) if one.cis else self.name_of(one), one.start, one.size)
+            for one in chosen
+        ]
+
+    @property
+    def picture(self) -> str:
+        """Return the GPU in a few lines."""
+        return picture(self.gpu, self.profiles, self.placed())
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuPlan:
+    """The steps for one GPU, and how it looks before and after; ``more`` as in Plan.
+
+    ``kept`` and ``destroyed`` hold the ids of GPU instances, ``created`` what is to be made.
+    """
+
+    gpu: Gpu
+    steps: t.Tuple[Step, ...]
+    before: str
+    after: str
+    kept: t.Tuple[int, ...] = ()
+    destroyed: t.Tuple[int, ...] = ()
+    created: t.Tuple[Placed, ...] = ()
+    pending: str = ""
+    more: bool = False
+
+
+@contextlib.contextmanager
+def about(gpu: Gpu) -> t.Iterator[None]:
+    """Name the GPU in the errors of a with statement."""
+    try:
+        yield
+    except NodeError as error:
+        error.message = f"GPU {gpu.index} ({gpu.name}, {gpu.uuid}): {error.message}"
+        raise
+
+
+def plan_gpu(
+    state: GpuState, enabled: bool, layout: t.Mapping[str, int], *, reset: bool = False
+) -> GpuPlan:
+    """Plan for one GPU, or raise NodeError when it cannot be brought there; Busy when not now.
+
+    With ``reset`` a mode that waits for a reset of the GPU gets it.
+    """
+    with about(state.gpu):
+        return _plan_gpu(state, enabled, layout, reset)
+
+
+def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int], reset: bool) -> GpuPlan:
+    gpu, before = state.gpu, state.picture
+    if not gpu.mig_capable:
+        if enabled:
+            raise NodeError(
+                "this GPU cannot be partitioned", hint="leave it out of the entry's devices"
+            )
+        return GpuPlan(gpu, (), before, before)
+    if gpu.mig_current != enabled and gpu.mig_pending == enabled:
+        return _waiting(state, enabled, reset)
+    if not enabled:
+        return _disable(state)
+    mode = _mode(state, True)
+    if not state.profiles and not gpu.mig_current:
+        # Drivers of branch 535 and older tell profiles only once MIG mode is on.
+        return GpuPlan(gpu, mode, before, picture(gpu, (), (), enabled=True), more=True)
+    found = arrange(state.profiles, state.instances, shapes(layout), _busy(state), state.places)
+    gone = [one for one in state.instances if one not in [kept.instance for kept in found.keep]]
+    _refuse_if_in_the_way(state, gone, found.keep)
+    places = tuple(_place(*one) for one in found.create)
+    stay = [Placed(str(one.shape), one.instance.start, one.instance.size) for one in found.keep]
+    return GpuPlan(
+        gpu,
+        (*mode, *_clear(state, gone), *_reshape(state, found.keep), *_create(gpu, found)),
+        before,
+        picture(gpu, state.profiles, [*stay, *places], enabled=True),
+        kept=tuple(one.instance.id for one in found.keep),
+        destroyed=tuple(one.id for one in gone),
+        created=places,
+        more=bool(mode),
+    )
+
+
+def _waiting(state: GpuState, enabled: bool, reset: bool) -> GpuPlan:
+    gpu, before = state.gpu, state.picture
+    reason = f"GPU {gpu.index}: MIG mode {_on(enabled)} waits for a reset of the GPU or a reboot"
+    if not reset:
+        return GpuPlan(gpu, (), before, before, pending=reason)
+    refuse_if_busy("the GPU cannot be reset", state.processes)
+    step = _step("reset_gpu", gpu, f"reset, so that MIG mode turns {_on(enabled)}", IDLE)
+    after = picture(gpu, state.profiles, (), enabled=enabled)
+    return GpuPlan(gpu, (step,), before, after, pending=reason, more=True)
+
+
+def _disable(state: GpuState) -> GpuPlan:
+    _refuse_if_in_the_way(state, state.instances, ())
+    mode = _mode(state, False)
+    return GpuPlan(
+        state.gpu,
+        (*_clear(state, state.instances), *mode),
+        state.picture,
+        picture(state.gpu, state.profiles, (), enabled=False),
+        destroyed=tuple(one.id for one in state.instances),
+        more=bool(mode),
+    )
+
+
+def _mode(state: GpuState, on: bool) -> t.Tuple[Step, ...]:
+    gpu = state.gpu
+    if gpu.mig_current != on:
+        refuse_if_busy(f"MIG mode cannot be switched {_on(on)}", state.processes)
+        return (_step("set_mig_mode", gpu, f"switch MIG mode {_on(on)}", IDLE, on=on),)
+    if gpu.mig_pending != on:
+        words = f"keep MIG mode {_on(on)}: take back the switch that waits for a reset"
+        return (_step("set_mig_mode", gpu, words, on=on),)
+    return ()
+
+
+def _clear(state: GpuState, gone: t.Sequence[GpuInstance]) -> t.List[Step]:
+    return [
+        _step("destroy_gi", state.gpu, f"destroy {_where(state, one)}", IDLE, gi=one.id)
+        for one in gone
+    ]
+
+
+def _reshape(state: GpuState, kept: t.Sequence[Kept]) -> t.List[Step]:
+    """Bring the compute instances of the GPU instances that stay to what is wanted."""
+    steps, gpu = [], state.gpu
+    for one in kept:
+        where, gi = _where(state, one.instance), one.instance.id
+        for ci in one.doomed:
+            words = f"destroy compute instance {ci} of {where}"
+            steps.append(_step("destroy_ci", gpu, words, IDLE, gi=gi, ci=ci))
+        for slices, start in one.create:
+            words = f"create a compute instance of {slices} slices at {start} in {where}"
+            steps.append(_step("create_ci", gpu, words, gi=gi, slices=slices, start=start))
+    return steps
+
+
+def _create(gpu: Gpu, found: Found) -> t.List[Step]:
+    return [
+        _step(
+            "create_gi",
+            gpu,
+            f"create {_place(one, start, shape)}",
+            profile=one.name,
+            start=start,
+            cis=shape.cis,
+        )
+        for one, start, shape in found.create
+    ]
+
+
+def _place(profile: GiProfile, start: int, shape: Shape) -> Placed:
+    return Placed(str(shape), start, dict(profile.placements)[start])
+
+
+def _step(
+    action: str, gpu: Gpu, words: str, needs: t.Tuple[str, ...] = (), **params: t.Any
+) -> Step:
+    return Step(action, f"GPU {gpu.index}: {words}", {"gpu": gpu.uuid, **params}, needs)
+
+
+def _on(on: bool) -> str:
+    return "on" if on else "off"
+
+
+def _busy(state: GpuState) -> t.Set[t.Tuple[int, int]]:
+    return {_at(one) for one in state.processes if one.gi_id is not None}
+
+
+def _refuse_if_in_the_way(
+    state: GpuState, gone: t.Sequence[GpuInstance], kept: t.Sequence[Kept]
+) -> None:
+    """Refuse to destroy what is in use, naming everybody who is in the way."""
+    where = {(one.id, ci): _where(state, one) for one in gone for ci in _ids(one)}
+    for one in kept:
+        for ci in one.doomed:
+            words = f"compute instance {ci} of {_where(state, one.instance)}"
+            where[one.instance.id, ci] = where[one.instance.id, -1] = words
+    holders = [one for one in state.processes if _at(one) in where]
+    held = ", ".join(dict.fromkeys(where[_at(one)] for one in holders))
+    refuse_if_busy(f"{held} cannot be destroyed", holders)
+
+
+def _ids(instance: GpuInstance) -> t.List[int]:
+    return [-1, *(one.id for one in instance.cis)]
+
+
+def _at(process: Process) -> t.Tuple[int, int]:
+    """Return where a process is: GPU instance and compute instance, -1 for what is not known."""
+    gi, ci = process.gi_id, process.ci_id
+    return -1 if gi is None else gi, -1 if ci is None else ci
+
+
+def refuse_if_busy(what: str, processes: t.Sequence[Process]) -> None:
+    """Raise Busy when there are processes, naming them and their pods."""
+    if processes:
+        names = [
+            f"process {one.pid} ({one.name or 'unknown'}{f', pod {one.pod}' if one.pod else ''})"
+            for one in processes
+        ]
+        raise Busy(
+            what,
+            cause=f"in use by {', '.join(names)}",
+            hint="stop them, for example by draining the node, and run again",
+            blocked_by=names,
+        )
+
+
+def _where(state: GpuState, instance: GpuInstance) -> str:
+    return f"{state.placed([instance])[0]} (instance {instance.id})"

@@ -1,0 +1,172 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""OpenPGP public keys as a key file has them: a node need not have a program that tells their fingerprints.
+
+Package managers find keys in a file at places where another reader doesn't look. So a file has to
+be nothing but keys, and what a node gets is written from what was read, never the file itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+import typing as t
+
+from ..errors import InputError
+
+KIND = "PGP PUBLIC KEY BLOCK"
+BEGIN, END = f"-----BEGIN {KIND}-----", f"-----END {KIND}-----"
+ARMOUR = re.compile(rf"{BEGIN}[ \t\r]*\n(.*?){END}", re.S)
+HEADER = re.compile(r"[A-Za-z-]+:.*")
+MAX_BYTES = 1 << 18
+PUBLIC_KEY = 6
+BELONGING = (2, 13, 14, 17)  # signatures, user ids, subkeys, pictures
+IGNORED = (10, 12, 21)  # markers, gpg's own notes of trust, padding
+SECRET = (5, 7)
+COLUMNS = 64
+CHECKSUM_START, CHECKSUM_POLYNOMIAL = 0xB704CE, 0x1864CFB
+EXPECTED = "an OpenPGP public key, ASCII-armoured or binary, and nothing beside it"
+
+
+class PublicKey(t.NamedTuple):
+    """A primary key's fingerprint, and its packets with those of its names and subkeys."""
+
+    fingerprint: str
+    packets: bytes
+
+
+def is_armoured(text: str) -> bool:
+    """Tell whether a key is written in ASCII."""
+    return BEGIN in text
+
+
+def read(text: str, option: str) -> t.Tuple[PublicKey, ...]:
+    """Return the keys of a key file, given as text with surrogate escapes. RFC 9580, 5.5.4.
+
+    InputError names the option where the file isn't made of public keys and of nothing else.
+    """
+    try:
+        found = _keys(text)
+    except (IndexError, ValueError) as error:
+        cause = "it is cut off" if isinstance(error, IndexError) else error
+        raise InputError.of(option, text[:40], f"{EXPECTED}; {cause}") from error
+    return tuple(found)
+
+
+def _keys(text: str) -> t.List[PublicKey]:
+    data = text.encode("utf-8", "surrogateescape")
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES} bytes")
+    found: t.List[PublicKey] = []
+    # No armour begins with such a byte, and every packet does.
+    for tag, packet, body in _packets(data if data[:1] >= b"\x80" else _dearmoured(text)):
+        if tag == PUBLIC_KEY:
+            found.append(PublicKey(_fingerprint(body), packet))
+        elif tag in BELONGING and found:
+            found[-1] = found[-1]._replace(packets=found[-1].packets + packet)
+        elif tag in SECRET:
+            raise ValueError("it has a secret key")
+        elif tag not in IGNORED:
+            raise ValueError("it has something else than public keys")
+    if not found:
+        raise ValueError("it has no key")
+    return found
+
+
+def binary(keys: t.Iterable[PublicKey]) -> str:
+    """Return keys as a binary key file has them, as text with surrogate escapes."""
+    return b"".join(one.packets for one in keys).decode("utf-8", "surrogateescape")
+
+
+def armoured(keys: t.Iterable[PublicKey]) -> str:
+    """Return keys in ASCII, each in armour of its own: older rpms look at the first key of one only."""
+    return "".join(map(_armour, keys))
+
+
+def _armour(key: PublicKey) -> str:
+    text = base64.b64encode(key.packets).decode()
+    lines = [text[at : at + COLUMNS] for at in range(0, len(text), COLUMNS)]
+    return "\n".join([BEGIN, "", *lines, f"={_checksum(key.packets)}", END, ""])
+
+
+def _checksum(data: bytes) -> str:
+    """Return the checksum of armour, which older rpms insist on. RFC 4880, 6.1."""
+    crc = CHECKSUM_START
+    for octet in data:
+        crc ^= octet << 16
+        for _bit in range(8):
+            crc <<= 1
+            if crc & 0x1000000:
+                crc ^= CHECKSUM_POLYNOMIAL
+    return base64.b64encode(crc.to_bytes(3, "big")).decode()
+
+
+def _dearmoured(text: str) -> bytes:
+    """Return what is inside of all armour; ValueError where anything is outside of it."""
+    if ARMOUR.sub("", text).strip():
+        raise ValueError(f"there is something outside of {BEGIN} and {END}")
+    return b"".join(map(_decode, ARMOUR.findall(text)))
+
+
+def _decode(block: str) -> bytes:
+    """Return what is inside of armour, which may begin with headers and end with a checksum."""
+    lines = [line.strip() for line in block.strip().split("\n")]
+    while lines and (HEADER.fullmatch(lines[0]) or not lines[0]):
+        lines.pop(0)
+    told = lines.pop()[1:] if lines and lines[-1][:1] == "=" and len(lines[-1]) == 5 else ""
+    try:
+        data = base64.b64decode("".join(lines), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError("what is in the armour is not base64") from error
+    if told and told != _checksum(data):
+        raise ValueError("the checksum of the armour is wrong")
+    return data
+
+
+def _packets(data: bytes) -> t.Iterator[t.Tuple[int, bytes, bytes]]:
+    """Yield tag, the whole and the body of each packet; ValueError where the data ends too early."""
+    at = 0
+    while at < len(data):
+        begin, head = at, data[at]
+        if not head & 0x80:
+            raise ValueError("it has something else than packets of OpenPGP")
+        if head & 0x40:
+            tag = head & 0x3F
+            at, size = _new_length(data, at + 1)
+        else:
+            octets = 1 << (head & 3)
+            if octets == 8:
+                raise ValueError("a packet is without a length")
+            tag, size = (head >> 2) & 0xF, int.from_bytes(data[at + 1 : at + 1 + octets], "big")
+            at += 1 + octets
+        if at + size > len(data):
+            raise ValueError("it is cut off")
+        yield tag, data[begin : at + size], data[at : at + size]
+        at += size
+
+
+def _new_length(data: bytes, at: int) -> t.Tuple[int, int]:
+    """Return where a packet's body begins, and its size in octets."""
+    first = data[at]
+    if first < 192:
+        return at + 1, first
+    if first < 224:
+        return at + 2, ((first - 192) << 8) + data[at + 1] + 192
+    if first < 255:
+        raise ValueError("a key is in parts")
+    return at + 5, int.from_bytes(data[at + 1 : at + 5], "big")
+
+
+def _fingerprint(body: bytes) -> str:
+    version = body[0]
+    if version == 4:
+        # The format prescribes SHA-1 here; keys of version 6 have SHA-256.
+        digest = hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body, usedforsecurity=False)
+    elif version == 6:
+        digest = hashlib.sha256(b"\x9b" + len(body).to_bytes(4, "big") + body)
+    else:
+        raise ValueError(f"a key has version {version}")
+    return digest.hexdigest().upper()

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What rpm, dnf and zypper print, as the same values as apt's."""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+import xml.etree.ElementTree as ET
+
+from ..errors import NodeError
+from .apt import TWICE, Package, Policy, Simulation
+
+RPM_FORMAT = "%{NAME}\\t%{ARCH}\\t%{EPOCHNUM}\\t%{VERSION}-%{RELEASE}\\n"
+DNF_FORMAT = "%{name}\\t%{arch}\\t%{epoch}\\t%{version}-%{release}"
+SECTIONS = {
+    "Installing": "new",
+    "Installing dependencies": "new",
+    "Installing weak dependencies": "new",
+    "Upgrading": "changed",
+    "Downgrading": "changed",
+    "Reinstalling": "changed",
+    "Removing": "removed",
+    "Removing dependent packages": "removed",
+    "Removing unused dependencies": "removed",
+}
+SOLVABLES = {
+    "to-install": "new",
+    "to-upgrade": "changed",
+    "to-downgrade": "changed",
+    "to-reinstall": "changed",
+    "to-change-arch": "changed",
+    "to-change-vendor": "changed",
+    "to-upgrade-change-arch": "changed",
+    "to-downgrade-change-arch": "changed",
+    "to-remove": "removed",
+}
+
+
+def _rows(text: str) -> t.Iterator[t.Tuple[str, str, str]]:
+    """Yield name, architecture and version of each line in one of the formats above."""
+    for line in text.split("\n"):
+        if line.count("\t") == 3:
+            name, machine, epoch, version = line.split("\t")
+            yield name, machine, version if epoch in ("0", "(none)") else f"{epoch}:{version}"
+
+
+def parse_packages(text: str, locked: t.Collection[str]) -> t.Dict[str, Package]:
+    """Parse what rpm prints in RPM_FORMAT; several of one name count as the newest.
+
+    Parts of the driver that are there twice were left so by a transaction that was killed.
+    """
+    found: t.Dict[str, Package] = {}
+    twice = {name for name, _versions in doubles(text)}
+    for name, _machine, version in _rows(text):
+        have = found.get(name)
+        if have is None or compare(version, have.version) > 0:
+            letters = ("h" if name in locked else "i") + (f"{TWICE} " if name in twice else "i ")
+            found[name] = Package(version, "", letters)
+    for name in locked:
+        found.setdefault(name, Package("", "", "hn "))
+    return found
+
+
+def doubles(text: str) -> t.List[t.Tuple[str, t.List[str]]]:
+    """Return the parts of the driver that rpm has twice, each with its versions, oldest first.
+
+    Modules that belong to one kernel may be there for several.
+    """
+    found: t.Dict[str, t.Set[str]] = {}
+    for name, _machine, version in _rows(text):
+        if "nvidia" in name and "-kmp-" not in name:
+            found.setdefault(name, set()).add(version)
+    key = functools.cmp_to_key(compare)
+    return [
+        (name, sorted(versions, key=key))
+        for name, versions in sorted(found.items())
+        if len(versions) > 1
+    ]
+
+
+def parse_repoquery(text: str, names: t.Collection[str]) -> t.Dict[str, Policy]:
+    """Parse what dnf prints in DNF_FORMAT; a name may also be one with version and architecture."""
+    found: t.Dict[str, t.Set[str]] = {}
+    for name, machine, version in _rows(text):
+        for key in (name, f"{name}-{version.split(':')[-1]}.{machine}"):
+            if key in names:
+                found.setdefault(key, set()).add(version)
+    return _policies(found)
+
+
+def _policies(found: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, Policy]:
+    key = functools.cmp_to_key(compare)
+    ordered = {
+        name: tuple(sorted(versions, key=key, reverse=True)) for name, versions in found.items()
+    }
+    return {name: Policy(versions[0], versions) for name, versions in ordered.items()}
+
+
+def parse_dnf_locks(text: str) -> t.FrozenSet[str]:
+    """Return the packages in dnf's list of version locks."""
+    lines = (line.strip() for line in text.split("\n"))
+    rows = (line.rsplit("-", 2) for line in lines if line and line[0] not in "#!")
+    return frozenset(row[0] for row in rows if len(row) == 3)
+
+
+def parse_zypper_locks(text: str) -> t.FrozenSet[str]:
+    """Return the packages in zypper's file of locks."""
+    return frozenset(re.findall(r"^solvable_name: *(\S+)$", text, flags=re.M))
+
+
+def parse_dnf_transaction(text: str) -> Simulation:
+    """Parse the table of a transaction that dnf was not let carry out."""
+    found: t.Dict[str, t.List[str]] = {"new": [], "changed": [], "removed": []}
+    section = ""
+    for line in text.split("\n"):
+        if line.endswith(":") and line[:1] not in ("", " "):
+            section = SECTIONS.get(line[:-1], "")
+        match = re.match(r"^ (\S+)(?:\s|$)", line)
+        if match and section:
+            found[section].append(match[1])
+        elif not line.strip():
+            section = ""
+    return Simulation(tuple(found["new"]), tuple(found["changed"]), tuple(found["removed"]))
+
+
+def _xml(text: str) -> ET.Element:
+    try:
+        return ET.fromstring(text)
+    except ET.ParseError as error:
+        raise NodeError(
+            "zypper's answer cannot be read", cause=f"{error}: {text[:200]!r}"
+        ) from error
+
+
+def parse_zypper_search(text: str) -> t.Dict[str, Policy]:
+    """Parse ``zypper --xmlout search --details``; what is only installed is not offered."""
+    found: t.Dict[str, t.Set[str]] = {}
+    for one in _xml(text).iter("solvable"):
+        if one.get("kind") == "package" and one.get("repository") != "(System Packages)":
+            found.setdefault(one.get("name", ""), set()).add(one.get("edition", ""))
+    return _policies(found)
+
+
+def parse_zypper_summary(text: str) -> Simulation:
+    """Parse ``zypper --xmlout install --dry-run``."""
+    found: t.Dict[str, t.List[str]] = {"new": [], "changed": [], "removed": []}
+    for summary in _xml(text).iter("install-summary"):
+        for part in summary:
+            names = [str(one.get("name")) for one in part.iter("solvable")]
+            found[SOLVABLES.get(part.tag, "changed")] += names
+    return Simulation(tuple(found["new"]), tuple(found["changed"]), tuple(found["removed"]))
+
+
+def zypper_messages(text: str) -> str:
+    """Return what zypper says in words, of an answer in XML or not."""
+    words = re.findall(r"<(?:message|description)[^>]*>([^<]*)<", text)
+    return "\n".join(word.strip() for word in words if word.strip()) or text
+
+
+def parse_needs(text: str) -> t.List[t.Tuple[str, str]]:
+    """Return what ``rpm --erase --test`` says is needed, and the package that needs it."""
+    found = re.findall(r"^\s*(.+?) is needed by (?:\(installed\) )?(\S+)$", text, flags=re.M)
+    return [(needed.split(" ")[0], _name(user)) for needed, user in found]
+
+
+def _name(package: str) -> str:
+    """Return the name in name-version-release.architecture."""
+    return package.rsplit("-", 2)[0]
+
+
+def compare(left: str, right: str) -> int:
+    """Compare two versions, epoch:version-release, as rpm does: -1, 0 or 1."""
+    one, other = _split(left), _split(right)
+    for index in range(len(one)):
+        found = _compare_part(one[index], other[index])
+        if found:
+            return found
+    return 0
+
+
+def _split(version: str) -> t.Tuple[str, str, str]:
+    epoch, colon, rest = version.rpartition(":")
+    body, _dash, release = rest.partition("-")
+    return (epoch if colon else "0", body, release)
+
+
+def _compare_part(left: str, right: str) -> int:
+    mine, yours = (re.findall(r"\d+|[A-Za-z]+|~|\^", text) for text in (left, right))
+    common = min(len(mine), len(yours))
+    for index in range(common):
+        one, other = mine[index], yours[index]
+        ranks = (_rank(one), _rank(other))
+        if ranks[0] != ranks[1]:
+            return 1 if ranks[0] > ranks[1] else -1
+        keys = [f"{int(word):040}" if word.isdigit() else word for word in (one, other)]
+        if keys[0] != keys[1]:
+            return 1 if keys[0] > keys[1] else -1
+    if len(mine) == len(yours):
+        return 0
+    longer, sign = (mine, 1) if len(mine) > len(yours) else (yours, -1)
+    return -sign if longer[common] == "~" else sign
+
+
+def _rank(word: str) -> int:
+    """Order the kinds of parts: a tilde is older than nothing, digits are newer than letters."""
+    return {"~": 0, "^": 1}.get(word, 3 if word.isdigit() else 2)

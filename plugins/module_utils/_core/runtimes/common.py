@@ -1,0 +1,155 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a container runtime has to be told, whichever it is."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..errors import InputError, NodeError
+from ..text.shown import cut
+
+CDI = "cdi"
+RUNTIME_CLASS = "runtime_class"
+DEFAULT_RUNTIME = "default_runtime"
+MODES = (CDI, RUNTIME_CLASS, DEFAULT_RUNTIME)
+
+HANDLER = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")  # as in a RuntimeClass
+# Names that runtimes have for what starts containers that name no handler.
+RESERVED = ("runc", "crun", "default")
+
+Path = t.Tuple[str, ...]
+Change = t.Tuple[Path, t.Any]
+Version = t.Tuple[int, ...]
+
+
+class TooOld(NodeError):
+    """A runtime that cannot do what is wanted of it."""
+
+
+class Wanted(t.NamedTuple):
+    """How GPUs are to reach containers; without a mode, they are not."""
+
+    mode: str = CDI
+    handler: str = "nvidia"
+    runtime_path: str = "/usr/bin/nvidia-container-runtime"
+    spec_dirs: t.Tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
+
+
+class View(t.NamedTuple):
+    """A runtime as it is, and what it has to be told.
+
+    ``files`` are those that may hold something of ours, the one to edit first; ``fresh`` is what
+    a new one begins with. ``effective`` is what the runtime makes of all of its files, from
+    ``prefix`` on; ``settings`` are what it must have, from there too. ``live`` are the keys that
+    the running daemon takes over on a reload; all others take a restart.
+    """
+
+    version: Version
+    files: t.Tuple[str, ...] = ()
+    fresh: str = ""
+    prefix: Path = ()
+    effective: t.Mapping[str, t.Any] = {}
+    settings: t.Tuple[Change, ...] = ()
+    warnings: t.Tuple[str, ...] = ()
+    live: t.Tuple[Path, ...] = ()
+
+    def is_live(self, path: Path) -> bool:
+        """Tell whether a reload is enough for a key of the file."""
+        return any(path[: len(one)] == one for one in self.live)
+
+    def changes(self) -> t.List[Change]:
+        """Return what the runtime lacks, as changes of the file."""
+        return [
+            ((*self.prefix, *path), value)
+            for path, value in self.settings
+            if lookup(self.effective, path) != value
+        ]
+
+    def wanted_paths(self) -> t.Set[Path]:
+        """Return the keys that the file may keep."""
+        return {(*self.prefix, *path) for path, _value in self.settings}
+
+
+def check_wanted(wanted: Wanted, config_path: t.Optional[str]) -> None:
+    """Refuse values that cannot be meant; InputError names the key."""
+    if not HANDLER.fullmatch(wanted.handler):
+        raise InputError.of(
+            "handler",
+            wanted.handler,
+            "up to 63 lower-case letters, digits and hyphens, as the handler of a RuntimeClass",
+        )
+    if wanted.handler in RESERVED:
+        raise InputError.of(
+            "handler",
+            wanted.handler,
+            "a name of its own: containers that ask for nothing use this one",
+        )
+    paths = [("runtime_path", wanted.runtime_path), ("config_path", config_path or "/")]
+    for key, path in [*paths, *(("spec_dirs", one) for one in wanted.spec_dirs)]:
+        if not path.startswith("/"):
+            raise InputError.of(key, path, "an absolute path")
+
+
+def parse_version(text: str, program: str) -> Version:
+    """Return the version that a program tells of itself."""
+    match = re.search(r"\bv?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", text)
+    if match is None:
+        raise NodeError(
+            f"{program} did not tell its version", cause=cut(text.strip()) or "no output"
+        )
+    return tuple(int(part) for part in match.groups())
+
+
+def version_text(version: Version) -> str:
+    """Return a version as people write it."""
+    return ".".join(map(str, version))
+
+
+def has_cdi(version: Version, minimum: Version, program: str, wanted: Wanted) -> bool:
+    """Tell whether a runtime knows CDI; refuse one that does not where it is needed."""
+    if version[: len(minimum)] >= minimum:
+        return True
+    if wanted.mode == CDI:
+        raise TooOld(
+            f"{program} {version_text(version)} cannot hand out GPUs through CDI",
+            cause=f"that came with {program} {version_text(minimum)}",
+            hint=f"upgrade {program}",
+        )
+    return False
+
+
+def lookup(config: t.Mapping[str, t.Any], path: t.Sequence[str]) -> t.Any:
+    """Return the value at a path of keys, None where there is none."""
+    value: t.Any = config
+    for key in path:
+        if not isinstance(value, t.Mapping) or key not in value:
+            return None
+        value = value[key]
+    return value
+
+
+def union(have: t.Any, wanted: t.Iterable[str]) -> t.List[str]:
+    """Return a list that has what it had and what it must have."""
+    found = list(have) if isinstance(have, (list, tuple)) else []
+    return [*found, *(one for one in wanted if one not in found)]
+
+
+def describe(changes: t.Iterable[Change]) -> str:
+    """Return changes in words."""
+    return ", ".join(
+        f"{path[-1]} = {str(value).lower() if isinstance(value, bool) else value}"
+        for path, value in changes
+    )
+
+
+def about_default(default: t.Any, wanted: Wanted) -> t.Tuple[str, ...]:
+    """Warn where every container would get what only some ask for."""
+    if default != wanted.handler or wanted.mode in ("", DEFAULT_RUNTIME):
+        return ()
+    return (
+        f"{wanted.handler} is the default runtime: containers that ask for no GPU may see all of them. "
+        "Next step: make another one the default",
+    )

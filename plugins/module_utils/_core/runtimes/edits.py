@@ -1,0 +1,108 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Edits of nested settings that can be taken back, also after others have edited the same file."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from .common import Change, Path
+
+Removal = t.Tuple[Path, int]  # a key, and how many of the tables around it stay even if empty
+Config = t.Dict[str, t.Any]
+
+
+class Entry(t.NamedTuple):
+    """A key that we set: its value, what it had (one value or none), and how many tables were there."""
+
+    path: Path
+    value: t.Any
+    had: t.Tuple[t.Any, ...]
+    depth: int
+
+    @classmethod
+    def of(cls, data: t.Sequence[t.Any]) -> Entry:
+        """Return an entry as it was written to a file."""
+        path, value, had, depth = data
+        return cls(tuple(path), value, tuple(had), depth)
+
+
+def find(config: t.Mapping[str, t.Any], path: Path) -> t.Tuple[t.Tuple[t.Any, ...], int]:
+    """Return the value at a path, if there is one, and how many tables lead there."""
+    table: t.Any = config
+    for depth, key in enumerate(path):
+        if not isinstance(table, t.Mapping) or key not in table:
+            return (), depth
+        table = table[key]
+    return (table,), len(path) - 1
+
+
+def note(
+    config: t.Mapping[str, t.Any], changes: t.Iterable[Change], before: t.Iterable[Entry]
+) -> t.List[Entry]:
+    """Return the entries for changes that are about to be made, after earlier ones."""
+    entries = {one.path: one for one in before}
+    for path, value in changes:
+        had, depth = find(config, path)
+        known = entries.get(path)
+        if known is not None and had == (known.value,):
+            entries[path] = known._replace(value=value)
+        else:
+            entries[path] = Entry(path, value, had, depth)
+    return list(entries.values())
+
+
+def revert(
+    config: t.Mapping[str, t.Any], entries: t.Iterable[Entry]
+) -> t.Tuple[t.List[Change], t.List[Removal]]:
+    """Return how entries are taken back; what others have set since then stays."""
+    changes: t.List[Change] = []
+    removals: t.List[Removal] = []
+    for one in entries:
+        found, _depth = find(config, one.path)
+        if not found:
+            continue
+        if found == (one.value,):
+            rest: t.Any = one.had[0] if one.had else None
+        elif isinstance(found[0], list) and isinstance(one.value, list):
+            had = one.had[0] if one.had and isinstance(one.had[0], list) else []
+            ours = [item for item in one.value if item not in had]
+            rest = [item for item in found[0] if item not in ours]
+            if rest == found[0]:
+                continue
+        else:
+            continue
+        if one.had or rest:
+            changes.append((one.path, rest))
+        else:
+            removals.append((one.path, one.depth))
+    return changes, removals
+
+
+def apply(
+    config: t.Mapping[str, t.Any], changes: t.Iterable[Change], removals: t.Iterable[Removal]
+) -> Config:
+    """Return the configuration after an edit."""
+    after: Config = copy.deepcopy(dict(config))
+    for path, value in changes:
+        table = after
+        for key in path[:-1]:
+            table = table.setdefault(key, {})
+        table[path[-1]] = value
+    for path, depth in removals:
+        remove(after, path, depth)
+    return after
+
+
+def remove(config: t.Any, path: Path, depth: int) -> None:
+    """Remove a key in place, and the tables around it that are empty then."""
+    tables = [config]
+    for key in path[:-1]:
+        tables.append(tables[-1][key])
+    del tables[-1][path[-1]]
+    for level in range(len(path) - 1, depth, -1):
+        if tables[level]:
+            break
+        del tables[level - 1][path[level - 1]]

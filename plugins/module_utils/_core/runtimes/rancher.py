@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""k3s and RKE2: each brings a containerd, and writes its configuration anew at each start."""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from ..errors import NodeError
+from .common import Change, Version, describe, version_text
+from .containerd import MERGES
+
+
+class Distribution(t.NamedTuple):
+    """Where a distribution keeps its containerd, and the units that run it: one a node."""
+
+    name: str
+    containerd: str
+    config_path: str
+    units: t.Tuple[str, ...]
+
+
+K3S = Distribution(
+    "k3s",
+    "/var/lib/rancher/k3s/data/current/bin/containerd",
+    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+    ("k3s.service", "k3s-agent.service"),
+)
+RKE2 = Distribution(
+    "rke2",
+    "/var/lib/rancher/rke2/bin/containerd",
+    "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+    ("rke2-server.service", "rke2-agent.service"),
+)
+TEMPLATES = {2: "config.toml", 3: "config-v3.toml"}  # by the format; .tmpl is added, or .d
+
+
+def choose_unit(
+    distribution: Distribution, states: t.Mapping[str, t.Mapping[str, str]]
+) -> t.Optional[str]:
+    """Return the unit that runs on this node, or would; None where there is none.
+
+    ``states`` are systemd's properties LoadState and ActiveState of each unit.
+    """
+    known = [one for one in distribution.units if states[one].get("LoadState") == "loaded"]
+    active = [one for one in known if states[one].get("ActiveState") == "active"]
+    return (*active, *known, None)[0]
+
+
+def not_started(distribution: Distribution) -> NodeError:
+    """Return the error for a node where there is nothing to read yet."""
+    return NodeError(
+        f"{distribution.config_path} is not there yet",
+        cause=f"{distribution.name} writes it when it starts",
+        hint=f"start {' or '.join(distribution.units)}, then run again",
+    )
+
+
+def not_settable(
+    distribution: Distribution, version: Version, form: int, changes: t.Iterable[Change]
+) -> NodeError:
+    """Return the error for a file to which nothing can be added from outside."""
+    folder = posixpath.dirname(distribution.config_path)
+    base = TEMPLATES.get(form, TEMPLATES[3])
+    needed = version_text(MERGES)
+    return NodeError(
+        f"{distribution.name} lacks {describe(changes)}, and {distribution.config_path} is written anew "
+        "at each of its starts",
+        cause=(
+            f"a drop-in file takes containerd {needed} or later (this is {version_text(version)}) and "
+            f'a file that imports "{folder}/{base}.d/*.toml"'
+        ),
+        hint=(
+            f"upgrade {distribution.name}, or write {folder}/{base}.tmpl with these settings in it and "
+            f"restart {distribution.name}"
+        ),
+    )

@@ -1,0 +1,166 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""JSON files: edited in place, so that order, indentation and all other keys stay as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from ..errors import NodeError
+from ..runtimes.common import Change, Path
+from ..runtimes.edits import Removal
+from . import json_data
+
+DECODER = json.JSONDecoder()
+INDENT = "  "
+
+
+class Member(t.NamedTuple):
+    """A key of an object in a text, and where it and its value are."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+def parse(text: str, path: str) -> t.Dict[str, t.Any]:
+    """Return a file's content; a damaged one is a NodeError with line and column."""
+    hint = "mend the file; it was left as it is"
+    try:
+        data = json_data.loads(text) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        where = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        raise NodeError(f"{path} is not valid JSON", cause=where, hint=hint) from error
+    except ValueError as error:  # too much of it
+        raise NodeError(f"{path} is not valid JSON", cause=str(error), hint=hint) from error
+    if not isinstance(data, dict):
+        raise NodeError(f"{path} is not a JSON object", cause=type(data).__name__, hint=hint)
+    return data
+
+
+def edit(text: str, changes: t.Iterable[Change], removals: t.Iterable[Removal] = ()) -> str:
+    """Return the text with values set at paths of keys, and keys removed."""
+    text = text if text.strip() else "{}\n"
+    for path, value in changes:
+        text = _set(text, path, value)
+    for path, depth in removals:
+        text = _remove(text, path, depth)
+    return text
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _members(text: str, at: int) -> t.Tuple[t.List[Member], int]:
+    """Return the members of the object that begins at a place, and where it ends."""
+    found: t.List[Member] = []
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        key, end = DECODER.raw_decode(text, at)
+        value = _skip(text, _skip(text, end) + 1)
+        _data, last = DECODER.raw_decode(text, value)
+        found.append(Member(key, at, value, last))
+        at = _skip(text, last)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return found, at
+
+
+def _member(text: str, at: int, key: str) -> t.Optional[Member]:
+    # Where a key is there twice, the last one counts.
+    return next((one for one in reversed(_members(text, at)[0]) if one.key == key), None)
+
+
+def _set(text: str, path: Path, value: t.Any) -> str:
+    at = _skip(text, 0)
+    for depth, key in enumerate(path):
+        member = _member(text, at, key)
+        last = depth == len(path) - 1
+        if member is None:
+            for name in reversed(path[depth + 1 :]):
+                value = {name: value}
+            return _insert(text, at, key, value)
+        if last:
+            shown = _dump(text, value, _line_indent(text, member.start))
+            return text[: member.value] + shown + text[member.end :]
+        if text[member.value] != "{":
+            raise NodeError(
+                f"{'.'.join(path[: depth + 1])} is not an object",
+                cause=f"{path[-1]} has to be set in it",
+                hint="mend the file; it was left as it is",
+            )
+        at = member.value
+    return text
+
+
+def _insert(text: str, at: int, key: str, value: t.Any) -> str:
+    members, end = _members(text, at)
+    newline = _newline(text)
+    if members and newline not in text[at : members[-1].start]:
+        return f"{text[: members[-1].end]}, {json.dumps(key)}: {json.dumps(value)}{text[members[-1].end :]}"
+    if members:
+        indent = _line_indent(text, members[-1].start)
+        shown = f"{json.dumps(key)}: {_dump(text, value, indent)}"
+        return f"{text[: members[-1].end]},{newline}{indent}{shown}{text[members[-1].end :]}"
+    if newline not in text.strip() and text.strip() != "{}":
+        return f"{text[: at + 1]}{json.dumps(key)}: {json.dumps(value)}{text[end:]}"
+    outer = _line_indent(text, at)
+    indent = outer + _unit(text)
+    shown = f"{json.dumps(key)}: {_dump(text, value, indent)}"
+    return f"{text[: at + 1]}{newline}{indent}{shown}{newline}{outer}{text[end:]}"
+
+
+def _remove(text: str, path: Path, depth: int) -> str:
+    chain: t.List[t.Tuple[int, int]] = []  # the object of each key, and how many members it has
+    at = _skip(text, 0)
+    for key in path:
+        member = _member(text, at, key)
+        if member is None:
+            return text
+        chain.append((at, len(_members(text, at)[0])))
+        at = member.value
+    level = len(path) - 1
+    while level > depth and chain[level][1] == 1:
+        level -= 1
+    return _cut(text, chain[level][0], path[level])
+
+
+def _cut(text: str, at: int, key: str) -> str:
+    members, end = _members(text, at)
+    place = max(number for number, one in enumerate(members) if one.key == key)
+    if len(members) == 1:
+        return text[: at + 1] + text[end:]
+    if place == 0:
+        return text[: members[0].start] + text[members[1].start :]
+    return text[: members[place - 1].end] + text[members[place].end :]
+
+
+def _dump(text: str, value: t.Any, indent: str) -> str:
+    """Return a value as the file would have it: in one line, or indented."""
+    newline = _newline(text)
+    if newline not in text.strip() and text.strip() != "{}":
+        return json.dumps(value)
+    shown = json.dumps(value, indent=_unit(text))
+    return shown.replace("\n", newline + indent)
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _line_indent(text: str, at: int) -> str:
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _unit(text: str) -> str:
+    """Return the file's own step of indentation."""
+    match = re.match(r"\s*\{\s*?\n([ \t]+)", text)
+    return match[1] if match else INDENT

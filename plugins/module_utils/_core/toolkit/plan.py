@@ -1,0 +1,242 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The steps from a node as it is to one with the NVIDIA container toolkit, or without it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import NodeError
+from ..packages.repository import RPM_FAMILIES, Repository, check_key, files, is_trusted, texts
+from ..steps import Plan, Step
+from .select import ALL, DROP_IN, DROP_IN_TEXT, PARTS, PLACE, VENDOR_FILE, Desired, Observed, choose
+from .version import MINIMUM_TEXT
+
+REPAIR = Step("repair", "finish what a killed package manager has begun")
+REFRESH = Step("refresh", "refresh the package lists")
+
+
+def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
+    """Return the plan; NodeError where the node cannot be brought there.
+
+    What can only be planned once the package lists are there comes with the next plan, except
+    in check mode, which tells all of it as far as it is known.
+    """
+    before = describe(observed)
+    if desired.state == "absent":
+        return _absent(observed, before, check_mode)
+    first = [REPAIR] if observed.unfinished else []
+    named = repository_steps(observed, desired)
+    if named and not observed.refreshed:
+        first += [*named, REFRESH]
+    else:
+        first += named
+    if first and not check_mode:
+        return Plan(tuple(first), before, before, more=True)
+    try:
+        version = choose(observed, desired)
+    except NodeError:
+        if observed.refreshed or check_mode:
+            raise
+        return Plan((REFRESH,), before, before, more=True)  # the lists may be old
+    if version is None:
+        return _unknown(observed, desired, first, check_mode)
+    steps = [*first, *_vendor(observed, desired), *_install(observed, desired, version)]
+    if not any(step.action == "install" for step in steps):
+        steps += _hold(observed, desired)
+    elif desired.hold:
+        steps.append(_held(PARTS[desired.parts]))
+    after = {**before, "packages": dict.fromkeys(PARTS[desired.parts], version)}
+    if desired.repository is not None:
+        after["repository"] = desired.repository.url
+    return Plan(tuple(steps), before, after)
+
+
+def _unknown(
+    observed: Observed, desired: Desired, first: t.Sequence[Step], check_mode: bool
+) -> Plan:
+    """Plan where no source offers the packages: they may once the lists are there."""
+    before = describe(observed)
+    names = PARTS[desired.parts]
+    if check_mode and (first or not observed.refreshed):
+        what = desired.version or f"the newest that is offered, {MINIMUM_TEXT} at least"
+        steps = [*first] or [REFRESH]
+        steps += _vendor(observed, desired)
+        steps.append(Step("install", f"install {', '.join(names)} ({what})"))
+        steps += [_held(names)] if desired.hold else []
+        return Plan(tuple(steps), before, {**before, "packages": dict.fromkeys(names, what)})
+    if not observed.refreshed:
+        return Plan((REFRESH,), before, before, more=True)
+    raise NodeError(
+        f"the sources do not offer {', '.join(names)}",
+        cause=observed.note or "the package lists were read anew",
+        hint="set repository to one that has the NVIDIA container toolkit",
+    )
+
+
+def repository_steps(observed: Observed, desired: Desired) -> t.List[Step]:
+    """Return the step to the wanted files of the repository; none where they are as wanted."""
+    repository = desired.repository
+    if repository is None:
+        stale = tuple(sorted(observed.files))
+        if not stale:
+            return []
+        return [_repository_step(f"forget the repository: remove {', '.join(stale)}", {}, stale)]
+    _check_duplicate(observed, repository)
+    text = observed.key if repository.key_path else repository.key
+    keys = check_key(repository, text)
+    wanted = files(repository, PLACE, observed.family, keys)
+    write = {path: one for path, one in wanted.items() if observed.files.get(path) != one}
+    stale = tuple(sorted(set(observed.files) - set(wanted)))
+    marks = (one.fingerprint for one in keys)
+    strange = tuple(one for one in marks if not is_trusted(one, observed.trusted))
+    trust = strange if observed.family in RPM_FAMILIES else ()
+    if not (write or stale or trust):
+        return []
+    words = [f"write {', '.join(sorted(write))}"] if write else []
+    words += [f"remove {', '.join(stale)}"] if stale else []
+    words += [f"teach rpm the key {', '.join(trust)}"] if trust else []
+    return [
+        _repository_step(
+            f"name the repository {repository.url}: {'; '.join(words)}", write, stale, trust
+        )
+    ]
+
+
+def _check_duplicate(observed: Observed, repository: Repository) -> None:
+    """Refuse a repository that another file has as well: apt refuses two keys for one address."""
+    for one in observed.sources:
+        same = one.uri.rstrip("/") == repository.url.rstrip("/")
+        same = same and one.suite.strip("/") == repository.suite.strip("/")
+        if same and one.signed_by not in PLACE.apt_keys:
+            raise NodeError(
+                f"the repository {repository.url} is in another file of /etc/apt already",
+                cause="two entries for one address must agree in their key, or apt stops working",
+                hint="remove that entry, or leave repository out, then run again",
+            )
+
+
+def _repository_step(
+    summary: str,
+    write: t.Mapping[str, str],
+    stale: t.Tuple[str, ...],
+    trust: t.Tuple[str, ...] = (),
+) -> Step:
+    params = {"files": write, "stale": stale, "trust": trust, "shown": texts(write, PLACE)}
+    return Step("repository", summary, params)
+
+
+def _vendor(observed: Observed, desired: Desired) -> t.List[Step]:
+    """Return the steps that leave one writer of specifications on the node.
+
+    They come before the packages, which start the vendor's service at once.
+    """
+    if desired.vendor_refresh:
+        if observed.drop_in is None:
+            return []
+        return [Step("vendor", f"remove {DROP_IN}", {"text": None, "file": False})]
+    words = [f"write {DROP_IN}, so that one program describes the GPUs"]
+    words = words if observed.drop_in != DROP_IN_TEXT else []
+    words += [f"remove {VENDOR_FILE} of the toolkit's service"] if observed.vendor_file else []
+    if not words:
+        return []
+    params = {"text": DROP_IN_TEXT, "file": observed.vendor_file}
+    return [Step("vendor", "; ".join(words), params)]
+
+
+def _install(observed: Observed, desired: Desired, version: str) -> t.List[Step]:
+    names = PARTS[desired.parts]
+    steps = []
+    surplus = tuple(
+        sorted(
+            name
+            for name in observed.record.packages & set(ALL)
+            if name not in names and observed.version(name)
+        )
+    )
+    if surplus:
+        steps.append(Step("purge", f"remove {', '.join(surplus)}", {"packages": surplus}))
+    lacking = {name: version for name in names if observed.version(name) != version}
+    if not lacking:
+        return steps
+    held = sorted(
+        name
+        for name in lacking
+        if name in observed.packages
+        and observed.packages[name].held
+        and name not in observed.record.holds
+    )
+    if held:
+        raise NodeError(
+            f"the NVIDIA container toolkit cannot become {version}: {', '.join(held)} is on hold",
+            cause="the hold was not set by this module",
+            hint="release it, or ask for the version that is there if it is safe",
+        )
+    # All of them are named, also those that fit: what one of them pulls in is of the same version.
+    packages = dict.fromkeys(names, version)
+    summary = f"install {', '.join(lacking)} ({version})"
+    return [*steps, Step("install", summary, {"packages": packages})]
+
+
+def _held(names: t.Sequence[str]) -> Step:
+    return Step("hold", f"hold {', '.join(names)} at their version", {"hold": tuple(names)})
+
+
+def _hold(observed: Observed, desired: Desired) -> t.List[Step]:
+    names = PARTS[desired.parts]
+    if desired.hold:
+        loose = [name for name in names if not observed.packages[name].held]
+        return [_held(loose)] if loose else []
+    ours = tuple(
+        name
+        for name in sorted(observed.record.holds)
+        if name in observed.packages and observed.packages[name].held
+    )
+    return [Step("release", f"release {', '.join(ours)}", {"release": ours})] if ours else []
+
+
+def _absent(observed: Observed, before: t.Dict[str, t.Any], check_mode: bool) -> Plan:
+    record = observed.record
+    if not (record or observed.files):
+        return Plan()
+    if observed.unfinished:
+        steps = (REPAIR,)
+        if not check_mode:
+            return Plan(steps, before, before, more=True)
+    if observed.users:
+        raise NodeError(
+            "the NVIDIA container toolkit is in use",
+            cause="; ".join(observed.users),
+            hint="first set mode to cdi in gpu.node.container_runtime, or generator to nvml in gpu.node.cdi",
+        )
+    removal = observed.removal
+    gone = removal.packages if removal else ()
+    words = [f"remove {', '.join(gone)}"] if gone else []
+    words += [f"remove {', '.join(sorted(observed.files))}"] if observed.files else []
+    words += [f"remove {DROP_IN}"] if record.drop_in else []
+    warnings: t.Tuple[str, ...] = ()
+    if removal and removal.kept:
+        warnings = (
+            f"{', '.join(removal.kept)} stays, as {', '.join(removal.users) or 'others'} needs it",
+        )
+    params = {"packages": gone, "files": tuple(sorted(observed.files))}
+    step = Step("remove", "; ".join(words) or "forget what was added", params)
+    packages = {name: one for name, one in before["packages"].items() if name not in gone}
+    after = {**before, "packages": packages, "repository": None}
+    return Plan((step,), before, after, warnings=warnings)
+
+
+def describe(observed: Observed) -> t.Dict[str, t.Any]:
+    """Return the node for the diff."""
+    uri = [
+        line.split(":", 1)[1].strip() if line.startswith("URIs:") else line.split("=", 1)[1]
+        for text in observed.files.values()
+        for line in text.splitlines()
+        if line.startswith(("URIs:", "baseurl="))
+    ]
+    found = {name: observed.version(name) for name in ALL}
+    return {
+        "repository": uri[0] if uri else None,
+        "packages": {name: version for name, version in found.items() if version},
+    }

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Locks that others hold, and mirrors that are not what the lists say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability import package_manager
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.apt import OWN_PREFERENCES
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from debian import LOCKED, VERSION, Debian, capability, converge
+
+OLD = "535.261.03-1"
+GONE = Completed(100, "", "E: Failed to fetch http://mirror/debian/x.deb  404  Not Found")
+
+
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    clock = Clock()
+    monkeypatch.setattr(package_manager, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def done() -> Debian:
+    """Return a node with the driver."""
+    host = Debian()
+    assert converge(host).steps == ()
+    host.ran.clear()
+    return host
+
+
+# --- locks ---
+
+
+def test_lock_of_another_process_is_waited_for(clock: Clock) -> None:
+    host = Debian()
+    host.answers = [LOCKED, LOCKED, None, LOCKED]
+    assert converge(host).steps == ()
+    assert clock.now == 3 * package_manager.RETRY_SECONDS
+    changes = [words for words in host.ran if words[:2] == ("apt-get", "-y")]
+    assert len(changes) == 2
+    assert "DPkg::Lock::Timeout=300" in changes[0]
+
+
+def test_lock_that_stays_is_given_up(clock: Clock) -> None:
+    host = Debian()
+    host.answers = [LOCKED] * 100
+    with pytest.raises(NodeError, match=r"longer than 7 s.*held by 7.*raise lock_timeout"):
+        converge(host, lock_timeout=7)
+    assert 7 <= clock.now <= 7 + package_manager.RETRY_SECONDS
+    assert set(host.packages) == {"dpkg"}
+
+
+def test_lock_timeout_cannot_be_negative() -> None:
+    with pytest.raises(InputError, match="lock_timeout: -1"):
+        capability(Debian(), lock_timeout=-1)
+
+
+# --- lists and mirrors ---
+
+
+def test_lists_older_than_the_mirror_are_fetched_once(done: Debian) -> None:
+    done.answers = [GONE, None, None]
+    assert converge(done, version="535").steps == ()
+    assert done.packages["nvidia-smi"] == (OLD, "hi ")
+    assert done.changes().count("update") == 1
+
+
+def test_mirror_that_misses_a_file_for_good_is_an_error(done: Debian) -> None:
+    done.answers = [GONE, None, GONE]
+    with pytest.raises(NodeError, match=r"apt-get failed with status 100.* 404  Not Found"):
+        converge(done, version="535")
+    assert done.packages["nvidia-smi"] == (VERSION, "hi ")
+    assert done.changes().count("update") == 1
+    assert OWN_PREFERENCES not in done.files
+
+
+def test_failure_of_another_kind_fetches_no_lists(done: Debian) -> None:
+    done.answers = [Completed(100, "", "E: You don't have enough free space")]
+    with pytest.raises(NodeError, match="enough free space"):
+        converge(done, version="535")
+    assert "update" not in done.changes()
+
+
+def test_complaints_about_the_lists_are_told_when_the_driver_is_not_there() -> None:
+    host = Debian()
+    host.offers.clear()
+    host.complaint = "Hit:1\nW: Failed to fetch http://mirror/debian: no route\n"
+    with pytest.raises(NodeError, match=r"offer no .*nvidia-smi.*W: Failed to fetch .* no route"):
+        converge(host)

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The shape of every module: observe, plan, apply, look again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
+
+
+class Left(Exception):
+    """The module has ended."""
+
+    def __init__(self, failed: bool, answer: dict[str, Any]) -> None:
+        super().__init__(str(answer))
+        self.failed, self.answer = failed, answer
+
+
+class Module:
+    """An AnsibleModule that tells how it was left."""
+
+    _name = "counter"
+
+    def __init__(self, check_mode: bool = False) -> None:
+        self.check_mode, self._diff = check_mode, True
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def exit_json(self, **answer: Any) -> None:
+        raise Left(False, answer)
+
+    def fail_json(self, **answer: Any) -> None:
+        raise Left(True, answer)
+
+
+class Counter:
+    """Counts up to a goal: one step at a time where it is staged, else all at once."""
+
+    name = "counter"
+
+    def __init__(self, goal: int, *, staged: bool = False, stuck_at: int = -1) -> None:
+        self.value, self.goal, self.staged, self.stuck_at = 0, goal, staged, stuck_at
+        self.broken_at = -1
+
+    def observe(self) -> int:
+        return self.value
+
+    def plan(self, state: int) -> Plan:
+        last = min(self.goal, state + 1) if self.staged else self.goal
+        steps = tuple(Step("add", f"add number {at + 1}") for at in range(state, last))
+        return Plan(steps, state, self.goal, warnings=("mind the gap",), more=last < self.goal)
+
+    def apply(self, step: Step) -> None:
+        if self.value == self.broken_at:
+            raise NodeError("adding failed", cause="no paper", hint="buy some", pages=3)
+        if self.value != self.stuck_at:
+            self.value += 1
+
+    def result(self, state: int, plan: Plan) -> dict[str, Any]:
+        return {"value": state}
+
+
+def run(counter: Counter, *, check_mode: bool = False) -> tuple[Left, Module]:
+    module = Module(check_mode)
+    with pytest.raises(Left) as left:
+        run_capability(module, lambda: counter)
+    return left.value, module
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_all_steps_are_done_and_told(staged: bool) -> None:
+    left, module = run(Counter(3, staged=staged))
+    assert not left.failed
+    assert left.answer["changed"] is True
+    assert left.answer["value"] == 3
+    assert [one["summary"] for one in left.answer["steps"]] == [
+        "add number 1",
+        "add number 2",
+        "add number 3",
+    ]
+    assert left.answer["diff"] == {"before": "0\n", "after": "3\n"}
+    assert module.warnings == ["mind the gap"]
+
+
+def test_check_mode_tells_the_same_and_does_nothing() -> None:
+    counter = Counter(3)
+    checked, _module = run(counter, check_mode=True)
+    assert counter.value == 0
+    applied, _module = run(counter)
+    for key in ("changed", "steps", "diff"):
+        assert checked.answer[key] == applied.answer[key]
+
+
+def test_second_run_changes_nothing() -> None:
+    counter = Counter(2)
+    run(counter)
+    left, _module = run(counter)
+    assert left.answer["changed"] is False
+    assert left.answer["steps"] == []
+    assert left.answer["diff"] == {}
+
+
+def test_failure_tells_what_was_done_and_what_is_next() -> None:
+    counter = Counter(3)
+    counter.broken_at = 1
+    left, _module = run(counter)
+    assert left.failed
+    assert left.answer["msg"] == "counter: adding failed: no paper. Next step: buy some"
+    assert left.answer["changed"] is True
+    assert [one["summary"] for one in left.answer["steps"]] == ["add number 1"]
+    assert left.answer["pages"] == 3
+    counter.broken_at = -1
+    again, _module = run(counter)
+    assert again.answer["value"] == 3
+
+
+def test_step_without_effect_is_not_reported_as_success() -> None:
+    left, _module = run(Counter(2, stuck_at=1))
+    assert left.failed
+    assert "did not reach the wanted state" in left.answer["msg"]
+    assert "add number 2" in left.answer["msg"]
+
+
+def test_bad_input_fails_before_anything_is_observed() -> None:
+    def make() -> Counter:
+        raise InputError.of("goal", -1, "0 or more")
+
+    module = Module()
+    with pytest.raises(Left) as left:
+        run_capability(module, make)
+    assert left.value.failed
+    assert left.value.answer["msg"] == "counter: goal: -1 is not valid: expected 0 or more"
+    assert left.value.answer["changed"] is False

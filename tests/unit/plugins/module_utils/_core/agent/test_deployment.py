@@ -1,0 +1,201 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The plan for the node daemon."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
+    UNIT,
+    Desired,
+    Observed,
+    plan,
+    serving,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
+from hypothesis import given
+from hypothesis import strategies as st
+
+PREFIX = "/opt/gpu-node"
+WANTED = Desired("started", "new", "version: v1\n", "[Unit]\n", 2, "[Unit]\n# MPS\n")
+STATUS = {
+    "config_sha256": "abc",
+    "state": "serving",
+    "gpu_uuids": ["GPU-0"],
+    "mig_uuids": ["MIG-0"],
+    "resources": {"nvidia.com/gpu": {"registered": True}},
+}
+FRESH = Observed(
+    python="python3",
+    ensurepip=True,
+    apt=True,
+    current="",
+    releases=(),
+    usable=False,
+    config=None,
+    unit=None,
+    service={},
+    running="",
+    status={},
+    config_digest="",
+    kubelet=True,
+    devices=None,
+)
+RUNNING = dataclasses.replace(
+    FRESH,
+    current="new",
+    releases=("new",),
+    usable=True,
+    config=WANTED.config,
+    unit=WANTED.unit,
+    mps_unit=WANTED.mps_unit,
+    service={"ActiveState": "active", "UnitFileState": "enabled", "MainPID": "7"},
+    running="new",
+    status=STATUS,
+    config_digest="abc",
+    devices=frozenset(["GPU-0", "MIG-0"]),
+)
+
+
+def seen(**changes: Any) -> Observed:
+    return dataclasses.replace(RUNNING, **changes)
+
+
+def actions(found: Plan) -> list[str]:
+    return [step.action for step in found.steps]
+
+
+def test_fresh_node_gets_everything_in_order() -> None:
+    found = plan(FRESH, WANTED, PREFIX)
+    assert actions(found) == ["release", "config", "unit", "mps_unit", "enable", "restart"]
+    assert f"{PREFIX}/releases/new" in found.steps[0].summary
+    assert found.steps[-1].summary.startswith(f"start {UNIT}")
+
+
+def test_running_node_gets_nothing() -> None:
+    assert actions(plan(RUNNING, WANTED, PREFIX)) == []
+    assert serving(RUNNING) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"current": "old", "running": "old"}, ["release", "restart"]),
+        ({"usable": False}, ["release", "restart"]),
+        ({"config": "version: v1\nflags: {}\n"}, ["config", "restart"]),
+        ({"unit": "[Unit]\nDescription=older\n"}, ["unit", "restart"]),
+        ({"running": "old"}, ["restart"]),
+        ({"config_digest": "changed-by-hand"}, ["restart"]),
+        ({"service": {**RUNNING.service, "ActiveState": "failed"}}, ["restart"]),
+        ({"service": {**RUNNING.service, "UnitFileState": "disabled"}}, ["enable", "restart"]),
+        ({"status": {}}, ["wait"]),
+        ({"devices": frozenset(["GPU-0"])}, ["wait"]),
+        ({"status": {**STATUS, "state": "waiting", "problem": "no driver"}}, ["wait"]),
+        ({"status": {**STATUS, "resources": {"r": {"registered": False}}}}, ["wait"]),
+    ],
+)
+def test_each_drift_has_its_own_repair(changes: dict[str, Any], expected: list[str]) -> None:
+    assert actions(plan(seen(**changes), WANTED, PREFIX)) == expected
+
+
+def test_restart_of_what_runs_is_announced() -> None:
+    step = plan(seen(config="other"), WANTED, PREFIX).steps[-1]
+    assert step.needs == (f"restart:{UNIT}",)
+    assert step.summary == f"restart {UNIT}: what it runs on changes"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"status": {**STATUS, "state": "waiting", "problem": "no driver"}}, "waiting: no driver"),
+        ({"devices": frozenset()}, "has not noticed a change of the GPUs"),
+        ({"status": {**STATUS, "resources": {"r": {"registered": False}}}}, "has not accepted r"),
+        ({"status": {**STATUS, "config_sha256": "x"}}, "another configuration"),
+    ],
+)
+def test_what_is_not_served_has_a_reason(changes: dict[str, Any], words: str) -> None:
+    assert words in serving(seen(**changes))
+
+
+def test_without_a_kubelet_registration_is_not_waited_for() -> None:
+    late = {**STATUS, "resources": {"r": {"registered": False}}}
+    assert serving(seen(kubelet=False, status=late)) == ""
+
+
+def test_no_python_and_no_ensurepip() -> None:
+    with pytest.raises(NodeError, match=r"no Python from 3\.10 to 3\.14"):
+        plan(dataclasses.replace(FRESH, python=""), WANTED, PREFIX)
+    bare = dataclasses.replace(FRESH, ensurepip=False)
+    assert actions(plan(bare, WANTED, PREFIX))[:2] == ["venv_package", "release"]
+    with pytest.raises(NodeError, match="ensurepip is missing"):
+        plan(dataclasses.replace(bare, apt=False), WANTED, PREFIX)
+
+
+def test_installed_is_the_environment_alone() -> None:
+    wanted = dataclasses.replace(WANTED, state="installed")
+    assert actions(plan(FRESH, wanted, PREFIX)) == ["release"]
+    assert actions(plan(seen(config=None, unit=None, service={}), wanted, PREFIX)) == []
+
+
+def test_stopped_keeps_everything_but_the_service() -> None:
+    wanted = dataclasses.replace(WANTED, state="stopped", digest="")
+    assert actions(plan(RUNNING, wanted, PREFIX)) == ["stop"]
+    enabled = {"ActiveState": "inactive", "UnitFileState": "enabled"}
+    assert actions(plan(seen(service=enabled), wanted, PREFIX)) == ["stop"]
+    off = {"ActiveState": "inactive", "UnitFileState": "disabled"}
+    assert actions(plan(seen(service=off), wanted, PREFIX)) == []
+    assert actions(plan(FRESH, wanted, PREFIX)) == []
+
+
+def test_absent_takes_back_what_is_there() -> None:
+    wanted = dataclasses.replace(WANTED, state="absent", digest="")
+    assert actions(plan(RUNNING, wanted, PREFIX)) == [
+        "remove_service",
+        "remove_mps_unit",
+        "remove_config",
+        "remove_releases",
+    ]
+    assert actions(plan(FRESH, wanted, PREFIX)) == []
+    assert actions(
+        plan(seen(unit=None, config=None, current="", mps_unit=None), wanted, PREFIX)
+    ) == ["remove_releases"]
+
+
+@given(
+    current=st.sampled_from(["", "old", "new"]),
+    usable=st.booleans(),
+    config=st.sampled_from([None, "other", WANTED.config]),
+    unit=st.sampled_from([None, "other", WANTED.unit]),
+    active=st.sampled_from(["active", "inactive", "failed"]),
+    enabled=st.sampled_from(["enabled", "disabled", ""]),
+    running=st.sampled_from(["", "old", "new"]),
+)
+def test_from_anywhere_the_service_ends_as_wanted(
+    current: str,
+    usable: bool,
+    config: str | None,
+    unit: str | None,
+    active: str,
+    enabled: str,
+    running: str,
+) -> None:
+    state = seen(
+        current=current,
+        usable=usable and bool(current),
+        config=config,
+        unit=unit,
+        service={"ActiveState": active, "UnitFileState": enabled},
+        running=running,
+    )
+    done = set(actions(plan(state, WANTED, PREFIX)))
+    assert ("release" in done) == (current != "new" or not usable)
+    assert ("config" in done) == (config != WANTED.config)
+    assert ("unit" in done) == (unit != WANTED.unit)
+    assert ("enable" in done) == (enabled != "enabled")
+    untouched = not done - {"restart", "wait"}
+    assert ("restart" in done) == (not untouched or active != "active" or running != "new")

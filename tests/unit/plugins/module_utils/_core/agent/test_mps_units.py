@@ -1,0 +1,116 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The units of MPS daemons in the plan for the node daemon."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
+    Desired,
+    Observed,
+    plan,
+    serving,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.mps_units import (
+    Daemon,
+    daemon,
+    settings,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
+
+PREFIX = "/opt/gpu-node"
+WANTED = Desired("started", "new", "version: v1\n", "[Unit]\n", 2, "[Unit]\n# MPS\n")
+STATUS = {
+    "config_sha256": "abc",
+    "state": "serving",
+    "resources": {"nvidia.com/gpu": {"registered": True}},
+}
+RUNNING = Observed(
+    python="python3",
+    ensurepip=True,
+    apt=True,
+    current="new",
+    releases=("new",),
+    usable=True,
+    config=WANTED.config,
+    unit=WANTED.unit,
+    service={"ActiveState": "active", "UnitFileState": "enabled", "MainPID": "7"},
+    running="new",
+    status=STATUS,
+    config_digest="abc",
+    kubelet=True,
+    devices=None,
+    mps_unit=WANTED.mps_unit,
+)
+GPU = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
+
+
+def seen(**changes: Any) -> Observed:
+    return dataclasses.replace(RUNNING, **changes)
+
+
+def actions(found: Plan) -> list[str]:
+    return [step.action for step in found.steps]
+
+
+def wanted(state: str) -> Desired:
+    return dataclasses.replace(WANTED, state=state)
+
+
+def test_another_unit_is_written_and_the_plugin_starts_anew() -> None:
+    found = plan(seen(mps_unit="[Unit]\n# old\n"), WANTED, PREFIX)
+    assert actions(found) == ["mps_unit", "restart"]
+
+
+def test_an_end_of_the_plugin_is_one_of_the_daemons() -> None:
+    idle = seen(mps=(Daemon(GPU),))
+    assert actions(plan(idle, wanted("stopped"), PREFIX)) == ["stop", "stop_mps"]
+    assert actions(plan(idle, wanted("absent"), PREFIX)) == [
+        "remove_service",
+        "stop_mps",
+        "remove_mps_unit",
+        "remove_config",
+        "remove_releases",
+    ]
+    assert actions(plan(seen(), wanted("stopped"), PREFIX)) == ["stop"]
+
+
+def test_what_a_cut_off_stop_left_is_stopped() -> None:
+    off = seen(service={"ActiveState": "inactive", "UnitFileState": "disabled"}, mps=(Daemon(GPU),))
+    found = plan(off, wanted("stopped"), PREFIX)
+    assert actions(found) == ["stop_mps"]
+    assert GPU in found.steps[0].summary
+
+
+@pytest.mark.parametrize("state", ["stopped", "absent"])
+def test_clients_are_ended_only_where_that_was_said(state: str) -> None:
+    with pytest.raises(NodeError, match=rf"clients of {GPU} \(2\).*onBusy: terminate"):
+        plan(seen(mps=(Daemon(GPU, 2),)), wanted(state), PREFIX)
+    assert "stop_mps" in actions(plan(seen(mps=(Daemon(GPU, 2, True),)), wanted(state), PREFIX))
+
+
+def test_a_daemon_is_read_from_its_files() -> None:
+    asked = settings("# Written\nGPU_MPS_ON_BUSY=terminate\nGPU_MPS_ROOT=/run/x\n")
+    assert asked == {"GPU_MPS_ON_BUSY": "terminate", "GPU_MPS_ROOT": "/run/x"}
+    assert daemon(GPU, asked, json.dumps({"clients": 3})) == Daemon(GPU, 3, True)
+    assert daemon(GPU, {}, None) == daemon(GPU, settings(None), "{") == Daemon(GPU)
+
+
+def test_a_deployment_waits_for_daemons_but_not_for_clients() -> None:
+    starting = {"problem": "its MPS daemon is starting", "waits_for_clients": False}
+    busy = {
+        "problem": "its limits change when its last client has ended",
+        "waits_for_clients": True,
+    }
+    well = {"problem": None, "waits_for_clients": False}
+    late = seen(status={**STATUS, "mps": {GPU: starting}})
+    assert serving(late) == f"MPS is not ready: {GPU}: its MPS daemon is starting"
+    assert actions(plan(late, WANTED, PREFIX)) == ["wait"]
+    for one in (busy, well):
+        assert serving(seen(status={**STATUS, "mps": {GPU: one}})) == ""

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What counts as shown to work, and what a torn file of it counts as."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing as t
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import Observed
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.rollback import (
+    Kept,
+    parse,
+    proven,
+    render,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+SERVES = Observed(
+    python="",
+    ensurepip=True,
+    apt=True,
+    current="new",
+    releases=("new", "old"),
+    usable=True,
+    config="c",
+    unit="u",
+    service={"ActiveState": "active"},
+    running="old",
+    status={"config_sha256": "d", "state": "serving", "resources": {"r": {"registered": True}}},
+    config_digest="d",
+    kubelet=True,
+    devices=None,
+)
+
+
+def test_what_serves_is_kept_with_the_release_that_runs() -> None:
+    assert proven(SERVES) == Kept("old", "c", "u")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"service": {"ActiveState": "failed"}},
+        {"status": {}},
+        {"status": {**SERVES.status, "state": "refused"}},
+        {"status": {**SERVES.status, "resources": {"r": {"registered": False}}}},
+        {"config_digest": "other"},
+        {"running": ""},
+        {"running": "gone"},
+        {"config": None},
+        {"unit": None},
+    ],
+)
+def test_what_does_not_serve_is_not(changes: t.Dict[str, t.Any]) -> None:
+    assert proven(dataclasses.replace(SERVES, **changes)) is None
+
+
+@given(st.builds(Kept, *[st.text(min_size=1)] * 3))
+def test_what_is_kept_is_read_again(kept: Kept) -> None:
+    assert parse(render(kept)) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        "7",
+        json.dumps({"release": "a", "config": "b"}),
+        json.dumps({"release": "a", "config": "b", "unit": 7}),
+        json.dumps({"release": "", "config": "b", "unit": "c"}),
+        json.dumps({"release": "a", "config": "b", "unit": "c", "more": "d"}),
+    ],
+)
+def test_what_is_torn_is_nothing(text: t.Optional[str]) -> None:
+    assert parse(text) is None

@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What keeps the CDI specification up to date is written once, and taken away as a whole."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi.wanted import Options
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+TEXT = cdi_boot.dump(Options("/etc/cdi/nvidia.yaml"))
+ON = {
+    cdi_boot.UNIT: {"UnitFileState": "enabled", "ActiveState": "inactive"},
+    cdi_boot.PATH_UNIT: {"UnitFileState": "enabled", "ActiveState": "active"},
+}
+NONE = cdi_boot.Boot(None, dict.fromkeys(cdi_boot.TEXTS), {}, True)
+DONE = cdi_boot.Boot(TEXT, cdi_boot.TEXTS, ON, True)
+
+
+def actions(boot: cdi_boot.Boot, wanted: str | None, *, check_mode: bool = False) -> list[str]:
+    return [step.action for step in cdi_boot.plan(boot, wanted, check_mode=check_mode)]
+
+
+def test_all_of_it_and_then_nothing() -> None:
+    assert actions(NONE, TEXT) == ["boot_config", "boot_unit", "boot_unit", "boot_enable"]
+    assert actions(DONE, TEXT) == []
+    assert actions(DONE, None) == ["boot_remove"]
+    assert actions(NONE, None) == []
+
+
+@pytest.mark.parametrize(
+    ("services", "expected"),
+    [
+        ({cdi_boot.UNIT: {"UnitFileState": "disabled"}}, ["boot_enable"]),
+        ({cdi_boot.PATH_UNIT: {"UnitFileState": "disabled"}}, ["boot_enable"]),
+        (
+            {cdi_boot.PATH_UNIT: {"UnitFileState": "enabled", "ActiveState": "failed"}},
+            ["boot_enable"],
+        ),
+        (
+            {cdi_boot.UNIT: {"UnitFileState": "enabled", "ActiveState": "failed"}},
+            ["boot_forget"],
+        ),
+    ],
+)
+def test_units_that_are_off_or_failed(services: Any, expected: list[str]) -> None:
+    assert actions(DONE._replace(services={**ON, **services}), TEXT) == expected
+
+
+def test_half_of_it_is_finished_or_removed() -> None:
+    old = DONE._replace(units={**cdi_boot.TEXTS, cdi_boot.PATH_UNIT: "# older\n"})
+    assert actions(old, TEXT) == ["boot_unit"]
+    assert actions(NONE._replace(units={cdi_boot.PATH_UNIT: ""}), None) == ["boot_remove"]
+
+
+def test_program_that_is_missing_is_named_before_anything_is_written() -> None:
+    bare = NONE._replace(program=False)
+    with pytest.raises(NodeError, match=r"gpu-plugin.* is not on the node.*set boot to false"):
+        cdi_boot.plan(bare, TEXT, check_mode=False)
+    assert actions(bare, TEXT, check_mode=True) != []
+    assert actions(DONE._replace(program=False), TEXT) == []
+
+
+OPTIONS = (st.text(), st.text(), st.lists(st.text()).map(tuple), st.text())
+
+
+@given(st.builds(Options, *OPTIONS, st.sampled_from(["nvml", "nvidia-ctk"])))
+def test_options_survive_the_file(options: Options) -> None:
+    assert cdi_boot.load(cdi_boot.dump(options), "x") == options
+
+
+def test_options_of_an_earlier_release_are_read() -> None:
+    values = {"path": "/x", "hooks": "auto", "library_folders": [], "driver_root": "/"}
+    assert cdi_boot.load(json.dumps(values), "x") == Options("/x")
+    with pytest.raises(NodeError, match="generator: 'guess' is not one of nvml, nvidia-ctk"):
+        cdi_boot.load(json.dumps({**values, "generator": "guess"}), "x")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"path": "/x"}'])
+def test_damaged_options_are_named(text: str) -> None:
+    with pytest.raises(NodeError, match=r"/x is damaged.*run gpu\.node\.cdi again"):
+        cdi_boot.load(text, "/x")
+
+
+def test_properties_of_two_units() -> None:
+    text = "Id=a.service\nActiveState=failed\n\nId=b.path\nActiveState=active\n"
+    assert cdi_boot.parse_show(text) == {
+        "a.service": {"Id": "a.service", "ActiveState": "failed"},
+        "b.path": {"Id": "b.path", "ActiveState": "active"},
+    }
+    assert cdi_boot.parse_show("") == {}

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver's record of additions."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record, load
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+NAMES = st.frozensets(st.text())
+
+
+@given(st.builds(Record, NAMES, NAMES, NAMES, *[st.booleans()] * 4))
+def test_record_survives_the_round_trip(record: Record) -> None:
+    assert load(record.dump(), "r.json") == record
+    assert bool(record) is (record != Record())
+
+
+def test_node_without_a_record_has_had_no_additions() -> None:
+    assert not load(None, "r.json")
+    assert not load("{}", "r.json")
+    assert load('{"sources": true}', "r.json") == Record(sources=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["", '{"packages": ["dk', "[]", '{"packages": "dkms"}', '{"holds": [1]}', "null"]
+)
+def test_damaged_record_is_refused_by_name(text: str) -> None:
+    with pytest.raises(NodeError, match=r"^r\.json is damaged"):
+        load(text, "r.json")

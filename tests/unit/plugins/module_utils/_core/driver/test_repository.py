@@ -1,0 +1,179 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A repository that the user names: what cannot be meant, its files, and the names in it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages import (
+    names as driver_names,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.repository import (
+    named,
+    with_fabric,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import (
+    PREFERENCES,
+    REPOSITORIES,
+    RPM_KEY,
+    SOURCES,
+    files,
+    is_trusted,
+    parse,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.pgp import read
+
+# The public key of an example in RFC 9580, appendix A.3.
+KEY = """\
+-----BEGIN PGP PUBLIC KEY BLOCK-----
+
+xioGY4d/4xsAAAAg+U2nu0jWCmHlZ3BqZYfQMxmZu52JGggkLq2EVD34laPCsQYf
+GwoAAABCBYJjh3/jAwsJBwUVCg4IDAIWAAKbAwIeCSIhBssYbE8GCaaX5NUt+mxy
+KwwfHifBilZwj2Ul7Ce62azJBScJAgcCAAAAAK0oIBA+LX0ifsDm185Ecds2v8lw
+gyU2kCcUmKfvBXbAf6rhRYWzuQOwEn7E/aLwIwRaLsdry0+VcallHhSu4RN6HWaE
+QsiPlR4zxP/TP7mhfVEe7XWPxtnMUMtf15OyA51YBM4qBmOHf+MZAAAAIIaTJINn
++eUBXbki+PSAld2nhJh/LVmFsS+60WyvXkQ1wpsGGBsKAAAALAWCY4d/4wKbDCIh
+BssYbE8GCaaX5NUt+mxyKwwfHifBilZwj2Ul7Ce62azJAAAAAAQBIKbpGG2dWTX8
+j+VjFM21J0hqWlEg+bdiojWnKfA5AQpWUWtnNwDEM0g12vYxoWM8Y81W+bHBw805
+I8kWVkXU6vFOi+HWvv/ira7ofJu16NnoUkhclkUrk0mXubZvyl4GBg==
+-----END PGP PUBLIC KEY BLOCK-----
+"""
+MARK = "CB186C4F0609A697E4D52DFA6C722B0C1F1E27C18A56708F6525EC27BAD9ACC9"
+VALUES: dict[str, Any] = {
+    "url": "https://mirror/cuda/repos/debian12/x86_64",
+    "key": KEY,
+    "key_fingerprints": [],
+    "suite": "/",
+    "components": [],
+    "signed_metadata": False,
+}
+
+
+def test_fingerprint_of_a_key_of_version_6() -> None:
+    assert [one.fingerprint for one in read(KEY, "key")] == [MARK]
+
+
+@pytest.mark.parametrize("text", ["", "no key", KEY.replace("xioG", "####"), KEY[:60] + KEY[-40:]])
+def test_what_is_no_key_is_named(text: str) -> None:
+    with pytest.raises(InputError, match=r"repository\.key: .* expected an OpenPGP public key"):
+        read(text, "repository.key")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"url": "ftp://mirror"}, r"repository\.url: 'ftp://mirror'"),
+        ({"url": "https://me:secret@mirror/"}, "without a password"),
+        ({"url": "https://mirror/\nURIs: x"}, r"repository\.url"),
+        ({"suite": "../x/"}, r"repository\.suite"),
+        ({"suite": "stable"}, "none for the flat repository 'stable', and at least one"),
+        ({"components": ["main"]}, "none for the flat repository"),
+        ({"suite": "stable", "components": ["a b"]}, r"repository\.components: 'a b'"),
+        ({"key": "nvidia.asc"}, r"repository\.key: 'nvidia\.asc'"),
+        ({"key": "/root/nvidia.asc"}, r"repository\.key_fingerprints: \[\].*a file may change"),
+        ({"key_fingerprints": ["3BF863CC"]}, r"'3BF863CC' is not valid: expected 40 or 64"),
+    ],
+)
+def test_repository_that_cannot_be_meant(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse({**VALUES, **changes}, "repository")
+
+
+def test_source_and_repository_go_together() -> None:
+    with pytest.raises(InputError, match=r"repository: None .* its url and its key"):
+        parse(None, "repository")
+    with pytest.raises(InputError, match="source to be repository with it"):
+        parse(VALUES, "distribution")
+    assert parse(None, "distribution") is None
+
+
+def test_files_for_apt() -> None:
+    found = parse({**VALUES, "suite": "stable", "components": ["main"]}, "repository")
+    assert found is not None
+    texts = files(found, "debian", read(KEY, "key"))
+    assert "Suites: stable\nComponents: main\nSigned-By: /etc/apt/keyrings/" in texts[SOURCES]
+    assert 'Package: *\nPin: origin "mirror"\nPin-Priority: 400\n' in texts[PREFERENCES]
+
+
+def test_other_repositories_on_the_disk_keep_their_priority() -> None:
+    found = parse({**VALUES, "url": "file:///srv/driver"}, "repository")
+    assert found is not None
+    assert "Package: *\n" not in files(found, "ubuntu", read(KEY, "key"))[PREFERENCES]
+
+
+@pytest.mark.parametrize("family", sorted(REPOSITORIES))
+def test_files_for_rpm(family: str) -> None:
+    found = parse({**VALUES, "signed_metadata": True}, "repository")
+    assert found is not None
+    texts = files(found, family, read(KEY, "key"))
+    assert (
+        f"\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file://{RPM_KEY}\n" in texts[REPOSITORIES[family]]
+    )
+
+
+def test_rpm_knows_keys_by_the_end_of_their_fingerprint() -> None:
+    assert is_trusted(MARK, ["bad9acc9-6387f7e3"])
+    assert is_trusted(MARK, [f"{MARK.lower()}-6387f7e3"])
+    assert not is_trusted(MARK, ["6387f7e3-bad9acc9", ""])
+
+
+UBUNTU = driver_names.ubuntu("580", (), "6.8.0-40-generic")
+BRANCHED = (
+    "nvidia-dkms-570-open",
+    "nvidia-dkms-580",
+    "nvidia-dkms-580-open",
+    "nvidia-utils-580",
+    "nvidia-compute-utils-580",
+)
+UNIFIED = ("nvidia-dkms", "nvidia-dkms-open", "nvidia-persistenced", "libnvidia-compute")
+
+
+@pytest.mark.parametrize(
+    ("offered", "wanted", "installed", "kernel"),
+    [
+        (BRANCHED, "", (), "nvidia-dkms-580-open"),
+        (BRANCHED, "570.195.03", (), "nvidia-dkms-570-open"),
+        (BRANCHED, "", ("nvidia-dkms-570-open",), "nvidia-dkms-570-open"),
+        ((*BRANCHED, *UNIFIED), "", (), "nvidia-dkms-open"),
+        ((*BRANCHED, *UNIFIED), "595", (), "nvidia-dkms-open"),
+        ((*BRANCHED, *UNIFIED), "580", (), "nvidia-dkms-580-open"),
+        ((), "", (), "nvidia-dkms-open"),
+    ],
+)
+def test_names_for_ubuntu_follow_what_is_offered(
+    offered: tuple[str, ...], wanted: str, installed: tuple[str, ...], kernel: str
+) -> None:
+    found = named(UBUNTU, offered, wanted, installed, "open")
+    assert found.kernel["open"] == kernel
+    assert not [name for name in found.relevant if "server" in name]
+
+
+def test_unknown_branch_for_ubuntu_keeps_those_that_are_offered() -> None:
+    found = named(UBUNTU, BRANCHED, "999", (), "open")
+    assert (found.branch, found.branches) == ("999", ("580", "570"))
+
+
+def test_persistence_daemon_for_ubuntu_is_found_under_either_name() -> None:
+    assert named(UBUNTU, UNIFIED, "", (), "open").persistenced == "nvidia-persistenced"
+    assert named(UBUNTU, BRANCHED, "", (), "open").persistenced == "nvidia-compute-utils-580"
+
+
+@pytest.mark.parametrize(
+    ("offered", "wanted", "fabric"),
+    [
+        (("nvidia-fabricmanager", "nvidia-fabricmanager-570"), "570", "nvidia-fabricmanager-570"),
+        (("nvidia-fabricmanager", "nvidia-fabricmanager-570"), "580", "nvidia-fabricmanager"),
+        (("nvidia-fabric-manager",), "", "nvidia-fabric-manager"),
+        ((), "580", ""),
+    ],
+)
+def test_fabric_manager_under_the_name_that_is_offered(
+    offered: tuple[str, ...], wanted: str, fabric: str
+) -> None:
+    plain = dataclasses.replace(driver_names.DEBIAN, fabric="")
+    assert with_fabric(plain, offered, wanted).fabric == fabric

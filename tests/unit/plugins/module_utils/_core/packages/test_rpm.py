@@ -1,0 +1,150 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What rpm, dnf and zypper print, as values."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
+    Simulation,
+    upstream,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.rpm import (
+    compare,
+    parse_dnf_locks,
+    parse_dnf_transaction,
+    parse_needs,
+    parse_packages,
+    parse_repoquery,
+    parse_zypper_locks,
+    parse_zypper_search,
+    parse_zypper_summary,
+    zypper_messages,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+TRANSACTION = """\
+Dependencies resolved.
+================================================================================
+ Package                    Arch        Version               Repository   Size
+================================================================================
+Installing:
+ kmod-nvidia-open-dkms      noarch      3:580.95.05-1.el9     test        6.0 k
+Upgrading:
+ nvidia-a-package-with-a-name-that-is-too-long-for-its-column
+                            noarch      3:580.95.05-1.el9     test        6.0 k
+Installing dependencies:
+ dkms                       noarch      3.0-1                 test        6.0 k
+Removing:
+ kmod-nvidia-latest-dkms    noarch      3:580.82.07-1.el9     @test        0
+
+Transaction Summary
+================================================================================
+Install  2 Packages
+ not-a-package 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("580.82.07-1", "580.95.05-1"),
+        ("580.95.05-1", "3:570.1-1"),
+        ("580.9-1", "580.10-1"),
+        ("1.0~rc1-1", "1.0-1"),
+        ("1.0-1", "1.0^git1-1"),
+        ("1.0-1", "1.0.1-1"),
+        ("1.a-1", "1.1-1"),
+        ("1.0-1.el9", "1.0-2.el9"),
+        ("580.95.05_k6.4.0_150600.21-1", "580.95.05_k6.4.0_150600.23-1"),
+    ],
+)
+def test_versions_are_ordered_as_rpm_does(older: str, newer: str) -> None:
+    assert compare(older, newer) == -1
+    assert compare(newer, older) == 1
+    assert compare(newer, newer) == 0
+
+
+@given(*[st.from_regex(r"(\d:)?[0-9a-z.~]{1,8}-[0-9]{1,2}", fullmatch=True)] * 3)
+def test_versions_have_one_order(one: str, other: str, third: str) -> None:
+    assert compare(one, other) == -compare(other, one)
+    if compare(one, other) <= 0 and compare(other, third) <= 0:
+        assert compare(one, third) <= 0
+
+
+def test_leading_zeros_mean_nothing() -> None:
+    assert compare("580.05-01", "580.5-1") == 0
+
+
+def test_drivers_version_is_found_in_every_spelling() -> None:
+    spellings = [
+        "3:580.95.05-1.el9",
+        "580.95.05_k6.4.0_150600.21-1.1",
+        "580.95.05-0ubuntu0.24.04.2",
+    ]
+    assert {upstream(one) for one in spellings} == {"580.95.05"}
+
+
+def test_installed_packages_and_locks() -> None:
+    text = "vim\tx86_64\t0\t9-1\nkmod\tnoarch\t3\t580.9-1\nkmod\tnoarch\t3\t580.10-1\nnonsense\n"
+    found = parse_packages(text, {"kmod", "gone"})
+    assert (found["vim"].version, found["vim"].held) == ("9-1", False)
+    assert (found["kmod"].version, found["kmod"].held) == ("3:580.10-1", True)
+    assert (found["gone"].installed, found["gone"].held) == (False, True)
+
+
+def test_locks_of_dnf_and_zypper() -> None:
+    text = "# Added lock on today\nnvidia-driver-cuda-3:580.95.05-1.el9.*\n!kernel-0:5.14-1.*\n\n"
+    assert parse_dnf_locks(text) == {"nvidia-driver-cuda"}
+    assert parse_zypper_locks("type: package\nsolvable_name: nvidia-compute-G06\n") == {
+        "nvidia-compute-G06"
+    }
+
+
+def test_offers_of_dnf_are_newest_first_and_may_be_asked_for_in_full() -> None:
+    text = "kmod\tnoarch\t3\t580.9-1\nkmod\tnoarch\t3\t580.10-1\n"
+    text += "kernel-devel\tx86_64\t0\t5.14.0-570.el9\nother\tnoarch\t0\t1-1\n"
+    found = parse_repoquery(text, {"kmod", "kernel-devel-5.14.0-570.el9.x86_64"})
+    assert found["kmod"].versions == ("3:580.10-1", "3:580.9-1")
+    assert found["kmod"].candidate == "3:580.10-1"
+    assert found["kernel-devel-5.14.0-570.el9.x86_64"].candidate == "5.14.0-570.el9"
+    assert len(found) == 2
+
+
+def test_transaction_of_dnf() -> None:
+    assert parse_dnf_transaction(TRANSACTION) == Simulation(
+        ("kmod-nvidia-open-dkms", "dkms"),
+        ("nvidia-a-package-with-a-name-that-is-too-long-for-its-column",),
+        ("kmod-nvidia-latest-dkms",),
+    )
+    assert not any(parse_dnf_transaction("Error: nothing provides it\n"))
+
+
+def test_answers_of_zypper() -> None:
+    row = '<solvable status="{}" name="a" kind="package" edition="{}" repository="{}"/>'
+    rows = row.format("other-version", "1-1", "r") + row.format("installed", "2-1", "r")
+    rows += row.format("installed", "0-1", "(System Packages)")
+    text = f"<stream><search-result><solvable-list>{rows}</solvable-list></search-result></stream>"
+    assert parse_zypper_search(text)["a"].versions == ("2-1", "1-1")
+    parts = (
+        '<to-install><solvable name="a"/></to-install><to-remove><solvable name="b"/></to-remove>'
+    )
+    parts += '<to-downgrade><solvable name="c"/></to-downgrade>'
+    summary = f"<stream><install-summary>{parts}</install-summary></stream>"
+    assert parse_zypper_summary(summary) == Simulation(("a",), ("c",), ("b",))
+    with pytest.raises(NodeError, match=r"zypper's answer cannot be read.*'what'"):
+        parse_zypper_summary("what")
+
+
+def test_words_of_zypper() -> None:
+    assert zypper_messages('<message type="error">No provider</message>') == "No provider"
+    assert zypper_messages("plain") == "plain"
+
+
+def test_needs_that_rpm_tells() -> None:
+    text = "error: Failed dependencies:\n\tlibcuda.so.1()(64bit) is needed by (installed) torch-3.0-1.noarch\n"
+    text += "\tdkms >= 3 is needed by (installed) zfs-dkms-2.1-1.noarch\n"
+    assert parse_needs(text) == [("libcuda.so.1()(64bit)", "torch"), ("dkms", "zfs-dkms")]
