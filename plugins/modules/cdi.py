@@ -94,15 +94,7 @@ extends_documentation_fragment:
   - gpu.node.attributes
 attributes:
   check_mode:
-    support: full
     details: On a node without a driver it says what would be written, without the devices.
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
-  platform:
-    support: full
-    platforms: linux
 """
 
 EXAMPLES = r"""

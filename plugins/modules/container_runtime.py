@@ -91,16 +91,6 @@ requirements:
     M(gpu.node.device_plugin), has it.
 extends_documentation_fragment:
   - gpu.node.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
-  platform:
-    support: full
-    platforms: linux
 """
 
 EXAMPLES = r"""

@@ -67,15 +67,7 @@ extends_documentation_fragment:
   - gpu.node.repository.signed
 attributes:
   check_mode:
-    support: full
     details: On a node that does not know the repository yet, the version is not known either, which is said.
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
-  platform:
-    support: full
-    platforms: linux
 """
 
 EXAMPLES = r"""

@@ -124,16 +124,6 @@ options:
     type: path
 extends_documentation_fragment:
   - gpu.node.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
-  platform:
-    support: full
-    platforms: linux
 """
 
 EXAMPLES = r"""

@@ -20,15 +20,8 @@ requirements:
 extends_documentation_fragment:
   - gpu.node.attributes
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: none
-  idempotent:
-    support: full
-  platform:
-    support: full
-    platforms: linux
 """
 
 EXAMPLES = r"""

@@ -70,16 +70,9 @@ extends_documentation_fragment:
   - gpu.node.attributes
 attributes:
   check_mode:
-    support: full
     details: On a node without a driver the layout is checked in form only.
   diff_mode:
-    support: full
     details: Shows the memory grid of each GPU.
-  idempotent:
-    support: full
-  platform:
-    support: full
-    platforms: linux
 seealso:
   - module: gpu.node.gpu_info
 """

@@ -154,15 +154,9 @@ extends_documentation_fragment:
   - gpu.node.repository
 attributes:
   check_mode:
-    support: full
     details:
       - On a node that has no package lists of these components yet, the versions are not known before the real run.
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
   platform:
-    support: full
     platforms: debian, el, suse
 notes:
   - Supported are Debian 12 (bookworm) and 13 (trixie), Ubuntu 22.04 (jammy), 24.04 (noble) and 26.04

@@ -20,13 +20,13 @@ from pathlib import Path
 import grpc
 from gpu_builders import device
 from gpu_plugin._shared._core.gpu import Links
-from gpu_plugin.allocation import Surroundings, grant
-from gpu_plugin.config import parse
-from gpu_plugin.devices import Devices
-from gpu_plugin.preference import prefer
+from gpu_plugin.config.configuration import parse
+from gpu_plugin.offer.allocation import Surroundings, grant
+from gpu_plugin.offer.devices import Devices
+from gpu_plugin.offer.preference import prefer
+from gpu_plugin.offer.replicas import share
+from gpu_plugin.offer.topology import Topology
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
-from gpu_plugin.replicas import share
-from gpu_plugin.topology import Topology
 from nvsim import testing
 from running import Node, eventually
 from scraping import free_port

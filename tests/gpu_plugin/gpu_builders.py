@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from gpu_plugin._shared._core.gpu import Gpu, MigDevice
-from gpu_plugin.devices import Device, GpuView, Inventory
+from gpu_plugin.offer.devices import Device, GpuView, Inventory
 
 
 def gpu(index: int = 0, *, mig: bool = False, name: str = "NVIDIA H100 80GB HBM3") -> Gpu:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 from gpu_builders import device, inventory, view
-from gpu_plugin.allocation import AllocationRefused, Surroundings, UnknownDevice, grant
-from gpu_plugin.config import Config
-from gpu_plugin.devices import enumerate_devices
+from gpu_plugin.config.configuration import Config
+from gpu_plugin.offer.allocation import AllocationRefused, Surroundings, UnknownDevice, grant
+from gpu_plugin.offer.devices import enumerate_devices
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from gpu_builders import device
-from gpu_plugin import cdi
 from gpu_plugin._shared._core.cdi.rules import problems
-from gpu_plugin.allocation import AllocationRefused, Surroundings, grant
-from gpu_plugin.cdi_added import CdiAdded
-from gpu_plugin.cdi_file import CdiFile
-from gpu_plugin.config import Config
+from gpu_plugin.cdi import specification as cdi
+from gpu_plugin.cdi.added import CdiAdded
+from gpu_plugin.cdi.file import CdiFile
+from gpu_plugin.config.configuration import Config
+from gpu_plugin.offer.allocation import AllocationRefused, Surroundings, grant
 
 VENDOR = "k8s.device-plugin.nvidia.com"
 HAVE = (

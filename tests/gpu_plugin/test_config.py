@@ -9,8 +9,8 @@ import contextlib
 import json
 
 import pytest
-from gpu_plugin.config import KEYS, Config, parse
-from gpu_plugin.strict_yaml import ConfigError
+from gpu_plugin.config.configuration import KEYS, Config, parse
+from gpu_plugin.config.strict_yaml import ConfigError
 from hypothesis import given
 from hypothesis import strategies as st
 

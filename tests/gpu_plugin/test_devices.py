@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 from gpu_builders import gpu, inventory, view
 from gpu_plugin._shared._core.device_nodes import parse_minors
-from gpu_plugin.devices import (
+from gpu_plugin.config.naming import Naming, Rule, resource_name
+from gpu_plugin.offer.devices import (
     EnumerationRefused,
     GpuView,
     Resources,
@@ -16,7 +17,6 @@ from gpu_plugin.devices import (
     left_out,
     remember,
 )
-from gpu_plugin.naming import Naming, Rule, resource_name
 
 
 def ids(resources: Resources) -> dict[str, list[str]]:

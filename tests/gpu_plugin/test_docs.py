@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from gpu_plugin.config import parse
+from gpu_plugin.config.configuration import parse
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parents[1] / "docs"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from gpu_builders import inventory, view
 from gpu_plugin.cli import _parser
-from gpu_plugin.config import Config, parse
-from gpu_plugin.devices import enumerate_devices
-from gpu_plugin.flags import given
-from gpu_plugin.replicas import share
+from gpu_plugin.config.configuration import Config, parse
+from gpu_plugin.config.flags import given
+from gpu_plugin.offer.devices import enumerate_devices
+from gpu_plugin.offer.replicas import share
 
 WHOLE = inventory(*(view(index) for index in range(8)))
 PARTED = inventory(

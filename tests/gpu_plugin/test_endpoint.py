@@ -15,7 +15,7 @@ from http import HTTPStatus
 
 import pytest
 
-endpoint = pytest.importorskip("gpu_plugin.telemetry.endpoint", exc_type=ImportError)
+endpoint = pytest.importorskip("gpu_plugin.report.endpoint", exc_type=ImportError)
 scraping = pytest.importorskip("scraping", exc_type=ImportError)
 
 ATTACKER, OTHER = "127.0.0.2", "127.0.0.1"

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from gpu_plugin.config import parse
-from gpu_plugin.gfd import Gfd
-from gpu_plugin.strict_yaml import ConfigError
+from gpu_plugin.config.configuration import parse
+from gpu_plugin.config.gfd import Gfd
+from gpu_plugin.config.strict_yaml import ConfigError
 
 PATHS = {
     "oneshot": ("GFD_ONESHOT", "true", True),

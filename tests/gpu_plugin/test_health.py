@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from gpu_builders import inventory, view
 from gpu_plugin._shared._core.gpu import Condition
-from gpu_plugin.devices import Inventory, enumerate_devices
-from gpu_plugin.health import FORGET, STRIKES, Health
-from gpu_plugin.xids import overrides
+from gpu_plugin.config.xids import overrides
+from gpu_plugin.gpus.health import FORGET, STRIKES, Health
+from gpu_plugin.offer.devices import Inventory, enumerate_devices
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gpu_plugin import __version__
-from gpu_plugin.address import address
-from gpu_plugin.config import parse
+from gpu_plugin.config.address import address
+from gpu_plugin.config.configuration import parse
+from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.mps.listing import load
-from gpu_plugin.mps.places import Names
-from gpu_plugin.mps.report import FAILED, READY, Report
+from gpu_plugin.mps.manager.report import FAILED, READY, Report
+from gpu_plugin.mps.paths import Names
 from gpu_plugin.mps.shares import Shares
 from gpu_plugin.observer import BOUNDS, MOST_SERIES, Observer, Seen
-from gpu_plugin.strict_yaml import ConfigError
-from gpu_plugin.telemetry.families import Families
-from gpu_plugin.telemetry.probes import STUCK, health, readiness
+from gpu_plugin.report.families import Families
+from gpu_plugin.report.probes import STUCK, health, readiness
 
 if TYPE_CHECKING:
     from conftest import MakeNode

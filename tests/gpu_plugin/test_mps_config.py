@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from gpu_builders import device
-from gpu_plugin.allocation import AllocationRefused, Surroundings, grant
-from gpu_plugin.config import Config, parse
-from gpu_plugin.devices import Device
+from gpu_plugin.config.configuration import Config, parse
+from gpu_plugin.config.sharing import Sharing
+from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.mps.settings import Settings, read, write
-from gpu_plugin.preference import prefer
-from gpu_plugin.replicas import held_back, offers, refused, share
-from gpu_plugin.sharing import Sharing
-from gpu_plugin.strict_yaml import ConfigError
+from gpu_plugin.offer.allocation import AllocationRefused, Surroundings, grant
+from gpu_plugin.offer.devices import Device
+from gpu_plugin.offer.preference import prefer
+from gpu_plugin.offer.replicas import held_back, offers, refused, share
 
 GPU = "nvidia.com/gpu"
 UUIDS = tuple(f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in range(3))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from gpu_plugin.config import parse
-from gpu_plugin.mps.entry import KEYS
+from gpu_plugin.config.configuration import parse
+from gpu_plugin.config.mps import KEYS
 
 TESTS = Path(__file__).resolve().parents[1]
 PAGE = (TESTS.parent / "docs/mps.md").read_text()

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 from gpu_plugin._shared._core.errors import InputError, NodeError
-from gpu_plugin.mps import words
-from gpu_plugin.mps.places import Names, daemon_environment, environment_file, part
+from gpu_plugin.mps import protocol
+from gpu_plugin.mps.paths import Names, daemon_environment, environment_file, part
 from gpu_plugin.mps.shares import MIB, Bounds, client_limit, plan
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,68 +111,68 @@ def test_one_container_never_has_more_memory_than_the_device() -> None:
 def test_settings_confirm_what_the_program_answers_to_them(bounds: Bounds) -> None:
     mib = bounds.memory_mib
     told = f"{mib}M" if mib < 1024 else f"{mib // 1024}G"  # as the genuine program was seen to do
-    memory, threads = words.settings(bounds)
-    assert words.check(memory, f"{told}\n") == told
-    assert words.check(threads, f"{bounds.threads}\n") == str(bounds.threads)
+    memory, threads = protocol.settings(bounds)
+    assert protocol.check(memory, f"{told}\n") == told
+    assert protocol.check(threads, f"{bounds.threads}\n") == str(bounds.threads)
     answer = f"12\n345\n{bounds.threads}\n{told}\n"
-    assert words.polled(answer, bounds) == ((12, 345), True)
-    assert words.polled(f"{bounds.threads}\n{told}\n", bounds) == ((), True)
-    assert words.polled(f"7\n{bounds.threads}\n", bounds) == ((7,), False)
+    assert protocol.polled(answer, bounds) == ((12, 345), True)
+    assert protocol.polled(f"{bounds.threads}\n{told}\n", bounds) == ((), True)
+    assert protocol.polled(f"7\n{bounds.threads}\n", bounds) == ((7,), False)
 
 
 @given(BOUNDS, st.integers(1, 300_000), st.integers(1, 1000))
 def test_other_limits_are_told_from_those_asked(bounds: Bounds, mib: int, tenths: int) -> None:
-    memory, threads = words.settings(bounds)
+    memory, threads = protocol.settings(bounds)
     told = f"{mib}M" if mib < 1024 else f"{mib // 1024}G"
     same = min(mib, 1024) == min(bounds.memory_mib, 1024) and (
         mib < 1024 or mib // 1024 == bounds.memory_mib // 1024
     )
     if not same:
-        with pytest.raises(words.ControlError, match="was asked for"):
-            words.check(memory, told)
+        with pytest.raises(protocol.ControlError, match="was asked for"):
+            protocol.check(memory, told)
     if tenths / 10 != bounds.threads:
-        with pytest.raises(words.ControlError, match="was asked for"):
-            words.check(threads, str(tenths / 10))
-        assert words.polled(f"{tenths / 10}\n{told}\n", bounds)[1] is False
+        with pytest.raises(protocol.ControlError, match="was asked for"):
+            protocol.check(threads, str(tenths / 10))
+        assert protocol.polled(f"{tenths / 10}\n{told}\n", bounds)[1] is False
 
 
 @pytest.mark.parametrize("answer", ["", "None", "10", "10.5G", "-1G"])
 def test_answer_that_is_no_limit(answer: str) -> None:
-    with pytest.raises(words.ControlError, match="was not taken"):
-        words.check(next(iter(words.settings(Bounds(10240, 50.0)))), answer)
+    with pytest.raises(protocol.ControlError, match="was not taken"):
+        protocol.check(next(iter(protocol.settings(Bounds(10240, 50.0)))), answer)
 
 
 def test_refusals_are_seen_though_the_program_ends_well() -> None:
-    assert words.refusal('Unknown command "lsdev"\n') == 'Unknown command "lsdev"'
-    assert words.refusal("12\n345\n") == ""
-    assert words.pids("12\n345\n") == (12, 345)
-    assert words.pids("") == ()
-    with pytest.raises(words.ControlError, match="Server not found"):
-        words.pids("Server not found")
-    assert words.gone("Server 12 not found\n")
-    assert not words.gone("12\n")
+    assert protocol.refusal('Unknown command "lsdev"\n') == 'Unknown command "lsdev"'
+    assert protocol.refusal("12\n345\n") == ""
+    assert protocol.pids("12\n345\n") == (12, 345)
+    assert protocol.pids("") == ()
+    with pytest.raises(protocol.ControlError, match="Server not found"):
+        protocol.pids("Server not found")
+    assert protocol.gone("Server 12 not found\n")
+    assert not protocol.gone("12\n")
 
 
 def test_answers_that_were_lost_are_told_from_empty_ones() -> None:
-    assert words.question("get_server_list").endswith("\nget_default_active_thread_percentage\n")
-    assert words.answer("25.0\n") == ""
-    assert words.answer("12\n19G\n25.0\n") == "12\n19G\n"
+    assert protocol.question("get_server_list").endswith("\nget_default_active_thread_percentage\n")
+    assert protocol.answer("25.0\n") == ""
+    assert protocol.answer("12\n19G\n25.0\n") == "12\n19G\n"
     for lost in ("", "19G\n", "Server not found\n"):
-        assert words.answer(lost) is None
+        assert protocol.answer(lost) is None
 
 
 def test_log_without_the_traces_of_our_own_questions() -> None:
     stamp = "[2026-11-21 09:03:11.379 Control 30730] "
     for line in ("NEW UI", "Cmd:get_client_list 12", "Cmd:get_server_list", "33.3", "19G"):
-        assert words.event(f"{stamp}{line}\n") == ""
+        assert protocol.event(f"{stamp}{line}\n") == ""
     for line in ("Starting new server 2 for user 0", "Cmd:quit", "Server 2 exited with status 1"):
-        assert words.event(f"{stamp}{line}\n") == line
+        assert protocol.event(f"{stamp}{line}\n") == line
 
 
 @given(st.integers(0, 10_000))
 def test_pauses_grow_and_stay_below_the_watchdogs(failures: int) -> None:
-    assert words.backoff(0) == 0 < words.backoff(1) <= 0.1
-    assert words.backoff(failures) <= words.backoff(failures + 1) <= 10
+    assert protocol.backoff(0) == 0 < protocol.backoff(1) <= 0.1
+    assert protocol.backoff(failures) <= protocol.backoff(failures + 1) <= 10
 
 
 def test_what_a_container_gets() -> None:
@@ -217,7 +217,7 @@ def test_unit() -> None:
     assert lines["ExecStart"].endswith("--shared-while " + environment_file("%i"))
     assert lines["KillMode"] == "mixed"
     assert lines["Type"] == "notify"
-    assert float(lines["WatchdogSec"]) > words.backoff(1000) + 15
+    assert float(lines["WatchdogSec"]) > protocol.backoff(1000) + 15
     assert "gpu-mig.service" in lines["After"]
     assert lines["Before"] == "gpu-device-plugin.service"
     own_mounts = (

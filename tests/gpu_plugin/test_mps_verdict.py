@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from gpu_plugin.mps.verdict import Act, Verdict, judge
+from gpu_plugin.mps.reconciler.verdict import Act, Verdict, judge
 from mps_builders import offer, seen, state
 
 NOW, BEFORE = offer(), offer(replicas=2)

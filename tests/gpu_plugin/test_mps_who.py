@@ -15,7 +15,7 @@ from gpu_plugin.mps import listing
 from gpu_plugin.mps.clients import Client, look
 from gpu_plugin.mps.listing import roots
 from gpu_plugin.observer import Observer
-from gpu_plugin.telemetry.pages import pages
+from gpu_plugin.report.pages import pages
 from running import eventually
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"

@@ -13,7 +13,7 @@ import kubernetes.client as api
 import pytest
 import yaml
 from gpu_plugin import cli, status
-from gpu_plugin.config import parse
+from gpu_plugin.config.configuration import parse
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANIFESTS = sorted((REPOSITORY / "files/kubernetes").glob("*.yaml"))

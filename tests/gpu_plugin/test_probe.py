@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin.telemetry.probes import STUCK
+from gpu_plugin.report.probes import STUCK
 
 if TYPE_CHECKING:
     from conftest import MakeNode

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 from gpu_builders import device, gpu, inventory, view
-from gpu_plugin.allocation import AllocationRefused, Surroundings, grant
-from gpu_plugin.config import Config
-from gpu_plugin.devices import GpuView, Resources, enumerate_devices
-from gpu_plugin.naming import Naming, Rule
-from gpu_plugin.replicas import not_shared, share
-from gpu_plugin.sharing import Share, Sharing
+from gpu_plugin.config.configuration import Config
+from gpu_plugin.config.naming import Naming, Rule
+from gpu_plugin.config.sharing import Share, Sharing
+from gpu_plugin.offer.allocation import AllocationRefused, Surroundings, grant
+from gpu_plugin.offer.devices import GpuView, Resources, enumerate_devices
+from gpu_plugin.offer.replicas import not_shared, share
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 from gpu_plugin.cli import _parser
-from gpu_plugin.config import Config, parse
-from gpu_plugin.flags import given
-from gpu_plugin.schema import BY_PATH, KEYS
-from gpu_plugin.strict_yaml import ConfigError
+from gpu_plugin.config.configuration import Config, parse
+from gpu_plugin.config.flags import given
+from gpu_plugin.config.schema import BY_PATH, KEYS
+from gpu_plugin.config.strict_yaml import ConfigError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from gpu_plugin import cdi
+from gpu_plugin.cdi import specification as cdi
 
 LIBRARY = {"hostPath": "/usr/lib/libcuda.so.1", "containerPath": "/usr/lib/libcuda.so.1"}
 PIPES = {"hostPath": "/tmp/nvidia-mps", "containerPath": "/tmp//nvidia-mps/"}

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin import flags
-from gpu_plugin.config import parse
+from gpu_plugin.config import flags
+from gpu_plugin.config.configuration import parse
+from gpu_plugin.config.naming import LONGEST_PATTERN, Rule
+from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.labels.configs import Configs
-from gpu_plugin.naming import LONGEST_PATTERN, Rule
-from gpu_plugin.strict_yaml import ConfigError
 
 if TYPE_CHECKING:
     from conftest import MakeNode

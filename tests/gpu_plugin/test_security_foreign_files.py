@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin.cdi_file import CdiFile
+from gpu_plugin.cdi.file import CdiFile
 from gpu_plugin.labels.api import ApiError, NodeApi
 from test_security_config import ATTACKS, bomb, merges
 

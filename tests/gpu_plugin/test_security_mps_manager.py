@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpu_plugin.mps.control import started
+from gpu_plugin.mps.manager.control import started
 from mps_running import Mps, living
 from nvsim import genuine
 from nvsim.testing import client, start

@@ -9,18 +9,19 @@ import json
 from pathlib import Path
 
 import pytest
-from gpu_plugin import cdi, cdi_state
 from gpu_plugin._shared._core.device_nodes import parse_minors
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin._shared._core.pci import nvidia_device
-from gpu_plugin.address import address
-from gpu_plugin.config import parse
-from gpu_plugin.gfd import interval
+from gpu_plugin.cdi import specification as cdi
+from gpu_plugin.cdi import state as cdi_state
+from gpu_plugin.config.address import address
+from gpu_plugin.config.configuration import parse
+from gpu_plugin.config.gfd import interval
+from gpu_plugin.config.naming import Rule, qualified
+from gpu_plugin.config.xids import overrides
 from gpu_plugin.labels.kubeconfig import check
 from gpu_plugin.labels.settings import extra
 from gpu_plugin.mps.shares import parse_memory, parse_percent
-from gpu_plugin.naming import Rule, qualified
-from gpu_plugin.xids import overrides
 from hostile import Thrown, inputs
 
 pytestmark = pytest.mark.slow

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from gpu_plugin import status
 from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin.health import Health
-from gpu_plugin.health_file import BOOT_ID, HealthFile
-from gpu_plugin.mps import listing, settings, words
+from gpu_plugin.gpus.health import Health
+from gpu_plugin.gpus.health_file import BOOT_ID, HealthFile
+from gpu_plugin.mps import listing, protocol, settings
 from gpu_plugin.mps.clients import look
-from gpu_plugin.mps.seeing import Eyes
+from gpu_plugin.mps.reconciler.observed import Eyes
 from gpu_plugin.mps.shares import Bounds
 from hostile import Thrown, inputs
 
@@ -58,15 +58,15 @@ MEMORY = {"faults": [FAULT], "away": [], "errors": {UUID: 1}, "asked": []}
 
 def test_s10_hostile_answers_of_the_control_program() -> None:
     def ask(told: str) -> None:
-        for setting in words.settings(BOUNDS):
-            words.answer(words.question(setting.get) + told)
-            words.refusal(told)
-        words.gone(told)
-        answer = words.answer(told)
-        assert len(words.event(told)) < 1000
-        words.polled(told, BOUNDS)
-        words.pids(told)
-        words.check(next(words.settings(BOUNDS)), answer or "")
+        for setting in protocol.settings(BOUNDS):
+            protocol.answer(protocol.question(setting.get) + told)
+            protocol.refusal(told)
+        protocol.gone(told)
+        answer = protocol.answer(told)
+        assert len(protocol.event(told)) < 1000
+        protocol.polled(told, BOUNDS)
+        protocol.pids(told)
+        protocol.check(next(protocol.settings(BOUNDS)), answer or "")
 
     Thrown(ask, NodeError).throw(inputs((*ANSWERS, *LINES), ("8G\n", "25.0\n")))
 

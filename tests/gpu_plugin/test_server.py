@@ -15,9 +15,9 @@ from typing import Any
 import grpc
 import pytest
 from gpu_builders import device
-from gpu_plugin.allocation import Surroundings
-from gpu_plugin.config import Config
+from gpu_plugin.config.configuration import Config
 from gpu_plugin.kubelet.server import ResourceServer, SocketUnusable
+from gpu_plugin.offer.allocation import Surroundings
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from gpu_builders import device
-from gpu_plugin import cdi
 from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin.allocation import AllocationRefused, Grant, Surroundings, grant
-from gpu_plugin.cdi_file import CdiFile
-from gpu_plugin.config import Config
+from gpu_plugin.cdi import specification as cdi
+from gpu_plugin.cdi.file import CdiFile
+from gpu_plugin.config.configuration import Config
+from gpu_plugin.offer.allocation import AllocationRefused, Grant, Surroundings, grant
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 GPUS = tuple(device(index) for index in range(4))

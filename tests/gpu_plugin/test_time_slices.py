@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from gpu_builders import device, inventory, view
-from gpu_plugin.config import parse
-from gpu_plugin.devices import enumerate_devices
-from gpu_plugin.replicas import not_shared, share, time_slices
-from gpu_plugin.sharing import Sharing
-from gpu_plugin.strict_yaml import ConfigError
-from gpu_plugin.time_slices import TimeSlices
+from gpu_plugin.config.configuration import parse
+from gpu_plugin.config.sharing import Sharing
+from gpu_plugin.config.strict_yaml import ConfigError
+from gpu_plugin.gpus.time_slices import TimeSlices
+from gpu_plugin.offer.devices import enumerate_devices
+from gpu_plugin.offer.replicas import not_shared, share, time_slices
 from nvsim import genuine
 from nvsim.testing import start
 

@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from . import __version__, config, flags, logs, schema, status, visible
+from . import __version__, logs, status
 from ._shared._core.errors import NodeError
-from .health import QUIET
-from .mps.places import ROOT as MPS_ROOT
+from .config import configuration as config
+from .config import flags, schema, visible
+from .gpus.health import QUIET
+from .mps.paths import ROOT as MPS_ROOT
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
@@ -222,7 +224,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from . import survey  # as above
+    from .report import survey  # as above
 
     sources = survey.Sources(
         status=options.status_file,
@@ -236,7 +238,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _probe(options: argparse.Namespace) -> int:
-    from .telemetry import file_probe
+    from .report import file_probe
 
     problem = file_probe.problem(options.status_file, ready=options.ready)
     print(problem or "ok")
@@ -244,12 +246,12 @@ def _probe(options: argparse.Namespace) -> int:
 
 
 def _mig(options: argparse.Namespace) -> int:
-    from . import mig_boot  # the other commands have no use for the planner
+    from .boot import mig as mig_boot  # the other commands have no use for the planner
 
     return mig_boot.run(options.config, options.status, options.lock, options.wait)
 
 
 def _cdi(options: argparse.Namespace) -> int:
-    from . import cdi_boot  # as above
+    from .boot import cdi as cdi_boot  # as above
 
     return cdi_boot.run(options.config, options.lock, options.wait)

@@ -19,12 +19,25 @@ from typing import Any, Final
 from . import __version__, logs
 from ._shared._core.device_nodes import CONTROL_NODES
 from ._shared._core.gpu import NvmlError
-from .allocation import IMEX_FOLDER, Surroundings
-from .cdi_added import CdiAdded
-from .cdi_file import CdiFile
-from .config import CDI, Config, hook_program
-from .config_watch import ConfigWatch
-from .devices import (
+from .cdi.added import CdiAdded
+from .cdi.file import CdiFile
+from .cdi.specification import IMEX_FOLDER
+from .config.configuration import CDI, Config, hook_program
+from .config.strict_yaml import ConfigError
+from .config.visible import told
+from .config.watch import ConfigWatch
+from .gpus.driver import Driver
+from .gpus.health import QUIET, Health
+from .gpus.health_file import NAME, HealthFile
+from .gpus.time_slices import TimeSlices
+from .gpus.xid_log import XidLog
+from .kubelet.manager import Manager
+from .mps.reconciler import units
+from .mps.reconciler.reconciler import Reconciler
+from .notify import notify
+from .observer import NVML_ERRORS, RELOADS, XIDS, Observer
+from .offer.allocation import Surroundings
+from .offer.devices import (
     EnumerationRefused,
     Inventory,
     Resources,
@@ -32,21 +45,9 @@ from .devices import (
     left_out,
     remember,
 )
-from .driver import Driver
-from .health import QUIET, Health
-from .health_file import NAME, HealthFile
-from .kubelet.manager import Manager
-from .mps import units
-from .mps.steward import Steward
-from .notify import notify
-from .observer import NVML_ERRORS, RELOADS, XIDS, Observer
-from .replicas import held_back, not_shared, offers, refused, share, time_slices
+from .offer.replicas import held_back, not_shared, offers, refused, share, time_slices
+from .report.service import Telemetry
 from .status import StatusFile
-from .strict_yaml import ConfigError
-from .telemetry.service import Telemetry
-from .time_slices import TimeSlices
-from .visible import told
-from .xid_log import XidLog
 
 TICK: Final = 0.5
 RETRY: Final = 1.0
@@ -119,7 +120,7 @@ class Daemon:
         self._manager = Manager(places.kubelet_socket, self._surroundings, observer=self._observer)
         self._status = StatusFile(places.status_file)
         managers = places.status_file.parent / "mps"
-        self._mps = Steward(managers, units.choose(places.mps_managers, managers))
+        self._mps = Reconciler(managers, units.choose(places.mps_managers, managers))
         self._slices = TimeSlices()
         self._inventory: Inventory | None = None
         self._absent: NvmlError | None = None

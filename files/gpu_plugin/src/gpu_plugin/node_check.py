@@ -10,15 +10,15 @@ from pathlib import Path
 
 from . import logs
 from ._shared._core.gpu import NvmlError
-from .config import Config
-from .devices import EnumerationRefused, enumerate_devices
-from .driver import Driver
-from .mps.multi_user import PROGRAM as CONTROL
-from .mps.places import ENVIRONMENT
-from .mps.steward import Steward
-from .mps.units import Systemd
-from .replicas import offers, refused, share
-from .strict_yaml import ConfigError
+from .config.configuration import Config
+from .config.strict_yaml import ConfigError
+from .gpus.driver import Driver
+from .mps.manager.multi_user import PROGRAM as CONTROL
+from .mps.paths import ENVIRONMENT
+from .mps.reconciler.reconciler import Reconciler
+from .mps.reconciler.units import Systemd
+from .offer.devices import EnumerationRefused, enumerate_devices
+from .offer.replicas import offers, refused, share
 
 
 def check(config: Config, source: str) -> None:
@@ -38,7 +38,7 @@ def check(config: Config, source: str) -> None:
     finally:
         driver.close()
     asked = offers(share(found, config.sharing, config.mps_root))
-    if why := refused(found, config.sharing) or Steward(managers, Systemd()).refuses(asked):
+    if why := refused(found, config.sharing) or Reconciler(managers, Systemd()).refuses(asked):
         raise ConfigError(f"{source}: sharing.mps can't be as it is: {why}")
 
 

@@ -12,10 +12,10 @@ from typing import Final
 
 from .. import logs
 from .._shared._core.errors import NodeError
-from ..config import Config
-from ..devices import Device, Devices, Resources
+from ..config.configuration import Config
 from ..observer import REENUMERATIONS, REGISTRATIONS, Observer
-from ..topology import Topology
+from ..offer.devices import Device, Devices, Resources
+from ..offer.topology import Topology
 from .registration import register
 from .server import Around, Identity, ResourceServer, identity
 

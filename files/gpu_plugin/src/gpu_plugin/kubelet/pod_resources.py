@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from .._shared._core.errors import NodeError
-from ..overview import Holder
+from ..offer.overview import Holder
 from ..proto.podresources_v1 import api_pb2, rpc
 
 TIMEOUT: Final = 3.0

@@ -19,13 +19,13 @@ from typing import Any, Final, NoReturn
 import grpc
 
 from .._shared._core.errors import NodeError
-from ..allocation import AllocationRefused, Grant, Surroundings, grant
-from ..config import Config
-from ..devices import Device, Devices
+from ..config.configuration import Config
 from ..observer import ALLOCATIONS, REFUSALS, Observer
-from ..preference import prefer
+from ..offer.allocation import AllocationRefused, Grant, Surroundings, grant
+from ..offer.devices import Device, Devices
+from ..offer.preference import prefer
+from ..offer.topology import Topology
 from ..proto.v1beta1 import api_pb2, rpc
-from ..topology import Topology
 from .registration import options
 
 WORKERS: Final = 8

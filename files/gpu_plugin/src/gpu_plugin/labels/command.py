@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from .. import config, flags, logs
-from ..schema import KEYS
+from .. import logs
+from ..config import configuration as config
+from ..config import flags
+from ..config.schema import KEYS
 from ..status import LABELS_FILE
 from . import choice
 from .configs import Configs

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import config, flags, logs
+from .. import logs
 from .._shared._core.errors import NodeError
+from ..config import configuration as config
+from ..config import flags
 from .choice import choose
 
 NOTHING = "/dev/null"

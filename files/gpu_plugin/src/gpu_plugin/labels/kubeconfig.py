@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import yaml
 
-from .. import bounded, plain_yaml
+from .. import bounded
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import cut, shown
+from ..config import plain_yaml
 
 LIMITS: Final = plain_yaml.Limits(256 << 10, 4000)  # with certificates in it, and many clusters
 OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH

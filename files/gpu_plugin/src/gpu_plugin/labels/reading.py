@@ -13,8 +13,8 @@ from .._shared._core.gpu import Gpu, NvmlError
 from .._shared._nvml import label_reading
 from .._shared._nvml.api import Nvml
 from .._shared._nvml.real import open_nvml
-from ..devices import GpuView, Inventory
-from ..driver import preload
+from ..gpus.driver import preload
+from ..offer.devices import GpuView, Inventory
 from .rows import Facts
 from .vgpu import Vgpu, readable, vgpu
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from .. import logs
-from ..config import Config
+from ..config.configuration import Config
 from .api import NodeApi
 from .output import FileOutput
 from .owned import change

@@ -12,8 +12,9 @@ from typing import Final
 
 from .._shared._core.gpu import MigDevice
 from .._shared._nvml.label_reading import MigAttributes
-from ..config import Config
-from ..devices import (
+from ..config.configuration import Config
+from ..config.naming import GPU_RESOURCE, VENDOR, resource_name
+from ..offer.devices import (
     DISPLAY_ONLY,
     EnumerationRefused,
     GpuView,
@@ -21,8 +22,7 @@ from ..devices import (
     check_single,
     enumerate_devices,
 )
-from ..naming import GPU_RESOURCE, VENDOR, resource_name
-from ..replicas import share
+from ..offer.replicas import share
 from .terms import UNSHARED, Terms, terms, together
 from .values import value
 from .vgpu import Vgpu

@@ -16,9 +16,9 @@ from typing import Any
 from .. import logs
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import VERSION_MISMATCH, NvmlError
-from ..config import Config
-from ..config_watch import ConfigWatch
-from ..driver import library_deleted
+from ..config.configuration import Config
+from ..config.watch import ConfigWatch
+from ..gpus.driver import library_deleted
 from ..notify import notify
 from ..status import StatusFile
 from . import reading, rows

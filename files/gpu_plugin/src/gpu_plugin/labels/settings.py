@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._core.errors import InputError, NodeError
-from ..gfd import Gfd
+from ..config.gfd import Gfd
 from .configs import Configs
 from .values import checked
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ..devices import Device, Resources
+from ..offer.devices import Device, Resources
 
 NONE, TIME_SLICING, MPS = "none", "time-slicing", "mps"
 

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from .._shared._core.errors import InputError
-from .places import ENVIRONMENT, ROOT
+from .paths import ENVIRONMENT, ROOT
 from .settings import PIPE_ACCESS, READ_ONLY, ROOT_VARIABLE
 
 TRUE = ("true", "1", "yes")
@@ -90,7 +90,7 @@ def fill(mps: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from . import manager  # brings NVML in, which the other commands have no use for
+    from .manager import run as manager  # brings NVML in, which the other commands have no use for
 
     if options.pipe_access not in ("", *PIPE_ACCESS):
         raise InputError.of("pipe-access", options.pipe_access, f"one of {', '.join(PIPE_ACCESS)}")

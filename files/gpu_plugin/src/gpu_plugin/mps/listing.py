@@ -13,7 +13,7 @@ from typing import Any, Final
 from .. import bounded, status
 from .._shared._core.text import json_data
 from .clients import Client, look
-from .places import ROOT
+from .paths import ROOT
 from .settings import ROOT_VARIABLE, read
 
 SHAPE: Final[dict[str, type]] = {

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from .places import Names, Part, part
+from .paths import Names, Part, part
 from .shares import Shares, plan
 
 WAIT, REFUSE, TERMINATE = "wait", "refuse", "terminate"

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""At boot: bring the GPUs to the MIG layout that gpu.node.mig has written down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import bounded, files, logs
+from .._shared._core.errors import NodeError
+from .._shared._core.mig import boot as mig_boot
+from .._shared._core.mig.plan import GpuPlan, GpuState, plan_gpu
+from .._shared._core.mig.targets import Selection
+from .._shared._nvml.api import Nvml
+from .._shared._nvml.mig_changes import Changes
+from .._shared._nvml.mig_reading import read
+from .common import driver, locked
+
+CONVERGED, WAITING, FAILED = "converged", "waiting", "failed"
+
+
+@dataclass
+class Outcome:
+    """How it went: the state of the node and of each GPU, and what went wrong or waits."""
+
+    selected: str = ""
+    state: str = CONVERGED
+    gpus: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def note(self, uuid: str, state: str, problem: str = "") -> None:
+        """Write down how it went with a GPU; the worst of them is the node's state."""
+        self.gpus[uuid] = state
+        if problem:
+            self.problems.append(problem)
+        order = (CONVERGED, WAITING, FAILED)
+        self.state = max(self.state, state, key=order.index)
+
+
+def run(config: Path, status: Path, lock: Path, wait: float) -> int:
+    """Apply the layout. Returns the exit status: 0 converged, 1 failed, 2 waiting for a reset.
+
+    ``wait`` is how many seconds the driver may take to come up. A GPU that cannot be brought to
+    its layout keeps the one that it had, and the others get theirs.
+    """
+    outcome = Outcome()
+    try:
+        text = bounded.read(config).decode("utf-8", "replace")
+        selection = Selection.of(*mig_boot.load(text, str(config)))
+        outcome.selected = selection.label
+        with locked(lock), driver(wait) as nvml:
+            _converge(nvml, selection, outcome)
+    except OSError as error:
+        outcome.state, outcome.problems = FAILED, [f"can't read {config}: {error.strerror}"]
+    except NodeError as error:
+        outcome.state = FAILED
+        outcome.problems.append(str(error))
+    _write(status, outcome)
+    for problem in outcome.problems:
+        logs.error(problem)
+    logs.info(f"MIG layout {outcome.selected or '(none)'}: {outcome.state}")
+    return {CONVERGED: 0, FAILED: 1, WAITING: 2}[outcome.state]
+
+
+def _converge(nvml: Nvml, selection: Selection, outcome: Outcome) -> None:
+    gpus, broken = nvml.gpus()
+    selection.check_broken(broken)
+    targets = selection.targets([read(nvml, gpu) for gpu in gpus])
+    changes = Changes(nvml)
+    for uuid in targets:
+        try:
+            pending = _converge_gpu(nvml, selection, uuid, changes)
+            outcome.note(uuid, WAITING if pending else CONVERGED, pending)
+        except NodeError as error:
+            outcome.note(uuid, FAILED, str(error))
+
+
+def _converge_gpu(nvml: Nvml, selection: Selection, uuid: str, changes: Changes) -> str:
+    """Apply the plan and look again; older drivers tell the profiles only after the mode is on."""
+    for _attempt in range(3):
+        state, plan = _plan(nvml, selection, uuid)
+        if not plan.steps:
+            return plan.pending
+        for step in plan.steps:
+            logs.info(step.summary)
+            changes.carry_out(step, state)
+    raise NodeError(f"GPU {uuid} did not reach the layout")
+
+
+def _plan(nvml: Nvml, selection: Selection, uuid: str) -> tuple[GpuState, GpuPlan]:
+    gpus = nvml.gpus()[0]
+    gpu = next((one for one in gpus if one.uuid == uuid), None)
+    if gpu is None:
+        raise NodeError(f"GPU {uuid} does not answer any more")
+    state = read(nvml, gpu)
+    return state, plan_gpu(state, *selection.target(state, gpus))
+
+
+def _write(path: Path, outcome: Outcome) -> None:
+    data: dict[str, Any] = {
+        "selected": outcome.selected,
+        "state": outcome.state,
+        "gpus": outcome.gpus,
+        "problems": outcome.problems,
+    }
+    files.replace(path, json.dumps(data, indent=1) + "\n")

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The CDI devices that NVIDIA's plugin answers with, made of those that the node describes. Pure."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import yaml
+
+from .._shared._core.cdi.rules import HOOK_PROGRAMS, minimum_version
+from .._shared._core.cdi.sources import without_pipes
+from .._shared._core.errors import NodeError
+from .._shared._core.text import json_data
+from .._shared._core.text.shown import cut
+from ..config import plain_yaml
+
+SOURCE_KIND: Final = "nvidia.com/gpu"
+VENDOR: Final = "k8s.device-plugin.nvidia.com"
+KIND: Final = f"{VENDOR}/gpu"
+IMEX_FOLDER: Final = "/dev/nvidia-caps-imex-channels"
+FOLDERS: Final = ("etc/cdi", "var/run/cdi")  # the runtimes' own, the later wins
+FILE: Final = f"var/run/cdi/{VENDOR}-gpu.json"
+LIMITS: Final = plain_yaml.Limits(1 << 20, 20_000)  # those of eight GPUs in MIG devices have 5,000
+ALL_HOOKS: Final = "all"
+READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind")
+
+
+def qualified(name: str) -> str:
+    """Return a device's name as a container runtime is told it."""
+    return f"{KIND}={name}"
+
+
+def derive(
+    specs: Iterable[dict[str, Any]], program: str = "", disabled: Collection[str] = ()
+) -> dict[str, Any] | None:
+    """Return the specification under the plugin's own kind; None where the node describes no GPU.
+
+    ``specs`` are the node's specifications, the one that wins last. Who writes them knows the
+    driver's files, the MIG layout and the hooks; a second opinion would only differ from it.
+    ``program`` takes the place of the one that runs NVIDIA's hooks, ``disabled`` are hooks to leave out.
+    What is at MPS's default place is left out: a share of a device brings its own pipes there.
+    """
+    found = [spec for spec in specs if spec.get("kind") == SOURCE_KIND]
+    if not found:
+        return None
+    spec: dict[str, Any] = {**without_pipes(found[-1]), "kind": KIND}
+    if program or disabled:
+        spec["devices"] = [_rehooked(one, program, disabled) for one in spec["devices"]]
+        spec = _rehooked(spec, program, disabled)
+    return spec
+
+
+def _rehooked(part: dict[str, Any], program: str, disabled: Collection[str]) -> dict[str, Any]:
+    """Return a specification or one of its devices with other hooks."""
+    edits = part.get("containerEdits")
+    if not isinstance(edits, dict) or not isinstance(edits.get("hooks"), list):
+        return part
+    hooks = []
+    for hook in edits["hooks"]:
+        words = _hook_words(hook)
+        if words is None:
+            hooks.append(hook)
+        elif ALL_HOOKS not in disabled and words[0] not in disabled:
+            hooks.append({**hook, **_hook_call(program, words)} if program else hook)
+    rest = {key: value for key, value in edits.items() if key != "hooks"}
+    return {**part, "containerEdits": {**rest, "hooks": hooks} if hooks else rest}
+
+
+def _hook_words(hook: object) -> list[str] | None:
+    """Return the name and the arguments of one of NVIDIA's hooks; None of another's."""
+    if not isinstance(hook, dict):
+        return None
+    given = hook.get("args")
+    args = [str(one) for one in given] if isinstance(given, list) else []
+    name = posixpath.basename(str(hook.get("path", "")))
+    if name not in HOOK_PROGRAMS and (not args or posixpath.basename(args[0]) not in HOOK_PROGRAMS):
+        return None
+    words = args[2:] if args[1:2] == ["hook"] else args[1:]
+    return words or None
+
+
+def _hook_call(program: str, words: list[str]) -> dict[str, Any]:
+    name = posixpath.basename(program)
+    return {"path": program, "args": [name, *(["hook"] if name == "nvidia-ctk" else []), *words]}
+
+
+def added(
+    kind: str, devices: Mapping[str, Mapping[str, Iterable[str]]], root: str = ""
+) -> dict[str, Any] | None:
+    """Return the specification of a class besides gpu; None where it has no devices.
+
+    ``devices`` have ``nodes`` and ``mounts``, paths that are the same inside and outside; the nodes
+    are below ``root`` outside.
+    """
+    described = []
+    for name, parts in devices.items():
+        nodes = [
+            {"path": path, **({"hostPath": root + path} if root else {})} for path in parts["nodes"]
+        ]
+        mounts = [
+            {"hostPath": path, "containerPath": path, "options": list(READ_ONLY)}
+            for path in parts.get("mounts", ())
+        ]
+        edits = {"deviceNodes": nodes, **({"mounts": mounts} if mounts else {})}
+        described.append({"name": name, "containerEdits": edits})
+    spec = {"kind": f"{VENDOR}/{kind}", "devices": described}
+    return {"cdiVersion": minimum_version(spec), **spec} if described else None
+
+
+def names(spec: dict[str, Any] | None) -> frozenset[str]:
+    """Return the names of a specification's devices."""
+    return frozenset(str(one.get("name")) for one in (spec or {}).get("devices") or ())
+
+
+def read(text: str) -> dict[str, Any]:
+    """Return somebody's specification, as JSON can hold it. NodeError: the text is none."""
+    try:
+        spec = json_data.loads(text)
+    except ValueError:
+        try:
+            spec = plain_yaml.load(text, LIMITS)
+            json.dumps(spec, allow_nan=False)  # dates and the like are in no specification
+        except (yaml.YAMLError, ValueError, TypeError) as error:
+            cause = cut(str(getattr(error, "problem", None) or error))
+            raise NodeError("not a CDI specification", cause=cause) from error
+    devices = spec.get("devices") if isinstance(spec, dict) else None
+    if not isinstance(devices, list) or not all(isinstance(one, dict) for one in devices):
+        raise NodeError("not a CDI specification", cause="it has no list of devices")
+    found: dict[str, Any] = spec
+    return found

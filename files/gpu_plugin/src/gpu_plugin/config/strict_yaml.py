@@ -1,0 +1,155 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Read a YAML (or JSON) mapping whose keys are all known, and say where it is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeGuard
+
+import yaml
+
+from .._shared._core.errors import NodeError
+from .._shared._core.text.shown import cut
+from . import plain_yaml
+
+LONGEST: Final = 64 << 10
+LIMITS: Final = plain_yaml.Limits(LONGEST, 4000)  # hundreds of entries of devices to share
+
+
+class ConfigError(NodeError):
+    """The configuration can't be used as it is."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of the file, with where it stands."""
+
+    path: str
+    data: Any
+    where: str
+
+
+def read(text: str, source: str, keys: Collection[str]) -> dict[str, Value]:
+    """Return the file's values by dotted key. ``keys`` are all keys that hold a value.
+
+    A key such as ``a.b[].c`` stands in every mapping of the list ``a.b``. Its values are ``a.b[0].c``
+    and so on; ``a.b`` and ``a.b[0]`` are there as well, to tell where the list and its items stand.
+    """
+    try:
+        root = plain_yaml.compose(text, LIMITS)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{source}: line {mark.line + 1}" if mark else source
+        what = "can't be taken" if isinstance(error, plain_yaml.TooMuch) else "not valid YAML"
+        raise ConfigError(f"{where}: {what}", cause=_reason(error)) from error
+    if root is None:
+        return {}
+    return {value.path: value for value in _Reader(source, keys).walk(root, "", "")}
+
+
+def _reason(error: yaml.YAMLError) -> str:
+    return cut(str(getattr(error, "problem", None) or error).splitlines()[0])
+
+
+class _Reader:
+    def __init__(self, source: str, keys: Collection[str]) -> None:
+        self.source = source
+        self.keys = frozenset(keys)
+        self.sections = {
+            key.rsplit(".", depth)[0] for key in keys for depth in range(1, key.count(".") + 1)
+        }
+
+    def walk(self, node: yaml.Node, section: str, at: str) -> Iterator[Value]:
+        """Yield the values below a node: ``section`` is its key, ``at`` has the places in lists."""
+        if not isinstance(node, yaml.MappingNode):
+            if self._plain(node, at or "the file") is None and not section.endswith("[]"):
+                return
+            name = at or "the file"
+            raise ConfigError(
+                f"{self._where(node)}: {name} is not a mapping",
+                cause=f"expected keys such as {', '.join(self._children(section)[:3])}",
+            )
+        seen: dict[str, str] = {}
+        for key_node, value_node in node.value:
+            where = self._where(key_node)
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else "(not a word)"
+            path, place = (f"{above}.{key}" if above else key for above in (section, at))
+            if path in seen:
+                raise ConfigError(
+                    f"{where}: {cut(place)} is given twice", cause=f"first at {seen[path]}"
+                )
+            seen[path] = where
+            if path in self.sections:
+                yield from self.walk(value_node, path, place)
+            elif f"{path}[]" in self.sections:
+                yield from self._items(value_node, f"{path}[]", place)
+            elif path in self.keys:
+                yield Value(place, self._plain(value_node, place), self._where(value_node))
+            else:
+                raise self._unknown(path, section, where)
+
+    def _items(self, node: yaml.Node, section: str, at: str) -> Iterator[Value]:
+        if not isinstance(node, yaml.SequenceNode):
+            if self._plain(node, at) is None:
+                return
+            raise ConfigError(
+                f"{self._where(node)}: {at} is not a list",
+                cause=f"expected mappings with {', '.join(self._children(section))}",
+            )
+        yield Value(at, None, self._where(node))
+        for number, item in enumerate(node.value):
+            place = f"{at}[{number}]"
+            yield Value(place, None, self._where(item))
+            yield from self.walk(item, section, place)
+
+    def _unknown(self, path: str, section: str, where: str) -> ConfigError:
+        known = {_plainly(one) for one in self.keys | self.sections}
+        near = nearest(_plainly(path), _plainly(section), known)
+        hint = f"did you mean {near}?" if near else ""
+        name = _plainly(section) or "the top level"
+        cause = f"{name} knows {', '.join(self._children(section))}"
+        return ConfigError(f"{where}: unknown key {cut(_plainly(path))}", cause=cause, hint=hint)
+
+    def _children(self, section: str) -> list[str]:
+        start = f"{section}." if section else ""
+        rest = (key[len(start) :] for key in self.keys if key.startswith(start))
+        return sorted({_plainly(key.split(".")[0]) for key in rest})
+
+    def _plain(self, node: yaml.Node, at: str) -> Any:
+        try:
+            return plain_yaml.construct(node)
+        except yaml.YAMLError as error:
+            where = f"{self._where(node)}: {at}"
+            raise ConfigError(f"{where}: not a plain value", cause=_reason(error)) from error
+
+    def _where(self, node: yaml.Node) -> str:
+        return f"{self.source}: line {node.start_mark.line + 1}"
+
+
+def _plainly(path: str) -> str:
+    return path.replace("[]", "")
+
+
+def nearest(path: str, section: str, known: Collection[str]) -> str:
+    """Return the known key that was most likely meant, or an empty string."""
+    import difflib  # a configuration that is right has no use for it
+
+    word = path.rsplit(".", 1)[-1].lower()
+    by_word: dict[str, list[str]] = {}
+    for key in sorted(known):
+        by_word.setdefault(key.rsplit(".", 1)[-1].lower(), []).append(key)
+    close = difflib.get_close_matches(word, by_word, n=5, cutoff=0.6)
+    candidates = [key for other in close for key in by_word[other]]
+    siblings = [key for key in candidates if key.rpartition(".")[0] == section]
+    if close and close[0] == word:  # right word, wrong place
+        below = [key for key in by_word[word] if key.startswith(f"{section}.")]
+        return (below or by_word[word])[0]
+    return (siblings or candidates or [""])[0]
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Tell whether a value is a whole number; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,252 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver as it is now: scans for GPUs, and XIDs as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from .. import logs
+from .._shared._core.device_nodes import parse_minors
+from .._shared._core.gpu import (
+    DRIVER_NOT_LOADED,
+    GPU_IS_LOST,
+    LIBRARY_NOT_FOUND,
+    RESET_REQUIRED,
+    VERSION_MISMATCH,
+    Gpu,
+    NvmlError,
+)
+from .._shared._nvml.condition import condition
+from .._shared._nvml.events import Xid, XidWatch
+from .._shared._nvml.real import RealNvml, open_nvml
+from ..offer.devices import GpuView, Inventory
+from ..offer.topology import Topology
+from .connections import Connections
+
+ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
+LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)
+LIBRARY: Final = "libnvidia-ml.so.1"
+LIBRARY_FOLDERS: Final = (
+    "usr/lib64",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "lib64",
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+)
+
+
+class Driver:
+    """NVML, opened when there is a driver and opened anew when it failed.
+
+    ``host_root`` is where the host's /proc and /sys are seen, ``wake`` is called when an XID came.
+    """
+
+    def __init__(self, host_root: Path, wake: Callable[[], None]) -> None:
+        self.xids: queue.SimpleQueue[Xid] = queue.SimpleQueue()
+        self._root = host_root
+        self._wake = wake
+        self._session = contextlib.ExitStack()
+        self._nvml: RealNvml | None = None
+        self._watch: _Watcher | None = None
+        self._deaf = False  # events could not be had, and that was said
+        self._connections = Connections()
+        self._caps: tuple[str, dict[str, int]] = ("", {})
+        self._numa: dict[str, int | None] = {}  # by PCI address, while NVML is open
+        self._known: frozenset[tuple[str, int]] = frozenset()  # the driver's GPUs, as NVML has them
+        self._absences = 0
+        self._worked = False
+
+    @property
+    def generation(self) -> object:
+        """Something that differs after the driver was loaded anew."""
+        return (self._absences, *self.load)
+
+    @property
+    def load(self) -> tuple[int | None, ...]:
+        """What another process would see as well of which load of the driver this is."""
+        places = ("sys/module/nvidia", "proc/driver/nvidia/version")
+        return tuple(_inode(self._root / place) for place in places)
+
+    def scan(self, *driver_roots: str) -> Inventory:
+        """Return what is there. NvmlError: there is no driver to ask.
+
+        ``driver_roots`` are where the driver's files may be, the first that has them counts.
+        """
+        try:
+            nvml = self._current(driver_roots)
+            inventory = self._read(nvml)
+        except NvmlError as error:
+            self.close()
+            self._absences += error.code in ABSENT
+            raise
+        self._worked = True
+        self._follow({view.gpu.uuid for view in inventory.gpus if not view.problem})
+        return inventory
+
+    def connect(self, inventory: Inventory) -> Topology:
+        """Return how the GPUs of a scan are connected, as far as they tell."""
+        if self._nvml is not None:
+            gpus = [view.gpu for view in inventory.gpus if not view.problem]
+            self._connections.refresh(gpus, (self.generation, self._known))
+        return self._connections.topology
+
+    def replaced(self, error: NvmlError) -> bool:
+        """Tell whether the library was exchanged, so that only a new process can load it."""
+        return error.code == VERSION_MISMATCH and (self._worked or library_deleted())
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        self._follow(set())
+        self._nvml = None
+        self._numa.clear()
+        self._session.close()
+
+    def _current(self, driver_roots: tuple[str, ...]) -> RealNvml:
+        """Return NVML. It keeps to the GPUs that it met at its opening, so others want another."""
+        taken = self._taken()
+        if self._nvml is not None and taken and taken != self._known:
+            logs.info("the driver has other GPUs than before, asking anew", count=len(taken))
+            self.close()
+        if self._nvml is None:
+            preload(driver_roots)
+            self._nvml = self._session.enter_context(open_nvml())
+            self._known = taken or self._taken()
+        return self._nvml
+
+    def _taken(self) -> frozenset[tuple[str, int]]:
+        """Return the PCI addresses of the driver's GPUs, and what differs for one taken again."""
+        try:
+            with os.scandir(self._root / "proc/driver/nvidia/gpus") as found:
+                return frozenset((one.name, one.inode()) for one in found)
+        except OSError:
+            return frozenset()
+
+    def _read(self, nvml: RealNvml) -> Inventory:
+        found, broken = nvml.gpus()
+        path = self._root / "proc/driver/nvidia-caps/mig-minors"
+        text = path.read_text() if path.exists() else ""
+        if text != self._caps[0]:  # it is long, and the same for the life of a driver
+            self._caps = text, parse_minors(text)
+        return Inventory(
+            driver_version=nvml.driver_version(),
+            gpus=tuple(self._view(nvml, gpu) for gpu in found),
+            caps=self._caps[1],
+            unreadable=tuple(str(error) for error in broken),
+            lost=any(error.code in LOST for error in broken),
+        )
+
+    def _view(self, nvml: RealNvml, gpu: Gpu) -> GpuView:
+        numa = self._numa_node(gpu.pci_bus_id)
+        try:
+            migs = tuple(nvml.mig_devices(gpu))
+            return GpuView(gpu, migs, numa, condition=condition(nvml.handle(gpu)))
+        except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
+            lost = isinstance(error, NvmlError) and error.code in LOST
+            return GpuView(gpu, (), numa, f"it can't be read: {error}", lost)
+
+    def _numa_node(self, address: str) -> int | None:
+        if address not in self._numa:
+            place = self._root / "sys/bus/pci/devices" / address / "numa_node"
+            self._numa[address] = _number(place)
+        return self._numa[address]
+
+    def _follow(self, gpu_uuids: set[str]) -> None:
+        watch = self._watch
+        if watch is not None and (watch.gpu_uuids != gpu_uuids or not watch.is_alive()):
+            self._deaf = not watch.is_alive()
+            watch.stop()
+            self._watch = None
+        if self._watch is None and gpu_uuids:
+            try:
+                self._watch = _Watcher(gpu_uuids, self._put, quiet=self._deaf)
+            except NvmlError as error:
+                if not self._deaf:
+                    logs.warning("no events from the GPUs, trying again", cause=error)
+                self._deaf = True
+            else:
+                self._watch.start()
+
+    def _put(self, xid: Xid) -> None:
+        self.xids.put(xid)
+        self._wake()
+
+
+class _Watcher(threading.Thread):
+    """Waits for XIDs until it is told to stop or NVML fails. ``quiet``: that it does is known."""
+
+    def __init__(
+        self, gpu_uuids: set[str], put: Callable[[Xid], None], *, quiet: bool = False
+    ) -> None:
+        super().__init__(name="xids", daemon=True)
+        self.gpu_uuids = gpu_uuids
+        self._put = put
+        self._quiet = quiet
+        self._stopping = threading.Event()
+        self._events = XidWatch(sorted(gpu_uuids))
+        for uuid, error in self._events.failed.items() if not quiet else ():
+            logs.warning("events of a GPU are not available", gpu=uuid, cause=error)
+
+    def run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                xid = self._events.wait(1.0)
+                self._quiet = False  # what fails from now on is news
+                if xid is not None:
+                    self._put(xid)
+        except NvmlError as error:
+            if not self._stopping.is_set() and not self._quiet:
+                logs.warning("waiting for events failed, trying again", cause=error)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self.is_alive():
+            self.join()
+        self._events.close()
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
+def _number(path: Path) -> int | None:
+    """Return the number in a file; None where there is none, or one below 0, which says the same."""
+    try:
+        number = int(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return number if number >= 0 else None
+
+
+def preload(driver_roots: tuple[str, ...]) -> None:
+    """Load the library from the first root that has it, so that the bindings find that one.
+
+    That of / is found in the usual way.
+    """
+    for root in driver_roots:
+        if root.rstrip("/") == "":
+            return
+        for folder in LIBRARY_FOLDERS:
+            path = Path(root, folder, LIBRARY)
+            if path.exists():
+                with contextlib.suppress(OSError):
+                    ctypes.CDLL(os.fspath(path))
+                return
+
+
+def library_deleted() -> bool:
+    """Tell whether the library that this process loaded was exchanged on disk."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return any("libnvidia-ml.so" in line and line.endswith("(deleted)") for line in lines)

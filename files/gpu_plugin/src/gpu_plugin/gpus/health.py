@@ -1,0 +1,231 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which GPUs and MIG devices must not be used, and until when. Pure.
+
+A fault sets aside all that is made of the GPU, or of the MIG instance that it concerns. What the GPU
+coped with passes when it stays quiet; all else needs a reset or another load of the driver first,
+since that a GPU answers is not enough. Each return to a fault doubles the quiet time, and what keeps
+coming back by itself is not let pass any more. What is known can be handed to the next process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from ..config.xids import (
+    CONTAINED,
+    NOT_CORRECTED,
+    RECOVERIES,
+    ROW_NOT_REPLACED,
+    WHOLE,
+    Action,
+    Overrides,
+    action,
+    describe,
+)
+from ..offer.devices import GpuView, Inventory
+
+QUIET: Final = 30.0
+MOST_DOUBLINGS: Final = 5
+FORGET: Final = 20  # quiet times without a fault after which what was is forgotten
+STRIKES: Final = 4  # faults in a row that it coped with, the last of which is fatal
+
+# A GPU, or an instance of it: the UUID and the ids of the GPU and compute instance.
+Place = tuple[str, int | None, int | None]
+
+
+@dataclass
+class _Fault:
+    """What is wrong at a place. ``quiet_since`` is None while a reset is waited for."""
+
+    reason: str
+    action: Action
+    strikes: int
+    quiet_since: float | None
+    over_since: float | None = None
+
+
+class Health:
+    """Remembers what happened to each GPU. ``quiet`` is the shortest quiet time in seconds."""
+
+    def __init__(self, quiet: float = QUIET, clock: Callable[[], float] = time.monotonic) -> None:
+        self.overrides = Overrides()
+        self._quiet = quiet
+        self._clock = clock
+        self._faults: dict[Place, _Fault] = {}
+        self._away: set[str] = set()
+        self._errors: dict[str, int] = {}  # the errors that each GPU had told of
+        self._asked: set[str] = set()  # the GPUs that wanted something done
+        self._generation: object = None
+
+    def xid(self, gpu_uuid: str, number: int, gi: int | None = None, ci: int | None = None) -> bool:
+        """Take note of an XID. Returns whether it makes something unfit that was fit before."""
+        what = action(number, self.overrides)
+        if what is Action.IGNORE:
+            return False
+        place = (gpu_uuid, None, None) if number in WHOLE else (gpu_uuid, gi, ci)
+        return self._note(place, describe(number), what)
+
+    def judge(self, inventory: Inventory, generation: object) -> Inventory:
+        """Return a scan's inventory with what is unfit. ``generation``: the driver's."""
+        if generation != self._generation:
+            self._generation = generation
+            self._away.clear()
+            self._errors.clear()
+            self._asked.clear()
+            self._cured(lambda _place: True)
+        there = {view.gpu.uuid for view in inventory.gpus}
+        self._away |= {place[0] for place in self._faults if place[0] not in there}
+        for view in inventory.gpus:
+            self._look(view)
+        self._pass()
+        return replace(inventory, gpus=tuple(self._marked(view) for view in inventory.gpus))
+
+    # --- what outlives the process ---
+
+    def memory(self) -> dict[str, Any]:
+        """Return what is known, as JSON can hold it; times are the clock's."""
+        return {
+            "faults": [
+                {"place": place, **asdict(fault), "action": fault.action.value}
+                for place, fault in self._faults.items()
+            ],
+            "away": sorted(self._away),
+            "errors": self._errors,
+            "asked": sorted(self._asked),
+        }
+
+    def recall(self, memory: Mapping[str, Any], generation: object) -> None:
+        """Know again what another process on the same clock knew.
+
+        ``generation`` is the driver's if it was the same then, else None: all faults count as cured.
+        ValueError: this is no such memory; nothing is taken over.
+        """
+        try:
+            faults = dict(_recalled(one, self._clock()) for one in memory["faults"])
+            away, asked = (set(map(str, memory[name])) for name in ("away", "asked"))
+            errors = {str(uuid): int(count) for uuid, count in memory["errors"].items()}
+        except (AttributeError, ArithmeticError, LookupError, TypeError) as error:
+            raise ValueError(f"not a memory of faults: {error!r}") from error
+        self._faults, self._away, self._errors, self._asked = faults, away, errors, asked
+        self._generation = generation
+
+    # --- what happens to faults ---
+
+    def _note(self, place: Place, reason: str, what: Action) -> bool:
+        now = self._clock()
+        before = self._faults.get(place)
+        fresh = before is None or before.over_since is not None
+        strikes = 1 if before is None else before.strikes + fresh
+        if what is Action.DEGRADE and strikes >= STRIKES:
+            what = Action.FATAL
+        if before is not None and not fresh and before.action is Action.FATAL:
+            what = Action.FATAL
+            reason = before.reason
+        quiet_since = now if what is Action.DEGRADE else None
+        self._faults[place] = _Fault(reason, what, strikes, quiet_since)
+        return fresh
+
+    def _look(self, view: GpuView) -> None:
+        """See whether a GPU went, came back, or lost the instances that had a fault."""
+        uuid = view.gpu.uuid
+        if view.lost:
+            if uuid not in self._away:
+                self._away.add(uuid)
+                self._note((uuid, None, None), view.problem, Action.FATAL)
+            return
+        if view.problem:
+            return
+        if uuid in self._away:  # only a reset brings a lost GPU back
+            self._away.discard(uuid)
+            self._cured(lambda place: place[0] == uuid)
+        there = {(mig.gi_id, mig.ci_id) for mig in view.mig} | {
+            (mig.gi_id, None) for mig in view.mig
+        }
+        self._cured(
+            lambda place: place[0] == uuid and place[1] is not None and place[1:] not in there
+        )
+        self._weigh(view)
+
+    def _weigh(self, view: GpuView) -> None:
+        """Judge what a GPU tells of its condition. What it does not tell changes nothing."""
+        uuid, told = view.gpu.uuid, view.condition
+        place = (uuid, None, None)
+        if told.recovery is not None and self.overrides.disabled is not None:
+            if words := RECOVERIES.get(told.recovery):
+                self._asked.add(uuid)
+                self._note(place, words, Action.FATAL)
+            elif uuid in self._asked:
+                self._asked.discard(uuid)
+                self._cured(lambda place: place[0] == uuid)
+        if told.uncorrected is not None:
+            before = self._errors.get(uuid, 0)
+            self._errors[uuid] = told.uncorrected
+            if told.uncorrected < before:  # only a reset takes errors back
+                self._cured(lambda place: place[0] == uuid)
+                before = 0
+            if told.uncorrected > before and not self._open(uuid):  # else an XID told of them
+                number = CONTAINED if told.contains_errors else NOT_CORRECTED
+                self._judge(place, number, f"{told.uncorrected} memory errors since its last reset")
+        if told.rows_failed:  # after all else, since no reset mends it
+            self.xid(uuid, ROW_NOT_REPLACED)
+
+    def _judge(self, place: Place, number: int, reason: str) -> None:
+        """Take note of something that an XID stands for."""
+        what = action(number, self.overrides)
+        if what is not Action.IGNORE:
+            self._note(place, reason, what)
+
+    def _open(self, uuid: str) -> dict[Place, str]:
+        """Return why something of a GPU is unfit."""
+        return {
+            place: fault.reason
+            for place, fault in self._faults.items()
+            if place[0] == uuid and fault.over_since is None
+        }
+
+    def _cured(self, at: Callable[[Place], bool]) -> None:
+        for place, fault in self._faults.items():
+            if at(place) and fault.quiet_since is None:
+                fault.quiet_since = self._clock()
+
+    def _pass(self) -> None:
+        """End the faults that were quiet for long enough, and forget those that are long over."""
+        now = self._clock()
+        for place, fault in list(self._faults.items()):
+            if fault.over_since is not None:
+                if now - fault.over_since >= FORGET * self._quiet:
+                    del self._faults[place]
+            elif fault.quiet_since is not None:
+                doubled = self._quiet * 2 ** min(fault.strikes - 1, MOST_DOUBLINGS)
+                if now - fault.quiet_since >= doubled:
+                    fault.over_since = now
+
+    def _marked(self, view: GpuView) -> GpuView:
+        open_ = self._open(view.gpu.uuid)
+        if view.problem or not open_:
+            return view
+        parts = {
+            mig.uuid: reason
+            for mig in view.mig
+            for (_uuid, gi, ci), reason in open_.items()
+            if gi == mig.gi_id and ci in (None, mig.ci_id)
+        }
+        whole = next((reason for place, reason in open_.items() if place[1] is None), "")
+        return replace(view, problem=whole, mig_problems=parts)
+
+
+def _recalled(data: Mapping[str, Any], now: float) -> tuple[Place, _Fault]:
+    uuid, *instance = data["place"]
+    gi, ci = (None if one is None else int(one) for one in instance)
+    quiet, over = (
+        None if data[name] is None else min(float(data[name]), now)
+        for name in ("quiet_since", "over_since")
+    )
+    what = Action(data["action"])
+    fault = _Fault(str(data["reason"]), what, int(data["strikes"]), quiet, over)
+    return (str(uuid), gi, ci), fault

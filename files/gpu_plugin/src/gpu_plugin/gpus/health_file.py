@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is known of the GPUs' health, in a file that the next process of the daemon reads.
+
+A reboot is a reset of everything, so the file says of which boot it is. Times in it are those of the
+monotonic clock, which all processes of a boot share.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from .. import bounded, files, logs
+from .._shared._core.text import json_data
+from .._shared._core.text.shown import cut, shown
+from .health import Health
+
+NAME: Final = "health.json"
+VERSION: Final = 1
+BOOT_ID: Final = "proc/sys/kernel/random/boot_id"
+
+
+class HealthFile:
+    """``host_root`` is where the host's /proc is seen; where it is not, this machine's is as good."""
+
+    def __init__(self, path: Path, host_root: Path) -> None:
+        self._path = path
+        self._boot = _first_line(host_root / BOOT_ID) or _first_line(Path("/") / BOOT_ID)
+        self._last = ""
+        self._failed = False
+
+    def read(self, health: Health, load: object, generation: object) -> None:
+        """Let ``health`` know what is in the file, if that is still true.
+
+        ``load`` tells one load of the driver from another, ``generation`` is what ``health`` knows
+        the present one by. A file that can't be used is left aside with a word.
+        """
+        try:
+            text = bounded.read_text(self._path)
+        except FileNotFoundError:
+            return
+        except (OSError, UnicodeDecodeError) as error:
+            logs.warning("what was known of the GPUs' health is lost", cause=error)
+            return
+        try:
+            data = json_data.loads(text)
+            if data["version"] != VERSION:
+                raise ValueError(f"version {shown(data['version'])} is not {VERSION}")
+            if data["boot"] != self._boot:
+                return
+            same = data["load"] == json.loads(json.dumps(load))
+            health.recall(data["health"], generation if same else None)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            logs.warning(
+                "what was known of the GPUs' health is lost",
+                file=self._path,
+                cause=cut(f"{type(error).__name__}: {error}"),
+            )
+
+    def write(self, health: Health, load: object) -> None:
+        """Keep what ``health`` knows. A file that can't be written is tried again at the next call."""
+        data: dict[str, Any] = {"version": VERSION, "boot": self._boot, "load": load}
+        text = json.dumps({**data, "health": health.memory()}, indent=2) + "\n"
+        if text == self._last:
+            return
+        try:
+            files.replace(self._path, text)
+        except OSError as error:
+            if not self._failed:
+                logs.warning("what is known of the GPUs' health can't be kept", cause=error)
+            self._failed = True
+            return
+        self._last, self._failed = text, False
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,170 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The genuine nvidia-cuda-mps-control: the daemon as a child process, and questions to it."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from ... import logs
+from .. import protocol
+from ..paths import Names, daemon_environment
+from ..protocol import ControlError, Silent
+from . import asking
+
+ANSWER_SECONDS: Final = 5.0
+START_SECONDS: Final = 10.0
+PAUSE: Final = 0.03
+# The daemon's server and its clients have to see the same /dev/shm; only the daemon's is changed.
+OWN_SHM: Final = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c")
+OWN_SHM_SCRIPT: Final = 'mount --bind "$0" /dev/shm && exec "$@"'
+LONGEST_LINE: Final = 4096  # clients write to the daemon's log too
+KEPT_FROM_DAEMON: Final = ("CUDA_", "NOTIFY_SOCKET", "WATCHDOG_")
+
+
+class Control:
+    """A control daemon. ``on_end`` is called, in a thread, when its process has ended.
+
+    ``command`` is the program and the options that the daemon is to have.
+    """
+
+    def __init__(
+        self, command: Sequence[str], names: Names, own_shm: bool, on_end: Callable[[], None]
+    ) -> None:
+        self._program, *self._options = command
+        self._names, self._own_shm = names, own_shm
+        self._on_end = on_end
+        self._process: subprocess.Popen[str] | None = None
+        self._ended = threading.Event()
+        self._reader: threading.Thread | None = None
+        self._last: collections.deque[str] = collections.deque(maxlen=3)
+        self._environment: dict[str, str] = {}
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process; 0 when there is none."""
+        return self._process.pid if self._process and not self._ended.is_set() else 0
+
+    def start(self, own: Path) -> None:
+        """Start the daemon in a directory of its own. It answers later, so ask() needs time."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_DAEMON)}
+        self._environment = {**inherited, **daemon_environment(self._names, str(own))}
+        command = [self._program, "-f", *self._options]
+        if self._own_shm:
+            command = [*OWN_SHM, OWN_SHM_SCRIPT, self._names.shm, *command]
+        self._last.clear()
+        self._process = None  # the one before is over, whatever becomes of the next
+        self._ended = threading.Event()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                cwd="/",
+                start_new_session=True,  # its servers are ended with it
+            )
+        except OSError as error:
+            raise ControlError(
+                f"can't start {self._program}", cause=error.strerror or ""
+            ) from error
+        process = self._process
+        self._reader = threading.Thread(target=self._follow, args=(process,), daemon=True)
+        self._reader.start()
+        threading.Thread(target=self._watch, args=(process, self._ended), daemon=True).start()
+
+    def ask(self, command: str, seconds: float = ANSWER_SECONDS) -> str:
+        """Return the daemon's answer. Silent: there is none. ControlError: it ended or refuses."""
+        deadline = time.monotonic() + seconds
+        while True:
+            told, problem = self._say(protocol.question(command), deadline - time.monotonic())
+            answer = protocol.answer(told)
+            if answer is not None:
+                break
+            if not self.pid:
+                raise ControlError("the control daemon ended", cause=self.ending())
+            if time.monotonic() > deadline:
+                raise Silent("the control daemon does not answer", cause=problem)
+            time.sleep(PAUSE)
+        if refused := protocol.refusal(answer):
+            raise ControlError(f"the control daemon refuses {command}", cause=refused)
+        return answer
+
+    def _say(self, text: str, seconds: float) -> tuple[str, str]:
+        """Return what the program told, and what went wrong."""
+        try:
+            done = asking.ask([self._program], text, self._environment, max(seconds, PAUSE))
+        except asking.Unanswered as problem:
+            return "", f"{text.split()[0]}: {problem}"
+        except OSError as error:
+            raise ControlError(
+                f"can't start {self._program}", cause=error.strerror or ""
+            ) from error
+        return done.out, done.err.strip() or f"status {done.status}"
+
+    def quit(self, drain: float) -> None:
+        """End the daemon: no new clients, and so many seconds for those that are there."""
+        deadline = time.monotonic() + drain + ANSWER_SECONDS
+        with contextlib.suppress(ControlError):
+            while self.pid and time.monotonic() < deadline:  # somebody else may cut us off
+                self._say(f"quit -t {max(round(drain), 1)}\n", deadline - time.monotonic())
+                self._ended.wait(1)
+        self.kill()
+
+    def kill(self) -> None:
+        """End what is left of the daemon and its servers."""
+        if self._process is not None and self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._ended.wait()
+
+    def ending(self) -> str:
+        """Return how the daemon ended, with the last that it said."""
+        if self._reader is not None:
+            self._reader.join(0.5)  # it may not have read the last words yet
+        status = self._process.returncode if self._process and not self.pid else None
+        how = f"status {status}"
+        if status is not None and status < 0:
+            how = f"signal {abs(status)}"
+        return "; ".join([f"it ended with {how}", *self._last])
+
+    def _follow(self, process: subprocess.Popen[str]) -> None:
+        """Pass on what the daemon tells; it would stop at a full pipe."""
+        if process.stdout is not None:
+            with process.stdout as stream:
+                while line := stream.readline(LONGEST_LINE):
+                    if told := protocol.event(line):
+                        if not told.startswith("Cmd:"):
+                            self._last.append(told)
+                        logs.info(told, daemon=process.pid)
+
+    def _watch(self, process: subprocess.Popen[str], ended: threading.Event) -> None:
+        """Wait for the daemon's end, and end its servers before its number can be another's."""
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        ended.set()
+        self._on_end()
+
+
+def started(pid: int) -> str:
+    """Return what tells a process from another one that gets its number later; empty: none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]

@@ -1,0 +1,181 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The folders of a device's MPS daemon, its shared memory, and the lock of its manager."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ... import logs
+from ..._shared._core.errors import NodeError
+from .. import roots
+from ..paths import Names
+
+SELINUX: Final = Path("/sys/fs/selinux/enforce")
+XATTR: Final = "security.selinux"
+LABEL: Final = b"system_u:object_r:container_file_t:s0\0"
+SMALLEST_SHM: Final = 64 * 1024**2
+# What a control daemon makes are three sockets and two empty files; clients only connect.
+IPC_LIMITS: Final = "size=1m,nr_inodes=64"
+CONTROL: Final = "control"
+LOG: Final = "log"
+FOR_ROOT: Final = (LOG, "control_privileged", "control_lock", "nvidia-cuda-mps-control.pid")
+NOWHERE: Final = "/dev/null"  # of the container
+
+
+@contextlib.contextmanager
+def locked(names: Names) -> Iterator[None]:
+    """Be the one manager of a device. NodeError: another one is."""
+    roots.require(Path(names.root))
+    if not Path(names.root).exists():  # who made it chose its mode
+        folder(Path(names.root), 0o755)
+    path = Path(names.lock)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        stream = open(os.open(path, flags, 0o600), "r+b", buffering=0)  # noqa: SIM115
+    except OSError as error:
+        raise NodeError(f"can't open {path}", cause=error.strerror or str(error)) from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = stream.read(20).decode() or "unknown"
+            raise NodeError(
+                f"the MPS daemon of {names.device} has a manager already",
+                cause=f"process {owner} holds {path}",
+            ) from None
+        with contextlib.suppress(OSError):  # who holds it is only told, the lock itself counts
+            stream.truncate(0)
+            stream.write(str(os.getpid()).encode())
+        yield
+
+
+def make(names: Names) -> None:
+    """Make the folders: clients of every user go through, root alone writes."""
+    folder(Path(names.folder), 0o711)
+    ipc = Path(names.ipc)
+    folder(ipc, 0o711)
+    if os.geteuid() == 0 and not ipc.is_mount():
+        options = f"rw,nosuid,nodev,noexec,mode=711,{IPC_LIMITS}"
+        _run("mount", "-t", "tmpfs", "-o", options, f"gpu-mps-{names.device}", ipc)
+    folder(Path(names.pipe), 0o755)
+    folder(Path(names.log), 0o755)
+    _label(Path(names.pipe))
+
+
+def fresh(names: Names) -> Path:
+    """Make the own directory of a control daemon that is about to start: no container has seen it."""
+    clean(names)
+    try:
+        path = Path(tempfile.mkdtemp(prefix="d-", dir=names.ipc))
+    except OSError as error:
+        raise NodeError(f"can't write in {names.ipc}", cause=error.strerror or "") from error
+    _label(path)
+    return path
+
+
+def publish(names: Names, own: Path, *, everything: bool = False) -> None:
+    """Give clients the control socket of a daemon's own directory: the same file, by link.
+
+    What a container may do in the directory that it gets can't be done to that of the daemon. Its
+    pipe for clients' logs is not among it, since a daemon hangs that reads rubbish there.
+    ``everything``: also that, and what only root needs.
+    """
+    pipe = Path(names.pipe)
+    try:
+        if not everything:
+            (pipe / LOG).symlink_to(NOWHERE)
+        for name in (*(FOR_ROOT if everything else ()), CONTROL):
+            if (own / name).exists():
+                os.link(own / name, pipe / name, follow_symlinks=False)
+    except OSError as error:
+        raise NodeError(f"can't write in {names.pipe}", cause=error.strerror or "") from error
+
+
+def folder(path: Path, mode: int) -> None:
+    """Make a folder that is ours. NodeError: what is there belongs to somebody else."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise NodeError(f"{path} is not a folder")
+        if found.st_uid != os.geteuid():
+            raise NodeError(
+                f"{path} is not ours",
+                cause=f"it belongs to user {found.st_uid}",
+                hint="remove it, or choose another root",
+            )
+        path.chmod(mode)
+    except OSError as error:
+        raise NodeError(f"can't make {path}", cause=error.strerror or str(error)) from error
+
+
+def clean(names: Names) -> None:
+    """Remove what an earlier control daemon left; the directory that containers have stays."""
+    with contextlib.suppress(OSError):
+        kept = Path(names.pipe)
+        for path in (*kept.iterdir(), *(one for one in Path(names.ipc).iterdir() if one != kept)):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def mount_shm(names: Names, size: int) -> bool:
+    """Mount the daemon's own shared memory, once. Returns whether it is there."""
+    if os.geteuid() != 0:
+        logs.warning("no shared memory of its own, the daemon uses the node's", cause="not root")
+        return False
+    path = Path(names.shm)
+    folder(path, 0o1777)
+    again = ["remount"] if os.path.ismount(path) else []
+    options = ",".join([*again, "rw,nosuid,nodev,noexec,mode=1777", f"size={size}"])
+    _run("mount", "-t", "tmpfs", "-o", options, f"gpu-mps-{names.device}", path)
+    _label(path)
+    return True
+
+
+def unmount(names: Names) -> None:
+    """Give shared memory and pipes back. A container that still has them keeps them."""
+    for path in (names.shm, names.ipc):
+        if os.path.ismount(path):
+            try:
+                _run("umount", path)
+            except NodeError as error:
+                logs.warning("a file system stays mounted", path=path, cause=error)
+
+
+def default_shm_size(devices: int) -> int:
+    """Return an equal part of half the node's memory: all devices together can't fill more."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(memory // 2 // max(devices, 1), SMALLEST_SHM)
+
+
+def _label(path: Path) -> None:
+    """Let containers in where SELinux is on, also if it is permissive. What is made inside inherits it."""
+    if not SELINUX.exists():
+        return
+    try:
+        os.setxattr(path, XATTR, LABEL)
+    except OSError as error:
+        raise NodeError(
+            f"{path} can't have the SELinux label {LABEL.decode().rstrip(chr(0))}",
+            cause=error.strerror or str(error),
+            hint="install the policy for containers (container-selinux), or choose another root",
+        ) from error
+
+
+def _run(*words: str | Path) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    if done.returncode:
+        raise NodeError(f"{words[0]} {words[-1]} failed", cause=done.stderr.strip())

@@ -1,0 +1,165 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Keeps the MPS daemons of a node in step with what the plugin offers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ... import files, logs
+from ..._shared._core.errors import NodeError
+from .. import roots
+from ..manager import multi_user
+from ..paths import ROOT, UUID
+from ..settings import BUSY_VARIABLE, REFUSE, ROOT_VARIABLE, Offer, write
+from .observed import Eyes
+from .units import Units
+from .verdict import Act, Verdict, judge
+
+BLIP: Final = 1.0  # seconds for which a daemon that was soon back is told as away
+AGAIN: Final = 3.0  # seconds until what had no effect is asked for again
+
+
+class Reconciler:
+    """``folder`` has the environment files of managers, ``units`` runs them.
+
+    Nothing is started or ended before want() has been called: what a plugin that begins has not
+    looked at yet goes on as it is.
+    """
+
+    def __init__(
+        self, folder: Path, units: Units, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._eyes = Eyes(folder)
+        self._units = units
+        self._clock = clock
+        self._offers: dict[str, Offer] = {}
+        self._root = ROOT
+        self._begun = False
+        self._verdicts: dict[str, Verdict] = {}
+        self._leaving: set[str] = set()
+        self._asked: dict[str, tuple[Act, float]] = {}
+        self._served: dict[str, tuple[int, float]] = {}  # the control daemons seen well, and since
+
+    def want(self, offers: Mapping[str, Offer], root: str) -> None:
+        """Share these devices and no others."""
+        self._offers, self._root, self._begun = dict(offers), root, True
+        self._leaving = (self._managed(root) | self._leaving) - self._offers.keys()
+        self.tick()
+
+    def tick(self) -> bool:
+        """Look at all managers and do what is due. Returns whether anything is to be offered anew."""
+        before = self._verdicts
+        self._verdicts = {device: self._judge(device) for device in self._known()}
+        for act, ask in (
+            (Act.STOP, self._units.stop),
+            (Act.RESTART, self._units.restart),
+            (Act.START, self._units.start),
+        ):
+            due = self._managers(one for one, found in self._verdicts.items() if found.act is act)
+            if ready := {one: pid for one, pid in due.items() if self._prepare(one, act)}:
+                logs.info(f"MPS daemons to {act.value}", devices=list(ready))
+                ask(ready)
+        return self.problems(before) != self.problems()
+
+    def problems(self, verdicts: Mapping[str, Verdict] | None = None) -> dict[str, str]:
+        """Return by device why it must not be given to anybody."""
+        found = self._verdicts if verdicts is None else verdicts
+        return {device: one.problem for device, one in found.items() if one.problem}
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """Return for the status how it is with each device."""
+        return {
+            device: {"problem": one.problem or None, "waits_for_clients": one.busy}
+            for device, one in self._verdicts.items()
+            if device in self._offers or one.problem
+        }
+
+    def own_shm(self, device: str) -> bool:
+        """Tell whether a device's daemon has a shm of its own."""
+        state = self._eyes.look(device, self._root).state
+        return state is None or bool(state["own_shm"])
+
+    def refuses(self, offers: Mapping[str, Offer]) -> str:
+        """Return why other offers can't be had, empty where they can."""
+        if any(one.settings.multi_user for one in offers.values()):
+            try:
+                multi_user.require()
+            except NodeError as error:
+                return str(error)
+        for root in {one.names.root for one in offers.values()}:
+            if problem := roots.problem_of(Path(root)):
+                return f"MPS can't have its files in {root}: {problem}"
+        return self._clients_against(offers)
+
+    def refuses_to_begin(self, offers: Mapping[str, Offer]) -> str:
+        """Return which clients stand against what is asked for first: nothing is to go on with."""
+        return "" if self._begun else self._clients_against(offers)
+
+    def _clients_against(self, offers: Mapping[str, Offer]) -> str:
+        """Return which clients stand against other offers, where these or those before say so."""
+        for device in sorted({*offers, *self._offers, *self._managed(self._root)}):
+            now = offers.get(device)
+            seen = self._eyes.look(device, now.names.root if now else self._root)
+            one = now or self._offers.get(device)  # a plugin that begins knows the settings only
+            on_busy = one.settings.on_busy if one else (seen.variables or {}).get(BUSY_VARIABLE)
+            verdict = judge(now, seen)
+            if on_busy == REFUSE and verdict.busy:
+                return f"{device}: {verdict.problem}, and onBusy is {REFUSE}"
+        return ""
+
+    def close(self) -> None:
+        """The daemon ends. One that did not begin leaves all as it was."""
+        self._units.close(self._managers(self._managed(self._root) if self._begun else ()))
+
+    def _managed(self, root: str) -> set[str]:
+        return {one for one in self._eyes.devices(root) if UUID.fullmatch(one)}
+
+    def _managers(self, devices: Iterable[str]) -> dict[str, int]:
+        """Return the managers' processes, 0 where none runs."""
+        looks = {one: self._eyes.look(one, self._root) for one in devices}
+        return {
+            one: int(seen.state["pid"]) if seen.alive and seen.state else 0
+            for one, seen in looks.items()
+        }
+
+    def _known(self) -> list[str]:
+        return sorted({*self._offers, *self._leaving})
+
+    def _judge(self, device: str) -> Verdict:
+        if problem := roots.problem_of(Path(self._root)):  # what managers tell there may be a lie
+            return Verdict(f"MPS can't have its files in {self._root}: {problem}")
+        seen = self._eyes.look(device, self._root)
+        verdict = judge(self._offers.get(device), seen)
+        if verdict.problem or device not in self._offers or seen.state is None:
+            self._served.pop(device, None)
+            return verdict
+        daemon, now = int(seen.state["daemon"]), self._clock()
+        known, since = self._served.get(device, (daemon, now - BLIP))
+        if known != daemon:  # its clients are lost, also if nobody saw it away
+            since = now
+        self._served[device] = (daemon, since)
+        return Verdict("its MPS daemon ended and runs again") if now - since < BLIP else verdict
+
+    def _prepare(self, device: str, act: Act) -> bool:
+        """Write or remove a manager's settings. Returns whether it is time to ask for the act."""
+        last, since = self._asked.get(device, (Act.NOTHING, 0.0))
+        if last is act and self._clock() - since < AGAIN:
+            return False
+        path = self._eyes.settings(device)
+        try:
+            if act is Act.STOP:
+                path.unlink(missing_ok=True)
+            elif device in self._offers:
+                files.replace(path, write(self._offers[device].variables()))
+            elif not path.exists():  # all that cleans up has to know is where
+                files.replace(path, write({"GPU_MPS_REPLICAS": "1", ROOT_VARIABLE: self._root}))
+        except OSError as error:
+            logs.error("the settings of an MPS daemon can't be written", path=path, cause=error)
+            return False
+        self._asked[device] = (act, self._clock())
+        return True

@@ -1,0 +1,156 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who runs the managers of MPS daemons: systemd, or this process where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from ... import logs
+from ..manager.control import started
+from ..paths import environment_file
+from ..settings import read
+
+BOOTED: Final = Path("/run/systemd/system")
+SYSTEMD, OWN = "systemd", "own"
+TIMEOUT: Final = 30.0
+END_SECONDS: Final = 60.0
+PAUSE: Final = 0.05
+KEPT_FROM_MANAGERS: Final = ("GPU_MPS_", "NOTIFY_SOCKET", "WATCHDOG_", "MAINPID")
+
+Managers = Mapping[str, int]
+
+
+class Units(Protocol):
+    """Managers by their device, with the processes that they are now, 0 where there is none.
+
+    Only close() waits for what it asks for.
+    """
+
+    def start(self, managers: Managers) -> None:
+        """Have these managers run."""
+
+    def restart(self, managers: Managers) -> None:
+        """Have these managers end and run again."""
+
+    def stop(self, managers: Managers) -> None:
+        """Have these managers end."""
+
+    def close(self, managers: Managers) -> None:
+        """The daemon ends, and these are all managers."""
+
+
+def choose(kind: str, folder: Path) -> Units:
+    """Return who runs managers: ``kind`` says it, or is empty for systemd where it is the init."""
+    if (kind or (SYSTEMD if BOOTED.is_dir() else OWN)) == SYSTEMD:
+        return Systemd()
+    return Children(folder)
+
+
+class Systemd:
+    """The units gpu-mps@UUID.service. They outlive this process."""
+
+    def start(self, managers: Managers) -> None:
+        self._ask("start", managers)
+
+    def restart(self, managers: Managers) -> None:
+        self._ask("restart", managers)
+
+    def stop(self, managers: Managers) -> None:
+        self._ask("stop", managers)
+
+    def close(self, managers: Managers) -> None:
+        pass
+
+    @staticmethod
+    def _ask(verb: str, devices: Iterable[str]) -> None:
+        names = [f"gpu-mps@{device}.service" for device in devices]
+        words = ["systemctl", "--no-block", "--quiet", verb, *names]
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, check=False, timeout=TIMEOUT
+            )
+            problem = (
+                (done.stderr.strip() or f"status {done.returncode}") if done.returncode else ""
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            problem = str(error)
+        if problem:
+            logs.error(f"systemd does not {verb} MPS daemons", units=names, cause=problem)
+
+
+class Children:
+    """Managers as children of this process, for a container without systemd. They end with it.
+
+    Those of a daemon that was killed may run on; they are taken over.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, managers: Managers) -> None:
+        for device in managers:
+            if not self._runs(device):
+                self._start(device)
+
+    def restart(self, managers: Managers) -> None:
+        """End them. Each is started by the next start(), when its clients have gone."""
+        self.stop(managers)
+
+    def stop(self, managers: Managers) -> None:
+        for device, pid in managers.items():
+            if _is_manager(pid, device):
+                _signal(pid, signal.SIGTERM)
+
+    def close(self, managers: Managers) -> None:
+        """End them, have compute modes given back, and wait for it."""
+        taken = [pid for device, pid in managers.items() if _is_manager(pid, device)]
+        children = [one.pid for one in self._children.values() if one.poll() is None]
+        living = {pid: started(pid) for pid in {*taken, *children}}
+        for pid in living:
+            _signal(pid, signal.SIGINT)
+        deadline = time.monotonic() + END_SECONDS
+        while any(started(pid) == began for pid, began in living.items() if began):
+            if time.monotonic() > deadline:
+                logs.warning("managers of MPS daemons still wait for clients", pids=list(living))
+                return
+            time.sleep(PAUSE)
+
+    def _runs(self, device: str) -> bool:
+        child = self._children.get(device)
+        return child is not None and child.poll() is None
+
+    def _start(self, device: str) -> None:
+        path = environment_file(device, str(self._folder))
+        words = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--device", device]
+        words += ["--shared-while", path]
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_MANAGERS)}
+        try:
+            env = {**inherited, **read(Path(path).read_text())}
+            self._children[device] = subprocess.Popen(words, env=env, start_new_session=True)
+        except OSError as error:
+            logs.error("can't start the manager of an MPS daemon", device=device, cause=error)
+
+
+def _is_manager(pid: int, device: str) -> bool:
+    """Tell whether a process is a device's manager: what a file says may be wrong."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return False
+    return "mps" in words and device in words
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -1,0 +1,263 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which devices a node offers, and under which resource names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+from .._shared._core.errors import NodeError
+from .._shared._core.gpu import Condition, Gpu, MigDevice
+from ..config.naming import GPU_RESOURCE, Naming, named, resource_name
+from ..mps.settings import Offer
+
+DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
+
+Resources = Mapping[str, tuple["Device", ...]]
+
+
+class EnumerationRefused(NodeError):
+    """The GPUs are in a state that the MIG strategy does not allow."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """Something a container can be given. ``problem`` says why it must not be, if so.
+
+    ``instance`` are the ids of a MIG device's instances, ``replica`` is which share of the device,
+    and ``mps`` how MPS shares it, if so; else its users may take turns of ``time_slice``. Memory is
+    in bytes.
+    """
+
+    id: str
+    gpu_uuid: str
+    order: tuple[int, ...]
+    paths: tuple[str, ...]
+    numa_node: int | None = None
+    problem: str = ""
+    instance: tuple[int, int] | None = None
+    replica: int | None = None
+    memory_total: int = 0
+    compute_capability: tuple[int, int] = (0, 0)
+    mps: Offer | None = None
+    time_slice: str = ""
+
+    @cached_property
+    def uuid(self) -> str:
+        """NVML's UUID, which all replicas of a device have in common."""
+        return self.id.partition("::")[0]
+
+    @property
+    def index(self) -> str:
+        """NVML's index: of a GPU "0", of a MIG device "0:1"."""
+        return ":".join(str(number) for number in self.order)
+
+
+class Devices(tuple[Device, ...]):
+    """The devices of a resource, and what each call would look up among them again."""
+
+    @classmethod
+    def of(cls, devices: Iterable[Device]) -> Devices:
+        """Return the devices in this form, the same object if they have it."""
+        return devices if isinstance(devices, Devices) else cls(devices)
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Device]:
+        """The devices by their ids."""
+        return {device.id: device for device in self}
+
+    @cached_property
+    def problems(self) -> Mapping[str, str]:
+        """Why devices must not be used, by their ids."""
+        return {device.id: device.problem for device in self if device.problem}
+
+    @cached_property
+    def health(self) -> Mapping[str, str]:
+        """How the devices are, by their ids and in the kubelet's words."""
+        return {device.id: "Unhealthy" if device.problem else "Healthy" for device in self}
+
+
+@dataclass(frozen=True)
+class GpuView:
+    """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so.
+
+    ``lost``: it is off the bus, or wants a reset. ``mig_problems`` are those of MIG devices by UUID.
+    """
+
+    gpu: Gpu
+    mig: tuple[MigDevice, ...] = ()
+    numa_node: int | None = None
+    problem: str = ""
+    lost: bool = False
+    condition: Condition = field(default_factory=Condition)
+    mig_problems: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All GPUs of a node. ``caps`` are the minors of MIG capabilities by their name.
+
+    ``unreadable`` says why each other GPU could not be read, ``lost`` whether one is off the bus.
+    """
+
+    driver_version: str
+    gpus: tuple[GpuView, ...] = ()
+    caps: Mapping[str, int] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
+    lost: bool = False
+
+    @property
+    def mig_uuids(self) -> list[str]:
+        """UUIDs of all MIG devices."""
+        return [mig.uuid for view in self.gpus for mig in view.mig]
+
+
+def remember(before: Inventory | None, now: Inventory) -> Inventory:
+    """Keep GPUs that were there before and can't be read now, as GPUs with a problem.
+
+    Without that a broken GPU would vanish, and with it the word that its containers need to hear.
+    """
+    if before is None or not now.unreadable:
+        return now
+    present = {view.gpu.uuid for view in now.gpus}
+    missing = [view for view in before.gpus if view.gpu.uuid not in present]
+    why = now.unreadable[0]
+    kept = [
+        view if view.problem else replace(view, problem=why, lost=now.lost)
+        for view in missing[: len(now.unreadable)]
+    ]
+    everything = sorted([*now.gpus, *kept], key=lambda view: view.gpu.index)
+    return replace(now, gpus=tuple(everything))
+
+
+def divided(device: MigDevice) -> bool:
+    """Tell whether a MIG device is only a part of its GPU instance, such as 1c.3g.40gb."""
+    return "c." in device.profile
+
+
+def enumerate_devices(
+    inventory: Inventory, strategy: str, naming: Naming | None = None
+) -> dict[str, tuple[Device, ...]]:
+    """Return the devices of each resource under a MIG strategy."""
+    naming = naming or Naming()
+    views = [view for view in inventory.gpus if view.gpu.name not in DISPLAY_ONLY]
+    if strategy == "single":
+        check_single(views)
+    pairs: list[tuple[str, Device]] = []
+    for view in views:
+        if strategy == "none" or not view.gpu.mig_current:
+            pairs.append((named(naming.gpus, view.gpu.name) or GPU_RESOURCE, _whole(view)))
+            continue
+        for mig in view.mig:
+            if name := _mig_name(mig, strategy, naming):
+                pairs.append((name, _part(view, mig, inventory.caps)))
+    return _grouped(pairs)
+
+
+def _mig_name(mig: MigDevice, strategy: str, naming: Naming) -> str:
+    """Return a MIG device's resource, or an empty string where it has none."""
+    if name := named(naming.mig, mig.profile):
+        return name
+    if strategy == "single":
+        return GPU_RESOURCE
+    return "" if divided(mig) else resource_name(mig.profile)
+
+
+def left_out(inventory: Inventory, strategy: str, naming: Naming | None = None) -> list[str]:
+    """Say which hardware a strategy leaves aside, although it is there, and what waits for a reset."""
+    notes = []
+    for view in inventory.gpus:
+        name = f"GPU {view.gpu.index} ({view.gpu.uuid})"
+        if view.condition.rows_pending:
+            notes.append(
+                f"{name} replaces a memory row at its next reset, and can be used until then"
+            )
+        if strategy == "none" and view.gpu.mig_current:
+            notes.append(f"{name} is in MIG mode but offered as a whole, since migStrategy is none")
+        if strategy == "mixed" and view.gpu.mig_current and not view.mig and not view.problem:
+            notes.append(f"{name} is in MIG mode and has no MIG devices")
+        if strategy == "mixed" and view.gpu.mig_current:
+            notes += [
+                f"MIG device {mig.uuid} is not offered: there is no resource for {mig.profile}"
+                for mig in view.mig
+                if not _mig_name(mig, strategy, naming or Naming())
+            ]
+    return notes
+
+
+def check_single(views: list[GpuView]) -> None:
+    """Check that GPUs fit the MIG strategy single. EnumerationRefused: they don't."""
+    readable = [view for view in views if not view.problem]
+    on = [view for view in readable if view.gpu.mig_current]
+    if len(on) not in (0, len(readable)):
+        off = next(view for view in readable if not view.gpu.mig_current)
+        raise EnumerationRefused(
+            "migStrategy single needs MIG mode on all GPUs of the node or on none",
+            cause=f"it is on for GPU {on[0].gpu.index} and off for GPU {off.gpu.index}",
+            hint="set the same MIG mode everywhere, or migStrategy mixed",
+        )
+    for view in on:
+        if not view.mig:
+            raise EnumerationRefused(
+                "migStrategy single needs MIG devices on every GPU in MIG mode",
+                cause=f"GPU {view.gpu.index} ({view.gpu.uuid}) has none",
+                hint="create MIG devices on it, or turn its MIG mode off",
+            )
+    profiles = sorted({mig.profile for view in on for mig in view.mig})
+    if len(profiles) > 1:
+        raise EnumerationRefused(
+            "migStrategy single needs MIG devices that are all alike",
+            cause=f"found {', '.join(profiles)}",
+            hint="create one profile only, or set migStrategy mixed",
+        )
+
+
+def _whole(view: GpuView) -> Device:
+    gpu = view.gpu
+    paths = (f"/dev/nvidia{gpu.minor}",)
+    problem = view.problem or next(iter(view.mig_problems.values()), "")
+    return Device(
+        gpu.uuid,
+        gpu.uuid,
+        (gpu.index,),
+        paths,
+        view.numa_node,
+        problem,
+        memory_total=gpu.memory_total,
+        compute_capability=gpu.compute_capability,
+    )
+
+
+def _part(view: GpuView, mig: MigDevice, caps: Mapping[str, int]) -> Device:
+    instance = f"gpu{view.gpu.minor}/gi{mig.gi_id}"
+    names = (f"{instance}/access", f"{instance}/ci{mig.ci_id}/access")
+    missing = [name for name in names if name not in caps]
+    problem = view.problem or view.mig_problems.get(mig.uuid, "")
+    if missing and not problem:
+        problem = f"the driver lists no capability {missing[0]}"
+    nodes = (f"/dev/nvidia-caps/nvidia-cap{caps[name]}" for name in names if name in caps)
+    return Device(
+        id=mig.uuid,
+        gpu_uuid=view.gpu.uuid,
+        order=(view.gpu.index, mig.mig_index),
+        paths=(f"/dev/nvidia{view.gpu.minor}", *nodes),
+        numa_node=view.numa_node,
+        problem=problem,
+        instance=(mig.gi_id, mig.ci_id),
+        memory_total=mig.memory_total,
+        compute_capability=view.gpu.compute_capability,
+    )
+
+
+def _grouped(pairs: Iterable[tuple[str, Device]]) -> dict[str, tuple[Device, ...]]:
+    groups: dict[str, list[Device]] = {}
+    for name, device in pairs:
+        groups.setdefault(name, []).append(device)
+    return {
+        name: tuple(sorted(groups[name], key=lambda device: device.order))
+        for name in sorted(groups)
+    }

@@ -1,0 +1,146 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Devices that several containers use at once, each as so many replicas. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from .._shared._core.errors import NodeError
+from ..config.sharing import Share, Sharing
+from ..mps.paths import ROOT, Names
+from ..mps.settings import Offer
+from .devices import Device, Resources
+
+UNSHARABLE: Final = "it can't be shared by MPS"
+
+
+def share(
+    resources: Resources, sharing: Sharing, mps_root: str = ROOT
+) -> dict[str, tuple[Device, ...]]:
+    """Return the resources with what is shared as replicas, under the names that these have.
+
+    A device goes to the first share that asks for it; what no share asks for stays as it is. One
+    that can't be shared as MPS is asked to is there with that as its problem.
+    """
+    found: dict[str, list[Device]] = {}
+    for name, devices in resources.items():
+        rest = list(devices)
+        for one in sharing.shares:
+            if one.name == name:
+                taken = _taken(rest, one)
+                rest = [device for device in rest if device not in taken]
+                found.setdefault(one.offered_as, []).extend(_replicas(taken, one, mps_root))
+        found.setdefault(name, []).extend(rest)
+    return {
+        name: tuple(sorted(found[name], key=lambda device: (device.order, device.replica or 0)))
+        for name in sorted(found)
+        if found[name]
+    }
+
+
+def not_shared(resources: Resources, sharing: Sharing) -> list[str]:
+    """Say which shares find nothing on this node."""
+    notes = []
+    for one in sharing.shares:
+        known = resources.get(one.name, ())
+        if not known:
+            notes.append(f"sharing names {one.name}, which this node does not have")
+        notes += [
+            f"sharing names device {reference}, which is none of {one.name}"
+            for reference in one.devices
+            if known and not any(reference in _names(device) for device in known)
+        ]
+        if one.time_slice and any(device.instance is not None for device in known):
+            notes.append(f"timeSlice has no effect on {one.name}: MIG devices have none")
+    return notes
+
+
+def refused(resources: Resources, sharing: Sharing) -> str:
+    """Return why a device can't be shared as MPS is asked to, empty where all can."""
+    for devices in share(resources, sharing).values():
+        for device in devices:
+            if device.problem.startswith(UNSHARABLE):
+                return f"{device.uuid}: {device.problem}"
+    return ""
+
+
+def offers(resources: Resources) -> dict[str, Offer]:
+    """Return by device what is offered in shares of MPS."""
+    return {one.uuid: one.mps for devices in resources.values() for one in devices if one.mps}
+
+
+def time_slices(resources: Resources) -> dict[str, str]:
+    """Return by GPU the time slice that is asked for. MIG devices have none of their own."""
+    return {
+        one.uuid: one.time_slice
+        for devices in resources.values()
+        for one in devices
+        if one.time_slice and one.instance is None
+    }
+
+
+def held_back(
+    resources: Resources, problems: Mapping[str, str], own_shm: Callable[[str], bool]
+) -> dict[str, tuple[Device, ...]]:
+    """Return the resources with the problems that MPS has with devices."""
+    return {
+        name: tuple(_held_back(device, problems, own_shm) for device in devices)
+        for name, devices in resources.items()
+    }
+
+
+def _held_back(
+    device: Device, problems: Mapping[str, str], own_shm: Callable[[str], bool]
+) -> Device:
+    problem = device.problem or problems.get(device.uuid, "")
+    offer = device.mps and replace(device.mps, own_shm=own_shm(device.uuid))
+    if (problem, offer) == (device.problem, device.mps):
+        return device
+    return replace(device, problem=problem, mps=offer)
+
+
+def _taken(devices: list[Device], one: Share) -> list[Device]:
+    if one.first is not None:
+        return devices[: one.first]
+    if not one.devices:
+        return devices
+    return [device for device in devices if not _names(device).isdisjoint(one.devices)]
+
+
+def _names(device: Device) -> set[str]:
+    names = {device.uuid, device.index}
+    if device.instance is not None:
+        gi, ci = device.instance
+        names.add(f"MIG-{device.gpu_uuid}/{gi}/{ci}")
+    return names
+
+
+def _replicas(devices: Iterable[Device], one: Share, mps_root: str) -> list[Device]:
+    if one.replicas == 1 and one.mps is None:  # nothing is shared: only the name may be another one
+        return list(devices)
+    offered = (_offered(device, one, mps_root) for device in devices)
+    return [replica for device in offered for replica in _replicas_of(device, one.replicas)]
+
+
+def _offered(device: Device, one: Share, root: str) -> Device:
+    """Return a device with how it is shared."""
+    if one.mps is None:
+        return replace(device, time_slice=one.time_slice) if one.time_slice else device
+    try:
+        shares = one.mps.shares(device.memory_total, device.compute_capability)
+        return replace(device, mps=Offer(Names(device.uuid, root), one.mps, shares))
+    except NodeError as error:
+        return replace(device, problem=device.problem or f"{UNSHARABLE}: {error}")
+
+
+@lru_cache(maxsize=64)
+def _replicas_of(device: Device, count: int) -> tuple[Device, ...]:
+    """Return the same objects each time, so that a comparison of what did not change is quick."""
+    return tuple(
+        replace(device, id=f"{device.uuid}::{number}", replica=number) for number in range(count)
+    )

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ask all who know something of the node's devices: driver, daemon, kubelet, MPS and labels."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .. import status
+from .._shared._core.gpu import NvmlError
+from .._shared._nvml.real import open_nvml
+from ..cdi import state as cdi_state
+from ..kubelet.pod_resources import KubeletSilent, PodResources
+from ..mps import listing
+from ..offer import overview
+from ..offer.overview import Hardware, Holder
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where each of them tells it: files, the kubelet's socket, and the folder of MPS daemons."""
+
+    status: Path
+    mig_boot: Path
+    cdi: Path
+    labels: Path
+    pods: Path
+    mps: Path
+
+
+def show(sources: Sources, *, as_json: bool) -> int:
+    """Print what is known. Returns the exit status: 3 when the daemon does not run."""
+    beside = {
+        "mig_boot": status.mig_boot(sources.mig_boot),
+        "cdi": cdi_state.read(sources.cdi),
+        "labels": status.load(sources.labels),
+    }
+    state = status.load(sources.status)
+    hardware, driver_problem = _hardware()
+    holders, allocatable, kubelet_problem = _kubelet(PodResources(sources.pods))
+    resources = state["resources"] if state else {}
+    daemons = listing.load(sources.mps)
+    rows = overview.rows(hardware, resources, holders, daemons)
+    if as_json:
+        told = {
+            **(state or {"state": "not_running", "resources": {}}),
+            **beside,
+            "hardware": [asdict(row) for row in rows],
+            "allocatable": allocatable,
+            "driver_problem": driver_problem,
+            "kubelet_problem": kubelet_problem,
+        }
+        print(json.dumps(told, indent=2))
+        return 0 if state else 3
+    if state is None:
+        print("gpu-plugin is not running", file=sys.stderr)
+    else:
+        print(status.describe({**state, **beside}))
+    for name, count in allocatable.items():
+        if name in resources and count != overview.healthy(resources[name]):
+            print(f"{name}: the kubelet would give out {count}")
+    for problem in filter(None, (driver_problem, kubelet_problem)):
+        print(f"not known: {problem}")
+    if rows:
+        print()
+        print(overview.table(rows))
+    if daemons:
+        print(f"\nMPS\n{listing.describe(listing.named(daemons))}")
+    if beside["labels"]:
+        print(f"\nLABELS\n{status.describe_labels(beside['labels'])}")
+    return 0 if state else 3
+
+
+def _hardware() -> tuple[list[Hardware], str | None]:
+    """Return the GPUs, or their MIG devices, and what of them can't be read."""
+    found: list[Hardware] = []
+    try:
+        with open_nvml() as nvml:
+            gpus, broken = nvml.gpus()
+            for gpu in gpus:
+                found.append(Hardware(str(gpu.index), gpu.name, gpu.uuid))
+                try:
+                    parts = nvml.mig_devices(gpu)
+                except NvmlError as error:
+                    broken.append(error)
+                    continue
+                found += [
+                    Hardware(f"{gpu.index}:{mig.mig_index}", mig.profile, mig.uuid) for mig in parts
+                ]
+            return found, str(broken[0]) if broken else None
+    except NvmlError as error:
+        return found, str(error)
+
+
+def _kubelet(pods: PodResources) -> tuple[dict[str, list[Holder]], dict[str, int], str | None]:
+    try:
+        return pods.holders(), pods.allocatable(), None
+    except KubeletSilent as error:
+        return {}, {}, str(error)
