@@ -15,7 +15,7 @@ from gpu_plugin.labels.api import ApiError, NodeApi
 from gpu_plugin.labels.owned import Change
 from standin_api import NODE, Api
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 TEXT = (REPOSITORY / "files/kubernetes/node-labels-rbac.yaml").read_text()
 OBJECTS: list[dict[str, Any]] = yaml.safe_load(TEXT.replace("NODE", NODE))["items"]
 ROLES = [one for one in OBJECTS if one["kind"] in ("Role", "ClusterRole")]

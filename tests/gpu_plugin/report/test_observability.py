@@ -18,7 +18,7 @@ from gpu_plugin.observer import Observer
 from gpu_plugin.report.families import Families
 from nvsim import genuine
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 FOLDER = REPOSITORY / "files/observability"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
 RULES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0][

@@ -14,7 +14,7 @@ import yaml
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.mps import KEYS
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[2]
 PAGE = (TESTS.parent / "docs/mps.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "::" in line]
 

@@ -12,7 +12,7 @@ import pytest
 from gpu_plugin._shared._core.cdi import boot as cdi_boot
 from gpu_plugin._shared._core.cdi.wanted import Options
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "docs"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 import exposure
 
 PLUGIN, LABELS = "gpu-device-plugin.service", "gpu-node-labels.service"

@@ -15,7 +15,7 @@ import yaml
 from gpu_plugin import cli, status
 from gpu_plugin.config.configuration import parse
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 MANIFESTS = sorted((REPOSITORY / "files/kubernetes").glob("*.yaml"))
 CONTAINERFILE = (REPOSITORY / "files/gpu_plugin/Containerfile").read_text()
 DOCUMENTS = [yaml.safe_load(path.read_text()) for path in MANIFESTS]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from gpu_plugin.cdi.file import CdiFile
 from gpu_plugin.labels.api import ApiError, NodeApi
-from test_security_config import ATTACKS, bomb, merges
+from hostile_configurations import ATTACKS, bomb, merges
 
 if TYPE_CHECKING:
     from conftest import MakeNode
