@@ -1,0 +1,225 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether a node works as a GPU node: named checks, each with its cause and next step where it does not hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .gpu import Gpu
+from .text import json_data
+
+SERVING, FAILED, FAILING, UNHEALTHY = "serving", "failed", "failing", "Unhealthy"
+UUIDS = ("GPU-", "MIG-")
+NAMED = 4  # as many unhealthy devices are named as fit into a message
+
+
+class Check(t.NamedTuple):
+    """One thing that must be so on a node; cause and next step are empty where it is."""
+
+    name: str
+    holds: bool
+    cause: str = ""
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        if self.holds:
+            return self.name
+        return f"{self.name}: {self.cause.rstrip('.')}. Next step: {self.next_step}"
+
+
+class Cdi(t.NamedTuple):
+    """The CDI specification as the node daemon finds it."""
+
+    path: str
+    failed: bool
+    devices: t.Tuple[str, ...]
+    missing: t.Tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Daemon:
+    """What the node daemon says of itself and of what runs beside it; no ``cdi`` where nothing keeps one."""
+
+    state: str = ""
+    problem: str = ""
+    unhealthy: t.Tuple[str, ...] = ()
+    mig_uuids: t.Tuple[str, ...] = ()
+    mig_boot_state: str = ""
+    mig_boot_problems: t.Tuple[str, ...] = ()
+    labels_state: str = ""
+    labels_problem: str = ""
+    cdi: t.Optional[Cdi] = None
+
+    @classmethod
+    def of(cls, text: str) -> Daemon:
+        """Read the answer of ``gpu-plugin status --json``, also one of another version or cut short."""
+        try:
+            told = _table(json_data.loads(text))
+        except ValueError:
+            told = {}
+        boot, labels, cdi = (_table(told.get(name)) for name in ("mig_boot", "labels", "cdi"))
+        return cls(
+            state=_text(told.get("state")),
+            problem=_text(told.get("problem")),
+            unhealthy=tuple(_unhealthy(_table(told.get("resources")))),
+            mig_uuids=_texts(told.get("mig_uuids")),
+            mig_boot_state=_text(boot.get("state")),
+            mig_boot_problems=_texts(boot.get("problems")),
+            labels_state=_text(labels.get("state")),
+            labels_problem=_text(labels.get("problem")),
+            cdi=Cdi(
+                path=_text(cdi.get("path")),
+                failed=bool(cdi.get("failed")),
+                devices=_texts(cdi.get("devices")),
+                missing=_texts(cdi.get("missing")),
+            )
+            if cdi
+            else None,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A node as it was found; ``driver_problem`` says why NVML does not answer, empty where it does."""
+
+    pci_gpus: int
+    driver_problem: str = ""
+    gpus: t.Tuple[Gpu, ...] = ()
+    lost_gpus: t.Tuple[str, ...] = ()
+    mig_uuids: t.Tuple[str, ...] = ()
+    daemon: Daemon = Daemon()
+
+    @property
+    def devices(self) -> t.List[str]:
+        """UUIDs of what containers can be given: a GPU in MIG mode is there by its MIG devices only."""
+        return [one.uuid for one in self.gpus if not one.mig_current] + list(self.mig_uuids)
+
+
+def checks(node: Node, gpu_count: int = -1) -> t.List[Check]:
+    """Return all checks of a node that must have so many GPUs; -1 takes the number of GPUs on its PCI bus."""
+    wanted = gpu_count if gpu_count >= 0 else node.pci_gpus
+    return [
+        _check("driver", node.driver_problem, "run gpu.node.gpu_nodes"),
+        _check("GPUs", _gpus(node, wanted), "see the kernel's log for the missing ones"),
+        _check("device plugin", _serving(node.daemon), "see the log of gpu-device-plugin.service"),
+        _check(
+            "MIG at boot",
+            _mig_at_boot(node.daemon),
+            "mend the cause, then run the playbook gpu.node.mig",
+        ),
+        _check("devices", _devices(node), "restart gpu-device-plugin"),
+        _check(
+            "CDI",
+            _cdi(node.daemon.cdi),
+            "see the log of gpu-cdi.service, mend the cause, then run the role gpu.node.cdi",
+        ),
+        _check("CDI devices", _cdi_devices(node), "run the role gpu.node.cdi"),
+        _check("CDI files", _cdi_files(node.daemon.cdi), "run the role gpu.node.cdi"),
+        _check("labels", _labels(node.daemon), "see the log of gpu-node-labels.service"),
+        _check("health", _health(node.daemon), "see 'gpu-plugin status' on the node"),
+    ]
+
+
+def message(found: t.Sequence[Check]) -> str:
+    """Return what to tell of the checks that do not hold, a line for each; empty where all hold."""
+    bad = [str(one) for one in found if not one.holds]
+    if len(bad) < 2:
+        return "".join(bad)
+    return "\n".join([f"{len(bad)} of {len(found)} checks fail", *bad])
+
+
+def _check(name: str, cause: str, next_step: str) -> Check:
+    """Return the check, which holds where it has no cause to fail."""
+    return Check(name, not cause, cause, next_step if cause else "")
+
+
+def _gpus(node: Node, wanted: int) -> str:
+    if len(node.gpus) == wanted:
+        return ""
+    return f"{len(node.gpus)} of {wanted} GPUs answer{_because(node.lost_gpus)}"
+
+
+def _serving(daemon: Daemon) -> str:
+    if daemon.state == SERVING:
+        return ""
+    return f"the node daemon is not serving ({daemon.problem or 'it does not run'})"
+
+
+def _mig_at_boot(daemon: Daemon) -> str:
+    if daemon.mig_boot_state != FAILED:
+        return ""
+    return f"gpu-mig.service failed at boot{_because(daemon.mig_boot_problems)}"
+
+
+def _devices(node: Node) -> str:
+    if sorted(node.daemon.mig_uuids) == sorted(node.mig_uuids):
+        return ""
+    return "the node daemon does not know the MIG devices that the GPUs have"
+
+
+def _cdi(cdi: t.Optional[Cdi]) -> str:
+    if cdi is None or not cdi.failed:
+        return ""
+    return "gpu-cdi.service failed: the specification is not kept up to date"
+
+
+def _cdi_devices(node: Node) -> str:
+    cdi = node.daemon.cdi
+    if cdi is None or sorted(_by_uuid(cdi.devices)) == sorted(node.devices):
+        return ""
+    return f"{cdi.path} does not describe the devices that the GPUs have"
+
+
+def _cdi_files(cdi: t.Optional[Cdi]) -> str:
+    if cdi is None or not cdi.missing:
+        return ""
+    return f"{cdi.path} mounts files that are gone ({', '.join(cdi.missing)})"
+
+
+def _labels(daemon: Daemon) -> str:
+    if daemon.labels_state != FAILING:
+        return ""
+    return f"the node's labels are not kept up to date{_because([daemon.labels_problem])}"
+
+
+def _health(daemon: Daemon) -> str:
+    if not daemon.unhealthy:
+        return ""
+    named, more = daemon.unhealthy[:NAMED], len(daemon.unhealthy) - NAMED
+    return "the node daemon reports unhealthy devices" + _because(
+        [*named, *([f"and {more} more"] if more > 0 else [])]
+    )
+
+
+def _because(reasons: t.Sequence[str]) -> str:
+    text = "; ".join(filter(None, reasons))
+    return f" ({text})" if text else ""
+
+
+def _by_uuid(names: t.Iterable[str]) -> t.List[str]:
+    """Return the names that are UUIDs: each device is in the specification under its index too."""
+    return [name for name in names if name.startswith(UUIDS)]
+
+
+def _unhealthy(resources: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    for resource, told in resources.items():
+        problems = _table(_table(told).get("problems"))
+        for device, health in _table(_table(told).get("devices")).items():
+            if health == UNHEALTHY:
+                problem = _text(problems.get(device))
+                yield f"{resource} {device}: {problem}" if problem else f"{resource} {device}"
+
+
+def _table(value: t.Any) -> t.Dict[str, t.Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: t.Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: t.Any) -> t.Tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
