@@ -1,0 +1,59 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""gpu.node.validate on the simulated driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mig_scene import THREE, Run, config
+from nvsim.testing import Sim
+
+
+def causes(answer: dict[str, Any]) -> dict[str, str]:
+    """Return why each check that does not hold doesn't, by its name."""
+    found = {one["name"]: one["cause"] for one in answer["checks"] if not one["holds"]}
+    assert list(found) == answer["failed_checks"]
+    return found
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_validate_names_what_the_driver_and_the_daemon_lack(
+    a100: Sim, run_module: Run, check: bool
+) -> None:
+    """No node daemon runs here: that check fails in each answer, and shows that all of them are named."""
+    answer = run_module(a100, "validate", gpu_count=2, fail=False, check=check)
+    assert "failed" not in answer
+    assert answer["changed"] is False
+    assert list(causes(answer)) == ["device plugin"]
+
+    a100.ctl("lose", gpu="1")
+    answer = run_module(a100, "validate", gpu_count=2, check=check)
+    assert answer["failed"] is True
+    assert answer["changed"] is False
+    lost = "1 of 2 GPUs answer (NVML failed while reading GPU 1: the GPU has fallen off the bus)"
+    assert causes(answer)["GPUs"] == lost
+    assert answer["msg"].splitlines() == [
+        "validate: 2 of 10 checks fail",
+        f"GPUs: {lost}. Next step: see the kernel's log for the missing ones",
+        "device plugin: the node daemon is not serving (it does not run). "
+        "Next step: see the log of gpu-device-plugin.service",
+    ]
+
+
+def test_validate_sees_mig_devices_that_nobody_serves(a100: Sim, run_module: Run) -> None:
+    run_module(a100, "mig", config=config(THREE))
+    before = a100.ctl("status")["gpus"]
+    answer = run_module(a100, "validate", gpu_count=2, fail=False)
+    assert list(causes(answer)) == ["device plugin", "devices"]
+    assert a100.ctl("status")["gpus"] == before
+
+
+def test_validate_without_a_driver(a100: Sim, run_module: Run) -> None:
+    a100.ctl("unload")
+    answer = run_module(a100, "validate", gpu_count=2)
+    assert answer["failed"] is True
+    assert causes(answer)["driver"].endswith("the NVIDIA driver is not loaded")
+    assert causes(answer)["GPUs"] == "0 of 2 GPUs answer"
