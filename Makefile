@@ -131,11 +131,12 @@ build: setup ## Build the collection and install it somewhere else
 
 # --- the rest --------------------------------------------------------------------------------------
 
-.PHONY: links lock lock-check clean docs-security
+.PHONY: links lock lock-check clean docs-tables
 links: ## Link the library's files that the node daemon imports into it, file by file
 	$(PYTHON) tests/links.py
 
-docs-security: setup ## Write the tables of docs/security.md anew: the tests of findings, and systemd 252's measure of units
+docs-tables: setup ## Write anew what docs have from the code: tests of findings, systemd 252's measure of units, the rooms
+	$(BIN)/python tests/docs/rooms.py
 	$(BIN)/python tests/docs/findings.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/exposure.py
 

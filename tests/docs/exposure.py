@@ -18,7 +18,7 @@ from gpu_plugin._shared._core.mig import boot as mig_boot
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs/security.md"
-MARKS = ("<!-- units: written by make docs-security -->", "<!-- units: end -->")
+MARKS = ("<!-- units: written by make docs-tables -->", "<!-- units: end -->")
 SYSTEMD = 252  # the figures of the page are this version's; others weigh a little differently
 FOLDER = REPOSITORY / "files/gpu_plugin/systemd"
 

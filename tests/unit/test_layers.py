@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "docs"))
 import links
+import rooms
 
 REPOSITORY = links.REPOSITORY
 CORE = links.LIBRARY / "_core"
@@ -56,3 +58,10 @@ def test_no_file_is_too_long() -> None:
         for path in (REPOSITORY / folder).rglob("*.py"):
             if "build" not in path.parts:
                 assert len(path.read_text().splitlines()) <= 400, path
+
+
+def test_the_page_draws_the_rooms_as_the_contracts_have_them() -> None:
+    assert rooms.shown() == rooms.picture(), "run make docs-tables"
+    assert [one for row in rooms.layers("rooms") for one in row] == [
+        *("_capability", "_host", "_nvml", "_core")
+    ]

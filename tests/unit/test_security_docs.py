@@ -32,7 +32,7 @@ def isolation(page: str) -> str:
 def test_each_finding_has_tests_and_the_page_names_them(number: int) -> None:
     there = findings.tests().get(number, [])
     assert there, f"no test_s{number}_..."
-    assert findings.shown()[number] == there, "run make docs-security"
+    assert findings.shown()[number] == there, "run make docs-tables"
 
 
 def test_nothing_else_is_named() -> None:

@@ -35,7 +35,7 @@ def test_s14_the_measure_sees_what_is_left_out() -> None:
 
 @pytest.mark.skipif(exposure.version() != exposure.SYSTEMD, reason="the page is of another systemd")
 def test_s14_the_page_has_the_figures() -> None:
-    assert exposure.shown() == exposure.table(), "run make docs-security"
+    assert exposure.shown() == exposure.table(), "run make docs-tables"
 
 
 @pytest.mark.parametrize("unit", exposure.units())

@@ -1,0 +1,4 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Metrics and health over HTTP: families (what), probes (how it is), endpoint (where); and who has which device."""
