@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gpu_plugin._shared._core.gpu import Gpu, MigDevice
 from gpu_plugin.offer.devices import Device, GpuView, Inventory
+from gpu_plugin.offer.problem import Kind, Problem
 
 
 def gpu(index: int = 0, *, mig: bool = False, name: str = "NVIDIA H100 80GB HBM3") -> Gpu:
@@ -49,7 +50,9 @@ def view(
     """A GPU with these MIG devices, in MIG mode if it has any."""
     enabled = bool(profiles) if on is None else on
     devices = tuple(mig(index, number, profile) for number, profile in enumerate(profiles))
-    return GpuView(gpu(index, mig=enabled), devices, numa, problem, lost)
+    kind = Kind.LOST if lost else Kind.UNREADABLE
+    why = Problem(kind, problem) if problem else None
+    return GpuView(gpu(index, mig=enabled), devices, numa, why)
 
 
 def inventory(*views: GpuView, unreadable: tuple[str, ...] = ()) -> Inventory:
@@ -63,4 +66,5 @@ def inventory(*views: GpuView, unreadable: tuple[str, ...] = ()) -> Inventory:
 
 
 def device(index: int, numa: int | None = 0, problem: str = "") -> Device:
-    return Device(f"GPU-{index}", f"GPU-{index}", (index,), (f"/dev/nvidia{index}",), numa, problem)
+    why = Problem(Kind.FAULT, problem) if problem else None
+    return Device(f"GPU-{index}", f"GPU-{index}", (index,), (f"/dev/nvidia{index}",), numa, why)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from gpu_builders import device
 from gpu_plugin.config.configuration import Config, parse
-from gpu_plugin.config.sharing import Sharing
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.mps.settings import Settings, read, write
 from gpu_plugin.offer.allocation import AllocationRefused, Surroundings, grant
@@ -163,11 +162,11 @@ def test_both_strategies_on_different_gpus() -> None:
 
 def test_what_a_device_does_not_allow_is_its_problem() -> None:
     config = parsed({"name": "gpu", "replicas": 50})
-    assert "MPS takes from 1 to 48 clients" in refused(NODE, config.sharing)
+    assert "MPS takes from 1 to 48 clients" in refused(offered(config))
     for one in offered(config)[GPU]:
-        assert one.problem.startswith("it can't be shared by MPS: 50 shares")
+        assert str(one.problem).startswith("it can't be shared by MPS: 50 shares")
     assert offers(offered(config)) == {}
-    assert refused(NODE, Sharing()) == ""
+    assert refused(NODE) == ""
 
 
 def test_one_share_is_a_share() -> None:
@@ -179,7 +178,7 @@ def test_one_share_is_a_share() -> None:
 def test_problems_hold_devices_back() -> None:
     devices = offered(parsed({"name": "gpu", "replicas": 2}))
     found = held_back(devices, {UUIDS[1]: "starting"}, lambda uuid: uuid != UUIDS[2])[GPU]
-    assert [one.problem for one in found] == ["", "", "starting", "starting", "", ""]
+    assert [str(one.problem or "") for one in found] == ["", "", "starting", "starting", "", ""]
     assert [one.mps.own_shm for one in found if one.mps] == [True] * 4 + [False] * 2
 
 

@@ -34,7 +34,7 @@ class Node:
 
     def problems(self, now: Inventory = GPUS, strategy: str = "mixed") -> dict[str, str]:
         found = enumerate_devices(self.health.judge(now, self.generation), strategy)
-        return {one.id: one.problem for devices in found.values() for one in devices}
+        return {one.id: str(one.problem or "") for devices in found.values() for one in devices}
 
     def unfit(self, now: Inventory = GPUS) -> set[str]:
         return {name for name, problem in self.problems(now).items() if problem}

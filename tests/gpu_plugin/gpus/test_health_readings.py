@@ -63,7 +63,9 @@ class Node:
         found = self.health.judge(now, (0, *self.load))
         self.file.write(self.health, self.load)
         return [
-            problem for one in found.gpus for problem in (one.problem, *one.mig_problems.values())
+            str(problem or "")
+            for one in found.gpus
+            for problem in (one.problem, *one.mig_problems.values())
         ]
 
     def fit(self, now: Inventory = FINE, after: float = 0) -> bool:
@@ -107,7 +109,7 @@ def test_errors_that_an_xid_told_of_are_not_counted_against_the_whole_gpu(node: 
     node.health.xid("GPU-1", 94, 7, 0)
     errors = replace(FINE.gpus[1], condition=Condition(rows_failed=False, uncorrected=1))
     found = node.health.judge(inventory(view(0), errors), (0, 7, 8)).gpus[1]
-    assert found.problem == ""
+    assert found.problem is None
     assert list(found.mig_problems) == ["MIG-1-0"]
 
 

@@ -54,7 +54,7 @@ def test_ready_only_with_the_limits_in_place_and_all_given_back(make_mps: MakeMp
     uuid = mps.uuid()
     manager = mps.run(uuid, "--replicas", 4)
     status = mps.ready(uuid)
-    assert "READY=1" in mps.notifications()
+    eventually(lambda: "READY=1" in mps.notifications())
     eventually(lambda: mps.ask(uuid, "get_default_active_thread_percentage") == "25.0\n")
     eventually(lambda: mps.ask(uuid, "get_default_device_pinned_mem_limit 0") == "19G\n")
     assert mps.mode() == EXCLUSIVE_PROCESS
@@ -84,7 +84,7 @@ def test_ready_only_with_the_limits_in_place_and_all_given_back(make_mps: MakeMp
 
     eventually(lambda: mps.notifications().count("WATCHDOG=1") > 2)
     assert mps.end(manager) == 0
-    assert "STOPPING=1" in mps.notifications()
+    eventually(lambda: "STOPPING=1" in mps.notifications())
     assert mps.mode() == DEFAULT
     assert not living(status["daemon"])
     assert not (folder / "ipc/pipe").exists()

@@ -108,7 +108,7 @@ def test_a_missing_capability_makes_one_device_unfit() -> None:
     caps = {name: minor for name, minor in now.caps.items() if "gi7/ci0" not in name}
     broken = type(now)(now.driver_version, now.gpus, caps)
     first, second = enumerate_devices(broken, "mixed")["nvidia.com/mig-1g.10gb"]
-    assert first.problem == "the driver lists no capability gpu0/gi7/ci0/access"
+    assert str(first.problem) == "the driver lists no capability gpu0/gi7/ci0/access"
     assert not second.problem
 
 
@@ -116,7 +116,7 @@ def test_a_broken_gpu_hides_no_other_and_stays_known() -> None:
     before = inventory(view(0), view(1, "1g.10gb"), view(2))
     now = remember(before, inventory(view(0), view(2), unreadable=("GPU 1 is gone",)))
     found = enumerate_devices(now, "mixed")
-    assert {one.id: one.problem for devices in found.values() for one in devices} == {
+    assert {one.id: str(one.problem or "") for devices in found.values() for one in devices} == {
         "GPU-0": "",
         "GPU-2": "",
         "MIG-1-0": "GPU 1 is gone",

@@ -33,7 +33,7 @@ def test_replicas_are_numbered_and_take_the_devices_place() -> None:
 def test_replicas_are_what_the_device_is() -> None:
     node = {GPU: (device(0, 1, problem="XID 79"),)}
     for one in share(node, Sharing((Share(GPU, 3, GPU),)))[GPU]:
-        assert (one.uuid, one.index, one.numa_node, one.problem) == ("GPU-0", "0", 1, "XID 79")
+        assert (one.uuid, one.index, one.numa_node, str(one.problem)) == ("GPU-0", "0", 1, "XID 79")
 
 
 def test_each_device_goes_to_the_first_share_that_names_it() -> None:

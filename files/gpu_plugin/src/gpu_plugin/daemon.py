@@ -12,7 +12,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,15 +37,9 @@ from .mps.reconciler.reconciler import Reconciler
 from .notify import notify
 from .observer import NVML_ERRORS, RELOADS, XIDS, Observer
 from .offer.allocation import Surroundings
-from .offer.devices import (
-    EnumerationRefused,
-    Inventory,
-    Resources,
-    enumerate_devices,
-    left_out,
-    remember,
-)
-from .offer.replicas import held_back, not_shared, offers, refused, share, time_slices
+from .offer.decide import decide, without_driver
+from .offer.devices import EnumerationRefused, Inventory, remember
+from .offer.replicas import time_slices
 from .report.service import Telemetry
 from .status import StatusFile
 
@@ -125,7 +119,7 @@ class Daemon:
         self._inventory: Inventory | None = None
         self._absent: NvmlError | None = None
         self._refused: EnumerationRefused | None = None
-        self._notes: list[str] = []
+        self._notes: tuple[str, ...] = ()
         self._scan_at = 0.0
         self._alive_at = 0.0
 
@@ -231,12 +225,11 @@ class Daemon:
         """Refuse a configuration that asks for shares which the devices can't have now."""
         if self._inventory is None or self._absent:
             return
-        with contextlib.suppress(EnumerationRefused):
-            config = self._loaded.config
-            found = enumerate_devices(self._inventory, config.mig_strategy, config.naming)
-            asked = offers(share(found, config.sharing, config.mps_root))
-            if why := refused(found, config.sharing) or self._mps.refuses(asked):
-                raise ConfigError(f"sharing.mps can't be as it is: {why}")
+        offered = decide(self._inventory, self._loaded.config)
+        if offered.refusal:
+            return
+        if why := offered.unsharable or self._mps.refuses(offered.mps):
+            raise ConfigError(f"sharing.mps can't be as it is: {why}")
 
     def _note_xids(self) -> bool:
         noted = False
@@ -279,45 +272,29 @@ class Daemon:
 
     def _offer(self) -> None:
         """Give the manager the devices as they are now."""
-        inventory = self._current()
         config = self._loaded.config
-        try:
-            found = enumerate_devices(inventory, config.mig_strategy, config.naming)
-            shared = self._shared(found)
-        except EnumerationRefused as refusal:
-            if str(refusal) != str(self._refused):
-                logs.error("no devices are offered", cause=refusal)
-            self._refused, found, shared = refusal, {}, {}
-        else:
-            self._refused = None
-        notes = left_out(inventory, config.mig_strategy, config.naming)
-        if found:
-            notes += not_shared(found, config.sharing)
-        for note in notes:
+        offered = decide(self._current(), config)
+        seen = self._inventory and not self._absent
+        if seen and not offered.refusal and (why := self._mps.refuses_to_begin(offered.mps)):
+            offered = offered.refused(why)
+        if offered.refusal and str(offered.refusal) != str(self._refused):
+            logs.error("no devices are offered", cause=offered.refusal)
+        self._refused = offered.refusal
+        for note in offered.notes:
             if note not in self._notes:
                 logs.warning(note)
-        self._notes = notes
-        if self._inventory and not self._absent and not self._refused:
-            self._mps.want(offers(shared), config.mps_root)
+        self._notes = offered.notes
+        if seen and not self._refused:
+            self._mps.want(offered.mps, config.mps_root)
         self._health_file.write(self._health, self._driver.load)  # what is told outlives a kill
-        self._manager.sync(held_back(shared, self._mps.problems(), self._mps.own_shm), config)
-
-    def _shared(self, found: Resources) -> Resources:
-        config = self._loaded.config
-        shared = share(found, config.sharing, config.mps_root)
-        seen = self._inventory and not self._absent
-        if seen and (why := self._mps.refuses_to_begin(offers(shared))):
-            raise EnumerationRefused(f"sharing.mps can't be as it is: {why}")
-        return shared
+        self._manager.sync(offered.held_back(self._mps.problems(), self._mps.own_shm), config)
 
     def _current(self) -> Inventory:
         if self._inventory is None:
             return Inventory(driver_version="")
         if self._absent is None:
             return self._health.judge(self._inventory, self._driver.generation)
-        why = str(self._absent)
-        views = tuple(replace(view, problem=why) for view in self._inventory.gpus)
-        return replace(self._inventory, gpus=views)
+        return without_driver(self._inventory, str(self._absent))
 
     # --- telling ---
 

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from . import logs
+from ._shared._core.errors import NodeError
 from ._shared._core.gpu import NvmlError
 from .config.configuration import Config
 from .config.strict_yaml import ConfigError
@@ -17,8 +18,7 @@ from .mps.manager.multi_user import PROGRAM as CONTROL
 from .mps.paths import ENVIRONMENT
 from .mps.reconciler.reconciler import Reconciler
 from .mps.reconciler.units import Systemd
-from .offer.devices import EnumerationRefused, enumerate_devices
-from .offer.replicas import offers, refused, share
+from .offer.decide import decide
 
 
 def check(config: Config, source: str) -> None:
@@ -31,15 +31,20 @@ def check(config: Config, source: str) -> None:
     driver = Driver(Path("/"), lambda: None)
     try:
         inventory = driver.scan(config.driver_root)
-        found = enumerate_devices(inventory, config.mig_strategy, config.naming)
-    except (NvmlError, EnumerationRefused) as error:
-        logs.warning("the devices can't be looked at, so what they allow is not known", cause=error)
+    except NvmlError as error:
+        _not_known(error)
         return
     finally:
         driver.close()
-    asked = offers(share(found, config.sharing, config.mps_root))
-    if why := refused(found, config.sharing) or Reconciler(managers, Systemd()).refuses(asked):
+    offered = decide(inventory, config)
+    if offered.refusal:
+        _not_known(offered.refusal)
+    elif why := offered.unsharable or Reconciler(managers, Systemd()).refuses(offered.mps):
         raise ConfigError(f"{source}: sharing.mps can't be as it is: {why}")
+
+
+def _not_known(cause: NodeError) -> None:
+    logs.warning("the devices can't be looked at, so what they allow is not known", cause=cause)
 
 
 def _check_program(source: str) -> None:

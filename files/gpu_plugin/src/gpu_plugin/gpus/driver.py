@@ -29,6 +29,7 @@ from .._shared._nvml.condition import condition
 from .._shared._nvml.events import Xid, XidWatch
 from .._shared._nvml.real import RealNvml, open_nvml
 from ..offer.devices import GpuView, Inventory
+from ..offer.problem import Kind, Problem
 from ..offer.topology import Topology
 from .connections import Connections
 
@@ -152,7 +153,8 @@ class Driver:
             return GpuView(gpu, migs, numa, condition=condition(nvml.handle(gpu)))
         except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
             lost = isinstance(error, NvmlError) and error.code in LOST
-            return GpuView(gpu, (), numa, f"it can't be read: {error}", lost)
+            kind = Kind.LOST if lost else Kind.UNREADABLE
+            return GpuView(gpu, (), numa, Problem(kind, f"it can't be read: {error}"))
 
     def _numa_node(self, address: str) -> int | None:
         if address not in self._numa:

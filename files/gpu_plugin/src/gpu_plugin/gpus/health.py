@@ -28,6 +28,7 @@ from ..config.xids import (
     describe,
 )
 from ..offer.devices import GpuView, Inventory
+from ..offer.problem import Kind, Problem
 
 QUIET: Final = 30.0
 MOST_DOUBLINGS: Final = 5
@@ -133,10 +134,10 @@ class Health:
     def _look(self, view: GpuView) -> None:
         """See whether a GPU went, came back, or lost the instances that had a fault."""
         uuid = view.gpu.uuid
-        if view.lost:
+        if view.problem and view.problem.kind is Kind.LOST:
             if uuid not in self._away:
                 self._away.add(uuid)
-                self._note((uuid, None, None), view.problem, Action.FATAL)
+                self._note((uuid, None, None), view.problem.text, Action.FATAL)
             return
         if view.problem:
             return
@@ -210,12 +211,13 @@ class Health:
         if view.problem or not open_:
             return view
         parts = {
-            mig.uuid: reason
+            mig.uuid: Problem(Kind.FAULT, reason)
             for mig in view.mig
             for (_uuid, gi, ci), reason in open_.items()
             if gi == mig.gi_id and ci in (None, mig.ci_id)
         }
-        whole = next((reason for place, reason in open_.items() if place[1] is None), "")
+        reasons = (reason for place, reason in open_.items() if place[1] is None)
+        whole = next((Problem(Kind.FAULT, reason) for reason in reasons), None)
         return replace(view, problem=whole, mig_problems=parts)
 
 

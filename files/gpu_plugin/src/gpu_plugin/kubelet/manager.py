@@ -173,7 +173,7 @@ def _tell(resource: str, before: tuple[Device, ...], now: tuple[Device, ...]) ->
     old = {device.uuid: device.problem for device in before}
     for uuid, problem in {device.uuid: device.problem for device in now}.items():
         if problem and problem != old.get(uuid):
-            logs.warning("device is unhealthy", device=uuid, cause=problem)
+            logs.warning("device is unhealthy", device=uuid, cause=problem.text)
         elif not problem and old.get(uuid):
             logs.info("device is healthy again", device=uuid)
     return changed

@@ -15,6 +15,7 @@ from .._shared._nvml.api import Nvml
 from .._shared._nvml.real import open_nvml
 from ..gpus.driver import preload
 from ..offer.devices import GpuView, Inventory
+from ..offer.problem import Kind, Problem
 from .rows import Facts
 from .vgpu import Vgpu, readable, vgpu
 
@@ -58,7 +59,7 @@ def _view(nvml: Nvml, gpu: Gpu) -> GpuView:
     try:
         return GpuView(gpu, tuple(nvml.mig_devices(gpu)))
     except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
-        return GpuView(gpu, problem=f"it can't be read: {error}")
+        return GpuView(gpu, problem=Problem(Kind.UNREADABLE, f"it can't be read: {error}"))
 
 
 def _or_none(ask: Callable[[D], T | None], device: D) -> T | None:

@@ -202,5 +202,5 @@ def known(devices: Iterable[Device], ids: Sequence[str]) -> list[Device]:
 
 def _usable(device: Device) -> Device:
     if device.problem:
-        raise UnhealthyDevice(f"device {device.id!r} is unhealthy", cause=device.problem)
+        raise UnhealthyDevice(f"device {device.id!r} is unhealthy", cause=device.problem.text)
     return device

@@ -14,6 +14,7 @@ from .._shared._core.errors import NodeError
 from .._shared._core.gpu import Condition, Gpu, MigDevice
 from ..config.naming import GPU_RESOURCE, Naming, named, resource_name
 from ..mps.settings import Offer
+from .problem import Kind, Problem
 
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 
@@ -38,7 +39,7 @@ class Device:
     order: tuple[int, ...]
     paths: tuple[str, ...]
     numa_node: int | None = None
-    problem: str = ""
+    problem: Problem | None = None
     instance: tuple[int, int] | None = None
     replica: int | None = None
     memory_total: int = 0
@@ -73,7 +74,7 @@ class Devices(tuple[Device, ...]):
     @cached_property
     def problems(self) -> Mapping[str, str]:
         """Why devices must not be used, by their ids."""
-        return {device.id: device.problem for device in self if device.problem}
+        return {device.id: device.problem.text for device in self if device.problem}
 
     @cached_property
     def health(self) -> Mapping[str, str]:
@@ -85,16 +86,15 @@ class Devices(tuple[Device, ...]):
 class GpuView:
     """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so.
 
-    ``lost``: it is off the bus, or wants a reset. ``mig_problems`` are those of MIG devices by UUID.
+    ``mig_problems`` are those of MIG devices by UUID.
     """
 
     gpu: Gpu
     mig: tuple[MigDevice, ...] = ()
     numa_node: int | None = None
-    problem: str = ""
-    lost: bool = False
+    problem: Problem | None = None
     condition: Condition = field(default_factory=Condition)
-    mig_problems: Mapping[str, str] = field(default_factory=dict)
+    mig_problems: Mapping[str, Problem] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ def remember(before: Inventory | None, now: Inventory) -> Inventory:
         return now
     present = {view.gpu.uuid for view in now.gpus}
     missing = [view for view in before.gpus if view.gpu.uuid not in present]
-    why = now.unreadable[0]
+    why = Problem(Kind.LOST if now.lost else Kind.UNREADABLE, now.unreadable[0])
     kept = [
-        view if view.problem else replace(view, problem=why, lost=now.lost)
+        view if view.problem else replace(view, problem=why)
         for view in missing[: len(now.unreadable)]
     ]
     everything = sorted([*now.gpus, *kept], key=lambda view: view.gpu.index)
@@ -219,7 +219,7 @@ def check_single(views: list[GpuView]) -> None:
 def _whole(view: GpuView) -> Device:
     gpu = view.gpu
     paths = (f"/dev/nvidia{gpu.minor}",)
-    problem = view.problem or next(iter(view.mig_problems.values()), "")
+    problem = view.problem or next(iter(view.mig_problems.values()), None)
     return Device(
         gpu.uuid,
         gpu.uuid,
@@ -236,9 +236,9 @@ def _part(view: GpuView, mig: MigDevice, caps: Mapping[str, int]) -> Device:
     instance = f"gpu{view.gpu.minor}/gi{mig.gi_id}"
     names = (f"{instance}/access", f"{instance}/ci{mig.ci_id}/access")
     missing = [name for name in names if name not in caps]
-    problem = view.problem or view.mig_problems.get(mig.uuid, "")
+    problem = view.problem or view.mig_problems.get(mig.uuid)
     if missing and not problem:
-        problem = f"the driver lists no capability {missing[0]}"
+        problem = Problem(Kind.NO_CAPABILITY, f"the driver lists no capability {missing[0]}")
     nodes = (f"/dev/nvidia-caps/nvidia-cap{caps[name]}" for name in names if name in caps)
     return Device(
         id=mig.uuid,

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
 
 from .._shared._core.errors import NodeError
 from ..config.sharing import Share, Sharing
 from ..mps.paths import ROOT, Names
 from ..mps.settings import Offer
 from .devices import Device, Resources
-
-UNSHARABLE: Final = "it can't be shared by MPS"
+from .problem import Kind, Problem
 
 
 def share(
@@ -60,11 +58,11 @@ def not_shared(resources: Resources, sharing: Sharing) -> list[str]:
     return notes
 
 
-def refused(resources: Resources, sharing: Sharing) -> str:
-    """Return why a device can't be shared as MPS is asked to, empty where all can."""
-    for devices in share(resources, sharing).values():
+def refused(shared: Resources) -> str:
+    """Return why a device of share() can't be shared as MPS is asked to, empty where all can."""
+    for devices in shared.values():
         for device in devices:
-            if device.problem.startswith(UNSHARABLE):
+            if device.problem and device.problem.kind is Kind.UNSHARABLE:
                 return f"{device.uuid}: {device.problem}"
     return ""
 
@@ -97,7 +95,8 @@ def held_back(
 def _held_back(
     device: Device, problems: Mapping[str, str], own_shm: Callable[[str], bool]
 ) -> Device:
-    problem = device.problem or problems.get(device.uuid, "")
+    why = problems.get(device.uuid)
+    problem = device.problem or (Problem(Kind.MPS, why) if why else None)
     offer = device.mps and replace(device.mps, own_shm=own_shm(device.uuid))
     if (problem, offer) == (device.problem, device.mps):
         return device
@@ -135,7 +134,8 @@ def _offered(device: Device, one: Share, root: str) -> Device:
         shares = one.mps.shares(device.memory_total, device.compute_capability)
         return replace(device, mps=Offer(Names(device.uuid, root), one.mps, shares))
     except NodeError as error:
-        return replace(device, problem=device.problem or f"{UNSHARABLE}: {error}")
+        problem = Problem(Kind.UNSHARABLE, f"it can't be shared by MPS: {error}")
+        return replace(device, problem=device.problem or problem)
 
 
 @lru_cache(maxsize=64)
