@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from gpu_builders import device
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.mps.settings import Settings, read, write
+from gpu_plugin.mps.shares import Percent
 from gpu_plugin.offer.allocation import AllocationRefused, Surroundings, grant
 from gpu_plugin.offer.devices import Device
 from gpu_plugin.offer.preference import prefer
@@ -81,7 +83,9 @@ def test_our_keys() -> None:
         drain=5,
         multiUser=True,
     )
-    assert found == Settings(8, "4GiB", "10", 3, True, "below-normal", 5, "terminate", True)
+    assert found == Settings(
+        8, 4 << 30, Percent(Decimal(10)), 3, True, "below-normal", 5, "terminate", True
+    )
     assert settings({**entry, "memory": 4 << 30, "combine": True}).combine == 8
     assert settings({**entry, "combine": False}).combine == 1
 

@@ -5,13 +5,22 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import pairwise
 
 import pytest
 from gpu_plugin._shared._core.errors import InputError, NodeError
 from gpu_plugin.mps import protocol
 from gpu_plugin.mps.paths import Names, daemon_environment, environment_file, part
-from gpu_plugin.mps.shares import MIB, Bounds, client_limit, plan
+from gpu_plugin.mps.shares import (
+    MIB,
+    Bounds,
+    Percent,
+    client_limit,
+    parse_memory,
+    parse_percent,
+    plan,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from running import REPOSITORY
@@ -44,7 +53,7 @@ def test_equal_shares_are_all_of_the_device_and_never_more(replicas: int, total:
 def test_shares_of_a_given_size_are_refused_when_they_dont_add_up(
     replicas: int, memory: int, threads: int
 ) -> None:
-    words_ = {"memory": f"{memory}%", "threads": f"{threads}"}
+    words_ = {"memory": Percent(Decimal(memory)), "threads": Percent(Decimal(threads))}
     fits = replicas * memory <= 100 and replicas * threads <= 100
     if fits:
         assert plan(replicas, 80 * GIB, HOPPER, **words_).of(1).threads == threads
@@ -60,19 +69,19 @@ def test_shares_of_a_given_size_are_refused_when_they_dont_add_up(
     [("8589934592", 8192), ("8GiB", 8192), ("8G", 8192), ("1500M", 1500), ("12.5%", 10240)],
 )
 def test_memory_in_bytes_or_percent(text: str, mib: int) -> None:
-    assert plan(4, 80 * GIB, HOPPER, memory=text).of(1).memory_mib == mib
+    assert plan(4, 80 * GIB, HOPPER, memory=parse_memory(text)).of(1).memory_mib == mib
 
 
 @pytest.mark.parametrize("text", ["8X", "-1", "0", "101%", "0%", "1000", " 8G", "8 GiB", "nan%"])
 def test_memory_that_is_none(text: str) -> None:
     with pytest.raises(InputError, match="memory"):
-        plan(4, 80 * GIB, HOPPER, memory=text)
+        plan(4, 80 * GIB, HOPPER, memory=parse_memory(text))
 
 
 @pytest.mark.parametrize("text", ["0", "100.1", "-5", "1e1", "0.01", "x"])
 def test_threads_that_are_none(text: str) -> None:
     with pytest.raises(InputError, match="threads"):
-        plan(4, 80 * GIB, HOPPER, threads=text)
+        plan(4, 80 * GIB, HOPPER, threads=parse_percent("threads", text))
 
 
 def test_no_more_clients_than_the_architecture_takes() -> None:
@@ -104,7 +113,7 @@ def test_default_bounds_a_client_that_drops_its_own_and_leaves_room_for_combined
 
 def test_one_container_never_has_more_memory_than_the_device() -> None:
     with pytest.raises(NodeError, match="2 shares have more memory"):
-        plan(4, 80 * GIB, HOPPER, memory="60%", most=2, overcommit=True)
+        plan(4, 80 * GIB, HOPPER, memory=parse_memory("60%"), most=2, overcommit=True)
 
 
 @given(BOUNDS)

@@ -5,14 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import shown
 from ..mps.settings import DRAIN, ON_BUSY, PIPE_ACCESS, PRIORITIES, READ_ONLY, WAIT, Settings
-from ..mps.shares import parse_memory, parse_percent
+from ..mps.shares import (
+    MEMORY_WORDS,
+    THREADS_WORDS,
+    Memory,
+    Percent,
+    parse_memory,
+    parse_percent,
+)
 from .strict_yaml import ConfigError, Value, is_whole
 
 SECTION: Final = "sharing.mps"
@@ -30,14 +36,15 @@ LARGE: Final = 2**60
 SHM_SIZES: Final = "bytes, such as 8589934592 or 8GiB, 64MiB at least"
 
 Found = Mapping[str, Value]
+Read = TypeVar("Read")
 
 
 def settings(found: Found, at: str, replicas: int, one_each: bool | None) -> Settings:
     """Return the settings of an entry. ``one_each``: failRequestsGreaterThanOne, None if not given."""
     asked = Settings(
         replicas,
-        _size(found.get(f"{at}.memory"), "bytes, such as 8589934592 or 8GiB, or percent (25%)"),
-        _size(found.get(f"{at}.threads"), "a percentage above 0 and up to 100"),
+        _size(found.get(f"{at}.memory"), parse_memory, MEMORY_WORDS),
+        _size(found.get(f"{at}.threads"), _threads, THREADS_WORDS),
         _combine(found.get(f"{at}.combine"), replicas, one_each),
         _flag(found.get(f"{at}.overcommit")),
         _one_of(found.get(f"{at}.priority"), tuple(PRIORITIES), "normal"),
@@ -53,24 +60,27 @@ def settings(found: Found, at: str, replicas: int, one_each: bool | None) -> Set
 
 def _check(found: Found, at: str, asked: Settings) -> None:
     """Refuse what adds up on no device at all."""
-    total: Fraction = Fraction(LARGE)
+    total = asked.memory * asked.replicas if isinstance(asked.memory, int) else LARGE
     try:
-        if asked.threads:
-            parse_percent(f"{at}.threads", asked.threads)
-        if asked.memory and not asked.memory.endswith("%"):
-            total = parse_memory(asked.memory, 0) * asked.replicas
-        asked.shares(int(total), NEWEST)
+        asked.shares(total, NEWEST)
     except NodeError as error:
         raise ConfigError(f"{found[at].where}: {at}: {error}") from error
 
 
-def _size(value: Value | None, expected: str) -> str:
+def _size(value: Value | None, read: Callable[[str], Read], expected: str) -> Read | None:
     if value is None or value.data is None:
-        return ""
+        return None
     data: Any = value.data
     if isinstance(data, bool) or not isinstance(data, (int, float, str)) or data in ("", 0):
         raise _invalid(value, expected)
-    return str(data)
+    try:
+        return read(str(data))
+    except NodeError as error:
+        raise _invalid(value, expected) from error
+
+
+def _threads(text: str) -> Percent:
+    return parse_percent("threads", text)
 
 
 def _combine(value: Value | None, replicas: int, one_each: bool | None) -> int:
@@ -120,12 +130,9 @@ def _invalid(value: Value, expected: str) -> ConfigError:
 
 
 def _shm_size(value: Value | None) -> int:
-    if value is None or value.data is None:
+    found: Memory | None = _size(value, parse_memory, SHM_SIZES)
+    if value is None or found is None:
         return 0
-    try:
-        found = parse_memory(_size(value, SHM_SIZES), 0)
-    except NodeError as error:
-        raise _invalid(value, SHM_SIZES) from error
-    if not SMALLEST_SHM <= found <= LARGE:
+    if isinstance(found, Percent) or not SMALLEST_SHM <= found <= LARGE:
         raise _invalid(value, SHM_SIZES)
-    return int(found)
+    return found

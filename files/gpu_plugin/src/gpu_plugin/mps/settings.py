@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from .paths import Names, Part, part
-from .shares import Shares, plan
+from .shares import Memory, Percent, Shares, plan
 
 WAIT, REFUSE, TERMINATE = "wait", "refuse", "terminate"
 ON_BUSY: Final = (WAIT, REFUSE, TERMINATE)
@@ -24,7 +24,7 @@ BUSY_VARIABLE: Final = "GPU_MPS_ON_BUSY"
 
 @dataclass(frozen=True)
 class Settings:
-    """How a device is shared. ``memory`` and ``threads`` are one share's, empty: an equal part.
+    """How a device is shared. ``memory`` and ``threads`` are one share's, None: an equal part.
 
     ``combine`` is how many shares a container may have together, ``drain`` how many seconds clients
     have to end when the daemon has to, and ``on_busy`` what holds until then. With ``multi_user``
@@ -33,8 +33,8 @@ class Settings:
     """
 
     replicas: int
-    memory: str = ""
-    threads: str = ""
+    memory: Memory | None = None
+    threads: Percent | None = None
     combine: int = 1
     overcommit: bool = False
     priority: str = "normal"
@@ -80,8 +80,8 @@ class Offer:
         asked = self.settings
         return {
             "GPU_MPS_REPLICAS": str(asked.replicas),
-            "GPU_MPS_MEMORY": asked.memory,
-            "GPU_MPS_THREADS": asked.threads,
+            "GPU_MPS_MEMORY": str(asked.memory or ""),
+            "GPU_MPS_THREADS": str(asked.threads or ""),
             "GPU_MPS_COMBINE": str(asked.combine),
             "GPU_MPS_OVERCOMMIT": str(asked.overcommit).lower(),
             "GPU_MPS_DRAIN": str(asked.drain),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
@@ -15,8 +16,27 @@ from .._shared._core.errors import InputError, NodeError
 MIB: Final = 1024**2
 UNITS: Final = {"": 1, "K": 1024, "M": MIB, "G": 1024**3, "T": 1024**4}
 SIZE: Final = re.compile(r"([0-9]{1,18})(?:([KMGT])i?B?)?")
+MEMORY_WORDS: Final = "bytes, such as 8589934592 or 8GiB, or percent (25%)"
+THREADS_WORDS: Final = "a percentage above 0 and up to 100"
 VOLTA: Final = (7, 0)
 PERCENT: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)%?")
+
+
+@dataclass(frozen=True)
+class Percent:
+    """A part of a device, in percent of it."""
+
+    value: Decimal
+
+    def of(self, whole: int) -> Fraction:
+        """Return so much of a whole."""
+        return Fraction(self.value) * whole / 100
+
+    def __str__(self) -> str:
+        return f"{self.value.normalize():f}%"
+
+
+Memory = int | Percent  # in bytes, or a part of the device's
 
 
 @dataclass(frozen=True)
@@ -67,17 +87,17 @@ def plan(
     total_memory: int,
     compute_capability: tuple[int, int],
     *,
-    memory: str = "",
-    threads: str = "",
+    memory: Memory | None = None,
+    threads: Percent | None = None,
     most: int = 1,
     overcommit: bool = False,
     multi_user: bool = False,
 ) -> Shares:
     """Return the shares of a device with so many bytes.
 
-    ``memory`` (bytes, such as 8GiB, or percent) and ``threads`` (percent) are those of one share,
-    an equal part where they are empty. NodeError: they don't add up, or the architecture has no
-    servers for several users and ``multi_user`` asks for them.
+    ``memory`` and ``threads`` are those of one share, an equal part where they are None. NodeError:
+    they don't add up, or the architecture has no servers for several users and ``multi_user`` asks
+    for them.
     """
     if multi_user and compute_capability < VOLTA:
         raise NodeError(
@@ -97,14 +117,14 @@ def plan(
         raise InputError.of("combine", most, f"a whole number from 1 to {replicas}")
     shares = Shares(
         replicas,
-        parse_memory(memory, total_memory) if memory else Fraction(total_memory, replicas),
-        parse_percent("threads", threads) if threads else Fraction(100, replicas),
+        Fraction(total_memory, replicas) if memory is None else _bytes(memory, total_memory),
+        Fraction(100, replicas) if threads is None else threads.of(100),
         most,
     )
     if shares.memory < MIB:
-        raise InputError.of("memory", memory, "at least 1 MiB a share")
+        raise InputError.of("memory", str(memory or 0), "at least 1 MiB a share")
     if shares.of(1).threads <= 0:
-        raise InputError.of("threads", threads, "at least 0.1 percent a share")
+        raise InputError.of("threads", str(threads or ""), "at least 0.1 percent a share")
     if shares.memory * most > total_memory:
         raise NodeError(
             f"{most} shares have more memory than the device",
@@ -131,20 +151,24 @@ def _check_sum(shares: Shares, total_memory: int) -> None:
         )
 
 
-def parse_memory(text: str, total: int) -> Fraction:
-    """Return the bytes that a size or a percentage stands for."""
+def _bytes(memory: Memory, total: int) -> Fraction:
+    return memory.of(total) if isinstance(memory, Percent) else Fraction(memory)
+
+
+def parse_memory(text: str) -> Memory:
+    """Return the bytes or the part of a device that a text stands for."""
     if text.endswith("%"):
-        return parse_percent("memory", text) * total / 100
+        return parse_percent("memory", text)
     found = SIZE.fullmatch(text)
     if found is None:
-        raise InputError.of("memory", text, "bytes, such as 8589934592 or 8GiB, or percent (25%)")
-    return Fraction(int(found[1]) * UNITS[found[2] or ""])
+        raise InputError.of("memory", text, MEMORY_WORDS)
+    return int(found[1]) * UNITS[found[2] or ""]
 
 
-def parse_percent(key: str, text: str) -> Fraction:
+def parse_percent(key: str, text: str) -> Percent:
     """Return a percentage, which must be above 0 and at most 100."""
     found = PERCENT.fullmatch(text)
-    value = Fraction(found[1]) if found else Fraction(0)
+    value = Decimal(found[1]) if found else Decimal(0)
     if not 0 < value <= 100:
-        raise InputError.of(key, text, "a percentage above 0 and up to 100")
-    return value
+        raise InputError.of(key, text, THREADS_WORDS)
+    return Percent(value)

@@ -19,7 +19,7 @@ from ..._shared._nvml.api import Nvml
 from ..._shared._nvml.real import open_nvml
 from ..paths import Names
 from ..settings import READ_ONLY
-from ..shares import Shares, plan
+from ..shares import Shares, parse_memory, parse_percent, plan
 from . import folders, multi_user
 from .control import Control
 from .keeper import Keeper
@@ -138,8 +138,8 @@ def _shares(nvml: Nvml, options: Options) -> Shares:
             options.replicas,
             devices[options.device],
             gpu.compute_capability,
-            memory=options.memory,
-            threads=options.threads,
+            memory=parse_memory(options.memory) if options.memory else None,
+            threads=parse_percent("threads", options.threads) if options.threads else None,
             most=options.most,
             overcommit=options.overcommit,
             multi_user=options.multi_user,
