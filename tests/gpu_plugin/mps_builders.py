@@ -20,7 +20,7 @@ NOBODY = 2**22  # beyond the numbers of processes
 
 
 def offer(device: str = UUID, root: str = "/run/x", **more: Any) -> Offer:
-    settings = Settings(**{"replicas": 4, **more})
+    settings = Settings(**{"replicas": 4, "root": root, **more})
     return Offer(Names(device, root), settings, settings.shares(80 << 30, (9, 0)))
 
 
@@ -45,5 +45,5 @@ def state(one: Offer, name: str = "ready", clients: int = 0, problem: str = "") 
 
 
 def seen(one: Offer | None, told: dict[str, Any] | None, **more: bool) -> Seen:
-    variables = None if one is None else {k: v for k, v in one.variables().items() if v}
-    return Seen(variables, told, **{"alive": told is not None, "serving": True, **more})
+    settings = None if one is None else one.settings
+    return Seen(settings, told, **{"alive": told is not None, "serving": True, **more})

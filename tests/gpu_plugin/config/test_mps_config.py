@@ -14,7 +14,7 @@ import pytest
 from gpu_builders import device
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.strict_yaml import ConfigError
-from gpu_plugin.mps.settings import Settings, read, write
+from gpu_plugin.mps.settings import Settings
 from gpu_plugin.mps.shares import Percent
 from gpu_plugin.offer.allocation import AllocationRefused, Surroundings, grant
 from gpu_plugin.offer.devices import Device
@@ -254,10 +254,16 @@ def test_whole_devices_are_not_mixed_with_shares() -> None:
     assert set(prefer(devices, free, [], 2)) == {UUIDS[1], UUIDS[2]}
 
 
-def test_settings_go_to_a_file_and_back() -> None:
-    config = parsed({"name": "gpu", "replicas": 4, "memory": "25%"}, onBusy="refuse")
-    variables = offers(offered(config))[UUIDS[0]].variables()
-    text = write(variables)
-    assert "GPU_MPS_MEMORY=25%\n" in text
-    assert "GPU_MPS_THREADS" not in text
-    assert read(text) == {name: value for name, value in variables.items() if value}
+def test_settings_of_an_offer_name_the_root_too() -> None:
+    config = parse(
+        json.dumps(
+            {
+                "flags": {"mpsRoot": "/run/other"},
+                "sharing": {
+                    "mps": {"resources": [{"name": "gpu", "replicas": 4, "memory": "25%"}]}
+                },
+            }
+        )
+    )
+    asked = offers(offered(config))[UUIDS[0]].settings
+    assert asked == Settings(4, Percent(Decimal(25)), root="/run/other")

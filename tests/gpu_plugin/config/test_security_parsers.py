@@ -105,7 +105,7 @@ def test_s10_hostile_values() -> None:
         lambda text: address(text, "x"),
         lambda text: interval("x", text),
         lambda text: overrides(text, text),
-        lambda text: parse_memory(text),
+        parse_memory,
         lambda text: parse_percent("x", text),
         qualified,
         lambda text: Rule(text, "x").matches("NVIDIA A100-SXM4-40GB"),

@@ -98,8 +98,7 @@ def test_combined_shares_raise_the_default_to_what_one_container_may_have(
 ) -> None:
     mps = make_mps()
     uuid = mps.uuid()
-    environment = {"GPU_MPS_REPLICAS": "8", "GPU_MPS_COMBINE": "3", "GPU_MPS_MEMORY": "4GiB"}
-    mps.run(uuid, "--no-shm", **environment)
+    mps.run(uuid, "--no-shm", "--replicas", 8, "--combine", 3, "--memory", "4GiB")
     status = mps.ready(uuid)
     assert status["limits"]["asked"] == {"memory_mib": 4096, "threads": 12.5}
     eventually(lambda: mps.ask(uuid, "get_default_active_thread_percentage") == "37.5\n")

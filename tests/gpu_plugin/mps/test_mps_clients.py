@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gpu_plugin.mps.settings import Settings
 from mps_running import Mps
 from nvsim.testing import start
 from running import HERE, eventually
@@ -65,8 +66,8 @@ MULTI_USER = "-multiuser-server"
 
 def test_servers_for_all_users_where_the_program_has_them(mps: Mps) -> None:
     uuid = mps.uuid()
-    variables = {"GPU_MPS_MULTI_USER": "true", "STANDIN_TAKES": MULTI_USER}
-    mps.run(uuid, "--replicas", 4, "--memory", "900M", "--no-shm", **variables)
+    words_ = ("--replicas", 4, "--memory", "900M", "--no-shm", "--multi-user")
+    mps.run(uuid, *words_, STANDIN_TAKES=MULTI_USER)
     status = mps.ready(uuid)
     words = Path(f"/proc/{status['daemon']}/cmdline").read_text().split("\0")
     assert words[-3:] == ["-f", MULTI_USER, ""]
@@ -179,3 +180,39 @@ def test_clients_have_the_time_that_was_given_to_end(mps: Mps) -> None:
     assert "told to quit -t 2" in mps.log.read_text()
     assert "EXTEND_TIMEOUT_USEC=22000000" in mps.notifications()
     assert mps.mode() == 0
+
+
+def test_settings_are_of_a_file_and_flags_replace_them_one_by_one(mps: Mps) -> None:
+    uuid = mps.uuid()
+    kept = mps.folder / f"{uuid}.settings.json"
+    asked = Settings(8, memory=4 << 30, combine=3, drain=1, root=str(mps.folder / "other"))
+    kept.write_text(asked.to_json())
+    older = mps.folder / f"{uuid}.env"
+    older.write_text("GPU_MPS_REPLICAS=8\n")
+    manager = mps.run(uuid, "--settings", kept, "--threads", 10)
+    status = mps.ready(uuid)  # below the root that a flag names
+    assert status["limits"]["asked"] == {"memory_mib": 4096, "threads": 10.0}
+    assert status["limits"]["default"] == {"memory_mib": 12288, "threads": 30.0}
+    assert not older.exists()
+    assert mps.end(manager) == 0
+    assert (mps.mode(), os.path.ismount(mps.root / uuid / "shm")) == (3, True)
+    manager = mps.run(uuid, "--settings", kept)
+    mps.ready(uuid)
+    kept.unlink()
+    assert mps.end(manager) == 0
+    assert (mps.mode(), os.path.ismount(mps.root / uuid / "shm")) == (0, False)
+
+
+def test_settings_that_can_not_be_used_are_said(mps: Mps) -> None:
+    kept = mps.folder / "settings.json"
+    for text, words in (
+        (None, "No such file"),
+        ("GPU_MPS_REPLICAS=4\n", "it is no JSON"),
+        (Settings(4).to_json().replace('"drain"', '"drian"'), "'drian' is no setting"),
+    ):
+        if text is not None:
+            kept.write_text(text)
+        assert mps.run(mps.uuid(), "--settings", kept).wait(20) == 1
+        told = mps.log.read_text().splitlines()[-1]
+        assert f"the settings in {kept} can't be used" in told
+        assert words in told

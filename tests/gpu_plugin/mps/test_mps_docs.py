@@ -22,8 +22,8 @@ ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "::" in 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip())
 def test_a_row_names_tests_that_exist(row: str) -> None:
     for file, test in re.findall(r"`(test_\w+)::(\w+)`", row):
-        (path,) = TESTS.rglob(f"{file}.py")
-        assert f"def {test}(" in path.read_text(), f"{file}::{test}"
+        texts = [path.read_text() for path in TESTS.rglob(f"{file}.py")]
+        assert any(f"def {test}(" in text for text in texts), f"{file}::{test}"
 
 
 def test_the_issues_are_there() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_plugin.mps.settings import Settings
 from mps_running import Mps, living
 from mps_sharing import ELSEWHERE
 from nvsim import genuine
@@ -36,7 +37,8 @@ def change(tmp_path: Path) -> Change:
         folder = tmp_path / "mps"
         folder.mkdir(exist_ok=True)
         for device in devices:
-            (folder / f"{device}.env").write_text(f"GPU_MPS_ROOT={mps.root}\n")
+            text = Settings(2, root=str(mps.root)).to_json()
+            (folder / f"{device}.settings.json").write_text(text)
         entry = {"devices": [0], "mig-enabled": True, "mig-devices": LAYOUT}
         params = {
             "config": {"version": "v1", "mig-configs": {"wanted": [entry]}},

@@ -133,7 +133,7 @@ def test_what_a_crash_left_is_given_back_at_the_next_start(
     for key in ("pid", "daemon"):
         os.killpg(shared.state(uuid)[key], signal.SIGKILL)
     if settings == "lost":
-        (shared.settings / f"{uuid}.env").unlink()
+        (shared.settings / f"{uuid}.settings.json").unlink()
     assert shared.mode() == EXCLUSIVE_PROCESS
     shared.start("")
     shared.wait(GPU, 1)
@@ -311,7 +311,7 @@ def test_time_slicing_is_beside_it_on_another_gpu(make_shared: MakeShared) -> No
     ids = {*(f"{first}::{n}" for n in range(2)), *(f"{second}::{n}" for n in range(3)), third}
     assert set(shared.node.health(GPU)) == ids
     assert [shared.mode(gpu) for gpu in range(3)] == [EXCLUSIVE_PROCESS, DEFAULT, DEFAULT]
-    assert [path.stem for path in shared.settings.glob("*.env")] == [first]
+    assert [path.name for path in shared.settings.iterdir()] == [f"{first}.settings.json"]
 
 
 def test_sixteen_gpus_at_once(make_shared: MakeShared) -> None:

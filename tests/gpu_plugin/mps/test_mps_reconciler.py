@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from gpu_plugin.mps.reconciler import units
 from gpu_plugin.mps.reconciler.reconciler import AGAIN, BLIP, Reconciler
-from gpu_plugin.mps.settings import Offer, write
+from gpu_plugin.mps.settings import Offer, Settings, from_json
 from mps_builders import NOBODY, OTHER, UUID, offer, state
 from mps_running import ROOTS_ALONE
 
@@ -66,6 +66,16 @@ class Scene:
     def offer(self, device: str = UUID, **more: Any) -> Offer:
         return offer(device, str(self.root), **more)
 
+    def settings(self, device: str = UUID) -> Settings:
+        return from_json((self.folder / f"mps/{device}.settings.json").read_text())
+
+    def older(self, *lines: str) -> Path:
+        """Write what an older release wrote, whose manager may run."""
+        path = self.folder / f"mps/{UUID}.env"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(("# Written", f"GPU_MPS_ROOT={self.root}", *lines)))
+        return path
+
     def want(self, *offers: Offer) -> dict[str, str]:
         self.reconciler.want({one.names.device: one for one in offers}, str(self.root))
         return self.reconciler.problems()
@@ -89,15 +99,15 @@ def test_from_start_to_end(scene: Scene) -> None:
     one, other = scene.offer(), scene.offer(OTHER)
     assert scene.want(one, other).keys() == {UUID, OTHER}
     assert scene.units.since() == [("start", UUID, OTHER)]
-    path = scene.folder / f"mps/{UUID}.env"
-    assert path.read_text() == write(one.variables())
+    path = scene.folder / f"mps/{UUID}.settings.json"
+    assert from_json(path.read_text()) == one.settings
     assert path.stat().st_mode & 0o777 == 0o644
     scene.tell(one)
     scene.tell(other)
     assert scene.tick(0.1) == {}
     assert scene.want(one) == {OTHER: "the MPS daemon that shared it is about to end"}
     assert scene.units.since() == [("stop", OTHER)]
-    assert not (scene.folder / f"mps/{OTHER}.env").exists()
+    assert not (scene.folder / f"mps/{OTHER}.settings.json").exists()
     (scene.root / f"{OTHER}.json").unlink()
     assert scene.tick(0.1) == {}
     assert scene.units.since() == []
@@ -130,7 +140,7 @@ def test_nothing_happens_before_it_is_known_what_is_wanted(scene: Scene) -> None
     scene.units.since()
     fresh.tick()
     assert scene.units.since() == []
-    assert (scene.folder / f"mps/{UUID}.env").exists()
+    assert (scene.folder / f"mps/{UUID}.settings.json").exists()
     fresh.want({UUID: one}, str(scene.root))
     assert (scene.units.since(), fresh.problems()) == ([], {})
 
@@ -143,12 +153,12 @@ def test_a_change_waits_for_clients(scene: Scene) -> None:
     scene.units.since()
     assert scene.want(other) == {UUID: "its limits change when its last client has ended"}
     assert scene.reconciler.describe()[UUID]["waits_for_clients"] is True
-    assert (scene.folder / f"mps/{UUID}.env").read_text() == write(one.variables())
+    assert scene.settings() == one.settings
     assert scene.units.since() == []
     scene.tell(one)
     scene.tick(0.5)
     assert scene.units.since() == [("restart", UUID)]
-    assert (scene.folder / f"mps/{UUID}.env").read_text() == write(other.variables())
+    assert scene.settings() == other.settings
 
 
 def test_a_change_is_refused_where_that_is_asked_for(scene: Scene) -> None:
@@ -221,6 +231,66 @@ def test_another_root_is_another_start(scene: Scene) -> None:
     moved = offer(UUID, str(scene.folder / "new"))
     scene.reconciler.want({UUID: moved}, str(scene.folder / "new"))
     assert scene.units.since() == [("restart", UUID)]
+
+
+def test_a_manager_of_an_older_release_goes_on_until_its_clients_have_ended(scene: Scene) -> None:
+    one, older = scene.offer(), scene.older("GPU_MPS_REPLICAS=4")
+    scene.tell(one, "ready", 1)
+    assert scene.want(one) == {UUID: "its limits change when its last client has ended"}
+    assert scene.units.since() == []
+    scene.tell(one)
+    scene.tick(0.1)
+    assert scene.units.since() == [("restart", UUID)]
+    assert scene.settings() == one.settings
+    assert older.exists()  # so that its end is a pause
+    scene.tick(AGAIN * 2)
+    assert scene.units.since() == [("restart", UUID)]  # as long as it is still that one
+    older.unlink()  # as the manager does that comes after it
+    assert scene.tick(0.1) == {}
+    assert scene.units.since() == []
+
+
+def test_what_an_older_release_left_goes_with_the_next_start_and_at_the_end(scene: Scene) -> None:
+    one, older = scene.offer(), scene.older("GPU_MPS_REPLICAS=4")
+    scene.want(one)
+    assert scene.units.since() == [("start", UUID)]
+    assert not older.exists()
+    scene.older()
+    scene.tell(one)
+    scene.want()
+    assert scene.units.since() == [("stop", UUID)]
+    assert not list((scene.folder / "mps").iterdir())
+
+
+def test_clients_of_an_older_release_are_ended_as_they_were_told(scene: Scene) -> None:
+    one = scene.offer()
+    scene.tell(one, "ready", 1)
+    scene.older("GPU_MPS_ON_BUSY=refuse")
+    assert "its last client has" in scene.reconciler.refuses_to_begin({})
+    scene.older("GPU_MPS_ON_BUSY=wait")
+    assert "it was shared by MPS" in scene.want()[UUID]
+    assert scene.units.since() == []
+    scene.older("GPU_MPS_ON_BUSY=terminate").touch()
+    scene.tick(0.1)
+    assert scene.units.since() == [("stop", UUID)]
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 2}', "GPU_MPS_REPLICAS=4"])
+def test_settings_that_can_not_be_read_are_others(scene: Scene, text: str) -> None:
+    one, path = scene.offer(), scene.folder / f"mps/{UUID}.settings.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    scene.tell(one, "ready", 1)
+    assert "its limits change" in scene.want(one)[UUID]
+    scene.tell(one)
+    scene.tick(0.1)
+    assert scene.units.since() == [("restart", UUID)]
+    assert scene.settings() == one.settings
+    path.write_text(text)
+    (scene.root / f"{UUID}.json").unlink()
+    scene.want()
+    assert scene.units.since() == [("start", UUID)]  # which cleans up, and ends then
+    assert scene.settings() == Settings(1, root=str(scene.root))
 
 
 def test_full_disk_is_said_and_tried_again(

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from gpu_plugin._shared._core.errors import InputError, NodeError
 from gpu_plugin.mps import protocol
-from gpu_plugin.mps.paths import Names, daemon_environment, environment_file, part
+from gpu_plugin.mps.paths import Names, daemon_environment, older_file, part, settings_file
 from gpu_plugin.mps.shares import (
     MIB,
     Bounds,
@@ -206,7 +206,8 @@ def test_paths_are_by_uuid() -> None:
         environment = daemon_environment(Names(uuid), "/own")
         assert environment["CUDA_VISIBLE_DEVICES"] == uuid
         assert environment["CUDA_MPS_PIPE_DIRECTORY"] == "/own"
-        assert environment_file(uuid) == f"/run/gpu-node/mps/{uuid}.env"
+        assert settings_file(uuid) == f"/run/gpu-node/mps/{uuid}.settings.json"
+        assert older_file(uuid) == f"/run/gpu-node/mps/{uuid}.env"
     for wrong in ("0", "GPU-1", f"{UUID}/..", "../../etc", f"MIG-{UUID}/1/0", ""):
         with pytest.raises(InputError, match="device"):
             Names(wrong)
@@ -222,8 +223,8 @@ def test_unit() -> None:
         if equals
     }
     assert "gpu-plugin mps run --device %i " in lines["ExecStart"]  # %I would undo its dashes
-    assert lines["EnvironmentFile"] == "-" + environment_file("%i")
-    assert lines["ExecStart"].endswith("--shared-while " + environment_file("%i"))
+    assert "EnvironmentFile" not in lines
+    assert lines["ExecStart"].endswith(" --settings " + settings_file("%i"))
     assert lines["KillMode"] == "mixed"
     assert lines["Type"] == "notify"
     assert float(lines["WatchdogSec"]) > protocol.backoff(1000) + 15

@@ -49,6 +49,24 @@ CASES = {
         "its MPS daemon starts anew with other limits",
         Act.RESTART,
     ),
+    "an older release started it": (
+        NOW,
+        seen(NOW, state(NOW), strange=True),
+        "its MPS daemon starts anew with other limits",
+        Act.RESTART,
+    ),
+    "an older release started it, and clients are there": (
+        NOW,
+        seen(NOW, state(NOW, clients=2), strange=True),
+        "its limits change when its 2 clients have ended",
+        Act.NOTHING,
+    ),
+    "the priority is the containers' alone": (
+        offer(priority="below-normal"),
+        seen(NOW, state(NOW)),
+        "",
+        Act.NOTHING,
+    ),
     "a restart was cut off": (
         NOW,
         seen(NOW, state(BEFORE)),

@@ -14,8 +14,9 @@ from ._shared._core.gpu import NvmlError
 from .config.configuration import Config
 from .config.strict_yaml import ConfigError
 from .gpus.driver import Driver
+from .mps import kept
 from .mps.manager.multi_user import PROGRAM as CONTROL
-from .mps.paths import ENVIRONMENT
+from .mps.paths import SETTINGS
 from .mps.reconciler.reconciler import Reconciler
 from .mps.reconciler.units import Systemd
 from .offer.decide import decide
@@ -23,10 +24,10 @@ from .offer.decide import decide
 
 def check(config: Config, source: str) -> None:
     """Return if it does. ConfigError: MPS can't be as it is asked for."""
-    managers = Path(ENVIRONMENT)
+    managers = Path(SETTINGS)
     if any(share.mps for share in config.sharing.shares):
         _check_program(source)
-    elif not any(managers.glob("*-*.env")):
+    elif not kept.devices(managers):
         return
     driver = Driver(Path("/"), lambda: None)
     try:

@@ -123,9 +123,9 @@ class DevicePluginCapability:
     def _mps(self) -> t.Tuple[mps_units.Daemon, ...]:
         host, found = self._host, []
         for device in instances(host, mps_units.UNIT):
-            asked = mps_units.settings(host.read(f"{mps_units.FOLDER}/{device}.env"))
-            root = asked.get("GPU_MPS_ROOT", mps_units.FOLDER)
-            found.append(mps_units.daemon(device, asked, host.read(f"{root}/{device}.json")))
+            asked = mps_units.settings(*map(host.read, mps_units.files(device)))
+            state = host.read(f"{asked.root}/{device}.json")
+            found.append(mps_units.daemon(device, asked, state))
         return tuple(found)
 
     def _release(self, digest: str) -> str:
@@ -317,7 +317,8 @@ class DevicePluginCapability:
         """End all daemons for good: one whose settings are there would only pause."""
         daemons = self._mps()
         for one in daemons:
-            self._host.remove(f"{mps_units.FOLDER}/{one.device}.env")
+            for path in mps_units.files(one.device):
+                self._host.remove(path)
         self._host.run(["systemctl", "stop", *(one.unit for one in daemons)])
 
     def _do_remove_mps_unit(self) -> None:

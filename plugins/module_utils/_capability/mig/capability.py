@@ -129,12 +129,10 @@ class MigCapability:
 
     def _mps_states(self) -> t.Iterator[t.Optional[str]]:
         """Return what the managers of MPS daemons tell."""
-        for name in self._host.listdir(mps_units.FOLDER):
-            device, kind = name.rpartition(".")[::2]
-            if kind == "env":
-                asked = mps_units.settings(self._host.read(f"{mps_units.FOLDER}/{name}"))
-                root = asked.get("GPU_MPS_ROOT", mps_units.FOLDER)
-                yield self._host.read(f"{root}/{device}.json")
+        read = self._host.read
+        for device in mps_units.devices(self._host.listdir(mps_units.FOLDER)):
+            asked = mps_units.settings(*map(read, mps_units.files(device)))
+            yield read(f"{asked.root}/{device}.json")
 
     def _with_pods(self, state: GpuState) -> GpuState:
         processes = tuple(self._with_pod(one) for one in state.processes)

@@ -14,6 +14,15 @@ from ..text import json_data
 
 UNIT = "gpu-mps@.service"
 FOLDER = "/run/gpu-node/mps"
+SETTINGS, OLDER = ".settings.json", ".env"  # what an older release wrote may still be there
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a device's manager was started with: where its files are, and whether clients are ended."""
+
+    root: str = FOLDER
+    terminate: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,19 +39,45 @@ class Daemon:
         return f"gpu-mps@{self.device}.service"
 
 
-def settings(text: t.Optional[str]) -> t.Dict[str, str]:
-    """Return the variables in a daemon's environment file."""
-    lines = [line for line in (text or "").splitlines() if "=" in line]
-    return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+def files(device: str) -> t.Tuple[str, str]:
+    """Return where a manager's settings are, and where an older release had them."""
+    return f"{FOLDER}/{device}{SETTINGS}", f"{FOLDER}/{device}{OLDER}"
 
 
-def daemon(device: str, variables: t.Mapping[str, str], state: t.Optional[str]) -> Daemon:
+def devices(names: t.Iterable[str]) -> t.List[str]:
+    """Return the devices that have one of these files, from what is in their folder."""
+    endings = (SETTINGS, OLDER)
+    return sorted({name[: -len(one)] for name in names for one in endings if name.endswith(one)})
+
+
+def settings(text: t.Optional[str], older: t.Optional[str]) -> Settings:
+    """Return the settings in a manager's files; while the older one is there its manager runs."""
+    found = _variables(older) if older is not None else _json(text)
+    root, on_busy = found.get("root"), found.get("on_busy")
+    return Settings(root if isinstance(root, str) and root else FOLDER, on_busy == "terminate")
+
+
+def _json(text: t.Optional[str]) -> t.Mapping[str, t.Any]:
+    try:
+        found = json_data.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _variables(text: str) -> t.Mapping[str, t.Any]:
+    lines = [line for line in text.splitlines() if "=" in line and not line.startswith("#")]
+    found = dict(line.split("=", 1) for line in lines)
+    return {key: found.get(f"GPU_MPS_{key.upper()}") for key in ("root", "on_busy")}
+
+
+def daemon(device: str, asked: Settings, state: t.Optional[str]) -> Daemon:
     """Return a daemon, from its settings and the state that it told."""
     try:
         clients = int(json_data.loads(state or "{}").get("clients", 0))
     except (ValueError, AttributeError, TypeError, OverflowError):
         clients = 0
-    return Daemon(device, clients, variables.get("GPU_MPS_ON_BUSY") == "terminate")
+    return Daemon(device, clients, asked.terminate)
 
 
 def end(daemons: t.Sequence[Daemon]) -> t.List[Step]:

@@ -8,13 +8,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 from .._shared._core.errors import InputError
-from .paths import ENVIRONMENT, ROOT
-from .settings import PIPE_ACCESS, READ_ONLY, ROOT_VARIABLE
+from . import kept
+from .paths import SETTINGS
+from .settings import PIPE_ACCESS, Settings
+from .shares import parse_memory, parse_percent
 
-TRUE = ("true", "1", "yes")
+SILENT_VARIABLE: Final = "GPU_MPS_REPLACE_SILENT"
 
 
 def fill(mps: argparse.ArgumentParser) -> None:
@@ -22,6 +28,13 @@ def fill(mps: argparse.ArgumentParser) -> None:
     verbs = mps.add_subparsers(required=True, metavar="VERB")
     run = verbs.add_parser("run", help="run the control daemon of one device until SIGTERM")
     run.add_argument("--device", required=True, metavar="UUID", help="GPU or MIG device")
+    run.add_argument(
+        "--settings",
+        type=Path,
+        metavar="FILE",
+        help="the settings, which other flags replace one by one; while the file is there an end is a"
+        " pause: shared memory and compute mode stay",
+    )
     for flag, word, text in (
         ("replicas", "N", "how many shares the device has"),
         ("memory", "BYTES|PERCENT", "memory of one share (default: an equal part)"),
@@ -30,39 +43,20 @@ def fill(mps: argparse.ArgumentParser) -> None:
         ("drain", "SECONDS", "how long clients may take to end at a stop (default: 30)"),
         ("pipe-access", "read-only|read-write", "what containers may do (default: read-only)"),
         ("shm-size", "BYTES", "of /dev/shm (default: an equal part of half the memory)"),
-        (
-            "replace-silent",
-            "SECONDS",
-            "start a daemon again that has been silent for so long, although its clients end then"
-            " (default: never)",
-        ),
     ):
-        name = f"GPU_MPS_{flag.upper().replace('-', '_')}"
-        words = f"{text} (environment: {name})"
-        run.add_argument(f"--{flag}", default=os.environ.get(name, ""), metavar=word, help=words)
+        run.add_argument(f"--{flag}", metavar=word, help=text)
     for flag, text in (
         ("overcommit", "allow shares that are more than the device"),
         ("multi-user", "let clients of all users share a server"),
     ):
-        name = f"GPU_MPS_{flag.upper().replace('-', '_')}"
-        run.add_argument(
-            f"--{flag}",
-            action="store_true",
-            default=os.environ.get(name, "").lower() in TRUE,
-            help=f"{text} (environment: {name})",
-        )
+        run.add_argument(f"--{flag}", action=argparse.BooleanOptionalAction, help=text)
+    run.add_argument("--root", type=Path, metavar="DIR", help="where files go")
     run.add_argument(
-        "--root",
-        type=Path,
-        default=Path(os.environ.get(ROOT_VARIABLE) or ROOT),
-        metavar="DIR",
-        help=f"where files go (environment: {ROOT_VARIABLE})",
-    )
-    run.add_argument(
-        "--shared-while",
-        type=Path,
-        metavar="FILE",
-        help="while it is there an end is a pause: shared memory and compute mode stay",
+        "--replace-silent",
+        default=os.environ.get(SILENT_VARIABLE) or "0",
+        metavar="SECONDS",
+        help="start a daemon again that has been silent for so long, although its clients end then"
+        f" (default: never; environment: {SILENT_VARIABLE})",
     )
     run.add_argument(
         "--control", default="nvidia-cuda-mps-control", metavar="PROGRAM", help="NVIDIA's program"
@@ -92,36 +86,43 @@ def fill(mps: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     from .manager import run as manager  # brings NVML in, which the other commands have no use for
 
-    if options.pipe_access not in ("", *PIPE_ACCESS):
-        raise InputError.of("pipe-access", options.pipe_access, f"one of {', '.join(PIPE_ACCESS)}")
-
     return manager.run(
         manager.Options(
             device=options.device,
-            replicas=_number("replicas", options.replicas),
-            memory=options.memory,
-            threads=options.threads,
-            most=_number("combine", options.combine or "1"),
-            overcommit=options.overcommit,
-            multi_user=options.multi_user,
-            root=options.root,
+            settings=_settings(options),
+            kept=options.settings,
             control=options.control,
             own_shm=not options.no_shm,
-            shm_size=_number("shm-size", options.shm_size) if options.shm_size else 0,
-            drain=_number("drain", options.drain or "30"),
             interval=options.interval,
-            shared_while=options.shared_while,
             steady=options.steady,
-            pipe_access=options.pipe_access or READ_ONLY,
-            replace_silent=_number("replace-silent", options.replace_silent or "0", least=0),
+            replace_silent=_number("replace-silent", options.replace_silent, least=0),
         )
     )
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """Return the settings of the file with those of the flags in their place."""
+    given = {name: read(value) for name, read in FLAGS.items() if (value := getattr(options, name))}
+    given |= {
+        name: value
+        for name in ("overcommit", "multi_user")
+        if (value := getattr(options, name)) is not None
+    }
+    if options.settings:
+        return replace(kept.load(options.settings), **given)
+    return Settings(**{"replicas": _number("replicas", options.replicas or ""), **given})
+
+
+def _pipe_access(text: str) -> str:
+    if text not in PIPE_ACCESS:
+        raise InputError.of("pipe-access", text, f"one of {', '.join(PIPE_ACCESS)}")
+    return text
 
 
 def _status(options: argparse.Namespace) -> int:
     from . import listing
 
-    roots = [options.root] if options.root else listing.roots(Path(ENVIRONMENT))
+    roots = [options.root] if options.root else kept.roots(Path(SETTINGS))
     states = listing.named([state for root in roots for state in listing.load(root)])
     if options.json:
         print(json.dumps(states, indent=2))
@@ -134,3 +135,15 @@ def _number(key: str, text: str, least: int = 1) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) >= least):
         raise InputError.of(key, text, f"a whole number from {least} on")
     return int(text)
+
+
+FLAGS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "replicas": partial(_number, "replicas"),
+    "memory": parse_memory,
+    "threads": partial(parse_percent, "threads"),
+    "combine": partial(_number, "combine"),
+    "drain": partial(_number, "drain"),
+    "pipe_access": _pipe_access,
+    "shm_size": partial(_number, "shm-size"),
+    "root": lambda path: str(path.absolute()),
+}

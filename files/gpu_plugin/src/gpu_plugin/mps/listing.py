@@ -13,8 +13,7 @@ from typing import Any, Final
 from .. import bounded, status
 from .._shared._core.text import json_data
 from .clients import Client, look
-from .paths import ROOT
-from .settings import ROOT_VARIABLE, read
+from .kept import ENDINGS
 
 SHAPE: Final[dict[str, type]] = {
     **dict.fromkeys(("device", "state", "since", "problem"), str),
@@ -24,16 +23,12 @@ SHAPE: Final[dict[str, type]] = {
 }
 
 
-def roots(folder: Path) -> list[Path]:
-    """Return where managers have their files, which the settings in a folder say."""
-    texts = (bounded.read_text(path) for path in folder.glob("*-*.env"))
-    return sorted({Path(ROOT), *(Path(read(text).get(ROOT_VARIABLE, ROOT)) for text in texts)})
-
-
 def load(root: Path) -> list[dict[str, Any]]:
     """Return the states by device. A manager that was killed can't tell; it is ``crashed``."""
     found = []
     for path in sorted(root.glob("*-*.json")):
+        if path.name.endswith(ENDINGS):
+            continue
         state = status.load(path)
         if state is None:
             try:

@@ -14,7 +14,7 @@ from .protocol import DEVICE
 from .shares import Shares
 
 ROOT: Final = "/run/gpu-node/mps"
-ENVIRONMENT: Final = ROOT  # of the units; what is here is written anew after a boot
+SETTINGS: Final = ROOT  # of the units; what is here is written anew after a boot
 UUID: Final = re.compile(r"(GPU|MIG)-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # Where CUDA looks by itself, so that a client that drops the variable still finds the daemon.
 PIPE_IN_CONTAINER: Final = "/tmp/nvidia-mps"
@@ -72,8 +72,13 @@ class Names:
         return f"{self.root}/{self.device}.lock"
 
 
-def environment_file(device: str, folder: str = ENVIRONMENT) -> str:
-    """Return where the options of a device's manager are. It is there while the device is shared."""
+def settings_file(device: str, folder: str = SETTINGS) -> str:
+    """Return where the settings of a device's manager are. It is there while the device is shared."""
+    return f"{folder}/{device}.settings.json"
+
+
+def older_file(device: str, folder: str = SETTINGS) -> str:
+    """Return where older releases had them, as variables. It is gone when their manager is."""
     return f"{folder}/{device}.env"
 
 

@@ -131,8 +131,9 @@ def _offered(device: Device, one: Share, root: str) -> Device:
     if one.mps is None:
         return replace(device, time_slice=one.time_slice) if one.time_slice else device
     try:
-        shares = one.mps.shares(device.memory_total, device.compute_capability)
-        return replace(device, mps=Offer(Names(device.uuid, root), one.mps, shares))
+        settings = replace(one.mps, root=root)
+        shares = settings.shares(device.memory_total, device.compute_capability)
+        return replace(device, mps=Offer(Names(device.uuid, root), settings, shares))
     except NodeError as error:
         problem = Problem(Kind.UNSHARABLE, f"it can't be shared by MPS: {error}")
         return replace(device, problem=device.problem or problem)

@@ -216,7 +216,7 @@ def test_s10_hostile_daemon_json() -> None:
 def test_s10_hostile_records() -> None:
     def read(text: str) -> None:
         rollback.parse(text)
-        mps_units.daemon("GPU-1", {}, text)
+        mps_units.daemon("GPU-1", mps_units.settings(text, None), text)
         mig_mps.idle_servers([text])
         cdi_boot.parse_show(text)
         for load in (toolkit.load, driver_record.load, cdi_boot.load):
@@ -239,7 +239,7 @@ def test_s10_hostile_texts_of_the_kernel_and_of_programs() -> None:
         pods.name_of(pods.uid_of(text), [text])
         toolkit_version.is_safe(text)
         toolkit_version.told(text)
-        mps_units.settings(text)
+        mps_units.settings(None, text)
         runtime.parse_version(text, "containerd")
 
     samples = (

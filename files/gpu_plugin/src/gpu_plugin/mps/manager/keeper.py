@@ -16,7 +16,7 @@ from ..._shared._nvml.real import open_nvml
 from .. import protocol
 from ..paths import Names
 from ..protocol import ControlError, Silent
-from ..settings import READ_WRITE
+from ..settings import READ_WRITE, Settings
 from ..shares import Shares
 from . import folders, peers
 from .control import ANSWER_SECONDS, START_SECONDS, Control
@@ -36,7 +36,7 @@ class Wanted(Protocol):
     @property
     def steady(self) -> float: ...
     @property
-    def pipe_access(self) -> str: ...
+    def settings(self) -> Settings: ...
     @property
     def replace_silent(self) -> float: ...
 
@@ -101,7 +101,7 @@ class Keeper:
             raise ControlError(error.message, cause=error.cause) from error
 
     def _publish(self, own: Path) -> None:
-        everything = self._wanted.pipe_access == READ_WRITE
+        everything = self._wanted.settings.pipe_access == READ_WRITE
         try:
             folders.publish(self._names, own, everything=everything)
         except NodeError as error:

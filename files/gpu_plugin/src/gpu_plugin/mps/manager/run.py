@@ -17,9 +17,9 @@ from ..._shared._core.errors import NodeError
 from ..._shared._core.gpu import NOT_FOUND, NvmlError
 from ..._shared._nvml.api import Nvml
 from ..._shared._nvml.real import open_nvml
-from ..paths import Names
-from ..settings import READ_ONLY
-from ..shares import Shares, parse_memory, parse_percent, plan
+from ..paths import Names, older_file
+from ..settings import Settings
+from ..shares import Shares
 from . import folders, multi_user
 from .control import Control
 from .keeper import Keeper
@@ -32,24 +32,15 @@ STOP_SECONDS: Final = 20.0  # what an end takes beside the clients
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asks for."""
+    """What is asked for. While ``kept`` is there, the file of the settings, an end is a pause."""
 
     device: str
-    replicas: int
-    memory: str
-    threads: str
-    most: int
-    overcommit: bool
-    multi_user: bool
-    root: Path
+    settings: Settings
+    kept: Path | None
     control: str
     own_shm: bool
-    shm_size: int
-    drain: float
     interval: float
-    shared_while: Path | None = None
     steady: float = STEADY_SECONDS
-    pipe_access: str = READ_ONLY
     replace_silent: float = 0.0
 
 
@@ -67,7 +58,7 @@ def run(options: Options) -> int:
 
     Returns the exit status.
     """
-    names = Names(options.device, str(options.root.absolute()))
+    names = Names(options.device, options.settings.root)
     told = Told()
 
     def stopping(number: int, _frame: object) -> None:
@@ -78,6 +69,8 @@ def run(options: Options) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stopping)
     with folders.locked(names):
+        if options.kept:  # a manager of an older release has ended, as the lock is ours
+            Path(older_file(options.device, str(options.kept.parent))).unlink(missing_ok=True)
         report = Report(names, os.getpid())
         report.state(STARTING)
         try:
@@ -90,13 +83,14 @@ def run(options: Options) -> int:
 
 
 def _manage(options: Options, names: Names, report: Report, told: Told) -> None:
+    asked = options.settings
     remembered = Remembered(names)
     remembered.end_leftover()
     folders.make(names)
     with open_nvml() as nvml:
         shares = _shares(nvml, options)
-        shm_size = options.shm_size or folders.default_shm_size(_sharable(nvml))
-        if options.multi_user:
+        shm_size = asked.shm_size or folders.default_shm_size(_sharable(nvml))
+        if asked.multi_user:
             multi_user.require(options.control)
         if options.device.startswith("GPU-"):
             _warn_of_others(nvml, options.device)
@@ -104,18 +98,18 @@ def _manage(options: Options, names: Names, report: Report, told: Told) -> None:
     paused = False
     try:
         own_shm = options.own_shm and folders.mount_shm(names, shm_size)
-        report.shares(shares, own_shm, options.multi_user)
-        arguments = (multi_user.OPTION,) if options.multi_user else ()
+        report.shares(shares, own_shm, asked.multi_user)
+        arguments = (multi_user.OPTION,) if asked.multi_user else ()
         control = Control((options.control, *arguments), names, own_shm, told.wake.set)
         keeper = Keeper(names, control, shares, report, remembered, options)
         try:
             keeper.keep(told.stop, told.wake)
-            report.stopping(control.pid, options.drain + STOP_SECONDS)
-            control.quit(options.drain)
+            report.stopping(control.pid, asked.drain + STOP_SECONDS)
+            control.quit(asked.drain)
         finally:
             control.kill()
         folders.clean(names)
-        paused = options.shared_while is not None and options.shared_while.exists()
+        paused = options.kept is not None and options.kept.exists()
         if not paused:  # containers have these mounts, and nobody else may take the GPU
             folders.unmount(names)
     finally:
@@ -134,16 +128,7 @@ def _shares(nvml: Nvml, options: Options) -> Shares:
                 f"{gpu.uuid} is in MIG mode",
                 hint="name one of its MIG devices, or switch the mode off",
             )
-        return plan(
-            options.replicas,
-            devices[options.device],
-            gpu.compute_capability,
-            memory=parse_memory(options.memory) if options.memory else None,
-            threads=parse_percent("threads", options.threads) if options.threads else None,
-            most=options.most,
-            overcommit=options.overcommit,
-            multi_user=options.multi_user,
-        )
+        return options.settings.shares(devices[options.device], gpu.compute_capability)
     raise NvmlError(NOT_FOUND, f"looking for {options.device}")
 
 

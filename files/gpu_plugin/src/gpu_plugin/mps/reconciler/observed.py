@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from ... import bounded
+from ..._shared._core.errors import NodeError
 from ..._shared._core.text import json_data
+from .. import kept
 from ..manager.control import started
-from ..paths import Names, environment_file
-from ..settings import ROOT_VARIABLE, read
+from ..paths import Names, older_file, settings_file
+from ..settings import Settings, from_json
 from .verdict import Seen
 
 Stamp = tuple[int, int]
 
 
 class Eyes:
-    """Looks at managers. ``folder`` has their environment files."""
+    """Looks at managers. ``folder`` has the files with their settings."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -28,24 +30,35 @@ class Eyes:
 
     def look(self, device: str, root: str) -> Seen:
         """Return what is seen of a device's manager; ``root`` is where it would be started now."""
-        text = self._read(self.settings(device), str)
-        variables = None if text is None else read(text)
-        place = Names(device, (variables or {}).get(ROOT_VARIABLE, root))
+        settings, strange = self._settings(device, root)
+        place = Names(device, settings.root if settings else root)
         state: Mapping[str, Any] | None = self._read(Path(place.status), _state)
         if state is None:
-            return Seen(variables, None, alive=False, serving=False)
+            return Seen(settings, None, alive=False, serving=False, strange=strange)
         began = state.get("began") or None
         alive = started(state["pid"]) == began if began else bool(started(state["pid"]))
-        return Seen(variables, state, alive, bool(started(state["daemon"])))
+        return Seen(settings, state, alive, bool(started(state["daemon"])), strange)
 
     def settings(self, device: str) -> Path:
-        """Return the environment file of a device's manager."""
-        return Path(environment_file(device, str(self._folder)))
+        """Return the file with the settings of a device's manager."""
+        return Path(settings_file(device, str(self._folder)))
+
+    def older(self, device: str) -> Path:
+        """Return the file that older releases had for it."""
+        return Path(older_file(device, str(self._folder)))
 
     def devices(self, root: str) -> set[str]:
         """Return the devices that have a manager, or had one."""
-        found = {path.stem for path in self._folder.glob("*-*.env")}
-        return found | {path.stem for path in Path(root).glob("*-*.json")}
+        return kept.devices(self._folder) | {path.stem for path in Path(root).glob("*-*.json")}
+
+    def _settings(self, device: str, root: str) -> tuple[Settings | None, bool]:
+        """Return a manager's settings, and whether they are another release's."""
+        if older := self._read(self.older(device), kept.older):
+            return older, True
+        path = self.settings(device)
+        if found := self._read(path, from_json):
+            return found, False
+        return (Settings(1, root=root), True) if path.exists() else (None, False)
 
     def _read(self, path: Path, parse: Any) -> Any:
         try:
@@ -54,7 +67,7 @@ class Eyes:
             known = self._known.get(path)
             if known is None or known[0] != stamp:
                 self._known[path] = known = (stamp, parse(bounded.read_text(path)))
-        except (OSError, ValueError):
+        except (NodeError, OSError, ValueError):
             self._known.pop(path, None)
             return None
         return known[1]

@@ -15,7 +15,7 @@ from ..._shared._core.errors import NodeError
 from .. import roots
 from ..manager import multi_user
 from ..paths import ROOT, UUID
-from ..settings import BUSY_VARIABLE, REFUSE, ROOT_VARIABLE, Offer, write
+from ..settings import REFUSE, Offer, Settings
 from .observed import Eyes
 from .units import Units
 from .verdict import Act, Verdict, judge
@@ -25,7 +25,7 @@ AGAIN: Final = 3.0  # seconds until what had no effect is asked for again
 
 
 class Reconciler:
-    """``folder`` has the environment files of managers, ``units`` runs them.
+    """``folder`` has the files with the settings of managers, ``units`` runs them.
 
     Nothing is started or ended before want() has been called: what a plugin that begins has not
     looked at yet goes on as it is.
@@ -106,9 +106,9 @@ class Reconciler:
             now = offers.get(device)
             seen = self._eyes.look(device, now.names.root if now else self._root)
             one = now or self._offers.get(device)  # a plugin that begins knows the settings only
-            on_busy = one.settings.on_busy if one else (seen.variables or {}).get(BUSY_VARIABLE)
+            settings = one.settings if one else seen.settings
             verdict = judge(now, seen)
-            if on_busy == REFUSE and verdict.busy:
+            if settings and settings.on_busy == REFUSE and verdict.busy:
                 return f"{device}: {verdict.problem}, and onBusy is {REFUSE}"
         return ""
 
@@ -154,12 +154,24 @@ class Reconciler:
         try:
             if act is Act.STOP:
                 path.unlink(missing_ok=True)
-            elif device in self._offers:
-                files.replace(path, write(self._offers[device].variables()))
-            elif not path.exists():  # all that cleans up has to know is where
-                files.replace(path, write({"GPU_MPS_REPLICAS": "1", ROOT_VARIABLE: self._root}))
+            elif settings := self._settings(device):
+                files.replace(path, settings.to_json())
+            if (
+                act is not Act.RESTART
+            ):  # which an older manager takes for a pause while its file is there
+                self._eyes.older(device).unlink(missing_ok=True)
         except OSError as error:
             logs.error("the settings of an MPS daemon can't be written", path=path, cause=error)
             return False
         self._asked[device] = (act, self._clock())
         return True
+
+    def _settings(self, device: str) -> Settings | None:
+        """Return what a manager is to be started with, None where that stays as it is."""
+        if device in self._offers:
+            return self._offers[device].settings
+        seen = self._eyes.look(device, self._root)
+        if seen.settings is not None and not seen.strange:
+            return None
+        # All that cleans up has to know is where.
+        return Settings(1, root=seen.settings.root if seen.settings else self._root)

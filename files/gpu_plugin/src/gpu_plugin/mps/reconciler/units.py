@@ -17,15 +17,14 @@ from typing import Final, Protocol
 
 from ... import logs
 from ..manager.control import started
-from ..paths import environment_file
-from ..settings import read
+from ..paths import settings_file
 
 BOOTED: Final = Path("/run/systemd/system")
 SYSTEMD, OWN = "systemd", "own"
 TIMEOUT: Final = 30.0
 END_SECONDS: Final = 60.0
 PAUSE: Final = 0.05
-KEPT_FROM_MANAGERS: Final = ("GPU_MPS_", "NOTIFY_SOCKET", "WATCHDOG_", "MAINPID")
+KEPT_FROM_MANAGERS: Final = ("NOTIFY_SOCKET", "WATCHDOG_", "MAINPID")
 
 Managers = Mapping[str, int]
 
@@ -131,12 +130,11 @@ class Children:
         return child is not None and child.poll() is None
 
     def _start(self, device: str) -> None:
-        path = environment_file(device, str(self._folder))
+        path = settings_file(device, str(self._folder))
         words = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--device", device]
-        words += ["--shared-while", path]
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_MANAGERS)}
+        words += ["--settings", path]
+        env = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_MANAGERS)}
         try:
-            env = {**inherited, **read(Path(path).read_text())}
             self._children[device] = subprocess.Popen(words, env=env, start_new_session=True)
         except OSError as error:
             logs.error("can't start the manager of an MPS daemon", device=device, cause=error)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ..settings import BUSY_VARIABLE, TERMINATE, Offer
+from ..settings import TERMINATE, Offer, Settings
 
 
 class Act(Enum):
@@ -24,16 +24,22 @@ class Act(Enum):
 
 @dataclass(frozen=True)
 class Seen:
-    """A device's manager: the variables it was last started with, and the state that it told.
+    """A device's manager: the settings it was last started with, and the state that it told.
 
     ``alive``: its process runs, ``serving``: that of its control daemon too. ``state`` is None where
-    it told none, or took it back at its end.
+    it told none, or took it back at its end. ``strange``: another release wrote the settings, and
+    what is known of them is where its files are and what is with its clients.
     """
 
-    variables: Mapping[str, str] | None
+    settings: Settings | None
     state: Mapping[str, Any] | None
     alive: bool
     serving: bool
+    strange: bool = False
+
+    def suits(self, wanted: Settings) -> bool:
+        """Tell whether it was started with these settings."""
+        return self.settings is not None and not self.strange and self.settings.suits(wanted)
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ def _offered(offer: Offer, seen: Seen) -> Verdict:
     if state == "stopping":
         return Verdict("its MPS daemon is about to end")
     told = bool(seen.state["limits"]["asked"])  # one that has just begun has not said it yet
-    if seen.variables != _kept(offer) or (told and not offer.agrees(seen.state)):
+    if not seen.suits(offer.settings) or (told and not offer.agrees(seen.state)):
         clients = seen.state["clients"]
         if clients and offer.settings.on_busy != TERMINATE:
             return Verdict(f"its limits change when {_count(clients)} ended", busy=True)
@@ -75,13 +81,13 @@ def _offered(offer: Offer, seen: Seen) -> Verdict:
 
 def _leaving(seen: Seen) -> Verdict:
     if not seen.alive or seen.state is None:
-        if seen.variables is None and seen.state is None:
+        if seen.settings is None and seen.state is None:
             return Verdict()
         if seen.state is not None and seen.state["state"] == "failed":  # it cleaned up then
-            return Verdict("", Act.NOTHING if seen.variables is None else Act.STOP)
+            return Verdict("", Act.NOTHING if seen.settings is None else Act.STOP)
         return Verdict("the MPS daemon that shared it has to clean up", Act.START)
     clients = seen.state["clients"]
-    terminate = (seen.variables or {}).get(BUSY_VARIABLE) == TERMINATE
+    terminate = seen.settings is not None and seen.settings.on_busy == TERMINATE
     if clients and not terminate and seen.state["state"] != "stopping":
         return Verdict(f"it was shared by MPS, and {_count(clients)} not ended", busy=True)
     return Verdict("the MPS daemon that shared it is about to end", Act.STOP)
@@ -93,10 +99,6 @@ def _why_gone(seen: Seen) -> str:
     if seen.state["state"] == "failed":
         return f"its MPS daemon failed: {seen.state['problem']}"
     return "its MPS daemon's manager was killed"
-
-
-def _kept(offer: Offer) -> dict[str, str]:
-    return {name: value for name, value in offer.variables().items() if value}
 
 
 def _count(clients: int) -> str:

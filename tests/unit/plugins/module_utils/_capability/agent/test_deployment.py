@@ -338,3 +338,23 @@ def test_s19_the_role_warns_where_an_image_may_take_gpus(
     plan = found.plan(found.observe())
     assert [one.partition(":")[0] for one in plan.warnings] == names
     assert all("NVIDIA_VISIBLE_DEVICES" in one for one in plan.warnings)
+
+
+@pytest.mark.parametrize("name", ["settings.json", "env"])
+def test_an_end_takes_the_settings_of_mps_daemons_whichever_release_wrote_them(name: str) -> None:
+    machine = Machine()
+    deploy(machine, "r1")
+    gpu, folder = "GPU-1", "/run/gpu-node/mps"
+    machine.commands[("systemctl", "list-units")] = f"gpu-mps@{gpu}.service loaded active running\n"
+    texts = {"settings.json": '{"root": "/run/x"}', "env": "GPU_MPS_ROOT=/run/x\n"}
+    machine.files[f"{folder}/{gpu}.{name}"] = texts[name]
+    machine.files[f"/run/x/{gpu}.json"] = '{"clients": 1}'
+    params = {**parameters("r1", 0), "state": "absent"}
+    found = DevicePluginCapability(machine, params, check_mode=False)
+    with pytest.raises(NodeError, match=rf"clients of {gpu} \(1\)"):
+        found.plan(found.observe())
+    del machine.files[f"/run/x/{gpu}.json"]
+    for step in found.plan(found.observe()).steps:
+        found.apply(step)
+    assert f"{folder}/{gpu}.{name}" not in machine.files
+    assert ("systemctl", "stop", f"gpu-mps@{gpu}.service") in machine.ran

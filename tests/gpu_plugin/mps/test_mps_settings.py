@@ -1,0 +1,102 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The settings of a manager as JSON: what was written is read, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin.mps.settings import ON_BUSY, PIPE_ACCESS, PRIORITIES, READERS, Settings, from_json
+from gpu_plugin.mps.shares import Percent
+from hypothesis import given
+from hypothesis import strategies as st
+
+PERCENT = st.builds(
+    Percent, st.decimals(Decimal("0.000000001"), 100, allow_nan=False, places=9).filter(bool)
+)
+SETTINGS = st.builds(
+    Settings,
+    replicas=st.integers(1, 4096),
+    memory=st.none() | PERCENT | st.integers(1, 2**60),
+    threads=st.none() | PERCENT,
+    combine=st.integers(1, 4096),
+    overcommit=st.booleans(),
+    priority=st.sampled_from(list(PRIORITIES)),
+    drain=st.integers(1, 86400),
+    on_busy=st.sampled_from(ON_BUSY),
+    multi_user=st.booleans(),
+    pipe_access=st.sampled_from(PIPE_ACCESS),
+    shm_size=st.integers(0, 2**60),
+    root=st.from_regex(r"/run(/[a-z0-9_-]{1,6}){0,3}", fullmatch=True),
+)
+OTHERS = ("", "x", -1, 0, 1.5, "0%", "101%", "8GiB", [], {}, "/run/../etc", "/a b", "run")
+WRONG = {
+    "replicas": (None, True, "4", *OTHERS),
+    "memory": (True, "25", *OTHERS),
+    "threads": (True, 25, *OTHERS),
+    "combine": (None, True, *OTHERS),
+    "overcommit": (None, 1, "true", *OTHERS),
+    "priority": (None, 1, *OTHERS),
+    "drain": (None, True, *OTHERS),
+    "on_busy": (None, "Wait", *OTHERS),
+    "multi_user": (None, 1, *OTHERS),
+    "pipe_access": (None, *OTHERS),
+    "shm_size": (None, False, "1", *(one for one in OTHERS if one != 0)),
+    "root": (None, 1, f"/{'x' * 60}", *OTHERS),
+}
+
+
+def data(**changes: Any) -> dict[str, Any]:
+    return {**json.loads(Settings(4).to_json()), **changes}
+
+
+@given(SETTINGS)
+def test_what_is_written_is_read(asked: Settings) -> None:
+    assert from_json(asked.to_json()) == asked
+
+
+def test_each_setting_is_in_the_text_beside_its_version() -> None:
+    names = {one.name for one in fields(Settings)}
+    assert names == READERS.keys() == WRONG.keys()
+    assert data().keys() == {"version", *names}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_other_values_are_refused_by_name(name: str) -> None:
+    for value in WRONG[name]:
+        with pytest.raises(NodeError, match=f"^{name}: .* is not valid: expected "):
+            from_json(json.dumps(data(**{name: value})))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it is no JSON"),
+        ("[]", "it is no JSON object"),
+        (json.dumps(data(version=2)), "version: 2 is not valid: expected 1"),
+        (json.dumps(data(version=True)), "version: True"),
+        (json.dumps({"replicas": 4}), "version: None"),
+        (json.dumps(data(memroy=1)), "'memroy' is no setting"),
+        (json.dumps({"version": 1, "replicas": 4}), "combine is missing"),
+    ],
+)
+def test_other_texts_are_refused(text: str, words: str) -> None:
+    with pytest.raises(NodeError, match=words):
+        from_json(text)
+
+
+@given(SETTINGS, SETTINGS)
+def test_a_manager_suits_whatever_priority_containers_have(one: Settings, other: Settings) -> None:
+    same = one == other or data_of(one) == data_of(other)
+    assert one.suits(other) == same
+    assert one.suits(Settings(**{**vars(one), "priority": other.priority}))
+
+
+def data_of(asked: Settings) -> dict[str, Any]:
+    return {key: value for key, value in vars(asked).items() if key != "priority"}
