@@ -250,16 +250,25 @@ def test_a_manager_of_an_older_release_goes_on_until_its_clients_have_ended(scen
     assert scene.units.since() == []
 
 
-def test_what_an_older_release_left_goes_with_the_next_start_and_at_the_end(scene: Scene) -> None:
+def test_what_an_older_release_left_goes_with_its_manager_and_at_the_end(scene: Scene) -> None:
     one, older = scene.offer(), scene.older("GPU_MPS_REPLICAS=4")
     scene.want(one)
     assert scene.units.since() == [("start", UUID)]
-    assert not older.exists()
-    scene.older()
-    scene.tell(one)
+    assert scene.settings() == one.settings
+    scene.tell(one)  # by a manager of that release, which was about to start
+    scene.tick(0.1)
+    assert scene.units.since() == [("restart", UUID)]
+    assert older.exists()
     scene.want()
     assert scene.units.since() == [("stop", UUID)]
     assert not list((scene.folder / "mps").iterdir())
+
+
+def test_what_an_older_release_left_behind_is_cleaned_up(scene: Scene) -> None:
+    scene.older("GPU_MPS_REPLICAS=4")
+    scene.want()
+    assert scene.units.since() == [("start", UUID)]
+    assert scene.settings() == Settings(1, root=str(scene.root))
 
 
 def test_clients_of_an_older_release_are_ended_as_they_were_told(scene: Scene) -> None:

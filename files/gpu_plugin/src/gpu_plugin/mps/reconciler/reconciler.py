@@ -152,14 +152,11 @@ class Reconciler:
             return False
         path = self._eyes.settings(device)
         try:
-            if act is Act.STOP:
+            if act is Act.STOP:  # else an older file goes with its manager, whose pause it is
+                self._eyes.older(device).unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
             elif settings := self._settings(device):
                 files.replace(path, settings.to_json())
-            if (
-                act is not Act.RESTART
-            ):  # which an older manager takes for a pause while its file is there
-                self._eyes.older(device).unlink(missing_ok=True)
         except OSError as error:
             logs.error("the settings of an MPS daemon can't be written", path=path, cause=error)
             return False
