@@ -22,10 +22,11 @@ from .._core.toolkit.select import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, Desir
 from .._core.toolkit.version import MINIMUM_TEXT
 from .._host.api import Host
 from .._host.driver_files import SPEC_FOLDERS
-from .driver.apt import Apt
+from .._host.packages.api import Change, PackageManager
+from .._host.packages.apt import Apt
+from .._host.packages.dnf import Dnf
+from .._host.packages.zypper import Zypper
 from .driver.repository import REPOSITORY_SPEC
-from .driver.rpm import Dnf, Zypper
-from .package_manager import Change, PackageManager
 from .recorded import Recorded, distrust
 from .runtimes.record import Records
 

@@ -10,7 +10,7 @@ import typing as t
 
 from .._core.packages.repository import is_trusted
 from .._host.api import Host
-from .package_manager import PackageManager
+from .._host.packages.api import PackageManager
 
 
 class Record(t.Protocol):

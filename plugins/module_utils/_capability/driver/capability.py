@@ -23,6 +23,10 @@ from ..._core.errors import InputError, NodeError
 from ..._core.packages.apt import Package, Simulation, upstream
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
+from ..._host.packages.api import Change, PackageManager
+from ..._host.packages.apt import OWN_SOURCES, Apt
+from ..._host.packages.dnf import Dnf
+from ..._host.packages.zypper import Zypper
 from ..._host.systemd import properties
 from ..nodeinfo import (
     bridges,
@@ -32,13 +36,10 @@ from ..nodeinfo import (
     loaded_driver,
     pci_devices,
 )
-from ..package_manager import Change, PackageManager
 from ..recorded import Recorded
-from .apt import OWN_SOURCES, Apt
 from .kernel import as_result, build_error, building, dkms, modules, write_modprobe
 from .repository import RepositorySteps, existing
 from .rollback import carry_out
-from .rpm import Dnf, Zypper
 from .runfile import RunfileSteps, installed
 from .signing import signing_key
 from .streams import StreamSteps

@@ -17,7 +17,7 @@ from ..._core.driver.repository import PATHS
 from ..._core.driver.select import Desired, Observed, flavour
 from ..._core.packages.apt import Policy
 from ..._host.api import Host
-from ..package_manager import PackageManager
+from ..._host.packages.api import PackageManager
 from ..recorded import distrust
 
 REPOSITORY_SPEC: t.Dict[str, t.Any] = {

@@ -11,7 +11,7 @@ from ..._core.driver.rollback import Rollback, in_words, rollback
 from ..._core.errors import NodeError
 from ..._core.packages.apt import Package
 from ..._host.api import Host
-from ..package_manager import Change, PackageManager
+from ..._host.packages.api import Change, PackageManager
 from .kernel import building
 
 NEXT = "mend the cause, or ask for the version that is installed"

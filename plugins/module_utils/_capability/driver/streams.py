@@ -19,8 +19,8 @@ from ..._core.packages.streams import (
     parse_list,
 )
 from ..._host.api import Host
-from ..package_manager import PackageManager
-from .rpm import Dnf
+from ..._host.packages.api import PackageManager
+from ..._host.packages.dnf import Dnf
 
 
 class StreamSteps:

@@ -16,9 +16,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.apt import OWN_PREFERENCES
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PATHS
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 from debian import DRIVER, GPU, LOADED, OS_RELEASE
 from fakes import FakeHost

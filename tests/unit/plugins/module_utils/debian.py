@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.apt import OWN_SOURCES
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import (
     DriverCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_SOURCES
 from fakes import FakeHost
 
 VERSION = "550.163.01-2"

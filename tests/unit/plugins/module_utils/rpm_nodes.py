@@ -11,15 +11,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.rpm import (
-    DNF_LOCKS,
-    ZYPPER_LOCKS,
-)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PATHS, RPM_KEY
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.streams import (
     FILE as STREAM_FILE,
 )
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.dnf import DNF_LOCKS
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.zypper import ZYPPER_LOCKS
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 from debian import DRIVER, GPU, LOADED
 from fakes import FakeHost

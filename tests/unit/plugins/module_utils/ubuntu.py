@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.apt import OWN_SOURCES
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_SOURCES
 from debian import DRIVER, LOADED, Debian
 
 KERNEL = "6.8.0-85-generic"

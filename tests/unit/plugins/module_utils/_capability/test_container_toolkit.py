@@ -18,7 +18,6 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.container_too
     SPEC,
     ToolkitCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.apt import OWN_PREFERENCES
 from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import (
     Records,
     Written,
@@ -35,6 +34,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.toolkit.select impo
     PLACE,
     VENDOR_FILE,
 )
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
 from apt_nodes import AptNode, Repository, missing
 from pgp_keys import Key
 

@@ -1,41 +1,18 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Locks that others hold, and mirrors that are not what the lists say."""
+"""Lists and mirrors that are not what they say, and a lock's time that is none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import package_manager
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.apt import OWN_PREFERENCES
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from debian import LOCKED, VERSION, Debian, capability, converge
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
+from debian import VERSION, Debian, capability, converge
 
 OLD = "535.261.03-1"
 GONE = Completed(100, "", "E: Failed to fetch http://mirror/debian/x.deb  404  Not Found")
-
-
-class Clock:
-    """A clock that only sleeping moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    clock = Clock()
-    monkeypatch.setattr(package_manager, "time", clock)
-    return clock
 
 
 @pytest.fixture
@@ -47,34 +24,9 @@ def done() -> Debian:
     return host
 
 
-# --- locks ---
-
-
-def test_lock_of_another_process_is_waited_for(clock: Clock) -> None:
-    host = Debian()
-    host.answers = [LOCKED, LOCKED, None, LOCKED]
-    assert converge(host).steps == ()
-    assert clock.now == 3 * package_manager.RETRY_SECONDS
-    changes = [words for words in host.ran if words[:2] == ("apt-get", "-y")]
-    assert len(changes) == 2
-    assert "DPkg::Lock::Timeout=300" in changes[0]
-
-
-def test_lock_that_stays_is_given_up(clock: Clock) -> None:
-    host = Debian()
-    host.answers = [LOCKED] * 100
-    with pytest.raises(NodeError, match=r"longer than 7 s.*held by 7.*raise lock_timeout"):
-        converge(host, lock_timeout=7)
-    assert 7 <= clock.now <= 7 + package_manager.RETRY_SECONDS
-    assert set(host.packages) == {"dpkg"}
-
-
 def test_lock_timeout_cannot_be_negative() -> None:
     with pytest.raises(InputError, match="lock_timeout: -1"):
         capability(Debian(), lock_timeout=-1)
-
-
-# --- lists and mirrors ---
 
 
 def test_lists_older_than_the_mirror_are_fetched_once(done: Debian) -> None:

@@ -10,17 +10,15 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver import (
-    apt as nvidia_driver_apt,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.apt import (
-    OWN_PREFERENCES,
-    OWN_SOURCES,
-)
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.signing import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import (
+    FOLDER,
+    OWN_PREFERENCES,
+    OWN_SOURCES,
+)
 from debian import VERSION, Debian, capability, converge
 from driver_nodes import recording
 
@@ -355,7 +353,7 @@ def test_other_systems_are_refused_without_a_command() -> None:
 def test_sources_of_both_formats_are_read() -> None:
     host = Debian()
     host.files["/etc/apt/sources.list"] = ""
-    folder = nvidia_driver_apt.FOLDER
+    folder = FOLDER
     stanza = "Types: deb\nURIs: http://mirror/debian\nSuites: trixie\nComponents: main\n"
     host.files[f"{folder}/debian.sources"] = stanza
     host.files[f"{folder}/more.list"] = "deb http://mirror/debian trixie-updates main\n"

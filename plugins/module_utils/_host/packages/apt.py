@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""apt and dpkg as nvidia_driver uses them."""
+"""apt and dpkg."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from ..._core.driver.select import Removal
 from ..._core.errors import NodeError
 from ..._core.packages import apt
 from ..._core.packages.apt_sources import Source, parse_deb822, parse_one_line
-from ..._host.api import Completed, Host
-from ..package_manager import Caller, Change, tail
+from ..api import Completed, Host
+from .api import Change
+from .caller import Caller, tail
 
 FOLDER = "/etc/apt/sources.list.d"
 OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
