@@ -61,6 +61,10 @@ options:
     description: Seconds to wait for the daemon and the kubelet.
     type: int
     default: 60
+  lock_timeout:
+    description: Seconds to wait for another package manager, where the node's Python makes no virtual environments.
+    type: int
+    default: 300
   keep_releases:
     description: How many releases to keep, the one in use included.
     type: int

@@ -11,7 +11,7 @@ import typing as t
 from .._core.cdi import boot as cdi_boot
 from .._core.cdi.generated import NVIDIA_CTK
 from .._core.driver.record import Record as DriverRecord
-from .._core.errors import InputError, NodeError
+from .._core.errors import NodeError
 from .._core.packages.apt import upstream
 from .._core.packages.repository import RPM_FAMILIES
 from .._core.packages.repository import parse as parse_repository
@@ -23,9 +23,7 @@ from .._core.toolkit.version import MINIMUM_TEXT
 from .._host.api import Host
 from .._host.driver_files import SPEC_FOLDERS
 from .._host.packages.api import Change, PackageManager
-from .._host.packages.apt import Apt
-from .._host.packages.dnf import Dnf
-from .._host.packages.zypper import Zypper
+from .._host.packages.families import checked_timeout, package_manager
 from .driver.repository import REPOSITORY_SPEC
 from .recorded import Recorded, distrust
 from .runtimes.record import Records
@@ -33,11 +31,7 @@ from .runtimes.record import Records
 RECORD = "/var/lib/gpu-node/container_toolkit.json"
 RUNTIME = "/usr/bin/nvidia-container-runtime"
 HOOK = "/usr/bin/nvidia-cdi-hook"
-MANAGERS: t.Dict[str, t.Callable[[Host, float], PackageManager]] = {
-    "debian": Apt,
-    "rhel": Dnf,
-    "suse": Zypper,
-}
+PURPOSE = "the container toolkit"
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -67,15 +61,12 @@ class ToolkitCapability(Recorded[Record]):
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
-        timeout = values.pop("lock_timeout")
-        if timeout < 0:
-            raise InputError.of("lock_timeout", timeout, "a number of seconds, not negative")
+        self._timeout = checked_timeout(values.pop("lock_timeout"))
         toolkit.check_version(values["version"])
         named = values.pop("repository")
         repository = None if named is None else parse_repository(named)
         self._desired = Desired(repository=repository, **values)
         self._host, self._check_mode = host, check_mode
-        self._timeout = timeout
         self._family = _family(host.read("/etc/os-release") or "")
         self._refreshed, self._note = False, ""
 
@@ -87,7 +78,7 @@ class ToolkitCapability(Recorded[Record]):
                 cause=f"/etc/os-release names none of {', '.join(toolkit.FAMILIES)}",
                 hint="install it by other means, or use mode cdi of gpu.node.container_runtime, which needs none of it",
             )
-        return MANAGERS[self._family](self._host, self._timeout)
+        return package_manager(self._family, self._host, self._timeout, PURPOSE)
 
     # --- observe ---
 

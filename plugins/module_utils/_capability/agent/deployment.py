@@ -19,9 +19,11 @@ from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
 from ..._core.text import json_data
 from ..._host.api import Host
+from ..._host.packages.families import checked_timeout
 from ..._host.systemd import instances, properties
 from ..._nvml.real import open_nvml
 from ..nodeinfo import environment
+from . import venv_package
 from .labels import OPTIONS, NodeLabels, text_of
 from .release import fill
 from .rollback import Rollback
@@ -51,6 +53,7 @@ SPEC: t.Dict[str, t.Any] = {
         "prefix": {"type": "path", "default": "/opt/gpu-node"},
         "python": {"type": "path"},
         "wait_timeout": {"type": "int", "default": 60},
+        "lock_timeout": {"type": "int", "default": 300},
         "keep_releases": {"type": "int", "default": 2},
         "digest": {"type": "str"},
         "unit": {"type": "str"},
@@ -71,6 +74,7 @@ class DevicePluginCapability:
         self._host, self._params, self._check_mode = host, params, check_mode
         self._prefix: str = params["prefix"]
         self._index_url = checked(params["index_url"])
+        self._timeout = checked_timeout(params["lock_timeout"])
         self._first: t.Optional[Observed] = None
         if params["state"] in ("installed", "started") and not params["digest"]:
             raise NodeError(
@@ -200,14 +204,7 @@ class DevicePluginCapability:
             getattr(self, f"_do_{step.action}")()
 
     def _do_venv_package(self) -> None:
-        options = ["-y", "-q", "-o", "DPkg::Lock::Timeout=300", "--no-install-recommends"]
-        environment = {"DEBIAN_FRONTEND": "noninteractive"}
-        self._host.run(["dpkg", "--configure", "-a"], env=environment)
-        if self._host.run(
-            ["apt-get", *options, "install", "python3-venv"], check=False, env=environment
-        ).rc:
-            self._host.run(["apt-get", "-q", "update"], env=environment)
-            self._host.run(["apt-get", *options, "install", "python3-venv"], env=environment)
+        venv_package.install(self._host, self._timeout)
 
     def _do_release(self) -> None:
         """Make the release beside the one in use, then switch; a half-made one is begun anew."""

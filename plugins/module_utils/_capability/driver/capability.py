@@ -19,14 +19,13 @@ from ..._core.driver.plan import FABRIC_SERVICE, SERVICE, plan
 from ..._core.driver.record import Record
 from ..._core.driver.report import headers_package
 from ..._core.driver.select import Desired, Observed, check_components, flavour
-from ..._core.errors import InputError, NodeError
+from ..._core.errors import NodeError
 from ..._core.packages.apt import Package, Simulation, upstream
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
-from ..._host.packages.api import Change, PackageManager
-from ..._host.packages.apt import OWN_SOURCES, Apt
-from ..._host.packages.dnf import Dnf
-from ..._host.packages.zypper import Zypper
+from ..._host.packages.api import Change
+from ..._host.packages.apt import OWN_SOURCES
+from ..._host.packages.families import checked_timeout, package_manager
 from ..._host.systemd import properties
 from ..nodeinfo import (
     bridges,
@@ -49,7 +48,7 @@ RECORD = "/var/lib/gpu-node/nvidia_driver.json"
 KERNEL_PREFIXES = ("nvidia-kernel-", "nvidia-open-kernel-")
 # In the order in which the kernel lets go of them.
 MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm", "nvidia")
-MANAGERS: t.Dict[str, t.Callable[[Host, float], PackageManager]] = {"rhel": Dnf, "suse": Zypper}
+PURPOSE = "the driver"
 
 
 class DriverCapability(Recorded[Record], RepositorySteps, RunfileSteps, StreamSteps):
@@ -61,15 +60,12 @@ class DriverCapability(Recorded[Record], RepositorySteps, RunfileSteps, StreamSt
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
-        timeout = values.pop("lock_timeout")
-        if timeout < 0:
-            raise InputError.of("lock_timeout", timeout, "a number of seconds, not negative")
+        self._timeout = checked_timeout(values.pop("lock_timeout"))
         values["runfile"] = driver_runfile.parse(
             values["runfile"], values["source"], values["version"], values["state"]
         )
         self._host, self._check_mode = host, check_mode
-        self._timeout = timeout
-        self._manager: PackageManager = Apt(host, timeout)
+        self._manager = package_manager("debian", host, self._timeout, PURPOSE)
         values["components"] = tuple(values["components"])
         values["repository"] = driver_repository.parse(values["repository"], values["source"])
         values["module_options"] = parse_options(values["module_options"])
@@ -130,8 +126,7 @@ class DriverCapability(Recorded[Record], RepositorySteps, RunfileSteps, StreamSt
             return observed
         if names is None or observed.codename not in names.releases:
             return observed
-        if names.family in MANAGERS:
-            self._manager = MANAGERS[names.family](host, self._timeout)
+        self._manager = package_manager(names.family, host, self._timeout, PURPOSE)
         return self._with_packages(dataclasses.replace(observed, names=names))
 
     def _with_packages(self, observed: Observed) -> Observed:

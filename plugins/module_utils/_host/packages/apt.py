@@ -37,8 +37,8 @@ ARCHIVE = "/var/cache/apt/archives"
 class Apt:
     """Package management on the node; ``timeout`` is how long to wait for another apt's lock."""
 
-    def __init__(self, host: Host, timeout: float) -> None:
-        self._host, self._timeout = host, timeout
+    def __init__(self, host: Host, timeout: float, purpose: str) -> None:
+        self._host, self._timeout, self._purpose = host, timeout, purpose
         self._call = Caller(host, timeout, _is_busy, ENVIRONMENT)
 
     # --- looking ---
@@ -121,7 +121,7 @@ class Apt:
         )
         what = f" while {', '.join(held)} is on hold" if held else ""
         raise NodeError(
-            f"apt finds no way to install the driver{what}; nothing was changed",
+            f"apt finds no way to install {self._purpose}{what}; nothing was changed",
             cause=tail(done),
             hint=f"release it: apt-mark unhold {' '.join(held)}"
             if held
@@ -185,6 +185,8 @@ class Apt:
 
     def _pin(self, pins: t.Mapping[str, str]) -> t.List[str]:
         """Return apt's options that keep source packages at versions, for one call."""
+        if not pins:
+            return []
         text = apt.preferences(pins, self._host.read(PREFERENCES) or "")
         self._host.write(OWN_PREFERENCES, text, mode=0o644)
         return ["-o", f"Dir::Etc::Preferences={OWN_PREFERENCES}"]

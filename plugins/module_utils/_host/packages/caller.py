@@ -15,6 +15,10 @@ TAIL_LINES = 20
 RETRY_SECONDS = 2.0
 
 
+class Locked(NodeError):
+    """Another process has held a package manager's lock for too long."""
+
+
 class Caller:
     """Calls the commands of a package manager; waits where another process holds its lock."""
 
@@ -45,7 +49,7 @@ class Caller:
                 break
             time.sleep(RETRY_SECONDS)
         if busy:
-            raise NodeError(
+            raise Locked(
                 f"another package manager is at work on the node, for longer than {self._timeout:g} s",
                 cause=tail(done),
                 hint="wait until it has ended, or raise lock_timeout",

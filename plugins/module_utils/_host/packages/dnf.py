@@ -11,7 +11,7 @@ import typing as t
 from ..._core.errors import NodeError
 from ..._core.packages import rpm
 from ..._core.packages.apt import Policy, Simulation
-from ..api import Completed, Host
+from ..api import Completed
 from .api import Change
 from .caller import tail
 from .rpm import Rpm
@@ -24,9 +24,6 @@ class Dnf(Rpm):
     """dnf 4, whose plugin versionlock keeps packages at their version."""
 
     unlock_words = "dnf versionlock delete"
-
-    def __init__(self, host: Host, timeout: float) -> None:
-        super().__init__(host, timeout, {})
 
     def _locked(self) -> t.FrozenSet[str]:
         return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")

@@ -32,9 +32,9 @@ def _of(name: str, version: str) -> str:
 class Rpm:
     """What both have in common: rpm knows what is installed and what needs it."""
 
-    def __init__(self, host: Host, timeout: float, environment: t.Mapping[str, str]) -> None:
-        self._host = host
-        self._call = Caller(host, timeout, self._is_busy, environment)
+    def __init__(self, host: Host, timeout: float, purpose: str) -> None:
+        self._host, self._purpose = host, purpose
+        self._call = Caller(host, timeout, self._is_busy, {})
 
     def _is_busy(self, done: Completed) -> bool:
         said = f"{done.out}\n{done.err}"
@@ -116,7 +116,7 @@ class Rpm:
         held = sorted((self._locked() & named) - change.holds)
         what = f" while {', '.join(held)} is locked" if held else ""
         return NodeError(
-            f"{tool} finds no way to install the driver{what}; nothing was changed",
+            f"{tool} finds no way to install {self._purpose}{what}; nothing was changed",
             cause=tail(Completed(done.rc, said, "")),
             hint=f"take the lock away: {self.unlock_words} {' '.join(held)}"
             if held

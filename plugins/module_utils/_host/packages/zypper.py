@@ -10,7 +10,7 @@ import typing as t
 
 from ..._core.packages import rpm
 from ..._core.packages.apt import Policy, Simulation
-from ..api import Completed, Host
+from ..api import Completed
 from .api import Change
 from .caller import tail
 from .rpm import Rpm
@@ -26,9 +26,6 @@ class Zypper(Rpm):
     """zypper, whose locks keep packages at their version, and must be off while we change them."""
 
     unlock_words = "zypper removelock"
-
-    def __init__(self, host: Host, timeout: float) -> None:
-        super().__init__(host, timeout, {})
 
     def _is_busy(self, done: Completed) -> bool:
         return done.rc == ZYPPER_BUSY or super()._is_busy(done)

@@ -44,6 +44,7 @@ def install(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> 
             "configs": {},
             "keep_releases": 2,
             "index_url": url,
+            "lock_timeout": 300,
             "payload": payload(tmp_path, requirements, wheels or {}),
         }
         host = QuickHost(template)

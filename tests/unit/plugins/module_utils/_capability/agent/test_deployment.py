@@ -113,6 +113,7 @@ def parameters(digest: str, wait: int, **config: t.Any) -> t.Dict[str, t.Any]:
         "keep_releases": 2,
         "python": None,
         "index_url": None,
+        "lock_timeout": 300,
     }
 
 
