@@ -10,11 +10,12 @@ import typing as t
 
 from .._core.cdi import boot as cdi_boot
 from .._core.cdi.generated import NVIDIA_CTK
-from .._core.driver.record import Record as DriverRecord
 from .._core.errors import NodeError
 from .._core.packages.apt import upstream
+from .._core.packages.package import still_there
 from .._core.packages.repository import RPM_FAMILIES
 from .._core.packages.repository import parse as parse_repository
+from .._core.packages.transaction import Change
 from .._core.steps import Plan, Step
 from .._core.toolkit import select as toolkit
 from .._core.toolkit.plan import plan
@@ -22,7 +23,7 @@ from .._core.toolkit.select import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, Desir
 from .._core.toolkit.version import MINIMUM_TEXT
 from .._host.api import Host
 from .._host.driver_files import SPEC_FOLDERS
-from .._host.packages.api import Change, PackageManager
+from .._host.packages.api import PackageManager
 from .._host.packages.families import checked_timeout, package_manager
 from .driver.repository import REPOSITORY_SPEC
 from .recorded import Recorded, distrust
@@ -111,8 +112,8 @@ class ToolkitCapability(Recorded[Record]):
         )
         if present or not record.packages or observed.unfinished:
             return observed
-        ours = DriverRecord(packages=record.packages)
-        return dataclasses.replace(observed, removal=manager.removal(ours, packages))
+        ours = still_there(record.packages, packages)
+        return dataclasses.replace(observed, removal=manager.removal(ours))
 
     def _users(self) -> t.Tuple[str, ...]:
         """Name the configurations of ours that would stop containers from starting without it."""

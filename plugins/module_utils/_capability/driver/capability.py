@@ -20,10 +20,11 @@ from ..._core.driver.record import Record
 from ..._core.driver.report import headers_package
 from ..._core.driver.select import Desired, Observed, check_components, flavour
 from ..._core.errors import NodeError
-from ..._core.packages.apt import Package, Simulation, upstream
+from ..._core.packages.apt import upstream
+from ..._core.packages.package import Package, still_there
+from ..._core.packages.transaction import Change, Simulation
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
-from ..._host.packages.api import Change
 from ..._host.packages.apt import OWN_SOURCES
 from ..._host.packages.families import checked_timeout, package_manager
 from ..._host.systemd import properties
@@ -151,9 +152,8 @@ class DriverCapability(Recorded[Record], RepositorySteps, RunfileSteps, StreamSt
         )
         if not absent or not observed.record or observed.unfinished:
             return observed
-        return dataclasses.replace(
-            observed, removal=self._manager.removal(observed.record, packages)
-        )
+        ours = still_there(observed.record.packages, packages)
+        return dataclasses.replace(observed, removal=self._manager.removal(ours))
 
     def _unit(self, name: str) -> t.Dict[str, str]:
         return properties(self._host, name, "ActiveState", "UnitFileState")

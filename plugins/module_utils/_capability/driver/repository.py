@@ -15,7 +15,7 @@ from ..._core.driver.packages.repository import PREFIXES, SUBNET, named, with_fa
 from ..._core.driver.record import Record
 from ..._core.driver.repository import PATHS
 from ..._core.driver.select import Desired, Observed, flavour
-from ..._core.packages.apt import Policy
+from ..._core.packages.package import Policy
 from ..._host.api import Host
 from ..._host.packages.api import PackageManager
 from ..recorded import distrust

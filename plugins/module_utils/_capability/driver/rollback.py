@@ -9,9 +9,10 @@ import typing as t
 
 from ..._core.driver.rollback import Rollback, in_words, rollback
 from ..._core.errors import NodeError
-from ..._core.packages.apt import Package
+from ..._core.packages.package import Package
+from ..._core.packages.transaction import Change
 from ..._host.api import Host
-from ..._host.packages.api import Change, PackageManager
+from ..._host.packages.api import PackageManager
 from .kernel import building
 
 NEXT = "mend the cause, or ask for the version that is installed"

@@ -11,6 +11,7 @@ import typing as t
 from ..errors import NodeError
 from ..packages import streams as dnf_streams
 from ..packages.apt_sources import Source, additions, render
+from ..packages.package import WAITING, State
 from ..steps import Plan, Step
 from . import branches as driver_branches
 from . import runfile as driver_runfile
@@ -23,6 +24,8 @@ from .report import describe, offered_headers, uses_dkms, warnings
 from .repository_plan import repository_step
 from .select import Choice, Desired, NoCommonVersion, Observed, UnknownVersion, choose, flavour
 
+# What apt configures along with whatever it installs.
+CONFIGURED_ALONG = (State.UNPACKED, *WAITING)
 SERVICE = "nvidia-persistenced.service"
 FABRIC_SERVICE = "nvidia-fabricmanager.service"
 REFRESH = Step("refresh", "refresh the package lists")
@@ -156,7 +159,7 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
     own version cannot be finished.
     """
     broken = {name for name, one in observed.packages.items() if one.broken}
-    if any(observed.packages[name].twice for name in broken):
+    if any(observed.packages[name].state is State.TWICE for name in broken):
         return True  # a package manager that installs another version leaves the twin there
     replaced = {
         name
@@ -168,7 +171,7 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
     waiting = {
         name
         for name in broken
-        if observed.packages[name].state[1:2] in "UWt" and not observed.names.is_kernel(name)
+        if observed.packages[name].state in CONFIGURED_ALONG and not observed.names.is_kernel(name)
     }
     if replaced and not observed.interrupted and not broken - replaced - waiting:
         return False

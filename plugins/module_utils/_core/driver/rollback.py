@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ..packages.apt import Package
+from ..packages.package import Package, State
 
 STATES = {
-    "n": "not installed",
-    "c": "removed but for its configuration",
-    "H": "half installed",
-    "U": "unpacked, not configured",
-    "F": "half configured",
-    "W": "waiting for another package",
-    "t": "waiting for a trigger",
-    "i": "installed",
+    State.NOT_INSTALLED: "not installed",
+    State.CONFIG_FILES: "removed but for its configuration",
+    State.HALF_INSTALLED: "half installed",
+    State.UNPACKED: "unpacked, not configured",
+    State.HALF_CONFIGURED: "half configured",
+    State.TRIGGERS_AWAITED: "waiting for another package",
+    State.TRIGGERS_PENDING: "waiting for a trigger",
+    State.TWICE: "there in two versions",
+    State.INSTALLED: "installed",
 }
 
 
@@ -45,8 +46,8 @@ def rollback(before: t.Mapping[str, Package], now: t.Mapping[str, Package]) -> R
         fine = old.installed and not old.broken
         if fine and (have is None or not have.installed or have.version != old.version):
             packages[name] = old.version
-    there = {name for name, one in now.items() if one.state[1:2] not in ("n", "c")}
-    known = {name for name, one in before.items() if one.state[1:2] not in ("n", "c")}
+    there = {name for name, one in now.items() if not one.gone}
+    known = {name for name, one in before.items() if not one.gone}
     holds = [
         name
         for name, old in before.items()
@@ -60,7 +61,7 @@ def in_words(wanted: Rollback, now: t.Mapping[str, Package]) -> t.Dict[str, str]
     found = {}
     for name in sorted({*wanted.packages, *wanted.remove}):
         have = now.get(name)
-        state = STATES.get(have.state[1:2], have.state) if have else STATES["n"]
+        state = STATES[have.state if have else State.NOT_INSTALLED]
         version = f"{have.version}, " if have and have.version else ""
         found[name] = version + state
     return found

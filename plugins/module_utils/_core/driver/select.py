@@ -10,9 +10,11 @@ import re
 import typing as t
 
 from ..errors import InputError, NodeError
-from ..packages.apt import Package, Policy, upstream
+from ..packages.apt import upstream
 from ..packages.apt_sources import Source
+from ..packages.package import Package, Policy
 from ..packages.streams import Streams
+from ..packages.transaction import Removal
 from . import branches as driver_branches
 from .kernel import Dkms, Modules, Options
 from .packages.names import DEBIAN, Names
@@ -29,14 +31,6 @@ RELEVANT = DEBIAN.relevant
 MATCHED = DEBIAN.matched
 PROPRIETARY_ONLY = ("kepler", "maxwell", "pascal", "volta")
 OPEN_ONLY = ("blackwell",)
-
-
-class Removal(t.NamedTuple):
-    """What taking back the additions comes to: what goes, what others need, and who needs it."""
-
-    packages: t.Tuple[str, ...]
-    kept: t.Tuple[str, ...]
-    users: t.Tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,50 +8,25 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .package import Package, Policy, State
+from .transaction import Simulation
+
 DPKG_FORMAT = (
     "${binary:Package}\\t${Architecture}\\t${source:Package}\\t${Version}\\t${db:Status-Abbrev}\\n"
 )
 
 
-class Policy(t.NamedTuple):
-    """A package in the eyes of the sources: what apt would take, and all versions, newest first.
-
-    Versions that a pin forbids are left out.
-    """
-
-    candidate: t.Optional[str]
-    versions: t.Tuple[str, ...]
-
-
-TWICE = "2"  # no letter of dpkg's: rpm has two versions of the package
-
-
-class Package(t.NamedTuple):
-    """A package in dpkg's eyes; ``state`` is its abbreviation: wanted, actual, error."""
-
-    version: str
-    source: str
-    state: str
-
-    @property
-    def installed(self) -> bool:
-        """Tell whether it is unpacked and configured, maybe but for triggers."""
-        return self.state[1:2] in ("i", "W", "t", TWICE)
-
-    @property
-    def held(self) -> bool:
-        """Tell whether it is kept at its version."""
-        return self.state[:1] == "h"
-
-    @property
-    def broken(self) -> bool:
-        """Tell whether dpkg stopped in the middle of it."""
-        return self.state[1:2] in ("H", "U", "F", "W", "t", TWICE) or self.state[2:3] == "R"
-
-    @property
-    def twice(self) -> bool:
-        """Tell whether a killed transaction has left two versions of it."""
-        return self.state[1:2] == TWICE
+# dpkg's letter for what is there, the second of its abbreviation.
+STATES = {
+    "n": State.NOT_INSTALLED,
+    "c": State.CONFIG_FILES,
+    "H": State.HALF_INSTALLED,
+    "U": State.UNPACKED,
+    "F": State.HALF_CONFIGURED,
+    "W": State.TRIGGERS_AWAITED,
+    "t": State.TRIGGERS_PENDING,
+    "i": State.INSTALLED,
+}
 
 
 def parse_packages(text: str) -> t.Dict[str, Package]:
@@ -62,12 +37,19 @@ def parse_packages(text: str) -> t.Dict[str, Package]:
     """
     rows = [line.split("\t") for line in text.split("\n") if line.count("\t") == 4]
     native = next((row[1] for row in rows if row[0] == "dpkg"), None)
-    return {
-        row[0].split(":")[0]: Package(row[3], row[2], row[4])
+    found = [
+        (row[0].split(":")[0], _package(row[3], row[2], row[4]))
         for row in rows
-        if (row[4][1:2] != "n" or row[4][:1] == "h")
-        and (native is None or row[1] in (native, "all", ""))
-    }
+        if row[4][1:2] in STATES and (native is None or row[1] in (native, "all", ""))
+    ]
+    return {name: one for name, one in found if one.held or one.state is not State.NOT_INSTALLED}
+
+
+def _package(version: str, source: str, letters: str) -> Package:
+    """Return a package by dpkg's abbreviation of its state: wanted, actual, error."""
+    return Package(
+        version, source, STATES[letters[1]], held=letters[0] == "h", torn=letters[2:3] == "R"
+    )
 
 
 def parse_policy(text: str) -> t.Dict[str, Policy]:
@@ -82,17 +64,6 @@ def parse_policy(text: str) -> t.Dict[str, Policy]:
         versions = tuple(re.findall(r"^ (?:\*\*\*|   ) (\S+) \d+$", block, flags=re.M))
         found[lines[0][:-1].split(":")[0]] = Policy(candidate, versions)
     return found
-
-
-class Simulation(t.NamedTuple):
-    """What a simulated apt-get would install anew, bring to another version, and remove.
-
-    The names of packages of foreign architectures end in them: libcuda1:i386.
-    """
-
-    new: t.Tuple[str, ...]
-    changed: t.Tuple[str, ...]
-    removed: t.Tuple[str, ...]
 
 
 def parse_simulation(text: str) -> Simulation:

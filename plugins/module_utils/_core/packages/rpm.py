@@ -11,7 +11,8 @@ import typing as t
 import xml.etree.ElementTree as ET
 
 from ..errors import NodeError
-from .apt import TWICE, Package, Policy, Simulation
+from .package import Package, Policy, State
+from .transaction import Simulation
 
 RPM_FORMAT = "%{NAME}\\t%{ARCH}\\t%{EPOCHNUM}\\t%{VERSION}-%{RELEASE}\\n"
 DNF_FORMAT = "%{name}\\t%{arch}\\t%{epoch}\\t%{version}-%{release}"
@@ -57,10 +58,10 @@ def parse_packages(text: str, locked: t.Collection[str]) -> t.Dict[str, Package]
     for name, _machine, version in _rows(text):
         have = found.get(name)
         if have is None or compare(version, have.version) > 0:
-            letters = ("h" if name in locked else "i") + (f"{TWICE} " if name in twice else "i ")
-            found[name] = Package(version, "", letters)
+            state = State.TWICE if name in twice else State.INSTALLED
+            found[name] = Package(version, "", state, held=name in locked)
     for name in locked:
-        found.setdefault(name, Package("", "", "hn "))
+        found.setdefault(name, Package("", "", State.NOT_INSTALLED, held=True))
     return found
 
 

@@ -9,11 +9,12 @@ import dataclasses
 import json
 import typing as t
 
-from ..driver.select import Removal
 from ..errors import InputError, NodeError, damaged
-from ..packages.apt import Package, Policy, upstream
+from ..packages.apt import upstream
 from ..packages.apt_sources import Source
+from ..packages.package import Package, Policy
 from ..packages.repository import Place, Repository
+from ..packages.transaction import Removal
 from ..text import json_data
 from .version import MINIMUM_TEXT, is_safe
 

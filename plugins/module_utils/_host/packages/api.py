@@ -7,22 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._core.driver.record import Record
-from ..._core.driver.select import Removal
-from ..._core.packages.apt import Package, Policy, Simulation
 from ..._core.packages.apt_sources import Source
-
-
-class Change(t.NamedTuple):
-    """One transaction: packages with their versions (None takes any), those to go, and what we hold.
-
-    ``pins`` are the versions of source packages, for what the packages depend on.
-    """
-
-    packages: t.Mapping[str, t.Optional[str]]
-    remove: t.Sequence[str]
-    pins: t.Mapping[str, str]
-    holds: t.FrozenSet[str]
+from ..._core.packages.package import Package, Policy
+from ..._core.packages.transaction import Change, Removal, Simulation
 
 
 class PackageManager(t.Protocol):
@@ -43,8 +30,8 @@ class PackageManager(t.Protocol):
     def sources(self) -> t.Tuple[Source, ...]:
         """Return the node's own sources, as far as components can be enabled in them."""
 
-    def removal(self, record: Record, packages: t.Mapping[str, Package]) -> Removal:
-        """Return what taking back the additions comes to: what others need stays."""
+    def removal(self, names: t.Collection[str]) -> Removal:
+        """Return what the removal of packages that are there comes to: what others need stays."""
 
     def update(self) -> str:
         """Fetch the package lists and return what was wrong with it; some failing is no failure."""

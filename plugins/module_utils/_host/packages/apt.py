@@ -9,14 +9,13 @@ import re
 import shlex
 import typing as t
 
-from ..._core.driver.record import Record
 from ..._core.driver.repository import SOURCES
-from ..._core.driver.select import Removal
 from ..._core.errors import NodeError
 from ..._core.packages import apt
 from ..._core.packages.apt_sources import Source, parse_deb822, parse_one_line
+from ..._core.packages.package import Package, Policy, State
+from ..._core.packages.transaction import Change, Removal, Simulation
 from ..api import Completed, Host
-from .api import Change
 from .caller import Caller, tail
 
 FOLDER = "/etc/apt/sources.list.d"
@@ -43,12 +42,12 @@ class Apt:
 
     # --- looking ---
 
-    def packages(self) -> t.Dict[str, apt.Package]:
+    def packages(self) -> t.Dict[str, Package]:
         """Return the packages that are there or on hold; without the pattern the latter are missing."""
         words = ["dpkg-query", "-W", "-f", apt.DPKG_FORMAT, "*"]
         return apt.parse_packages(self._host.run(words).out)
 
-    def policies(self, names: t.Sequence[str]) -> t.Dict[str, apt.Policy]:
+    def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
         """Return what the sources offer."""
         return apt.parse_policy(self._host.run(["apt-cache", "policy", *names]).out)
 
@@ -72,9 +71,9 @@ class Apt:
                 found += parse_deb822(host.read(path) or "")
         return tuple(found)
 
-    def removal(self, record: Record, packages: t.Mapping[str, apt.Package]) -> Removal:
-        """Return what taking back the additions comes to: what others need stays."""
-        ours = {name for name in record.packages if name in packages}
+    def removal(self, names: t.Collection[str]) -> Removal:
+        """Return what the removal of packages that are there comes to: what others need stays."""
+        ours = set(names)
         kept: t.Set[str] = set()
         users: t.Set[str] = set()
         while ours - kept:
@@ -82,7 +81,7 @@ class Apt:
             dragged = removed - (ours - kept)
             if not dragged:
                 return Removal(tuple(sorted(removed)), tuple(sorted(kept)), tuple(sorted(users)))
-            users |= dragged - record.packages
+            users |= dragged - ours
             words = ["apt-cache", "depends", "--recurse", "--installed", "--important"]
             done = self._host.run([*words, *sorted(dragged)])
             needed = apt.parse_dependencies(done.out) & (ours - kept)
@@ -104,7 +103,7 @@ class Apt:
         complaints = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
         return "; ".join(complaints[-4:])
 
-    def simulate(self, change: Change) -> apt.Simulation:
+    def simulate(self, change: Change) -> Simulation:
         """Return what an installation would do; NodeError when apt finds no way."""
         try:
             words = [*self._pin(change.pins), *_words(change)]
@@ -211,7 +210,7 @@ class Apt:
         halves = {
             name: package.held
             for name, package in self.packages().items()
-            if package.state[1:2] == "H" or package.state[2:3] == "R"
+            if package.state is State.HALF_INSTALLED or package.torn
         }
         words = ["--fix-broken", "--no-remove", "--no-install-recommends"]
         words += ["--reinstall", "--allow-change-held-packages"] if halves else []

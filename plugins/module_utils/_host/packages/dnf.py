@@ -10,9 +10,9 @@ import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.packages import rpm
-from ..._core.packages.apt import Policy, Simulation
+from ..._core.packages.package import Policy
+from ..._core.packages.transaction import Change, Simulation
 from ..api import Completed
-from .api import Change
 from .caller import tail
 from .rpm import Rpm
 

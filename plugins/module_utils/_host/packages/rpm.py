@@ -8,14 +8,12 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..._core.driver.record import Record
-from ..._core.driver.select import Removal
 from ..._core.errors import NodeError
 from ..._core.packages import rpm
-from ..._core.packages.apt import Package
 from ..._core.packages.apt_sources import Source
+from ..._core.packages.package import Package
+from ..._core.packages.transaction import Change, Removal
 from ..api import Completed, Host
-from .api import Change
 from .caller import Caller, tail
 
 RPM_BUSY = re.compile(r"transaction lock on|Existing lock |[Ww]aiting for process with pid")
@@ -83,9 +81,9 @@ class Rpm:
         """Forget keys."""
         self._call(["rpm", "--erase", *(f"gpg-pubkey-{one}" for one in keys)])
 
-    def removal(self, record: Record, packages: t.Mapping[str, Package]) -> Removal:
-        """Return what taking back the additions comes to: what others need stays."""
-        ours = {name for name in record.packages if name in packages and packages[name].installed}
+    def removal(self, names: t.Collection[str]) -> Removal:
+        """Return what the removal of packages that are there comes to: what others need stays."""
+        ours = set(names)
         kept: t.Set[str] = set()
         users: t.Set[str] = set()
         while ours - kept:
@@ -93,7 +91,7 @@ class Rpm:
             needs = rpm.parse_needs(done.err + done.out)
             if done.rc == 0 or not needs:
                 break
-            users |= {user for _needed, user in needs} - set(record.packages)
+            users |= {user for _needed, user in needs} - ours
             words = ["rpm", "-q", "--whatprovides", "--qf", "%{NAME}\\n"]
             asked = self._call([*words, *sorted({one for one, _user in needs})], check=False)
             needed = set(asked.out.split()) & (ours - kept)

@@ -19,17 +19,19 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.select impor
     USER_SPACE,
     Desired,
     Observed,
-    Removal,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
-    Package,
-    Policy,
-    upstream,
-)
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import upstream
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt_sources import (
     Source,
     render,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+    WAITING,
+    Package,
+    Policy,
+    State,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.transaction import Removal
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
 
 OLD, NEW = "535.261.03-1", "550.163.01-2"
@@ -58,8 +60,10 @@ def recording(name: str) -> str:
     return (Path(__file__).parent / f"recordings/apt-{name}.txt").read_text()
 
 
-def package(version: str = NEW, state: str = "ii ") -> Package:
-    return Package(version, "nvidia-graphics-drivers", state)
+def package(
+    version: str = NEW, state: State = State.INSTALLED, *, held: bool = False, torn: bool = False
+) -> Package:
+    return Package(version, "nvidia-graphics-drivers", state, held, torn)
 
 
 def node(**changes: Any) -> Observed:
@@ -92,7 +96,7 @@ def fresh(**changes: Any) -> Observed:
 def converged(**changes: Any) -> Observed:
     """Return a node with all that DESIRED asks for, brought there by the module."""
     values: dict[str, Any] = {
-        "packages": dict.fromkeys(WANTED, package(state="hi ")),
+        "packages": dict.fromkeys(WANTED, package(held=True)),
         "loaded": (upstream(NEW), "open"),
         "firmware": (upstream(NEW),),
         "service": RUNNING,
@@ -113,7 +117,7 @@ class _Effects:
     @staticmethod
     def repair(one: Observed, _params: Any) -> Observed:
         packages = {
-            name: found._replace(state=f"{found.state[0]}i ")
+            name: found._replace(state=State.INSTALLED, torn=False)
             for name, found in one.packages.items()
         }
         return dataclasses.replace(one, packages=packages, interrupted=False)
@@ -133,7 +137,7 @@ class _Effects:
     def install(one: Observed, params: Any) -> Observed:
         # apt also configures what waits for it, whoever left it so.
         packages = {
-            k: v._replace(state=f"{v.state[0]}i ") if v.state[1:2] in "UWt" else v
+            k: v._replace(state=State.INSTALLED) if v.state in (State.UNPACKED, *WAITING) else v
             for k, v in one.packages.items()
             if k not in params["remove"]
         }
@@ -150,10 +154,8 @@ class _Effects:
     def hold(one: Observed, params: Any) -> Observed:
         packages = dict(one.packages)
         release = [name for name in params["release"] if name in packages]
-        for letter, names in (("i", release), ("h", params["hold"])):
-            for name in names:
-                found = packages[name]
-                packages[name] = found._replace(state=letter + found.state[1:])
+        for held, names in ((False, release), (True, params["hold"])):
+            packages.update({name: packages[name]._replace(held=held) for name in names})
         holds = (one.record.holds - set(params["release"])) | set(params["hold"])
         record = dataclasses.replace(one.record, holds=holds)
         return dataclasses.replace(one, packages=packages, record=record)

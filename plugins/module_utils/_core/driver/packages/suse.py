@@ -9,7 +9,8 @@ import dataclasses
 import re
 import typing as t
 
-from ...packages.apt import Policy, upstream
+from ...packages.apt import upstream
+from ...packages.package import Policy
 from .names import Names
 
 GENERATIONS = ("G07", "G06")

@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches imp
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile import Runfile
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import choose
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import Policy
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.streams import Streams
 from driver_nodes import DESIRED, KERNEL, OFFERED, node, package
 

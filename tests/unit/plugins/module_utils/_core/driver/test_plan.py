@@ -17,8 +17,12 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.select impor
     RELEVANT,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import Package, Policy
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt_sources import render
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+    Package,
+    Policy,
+    State,
+)
 from driver_nodes import (
     MAIN,
     NEW,
@@ -101,20 +105,28 @@ def test_own_sources_follow_the_nodes_mirror() -> None:
     assert actions(stale, manage_sources=False) == ALL
 
 
-@pytest.mark.parametrize("state", ["iU ", "iF ", "iHR", "it "])
-def test_interrupted_installation_is_finished_first(state: str) -> None:
-    broken = node(packages={"libcuda1": package(state=state)})
+@pytest.mark.parametrize(
+    "one",
+    [
+        package(state=State.UNPACKED),
+        package(state=State.HALF_CONFIGURED),
+        package(state=State.HALF_INSTALLED, torn=True),
+        package(state=State.TRIGGERS_PENDING),
+    ],
+)
+def test_interrupted_installation_is_finished_first(one: Package) -> None:
+    broken = node(packages={"libcuda1": one})
     assert actions(broken) == ["repair"]
     assert actions(broken, check_mode=True)[0] == "repair"
 
 
 def test_interrupted_dpkg_is_mended_only_where_it_concerns_us() -> None:
-    other = {"vim": Package("9", "vim", "iU ")}
+    other = {"vim": Package("9", "vim", State.UNPACKED)}
     assert actions(node(packages=other)) == ["repair"]
     assert actions(node(interrupted=True)) == ["repair"]
     have = converged()
     assert actions(dataclasses.replace(have, packages={**have.packages, **other})) == []
-    dependency = {"dkms": Package("3", "dkms", "iU ")}
+    dependency = {"dkms": Package("3", "dkms", State.UNPACKED)}
     record = dataclasses.replace(have.record, packages=have.record.packages | {"dkms"})
     ours = dataclasses.replace(have, packages={**have.packages, **dependency}, record=record)
     assert actions(ours) == ["repair"]
@@ -123,13 +135,17 @@ def test_interrupted_dpkg_is_mended_only_where_it_concerns_us() -> None:
 def test_broken_version_is_replaced_by_the_one_asked_for_without_a_repair() -> None:
     have = converged()
     kernel = KERNEL["open"]
-    broken = {**have.packages, kernel: package(state="hF "), "dkms": Package("3", "dkms", "iU ")}
+    broken = {
+        **have.packages,
+        kernel: package(state=State.HALF_CONFIGURED, held=True),
+        "dkms": Package("3", "dkms", State.UNPACKED),
+    }
     stuck = dataclasses.replace(have, packages=broken)
     assert actions(stuck) == ["repair"]
     assert actions(stuck, version=OLD)[0] == "install"
     torn = dataclasses.replace(stuck, interrupted=True)
     assert actions(torn, version=OLD) == ["repair"]
-    other = {**broken, "dkms": Package("3", "dkms", "iF ")}
+    other = {**broken, "dkms": Package("3", "dkms", State.HALF_CONFIGURED)}
     assert actions(dataclasses.replace(have, packages=other), version=OLD) == ["repair"]
 
 
@@ -163,15 +179,15 @@ def test_change_of_flavour_is_one_transaction() -> None:
 
 
 def test_package_that_somebody_else_holds_is_refused_by_name() -> None:
-    held = node(packages={"libcuda1": package(OLD, "hi ")}, policies=OFFERED)
+    held = node(packages={"libcuda1": package(OLD, held=True)}, policies=OFFERED)
     with pytest.raises(NodeError, match=r"^libcuda1 must change, .* 535.*apt-mark unhold libcuda1"):
         actions(held, version="550")
     with pytest.raises(NodeError, match=r"^libcuda1 must change.*installed: libcuda1 \(none\)"):
-        actions(node(packages={"libcuda1": package("", "hn ")}))
+        actions(node(packages={"libcuda1": package("", State.NOT_INSTALLED, held=True)}))
 
 
 def test_package_that_somebody_else_holds_at_the_right_version_keeps_that_hold() -> None:
-    held = node(packages={"libcuda1": package(NEW, "hi ")})
+    held = node(packages={"libcuda1": package(NEW, held=True)})
     found = planned(held)
     hold = next(step for step in found.steps if step.action == "hold")
     assert "libcuda1" not in hold.params["hold"]

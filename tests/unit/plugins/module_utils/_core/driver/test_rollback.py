@@ -11,29 +11,36 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.rollback imp
     in_words,
     rollback,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import Package
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Package, State
 from hypothesis import given
 from hypothesis import strategies as st
 
 Packages = dict[str, Package]
-STATES = ("ii ", "hi ", "iU ", "iF ", "iHR", "rc ", "un ", "hn ", "iW ", "it ")
+VERSIONS = st.sampled_from("12")
 NAMES = st.sampled_from(["libcuda1", "nvidia-smi", "nvidia-open-kernel-dkms", "dkms", "vim"])
-PACKAGES = st.dictionaries(
-    NAMES, st.builds(Package, st.sampled_from("12"), st.just(""), st.sampled_from(STATES))
+WHOLE = st.builds(
+    Package,
+    VERSIONS,
+    st.just(""),
+    st.just(State.INSTALLED),
+    st.booleans(),
+    torn=st.just(value=False),
 )
-FINE = st.dictionaries(
-    NAMES, st.builds(Package, st.sampled_from("12"), st.just(""), st.sampled_from(("ii ", "hi ")))
+ANY = st.builds(
+    Package, VERSIONS, st.just(""), st.sampled_from(State), st.booleans(), st.booleans()
 )
+PACKAGES = st.dictionaries(NAMES, ANY)
+FINE = st.dictionaries(NAMES, WHOLE)
 
 
 def done(now: Packages, undo: Rollback) -> Packages:
     """Return the packages after the way back, as a package manager leaves them."""
     after = {name: one for name, one in now.items() if name not in undo.remove}
     for name, version in undo.packages.items():
-        letter = now[name].state[0] if name in now else "i"
-        after[name] = Package(version, "", f"{letter}i ")
+        held = name in now and now[name].held
+        after[name] = Package(version, "", State.INSTALLED, held)
     for name in undo.holds:
-        after[name] = after[name]._replace(state="h" + after[name].state[1:])
+        after[name] = after[name]._replace(held=True)
     return after
 
 
@@ -41,7 +48,7 @@ def done(now: Packages, undo: Rollback) -> Packages:
 def test_way_back_ends_where_it_began(before: Packages, now: Packages) -> None:
     after = done(now, rollback(before, now))
     assert not rollback(before, after)
-    there = {name: one for name, one in after.items() if one.state[1] not in "nc"}
+    there = {name: one for name, one in after.items() if not one.gone}
     assert {name: one.version for name, one in there.items()} == {
         name: one.version for name, one in before.items()
     }
@@ -66,28 +73,55 @@ def test_nothing_is_undone_where_nothing_was_done(before: Packages) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("ii ", "iF ", Rollback({"smi": "1"}, (), ())),
-        ("hi ", "iU ", Rollback({"smi": "1"}, (), ("smi",))),
-        ("hi ", "hHR", Rollback({"smi": "1"}, (), ())),
-        ("rc ", "iF ", Rollback({}, ("smi",), ())),
-        ("iF ", "iU ", Rollback({}, (), ())),
-        ("ii ", "rc ", Rollback({"smi": "1"}, (), ())),
-        ("un ", "ii ", Rollback({}, ("smi",), ())),
+        (
+            Package("1", "", State.INSTALLED),
+            Package("2", "", State.HALF_CONFIGURED),
+            Rollback({"smi": "1"}, (), ()),
+        ),
+        (
+            Package("1", "", State.INSTALLED, held=True),
+            Package("2", "", State.UNPACKED),
+            Rollback({"smi": "1"}, (), ("smi",)),
+        ),
+        (
+            Package("1", "", State.INSTALLED, held=True),
+            Package("2", "", State.HALF_INSTALLED, held=True, torn=True),
+            Rollback({"smi": "1"}, (), ()),
+        ),
+        (
+            Package("1", "", State.CONFIG_FILES),
+            Package("2", "", State.HALF_CONFIGURED),
+            Rollback({}, ("smi",), ()),
+        ),
+        (
+            Package("1", "", State.HALF_CONFIGURED),
+            Package("2", "", State.UNPACKED),
+            Rollback({}, (), ()),
+        ),
+        (
+            Package("1", "", State.INSTALLED),
+            Package("2", "", State.CONFIG_FILES),
+            Rollback({"smi": "1"}, (), ()),
+        ),
+        (
+            Package("1", "", State.NOT_INSTALLED),
+            Package("2", "", State.INSTALLED),
+            Rollback({}, ("smi",), ()),
+        ),
     ],
 )
-def test_states_of_dpkg(old: str, new: str, expected: Rollback) -> None:
-    now = {"smi": Package("2", "", new)}
-    assert rollback({"smi": Package("1", "", old)}, now) == expected
+def test_states_of_packages(old: Package, new: Package, expected: Rollback) -> None:
+    assert rollback({"smi": old}, {"smi": new}) == expected
 
 
 def test_waiting_for_a_trigger_is_no_difference() -> None:
-    before = {"libc-bin": Package("1", "", "ii ")}
-    assert not rollback(before, {"libc-bin": Package("1", "", "it ")})
+    before = {"libc-bin": Package("1", "", State.INSTALLED)}
+    assert not rollback(before, {"libc-bin": Package("1", "", State.TRIGGERS_PENDING)})
 
 
 def test_states_are_told_in_words() -> None:
     undo = Rollback({"a": "1", "b": "1"}, ("c",), ())
-    now = {"a": Package("2", "", "iF "), "c": Package("2", "", "iU ")}
+    now = {"a": Package("2", "", State.HALF_CONFIGURED), "c": Package("2", "", State.UNPACKED)}
     assert in_words(undo, now) == {
         "a": "2, half configured",
         "b": "not installed",

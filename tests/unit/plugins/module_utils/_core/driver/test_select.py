@@ -23,10 +23,10 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.select impor
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
-    Policy,
     parse_policy,
     upstream,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 from driver_nodes import DESIRED, NEW, OFFERED, OLD, WANTED, node, package, recording
 from hypothesis import given
 from hypothesis import strategies as st

@@ -20,6 +20,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.select impor
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import upstream
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import State
 from driver_nodes import (
     DESIRED,
     FULL,
@@ -41,7 +42,13 @@ from hypothesis import strategies as st
 
 PACKAGES = st.dictionaries(
     st.sampled_from([*WANTED, KERNEL["proprietary"], "vim"]),
-    st.builds(package, st.sampled_from([NEW, OLD]), st.sampled_from(["ii ", "hi ", "iU ", "iHR"])),
+    st.one_of(
+        st.builds(package, st.sampled_from([NEW, OLD]), held=st.booleans()),
+        st.builds(package, st.sampled_from([NEW, OLD]), st.just(State.UNPACKED)),
+        st.builds(
+            package, st.sampled_from([NEW, OLD]), st.just(State.HALF_INSTALLED), torn=st.just(True)
+        ),
+    ),
 )
 NODES = st.builds(
     node,
@@ -119,7 +126,7 @@ def test_plan_that_was_carried_out_leaves_nothing_to_do(
         assert left.reboot_required == ()
     for name, package_ in observed.packages.items():
         if package_.held and name not in observed.record.holds:
-            assert reached.packages[name] == package_._replace(state="hi ")
+            assert reached.packages[name] == package_._replace(state=State.INSTALLED, held=True)
 
 
 @given(

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.packages import apt
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+    Package,
+    Policy,
+    State,
+)
 from driver_nodes import recording
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,15 +30,15 @@ TEXTS = st.text() | st.lists(st.sampled_from(LINES) | st.text(max_size=20)).map(
 
 def test_policy_of_packages_that_are_not_installed() -> None:
     found = apt.parse_policy(recording("policy-trixie"))
-    assert found["nvidia-smi"] == apt.Policy("550.163.01-2", ("550.163.01-2",))
-    assert found["linux-headers-amd64"] == apt.Policy("6.12.117-1", ("6.12.117-1", "6.12.107-1"))
+    assert found["nvidia-smi"] == Policy("550.163.01-2", ("550.163.01-2",))
+    assert found["linux-headers-amd64"] == Policy("6.12.117-1", ("6.12.117-1", "6.12.107-1"))
     assert found["bash"].versions == ("5.2.37-2+b10",)
     assert len(found) == 11
 
 
 def test_policy_of_installed_packages() -> None:
     found = apt.parse_policy(recording("policy-trixie-installed"))
-    assert found["nvidia-smi"] == apt.Policy("550.163.01-2", ("550.163.01-2",))
+    assert found["nvidia-smi"] == Policy("550.163.01-2", ("550.163.01-2",))
 
 
 def test_policy_lists_the_versions_of_every_suite() -> None:
@@ -44,7 +49,7 @@ def test_policy_lists_the_versions_of_every_suite() -> None:
 
 def test_versions_that_a_pin_forbids_are_not_offered() -> None:
     text = "patch:\n  Installed: (none)\n  Candidate: (none)\n  Version table:\n     2.8-2 -1\n"
-    assert apt.parse_policy(text) == {"patch": apt.Policy(None, ())}
+    assert apt.parse_policy(text) == {"patch": Policy(None, ())}
 
 
 @given(
@@ -56,7 +61,7 @@ def test_policy_survives_the_round_trip(policies: dict[str, tuple[list[str], int
     text, expected = "", {}
     for name, (versions, installed) in policies.items():
         candidate = versions[0] if versions else None
-        expected[name] = apt.Policy(candidate, tuple(versions))
+        expected[name] = Policy(candidate, tuple(versions))
         text += f"{name}:\n  Installed: (none)\n  Candidate: {candidate or '(none)'}\n"
         text += "  Version table:\n"
         for number, version in enumerate(versions):
@@ -67,7 +72,9 @@ def test_policy_survives_the_round_trip(policies: dict[str, tuple[list[str], int
 
 def test_packages_of_a_node_with_the_driver() -> None:
     found = apt.parse_packages(recording("dpkg-trixie-installed"))
-    assert found["libcuda1"] == apt.Package("550.163.01-2", "nvidia-graphics-drivers", "hi ")
+    assert found["libcuda1"] == Package(
+        "550.163.01-2", "nvidia-graphics-drivers", State.INSTALLED, held=True
+    )
     assert {name for name, one in found.items() if one.held} == {
         *("firmware-nvidia-gsp", "libcuda1", "libnvidia-cfg1", "libnvidia-ml1", "nvidia-cuda-mps"),
         *("nvidia-open-kernel-dkms", "nvidia-persistenced", "nvidia-smi"),
@@ -111,23 +118,29 @@ def test_package_that_is_not_there_counts_when_it_is_on_hold(architecture: str) 
 
 
 @pytest.mark.parametrize(
-    ("state", "installed", "broken"),
+    ("letters", "state", "installed", "broken"),
     [
-        ("ii ", True, False),
-        ("iit", True, False),
-        ("it ", True, True),
-        ("iW ", True, True),
-        ("iU ", False, True),
-        ("iF ", False, True),
-        ("iHR", False, True),
-        ("iiR", True, True),
-        ("rc ", False, False),
-        ("hn ", False, False),
+        ("ii ", State.INSTALLED, True, False),
+        ("iit", State.INSTALLED, True, False),
+        ("it ", State.TRIGGERS_PENDING, True, True),
+        ("iW ", State.TRIGGERS_AWAITED, True, True),
+        ("iU ", State.UNPACKED, False, True),
+        ("iF ", State.HALF_CONFIGURED, False, True),
+        ("iHR", State.HALF_INSTALLED, False, True),
+        ("iiR", State.INSTALLED, True, True),
+        ("rc ", State.CONFIG_FILES, False, False),
+        ("hn ", State.NOT_INSTALLED, False, False),
     ],
 )
-def test_states_of_a_package(state: str, installed: bool, broken: bool) -> None:
-    package = apt.Package("1-1", "x", state)
-    assert (package.installed, package.broken) == (installed, broken)
+def test_states_of_a_package(letters: str, state: State, *, installed: bool, broken: bool) -> None:
+    package = apt.parse_packages(f"x\tall\tx\t1-1\t{letters}\n")["x"]
+    assert (package.state, package.installed, package.broken) == (state, installed, broken)
+    assert (package.held, package.torn) == (letters[0] == "h", letters[2] == "R")
+
+
+@pytest.mark.parametrize("letters", ["", "i", "ix ", "i  "])
+def test_line_without_a_state_is_no_package(letters: str) -> None:
+    assert apt.parse_packages(f"x\tall\tx\t1-1\t{letters}\n") == {}
 
 
 def test_simulated_installation() -> None:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
-    Simulation,
-    upstream,
-)
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import upstream
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import State
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.rpm import (
     compare,
     parse_dnf_locks,
@@ -23,6 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.rpm import
     parse_zypper_summary,
     zypper_messages,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.transaction import Simulation
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,7 +92,15 @@ def test_installed_packages_and_locks() -> None:
     found = parse_packages(text, {"kmod", "gone"})
     assert (found["vim"].version, found["vim"].held) == ("9-1", False)
     assert (found["kmod"].version, found["kmod"].held) == ("3:580.10-1", True)
-    assert (found["gone"].installed, found["gone"].held) == (False, True)
+    assert (found["gone"].state, found["gone"].held) == (State.NOT_INSTALLED, True)
+
+
+def test_part_of_the_driver_that_a_killed_transaction_left_twice() -> None:
+    text = "nvidia-smi\tx86_64\t3\t580.9-1\nnvidia-smi\tx86_64\t3\t580.10-1\n"
+    found = parse_packages(text, ())["nvidia-smi"]
+    assert (found.version, found.state) == ("3:580.10-1", State.TWICE)
+    assert found.installed
+    assert found.broken
 
 
 def test_locks_of_dnf_and_zypper() -> None:

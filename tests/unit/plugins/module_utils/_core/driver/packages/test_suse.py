@@ -18,7 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.sus
     kernel_flavour,
     suse,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import Policy
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 
 CUDA06 = "nvidia-open-driver-G06-signed-cuda-kmp-default"
 CUDA07 = "nvidia-open-driver-G07-signed-cuda-kmp-default"
