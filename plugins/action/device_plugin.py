@@ -82,7 +82,7 @@ def wheels_of(wheelhouse: str, requirements: str) -> Files:
     words = words or ("" if wheels else "expected a folder with wheels")
     if words:
         raise AnsibleActionFail(
-            f"wheelhouse: {wheelhouse!r} is not valid: {words}. Next step: make the folder anew with 'pip download"
+            f"wheelhouse: {wheelhouse!r} is not valid: {words}. Next step: recreate the folder with 'pip download"
             f" --require-hashes --only-binary=:all: --no-deps --dest {wheelhouse} --requirement {requirements}'"
         )
     return wheels

@@ -21,6 +21,7 @@ requirements:
 """
 
 import collections
+import re
 import time
 import typing as t
 
@@ -149,16 +150,24 @@ class CallbackModule(CallbackBase):
         self._display.display(f"  {MARKS[state]} {seconds}  {words}", color=COLORS[state])
 
     def _steps(self, result: t.Any, data: t.Mapping[str, t.Any]) -> None:
-        would = "would " if result._task.check_mode else ""
         for step in data.get("steps") or ():
             if isinstance(step, dict) and "summary" in step:
                 summary = printable(str(step["summary"]))
-                self._display.display(f"               - {would}{summary}")
+                if result._task.check_mode:
+                    summary = _would(summary)
+                self._display.display(f"               - {summary}")
 
     def _reason(self, data: t.Mapping[str, t.Any]) -> None:
         text = str(data.get("msg", "no reason given")).strip("\n")
         for line in printable(text, keep="\n").split("\n"):
             self._display.display(f"               {line}", color=constants.COLOR_ERROR)
+
+
+def _would(summary: str) -> str:
+    """Return a step as check mode says it: "GPU 6: would destroy 1g", not "would GPU 6: destroy 1g"."""
+    named = re.match(r"(?:GPU \d+|/\S+): ", summary)
+    subject = named.group() if named else ""
+    return f"{subject}would {summary[len(subject) :]}"
 
 
 def _printable(value: t.Any) -> t.Any:

@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Describe the node's GPUs to container runtimes."""
+"""Generate the CDI specification of the node's GPUs."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cdi
-short_description: Describe the node's GPUs to container runtimes
+short_description: Generate the CDI specification of the node's GPUs
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
@@ -98,7 +98,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Describe the GPUs
+- name: Generate the specification
   gpu.node.cdi:
 
 - name: Serve images of two families without the NVIDIA container toolkit

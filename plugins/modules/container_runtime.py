@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Let container runtimes hand out GPUs."""
+"""Enable GPUs (CDI) in container runtimes."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_runtime
-short_description: Let container runtimes hand out GPUs
+short_description: Enable GPUs (CDI) in container runtimes
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
@@ -94,7 +94,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Let all runtimes of the node hand out GPUs
+- name: Enable GPUs in all container runtimes of the node
   gpu.node.container_runtime:
     runtime: auto
     backup: true

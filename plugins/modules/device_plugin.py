@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Install and run the node daemon."""
+"""Install and run the device plugin."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: device_plugin
-short_description: Install and run the node daemon
+short_description: Install and run the device plugin
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:

@@ -51,7 +51,7 @@ MIG = {
         ]
     },
 }
-ROLE = "Let the container runtime hand out GPUs"
+ROLE = "Enable GPUs (CDI) in the container runtime"
 RESTART = "Restart the container runtime"
 RELOAD = "Reload the container runtime"
 TRUE = ("/usr/bin/sh", "-c", "echo ran")
@@ -137,9 +137,9 @@ def test_runtimes_without_cdi_are_refused_and_serve_a_handler(
     units = ("containerd.service", "docker.service")
     before = [run_of(node, unit) for unit in units]
     for name, told in (
-        ("containerd", "containerd 1.6.20 cannot hand out GPUs through CDI"),
-        ("docker", "docker 20.10.24 cannot hand out GPUs through CDI"),
-        ("auto", "containerd 1.6.20 cannot hand out GPUs through CDI"),
+        ("containerd", "containerd 1.6.20 does not support CDI"),
+        ("docker", "docker 20.10.24 does not support CDI"),
+        ("auto", "containerd 1.6.20 does not support CDI"),
     ):
         refused = node.play(RUNTIMES, container_runtime_name=name)
         assert not refused.ok

@@ -27,7 +27,7 @@ MIG = {
         ]
     },
 }
-ROLE = "Let the container runtime hand out GPUs"
+ROLE = "Enable GPUs (CDI) in the container runtime"
 RESTART = "Restart the container runtime"
 RELOAD = "Reload the container runtime"
 TRUE = ("/usr/bin/sh", "-c", "echo ran")

@@ -37,7 +37,7 @@ MIG = {
         ]
     },
 }
-ROLE = "Let the container runtime hand out GPUs"
+ROLE = "Enable GPUs (CDI) in the container runtime"
 RESTART = "Restart the container runtime"
 
 pytestmark = pytest.mark.node

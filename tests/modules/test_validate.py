@@ -38,7 +38,7 @@ def test_validate_names_what_the_driver_and_the_daemon_lack(
     assert answer["msg"].splitlines() == [
         "validate: 2 of 10 checks fail",
         f"GPUs: {lost}. Next step: see the kernel's log for the missing ones",
-        "device plugin: the node daemon is not serving (it does not run). "
+        "device plugin: the device plugin is not serving (it does not run). "
         "Next step: see the log of gpu-device-plugin.service",
     ]
 

@@ -108,13 +108,13 @@ def checks(node: Node, gpu_count: int = -1) -> t.List[Check]:
         _check(
             "MIG at boot",
             _mig_at_boot(node.daemon),
-            "mend the cause, then run the playbook gpu.node.mig",
+            "fix the cause, then run the playbook gpu.node.mig",
         ),
         _check("devices", _devices(node), "restart gpu-device-plugin"),
         _check(
             "CDI",
             _cdi(node.daemon.cdi),
-            "see the log of gpu-cdi.service, mend the cause, then run the role gpu.node.cdi",
+            "see the log of gpu-cdi.service, fix the cause, then run the role gpu.node.cdi",
         ),
         _check("CDI devices", _cdi_devices(node), "run the role gpu.node.cdi"),
         _check("CDI files", _cdi_files(node.daemon.cdi), "run the role gpu.node.cdi"),
@@ -145,7 +145,7 @@ def _gpus(node: Node, wanted: int) -> str:
 def _serving(daemon: Daemon) -> str:
     if daemon.state == SERVING:
         return ""
-    return f"the node daemon is not serving ({daemon.problem or 'it does not run'})"
+    return f"the device plugin is not serving ({daemon.problem or 'it does not run'})"
 
 
 def _mig_at_boot(daemon: Daemon) -> str:
@@ -157,7 +157,7 @@ def _mig_at_boot(daemon: Daemon) -> str:
 def _devices(node: Node) -> str:
     if sorted(node.daemon.mig_uuids) == sorted(node.mig_uuids):
         return ""
-    return "the node daemon does not know the MIG devices that the GPUs have"
+    return "the device plugin does not know the MIG devices that the GPUs have"
 
 
 def _cdi(cdi: t.Optional[Cdi]) -> str:
@@ -189,7 +189,7 @@ def _health(daemon: Daemon) -> str:
     if not daemon.unhealthy:
         return ""
     named, more = daemon.unhealthy[:NAMED], len(daemon.unhealthy) - NAMED
-    return "the node daemon reports unhealthy devices" + _because(
+    return "the device plugin reports unhealthy devices" + _because(
         [*named, *([f"and {more} more"] if more > 0 else [])]
     )
 

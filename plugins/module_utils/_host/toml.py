@@ -29,7 +29,7 @@ def parse(text: str, path: str) -> t.Dict[str, t.Any]:
             data = library.loads(text)
             _check_data(data)
         except _strange(library) as error:
-            hint = "mend the file; it was left as it is"
+            hint = "fix the file; it was left as it is"
             raise NodeError(
                 f"{path} is not valid TOML", cause=cut(str(error)), hint=hint
             ) from error
@@ -93,7 +93,7 @@ def _edited(
                 raise NodeError(
                     f"{'.'.join(path[: depth + 1])} is not a table",
                     cause=f"{path[-1]} has to be set in it",
-                    hint="mend the file; it was left as it is",
+                    hint="fix the file; it was left as it is",
                 )
         table[path[-1]] = value
     for path, kept in removals:

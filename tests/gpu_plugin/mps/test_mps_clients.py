@@ -72,7 +72,7 @@ def test_servers_for_all_users_where_the_program_has_them(mps: Mps) -> None:
     words = Path(f"/proc/{status['daemon']}/cmdline").read_text().split("\0")
     assert words[-3:] == ["-f", MULTI_USER, ""]
     assert status["multi_user"] is True
-    assert "servers for all users" in mps.told()
+    assert "multi-user server" in mps.told()
 
 
 def test_servers_of_one_user_where_nothing_else_is_asked_for(mps: Mps) -> None:
@@ -81,14 +81,14 @@ def test_servers_of_one_user_where_nothing_else_is_asked_for(mps: Mps) -> None:
     status = mps.ready(uuid)
     assert MULTI_USER not in Path(f"/proc/{status['daemon']}/cmdline").read_text()
     assert status["multi_user"] is False
-    assert "servers for all users" not in mps.told()
+    assert "multi-user server" not in mps.told()
 
 
 @pytest.mark.parametrize(
     ("takes", "problem"),
     [
         ("-other", f"has no servers for several users: it does not take {MULTI_USER}"),
-        ("any", "can't be told: it takes any option"),
+        ("any", "is not known: it takes any option"),
     ],
 )
 def test_program_that_has_no_servers_for_all_users(mps: Mps, takes: str, problem: str) -> None:

@@ -46,7 +46,7 @@ CASES = {
     "others are asked for": (
         NOW,
         seen(BEFORE, state(BEFORE)),
-        "its MPS daemon starts anew with other limits",
+        "its MPS daemon restarts with other limits",
         Act.RESTART,
     ),
     "an older release started it": (
@@ -70,7 +70,7 @@ CASES = {
     "a restart was cut off": (
         NOW,
         seen(NOW, state(BEFORE)),
-        "its MPS daemon starts anew with other limits",
+        "its MPS daemon restarts with other limits",
         Act.RESTART,
     ),
     "it is on its way": (
@@ -82,7 +82,7 @@ CASES = {
     "other users are asked for": (
         offer(multi_user=True),
         seen(offer(multi_user=True), state(NOW)),
-        "its MPS daemon starts anew with other limits",
+        "its MPS daemon restarts with other limits",
         Act.RESTART,
     ),
     "clients are there": (
@@ -94,7 +94,7 @@ CASES = {
     "clients don't matter": (
         offer(on_busy="terminate"),
         seen(BEFORE, state(BEFORE, clients=2)),
-        "its MPS daemon starts anew with other limits",
+        "its MPS daemon restarts with other limits",
         Act.RESTART,
     ),
     "no longer shared": (
@@ -161,5 +161,5 @@ def test_only_ready_with_every_limit_is_well() -> None:
         told = state(NOW)
         told["limits"][key] = {"memory_mib": 1, "threads": 1.0}
         assert judge(NOW, seen(NOW, told)) == Verdict(
-            "its MPS daemon starts anew with other limits", Act.RESTART
+            "its MPS daemon restarts with other limits", Act.RESTART
         )

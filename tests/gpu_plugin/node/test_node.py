@@ -150,15 +150,15 @@ def test_gpus_that_come_to_the_driver_and_go(make_node: MakeNode) -> None:
     other, again = gpus / "0000:ff:00.0", node.folder / "again"
     other.mkdir()
     eventually(
-        lambda: "the driver has other GPUs than before, asking anew count=3" in node.logged()
+        lambda: "the driver has other GPUs than before, opening NVML again count=3" in node.logged()
     )
     again.mkdir()
     other.rename(node.folder / "gone")  # the next look finds another one at the same address
     again.rename(other)
-    eventually(lambda: node.logged().count("asking anew count=3") == 2)
-    before = node.logged().count("asking anew count=2")
+    eventually(lambda: node.logged().count("opening NVML again count=3") == 2)
+    before = node.logged().count("opening NVML again count=2")
     other.rmdir()
-    eventually(lambda: node.logged().count("asking anew count=2") > before)
+    eventually(lambda: node.logged().count("opening NVML again count=2") > before)
     assert node.wait(GPU, 2)["allocatable"] == 2
     node.sim.ctl("xid", gpu="1", number=79)  # events are waited for as before
     node.wait(GPU, 1)
@@ -171,7 +171,7 @@ def test_a_driver_that_was_replaced_needs_a_new_process(make_node: MakeNode) -> 
     node.wait(GPU, 1)
     node.sim.ctl("fault", gpu="all", function="nvmlDeviceGetCount_v2", code=18, times=1)
     eventually(lambda: node.logged().count("info: started") == 2)
-    assert "the driver was replaced, starting anew" in node.logged()
+    assert "the driver was replaced, restarting" in node.logged()
     assert "STOPPING=1" not in node.notifications()
     node.wait(GPU, 1)
 

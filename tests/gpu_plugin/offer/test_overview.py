@@ -130,8 +130,9 @@ def test_nobody_is_there(make_node: MakeNode) -> None:
     assert nothing.returncode == 3
     assert nothing.stderr == "gpu-plugin is not running\n"
     assert "not known: NVML failed while" in nothing.stdout
-    assert f"not known: the kubelet does not tell who has which devices ({node.pods})" in (
-        nothing.stdout
+    assert (
+        f"not known: the kubelet does not report which pods have which devices ({node.pods})"
+        in (nothing.stdout)
     )
     told = json.loads(shown(node, "--json").stdout)
     assert (told["state"], told["hardware"], told["resources"]) == ("not_running", [], {})

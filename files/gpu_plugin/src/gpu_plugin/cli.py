@@ -53,9 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=_Command)
     for name, text, fill in (
         ("run", "offer the node's GPUs to the kubelet", _run_options),
-        ("check-config", "tell whether a configuration can be used", _check_options),
+        ("check-config", "check whether a configuration can be used", _check_options),
         ("status", "show the node's devices, and who has them", _status_options),
-        ("probe", "tell whether the daemon lives, for a pod's probes", _probe_options),
+        ("probe", "check that the daemon is alive, for a pod's probes", _probe_options),
         ("mig", "apply the MIG layout that was written down (at boot)", _mig_options),
         ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options),
         ("mps", "share a device by CUDA's Multi-Process Service", _mps_options),
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 def _check_options(check: argparse.ArgumentParser) -> None:
     check.add_argument("file", type=Path, metavar="FILE")
     check.add_argument(
-        "--node", action="store_true", help="also tell whether this node's devices allow it"
+        "--node", action="store_true", help="also check whether this node's devices allow it"
     )
     check.set_defaults(command=_check)
 
@@ -206,7 +206,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         return daemon.run(places, load)
     except daemon.DriverReplaced:
-        logs.info("the driver was replaced, starting anew")
+        logs.info("the driver was replaced, restarting")
         os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])
 
 

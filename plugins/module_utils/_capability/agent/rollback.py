@@ -71,7 +71,7 @@ class Rollback:
         raise NodeError(
             f"{error.message}; release {kept.release} with its configuration was put back and serves",
             cause=error.cause,
-            hint="mend what the daemon said, and run again",
+            hint="fix what the daemon reported, then run again",
             rolled_back=True,
             release=kept.release,
         ) from error

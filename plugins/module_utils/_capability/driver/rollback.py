@@ -15,7 +15,7 @@ from ..._host.api import Host
 from ..._host.packages.api import PackageManager
 from .kernel import building
 
-NEXT = "mend the cause, or ask for the version that is installed"
+NEXT = "fix the cause, or ask for the version that is installed"
 
 
 def carry_out(
@@ -80,14 +80,14 @@ def _put_back(host: Host, manager: PackageManager, undo: Rollback, reason: _Reas
     raise NodeError(
         "the new packages could not be installed, and the previous ones could not be put back",
         cause=f"{_told(error)}\nThen: {_told(second)}\nNow: {words or 'all is back'}",
-        hint=f"mend the second cause, then run on the node: {manager.by_hand(change)}",
+        hint=f"fix the second cause, then run on the node: {manager.by_hand(change)}",
         **{**error.details, "rolled_back": False, "packages_left": states},
     ) from error
 
 
 def _told(error: t.Optional[NodeError]) -> str:
     """Return an error without its advice, which is not that of the whole."""
-    return str(NodeError(error.message, cause=error.cause)) if error else "no error was told"
+    return str(NodeError(error.message, cause=error.cause)) if error else "no error was reported"
 
 
 def _list(undo: Rollback) -> str:

@@ -74,7 +74,7 @@ class RunfileSteps:
             raise NodeError(
                 f"{name} failed with status {done.rc}",
                 cause=f"the end of {LOG}:\n{log}",
-                hint="mend the cause named above and run again",
+                hint="fix the cause named above and run again",
                 rc=done.rc,
             )
         return done

@@ -73,7 +73,7 @@ class File(t.NamedTuple):
             return f"{verb} {self.path}"
         parts = [f"set {describe(self.changes)}"] if self.changes else []
         back = [(path, None) for path, _depth in self.removals] + list(self.reverts)
-        parts += [f"take back {', '.join(path[-1] for path, _value in back)}"] if back else []
+        parts += [f"revert {', '.join(path[-1] for path, _value in back)}"] if back else []
         return f"{' and '.join(parts)} in {self.path}"
 
 
@@ -159,7 +159,7 @@ class RuntimeCapability:
         text = self._host.run([path, "--version"], check=False).out
         if toolkit_version.number(text) is None:
             return [
-                f"whether {path} is safe to use is not known: it did not tell its version "
+                f"whether {path} is safe to use is not known: it did not report its version "
                 f"({text.strip() or 'no output'})"
             ]
         if not toolkit_version.is_safe(text):

@@ -62,7 +62,7 @@ def serving(observed: Observed) -> str:
     if not observed.active:
         return "the daemon is not running"
     if not status:
-        return "the daemon has not told its state yet"
+        return "the daemon has not reported its state yet"
     if status.get("config_sha256") != observed.config_digest:
         return "the daemon runs on another configuration"
     if status.get("state") != "serving":

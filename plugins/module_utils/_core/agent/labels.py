@@ -183,7 +183,7 @@ def _service_steps(observed: Observed, desired: Desired, *, fresh: bool) -> t.Li
     steps = []
     if _way(observed.settings) not in ("", _way(desired.settings)):
         params = {"text": observed.settings}
-        steps.append(Step("labels_take_back", "take labels back that went another way", params))
+        steps.append(Step("labels_take_back", "remove the labels of the earlier output", params))
     if observed.settings != desired.settings:
         words = f"write {SETTINGS}"
         steps.append(Step("labels_settings", words, {"text": desired.settings}))
@@ -222,7 +222,7 @@ def _removal(observed: Observed) -> t.List[Step]:
     steps = [Step("labels_stop", f"stop and disable {UNIT}")] if observed.unit is not None else []
     if observed.settings is not None:
         params = {"text": observed.settings}
-        steps.append(Step("labels_take_back", "take the node's labels back", params))
+        steps.append(Step("labels_take_back", "remove the node's labels", params))
     return [*steps, Step("labels_remove", f"remove {UNIT} and {SETTINGS}")]
 
 

@@ -26,7 +26,7 @@ PATH_UNIT = "gpu-cdi.path"
 SERVICE_TEXT = f"""\
 # Written by gpu.node.cdi.
 [Unit]
-Description=Describe NVIDIA GPUs to container runtimes (gpu.node)
+Description=Generate the CDI specification of NVIDIA GPUs (gpu.node)
 Documentation=https://github.com/gpu-node/gpu.node
 After=systemd-modules-load.service systemd-udev-settle.service nvidia-persistenced.service {MIG_UNIT}
 Before=kubelet.service containerd.service docker.service crio.service gpu-device-plugin.service

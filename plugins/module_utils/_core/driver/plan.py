@@ -332,10 +332,10 @@ def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
     words = []
     if text != (have.own or ""):
         parts = [
-            "keep nouveau away" if nouveau and not ours else "",
+            "blacklist nouveau" if nouveau and not ours else "",
             "set the options of the modules" if desired.module_options else "",
         ]
-        what = " and ".join(part for part in parts if part) or "take back the modules' options"
+        what = " and ".join(part for part in parts if part) or "remove the modules' options"
         words.append(f"{what} in {MODPROBE_FILE}")
     if kernels:
         words.append(f"rebuild the initramfs of {', '.join(kernels)}")

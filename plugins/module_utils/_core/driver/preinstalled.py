@@ -29,7 +29,7 @@ def check(observed: Observed, desired: Desired) -> Plan:
         flavour(desired.kernel_modules, observed.gpus)
         if desired.kernel_modules != kind:
             raise InputError.of(
-                "kernel_modules", desired.kernel_modules, f"the flavour that is loaded, {kind}"
+                "kernel_modules", desired.kernel_modules, f"the loaded kernel module type, {kind}"
             )
     if not observed.libraries:
         raise NodeError(

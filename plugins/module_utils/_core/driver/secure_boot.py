@@ -63,7 +63,7 @@ def refuse(key: SigningKey) -> None:
             "have DKMS make another key and enrol that",
         ),
         "unknown": (
-            f"mokutil does not tell whether {key.path}, which DKMS signs modules with, is enrolled",
+            f"mokutil does not report whether {key.path}, which DKMS signs modules with, is enrolled",
             "install mokutil, or set secure_boot to ignore if you know that it is",
         ),
     }

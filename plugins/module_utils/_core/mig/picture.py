@@ -13,16 +13,14 @@ WIDTH = 72
 
 
 class Placed(t.NamedTuple):
-    """An instance, there or to be: its profile, and where it stands on the memory grid."""
+    """An instance, there or to be: its profile, and its placement as nvidia-smi mig -lgi prints it."""
 
     profile: str
     start: int
     size: int
 
     def __str__(self) -> str:
-        if self.size == 1:
-            return f"{self.profile} at memory slice {self.start}"
-        return f"{self.profile} at memory slices {self.start} to {self.start + self.size - 1}"
+        return f"{self.profile} at placement {self.start}:{self.size}"
 
 
 def picture(

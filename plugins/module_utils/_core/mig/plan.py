@@ -167,7 +167,7 @@ def _mode(state: GpuState, on: bool) -> t.Tuple[Step, ...]:
         refuse_if_busy(f"MIG mode cannot be switched {_on(on)}", state.processes)
         return (_step("set_mig_mode", gpu, f"switch MIG mode {_on(on)}", IDLE, on=on),)
     if gpu.mig_pending != on:
-        words = f"keep MIG mode {_on(on)}: take back the switch that waits for a reset"
+        words = f"keep MIG mode {_on(on)}: cancel the change that waits for a reset"
         return (_step("set_mig_mode", gpu, words, on=on),)
     return ()
 

@@ -98,7 +98,7 @@ def parse_version(text: str, program: str) -> Version:
     match = re.search(r"\bv?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", text)
     if match is None:
         raise NodeError(
-            f"{program} did not tell its version", cause=cut(text.strip()) or "no output"
+            f"{program} did not report its version", cause=cut(text.strip()) or "no output"
         )
     return tuple(int(part) for part in match.groups())
 
@@ -114,7 +114,7 @@ def has_cdi(version: Version, minimum: Version, program: str, wanted: Wanted) ->
         return True
     if wanted.mode == CDI:
         raise TooOld(
-            f"{program} {version_text(version)} cannot hand out GPUs through CDI",
+            f"{program} {version_text(version)} does not support CDI",
             cause=f"that came with {program} {version_text(minimum)}",
             hint=f"upgrade {program}",
         )

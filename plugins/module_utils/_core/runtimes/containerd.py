@@ -58,7 +58,7 @@ def check_owner(text: str, path: str) -> None:
     for line in text.splitlines()[:3]:
         if any(word in line.lower() for word in GENERATED):
             raise NodeError(
-                f"{path} is written anew at each start of its owner",
+                f"{path} is regenerated at each start of its owner",
                 cause=line.strip("# "),
                 hint="name the runtime: k3s or rke2",
             )

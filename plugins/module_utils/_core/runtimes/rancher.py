@@ -66,7 +66,7 @@ def not_settable(
     base = TEMPLATES.get(form, TEMPLATES[3])
     needed = version_text(MERGES)
     return NodeError(
-        f"{distribution.name} lacks {describe(changes)}, and {distribution.config_path} is written anew "
+        f"{distribution.name}needs {describe(changes)}, and {distribution.config_path} is regenerated "
         "at each of its starts",
         cause=(
             f"a drop-in file takes containerd {needed} or later (this is {version_text(version)}) and "

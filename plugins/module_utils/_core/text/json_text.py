@@ -29,7 +29,7 @@ class Member(t.NamedTuple):
 
 def parse(text: str, path: str) -> t.Dict[str, t.Any]:
     """Return a file's content; a damaged one is a NodeError with line and column."""
-    hint = "mend the file; it was left as it is"
+    hint = "fix the file; it was left as it is"
     try:
         data = json_data.loads(text) if text.strip() else {}
     except json.JSONDecodeError as error:
@@ -94,7 +94,7 @@ def _set(text: str, path: Path, value: t.Any) -> str:
             raise NodeError(
                 f"{'.'.join(path[: depth + 1])} is not an object",
                 cause=f"{path[-1]} has to be set in it",
-                hint="mend the file; it was left as it is",
+                hint="fix the file; it was left as it is",
             )
         at = member.value
     return text

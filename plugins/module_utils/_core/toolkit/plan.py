@@ -70,7 +70,7 @@ def _unknown(
         return Plan((REFRESH,), before, before, more=True)
     raise NodeError(
         f"the sources do not offer {', '.join(names)}",
-        cause=observed.note or "the package lists were read anew",
+        cause=observed.note or "the package lists were refreshed",
         hint="set repository to one that has the NVIDIA container toolkit",
     )
 

@@ -68,9 +68,7 @@ def test_s4_a_file_that_is_not_listed_is_refused_by_name(
     with pytest.raises(AnsibleActionFail) as caught:
         sent(package, wheelhouse)
     assert f"wheelhouse: '{wheelhouse}' is not valid: {name} {said}" in str(caught.value)
-    assert "Next step: make the folder anew with 'pip download --require-hashes" in str(
-        caught.value
-    )
+    assert "Next step: recreate the folder with 'pip download --require-hashes" in str(caught.value)
 
 
 def test_s4_a_listed_wheel_under_another_name_is_refused(package: Path, tmp_path: Path) -> None:

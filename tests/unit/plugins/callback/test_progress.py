@@ -52,10 +52,21 @@ def test_change_shows_its_steps(callback: CallbackModule, screen: Screen) -> Non
     assert screen.lines[1].strip() == "- create 1g"
 
 
-def test_check_mode_says_would(callback: CallbackModule, screen: Screen) -> None:
-    done = result("gpu.node.mig", check_mode=True, changed=True, steps=[{"summary": "create 1g"}])
+@pytest.mark.parametrize(
+    ("summary", "shown"),
+    [
+        ("create 1g", "would create 1g"),
+        ("GPU 6: destroy 1g", "GPU 6: would destroy 1g"),
+        ("/etc/cdi/nvidia.yaml: add 0:0", "/etc/cdi/nvidia.yaml: would add 0:0"),
+        ("refresh the lists: apt-get update", "would refresh the lists: apt-get update"),
+    ],
+)
+def test_check_mode_says_would(
+    callback: CallbackModule, screen: Screen, summary: str, shown: str
+) -> None:
+    done = result("gpu.node.mig", check_mode=True, changed=True, steps=[{"summary": summary}])
     callback.v2_runner_on_ok(done)
-    assert screen.lines[1].strip() == "- would create 1g"
+    assert screen.lines[1].strip() == f"- {shown}"
 
 
 @pytest.mark.parametrize("action", ["ansible.builtin.include_role", "assert", "set_fact"])

@@ -67,7 +67,7 @@ LABEL_KEYS: Final = (
         GFD.node_feature_api,
         ("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
         ("--use-node-feature-api",),
-        help="hand labels out as a NodeFeature object, or with false as a file",
+        help="publish labels as a NodeFeature object, or with false as a file",
         command="labels",
     ),
     _label("flags.gfd.oneshot", bool, GFD.oneshot, ("--oneshot", "--once"), "do it once"),
@@ -76,7 +76,7 @@ LABEL_KEYS: Final = (
         bool,
         GFD.no_timestamp,
         ("--no-timestamp",),
-        "leave the label out that tells when this was started",
+        "leave out the label with the time of the start",
     ),
     _label(
         "flags.gfd.sleepInterval",
@@ -150,7 +150,7 @@ KEYS: Final = (
         ("DEVICE_LIST_STRATEGY",),
         ("--device-list-strategy",),
         ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri"),
-        help="how a container is told its devices (comma-separated)",
+        help="how devices are passed to a container (comma-separated)",
     ),
     Key(
         "flags.plugin.deviceIDStrategy",
@@ -159,7 +159,7 @@ KEYS: Final = (
         ("DEVICE_ID_STRATEGY",),
         ("--device-id-strategy",),
         ("uuid", "index"),
-        help="what a container is told: UUIDs or indices",
+        help="how a container's devices are named: UUIDs or indices",
     ),
     Key("version", str, "v1", allowed=("v1",)),
     Key(

@@ -116,7 +116,7 @@ class Driver:
         """Return NVML. It keeps to the GPUs that it met at its opening, so others want another."""
         taken = self._taken()
         if self._nvml is not None and taken and taken != self._known:
-            logs.info("the driver has other GPUs than before, asking anew", count=len(taken))
+            logs.info("the driver has other GPUs than before, opening NVML again", count=len(taken))
             self.close()
         if self._nvml is None:
             preload(driver_roots)

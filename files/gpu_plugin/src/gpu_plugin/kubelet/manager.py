@@ -121,7 +121,8 @@ class Manager:
         """Tell the kubelet of a plugin. One that it never listens to gets a new server first."""
         if plugin.unheard >= DEAF:
             logs.warning(
-                "the kubelet does not listen, serving anew", resource=plugin.server.resource
+                "the kubelet does not connect, restarting the server",
+                resource=plugin.server.resource,
             )
             plugin.server.stop()
             plugin.server.start()

@@ -69,7 +69,7 @@ class PodResources:
             except grpc.RpcError as error:
                 details = str(getattr(error, "details", lambda: "")())
                 raise KubeletSilent(
-                    f"the kubelet does not tell who has which devices ({self._socket})",
+                    f"the kubelet does not report which pods have which devices ({self._socket})",
                     cause=details,
                 ) from error
             return found

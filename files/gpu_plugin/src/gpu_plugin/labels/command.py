@@ -23,7 +23,7 @@ from .settings import OUTPUTS, Settings, extra, output
 
 SHARED_KEYS: Final = ("flags.migStrategy", "flags.failOnInitError", "flags.nvidiaDriverRoot")
 TEXTS: Final = (
-    ("way", "GPU_LABELS_WAY", "|".join(OUTPUTS), "how labels are handed out"),
+    ("way", "GPU_LABELS_WAY", "|".join(OUTPUTS), "where labels are written"),
     ("extra", "GPU_LABELS_EXTRA", "KEY=VALUE,...", "labels to add"),
     ("kubeconfig", "KUBECONFIG", "FILE", "access to the API (default: the kubelet's)"),
     ("node-name", "NODE_NAME", "NAME", "the node's name (default: the host's)"),
@@ -54,7 +54,7 @@ def fill(command: argparse.ArgumentParser) -> None:
             help=f"{text} (environment: {variable})",
         )
     command.add_argument(
-        "--remove", action="store_true", help="take back all labels that were written, and end"
+        "--remove", action="store_true", help="remove all labels that were written, and exit"
     )
     command.add_argument(
         "--host-root",
@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         return service.Service(settings, load).run()
     except service.StartAnew as reason:
-        logs.info("starting anew", cause=reason)
+        logs.info("restarting", cause=reason)
         os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])
 
 

@@ -141,7 +141,7 @@ class Service:
             return
         self._troubles.over("configuration")
         if self._settings.way(config.gfd) != self._way:
-            raise StartAnew("labels are to be handed out in another way")
+            raise StartAnew("the label output has changed")
         self._take(config)
         logs.info("configuration loaded")
 

@@ -41,7 +41,7 @@ class Settings:
     pause: float = 1.0
 
     def way(self, gfd: Gfd) -> str:
-        """Return how labels are handed out. NodeError: nothing would be done at all."""
+        """Return where labels are written. NodeError: nothing would be done at all."""
         chosen = {None: API, True: FEATURE, False: FILE}[gfd.node_feature_api]
         way = self.output or chosen
         if way == OFF and self.configs is None:

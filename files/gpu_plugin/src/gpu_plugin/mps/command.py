@@ -47,7 +47,7 @@ def fill(mps: argparse.ArgumentParser) -> None:
         run.add_argument(f"--{flag}", metavar=word, help=text)
     for flag, text in (
         ("overcommit", "allow shares that are more than the device"),
-        ("multi-user", "let clients of all users share a server"),
+        ("multi-user", "start a multi-user server, shared by the clients of all users"),
     ):
         run.add_argument(f"--{flag}", action=argparse.BooleanOptionalAction, help=text)
     run.add_argument("--root", type=Path, metavar="DIR", help="where files go")

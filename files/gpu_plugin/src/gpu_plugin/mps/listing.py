@@ -82,7 +82,7 @@ def describe(states: list[dict[str, Any]]) -> str:
                 f" and {limits['threads']:g}% of the threads"
             )
         if state.get("multi_user"):
-            words.append("servers for all users")
+            words.append("multi-user server")
         words.append(f"restarts: {state['restarts']}")
         lines.append(", ".join(words))
         if state["problem"]:

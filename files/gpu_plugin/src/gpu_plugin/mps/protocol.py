@@ -136,7 +136,7 @@ def pids(answer: str) -> tuple[int, ...]:
     """Return the process ids in an answer."""
     lines = answer.split()
     if not all(PID.fullmatch(one) for one in lines):
-        raise ControlError("no process ids were told", cause=shown(answer.strip()))
+        raise ControlError("no process ids in the answer", cause=shown(answer.strip()))
     return tuple(map(int, lines))
 
 

@@ -174,7 +174,7 @@ def _cdi(names: Iterable[str], around: Surroundings) -> tuple[str, ...]:
             raise AllocationRefused(
                 f"no container runtime knows the CDI device {qualified(name)}",
                 cause="the node's CDI specification does not have it",
-                hint="describe the GPUs to container runtimes anew (gpu.node.cdi)",
+                hint="regenerate the CDI specification (gpu.node.cdi)",
             )
     return tuple(qualified(name) for name in names)
 

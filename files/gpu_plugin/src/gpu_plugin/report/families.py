@@ -26,7 +26,7 @@ MPS_STATES: Final = ("starting", "ready", "failed", "stopping", "crashed")
 COUNTERS: Final = (
     (observer.ALLOCATIONS, "Allocate calls that were granted.", ("resource",)),
     (observer.REFUSALS, "Calls that were refused.", ("resource", "call", "reason")),
-    (observer.XIDS, "XIDs that the driver told of.", ("gpu", "xid")),
+    (observer.XIDS, "XIDs that the driver reported.", ("gpu", "xid")),
     (observer.REENUMERATIONS, "Times that other devices were offered.", ("resource",)),
     (observer.REGISTRATIONS, "Registrations with the kubelet.", ("resource", "result")),
     (observer.NVML_ERRORS, "Errors of NVML while looking for GPUs.", ("code",)),

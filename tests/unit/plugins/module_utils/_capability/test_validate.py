@@ -101,7 +101,7 @@ def test_every_check_that_does_not_hold_is_named_in_one_failure() -> None:
         "driver: NVML failed while starting NVML: the NVIDIA driver is not loaded. "
         "Next step: run gpu.node.gpu_nodes",
         "GPUs: 0 of 8 GPUs answer. Next step: see the kernel's log for the missing ones",
-        "device plugin: the node daemon is not serving (it does not run). "
+        "device plugin: the device plugin is not serving (it does not run). "
         "Next step: see the log of gpu-device-plugin.service",
     ]
     assert refused.value.details["failed_checks"] == ["driver", "GPUs", "device plugin"]
@@ -142,7 +142,7 @@ def test_a_gpu_that_breaks_while_it_is_read_counts_as_a_driver_that_does_not_ans
 def test_a_daemon_that_cannot_be_asked_is_one_that_does_not_run(status: Completed) -> None:
     failed, causes = answer(host(status), nvml())
     assert failed == ["device plugin", "devices"]
-    assert causes["device plugin"] == "the node daemon is not serving (it does not run)"
+    assert causes["device plugin"] == "the device plugin is not serving (it does not run)"
 
 
 def test_a_daemon_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,29 +82,29 @@ def test_a_node_as_it_should_be_passes_every_check() -> None:
         (
             {"state": "waiting_for_driver", "problem": "the driver is not loaded"},
             "device plugin",
-            "the node daemon is not serving (the driver is not loaded) -> see the log of gpu-device-plugin.service",
+            "the device plugin is not serving (the driver is not loaded) -> see the log of gpu-device-plugin.service",
         ),
         (
             {"state": "not_running"},
             "device plugin",
-            "the node daemon is not serving (it does not run) -> see the log of gpu-device-plugin.service",
+            "the device plugin is not serving (it does not run) -> see the log of gpu-device-plugin.service",
         ),
         (
             {"mig_boot": {"state": "failed", "problems": ["no room", "GPU 1: busy"]}},
             "MIG at boot",
             "gpu-mig.service failed at boot (no room; GPU 1: busy) -> "
-            "mend the cause, then run the playbook gpu.node.mig",
+            "fix the cause, then run the playbook gpu.node.mig",
         ),
         (
             {"mig_uuids": [MIGS[0]]},
             "devices",
-            "the node daemon does not know the MIG devices that the GPUs have -> restart gpu-device-plugin",
+            "the device plugin does not know the MIG devices that the GPUs have -> restart gpu-device-plugin",
         ),
         (
             {"cdi": {**CDI, "failed": True}},
             "CDI",
             "gpu-cdi.service failed: the specification is not kept up to date -> "
-            "see the log of gpu-cdi.service, mend the cause, then run the role gpu.node.cdi",
+            "see the log of gpu-cdi.service, fix the cause, then run the role gpu.node.cdi",
         ),
         (
             {"cdi": {**CDI, "devices": [*CDI["devices"], PARTED.uuid]}},
@@ -132,7 +132,7 @@ def test_a_node_as_it_should_be_passes_every_check() -> None:
                 }
             },
             "health",
-            "the node daemon reports unhealthy devices (nvidia.com/gpu GPU-1: XID 79; nvidia.com/gpu GPU-3) -> "
+            "the device plugin reports unhealthy devices (nvidia.com/gpu GPU-1: XID 79; nvidia.com/gpu GPU-3) -> "
             "see 'gpu-plugin status' on the node",
         ),
     ],

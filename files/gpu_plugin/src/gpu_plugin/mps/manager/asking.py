@@ -76,5 +76,5 @@ def _read(streams: Sequence[IO[bytes]], deadline: float) -> list[bytes]:
                 if not data:
                     selector.unregister(stream)
                 if len(found[stream]) > MOST_BYTES:
-                    raise Unanswered(f"it tells more than {MOST_BYTES} bytes")
+                    raise Unanswered(f"it answers more than {MOST_BYTES} bytes")
     return list(found.values())

@@ -38,7 +38,7 @@ def require(program: str = PROGRAM) -> None:
         )
     if _starts(program, NO_OPTION)[0]:
         raise NodeError(
-            f"whether {program} has servers for several users can't be told",
+            f"whether {program} supports a multi-user server is not known",
             cause=f"it takes any option, also {NO_OPTION}",
             hint=HINT,
         )

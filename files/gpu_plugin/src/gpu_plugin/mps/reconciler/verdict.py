@@ -70,7 +70,7 @@ def _offered(offer: Offer, seen: Seen) -> Verdict:
         clients = seen.state["clients"]
         if clients and offer.settings.on_busy != TERMINATE:
             return Verdict(f"its limits change when {_count(clients)} ended", busy=True)
-        return Verdict("its MPS daemon starts anew with other limits", Act.RESTART)
+        return Verdict("its MPS daemon restarts with other limits", Act.RESTART)
     if state == "ready" and not seen.serving:
         return Verdict("its MPS daemon ended")
     if state != "ready" or not seen.state["limits"]["read_back"]:

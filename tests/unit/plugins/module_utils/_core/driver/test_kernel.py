@@ -144,7 +144,7 @@ def test_nouveau_is_kept_away_before_the_driver_is_loaded() -> None:
     step = found.steps[2]
     assert step.params == {"text": HEADER + NOUVEAU, "kernels": FOUND.images}
     assert step.summary == (
-        "keep nouveau away in /etc/modprobe.d/gpu-node.conf; "
+        "blacklist nouveau in /etc/modprobe.d/gpu-node.conf; "
         "rebuild the initramfs of 6.12.1, 6.12.9"
     )
     assert found.after["modprobe"] == HEADER + NOUVEAU
@@ -183,7 +183,7 @@ def test_options_are_written_and_taken_back() -> None:
     assert planned(there, module_options=OPTION).steps == ()
     (back,) = planned(there).steps
     assert back.params["text"] == ""
-    assert back.summary.startswith("take back the modules' options in")
+    assert back.summary.startswith("remove the modules' options in")
     (forget,) = planned(converged(record=record)).steps
     assert forget.summary == "forget the modprobe file"
 

@@ -211,7 +211,7 @@ KEY = "/var/lib/dkms/mok.pub"
         ("refused", f"{KEY}, is not enrolled.*mokutil --import {KEY}, reboot"),
         ("pending", f"{KEY}, waits to be confirmed.*Enroll MOK"),
         ("blocked", f"blocks the key.*{KEY}"),
-        ("unknown", f"does not tell whether {KEY}.*install mokutil"),
+        ("unknown", f"does not report whether {KEY}.*install mokutil"),
     ],
 )
 def test_secure_boot_is_told_before(state: str, words: str) -> None:

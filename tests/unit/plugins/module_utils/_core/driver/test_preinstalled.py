@@ -35,7 +35,7 @@ def test_driver_that_will_do(version: str, kind: str) -> None:
     [
         ({"loaded": None}, {}, "^no NVIDIA driver is loaded: .*Next step: install and load"),
         ({}, {"version": "58"}, "version: '58' is not valid: expected the version that is loaded"),
-        ({}, {"kernel_modules": "proprietary"}, "expected the flavour that is loaded, open"),
+        ({}, {"kernel_modules": "proprietary"}, "expected the loaded kernel module type, open"),
         (
             {"gpus": (("0000:18:00.0", "volta"),)},
             {"kernel_modules": "open"},

@@ -270,5 +270,5 @@ def test_picture_shows_the_grid() -> None:
     plan = plan_gpu(state, True, {"3g.20gb": 1, "1g.5gb": 1, "1c.2g.10gb": 2})
     grid = plan.after.splitlines()[1]
     assert grid.index("1g.5gb") < grid.index("3g.20gb")
-    assert "2g.10gb (1c + 1c) at memory slices" in plan.after
+    assert "2g.10gb (1c + 1c) at placement" in plan.after
     assert len(grid.strip()) == 72
