@@ -48,7 +48,7 @@ $(LINK):
 	@mkdir -p $(@D)
 	@ln -sfn ../../../.. $@
 
-# What the node daemon needs as wheels for Debian 12 and 13, so that nodes need no package index.
+# What the device plugin needs as wheels for Debian 12 and 13, so that nodes need no package index.
 $(WHEELHOUSE)/stamp: files/gpu_plugin/requirements.txt $(CACHE)/venv.stamp
 	@rm -rf $(WHEELHOUSE)
 	for version in 3.11 3.13; do \
@@ -102,7 +102,7 @@ module-test: setup ## The modules on the simulated driver
 	$(MAKE) --no-print-directory -C tests/nvsim shim
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/modules
 
-daemon-test: setup ## The node daemon against the stand-in kubelet and the simulated driver
+daemon-test: setup ## The device plugin against the stand-in kubelet and the simulated driver
 	$(MAKE) --no-print-directory -C tests/nvsim shim
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not ($(LEFT_OUT))" tests/gpu_plugin
 
@@ -132,15 +132,15 @@ build: setup ## Build the collection and install it somewhere else
 # --- the rest --------------------------------------------------------------------------------------
 
 .PHONY: links lock lock-check clean docs-tables
-links: ## Link the library's files that the node daemon imports into it, file by file
+links: ## Link the library's files that the device plugin imports into it, file by file
 	$(PYTHON) tests/links.py
 
-docs-tables: setup ## Write anew what docs have from the code: tests of findings, systemd 252's measure of units, the rooms
+docs-tables: setup ## Regenerate what docs have from the code: tests of findings, systemd 252's measure of units, the rooms
 	$(BIN)/python tests/docs/rooms.py
 	$(BIN)/python tests/docs/findings.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/exposure.py
 
-lock: ## Write requirements-dev.txt anew from pyproject.toml, and the hashes of all wheels
+lock: ## Regenerate requirements-dev.txt from pyproject.toml, and the hashes of all wheels
 	tests/lock
 
 lock-check: setup ## See that each wheel that pip could choose has the hash that the index tells

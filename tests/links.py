@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The links by which the node daemon has files of the library: those that it imports, and what they import.
+"""The links by which the device plugin has files of the library: those that it imports, and what they import.
 
 Links to folders fail ansible-test, so there is one for each file. ``python tests/links.py`` makes them anew.
 """

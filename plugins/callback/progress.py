@@ -15,7 +15,7 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Shows a line for each task on each node as it ends, and under it the steps that the collection's modules took,
     or in check mode would take.
-  - Ends with a line for each node that tells what changed and how many module calls it took.
+  - Ends with a line for each node that says what changed and how many module calls it took.
 requirements:
   - set as stdout callback in the configuration
 """

@@ -26,7 +26,7 @@ options:
       key:
         description:
           - The public key in ASCII armour, or the path of a key file on the node, in armour or binary. A text or file
-            that has anything besides public keys is refused. What is read of it is written anew.
+            that has anything besides public keys is refused. What is read of it is written out again.
           - The RHEL family and SUSE know keys for all repositories only, so rpm is taught it.
         type: str
         required: true

@@ -64,7 +64,7 @@ options:
       - With V(nvml), this collection makes it of what NVML reports and of the driver's own files.
       - With V(nvidia-ctk), the NVIDIA container toolkit makes it, in version 1.19.1 or later. It is checked against the
         rules of the format before it is written, and its mount of C(/tmp/nvidia-mps) is dropped, since any user of the
-        node may make that folder. All else stays the same, above all when it is written anew.
+        node may make that folder. All else stays the same, above all when it is regenerated.
     type: str
     choices: [nvml, nvidia-ctk]
     default: nvml
@@ -76,7 +76,7 @@ options:
     default: false
   boot:
     description:
-      - Whether C(gpu-cdi.service) writes the file anew with the same options at boot, after the MIG layout and before
+      - Whether C(gpu-cdi.service) regenerates the file with the same options at boot, after the MIG layout and before
         the kubelet and container runtimes, and C(gpu-cdi.path) has it do so when device nodes, MIG devices, the
         driver's libraries or C(nvidia-cdi-hook) change.
       - V(false) removes the units and their file.

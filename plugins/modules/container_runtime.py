@@ -12,23 +12,23 @@ short_description: Enable GPUs (CDI) in container runtimes
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Has containerd, Docker, CRI-O or podman hand out GPUs through the Container Device Interface (CDI), so that
+  - Enables GPUs in containerd, Docker, CRI-O or podman through the Container Device Interface (CDI), so that
     containers get the devices they ask for and nothing else. Where it is wanted, the runtime of the NVIDIA container
     toolkit is added as a handler.
-  - Only what the runtime's effective configuration lacks is set. Files are edited, not replaced. Comments, the order
-    of keys, indentation and everything else stay as they are, and the runtime itself checks the new file before it
-    replaces the old one. A damaged file is reported with line and column and left alone.
+  - Only what is missing from the runtime's effective configuration is set. Files are edited, not replaced. Comments,
+    the order of keys, indentation and everything else stay as they are, and the runtime itself checks the new file
+    before it replaces the old one. A damaged file is reported with line and column and left alone.
   - With C(--diff) the lines that change are returned with two lines around them, and what looks like a credential is
     masked, as it is in errors. The rest of a file is never returned.
-  - What a file was like is kept in C(/var/lib/gpu-node), so that it can be taken back.
+  - What a file was like is kept in C(/var/lib/gpu-node), so that it can be restored.
   - Nothing is restarted. RV(restart_required) says what must be, also where an earlier run was killed between the edit
     and the restart. It is empty where an edit changed nothing in effect. RV(reload_required) names those for which a
     reload is enough, which is Docker when it gets a handler or another default.
 options:
   state:
     description:
-      - Whether runtimes hand out GPUs.
-      - With V(absent), what was added is taken back. A file that nobody else has edited since then gets its old bytes
+      - Whether GPUs (CDI) are enabled in the runtimes.
+      - With V(absent), what was added is removed. A file that nobody else has edited since then gets its old bytes
         again. In any other, our keys are taken out one by one, and what others have set in them stays.
     type: str
     choices: [present, absent]
@@ -36,7 +36,7 @@ options:
   runtime:
     description:
       - The container runtime.
-      - V(k3s) and V(rke2) stand for the containerd that these bring. Its file is written anew at each of their starts,
+      - V(k3s) and V(rke2) stand for the containerd that these bring. Its file is regenerated at each of their starts,
         so what is set goes into the folder that it imports, and their unit is the one to restart.
       - V(auto) means all that are installed, but for those that cannot do it, which are named in a warning, and for a
         containerd without CRI plugin that is there for Docker only.
@@ -45,7 +45,7 @@ options:
     default: containerd
   mode:
     description:
-      - How GPUs reach containers. A mode takes back what an earlier one has set and it does not need itself.
+      - How GPUs reach containers. A mode reverts what an earlier one has set and it does not need itself.
       - With V(cdi), containers name devices. No program of NVIDIA's is needed.
       - With V(runtime_class), there is a handler as well. Pods choose it with a RuntimeClass, and others never meet it.
       - With V(default_runtime), all containers run through the handler. One that asks for nothing may then see all

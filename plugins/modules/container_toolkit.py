@@ -15,7 +15,7 @@ description:
   - Installs the packages of the NVIDIA container toolkit, all of one version, and holds them there. Nothing else of
     this collection needs them but the modes C(runtime_class) and C(default_runtime) of M(gpu.node.container_runtime)
     and O(gpu.node.cdi#module:generator=nvidia-ctk).
-  - Versions before 1.19.1 are never installed, and one that is there is exchanged. Containers could break out through
+  - Versions before 1.19.1 are never installed, and one that is there is replaced. Containers could break out through
     them (CVE-2024-0132, CVE-2025-23266, CVE-2026-24260).
   - Remembers what it has added. What a killed run left behind is finished by the next one.
 options:
@@ -87,7 +87,7 @@ EXAMPLES = r"""
       signed_metadata: true
       signed_packages: false
 
-- name: Take it back
+- name: Remove it
   gpu.node.container_toolkit:
     state: absent
 """

@@ -12,9 +12,9 @@ short_description: Install and run the device plugin
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Installs the node daemon in a virtual environment of its own, writes its configuration and its systemd unit, and
+  - Installs the device plugin in a virtual environment of its own, writes its configuration and its systemd unit, and
     waits until it serves the node's GPUs and the kubelet has accepted every resource.
-  - A release is made beside the one in use and switched to in one step. What a killed run left is begun anew.
+  - A release is made beside the one in use and switched to in one step. What a killed run left is started over.
   - The new release's own parser judges the configuration before anything changes. Where the daemon served and does not
     become ready with what is new, the release, the configuration and the unit from before are put back; the module
     fails with what the daemon said, and with RV(rolled_back).
@@ -87,7 +87,7 @@ options:
         description:
           - V(api) writes the labels of the node's object, V(file) a file for Node Feature Discovery, and
             V(node-feature) a NodeFeature object.
-          - V(off) takes back the labels that were written.
+          - V(off) removes the labels that were written.
         type: str
         choices: [api, file, node-feature, 'off']
         default: api
@@ -168,8 +168,8 @@ resources:
   returned: success
   type: dict
 labels_left:
-  description: Why labels of the node could not be taken back, in the daemon's words.
-  returned: when labels were to be taken back and the API did not do it
+  description: Why labels of the node could not be removed, as the daemon reports it.
+  returned: when labels were to be removed and the API did not do it
   type: str
 steps:
   description: What was done, or in check mode would be.

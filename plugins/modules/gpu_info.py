@@ -16,7 +16,7 @@ description:
     processes.
   - Works on a bare node too. What cannot be read there is said in the result and is not an error.
 requirements:
-  - nvidia-ml-py on the node for what NVML tells; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
+  - nvidia-ml-py on the node for what NVML reports; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
 extends_documentation_fragment:
   - gpu.node.attributes
 attributes:
@@ -49,7 +49,7 @@ gpu_info:
       type: list
       elements: dict
     driver:
-      description: Version and flavour (open or proprietary) of the loaded kernel module, none where none is loaded.
+      description: Version and type (open or proprietary) of the loaded kernel module, none where none is loaded.
       type: dict
     nvml_available:
       description: Whether NVML answered.

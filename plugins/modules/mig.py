@@ -49,7 +49,7 @@ options:
   reset:
     description:
       - Whether to reset a GPU whose MIG mode waits for it, once no process is on it. No other GPU is reset.
-      - With V(never) the return value RV(reboot_required) tells of it.
+      - With V(never) the return value RV(reboot_required) says so.
     type: str
     choices: [never, when_idle]
     default: never

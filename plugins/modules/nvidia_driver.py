@@ -15,16 +15,16 @@ description:
   - Installs the driver from the distribution's own packages, holds it at its version and loads it.
   - All packages get one and the same version of the driver, the newest that the sources offer for all of them.
   - Where GPUs are joined by NVSwitches, the fabric manager comes at exactly the driver's version and is started.
-    Where the sources offer none, this is told.
+    Where the sources offer none, this is reported.
   - Never stops a process on a GPU and never reboots, and unloads modules only where O(reload) says so.
     What needs a reboot is reported.
   - Remembers what it has added. What a killed run left behind is finished by the next one.
-  - Where another version or flavour cannot be installed, the packages that were there before are put back in one
-    transaction, and the module fails with the reason. A first installation that failed is finished by the next run.
+  - Where another version or kernel module type cannot be installed, the packages that were there before are put back in
+    one transaction, and the module fails with the reason. A first installation that failed is finished by the next run.
 options:
   state:
     description:
-      - V(absent) takes back what earlier runs have added, and only that.
+      - V(absent) removes what earlier runs have added, and only that.
       - An added package that others have come to depend on stays.
         When one of the driver's own packages is needed so, the module says by whom and changes nothing.
       - A loaded driver stays loaded until the node is rebooted.
@@ -58,13 +58,13 @@ options:
     description:
       - The repository of packages that O(source=repository) takes the driver from, such as NVIDIA's or a mirror of it.
       - It goes to files of its own, C(gpu-node-driver) in the folders of apt, dnf or zypper, with its key beside it.
-        What has changed in them is put right. V(absent) takes them back.
+        What has changed in them is put right. V(absent) removes them.
       - Only packages that the key has signed are installed. The key itself is never fetched from anywhere.
   runfile:
     description:
       - The file for O(source=runfile). O(version) must be the exact version that it has.
       - It is copied to a place where only root can change it, checked, run, and removed.
-      - V(absent) has C(nvidia-uninstall) take back what it brought, where this module ran it.
+      - V(absent) has C(nvidia-uninstall) remove what it brought, where this module ran it.
       - O(components) and O(hold) say nothing of it. It brings no fabric manager, and the persistence daemon without a
         unit, so O(persistence) does what it says only where the node has one.
     type: dict
@@ -79,7 +79,7 @@ options:
         required: true
   kernel_modules:
     description:
-      - The flavour of the kernel modules.
+      - The type of the kernel modules, open or proprietary.
       - In Ubuntu they come prebuilt and signed where Ubuntu offers them for the running kernel, else from DKMS.
       - V(auto) takes the one that the GPUs need, and the open one where they run with both.
       - GPUs before Turing run with the proprietary ones only, Blackwell and later GPUs with the open ones only.
@@ -111,10 +111,10 @@ options:
     default: true
   reload:
     description:
-      - Whether to exchange the loaded kernel modules when they differ from the installed ones.
+      - Whether to reload the kernel modules when they differ from the installed ones.
       - V(when_idle) does so where no process has a GPU open, the persistence daemon and the fabric manager aside, which
         are restarted.
-        The node daemon counts as such a process. Otherwise C(reboot_required) says who is in the way.
+        The device plugin counts as such a process. Otherwise C(reboot_required) says who is in the way.
     type: str
     choices: [never, when_idle]
     default: never
@@ -145,7 +145,7 @@ options:
         with its name before a dot, such as C(nvidia_drm.modeset).
       - They go to C(/etc/modprobe.d/gpu-node.conf), with the blacklist of nouveau where something would load it.
         The initramfs of each kernel is rebuilt then.
-      - Loaded modules that show another value are exchanged as O(reload) says, or C(reboot_required) names it.
+      - Loaded modules that show another value are reloaded as O(reload) says, or C(reboot_required) names it.
       - Without an option here, the driver's own default or another file decides.
     type: dict
     default: {}
@@ -310,10 +310,10 @@ packages:
   sample: {"libcuda1": "550.163.01-2"}
 rolled_back:
   description: Whether the previous packages were put back; C(false) says that this has failed as well.
-  returned: after a change of version or flavour that failed half-way
+  returned: after a change of version or kernel module type that failed half-way
   type: bool
 packages_left:
-  description: The packages that are not as they were before, and the state of each in words.
+  description: The packages that are not as they were before, and the state of each as text.
   returned: when the previous packages could not be put back
   type: dict
   sample: {"nvidia-smi": "550.163.01-2, unpacked, not configured"}
@@ -336,7 +336,7 @@ steps:
       description: Name of the step.
       type: str
     summary:
-      description: The step in words.
+      description: The step as text.
       type: str
     needs:
       description: What it takes from the node, such as C(reboot).

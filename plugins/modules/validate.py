@@ -12,18 +12,18 @@ short_description: Check that a node works as a GPU node
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Reads the GPUs and what the node daemon tells of itself, and fails where the driver, a GPU or the device plugin does
-    not do its work. Changes nothing.
+  - Reads the GPUs and what the device plugin reports of itself, and fails where the driver, a GPU or the device plugin
+    does not do its work. Changes nothing.
   - All checks are made, and a failure names each that does not hold, with its cause and the next step.
 requirements:
-  - nvidia-ml-py on the node for what NVML tells; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
+  - nvidia-ml-py on the node for what NVML reports; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
 options:
   gpu_count:
     description: How many GPUs the node must have; V(-1) takes the number of GPUs on its PCI bus.
     type: int
     default: -1
   fail:
-    description: Whether the module fails where a check does not hold. With V(false), RV(failed_checks) tells.
+    description: Whether the module fails where a check does not hold. With V(false), RV(failed_checks) names them.
     type: bool
     default: true
 seealso:
@@ -68,7 +68,7 @@ checks:
     name:
       description:
         - What is checked. C(driver), that NVML answers; C(GPUs), that all answer; C(device plugin), that it serves;
-          C(MIG at boot), that the layout was made; C(devices), that the node daemon knows the MIG devices.
+          C(MIG at boot), that the layout was made; C(devices), that the device plugin knows the MIG devices.
         - C(CDI), that the specification is kept up to date; C(CDI devices), that it describes the GPUs and MIG devices;
           C(CDI files), that the files in it are there.
         - C(labels), that the node's labels are kept up to date; C(health), that no device is unhealthy.

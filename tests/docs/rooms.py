@@ -11,7 +11,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs/architecture.md"
 MARKS = ("<!-- rooms: written by make docs-tables -->", "<!-- rooms: end -->")
-CONTRACTS = {"rooms": "the library", "layers": "the node daemon"}
+CONTRACTS = {"rooms": "the library", "layers": "the device plugin"}
 
 
 def layers(contract: str) -> list[list[str]]:

@@ -4,7 +4,7 @@
 """On a node: run a command in a pod through containerd's CRI, as a kubelet would, and print what it prints.
 
 Arguments: an image, a JSON list of CDI devices, a handler or an empty text, and the command. Needs grpcio, so the
-node daemon's Python.
+device plugin's Python.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The node daemon's container image: built without an index, and started as the manifest starts it."""
+"""The device plugin's container image: built without an index, and started as the manifest starts it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def causes(answer: dict[str, Any]) -> dict[str, str]:
 def test_validate_names_what_the_driver_and_the_daemon_lack(
     a100: Sim, run_module: Run, check: bool
 ) -> None:
-    """No node daemon runs here: that check fails in each answer, and shows that all of them are named."""
+    """No device plugin runs here: that check fails in each answer, and shows that all of them are named."""
     answer = run_module(a100, "validate", gpu_count=2, fail=False, check=check)
     assert "failed" not in answer
     assert answer["changed"] is False

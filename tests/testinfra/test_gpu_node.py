@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def status(host: Any) -> dict[str, Any]:
-    """Return what the node daemon says of itself."""
+    """Return what the device plugin says of itself."""
     answer: dict[str, Any] = json.loads(
         host.check_output("/opt/gpu-node/bin/gpu-plugin status --json")
     )

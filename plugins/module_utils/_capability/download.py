@@ -56,7 +56,7 @@ def bring(location: str, target: str, sha256: str) -> None:
         raise NodeError(
             f"cannot bring {location} to {target}",
             cause=str(error),
-            hint="check the address and the room on the node, then run again",
+            hint="check the address and the free space on the node, then run again",
         ) from error
     except Endless as error:
         raise NodeError(

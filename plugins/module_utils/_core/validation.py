@@ -31,7 +31,7 @@ class Check(t.NamedTuple):
 
 
 class Cdi(t.NamedTuple):
-    """The CDI specification as the node daemon finds it."""
+    """The CDI specification as the device plugin finds it."""
 
     path: str
     failed: bool
@@ -41,7 +41,7 @@ class Cdi(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Daemon:
-    """What the node daemon says of itself and of what runs beside it; no ``cdi`` where nothing keeps one."""
+    """What the device plugin says of itself and of what runs beside it; no ``cdi`` where nothing keeps one."""
 
     state: str = ""
     problem: str = ""

@@ -117,7 +117,7 @@ class LocalHost:
             raise NodeError(
                 f"cannot write {path}",
                 cause=error.strerror or str(error),
-                hint="the old file, if there was one, is as it was; make room or fix the permission and run again",
+                hint="the old file, if there was one, is as it was; free space or fix the permission and run again",
             ) from error
         return saved
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What GPUs tell of their condition, and what of it outlives the daemon's process. No driver needed."""
+"""What GPUs report of their condition, and what of it outlives the daemon's process. No driver needed."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"gpu-plugin {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=_Command)
     for name, text, fill in (
-        ("run", "offer the node's GPUs to the kubelet", _run_options),
+        ("run", "advertise the node's GPUs to the kubelet", _run_options),
         ("check-config", "check whether a configuration can be used", _check_options),
         ("status", "show the node's devices, and who has them", _status_options),
         ("probe", "check that the daemon is alive, for a pod's probes", _probe_options),
@@ -88,14 +88,16 @@ def _status_options(show: argparse.ArgumentParser) -> None:
         type=Path,
         default=POD_RESOURCES,
         metavar="SOCKET",
-        help="the kubelet's, where it tells who has which device (default: %(default)s)",
+        help="the kubelet's PodResources socket, which says which pod has which device (default: %(default)s)",
     )
     show.set_defaults(command=_status)
 
 
 def _probe_options(probe: argparse.ArgumentParser) -> None:
     probe.add_argument(
-        "--ready", action="store_true", help="also whether all devices are offered to the kubelet"
+        "--ready",
+        action="store_true",
+        help="also whether all devices are advertised to the kubelet",
     )
     probe.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
     probe.set_defaults(command=_probe)
@@ -161,7 +163,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         type=float,
         default=QUIET,
         metavar="SECONDS",
-        help="how long a GPU that had a fault must stay quiet (default: %(default)s)",
+        help="recovery period: seconds without a fault before it is Healthy (default: %(default)s)",
     )
     run.add_argument(
         "--mps-managers",

@@ -278,7 +278,7 @@ class Daemon:
         if seen and not offered.refusal and (why := self._mps.refuses_to_begin(offered.mps)):
             offered = offered.refused(why)
         if offered.refusal and str(offered.refusal) != str(self._refused):
-            logs.error("no devices are offered", cause=offered.refusal)
+            logs.error("no devices are advertised", cause=offered.refusal)
         self._refused = offered.refusal
         for note in offered.notes:
             if note not in self._notes:

@@ -66,7 +66,7 @@ SPEC: t.Dict[str, t.Any] = {
 
 
 class DevicePluginCapability:
-    """Keeps the node daemon installed, configured and serving."""
+    """Keeps the device plugin installed, configured and serving."""
 
     name = "device_plugin"
 

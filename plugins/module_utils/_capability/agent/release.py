@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A release of the node daemon: its environment, in which nothing is that is not listed."""
+"""A release of the device plugin: its environment, in which nothing is that is not listed."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def write_modprobe(host: Host, text: str, kernels: t.Sequence[str]) -> None:
         try:
             host.run(words)
         except NodeError as error:
-            error.hint = "make room in /boot or fix what it names, then run again"
+            error.hint = "free space in /boot or fix what it names, then run again"
             raise
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The node daemon's deployment: what is there, what is wanted, and the steps between."""
+"""The device plugin's deployment: what is there, what is wanted, and the steps between."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ KEYS: Final = (
         ("MIG_STRATEGY",),
         ("--mig-strategy",),
         ("none", "single", "mixed"),
-        help="how MIG devices are offered",
+        help="how MIG devices are advertised",
     ),
     Key(
         "flags.failOnInitError",

@@ -23,8 +23,8 @@ class Action(enum.Enum):
     """What follows from an XID."""
 
     IGNORE = "ignore"
-    DEGRADE = "degrade"  # set aside, and back by itself when it stays quiet
-    FATAL = "fatal"  # set aside until the GPU was reset or the driver loaded anew
+    DEGRADE = "degrade"  # Unhealthy, and Healthy again by itself after a recovery period
+    FATAL = "fatal"  # Unhealthy until the GPU was reset or the driver loaded again
 
 
 NOT_CORRECTED: Final = 48

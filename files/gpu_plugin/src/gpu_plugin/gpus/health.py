@@ -5,7 +5,7 @@
 
 A fault sets aside all that is made of the GPU, or of the MIG instance that it concerns. What the GPU
 coped with passes when it stays quiet; all else needs a reset or another load of the driver first,
-since that a GPU answers is not enough. Each return to a fault doubles the quiet time, and what keeps
+since that a GPU answers is not enough. Each return to a fault doubles the recovery period, and what keeps
 coming back by itself is not let pass any more. What is known can be handed to the next process.
 """
 
@@ -32,7 +32,7 @@ from ..offer.problem import Kind, Problem
 
 QUIET: Final = 30.0
 MOST_DOUBLINGS: Final = 5
-FORGET: Final = 20  # quiet times without a fault after which what was is forgotten
+FORGET: Final = 20  # recovery periods without a fault after which what was is forgotten
 STRIKES: Final = 4  # faults in a row that it coped with, the last of which is fatal
 
 # A GPU, or an instance of it: the UUID and the ids of the GPU and compute instance.
@@ -51,7 +51,7 @@ class _Fault:
 
 
 class Health:
-    """Remembers what happened to each GPU. ``quiet`` is the shortest quiet time in seconds."""
+    """Remembers what happened to each GPU. ``quiet`` is the shortest recovery period in seconds."""
 
     def __init__(self, quiet: float = QUIET, clock: Callable[[], float] = time.monotonic) -> None:
         self.overrides = Overrides()

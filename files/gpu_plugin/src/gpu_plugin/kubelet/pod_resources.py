@@ -44,7 +44,7 @@ class PodResources:
         return found
 
     def allocatable(self) -> dict[str, int]:
-        """Return how many devices of each resource the kubelet would give out."""
+        """Return how many devices of each resource the kubelet can allocate."""
         found: dict[str, int] = {}
         answer = self._ask(
             rpc.GET_ALLOCATABLE,

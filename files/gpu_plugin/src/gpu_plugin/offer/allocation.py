@@ -163,7 +163,7 @@ def _channels(config: Config, around: Surroundings) -> list[str]:
     if config.imex_required and len(there) < len(config.imex_channels):
         raise AllocationRefused(
             "the IMEX channels are not there",
-            cause=f"imex.required is set, and {IMEX_FOLDER} lacks one",
+            cause=f"imex.required is set, and {IMEX_FOLDER} does not have one",
         )
     return there
 

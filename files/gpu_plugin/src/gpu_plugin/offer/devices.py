@@ -177,12 +177,14 @@ def left_out(inventory: Inventory, strategy: str, naming: Naming | None = None) 
                 f"{name} replaces a memory row at its next reset, and can be used until then"
             )
         if strategy == "none" and view.gpu.mig_current:
-            notes.append(f"{name} is in MIG mode but offered as a whole, since migStrategy is none")
+            notes.append(
+                f"{name} is in MIG mode but advertised as a whole, since migStrategy is none"
+            )
         if strategy == "mixed" and view.gpu.mig_current and not view.mig and not view.problem:
             notes.append(f"{name} is in MIG mode and has no MIG devices")
         if strategy == "mixed" and view.gpu.mig_current:
             notes += [
-                f"MIG device {mig.uuid} is not offered: there is no resource for {mig.profile}"
+                f"MIG device {mig.uuid} is not advertised: there is no resource for {mig.profile}"
                 for mig in view.mig
                 if not _mig_name(mig, strategy, naming or Naming())
             ]

@@ -27,7 +27,7 @@ COUNTERS: Final = (
     (observer.ALLOCATIONS, "Allocate calls that were granted.", ("resource",)),
     (observer.REFUSALS, "Calls that were refused.", ("resource", "call", "reason")),
     (observer.XIDS, "XIDs that the driver reported.", ("gpu", "xid")),
-    (observer.REENUMERATIONS, "Times that other devices were offered.", ("resource",)),
+    (observer.REENUMERATIONS, "Times that the advertised devices changed.", ("resource",)),
     (observer.REGISTRATIONS, "Registrations with the kubelet.", ("resource", "result")),
     (observer.NVML_ERRORS, "Errors of NVML while looking for GPUs.", ("code",)),
     (observer.RELOADS, "Configurations that were read again.", ("result",)),
@@ -77,7 +77,7 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     config = _gauge("config_info", "The configuration in force, by its digest.", "sha256")
     refused = _gauge("config_refused", "Whether the configuration on disk can't be used.")
     available = _gauge("driver_available", "Whether the driver answers.")
-    devices = _gauge("devices", "Devices on offer.", "resource", "health")
+    devices = _gauge("devices", "Devices advertised.", "resource", "health")
     registered = _gauge("registered", "Whether the kubelet knows of a resource.", "resource")
     if state:
         build.add_metric([state["version"]], 1)

@@ -62,7 +62,7 @@ def show(sources: Sources, *, as_json: bool) -> int:
         print(status.describe({**state, **beside}))
     for name, count in allocatable.items():
         if name in resources and count != overview.healthy(resources[name]):
-            print(f"{name}: the kubelet would give out {count}")
+            print(f"{name}: the kubelet can allocate {count}")
     for problem in filter(None, (driver_problem, kubelet_problem)):
         print(f"not known: {problem}")
     if rows:

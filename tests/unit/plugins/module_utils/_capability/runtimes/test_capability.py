@@ -348,7 +348,7 @@ def test_auto_takes_all_that_can() -> None:
     assert "left out: docker 20.10.24 does not support" in plan.warnings[0]
     names = [one["name"] for one in one.result(one.observe(), plan)["runtimes"]]
     assert names == ["containerd", "podman"]
-    with pytest.raises(NodeError, match=r"docker 20\.10\.24 cannot"):
+    with pytest.raises(NodeError, match=r"docker 20\.10\.24 does not support"):
         planned(Machine(docker="20.10.24"), runtime="auto")
 
 

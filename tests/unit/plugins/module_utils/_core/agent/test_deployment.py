@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plan for the node daemon."""
+"""The plan for the device plugin."""
 
 from __future__ import annotations
 
