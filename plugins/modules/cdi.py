@@ -112,7 +112,7 @@ EXAMPLES = r"""
   check_mode: true
   register: compared
 
-- name: Take the description away
+- name: Remove the specification
   gpu.node.cdi:
     state: absent
 """

@@ -16,7 +16,7 @@ description:
     waits until it serves the node's GPUs and the kubelet has accepted every resource.
   - A release is made beside the one in use and switched to in one step. What a killed run left is started over.
   - The new release's own parser judges the configuration before anything changes. Where the daemon served and does not
-    become ready with what is new, the release, the configuration and the unit from before are put back; the module
+    become ready with what is new, the release, the configuration and the unit from before are restored; the module
     fails with what the daemon said, and with RV(rolled_back).
   - The daemon's package is packed on the controller and sent only where the node does not have this release yet.
   - Of its libraries, only the wheels are installed that the C(requirements.txt) of O(package) lists by their SHA-256,
@@ -160,8 +160,8 @@ release:
   returned: success
   type: str
 rolled_back:
-  description: Whether what ran before was put back and serves, after what is new did not become ready.
-  returned: when the daemon does not become ready, and there was something to put back
+  description: Whether what ran before was restored and serves, after what is new did not become ready.
+  returned: when the daemon does not become ready, and there was something to restore
   type: bool
 resources:
   description: The resources that are served, each with its number of devices and whether the kubelet has accepted it.

@@ -19,7 +19,7 @@ description:
   - Never stops a process on a GPU and never reboots, and unloads modules only where O(reload) says so.
     What needs a reboot is reported.
   - Remembers what it has added. What a killed run left behind is finished by the next one.
-  - Where another version or kernel module type cannot be installed, the packages that were there before are put back in
+  - Where another version or kernel module type cannot be installed, the packages that were there before are restored in
     one transaction, and the module fails with the reason. A first installation that failed is finished by the next run.
 options:
   state:
@@ -309,12 +309,12 @@ packages:
   type: dict
   sample: {"libcuda1": "550.163.01-2"}
 rolled_back:
-  description: Whether the previous packages were put back; C(false) says that this has failed as well.
+  description: Whether the previous packages were restored; C(false) says that this has failed as well.
   returned: after a change of version or kernel module type that failed half-way
   type: bool
 packages_left:
   description: The packages that are not as they were before, and the state of each as text.
-  returned: when the previous packages could not be put back
+  returned: when the previous packages could not be restored
   type: dict
   sample: {"nvidia-smi": "550.163.01-2, unpacked, not configured"}
 reboot_required:

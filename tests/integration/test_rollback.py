@@ -30,7 +30,7 @@ def broken(folder: Path) -> Path:
 
 
 def state(node: Node) -> tuple[str, str, str]:
-    """The release that is current, the one that runs, and what the kubelet can hand out."""
+    """The release that is current, the one that runs, and what the kubelet can allocate."""
     current = node.run("readlink", "/opt/gpu-node/current").strip().rsplit("/", 1)[-1]
     shown = node.run("systemctl", "show", UNIT, "--property=ActiveState,Environment")
     resources = json.loads(node.run("standin-kubelet", "resources", "--json"))

@@ -57,7 +57,7 @@ def test_s10_cdi_file_of_others_is_left_aside(
     assert time.process_time() - began < 2
     assert kept.names == {"0"}
     told = capsys.readouterr().err
-    assert "a CDI specification is left aside" in told
+    assert "a CDI specification is ignored" in told
     assert name in told
     assert len(told) < 500
     kept.refresh()
@@ -86,7 +86,7 @@ def test_s10_daemon_goes_on_beside_cdi_files_of_others(make_node: MakeNode) -> N
     node.wait("nvidia.com/gpu", 1)
     assert node.daemon is not None
     assert node.daemon.poll() is None
-    assert node.logged().count("is left aside") == len(FOREIGN)
+    assert node.logged().count("is ignored") == len(FOREIGN)
 
 
 @pytest.mark.parametrize(

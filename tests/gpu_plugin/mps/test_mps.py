@@ -375,7 +375,7 @@ def test_servers_for_all_users_are_refused_where_the_program_has_none(
     problem = mps.failed(mps.uuid())
     assert f"{mps.program} has no servers for several users" in problem
     assert "it does not take -multiuser-server: Cannot find MPS control daemon process" in problem
-    assert "take multiUser out of sharing.mps" in problem
+    assert "remove multiUser from sharing.mps" in problem
     assert manager.wait(8) == 1
     assert mps.mode() == DEFAULT
     assert "READY=1" not in mps.notifications()

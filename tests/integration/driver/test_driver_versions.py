@@ -75,7 +75,7 @@ def test_other_versions_come_at_once_or_not_at_all(make_node: Callable[..., Node
     assert not refused.ok
     found = answer(refused)
     assert found["rolled_back"] is True, found
-    assert "so the previous ones were put back" in found["msg"]
+    assert "so the previous ones were restored" in found["msg"]
     assert "the test wants this package to fail" in found["cause"]
     assert windows(log(node)[seen:], {OPEN}) == []
     assert look(node) == before

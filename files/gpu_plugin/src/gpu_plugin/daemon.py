@@ -163,11 +163,11 @@ class Daemon:
             self._step()
         except OSError as error:
             if not self._failing:
-                logs.error("a round could not be finished, trying again", cause=error)
+                logs.error("a pass of the main loop failed, trying again", cause=error)
             self._failing = True
             return
         if self._failing:
-            logs.info("rounds are finished again")
+            logs.info("the main loop works again")
         self._failing = False
 
     def _step(self) -> None:

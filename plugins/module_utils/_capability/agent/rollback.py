@@ -62,14 +62,14 @@ class Rollback:
             wait()
         except NodeError as second:
             raise NodeError(
-                f"{error.message}; what ran before was put back, but {second.message}",
+                f"{error.message}; what ran before was restored, but {second.message}",
                 cause=error.cause,
                 hint=error.hint,
                 rolled_back=False,
             ) from error
         self.forget()
         raise NodeError(
-            f"{error.message}; release {kept.release} with its configuration was put back and serves",
+            f"{error.message}; release {kept.release} with its configuration was restored and serves",
             cause=error.cause,
             hint="fix what the daemon reported, then run again",
             rolled_back=True,

@@ -70,7 +70,7 @@ def _put_back(host: Host, manager: PackageManager, undo: Rollback, reason: _Reas
         manager.hold(again)
     if second is None and not (left.packages or left.remove):
         raise NodeError(
-            f"the new packages could not be installed, so the previous ones were put back: {_list(undo)}",
+            f"the new packages could not be installed, so the previous ones were restored: {_list(undo)}",
             cause=_told(error),
             hint=f"{NEXT}, then run again",
             **{**error.details, "rolled_back": True},
@@ -78,7 +78,7 @@ def _put_back(host: Host, manager: PackageManager, undo: Rollback, reason: _Reas
     states = in_words(left, manager.packages())
     words = "; ".join(f"{name} is {state}" for name, state in states.items())
     raise NodeError(
-        "the new packages could not be installed, and the previous ones could not be put back",
+        "the new packages could not be installed, and the previous ones could not be restored",
         cause=f"{_told(error)}\nThen: {_told(second)}\nNow: {words or 'all is back'}",
         hint=f"fix the second cause, then run on the node: {manager.by_hand(change)}",
         **{**error.details, "rolled_back": False, "packages_left": states},

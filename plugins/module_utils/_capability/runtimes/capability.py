@@ -104,7 +104,7 @@ class Observed(t.NamedTuple):
 
 
 class RuntimeCapability:
-    """Lets container runtimes hand out devices, or takes that back."""
+    """Enables GPUs (CDI) in container runtimes, or reverts that."""
 
     name = "container_runtime"
 
@@ -247,7 +247,7 @@ class RuntimeCapability:
         """Plan to forget files that have nothing of ours any more."""
         names = {one.runtime.name for one in state.states}
         left = [path for path, one in self._records.all().items() if one.runtime in names]
-        return [Step("forget", f"forget how {path} was", {"path": path}) for path in left]
+        return [Step("forget", f"remove the saved copy of {path}", {"path": path}) for path in left]
 
     def _diff(self, runtime: Runtime, file: File) -> t.Tuple[str, str]:
         try:

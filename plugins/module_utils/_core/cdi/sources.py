@@ -62,5 +62,5 @@ def check(spec: Spec, open_folder: t.Callable[[str], str]) -> None:
             raise NodeError(
                 f"the CDI specification would give containers {path}",
                 cause=f"everybody may write to {folder}, so any user of the node decides what that is",
-                hint=f"move it to a folder that only root may write to, or take the right away: chmod o-w {folder}",
+                hint=f"move it to a folder that only root may write to, or remove the permission: chmod o-w {folder}",
             )

@@ -140,7 +140,7 @@ def steps(
         raise NodeError(
             f"the driver is installed from packages: {', '.join(packages)}",
             cause="the files of the two would mix",
-            hint="take the packages away first: state absent, or the package manager where you installed them",
+            hint="remove the packages first: state absent, or the package manager where you installed them",
         )
     if have and not ours:
         if have == version:

@@ -49,7 +49,7 @@ class CdiAdded:
             one for one in _wanted(config) if f"{cdi.VENDOR}/{one}=all" not in names
         )
         for kind in sorted(missing - self._missing):
-            logs.warning("the node has nothing of what containers are to get", wanted=kind)
+            logs.warning("the node does not have what containers are to get", wanted=kind)
         self._missing = missing
 
     def _keep(self, kind: str, config: Config) -> list[str]:

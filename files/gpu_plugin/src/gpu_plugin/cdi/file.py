@@ -62,7 +62,7 @@ class CdiFile:
             try:
                 yield cdi.read(bounded.read_text(path))
             except (NodeError, UnicodeDecodeError, IsADirectoryError, bounded.TooLong) as error:
-                logs.warning("a CDI specification is left aside", file=path, cause=error)
+                logs.warning("a CDI specification is ignored", file=path, cause=error)
 
     def _sources(self) -> list[Path]:
         found = []

@@ -22,7 +22,7 @@ LONGEST_TEXT: Final = 64
 
 @dataclass(frozen=True)
 class Gfd:
-    """How labels are made and handed out.
+    """How labels are made, and where they are written.
 
     ``sleep`` is in seconds, None is for ever. ``node_feature_api`` is None where nobody chose.
     """

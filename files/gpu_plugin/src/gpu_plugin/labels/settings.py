@@ -58,7 +58,7 @@ class Settings:
 
 
 def output(where: str, text: str) -> str:
-    """Return a way to hand labels out. InputError: there is no such way."""
+    """Return a label output. InputError: there is no such way."""
     if text and text not in OUTPUTS:
         raise InputError.of(where, text, f"one of {', '.join(OUTPUTS)}")
     return text

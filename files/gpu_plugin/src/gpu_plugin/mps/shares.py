@@ -104,7 +104,7 @@ def plan(
             "multiUser can't be had on this device",
             cause="servers for several users need compute capability 7.0 (Volta), and it has "
             + ".".join(map(str, compute_capability)),
-            hint="take multiUser out of sharing.mps",
+            hint="remove multiUser from sharing.mps",
         )
     limit = client_limit(compute_capability)
     if not 1 <= replicas <= limit:

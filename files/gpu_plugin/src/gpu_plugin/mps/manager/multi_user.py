@@ -21,7 +21,7 @@ OPTION: Final = "-multiuser-server"
 NO_OPTION: Final = "-no-such-option"
 SECONDS: Final = 5.0
 PAUSE: Final = 0.02
-HINT: Final = "take multiUser out of sharing.mps, or install a driver whose program has it"
+HINT: Final = "remove multiUser from sharing.mps, or install a driver whose program has it"
 
 
 def require(program: str = PROGRAM) -> None:

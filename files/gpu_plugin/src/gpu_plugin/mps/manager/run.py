@@ -153,4 +153,4 @@ def _give_back(remembered: Remembered) -> None:
         with open_nvml():
             remembered.give_back()
     except NvmlError as error:  # the next manager tries again
-        logs.warning("the compute mode was not given back", cause=error)
+        logs.warning("the compute mode was not restored", cause=error)

@@ -151,7 +151,7 @@ def test_a_release_that_does_not_become_ready_is_taken_back() -> None:
     machine = Machine("r2")
     deploy(machine, "r1")
     before = in_force(machine)
-    with pytest.raises(NodeError, match="release r1 with its configuration was put back") as caught:
+    with pytest.raises(NodeError, match="release r1 with its configuration was restored") as caught:
         deploy(machine, "r2")
     assert caught.value.details == {"rolled_back": True, "release": "r1"}
     assert caught.value.cause == "it said this"
@@ -176,7 +176,7 @@ def test_a_configuration_that_does_not_become_ready_is_taken_back() -> None:
     machine = Machine("strategy")
     deploy(machine, "r1")
     before = in_force(machine)
-    with pytest.raises(NodeError, match="was put back and serves"):
+    with pytest.raises(NodeError, match="was restored and serves"):
         deploy(machine, "r1", strategy="single")
     assert in_force(machine) == before
 
@@ -193,7 +193,7 @@ def test_where_the_old_one_does_not_serve_either_both_stories_are_told() -> None
     machine = Machine()
     deploy(machine, "r1")
     machine.bad = ("r1", "r2")
-    with pytest.raises(NodeError, match="was put back, but after 0 s") as caught:
+    with pytest.raises(NodeError, match="was restored, but after 0 s") as caught:
         deploy(machine, "r2")
     assert caught.value.details == {"rolled_back": False}
     assert machine.current == "r1"
@@ -225,7 +225,7 @@ def test_a_run_that_is_killed_is_finished_or_taken_back_by_the_next(at: str) -> 
         deploy(machine, "r2", more=1)
     machine.killed_at = ""
     machine.bad = ("r2",)
-    with pytest.raises(NodeError, match="release r1 with its configuration was put back"):
+    with pytest.raises(NodeError, match="release r1 with its configuration was restored"):
         deploy(machine, "r2", more=1)
     assert in_force(machine) == before
     machine.bad = ()
@@ -244,7 +244,7 @@ def test_a_run_that_is_killed_while_it_waits_is_known_to_the_next() -> None:
     assert machine.current == "r2"
     assert parse(machine.files[KEPT]) == Kept("r1", machine.files[CONFIG], "unit of r1")
     machine.killed_at = ""
-    with pytest.raises(NodeError, match="release r1 with its configuration was put back"):
+    with pytest.raises(NodeError, match="release r1 with its configuration was restored"):
         deploy(machine, "r2")
     assert machine.current == "r1"
     assert machine.listdir(f"{PREFIX}/releases") == ["r1", "r2"]
@@ -260,7 +260,7 @@ def test_what_serves_now_is_better_than_what_an_earlier_run_kept() -> None:
     machine.start()  # as the daemon does by itself when its configuration changes
     machine.bad = ("late",)
     before = in_force(machine)
-    with pytest.raises(NodeError, match="was put back and serves"):
+    with pytest.raises(NodeError, match="was restored and serves"):
         deploy(machine, "r1", late=1)
     assert in_force(machine) == before
 

@@ -82,7 +82,7 @@ def test_version_that_cannot_be_configured_is_undone_in_one_transaction(done: Fa
     with pytest.raises(NodeError) as caught:
         converge(done, version="535")
     text = str(caught.value)
-    assert "so the previous ones were put back: firmware-nvidia-gsp 550.163.01-2" in text
+    assert "so the previous ones were restored: firmware-nvidia-gsp 550.163.01-2" in text
     assert "postinst of nvidia-smi failed with status 1" in text
     assert caught.value.details["rolled_back"] is True
     assert (done.packages, done.files[RECORD]) == (packages, record)
@@ -109,7 +109,7 @@ def test_previous_version_comes_from_the_archive_where_the_sources_lost_it(done:
         name: [one for one in versions if one != VERSION or name != "nvidia-smi"]
         for name, versions in done.offers.items()
     }
-    with pytest.raises(NodeError, match="were put back"):
+    with pytest.raises(NodeError, match="were restored"):
         converge(done, version="535")
     (back,) = done.bring_back()
     assert file in back
@@ -121,7 +121,7 @@ def test_way_back_that_fails_says_what_is_there_and_what_to_run(done: Failing) -
     with pytest.raises(NodeError) as caught:
         converge(done, version="535")
     text = str(caught.value)
-    assert "and the previous ones could not be put back" in text
+    assert "and the previous ones could not be restored" in text
     assert "Now: firmware-nvidia-gsp is 535.261.03-1, unpacked, not configured" in text
     assert "apt-get --no-install-recommends" in text
     assert f" nvidia-smi={VERSION}" in text

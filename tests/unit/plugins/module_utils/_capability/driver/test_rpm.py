@@ -131,7 +131,7 @@ def test_version_that_cannot_be_installed_is_undone(
     with pytest.raises(NodeError, match=r"(?i)prein|script") as caught:
         converge(node, version="590")
     assert caught.value.details["rolled_back"] is True
-    assert "were put back" in str(caught.value)
+    assert "were restored" in str(caught.value)
     assert (node.installed(), node.files[RECORD]) == (before, record)
     assert BROKEN not in versions(node)
     state = capability(node).observe()

@@ -257,7 +257,7 @@ def test_absent_forgets_a_file_that_others_have_cleared() -> None:
     host = machine()
     converge(host)
     host.files[CONFIG] = "version = 2\n"
-    assert converge(host, state="absent") == [f"forget how {CONFIG} was"]
+    assert converge(host, state="absent") == [f"remove the saved copy of {CONFIG}"]
     assert host.own_files() == {CONFIG: "version = 2\n"}
 
 
