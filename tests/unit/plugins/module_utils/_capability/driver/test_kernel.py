@@ -122,7 +122,7 @@ def test_nouveau_is_kept_away_in_the_initramfs_too_and_all_of_it_taken_back() ->
 def test_rebuild_that_failed_is_done_again() -> None:
     host = Machine()
     host.commands["update-initramfs",] = Completed(1, "", "No space left on device")
-    with pytest.raises(NodeError, match=r"No space left on device.*make room in /boot"):
+    with pytest.raises(NodeError, match=r"No space left on device.*free space in /boot"):
         converge(host)
     assert json.loads(host.files[RECORD])["modprobe"] is True
     host.commands["update-initramfs",] = host.rebuild
