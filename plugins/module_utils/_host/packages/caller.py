@@ -58,7 +58,7 @@ class Caller:
             raise NodeError(
                 f"{argv[0]} failed with status {done.rc}",
                 cause=tail(done),
-                hint="mend the cause named above and run again, which finishes what was begun",
+                hint="fix the cause named above and run again, which finishes what was begun",
                 rc=done.rc,
                 command=" ".join(argv),
             )

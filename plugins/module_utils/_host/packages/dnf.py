@@ -111,6 +111,6 @@ class Dnf(Rpm):
             raise NodeError(
                 "dnf could not carry out the transaction",
                 cause=tail(done),
-                hint="mend the cause named above and run again, which finishes what was begun",
+                hint="fix the cause named above and run again, which finishes what was begun",
             )
         return done

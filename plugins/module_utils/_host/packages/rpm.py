@@ -116,7 +116,7 @@ class Rpm:
         return NodeError(
             f"{tool} finds no way to install {self._purpose}{what}; nothing was changed",
             cause=tail(Completed(done.rc, said, "")),
-            hint=f"take the lock away: {self.unlock_words} {' '.join(held)}"
+            hint=f"remove the lock: {self.unlock_words} {' '.join(held)}"
             if held
             else f"look at the packages that {tool} names: a repository or an exclusion is in the way",
         )
