@@ -52,7 +52,7 @@ CASES = {
     "an older release started it": (
         NOW,
         seen(NOW, state(NOW), strange=True),
-        "its MPS daemon starts anew with other limits",
+        "its MPS daemon restarts with other limits",
         Act.RESTART,
     ),
     "an older release started it, and clients are there": (
