@@ -84,7 +84,7 @@ def from_json(text: str) -> Settings:
     if not isinstance(data, dict):
         raise NodeError("it is no JSON object")
     version = data.pop("version", None)
-    if type(version) is not int or version != VERSION:
+    if not _is_whole(version) or version != VERSION:
         raise InputError.of("version", version, str(VERSION))
     if unknown := sorted(data.keys() - READERS.keys()):
         raise NodeError(f"{shown(unknown[0])} is no setting")
@@ -96,11 +96,15 @@ def from_json(text: str) -> Settings:
 Reader = Callable[[str, Any], Any]
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _whole(least: int) -> Reader:
     def read(name: str, value: Any) -> int:
-        if type(value) is not int or value < least:
+        if not _is_whole(value) or value < least:
             raise InputError.of(name, value, f"a whole number from {least} on")
-        return value
+        return int(value)
 
     return read
 
@@ -115,8 +119,8 @@ def _one_of(*allowed: Any) -> Reader:
 
 
 def _memory(name: str, value: Any) -> Memory | None:
-    if type(value) is int and value > 0:
-        return value
+    if _is_whole(value) and value > 0:
+        return int(value)
     if (isinstance(value, str) and value.endswith("%")) or value is None:
         return _threads(name, value)
     raise InputError.of(name, value, MEMORY_WORDS)

@@ -35,8 +35,9 @@ STATUS = (PROGRAM, "status", "--json")
 SERVING = {"state": "serving", "resources": {}, "mig_uuids": [PART.uuid]}
 
 
-def host(status: Any = SERVING, gpus: int = 2) -> FakeHost:
-    """Return a machine with GPUs on its bus, on which the daemon tells this."""
+def host(status: Any = None, gpus: int = 2) -> FakeHost:
+    """Return a machine with GPUs on its bus, on which the daemon tells this, or that it serves."""
+    status = SERVING if status is None else status
     files = {}
     for number in range(gpus):
         device = f"/sys/bus/pci/devices/0000:{number + 1:02x}:00.0"
@@ -152,7 +153,9 @@ def test_a_daemon_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch
     run: Callable[..., Any] = subprocess.run
     monkeypatch.setattr(LocalHost, "which", lambda _self, _name: "/bin/sleep")
     monkeypatch.setattr(
-        subprocess, "run", lambda _argv, **options: run(["/bin/sleep", "3600"], **options)
+        subprocess,
+        "run",
+        lambda _argv, **options: run(["/bin/sleep", "3600"], **{**options, "check": False}),
     )
     _failed, causes = answer(LocalHost(), nvml(), gpu_count=2)
     assert "no answer within 0.2 s" in causes["device plugin"]
