@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -146,16 +146,14 @@ def test_a_daemon_that_cannot_be_asked_is_one_that_does_not_run(status: Complete
     assert causes["device plugin"] == "the device plugin is not serving (it does not run)"
 
 
-def test_a_daemon_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_that_never_answers_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """With a genuine process that would sleep for an hour."""
     module = "ansible_collections.gpu.node.plugins.module_utils._capability.validate"
     monkeypatch.setattr(f"{module}.PATIENCE", 0.2)
-    run: Callable[..., Any] = subprocess.run
-    monkeypatch.setattr(LocalHost, "which", lambda _self, _name: "/bin/sleep")
-    monkeypatch.setattr(
-        subprocess,
-        "run",
-        lambda _argv, **options: run(["/bin/sleep", "3600"], **{**options, "check": False}),
-    )
+    monkeypatch.setattr(LocalHost, "which", lambda _self, _name: str(tmp_path / "slow"))
+    (tmp_path / "slow").write_text("#!/bin/sh\nexec sleep 3600\n")
+    (tmp_path / "slow").chmod(0o755)
     _failed, causes = answer(LocalHost(), nvml(), gpu_count=2)
     assert "no answer within 0.2 s" in causes["device plugin"]
