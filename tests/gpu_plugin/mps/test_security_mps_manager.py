@@ -11,14 +11,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gpu_plugin.mps.manager.control import started
 from mps_running import Mps, living
-from nvsim import genuine
-from nvsim.testing import client, start
+from nvsim.testing import client
 from running import eventually
 from tenants import NOBODY, as_nobody
 
@@ -37,20 +35,6 @@ while time.time() < end:
     except OSError:
         time.sleep(0.01)
 """
-
-
-@pytest.fixture
-def mps() -> Iterator[Mps]:
-    program = genuine.mps_control()
-    if program is None:
-        pytest.skip(genuine.MPS_MISSING)
-    if os.geteuid() != 0:
-        pytest.skip("another user can be played by root only")
-    made = Mps(start("h100-80", 1), program)
-    made.folder.chmod(0o755)  # the way to the manager's own folders, which is not its affair
-    yield made
-    made.stop()
-    made.sim.stop()
 
 
 def hold(mps: Mps, seconds: float) -> subprocess.Popen[str]:
