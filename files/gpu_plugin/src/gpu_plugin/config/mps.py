@@ -10,7 +10,16 @@ from typing import Any, Final, TypeVar
 
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import shown
-from ..mps.settings import DRAIN, ON_BUSY, PIPE_ACCESS, PRIORITIES, READ_ONLY, WAIT, Settings
+from ..mps.settings import (
+    DRAIN,
+    ON_BUSY,
+    PIPE_ACCESS,
+    PRIORITIES,
+    READ_ONLY,
+    SMALLEST_SHM,
+    WAIT,
+    Settings,
+)
 from ..mps.shares import (
     MEMORY_WORDS,
     THREADS_WORDS,
@@ -30,7 +39,6 @@ KEYS: Final = (
     ),
 )
 LONGEST_DRAIN: Final = 86400
-SMALLEST_SHM: Final = 64 * 1024**2
 NEWEST: Final = (12, 0)  # no architecture takes more clients
 LARGE: Final = 2**60
 SHM_SIZES: Final = "bytes, such as 8589934592 or 8GiB, 64MiB at least"

@@ -85,9 +85,10 @@ def fill(mps: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from .manager import run as manager  # brings NVML in, which the other commands have no use for
+    from .manager.options import Options
 
     return manager.run(
-        manager.Options(
+        Options(
             device=options.device,
             settings=_settings(options),
             kept=options.settings,

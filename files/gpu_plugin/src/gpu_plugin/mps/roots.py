@@ -20,6 +20,12 @@ def problem_of(root: Path) -> str:
     return next(filter(None, map(_problem, (root, *root.parents))), "")
 
 
+def refusal(root: str) -> str:
+    """Return problem_of() as a sentence, for those who raise nothing."""
+    problem = problem_of(Path(root))
+    return f"MPS can't have its files in {root}: {problem}" if problem else ""
+
+
 def require(root: Path) -> None:
     """NodeError: others than root could change what is below a root, or put theirs there."""
     if problem := problem_of(root):

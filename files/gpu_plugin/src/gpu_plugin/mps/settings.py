@@ -20,6 +20,7 @@ WAIT, REFUSE, TERMINATE = "wait", "refuse", "terminate"
 ON_BUSY: Final = (WAIT, REFUSE, TERMINATE)
 PRIORITIES: Final = {"normal": 0, "below-normal": 1}
 DRAIN: Final = 30
+SMALLEST_SHM: Final = 64 * 1024**2
 READ_ONLY, READ_WRITE = "read-only", "read-write"
 PIPE_ACCESS: Final = (READ_ONLY, READ_WRITE)
 VERSION: Final = 1  # of the JSON; a manager with another one is as one with other settings

@@ -19,15 +19,19 @@ from .replicas import held_back, not_shared, offers, refused, share
 class Offered:
     """The devices of each resource, and what there is to say of them.
 
-    ``mps`` is what is offered in shares of MPS, by device; ``unsharable`` is why a device can't be shared
-    as MPS is asked to. Where there is a ``refusal`` nothing is offered.
+    ``mps`` is what is offered in shares of MPS, by device. Where there is a ``refusal`` nothing is
+    offered.
     """
 
     resources: Resources = field(default_factory=dict)
     mps: Mapping[str, Offer] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    unsharable: str = ""
     refusal: EnumerationRefused | None = None
+
+    @property
+    def unsharable(self) -> str:
+        """Why a device can't be shared as MPS is asked to, empty where all can."""
+        return refused(self.resources)
 
     def refused(self, why: str) -> Offered:
         """Return the same where MPS can't be as it is asked for."""
@@ -50,7 +54,7 @@ def decide(inventory: Inventory, config: Config) -> Offered:
     if found:
         notes += not_shared(found, sharing)
     shared = share(found, sharing, config.mps_root)
-    return Offered(shared, offers(shared), tuple(notes), refused(shared))
+    return Offered(shared, offers(shared), tuple(notes))
 
 
 def without_driver(inventory: Inventory, why: str) -> Inventory:

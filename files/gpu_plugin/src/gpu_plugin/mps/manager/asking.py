@@ -61,20 +61,19 @@ def ask(words: Sequence[str], text: str, env: Mapping[str, str], seconds: float)
 
 def _read(streams: Sequence[IO[bytes]], deadline: float) -> list[bytes]:
     """Return all that the streams have, each to its end."""
-    found = dict.fromkeys(streams, b"")
+    found = [bytearray() for _each in streams]
     with selectors.DefaultSelector() as selector:
-        for stream in streams:
-            selector.register(stream, selectors.EVENT_READ)
+        for stream, told in zip(streams, found, strict=True):
+            selector.register(stream, selectors.EVENT_READ, told)
         while selector.get_map():
             ready = selector.select(max(deadline - time.monotonic(), 0))
             if not ready:
                 raise Unanswered("it takes too long")
             for key, _events in ready:
                 data = os.read(key.fd, CHUNK)
-                stream = next(one for one in streams if one is key.fileobj)
-                found[stream] += data
                 if not data:
-                    selector.unregister(stream)
-                if len(found[stream]) > MOST_BYTES:
-                    raise Unanswered(f"it answers more than {MOST_BYTES} bytes")
-    return list(found.values())
+                    selector.unregister(key.fileobj)
+                key.data.extend(data)
+                if len(key.data) > MOST_BYTES:
+                    raise Unanswered(f"it tells more than {MOST_BYTES} bytes")
+    return [bytes(told) for told in found]

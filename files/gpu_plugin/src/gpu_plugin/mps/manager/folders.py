@@ -20,11 +20,11 @@ from ... import logs
 from ..._shared._core.errors import NodeError
 from .. import roots
 from ..paths import Names
+from ..settings import SMALLEST_SHM
 
 SELINUX: Final = Path("/sys/fs/selinux/enforce")
 XATTR: Final = "security.selinux"
 LABEL: Final = b"system_u:object_r:container_file_t:s0\0"
-SMALLEST_SHM: Final = 64 * 1024**2
 # What a control daemon makes are three sockets and two empty files; clients only connect.
 IPC_LIMITS: Final = "size=1m,nr_inodes=64"
 CONTROL: Final = "control"

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from ... import logs
 from ..._shared._core.errors import NodeError
@@ -16,29 +15,15 @@ from ..._shared._nvml.real import open_nvml
 from .. import protocol
 from ..paths import Names
 from ..protocol import ControlError, Silent
-from ..settings import READ_WRITE, Settings
+from ..settings import READ_WRITE
 from ..shares import Shares
 from . import folders, peers
 from .control import ANSWER_SECONDS, START_SECONDS, Control
+from .options import Options
 from .remembered import Remembered
 from .report import FAILED, READY, STARTING, Report
 
 MODE_ROUNDS: Final = 5  # each look at the compute mode opens the driver
-
-
-class Wanted(Protocol):
-    """What of the manager's options is for its keeper."""
-
-    @property
-    def device(self) -> str: ...
-    @property
-    def interval(self) -> float: ...
-    @property
-    def steady(self) -> float: ...
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def replace_silent(self) -> float: ...
 
 
 class Keeper:
@@ -51,11 +36,11 @@ class Keeper:
         shares: Shares,
         report: Report,
         remembered: Remembered,
-        wanted: Wanted,
+        options: Options,
     ) -> None:
         self._names, self._control = names, control
         self._shares, self._report = shares, report
-        self._remembered, self._wanted = remembered, wanted
+        self._remembered, self._options = remembered, options
         self._ready_since: float | None = None
         self._silent_since: float | None = None
         self._in_place = False  # the limits, as far as was read back
@@ -69,7 +54,7 @@ class Keeper:
             try:
                 self._bring_up()
                 self._watch(stop, wake)
-            except ControlError as error:
+            except NodeError as error:
                 self._control.kill()
                 failures = 1 if self._steady() else failures + 1
                 self._ready_since = self._silent_since = None
@@ -79,33 +64,21 @@ class Keeper:
 
     def _steady(self) -> bool:
         since = self._ready_since
-        return since is not None and time.monotonic() - since > self._wanted.steady
+        return since is not None and time.monotonic() - since > self._options.steady
 
     def _bring_up(self) -> None:
         """Start a daemon where no client can reach it, and let them once its limits are in place."""
         self._report.state(STARTING)
-        own = self._fresh()
+        own = folders.fresh(self._names)
         self._control.start(own)
         self._remembered.daemon(self._control.pid)
         self._control.ask(protocol.SERVERS, START_SECONDS)
         self._set_limits()
-        self._publish(own)
+        everything = self._options.settings.pipe_access == READ_WRITE
+        folders.publish(self._names, own, everything=everything)
         self._ready_since = time.monotonic()
         self._report.pipe(str(own))
         self._report.state(READY, self._control.pid)
-
-    def _fresh(self) -> Path:
-        try:
-            return folders.fresh(self._names)
-        except NodeError as error:
-            raise ControlError(error.message, cause=error.cause) from error
-
-    def _publish(self, own: Path) -> None:
-        everything = self._wanted.settings.pipe_access == READ_WRITE
-        try:
-            folders.publish(self._names, own, everything=everything)
-        except NodeError as error:
-            raise ControlError(error.message, cause=error.cause) from error
 
     def _set_limits(self) -> None:
         self._in_place = False
@@ -126,7 +99,7 @@ class Keeper:
                 state = FAILED if problem else READY
                 self._report.state(state, self._control.pid, problem)
                 before = problem
-            wake.wait(self._wanted.interval)
+            wake.wait(self._options.interval)
             wake.clear()
             if stop.is_set():
                 return
@@ -160,13 +133,13 @@ class Keeper:
     def _keep_exclusive(self) -> None:
         """Let nobody past the limits: a MIG device has no compute mode, a GPU has."""
         self._rounds += 1
-        if not self._wanted.device.startswith("GPU-") or self._rounds % MODE_ROUNDS:
+        if not self._options.device.startswith("GPU-") or self._rounds % MODE_ROUNDS:
             return
         with open_nvml():
             if self._remembered.keep_exclusive():
                 logs.warning(
                     "somebody changed the compute mode, setting EXCLUSIVE_PROCESS again",
-                    gpu=self._wanted.device,
+                    gpu=self._options.device,
                 )
 
     def _silence(self, error: Silent) -> str:
@@ -179,7 +152,7 @@ class Keeper:
             self._silent_since = now
         silent, daemon = now - self._silent_since, self._control.pid
         holders = peers.holders(daemon)
-        asked = 0 < self._wanted.replace_silent <= silent + ANSWER_SECONDS
+        asked = 0 < self._options.replace_silent <= silent + ANSWER_SECONDS
         nobody = not holders and not peers.servers(daemon) and silent >= ANSWER_SECONDS
         if asked or nobody:
             raise ControlError(error.message, cause=error.cause)

@@ -18,30 +18,15 @@ from ..._shared._core.gpu import NOT_FOUND, NvmlError
 from ..._shared._nvml.api import Nvml
 from ..._shared._nvml.real import open_nvml
 from ..paths import Names, older_file
-from ..settings import Settings
 from ..shares import Shares
 from . import folders, multi_user
 from .control import Control
 from .keeper import Keeper
+from .options import Options
 from .remembered import Remembered
 from .report import FAILED, STARTING, Report
 
-STEADY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0  # what an end takes beside the clients
-
-
-@dataclass(frozen=True)
-class Options:
-    """What is asked for. While ``kept`` is there, the file of the settings, an end is a pause."""
-
-    device: str
-    settings: Settings
-    kept: Path | None
-    control: str
-    own_shm: bool
-    interval: float
-    steady: float = STEADY_SECONDS
-    replace_silent: float = 0.0
 
 
 @dataclass

@@ -53,8 +53,12 @@ class Reconciler:
 
     def tick(self) -> bool:
         """Look at all managers and do what is due. Returns whether anything is to be offered anew."""
-        before = self._verdicts
-        self._verdicts = {device: self._judge(device) for device in self._known()}
+        before, known = self._verdicts, self._known()
+        # What managers tell below a root that others may write to may be a lie: it is not looked at.
+        if known and (why := roots.refusal(self._root)):
+            self._verdicts = dict.fromkeys(known, Verdict(why))
+        else:
+            self._verdicts = {device: self._judge(device) for device in known}
         for act, ask in (
             (Act.STOP, self._units.stop),
             (Act.RESTART, self._units.restart),
@@ -92,8 +96,8 @@ class Reconciler:
             except NodeError as error:
                 return str(error)
         for root in {one.names.root for one in offers.values()}:
-            if problem := roots.problem_of(Path(root)):
-                return f"MPS can't have its files in {root}: {problem}"
+            if why := roots.refusal(root):
+                return why
         return self._clients_against(offers)
 
     def refuses_to_begin(self, offers: Mapping[str, Offer]) -> str:
@@ -131,8 +135,6 @@ class Reconciler:
         return sorted({*self._offers, *self._leaving})
 
     def _judge(self, device: str) -> Verdict:
-        if problem := roots.problem_of(Path(self._root)):  # what managers tell there may be a lie
-            return Verdict(f"MPS can't have its files in {self._root}: {problem}")
         seen = self._eyes.look(device, self._root)
         verdict = judge(self._offers.get(device), seen)
         if verdict.problem or device not in self._offers or seen.state is None:
