@@ -18,11 +18,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.wheels import parse, refusal
 
-UNITS = {
-    "unit": "systemd/gpu-device-plugin.service",
-    "labels_unit": "systemd/gpu-node-labels.service",
-    "mps_unit": "systemd/gpu-mps@.service",
-}
+UNITS = ("gpu-device-plugin.service", "gpu-node-labels.service", "gpu-mps@.service")
 SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")
 DIGEST_LENGTH = 12
 REFUSALS_SHOWN = 5
@@ -102,8 +98,8 @@ class ActionModule(ActionBase):
             return self._module(args, task_vars)
         files, units = self._payload(args)
         release = fingerprint(files, "1")
-        args.update(digest=release)
-        args.update({key: text.replace("@RELEASE@", release) for key, text in units.items()})
+        units = {name: text.replace("@RELEASE@", release) for name, text in units.items()}
+        args.update(digest=release, units=units)
         for name in ("package", "wheelhouse"):
             args.pop(name, None)
         answer = self._module({**args, "payload": None}, task_vars)
@@ -122,9 +118,9 @@ class ActionModule(ActionBase):
         if args.get("wheelhouse"):
             files.update(wheels_of(args["wheelhouse"], os.path.join(package, "requirements.txt")))
         units = {}
-        for key, name in UNITS.items():
-            with open(os.path.join(package, name), encoding="utf-8") as stream:
-                units[key] = stream.read()
+        for name in UNITS:
+            with open(os.path.join(package, "systemd", name), encoding="utf-8") as stream:
+                units[name] = stream.read()
         return files, units
 
     def _send(self, files: Files, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:

@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Install and run the device plugin."""
+"""Install and run the device plugin, and label the node."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: device_plugin
-short_description: Install and run the device plugin
+short_description: Install and run the device plugin, and label the node
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
@@ -72,12 +72,9 @@ options:
   digest:
     description: Set by the action plugin. Digest of what is to be installed.
     type: str
-  unit:
-    description: Set by the action plugin. Text of the systemd unit.
-    type: str
-  mps_unit:
-    description: Set by the action plugin. Text of the systemd unit of MPS daemons.
-    type: str
+  units:
+    description: Set by the action plugin. Texts of the systemd units, by name.
+    type: dict
   labels:
     description:
       - How the node is labelled with what its GPUs are. Without this option labels stay as they are.
@@ -120,9 +117,6 @@ options:
         without the label O(config), whose name is V(default). Needs O(labels).
     type: dict
     default: {}
-  labels_unit:
-    description: Set by the action plugin. Text of the systemd unit for labels.
-    type: str
   payload:
     description: Set by the action plugin. Path of the transferred archive on the node.
     type: path

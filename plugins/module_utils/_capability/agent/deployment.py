@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import posixpath
 import time
 import typing as t
 
-from ..._core.agent import mps_units, visible_devices
-from ..._core.agent.deployment import UNIT, Desired, Observed, plan, serving
+from ..._core.agent import env_file, mps_units, visible_devices
+from ..._core.agent.deployment import LABELS_UNIT, UNIT, Observed, Service, plan, serving
+from ..._core.agent.desired import CONFIG, CONFIGS, SETTINGS, UNITS, wanted
 from ..._core.agent.index_url import checked
-from ..._core.agent.labels import CONFIG, compose
 from ..._core.errors import NodeError
 from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
@@ -24,20 +25,19 @@ from ..._host.systemd import instances, properties
 from ..._nvml.real import open_nvml
 from ..nodeinfo import environment
 from . import venv_package
-from .labels import OPTIONS, NodeLabels, text_of
 from .release import fill
 from .rollback import Rollback
 
-UNIT_FILE = f"/etc/systemd/system/{UNIT}"
-MPS_UNIT_FILE = f"/etc/systemd/system/{mps_units.UNIT}"
 STATUS = "/run/gpu-node/status.json"
 HEALTH = "/run/gpu-node/health.json"
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", "k8s.device-plugin.nvidia.com-"
 KUBELET = "/var/lib/kubelet/device-plugins/kubelet.sock"
+FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 9, -1)))
 KNOWN = "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))"  # those with wheels
 HAS_ENSUREPIP = "import ensurepip, venv"
 LOOK_SECONDS, LOOK_AGAIN_SECONDS = 0.05, 1.0
+UNLABEL_SECONDS = 60.0
 CRASHES = 3  # so many starts that fail at once are no delay but a fault
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
@@ -50,23 +50,37 @@ SPEC: t.Dict[str, t.Any] = {
         "wheelhouse": {"type": "path"},
         "index_url": {"type": "str", "no_log": True},
         "config": {"type": "dict"},
+        "configs": {"type": "dict", "default": {}},
+        "labels": {
+            "type": "dict",
+            "options": {
+                "output": {
+                    "type": "str",
+                    "choices": ["api", "file", "node-feature", "off"],
+                    "default": "api",
+                },
+                "kubeconfig": {"type": "str", "default": ""},
+                "node_name": {"type": "str", "default": ""},
+                "namespace": {"type": "str", "default": ""},
+                "extra": {"type": "dict", "default": {}},
+                "default_config": {"type": "str", "default": ""},
+            },
+        },
         "prefix": {"type": "path", "default": "/opt/gpu-node"},
         "python": {"type": "path"},
         "wait_timeout": {"type": "int", "default": 60},
         "lock_timeout": {"type": "int", "default": 300},
         "keep_releases": {"type": "int", "default": 2},
         "digest": {"type": "str"},
-        "unit": {"type": "str"},
-        "mps_unit": {"type": "str"},
+        "units": {"type": "dict"},
         "payload": {"type": "path"},
-        **OPTIONS,
     },
     "supports_check_mode": True,
 }
 
 
 class DevicePluginCapability:
-    """Keeps the device plugin installed, configured and serving."""
+    """Keeps the device plugin installed, configured and serving, and the node labelled."""
 
     name = "device_plugin"
 
@@ -75,33 +89,26 @@ class DevicePluginCapability:
         self._prefix: str = params["prefix"]
         self._index_url = checked(params["index_url"])
         self._timeout = checked_timeout(params["lock_timeout"])
-        self._first: t.Optional[Observed] = None
         if params["state"] in ("installed", "started") and not params["digest"]:
             raise NodeError(
                 "package: the daemon's source tree is missing",
                 hint="give its path on the controller in the option package",
             )
-        self._labels = NodeLabels(host, params, text_of(params["config"] or {"version": "v1"}))
-        self._rollback = Rollback(host, self._prefix, self._labels.config_file, UNIT_FILE)
-        self._desired = Desired(
-            params["state"],
-            params["digest"] or "",
-            self._labels.default,
-            params["unit"] or "",
-            params["keep_releases"],
-            params["mps_unit"] or "",
-        )
+        self._desired = wanted(params)
+        self._rollback = Rollback(host, self._prefix, self._desired.config_file)
+        self._first: t.Optional[Observed] = None
+        self._labels_left = ""
 
     # --- observe ---
 
     def observe(self) -> Observed:
-        """Read the environment, the files, the service and what the daemon says."""
-        host = self._host
+        """Read the environment, the files, the services and what the daemon says."""
+        host, desired = self._host, self._desired
         current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
         usable = bool(current) and host.exists(f"{self._release(current)}/.complete")
-        fresh = current != self._desired.digest or not usable
-        python = self._python() if fresh and self._desired.digest else ""
-        service = properties(host, UNIT, "ActiveState", "UnitFileState", "MainPID", "NRestarts")
+        fresh = current != desired.digest or not usable
+        python = self._python() if fresh and desired.digest else ""
+        daemon, link = self._service(UNIT), host.readlink(CONFIG)
         observed = Observed(
             python=python,
             ensurepip=not python or host.run([python, "-c", HAS_ENSUREPIP], check=False).rc == 0,
@@ -109,20 +116,33 @@ class DevicePluginCapability:
             current=current,
             releases=tuple(host.listdir(f"{self._prefix}/releases")),
             usable=usable,
-            config=self._labels.read_config(),
-            unit=host.read(UNIT_FILE),
-            service=service,
-            running=self._running(service),
-            status=self._status(service),
+            files=self._files(link),
+            link=link,
+            daemon=daemon,
+            labels=self._service(LABELS_UNIT),
+            status=self._status(daemon),
             config_digest=hashlib.sha256((host.read(CONFIG) or "").encode()).hexdigest(),
             kubelet=host.exists(KUBELET),
-            devices=self._devices() if self._desired.state == "started" and not fresh else None,
-            mps_unit=host.read(MPS_UNIT_FILE),
-            mps=self._mps() if self._desired.state in ("absent", "stopped") else (),
-            labels=self._labels.observe(),
+            devices=self._devices() if desired.state == "started" and not fresh else None,
+            mps=self._mps() if desired.state in ("absent", "stopped") else (),
         )
         self._first = self._first or observed
         return observed
+
+    def _service(self, unit: str) -> Service:
+        names = ("ActiveState", "UnitFileState", "MainPID", "NRestarts")
+        found = properties(self._host, unit, *names)
+        return Service(found, environment(self._host, found))
+
+    def _files(self, link: t.Optional[str]) -> t.Dict[str, str]:
+        """Return the files that a deployment writes; a link to a configuration is none."""
+        names = [name for name in self._host.listdir(CONFIGS) if not name.startswith(".")]
+        units = (UNIT, mps_units.UNIT, LABELS_UNIT)
+        paths = [CONFIG] if link is None else []
+        paths += [f"{CONFIGS}/{name}" for name in names]
+        paths += [SETTINGS, *(f"{UNITS}/{unit}" for unit in units)]
+        texts = {path: self._host.read(path) for path in paths}
+        return {path: text for path, text in texts.items() if text is not None}
 
     def _mps(self) -> t.Tuple[mps_units.Daemon, ...]:
         host, found = self._host, []
@@ -141,17 +161,15 @@ class DevicePluginCapability:
                 return name
         return ""
 
-    def _running(self, service: t.Mapping[str, str]) -> str:
-        """Return the release that the main process was started from."""
-        return environment(self._host, service).get("GPU_NODE_RELEASE", "")
-
-    def _status(self, service: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
+    def _status(self, daemon: Service) -> t.Dict[str, t.Any]:
         """Return the daemon's status, if it is that of the process that runs."""
         try:
             status = json_data.loads(self._host.read(STATUS) or "{}")
         except ValueError:
             return {}
-        its = isinstance(status, dict) and str(status.get("pid")) == service.get("MainPID")
+        its = isinstance(status, dict) and str(status.get("pid")) == daemon.properties.get(
+            "MainPID"
+        )
         return t.cast(t.Dict[str, t.Any], status) if its else {}
 
     @staticmethod
@@ -170,8 +188,6 @@ class DevicePluginCapability:
     def plan(self, state: Observed) -> Plan:
         """Plan; where the release must be made and its payload is not here, ask the action plugin for it."""
         found = plan(state, self._desired, self._prefix)
-        if state.labels is not None:
-            found = compose(found, state.labels, self._labels.desired)
         found = dataclasses.replace(found, warnings=found.warnings + self._warnings())
         missing = (
             any(step.action == "release" for step in found.steps) and not self._params["payload"]
@@ -198,21 +214,19 @@ class DevicePluginCapability:
         """Carry out one step."""
         if self._desired.state == "started" and self._first is not None:
             self._rollback.remember(self._first)
-        if step.action.startswith("labels_"):
-            self._labels.apply(step)
-        else:
-            getattr(self, f"_do_{step.action}")()
+        getattr(self, f"_do_{step.action}")(**step.params)
 
     def _do_venv_package(self) -> None:
         venv_package.install(self._host, self._timeout)
 
     def _do_release(self) -> None:
-        """Make the release beside the one in use, then switch; a half-made one is begun anew."""
+        """Make the release beside the one in use, then switch; a half-made one is begun again."""
         host, release = self._host, self._release(self._desired.digest)
         host.remove(release)
         fill(host, release, self._python(), self._params["payload"], self._index_url)
-        if self._desired.state == "started":
-            self._check_config(release)  # before anything that is in use changes
+        if self._desired.state == "started":  # before anything that is in use changes
+            path = self._desired.config_file
+            self._check_config(f"{release}/bin/gpu-plugin", path, self._desired.configs[path])
         host.remove(f"{release}/payload")
         host.write(f"{release}/.complete", "")
         host.symlink(f"releases/{self._desired.digest}", f"{self._prefix}/current")
@@ -223,44 +237,64 @@ class DevicePluginCapability:
         """Remove old releases, but none that runs or may be put back."""
         host, folder = self._host, f"{self._prefix}/releases"
         kept = self._rollback.kept()
-        running = self._running(properties(host, UNIT, "MainPID"))
+        running = self._service(UNIT).release
         spared = {self._desired.digest, running, kept.release if kept else ""} - {""}
         others = [name for name in host.listdir(folder) if name not in spared]
         others.sort(key=lambda name: host.mtime(f"{folder}/{name}/.complete") or 0, reverse=True)
-        for name in others[max(0, self._desired.keep_releases - len(spared)) :]:
+        for name in others[max(0, self._params["keep_releases"] - len(spared)) :]:
             host.remove(f"{folder}/{name}")
 
-    def _check_config(self, release: str) -> None:
-        """Let a release's own parser judge the configuration before it is in force."""
-        trial = f"{release}/config.trial"
-        self._host.write(trial, self._desired.config, mode=0o644)
+    def _check_config(self, program: str, path: str, text: str, *flags: str) -> None:
+        """Let a release's own parser judge a configuration before it is in force."""
+        trial = f"{self._prefix}/config.trial"
+        self._host.write(trial, text, mode=0o644)
         try:
-            done = self._host.run([f"{release}/bin/gpu-plugin", "check-config", trial], check=False)
+            done = self._host.run([program, "check-config", *flags, trial], check=False)
         finally:
             self._host.remove(trial)
         if done.rc:
-            words = (done.err or done.out).strip().replace(trial, CONFIG)
-            raise NodeError("config: the daemon refuses it", cause=words)
+            ours = path == self._desired.config_file
+            where = "config" if ours else f"configs: {posixpath.basename(path)}"
+            words = (done.err or done.out).strip().replace(trial, path)
+            raise NodeError(f"{where}: the daemon refuses it", cause=words)
 
-    def _do_config(self) -> None:
-        self._labels.write_config(self._labels.config_file, self._desired.config)
+    def _do_config(self, path: str, text: str) -> None:
+        host = self._host
+        flags = (
+            ["--node"] if path == self._desired.config_file else []
+        )  # others are for another day
+        self._check_config(f"{self._prefix}/bin/gpu-plugin", path, text, *flags)
+        if path == CONFIG and host.readlink(path) is not None:
+            host.remove(path)  # what it leads to is another configuration
+        host.write(path, text, mode=0o644)
 
-    def _do_unit(self) -> None:
-        self._host.write(UNIT_FILE, self._desired.unit, mode=0o644)
+    def _do_link(self, target: str, path: str) -> None:
+        self._host.symlink(target, path)
+
+    def _do_file(self, path: str, text: str) -> None:
+        if path == SETTINGS and env_file.parse(text).get("GPU_LABELS_WAY") == "file":
+            gfd = ((self._params["config"] or {}).get("flags") or {}).get("gfd") or {}
+            self._host.makedirs(posixpath.dirname(gfd.get("outputFile") or FEATURES))
+        self._host.write(path, text, mode=0o644)
+
+    def _do_remove(self, path: str) -> None:
+        self._host.remove(path)
+        if path.startswith(f"{CONFIGS}/") and not self._host.listdir(CONFIGS):
+            self._host.remove(CONFIGS)
+        if path.startswith(UNITS):
+            self._host.run(["systemctl", "daemon-reload"])
+
+    def _do_enable(self, unit: str) -> None:
         self._host.run(["systemctl", "daemon-reload"])
+        self._host.run(["systemctl", "enable", unit])
 
-    def _do_mps_unit(self) -> None:
-        self._host.write(MPS_UNIT_FILE, self._desired.mps_unit, mode=0o644)
+    def _do_restart(self, unit: str) -> None:
         self._host.run(["systemctl", "daemon-reload"])
-
-    def _do_enable(self) -> None:
-        self._host.run(["systemctl", "daemon-reload"])
-        self._host.run(["systemctl", "enable", UNIT])
-
-    def _do_restart(self) -> None:
-        self._host.run(["systemctl", "daemon-reload"])
-        self._host.run(["systemctl", "restart", UNIT], check=False)
-        self._do_wait()
+        done = self._host.run(["systemctl", "restart", unit], check=False)
+        if unit == UNIT:
+            self._do_wait()
+        elif done.rc:
+            raise self._failure(unit, f"{unit} does not start")
 
     def _do_wait(self) -> None:
         try:
@@ -272,14 +306,14 @@ class DevicePluginCapability:
 
     def _wait(self) -> None:
         """Wait until the daemon serves and the kubelet has accepted all of it."""
-        start = time.monotonic()
+        start, timeout = time.monotonic(), self._params["wait_timeout"]
         observed = self.observe()
-        crashes = int(observed.service.get("NRestarts") or 0) + CRASHES
+        crashes = int(observed.daemon.properties.get("NRestarts") or 0) + CRASHES
         while serving(observed):
-            if time.monotonic() - start >= self._params["wait_timeout"]:
-                raise self._not_ready(f"after {self._params['wait_timeout']} s {serving(observed)}")
-            if int(observed.service.get("NRestarts") or 0) >= crashes:
-                raise self._not_ready("the daemon ends again and again")
+            if time.monotonic() - start >= timeout:
+                raise self._failure(UNIT, f"after {timeout} s {serving(observed)}")
+            if int(observed.daemon.properties.get("NRestarts") or 0) >= crashes:
+                raise self._failure(UNIT, "the daemon ends again and again")
             self._await_news()
             observed = self.observe()
 
@@ -289,26 +323,36 @@ class DevicePluginCapability:
         while self._host.mtime(STATUS) == before and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
 
-    def _not_ready(self, why: str) -> NodeError:
-        words = ["journalctl", "--unit", UNIT, "--lines", "15", "--no-pager", "--output", "cat"]
-        said = self._host.run(words, check=False).out.strip()
+    def _failure(self, unit: str, why: str) -> NodeError:
+        words = ["journalctl", "--unit", unit, "--lines", "15", "--no-pager", "--output", "cat"]
+        logged = self._host.run(words, check=False).out.strip()
         return NodeError(
             why,
-            cause=said or "the daemon has logged nothing",
-            hint=f"see 'systemctl status {UNIT}' on the node",
+            cause=logged or "it has logged nothing",
+            hint=f"see 'systemctl status {unit}' on the node",
         )
 
-    def _do_stop(self) -> None:
-        self._host.run(["systemctl", "disable", "--now", UNIT])
+    def _do_pause(self) -> None:
+        self._host.run(["systemctl", "stop", LABELS_UNIT])
 
-    def _do_remove_service(self) -> None:
-        self._host.run(["systemctl", "disable", "--now", UNIT], check=False)
-        self._host.remove(UNIT_FILE)
-        self._host.run(["systemctl", "daemon-reload"])
-        self._host.remove(HEALTH)
-        for name in self._host.listdir(CDI_FOLDER):
-            if name.startswith(CDI_PREFIX):
-                self._host.remove(f"{CDI_FOLDER}/{name}")
+    def _do_stop(self, unit: str) -> None:
+        self._host.run(["systemctl", "disable", "--now", unit])
+
+    def _do_unlabel(self, settings: str) -> None:
+        """Remove our labels. A node that has left its cluster can't, and goes on without."""
+        self._host.run(["systemctl", "stop", LABELS_UNIT], check=False)
+        words = [f"{self._prefix}/bin/gpu-plugin", "labels", "--config", CONFIG, "--remove"]
+        env = env_file.parse(settings)
+        done = self._host.run(words, check=False, env=env, timeout=UNLABEL_SECONDS)
+        self._labels_left = (done.err or done.out).strip() if done.rc else ""
+
+    def _do_remove_service(self, unit: str, path: str) -> None:
+        self._host.run(["systemctl", "disable", "--now", unit], check=False)
+        self._do_remove(path)
+        if unit == UNIT:
+            names = [name for name in self._host.listdir(CDI_FOLDER) if name.startswith(CDI_PREFIX)]
+            for left in (HEALTH, *(f"{CDI_FOLDER}/{name}" for name in names)):
+                self._host.remove(left)
 
     def _do_stop_mps(self) -> None:
         """End all daemons for good: one whose settings are there would only pause."""
@@ -318,21 +362,11 @@ class DevicePluginCapability:
                 self._host.remove(path)
         self._host.run(["systemctl", "stop", *(one.unit for one in daemons)])
 
-    def _do_remove_mps_unit(self) -> None:
-        self._host.remove(MPS_UNIT_FILE)
-        self._host.run(["systemctl", "daemon-reload"])
-
-    def _do_remove_config(self) -> None:
-        self._host.remove(CONFIG)
-
-    def _do_remove_releases(self) -> None:
-        self._host.remove(self._prefix)
-
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what is served; say whether the payload has to come for the plan to be carried out."""
         resources = {
             name: {"devices": len(one["devices"]), "registered": one["registered"]}
             for name, one in state.status.get("resources", {}).items()
         }
-        left = {"labels_left": self._labels.left} if self._labels.left else {}
+        left = {"labels_left": self._labels_left} if self._labels_left else {}
         return {"release": state.current or None, "resources": resources, **left}

@@ -8,26 +8,27 @@ from __future__ import annotations
 import typing as t
 
 from ..._core.agent.deployment import UNIT, Observed
+from ..._core.agent.desired import UNITS
 from ..._core.agent.rollback import Kept, parse, proven, render
 from ..._core.errors import NodeError
 from ..._host.api import Host
 
 
 class Rollback:
-    """``config`` and ``unit`` are the paths of the files that are put back with a release.
+    """``config`` is the path of the configuration that is put back with a release.
 
     What is kept is in a file, so that a run which follows one that was killed knows of it: what it
     finds on the node was never shown to work.
     """
 
-    def __init__(self, host: Host, prefix: str, config: str, unit: str) -> None:
+    def __init__(self, host: Host, prefix: str, config: str) -> None:
         self._host, self._prefix = host, prefix
-        self._config, self._unit = config, unit
+        self._config, self._unit = config, f"{UNITS}/{UNIT}"
         self._path = f"{prefix}/rollback.json"
 
     def remember(self, observed: Observed) -> None:
         """Keep what serves now; what does not leaves in place what an earlier run has kept."""
-        found = proven(observed)
+        found = proven(observed, self._config)
         if found and self.kept() != found:
             self._host.write(self._path, render(found), mode=0o600)
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The device plugin's deployment: what is there, what is wanted, and the steps between."""
+"""The deployment of the device plugin and of node labels: what is there, and the steps to what is wanted."""
 
 from __future__ import annotations
 
@@ -10,27 +10,43 @@ import typing as t
 
 from ..errors import NodeError
 from ..steps import Plan, Step
-from . import labels as node_labels
-from . import mps_units
+from . import env_file, mps_units
+from .desired import CONFIG, CONFIGS, SETTINGS, UNITS, Desired
 
 UNIT = "gpu-device-plugin.service"
+LABELS_UNIT = "gpu-node-labels.service"
+WAY, DIGEST = "GPU_LABELS_WAY", "GPU_LABELS_SETTINGS"
 
 
 @dataclasses.dataclass(frozen=True)
-class Desired:
-    """What the user wants; ``config`` is the configuration file's text."""
+class Service:
+    """A service: its properties in systemd, and the variables that its process was started with."""
 
-    state: str
-    digest: str
-    config: str
-    unit: str
-    keep_releases: int
-    mps_unit: str = ""
+    properties: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    environment: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        """Tell whether it runs."""
+        return self.properties.get("ActiveState") == "active"
+
+    @property
+    def enabled(self) -> bool:
+        """Tell whether it starts at boot."""
+        return self.properties.get("UnitFileState") == "enabled"
+
+    @property
+    def release(self) -> str:
+        """The release that its process was started from."""
+        return self.environment.get("GPU_NODE_RELEASE", "")
 
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """What the node has. ``running`` is the release that the running daemon was started from."""
+    """What the node has. ``files`` are units, configurations and the labels' settings, texts by path.
+
+    ``link`` is where the daemon's configuration leads to, if it is a link.
+    """
 
     python: str
     ensurepip: bool
@@ -38,28 +54,21 @@ class Observed:
     current: str
     releases: t.Tuple[str, ...]
     usable: bool
-    config: t.Optional[str]
-    unit: t.Optional[str]
-    service: t.Mapping[str, str]
-    running: str
+    files: t.Mapping[str, str]
+    link: t.Optional[str]
+    daemon: Service
+    labels: Service
     status: t.Mapping[str, t.Any]
     config_digest: str
     kubelet: bool
     devices: t.Optional[t.FrozenSet[str]]
-    mps_unit: t.Optional[str] = None
     mps: t.Tuple[mps_units.Daemon, ...] = ()
-    labels: t.Optional[node_labels.Observed] = None
-
-    @property
-    def active(self) -> bool:
-        """Tell whether the service runs."""
-        return self.service.get("ActiveState") == "active"
 
 
 def serving(observed: Observed) -> str:
     """Return why the daemon does not serve what it should, an empty text where it does."""
     status = observed.status
-    if not observed.active:
+    if not observed.daemon.active:
         return "the daemon is not running"
     if not status:
         return "the daemon has not reported its state yet"
@@ -87,45 +96,47 @@ def _sharing(status: t.Mapping[str, t.Any]) -> str:
 
 
 def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
-    """Return the plan."""
+    """Return the plan: release, configurations, the daemon, and then labels, which need it."""
     if desired.state == "absent":
-        return _absent(observed, prefix)
-    if desired.state == "stopped":
-        return _stopped(observed)
-    steps: t.List[Step] = []
-    fresh = observed.current != desired.digest or not observed.usable
-    if fresh:
-        steps += _environment(observed, desired, prefix)
-    if desired.state == "installed":
-        return Plan(
-            tuple(steps), _describe(observed), {**_describe(observed), "release": desired.digest}
-        )
-    if observed.config != desired.config:
-        steps.append(Step("config", "write /etc/gpu-node/config.yaml, checked by the daemon first"))
-    if observed.unit != desired.unit:
-        steps.append(Step("unit", f"write /etc/systemd/system/{UNIT}"))
-    if observed.mps_unit != desired.mps_unit:
-        steps.append(Step("mps_unit", f"write /etc/systemd/system/{mps_units.UNIT}"))
-    if observed.service.get("UnitFileState") != "enabled":
-        steps.append(Step("enable", f"enable {UNIT}"))
-    reasons = _restart_reasons(observed, desired, changed=bool(steps))
-    if reasons:
-        verb = "restart" if observed.active else "start"
-        words = f"{verb} {UNIT}: {reasons}"
-        steps.append(Step("restart", words, needs=(f"restart:{UNIT}",) if observed.active else ()))
-    elif serving(observed):
-        steps.append(Step("wait", f"wait: {serving(observed)}"))
-    after = {
-        "release": desired.digest,
-        "config": desired.config,
-        "unit": desired.unit,
-        "service": "active",
+        steps = _absent(observed, prefix)
+    elif desired.state == "stopped":
+        steps = _stopped(observed)
+    else:
+        steps = _release(observed, desired, prefix)
+        if desired.state == "started":
+            steps = _started(observed, desired, steps)
+    service = observed.daemon.properties.get("ActiveState", "unknown")
+    before = {
+        "release": observed.current or None,
+        "files": dict(observed.files),
+        "service": service if f"{UNITS}/{UNIT}" in observed.files else "absent",
         "mps": [one.device for one in observed.mps],
     }
-    return Plan(tuple(steps), _describe(observed), after)
+    return Plan(tuple(steps), before, _after(before, steps, desired))
 
 
-def _environment(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
+def _after(
+    before: t.Mapping[str, t.Any], steps: t.Sequence[Step], desired: Desired
+) -> t.Dict[str, t.Any]:
+    """Return what the node shows once the steps are done."""
+    files = dict(before["files"])
+    for step in steps:
+        if step.action in ("config", "file"):
+            files[step.params["path"]] = step.params["text"]
+        elif step.action in ("remove", "remove_service"):
+            files.pop(step.params["path"], None)
+    service = {"started": "active", "stopped": "inactive", "absent": "absent"}
+    return {
+        "release": None if desired.state == "absent" else desired.digest or before["release"],
+        "files": files,
+        "service": service.get(desired.state, before["service"]),
+        "mps": before["mps"] if desired.digest else [],
+    }
+
+
+def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
+    if observed.current == desired.digest and observed.usable:
+        return []
     if not observed.python:
         raise NodeError(
             "no Python from 3.10 to 3.14 on the node",
@@ -145,53 +156,143 @@ def _environment(observed: Observed, desired: Desired, prefix: str) -> t.List[St
     return [*steps, Step("release", words)]
 
 
-def _restart_reasons(observed: Observed, desired: Desired, *, changed: bool) -> str:
-    if not observed.active:
-        return "it is not running"
-    if changed:
-        return "what it runs on changes"
-    if observed.running != desired.digest:
-        return "it runs from another release"
-    if observed.status and observed.status.get("config_sha256") != observed.config_digest:
-        return "it runs on another configuration"
-    return ""
-
-
-def _stopped(observed: Observed) -> Plan:
-    """Stop the service and keep everything, for work on what it uses."""
-    before = _describe(observed)
-    off = not observed.active and observed.service.get("UnitFileState") != "enabled"
-    steps = mps_units.end(observed.mps)
-    if not off and observed.unit is not None:
-        steps.insert(0, Step("stop", f"stop and disable {UNIT}"))
-    if not steps:
-        return Plan((), before, before)
-    return Plan(tuple(steps), before, {**before, "service": "inactive", "mps": []})
-
-
-def _absent(observed: Observed, prefix: str) -> Plan:
-    steps = []
-    if observed.unit is not None:
-        steps.append(Step("remove_service", f"stop, disable and remove {UNIT}"))
-    steps += mps_units.end(observed.mps)
-    if observed.mps_unit is not None:
-        steps.append(Step("remove_mps_unit", f"remove {mps_units.UNIT}"))
-    if observed.config is not None:
-        steps.append(Step("remove_config", "remove /etc/gpu-node/config.yaml"))
-    if observed.current or observed.releases:
-        steps.append(Step("remove_releases", f"remove {prefix}"))
-    return Plan(
-        tuple(steps),
-        _describe(observed),
-        {"release": None, "config": None, "unit": None, "service": "absent", "mps": []},
+def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.List[Step]:
+    configs, status = _configs(observed, desired), observed.status
+    other = bool(status) and status.get("config_sha256") != observed.config_digest
+    daemon = _service(
+        UNIT,
+        observed.daemon,
+        desired.digest,
+        _write(_units(desired, UNIT, mps_units.UNIT), observed),
+        changed=bool(release) or any(one.params["path"] == desired.config_file for one in configs),
+        stale="it runs on another configuration" if other else "",
     )
+    if not any(step.action == "restart" for step in daemon):
+        late = serving(observed)
+        if late or any(step.action == "link" for step in configs):
+            words = f": {late}" if late else " until the daemon follows its configuration"
+            daemon.append(Step("wait", f"wait{words}"))
+    labels = _labels(observed, desired, released=bool(release))
+    return [*_pause(observed, desired), *release, *configs, *daemon, *labels]
 
 
-def _describe(observed: Observed) -> t.Dict[str, t.Any]:
-    return {
-        "release": observed.current or None,
-        "config": observed.config,
-        "unit": observed.unit,
-        "service": observed.service.get("ActiveState", "unknown") if observed.unit else "absent",
-        "mps": [one.device for one in observed.mps],
-    }
+def _configs(observed: Observed, desired: Desired) -> t.List[Step]:
+    steps = _write(desired.configs, observed, "config", ", checked by the daemon first")
+    default = desired.config_file
+    if default != CONFIG and observed.link not in desired.configs:
+        words = f"let {CONFIG} lead to {default}, until the node's label is read"
+        steps.append(Step("link", words, {"target": default, "path": CONFIG}))
+    there = sorted(path for path in observed.files if path.startswith(f"{CONFIGS}/"))
+    return steps + [_remove(path) for path in there if path not in desired.configs]
+
+
+def _pause(observed: Observed, desired: Desired) -> t.List[Step]:
+    chooses = observed.labels.active and observed.link is not None
+    if desired.labels is None or desired.config_file != CONFIG or not chooses:
+        return []
+    return [Step("pause", f"stop {LABELS_UNIT}, which would choose once more")]
+
+
+def _labels(observed: Observed, desired: Desired, *, released: bool) -> t.List[Step]:
+    if desired.labels is None:
+        return []
+    if not desired.labels:
+        return _unlabel(observed)
+    old = observed.files.get(SETTINGS)
+    before, settings = env_file.parse(old), env_file.parse(desired.labels)
+    moved = before.get(WAY, "") not in ("", settings[WAY])
+    words, files = "remove the labels of the earlier output", _units(desired, LABELS_UNIT)
+    other = observed.labels.environment.get(DIGEST) != settings[DIGEST]
+    return [
+        *([Step("unlabel", words, {"settings": old})] if moved else []),
+        *_service(
+            LABELS_UNIT,
+            observed.labels,
+            desired.digest,
+            _write({SETTINGS: desired.labels, **files}, observed),
+            changed=released,
+            stale="it runs on other settings" if other else "",
+        ),
+    ]
+
+
+def _units(desired: Desired, *names: str) -> t.Dict[str, str]:
+    return {f"{UNITS}/{name}": desired.units.get(name, "") for name in names}
+
+
+def _write(
+    files: t.Mapping[str, str], observed: Observed, action: str = "file", note: str = ""
+) -> t.List[Step]:
+    return [
+        Step(action, f"write {path}{note}", {"path": path, "text": text})
+        for path, text in files.items()
+        if observed.files.get(path) != text
+    ]
+
+
+def _service(
+    unit: str,
+    service: Service,
+    digest: str,
+    files: t.Sequence[Step],
+    *,
+    changed: bool,
+    stale: str,
+) -> t.List[Step]:
+    """Return what writes a service's files, and restarts it unless it runs on them already."""
+    steps = list(files)
+    if not service.enabled:
+        steps.append(Step("enable", f"enable {unit}", {"unit": unit}))
+    if not service.active:
+        words = f"start {unit}: it is not running"
+        return [*steps, Step("restart", words, {"unit": unit})]
+    if steps or changed:
+        stale = "what it runs on changes"
+    elif service.release != digest:
+        stale = "it runs from another release"
+    if stale:
+        needs = (f"restart:{unit}",)
+        steps.append(Step("restart", f"restart {unit}: {stale}", {"unit": unit}, needs))
+    return steps
+
+
+def _stopped(observed: Observed) -> t.List[Step]:
+    """Stop the services and keep everything, for work on what they use."""
+    services = {LABELS_UNIT: observed.labels, UNIT: observed.daemon}
+    steps = [
+        Step("stop", f"stop and disable {unit}", {"unit": unit})
+        for unit, one in services.items()
+        if f"{UNITS}/{unit}" in observed.files and (one.active or one.enabled)
+    ]
+    return steps + mps_units.end(observed.mps)
+
+
+def _absent(observed: Observed, prefix: str) -> t.List[Step]:
+    steps = _unlabel(observed) + _remove_service(observed, UNIT) + mps_units.end(observed.mps)
+    planned = {step.params.get("path") for step in steps}
+    paths = [path for path in sorted(observed.files) if path not in planned]
+    if observed.link is not None:
+        paths.append(CONFIG)
+    if observed.current or observed.releases:
+        paths.append(prefix)
+    return steps + [_remove(path) for path in paths]
+
+
+def _unlabel(observed: Observed) -> t.List[Step]:
+    """Remove the node's labels, and the service that keeps them."""
+    service = _remove_service(observed, LABELS_UNIT)
+    if SETTINGS not in observed.files:
+        return service
+    params = {"settings": observed.files[SETTINGS]}
+    return [Step("unlabel", "remove the node's labels", params), *service, _remove(SETTINGS)]
+
+
+def _remove_service(observed: Observed, unit: str) -> t.List[Step]:
+    path = f"{UNITS}/{unit}"
+    words = f"stop, disable and remove {unit}"
+    there = path in observed.files
+    return [Step("remove_service", words, {"unit": unit, "path": path})] if there else []
+
+
+def _remove(path: str) -> Step:
+    return Step("remove", f"remove {path}", {"path": path})

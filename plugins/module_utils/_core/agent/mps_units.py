@@ -11,6 +11,7 @@ import typing as t
 from ..errors import NodeError
 from ..steps import Step
 from ..text import json_data
+from . import env_file
 
 UNIT = "gpu-mps@.service"
 FOLDER = "/run/gpu-node/mps"
@@ -66,8 +67,7 @@ def _json(text: t.Optional[str]) -> t.Mapping[str, t.Any]:
 
 
 def _variables(text: str) -> t.Mapping[str, t.Any]:
-    lines = [line for line in text.splitlines() if "=" in line and not line.startswith("#")]
-    found = dict(line.split("=", 1) for line in lines)
+    found = env_file.parse(text)
     return {key: found.get(f"GPU_MPS_{key.upper()}") for key in ("root", "on_busy")}
 
 

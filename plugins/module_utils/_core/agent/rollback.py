@@ -10,7 +10,8 @@ import json
 import typing as t
 
 from ..text import json_data
-from .deployment import Observed, serving
+from .deployment import UNIT, Observed, serving
+from .desired import UNITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,13 +23,13 @@ class Kept:
     unit: str
 
 
-def proven(observed: Observed) -> t.Optional[Kept]:
+def proven(observed: Observed, config_file: str) -> t.Optional[Kept]:
     """Return what the daemon runs on, if it serves with it; None where that is not shown."""
-    if serving(observed) or not observed.running or observed.running not in observed.releases:
+    release = observed.daemon.release
+    if serving(observed) or not release or release not in observed.releases:
         return None
-    if observed.config is None or observed.unit is None:
-        return None
-    return Kept(observed.running, observed.config, observed.unit)
+    config, unit = observed.files.get(config_file), observed.files.get(f"{UNITS}/{UNIT}")
+    return None if config is None or unit is None else Kept(release, config, unit)
 
 
 def render(kept: Kept) -> str:

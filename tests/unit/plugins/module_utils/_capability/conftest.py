@@ -35,7 +35,7 @@ def install(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> 
         wheels: t.Optional[t.Mapping[str, bytes]] = None,
         requirements: str = listed(GOOD),
     ) -> QuickHost:
-        params = dict.fromkeys(("labels", "labels_unit", "config", "python", "unit", "mps_unit"))
+        params = dict.fromkeys(("labels", "config", "python", "units"))
         told = {
             **params,
             "state": "installed",

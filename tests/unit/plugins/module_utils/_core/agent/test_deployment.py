@@ -9,70 +9,38 @@ import dataclasses
 from typing import Any
 
 import pytest
+from agent_nodes import (
+    FILES,
+    FRESH,
+    MPS_UNIT,
+    NAMED,
+    PREFIX,
+    RUNNING,
+    STATUS,
+    WANTED,
+    actions,
+    daemon,
+    seen,
+    with_files,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
     UNIT,
-    Desired,
-    Observed,
+    Service,
     plan,
     serving,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import CONFIG
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from hypothesis import given
 from hypothesis import strategies as st
-
-PREFIX = "/opt/gpu-node"
-WANTED = Desired("started", "new", "version: v1\n", "[Unit]\n", 2, "[Unit]\n# MPS\n")
-STATUS = {
-    "config_sha256": "abc",
-    "state": "serving",
-    "gpu_uuids": ["GPU-0"],
-    "mig_uuids": ["MIG-0"],
-    "resources": {"nvidia.com/gpu": {"registered": True}},
-}
-FRESH = Observed(
-    python="python3",
-    ensurepip=True,
-    apt=True,
-    current="",
-    releases=(),
-    usable=False,
-    config=None,
-    unit=None,
-    service={},
-    running="",
-    status={},
-    config_digest="",
-    kubelet=True,
-    devices=None,
-)
-RUNNING = dataclasses.replace(
-    FRESH,
-    current="new",
-    releases=("new",),
-    usable=True,
-    config=WANTED.config,
-    unit=WANTED.unit,
-    mps_unit=WANTED.mps_unit,
-    service={"ActiveState": "active", "UnitFileState": "enabled", "MainPID": "7"},
-    running="new",
-    status=STATUS,
-    config_digest="abc",
-    devices=frozenset(["GPU-0", "MIG-0"]),
-)
-
-
-def seen(**changes: Any) -> Observed:
-    return dataclasses.replace(RUNNING, **changes)
-
-
-def actions(found: Plan) -> list[str]:
-    return [step.action for step in found.steps]
 
 
 def test_fresh_node_gets_everything_in_order() -> None:
     found = plan(FRESH, WANTED, PREFIX)
-    assert actions(found) == ["release", "config", "unit", "mps_unit", "enable", "restart"]
+    assert actions(found) == [
+        *("release", "config config.yaml", f"file {UNIT}", f"file {MPS_UNIT}"),
+        *("enable", "restart"),
+    ]
     assert f"{PREFIX}/releases/new" in found.steps[0].summary
     assert found.steps[-1].summary.startswith(f"start {UNIT}")
 
@@ -85,14 +53,15 @@ def test_running_node_gets_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"current": "old", "running": "old"}, ["release", "restart"]),
+        ({"current": "old", **daemon("old")}, ["release", "restart"]),
         ({"usable": False}, ["release", "restart"]),
-        ({"config": "version: v1\nflags: {}\n"}, ["config", "restart"]),
-        ({"unit": "[Unit]\nDescription=older\n"}, ["unit", "restart"]),
-        ({"running": "old"}, ["restart"]),
+        (with_files(config="version: v1\nflags: {}\n"), ["config config.yaml", "restart"]),
+        (with_files(unit="[Unit]\nDescription=older\n"), [f"file {UNIT}", "restart"]),
+        (with_files(mps_unit="older"), [f"file {MPS_UNIT}", "restart"]),
+        (daemon("old"), ["restart"]),
         ({"config_digest": "changed-by-hand"}, ["restart"]),
-        ({"service": {**RUNNING.service, "ActiveState": "failed"}}, ["restart"]),
-        ({"service": {**RUNNING.service, "UnitFileState": "disabled"}}, ["enable", "restart"]),
+        (daemon(ActiveState="failed"), ["restart"]),
+        (daemon(UnitFileState="disabled"), ["enable", "restart"]),
         ({"status": {}}, ["wait"]),
         ({"devices": frozenset(["GPU-0"])}, ["wait"]),
         ({"status": {**STATUS, "state": "waiting", "problem": "no driver"}}, ["wait"]),
@@ -104,7 +73,7 @@ def test_each_drift_has_its_own_repair(changes: dict[str, Any], expected: list[s
 
 
 def test_restart_of_what_runs_is_announced() -> None:
-    step = plan(seen(config="other"), WANTED, PREFIX).steps[-1]
+    step = plan(seen(**with_files(config="other")), WANTED, PREFIX).steps[-1]
     assert step.needs == (f"restart:{UNIT}",)
     assert step.summary == f"restart {UNIT}: what it runs on changes"
 
@@ -139,38 +108,38 @@ def test_no_python_and_no_ensurepip() -> None:
 def test_installed_is_the_environment_alone() -> None:
     wanted = dataclasses.replace(WANTED, state="installed")
     assert actions(plan(FRESH, wanted, PREFIX)) == ["release"]
-    assert actions(plan(seen(config=None, unit=None, service={}), wanted, PREFIX)) == []
+    assert actions(plan(seen(files={}, daemon=Service()), wanted, PREFIX)) == []
 
 
 def test_stopped_keeps_everything_but_the_service() -> None:
     wanted = dataclasses.replace(WANTED, state="stopped", digest="")
     assert actions(plan(RUNNING, wanted, PREFIX)) == ["stop"]
-    enabled = {"ActiveState": "inactive", "UnitFileState": "enabled"}
-    assert actions(plan(seen(service=enabled), wanted, PREFIX)) == ["stop"]
-    off = {"ActiveState": "inactive", "UnitFileState": "disabled"}
-    assert actions(plan(seen(service=off), wanted, PREFIX)) == []
+    enabled = daemon(ActiveState="inactive")
+    assert actions(plan(seen(**enabled), wanted, PREFIX)) == ["stop"]
+    off = daemon(ActiveState="inactive", UnitFileState="disabled")
+    assert actions(plan(seen(**off), wanted, PREFIX)) == []
     assert actions(plan(FRESH, wanted, PREFIX)) == []
 
 
 def test_absent_takes_back_what_is_there() -> None:
     wanted = dataclasses.replace(WANTED, state="absent", digest="")
     assert actions(plan(RUNNING, wanted, PREFIX)) == [
-        "remove_service",
-        "remove_mps_unit",
-        "remove_config",
-        "remove_releases",
+        f"remove_service {UNIT}",
+        "remove config.yaml",
+        f"remove {MPS_UNIT}",
+        "remove gpu-node",
     ]
     assert actions(plan(FRESH, wanted, PREFIX)) == []
-    assert actions(
-        plan(seen(unit=None, config=None, current="", mps_unit=None), wanted, PREFIX)
-    ) == ["remove_releases"]
+    bare = seen(files={}, current="")
+    assert actions(plan(bare, wanted, PREFIX)) == ["remove gpu-node"]
+    assert plan(bare, wanted, PREFIX).steps[0].params == {"path": PREFIX}
 
 
 @given(
     current=st.sampled_from(["", "old", "new"]),
     usable=st.booleans(),
-    config=st.sampled_from([None, "other", WANTED.config]),
-    unit=st.sampled_from([None, "other", WANTED.unit]),
+    config=st.sampled_from([None, "other", FILES[CONFIG]]),
+    unit=st.sampled_from([None, "other", NAMED[UNIT]]),
     active=st.sampled_from(["active", "inactive", "failed"]),
     enabled=st.sampled_from(["enabled", "disabled", ""]),
     running=st.sampled_from(["", "old", "new"]),
@@ -187,15 +156,13 @@ def test_from_anywhere_the_service_ends_as_wanted(
     state = seen(
         current=current,
         usable=usable and bool(current),
-        config=config,
-        unit=unit,
-        service={"ActiveState": active, "UnitFileState": enabled},
-        running=running,
+        **with_files(config=config, unit=unit),
+        **daemon(running, ActiveState=active, UnitFileState=enabled),
     )
-    done = set(actions(plan(state, WANTED, PREFIX)))
+    done = {action.split()[0] for action in actions(plan(state, WANTED, PREFIX))}
     assert ("release" in done) == (current != "new" or not usable)
-    assert ("config" in done) == (config != WANTED.config)
-    assert ("unit" in done) == (unit != WANTED.unit)
+    assert ("config" in done) == (config != FILES[CONFIG])
+    assert ("file" in done) == (unit != NAMED[UNIT])
     assert ("enable" in done) == (enabled != "enabled")
     untouched = not done - {"restart", "wait"}
     assert ("restart" in done) == (not untouched or active != "active" or running != "new")

@@ -9,187 +9,169 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.labels import (
+from agent_nodes import FILES, FRESH, LABELS, NAMED, ON, PREFIX, WANTED, actions
+from agent_nodes import RUNNING as UNLABELLED
+from ansible_collections.gpu.node.plugins.module_utils._core.agent import env_file
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
+    LABELS_UNIT,
+    UNIT,
+    Observed,
+    Service,
+    plan,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import (
     CONFIG,
     CONFIGS,
+    SETTINGS,
+    UNITS,
     Desired,
-    Observed,
-    check_configs,
-    compose,
-    environment,
     settings,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
-from hypothesis import given
-from hypothesis import strategies as st
 
-LABELS = {
-    "output": "api",
-    "kubeconfig": "",
-    "node_name": "",
-    "namespace": "",
-    "extra": {},
-    "default_config": "",
-}
 TEXT = settings(LABELS, choosing=False)
 CHOOSING = settings(LABELS, choosing=True)
-WANTED = Desired("started", True, TEXT, "[Unit]\n", "new", {})
-SOME = {"default": "a", "many": "b"}
-FRESH = Observed(None, None, {}, "", "", {}, None)
-ON = {"ActiveState": "active", "UnitFileState": "enabled"}
-RUNNING = Observed(TEXT, "[Unit]\n", ON, "new", environment(TEXT)["GPU_LABELS_SETTINGS"], {}, None)
-RESTART = Plan(
-    (
-        Step("release", "r"),
-        Step("config", f"write {CONFIG}"),
-        Step("unit", "u"),
-        Step("restart", "s"),
-    )
-)
+DEFAULT, MANY = f"{CONFIGS}/default", f"{CONFIGS}/many"
+SOME = {DEFAULT: "a", MANY: "b"}
+LABELLED = dataclasses.replace(WANTED, labels=TEXT)
+CHOOSES = dataclasses.replace(WANTED, labels=CHOOSING, configs=SOME)
+UNIT_FILE = f"{UNITS}/{LABELS_UNIT}"
+ABSENT = ["unlabel", f"remove_service {LABELS_UNIT}", "remove labels.env"]
 
 
-def actions(observed: Observed, desired: Desired = WANTED, main: Plan | None = None) -> list[str]:
-    return [step.action for step in compose(main or Plan(), observed, desired).steps]
+def labels(text: str = TEXT, release: str = "new", **properties: str) -> Service:
+    variables = {
+        "GPU_NODE_RELEASE": release,
+        "GPU_LABELS_SETTINGS": env_file.parse(text).get("GPU_LABELS_SETTINGS", text),
+    }
+    return Service({**ON, **properties}, variables)
 
 
-def seen(**changes: Any) -> Observed:
-    return dataclasses.replace(RUNNING, **changes)
+def running(text: str = TEXT, **changes: Any) -> Observed:
+    """A node that is labelled, with these settings."""
+    files = {**FILES, SETTINGS: text, UNIT_FILE: NAMED[LABELS_UNIT]}
+    return dataclasses.replace(UNLABELLED, **{"files": files, "labels": labels(text), **changes})
+
+
+def choosing(link: str | None, **changes: Any) -> Observed:
+    """A node whose label has chosen a configuration."""
+    files = {**running(CHOOSING).files, **SOME}
+    del files[CONFIG]
+    return running(CHOOSING, files=files, link=link, **changes)
+
+
+def planned(observed: Observed, desired: Desired = LABELLED) -> list[str]:
+    return actions(plan(observed, desired, PREFIX))
 
 
 def wanted(**changes: Any) -> Desired:
-    return dataclasses.replace(WANTED, **changes)
+    return dataclasses.replace(LABELLED, **changes)
 
 
 def test_a_fresh_node_gets_the_service_after_the_daemon() -> None:
-    assert actions(FRESH, main=RESTART) == [
-        *("release", "config", "unit", "restart"),
-        *("labels_settings", "labels_unit", "labels_enable", "labels_restart"),
+    steps = plan(FRESH, LABELLED, PREFIX).steps
+    assert [step.params["unit"] for step in steps if step.action == "restart"] == [
+        UNIT,
+        LABELS_UNIT,
     ]
+    assert planned(FRESH)[-4:] == ["file labels.env", f"file {LABELS_UNIT}", "enable", "restart"]
+    assert planned(FRESH)[:-4] == planned(FRESH, WANTED)
 
 
 def test_a_labelled_node_gets_nothing() -> None:
-    assert actions(RUNNING) == []
-    assert actions(RUNNING, wanted(managed=False, settings="")) == []
-    assert actions(FRESH, wanted(managed=False, settings="")) == []
-    assert actions(FRESH, wanted(state="installed")) == []
+    assert planned(running()) == []
+    assert planned(running(), WANTED) == []
+    assert planned(UNLABELLED, WANTED) == []
+    assert planned(UNLABELLED, wanted(state="installed", labels=None)) == []
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"settings": "old"}, ["labels_settings", "labels_restart"]),
-        ({"unit": "old"}, ["labels_unit", "labels_restart"]),
-        ({"service": {**ON, "UnitFileState": "disabled"}}, ["labels_enable", "labels_restart"]),
-        ({"service": {**ON, "ActiveState": "failed"}}, ["labels_restart"]),
-        ({"running": "old"}, ["labels_restart"]),
-        ({"applied": "old"}, ["labels_restart"]),
-        ({"configs": {"left": "x"}}, ["labels_forget"]),
+        ({"files": {SETTINGS: "old"}}, ["file labels.env", "restart"]),
+        ({"files": {UNIT_FILE: "old"}}, [f"file {LABELS_UNIT}", "restart"]),
+        ({"labels": labels(UnitFileState="disabled")}, ["enable", "restart"]),
+        ({"labels": labels(ActiveState="failed")}, ["restart"]),
+        ({"labels": labels(release="old")}, ["restart"]),
+        ({"labels": labels("old")}, ["restart"]),
+        ({"files": {f"{CONFIGS}/left": "x"}}, ["remove left"]),
     ],
 )
 def test_what_an_interrupted_run_left_is_finished(
     change: dict[str, Any], expected: list[str]
 ) -> None:
-    assert actions(seen(**change)) == expected
+    if "files" in change:
+        change = {"files": {**running().files, **change["files"]}}
+    found = plan(running(**change), LABELLED, PREFIX)
+    assert actions(found) == expected
+    assert all(step.params.get("unit", LABELS_UNIT) == LABELS_UNIT for step in found.steps)
 
 
 def test_a_new_release_restarts_the_service() -> None:
-    assert actions(RUNNING, main=RESTART)[-1] == "labels_restart"
+    steps = plan(running(current="old"), LABELLED, PREFIX).steps
+    assert [step.params.get("unit") for step in steps] == [None, UNIT, LABELS_UNIT]
 
 
-def test_labels_that_go_another_way_are_taken_back_first() -> None:
-    other = wanted(settings=settings({**LABELS, "output": "file"}, choosing=False))
-    steps = ["labels_take_back", "labels_settings", "labels_restart"]
-    assert actions(RUNNING, other) == steps
+def test_labels_of_another_output_are_removed_first() -> None:
+    other = wanted(labels=settings({**LABELS, "output": "file"}, choosing=False))
+    assert planned(running(), other) == ["unlabel", "file labels.env", "restart"]
+    assert plan(running(), other, PREFIX).steps[0].params == {"settings": TEXT}
 
 
 def test_configurations_are_there_before_the_daemon_starts() -> None:
-    choosing = wanted(configs=SOME, settings=CHOOSING)
-    found = compose(RESTART, FRESH, choosing)
-    names = [step.action for step in found.steps]
-    assert names[:5] == ["release", "config", "labels_config", "labels_link", "unit"]
-    assert found.steps[1].summary == f"write {CONFIGS}/default"
-    assert found.steps[2].params == {"name": "many", "text": "b"}
+    found = plan(FRESH, CHOOSES, PREFIX)
+    configs = ["config default", "config many", "link config.yaml"]
+    assert actions(found)[:5] == ["release", *configs, f"file {UNIT}"]
+    assert found.steps[1].summary == f"write {DEFAULT}, checked by the daemon first"
+    assert found.steps[2].params == {"path": MANY, "text": "b"}
 
 
-@pytest.mark.parametrize("link", ["default", "many"])
+@pytest.mark.parametrize("link", [DEFAULT, MANY])
 def test_the_link_is_the_labels_business_once_it_is_there(link: str) -> None:
-    there = {"configs": SOME, "settings": CHOOSING, "link": f"{CONFIGS}/{link}"}
-    there["applied"] = environment(CHOOSING)["GPU_LABELS_SETTINGS"]
-    assert actions(seen(**there), wanted(configs=SOME, settings=CHOOSING)) == []
+    assert planned(choosing(link), CHOOSES) == []
 
 
-def test_a_link_that_leads_nowhere_is_mended_and_the_daemon_waited_for() -> None:
-    there = {"configs": SOME, "settings": CHOOSING, "link": f"{CONFIGS}/gone"}
-    there["applied"] = environment(CHOOSING)["GPU_LABELS_SETTINGS"]
-    names = actions(seen(**there), wanted(configs=SOME, settings=CHOOSING))
-    assert names == ["labels_link", "wait"]
+def test_another_text_of_one_that_is_not_the_default_restarts_nothing() -> None:
+    other = dataclasses.replace(CHOOSES, configs={**SOME, MANY: "c"})
+    assert planned(choosing(MANY), other) == ["config many"]
+
+
+def test_a_link_that_leads_nowhere_is_corrected_and_the_daemon_waited_for() -> None:
+    found = plan(choosing(f"{CONFIGS}/gone"), CHOOSES, PREFIX)
+    assert actions(found) == ["link config.yaml", "wait"]
+    assert found.steps[1].summary == "wait until the daemon follows its configuration"
 
 
 def test_without_configurations_the_file_is_its_own_again() -> None:
-    there = seen(configs=SOME, link=f"{CONFIGS}/many")
-    names = actions(there, main=Plan((Step("config", "c"), Step("restart", "r"))))
-    mended = ["config", "labels_unlink", "labels_forget", "labels_forget", "restart"]
-    assert names == ["labels_pause", *mended]  # what still chooses would make the link again
+    names = planned(choosing(MANY))
+    restored = ["config config.yaml", "remove default", "remove many", "restart"]
+    # What still chooses would make the link again.
+    assert names == ["pause", *restored, "file labels.env", "restart"]
 
 
-def test_off_takes_all_back() -> None:
-    names = ["labels_stop", "labels_take_back", "labels_remove"]
-    assert actions(RUNNING, wanted(settings="")) == names
-    assert actions(FRESH, wanted(settings="")) == []
-    there = seen(configs=SOME, link=f"{CONFIGS}/many")
-    assert actions(there, wanted(state="absent")) == [*names, "labels_forget_all"]
-    assert actions(FRESH, wanted(state="absent")) == []
+def test_off_removes_all() -> None:
+    assert planned(running(), wanted(labels="")) == ABSENT
+    assert planned(UNLABELLED, wanted(labels="")) == []
+    assert plan(running(), wanted(labels=""), PREFIX).steps[0].params == {"settings": TEXT}
+
+
+def test_absent_removes_labels_while_the_daemon_is_there() -> None:
+    names = planned(choosing(MANY), wanted(state="absent", digest="", labels=None))
+    assert names[:4] == [*ABSENT, f"remove_service {UNIT}"]
+    assert {"remove default", "remove many", "remove config.yaml"} < set(names)
+    assert names[-1] == "remove gpu-node"
 
 
 def test_stopped_keeps_all() -> None:
-    assert actions(RUNNING, wanted(state="stopped")) == ["labels_stop"]
-    off = {"ActiveState": "inactive", "UnitFileState": "disabled"}
-    assert actions(seen(service=off), wanted(state="stopped")) == []
+    found = plan(running(), wanted(state="stopped", digest="", labels=None), PREFIX)
+    assert [step.params for step in found.steps] == [{"unit": LABELS_UNIT}, {"unit": UNIT}]
+    off = labels(ActiveState="inactive", UnitFileState="disabled")
+    stopped = running(labels=off, daemon=off)
+    assert planned(stopped, wanted(state="stopped", digest="")) == []
 
 
-def test_settings() -> None:
-    assert settings({**LABELS, "output": "off"}, choosing=False) == ""
-    found = environment(
-        settings({**LABELS, "extra": {"b/c": "1", "a": "2"}, "node_name": "n"}, choosing=True)
-    )
-    digest = found.pop("GPU_LABELS_SETTINGS")
-    assert found == {
-        "GPU_LABELS_WAY": "api",
-        "GPU_LABELS_EXTRA": "a=2,b/c=1",
-        "NODE_NAME": "n",
-        "CONFIG_FILE_SRCDIR": CONFIGS,
-        "CONFIG_FILE_DST": CONFIG,
-    }
-    assert digest != environment(CHOOSING)["GPU_LABELS_SETTINGS"]
-
-
-@given(
-    st.text(
-        st.characters(min_codepoint=32, exclude_categories=["Zl", "Zp", "Cs", "Cc"]), min_size=1
-    )
-)
-def test_every_text_comes_through_the_file(text: str) -> None:
-    found = environment(settings({**LABELS, "kubeconfig": text}, choosing=False))
-    assert found["KUBECONFIG"] == text
-
-
-@pytest.mark.parametrize(
-    ("configs", "managed", "words"),
-    [
-        ({"a b": {}}, True, "configs: a b: 'a b' is not valid: expected a name"),
-        ({"../x": {}}, True, "is not valid: expected a name"),
-        ({"a": "text"}, True, "configs: a: 'text' is not valid: expected a configuration"),
-        ({"a": {}}, False, "the option labels is missing"),
-    ],
-)
-def test_configurations_that_can_not_be_chosen(
-    configs: dict[str, Any], managed: bool, words: str
-) -> None:
-    with pytest.raises(NodeError, match=words):
-        check_configs(configs, managed)
-
-
-def test_a_text_of_two_lines_is_refused() -> None:
-    with pytest.raises(InputError, match=r"NODE_NAME: .* expected a text of one line"):
-        settings({**LABELS, "node_name": "a\nb"}, choosing=False)
+def test_the_diff_has_what_the_steps_change() -> None:
+    found = plan(choosing(MANY), LABELLED, PREFIX)
+    assert found.before["files"] == choosing(MANY).files
+    assert found.after["files"] == {**running().files}
+    gone = plan(running(), wanted(state="absent", digest=""), PREFIX).after
+    assert gone == {"release": None, "files": {}, "service": "absent", "mps": []}

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
 
 import pytest
+from agent_nodes import MPS_UNIT, PREFIX, STATUS, WANTED, actions, seen
+from agent_nodes import daemon as service
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
-    Desired,
-    Observed,
+    UNIT,
     plan,
     serving,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import Desired
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.mps_units import (
     FOLDER,
     Daemon,
@@ -26,67 +27,29 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.mps_units imp
     settings,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 
-PREFIX = "/opt/gpu-node"
-WANTED = Desired("started", "new", "version: v1\n", "[Unit]\n", 2, "[Unit]\n# MPS\n")
-STATUS = {
-    "config_sha256": "abc",
-    "state": "serving",
-    "resources": {"nvidia.com/gpu": {"registered": True}},
-}
-RUNNING = Observed(
-    python="python3",
-    ensurepip=True,
-    apt=True,
-    current="new",
-    releases=("new",),
-    usable=True,
-    config=WANTED.config,
-    unit=WANTED.unit,
-    service={"ActiveState": "active", "UnitFileState": "enabled", "MainPID": "7"},
-    running="new",
-    status=STATUS,
-    config_digest="abc",
-    kubelet=True,
-    devices=None,
-    mps_unit=WANTED.mps_unit,
-)
 GPU = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
 
 
-def seen(**changes: Any) -> Observed:
-    return dataclasses.replace(RUNNING, **changes)
-
-
-def actions(found: Plan) -> list[str]:
-    return [step.action for step in found.steps]
-
-
 def wanted(state: str) -> Desired:
-    return dataclasses.replace(WANTED, state=state)
-
-
-def test_another_unit_is_written_and_the_plugin_starts_anew() -> None:
-    found = plan(seen(mps_unit="[Unit]\n# old\n"), WANTED, PREFIX)
-    assert actions(found) == ["mps_unit", "restart"]
+    return dataclasses.replace(WANTED, state=state, digest="")
 
 
 def test_an_end_of_the_plugin_is_one_of_the_daemons() -> None:
     idle = seen(mps=(Daemon(GPU),))
     assert actions(plan(idle, wanted("stopped"), PREFIX)) == ["stop", "stop_mps"]
     assert actions(plan(idle, wanted("absent"), PREFIX)) == [
-        "remove_service",
+        f"remove_service {UNIT}",
         "stop_mps",
-        "remove_mps_unit",
-        "remove_config",
-        "remove_releases",
+        "remove config.yaml",
+        f"remove {MPS_UNIT}",
+        "remove gpu-node",
     ]
     assert actions(plan(seen(), wanted("stopped"), PREFIX)) == ["stop"]
 
 
 def test_what_a_cut_off_stop_left_is_stopped() -> None:
-    off = seen(service={"ActiveState": "inactive", "UnitFileState": "disabled"}, mps=(Daemon(GPU),))
+    off = seen(mps=(Daemon(GPU),), **service(ActiveState="inactive", UnitFileState="disabled"))
     found = plan(off, wanted("stopped"), PREFIX)
     assert actions(found) == ["stop_mps"]
     assert GPU in found.steps[0].summary

@@ -10,7 +10,12 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import Observed
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
+    UNIT,
+    Observed,
+    Service,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import CONFIG, UNITS
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.rollback import (
     Kept,
     parse,
@@ -20,6 +25,8 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.rollback impo
 from hypothesis import given
 from hypothesis import strategies as st
 
+FILES = {CONFIG: "c", f"{UNITS}/{UNIT}": "u"}
+DAEMON = Service({"ActiveState": "active"}, {"GPU_NODE_RELEASE": "old"})
 SERVES = Observed(
     python="",
     ensurepip=True,
@@ -27,10 +34,10 @@ SERVES = Observed(
     current="new",
     releases=("new", "old"),
     usable=True,
-    config="c",
-    unit="u",
-    service={"ActiveState": "active"},
-    running="old",
+    files=FILES,
+    link=None,
+    daemon=DAEMON,
+    labels=Service(),
     status={"config_sha256": "d", "state": "serving", "resources": {"r": {"registered": True}}},
     config_digest="d",
     kubelet=True,
@@ -39,25 +46,25 @@ SERVES = Observed(
 
 
 def test_what_serves_is_kept_with_the_release_that_runs() -> None:
-    assert proven(SERVES) == Kept("old", "c", "u")
+    assert proven(SERVES, CONFIG) == Kept("old", "c", "u")
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"service": {"ActiveState": "failed"}},
+        {"daemon": Service({"ActiveState": "failed"}, DAEMON.environment)},
         {"status": {}},
         {"status": {**SERVES.status, "state": "refused"}},
         {"status": {**SERVES.status, "resources": {"r": {"registered": False}}}},
         {"config_digest": "other"},
-        {"running": ""},
-        {"running": "gone"},
-        {"config": None},
-        {"unit": None},
+        {"daemon": Service(DAEMON.properties)},
+        {"daemon": Service(DAEMON.properties, {"GPU_NODE_RELEASE": "gone"})},
+        {"files": {f"{UNITS}/{UNIT}": "u"}},
+        {"files": {CONFIG: "c"}},
     ],
 )
 def test_what_does_not_serve_is_not(changes: t.Dict[str, t.Any]) -> None:
-    assert proven(dataclasses.replace(SERVES, **changes)) is None
+    assert proven(dataclasses.replace(SERVES, **changes), CONFIG) is None
 
 
 @given(st.builds(Kept, *[st.text(min_size=1)] * 3))

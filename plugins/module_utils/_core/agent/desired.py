@@ -1,0 +1,99 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the module's options ask for: the files of the device plugin and of node labels."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import typing as t
+
+from ..errors import InputError, NodeError
+from . import env_file
+
+CONFIG = "/etc/gpu-node/config.yaml"
+CONFIGS = "/etc/gpu-node/configs"
+DEFAULT = "default"
+SETTINGS = "/etc/gpu-node/labels.env"
+UNITS = "/etc/systemd/system"
+OFF = "off"
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+HEADER = "# Written by gpu.node.device_plugin: change the playbook's variables instead.\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Desired:
+    """What the user wants; ``configs`` are texts by path, ``units`` texts by name.
+
+    Of several configurations the node's label chooses one; the first is the default. ``labels`` are
+    the settings of the process that labels the node: empty where there is to be none, None where
+    labels stay as they are.
+    """
+
+    state: str
+    digest: str
+    configs: t.Mapping[str, str]
+    units: t.Mapping[str, str]
+    labels: t.Optional[str] = None
+
+    @property
+    def config_file(self) -> str:
+        """The path of the configuration that is used unless a label chooses another."""
+        return next(iter(self.configs))
+
+
+def wanted(params: t.Mapping[str, t.Any]) -> Desired:
+    """Return what the module's parameters ask for. NodeError: they do not go together."""
+    labels, named = params["labels"], params["configs"] or {}
+    started = params["state"] == "started"
+    check_configs(named, labels is not None or not started)
+    plain = params["config"] or {"version": "v1"}
+    configs = {CONFIG: _text(plain)}
+    if named:
+        named = {DEFAULT: plain, **dict(sorted(named.items()))}
+        configs = {f"{CONFIGS}/{name}": _text(one) for name, one in named.items()}
+    asked = settings(labels, choosing=bool(named)) if started and labels is not None else None
+    return Desired(params["state"], params["digest"] or "", configs, params["units"] or {}, asked)
+
+
+def _text(config: t.Mapping[str, t.Any]) -> str:
+    return f"{HEADER}{json.dumps(config, indent=2)}\n"
+
+
+def check_configs(configs: t.Mapping[str, t.Any], managed: bool) -> None:
+    """Check the names and shapes of configurations. InputError."""
+    for name, config in configs.items():
+        if not NAME.fullmatch(name):
+            expected = "a name that can be a label's value, such as training"
+            raise InputError.of(f"configs: {name}", name, expected)
+        if not isinstance(config, dict):
+            raise InputError.of(f"configs: {name}", config, "a configuration, as in config")
+    if configs and not managed:
+        raise NodeError(
+            "configs: nothing would choose one of them",
+            cause="the option labels is missing, and the process that labels the node chooses",
+            hint="give labels as well; its output may be off",
+        )
+
+
+def settings(labels: t.Mapping[str, t.Any], *, choosing: bool) -> str:
+    """Return the settings' text, an empty one where there is nothing to run. InputError."""
+    if labels["output"] == OFF and not choosing:
+        return ""
+    named = {
+        "GPU_LABELS_WAY": labels["output"],
+        "GPU_LABELS_EXTRA": ",".join(
+            f"{key}={text}" for key, text in sorted((labels["extra"] or {}).items())
+        ),
+        "KUBECONFIG": labels["kubeconfig"],
+        "NODE_NAME": labels["node_name"],
+        "NAMESPACE": labels["namespace"],
+        "CONFIG_FILE_SRCDIR": CONFIGS if choosing else "",
+        "CONFIG_FILE_DST": CONFIG if choosing else "",
+        "DEFAULT_CONFIG": labels["default_config"] if choosing else "",
+    }
+    body = "".join(env_file.line(name, text) for name, text in named.items() if text)
+    return f"{HEADER}{body}GPU_LABELS_SETTINGS={hashlib.sha256(body.encode()).hexdigest()[:12]}\n"

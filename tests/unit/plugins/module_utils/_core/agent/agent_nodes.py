@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Nodes with and without the device plugin, and what is wanted of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
+    LABELS_UNIT,
+    UNIT,
+    Observed,
+    Service,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import (
+    CONFIG,
+    UNITS,
+    Desired,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
+
+PREFIX = "/opt/gpu-node"
+MPS_UNIT = "gpu-mps@.service"
+NAMED = {UNIT: "[Unit]\n", MPS_UNIT: "[Unit]\n# MPS\n", LABELS_UNIT: "[Unit]\n# labels\n"}
+WANTED = Desired("started", "new", {CONFIG: "version: v1\n"}, NAMED)
+FILES = {**WANTED.configs, **{f"{UNITS}/{name}": NAMED[name] for name in (UNIT, MPS_UNIT)}}
+ON = {"ActiveState": "active", "UnitFileState": "enabled", "MainPID": "7"}
+LABELS = {
+    "output": "api",
+    "kubeconfig": "",
+    "node_name": "",
+    "namespace": "",
+    "extra": {},
+    "default_config": "",
+}
+STATUS = {
+    "config_sha256": "abc",
+    "state": "serving",
+    "gpu_uuids": ["GPU-0"],
+    "mig_uuids": ["MIG-0"],
+    "resources": {"nvidia.com/gpu": {"registered": True}},
+}
+FRESH = Observed(
+    python="python3",
+    ensurepip=True,
+    apt=True,
+    current="",
+    releases=(),
+    usable=False,
+    files={},
+    link=None,
+    daemon=Service(),
+    labels=Service(),
+    status={},
+    config_digest="",
+    kubelet=True,
+    devices=None,
+)
+RUNNING = dataclasses.replace(
+    FRESH,
+    current="new",
+    releases=("new",),
+    usable=True,
+    files=FILES,
+    daemon=Service(ON, {"GPU_NODE_RELEASE": "new"}),
+    status=STATUS,
+    config_digest="abc",
+    devices=frozenset(["GPU-0", "MIG-0"]),
+)
+
+
+def seen(**changes: Any) -> Observed:
+    return dataclasses.replace(RUNNING, **changes)
+
+
+def with_files(**texts: str | None) -> dict[str, Any]:
+    """The files of a node that runs, some of them with another text, or without them."""
+    paths = {"config": CONFIG, "unit": f"{UNITS}/{UNIT}", "mps_unit": f"{UNITS}/{MPS_UNIT}"}
+    files = {**FILES, **{paths[name]: text for name, text in texts.items()}}
+    return {"files": {path: text for path, text in files.items() if text is not None}}
+
+
+def daemon(release: str = "new", **properties: str) -> dict[str, Any]:
+    return {"daemon": Service({**ON, **properties}, {"GPU_NODE_RELEASE": release})}
+
+
+def actions(found: Plan) -> list[str]:
+    """Each step's action, for a file with its name."""
+    named = [(step.action, step.params.get("path", "").rpartition("/")[2]) for step in found.steps]
+    return [" ".join(filter(None, pair)) for pair in named]
