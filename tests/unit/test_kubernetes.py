@@ -29,6 +29,6 @@ def test_runtime_class_names_the_handler_of_the_role() -> None:
 @pytest.mark.parametrize("mode", ["cdi", "runtime_class"])
 def test_runtime_class_goes_to_the_nodes_that_are_labelled_for_it(mode: str) -> None:
     selector = load("files/kubernetes/runtimeclass.yaml")["scheduling"]["nodeSelector"]
-    template = load("roles/node_labels/vars/main.yml")["__node_labels_handler"]
+    template = load("roles/device_plugin/vars/main.yml")["__device_plugin_handler"]
     found = NativeEnvironment().from_string(template).render(container_runtime_mode=mode)
     assert found == (selector if mode == "runtime_class" else {})
