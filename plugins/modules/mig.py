@@ -191,7 +191,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.interpreter import (
     ensure_importable,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
+from ansible_collections.gpu.node.plugins.module_utils._capability.mig import (
     SPEC,
     MigCapability,
 )

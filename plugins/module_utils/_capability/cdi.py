@@ -10,19 +10,21 @@ import json
 import posixpath
 import typing as t
 
+from .._core.boot import State as Boot
 from .._core.cdi import boot as cdi_boot
 from .._core.cdi import specification as cdi
 from .._core.cdi.generated import GENERATORS, NVIDIA_CTK, NVML, differences
-from .._core.cdi.wanted import Options, Wanted
+from .._core.cdi.wanted import Options, Wanted, specify
 from .._core.errors import InputError
 from .._core.gpu import NvmlError
-from .._core.mig.boot import LOCK, PROGRAM
+from .._core.mig.boot import LOCK
 from .._core.steps import Plan, Step
 from .._host.api import Host
 from .._host.driver_files import DriverFiles
 from .._nvml.api import Nvml
-from .._nvml.cdi_reading import look
+from .._nvml.inventory import inventory
 from .._nvml.real import open_nvml
+from . import boot
 
 LOCK_SECONDS = 60
 SPEC: t.Dict[str, t.Any] = {
@@ -43,7 +45,7 @@ SPEC: t.Dict[str, t.Any] = {
 class Observed(t.NamedTuple):
     """The file, None where there is none, and what it should be, None where that is not known yet."""
 
-    boot: cdi_boot.Boot
+    boot: Boot
     text: t.Optional[str]
     wanted: t.Optional[Wanted]
     warnings: t.Tuple[str, ...] = ()
@@ -88,66 +90,57 @@ class CdiCapability:
 
     def observe(self) -> Observed:
         """Read the files and, where it is wanted, the GPUs and the driver's files."""
-        text, boot = self._host.read(self._path), self._boot()
+        text, units = self._host.read(self._path), boot.observe(self._host, cdi_boot.BOOT)
         if not self._present:
-            return Observed(boot, text, Wanted())
+            return Observed(units, text, Wanted())
         try:
             with open_nvml(self._files.nvml_library()) as nvml:
                 if self._check_mode:
-                    return self._look(nvml, boot, text)
+                    return self._look(nvml, units, text)
                 # A layout that is being changed would be described half.
                 with self._host.lock(LOCK, timeout=LOCK_SECONDS):
-                    return self._look(nvml, boot, text)
+                    return self._look(nvml, units, text)
         except NvmlError as error:
             if self._check_mode:
                 warning = "NVML is not there yet: the devices are known only after the driver is installed"
-                return Observed(boot, text, None, (warning,), (), "the driver is loaded")
+                return Observed(units, text, None, (warning,), (), "the driver is loaded")
             error.hint = "bring up the driver first (gpu.node.nvidia_driver)"
             raise
 
-    def _look(self, nvml: Nvml, boot: cdi_boot.Boot, text: t.Optional[str]) -> Observed:
+    def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> Observed:
         if self._check_mode and self._uses_toolkit and self._files.toolkit() is None:
             warning = (
                 "nvidia-ctk is not there yet: the devices are known only after it is installed"
             )
-            return Observed(boot, text, None, (warning,), (), "nvidia-ctk is installed")
-        wanted, warnings = look(nvml, self._files, self._options)
+            return Observed(units, text, None, (warning,), (), "nvidia-ctk is installed")
+        found = inventory(nvml)
+        wanted, warnings = specify(found, self._files, self._options)
         if not self._compare:
-            return Observed(boot, text, wanted, warnings)
+            return Observed(units, text, wanted, warnings)
         specs = {self._options.generator: wanted.text}
         for one in GENERATORS:
             if one not in specs:
                 other = self._options._replace(generator=one)
-                specs[one] = look(nvml, self._files, other)[0].text
+                specs[one] = specify(found, self._files, other)[0].text
         empty: t.Dict[str, t.Any] = {"devices": []}
-        found = [json.loads(specs[one]) if specs[one] else empty for one in GENERATORS]
-        return Observed(boot, text, wanted, warnings, tuple(differences(found[0], found[1])))
+        both = [json.loads(specs[one]) if specs[one] else empty for one in GENERATORS]
+        return Observed(units, text, wanted, warnings, tuple(differences(*both)))
 
     @property
     def _uses_toolkit(self) -> bool:
         return self._compare or self._options.generator == NVIDIA_CTK
 
-    def _boot(self) -> cdi_boot.Boot:
-        host = self._host
-        units = list(cdi_boot.TEXTS)
-        words = ["systemctl", "show", *units, "--property=Id,ActiveState,UnitFileState"]
-        return cdi_boot.Boot(
-            host.read(cdi_boot.CONFIG),
-            {unit: host.read(cdi_boot.unit_file(unit)) for unit in units},
-            cdi_boot.parse_show(host.run(words, check=False).out),
-            host.exists(PROGRAM),
-        )
-
     def plan(self, state: Observed) -> Plan:
         """Plan to write the file, or to remove it, and what keeps it up to date."""
         wanted = cdi_boot.dump(self._options) if self._keeps else None
-        boot = cdi_boot.plan(state.boot, wanted, check_mode=self._check_mode)
+        texts = cdi_boot.texts(self._options)
+        at_boot = cdi_boot.BOOT.plan(state.boot, wanted, texts, check_mode=self._check_mode)
         plan = self._plan_file(state)
-        if not boot:
+        if not at_boot:
             return plan
         return dataclasses.replace(
             plan,
-            steps=(*plan.steps, *boot),
+            steps=(*plan.steps, *at_boot),
             before=(plan.before or "") + (state.boot.config or ""),
             after=(plan.after or "") + (wanted or ""),
         )
@@ -177,37 +170,12 @@ class CdiCapability:
 
     def apply(self, step: Step) -> None:
         """Carry out a step."""
-        getattr(self, f"_{step.action}")(step)
-
-    def _remove(self, _step: Step) -> None:
-        self._host.remove(self._path)
-
-    def _write(self, step: Step) -> None:
-        self._host.write(self._path, step.params["text"], mode=0o644)
-
-    def _boot_config(self, step: Step) -> None:
-        self._host.write(cdi_boot.CONFIG, step.params["text"], mode=0o644)
-
-    def _boot_unit(self, step: Step) -> None:
-        unit, text = step.params["unit"], step.params["text"]
-        self._host.write(cdi_boot.unit_file(unit), text, mode=0o644)
-        self._host.run(["systemctl", "daemon-reload"])
-
-    def _boot_enable(self, _step: Step) -> None:
-        self._host.run(["systemctl", "enable", cdi_boot.UNIT])
-        self._host.run(["systemctl", "enable", cdi_boot.PATH_UNIT])
-        self._host.run(["systemctl", "restart", cdi_boot.PATH_UNIT])
-
-    def _boot_forget(self, _step: Step) -> None:
-        self._host.run(["systemctl", "reset-failed", cdi_boot.UNIT])
-
-    def _boot_remove(self, _step: Step) -> None:
-        units = [cdi_boot.PATH_UNIT, cdi_boot.UNIT]
-        self._host.run(["systemctl", "disable", "--now", *units], check=False)
-        for unit in units:
-            self._host.remove(cdi_boot.unit_file(unit))
-        self._host.remove(cdi_boot.CONFIG)
-        self._host.run(["systemctl", "daemon-reload"])
+        if step.action == "remove":
+            self._host.remove(self._path)
+        elif step.action == "write":
+            self._host.write(self._path, step.params["text"], mode=0o644)
+        else:
+            boot.apply(self._host, step)
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what containers can ask for."""

@@ -9,9 +9,9 @@ import dataclasses
 import typing as t
 
 from .._core import validation
+from .._core.boot import PROGRAM
 from .._core.errors import NodeError
 from .._core.gpu import NvmlError
-from .._core.mig.boot import PROGRAM
 from .._core.steps import Plan, Step
 from .._core.validation import Check, Daemon, Node
 from .._host.api import Host

@@ -76,6 +76,22 @@ class MigDevice:
     memory_total: int
 
 
+class GpuDevices(t.NamedTuple):
+    """A GPU with its MIG devices, none outside of MIG mode, or the error where they can't be read."""
+
+    gpu: Gpu
+    migs: t.Tuple[MigDevice, ...] = ()
+    error: t.Optional[Exception] = None
+
+
+class Inventory(t.NamedTuple):
+    """The driver's version, the GPUs that answer, and an error for each other one."""
+
+    driver_version: str
+    gpus: t.Tuple[GpuDevices, ...]
+    broken: t.Tuple[NvmlError, ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class GiProfile:
     """A GPU instance profile, as the GPU itself reports it; placements are (start, size)."""

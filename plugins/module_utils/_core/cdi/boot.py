@@ -9,11 +9,10 @@ import json
 import posixpath
 import typing as t
 
-from ..errors import NodeError, damaged
-from ..mig.boot import PROGRAM, SANDBOX
+from ..boot import PROGRAM, SANDBOX, Boot
+from ..errors import damaged
 from ..mig.boot import STATUS as MIG_STATUS
 from ..mig.boot import UNIT as MIG_UNIT
-from ..steps import Step
 from ..text import json_data
 from ..text.shown import shown
 from .generated import GENERATORS, NVML
@@ -67,21 +66,8 @@ PathChanged={MIG_STATUS}
 WantedBy=multi-user.target
 """
 TEXTS = {UNIT: SERVICE_TEXT, PATH_UNIT: PATH_TEXT}
+BOOT = Boot(CONFIG, UNIT, "keeps the specification up to date", "change", PATH_UNIT)
 FOLDERS = ("/etc/cdi", "/run/cdi", "/var/run/cdi")
-
-
-class Boot(t.NamedTuple):
-    """What the node has of it: the texts of the files, and systemd's view of the units."""
-
-    config: t.Optional[str]
-    units: t.Mapping[str, t.Optional[str]]
-    services: t.Mapping[str, t.Mapping[str, str]]
-    program: bool
-
-
-def unit_file(unit: str) -> str:
-    """Return where a unit is written."""
-    return f"/etc/systemd/system/{unit}"
 
 
 def texts(options: Options) -> t.Dict[str, str]:
@@ -118,39 +104,3 @@ def _generator(value: t.Any) -> str:
     if value not in GENERATORS:
         raise ValueError(f"generator: {shown(value)} is not one of {', '.join(GENERATORS)}")
     return str(value)
-
-
-def parse_show(text: str) -> t.Dict[str, t.Dict[str, str]]:
-    """Return the properties of each unit from ``systemctl show`` with Id among them."""
-    blocks = [
-        dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        for block in text.split("\n\n")
-    ]
-    return {block["Id"]: block for block in blocks if "Id" in block}
-
-
-def plan(boot: Boot, wanted: t.Optional[str], *, check_mode: bool) -> t.List[Step]:
-    """Return the steps to the wanted file, or with None to none of it."""
-    if wanted is None:
-        there = boot.config is not None or any(one is not None for one in boot.units.values())
-        names = f"{UNIT}, {PATH_UNIT} and {CONFIG}"
-        return [Step("boot_remove", f"remove {names}")] if there else []
-    steps = []
-    if boot.config != wanted:
-        steps.append(Step("boot_config", f"write {CONFIG}, for the next change", {"text": wanted}))
-    for unit, text in texts(load(wanted, CONFIG)).items():
-        if boot.units.get(unit) != text:
-            params = {"unit": unit, "text": text}
-            steps.append(Step("boot_unit", f"write {unit_file(unit)}", params))
-    states = {unit: boot.services.get(unit, {}) for unit in TEXTS}
-    on = all(one.get("UnitFileState") == "enabled" for one in states.values())
-    if not on or states[PATH_UNIT].get("ActiveState") != "active":
-        steps.append(Step("boot_enable", f"enable {UNIT}, enable and start {PATH_UNIT}"))
-    if states[UNIT].get("ActiveState") == "failed":
-        steps.append(Step("boot_forget", f"clear the failure of {UNIT}"))
-    if steps and not boot.program and not check_mode:
-        raise NodeError(
-            f"{PROGRAM}, which keeps the specification up to date, is not on the node",
-            hint="install it first (gpu.node.device_plugin with state installed), or set boot to false",
-        )
-    return steps

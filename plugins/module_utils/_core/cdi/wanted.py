@@ -8,9 +8,11 @@ from __future__ import annotations
 import typing as t
 
 from ..device_nodes import CONTROL_NODES
+from ..gpu import Inventory
 from ..toolkit.version import MINIMUM_TEXT, is_safe, told
 from . import specification as cdi
-from .generated import NVML
+from .generated import NVIDIA_CTK, NVML, arguments, check_program, parse
+from .sources import check
 
 REQUIRED_NODES = CONTROL_NODES[:2]
 
@@ -68,7 +70,53 @@ class Machine(t.Protocol):
         """Return the text of all other specifications by their paths."""
 
 
-def choose_hook(found: t.Optional[t.Tuple[str, str]]) -> t.Tuple[str, t.List[str]]:
+def specify(
+    found: Inventory, machine: Machine, options: Options
+) -> t.Tuple[Wanted, t.Tuple[str, ...]]:
+    """Return the wanted specification, and warnings."""
+    version = found.driver_version
+    warnings = [f"a GPU is left out: {error}" for error in found.broken]
+    warnings += [f"GPU {one.gpu.index} is left out: {one.error}" for one in found.gpus if one.error]
+    whole = [one for one in found.gpus if not one.error]
+    migs = [mig for one in whole for mig in one.migs]
+    nodes = machine.device_nodes()
+    gpus = [one.gpu for one in whole]
+    devices, left_out = cdi.devices(gpus, migs, machine.mig_minors(), nodes)
+    warnings += left_out
+    if not devices:
+        warnings.append(
+            "no GPU of this node can be given to containers: there is no CDI specification"
+        )
+        return Wanted(driver_version=version), tuple(warnings)
+    if options.generator == NVIDIA_CTK:
+        warnings += _rivals(machine.others(options.path))
+        return _by_toolkit(machine, version), tuple(warnings)
+    hook, note = _choose_hook(machine.hook() if options.hooks == "auto" else None)
+    files = machine.read(version)
+    folders = options.library_folders or (machine.default_folder(),)
+    spec = cdi.build(devices, nodes, files, cdi.Layout(folders, machine.root, hook))
+    warnings += [
+        *note,
+        *_missing(nodes, files, version),
+        *_rivals(machine.others(options.path)),
+    ]
+    return _checked(spec, machine, version, hook), tuple(warnings)
+
+
+def _by_toolkit(machine: Machine, version: str) -> Wanted:
+    """Return what nvidia-ctk writes for the driver that answers."""
+    path = check_program(machine.toolkit())
+    spec = parse(machine.generate([path, *arguments(machine.root)]), path)
+    return _checked(spec, machine, version, path)
+
+
+def _checked(spec: t.Dict[str, t.Any], machine: Machine, version: str, hook: str) -> Wanted:
+    check(spec, machine.open_folder)
+    names = tuple(one["name"] for one in spec["devices"])
+    return Wanted(cdi.render(spec), names, spec["cdiVersion"], version, hook)
+
+
+def _choose_hook(found: t.Optional[t.Tuple[str, str]]) -> t.Tuple[str, t.List[str]]:
     """Return the hook program, if there is one to use, and what to say of one that is not."""
     if found is None:
         return "", []
@@ -81,7 +129,7 @@ def choose_hook(found: t.Optional[t.Tuple[str, str]]) -> t.Tuple[str, t.List[str
     ]
 
 
-def rivals(others: t.Mapping[str, str]) -> t.List[str]:
+def _rivals(others: t.Mapping[str, str]) -> t.List[str]:
     """Name other files that describe the same devices."""
     return [
         f"{path} describes {cdi.KIND} too, and runtimes read both. Next step: remove it"
@@ -90,7 +138,7 @@ def rivals(others: t.Mapping[str, str]) -> t.List[str]:
     ]
 
 
-def lacking(nodes: t.Container[str], files: cdi.Files, version: str) -> t.List[str]:
+def _missing(nodes: t.Container[str], files: cdi.Files, version: str) -> t.List[str]:
     """Name what CUDA in containers will miss."""
     notes = [
         f"{path} does not exist, and CUDA needs it. Next step: load the module (nvidia-modprobe -u -c 0)"

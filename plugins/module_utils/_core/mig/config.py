@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""mig-parted configurations, version v1: strict, and told by key where they are wrong."""
+"""MIG layouts: mig-parted configurations, version v1, checked strictly, and which GPUs they are for."""
 
 from __future__ import annotations
 
@@ -10,37 +10,27 @@ import dataclasses
 import re
 import typing as t
 
-from ..errors import InputError
+from ..errors import InputError, NodeError
+from ..gpu import Gpu, NvmlError
+from ..pci import NVIDIA
 from ..text.shown import cut
-from .generated import MOST_NAMES, check_name
-from .profile import canonical
-from .shapes import shapes
+from .generated import MOST_NAMES, check_name, generated
+from .plan import GpuState, about
+from .profile import canonical, shapes
 
 Layout = t.Dict[str, int]
+Target = t.Tuple[bool, Layout]  # MIG on or off, and how many instances of each profile
 Device = t.Union[int, str]
 Filter = t.Union[str, t.Tuple[int, t.Optional[int]]]
 SPEC_KEYS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 SELECTOR = re.compile(r"GPU-[0-9a-fA-F-]{36}|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 PRODUCT = re.compile(r"[A-Za-z][\w .()/-]+")
-NVIDIA = 0x10DE
 FILTER_FORM = (
     "a PCI id such as 0x233010DE (device, then vendor 10DE), 0x233010DE:0x16C110DE with the subsystem, "
     "or a product name such as A100-SXM4-40GB"
 )
 UNNAMED = "config"
 MOST = 64  # instances of a profile; GPUs have eight slices at most
-
-
-@dataclasses.dataclass(frozen=True)
-class GpuIdentity:
-    """What a selection needs to know of a GPU; the ids are the device's and the vendor's in one."""
-
-    index: int
-    uuid: str
-    pci_bus_id: str
-    pci_id: int
-    pci_subsystem_id: int = 0
-    name: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +43,7 @@ class Spec:
     enabled: bool
     layout: t.Tuple[t.Tuple[str, int], ...]
 
-    def matches(self, gpu: GpuIdentity) -> bool:
+    def matches(self, gpu: Gpu) -> bool:
         """Tell whether the entry is about this GPU."""
         if self.filters and not any(_passes(gpu, one) for one in self.filters):
             return False
@@ -64,10 +54,10 @@ class Spec:
         return self.devices is None or any(one == index for one in self.devices)
 
 
-def _passes(gpu: GpuIdentity, one: Filter) -> bool:
+def _passes(gpu: Gpu, one: Filter) -> bool:
     if isinstance(one, str):
         return _product(one) == _product(gpu.name)
-    return one[0] == gpu.pci_id and one[1] in (None, gpu.pci_subsystem_id)
+    return one[0] == gpu.pci_device_id << 16 | NVIDIA and one[1] in (None, gpu.pci_subsystem_id)
 
 
 def _product(name: str) -> str:
@@ -75,7 +65,7 @@ def _product(name: str) -> str:
     return name.strip().lower().replace("nvidia ", "", 1)
 
 
-def _is(gpu: GpuIdentity, device: Device) -> bool:
+def _is(gpu: Gpu, device: Device) -> bool:
     if isinstance(device, int):
         return device == gpu.index
     device = device.lower()
@@ -217,7 +207,7 @@ def _layout(key: str, value: t.Any, enabled: bool) -> Layout:
     return dict(layout)
 
 
-def wanted(specs: t.Sequence[Spec], gpus: t.Sequence[GpuIdentity]) -> t.Dict[str, Spec]:
+def wanted(specs: t.Sequence[Spec], gpus: t.Sequence[Gpu]) -> t.Dict[str, Spec]:
     """Return the entry that holds for each GPU, by UUID; the last that matches counts.
 
     A device that the node does not have is an error; a GPU that no entry matches is left out.
@@ -230,3 +220,62 @@ def wanted(specs: t.Sequence[Spec], gpus: t.Sequence[GpuIdentity]) -> t.Dict[str
                     f"{spec.key}.devices", device, f"a GPU of this node: {have or 'it has none'}"
                 )
     return {gpu.uuid: spec for spec in specs for gpu in gpus if spec.matches(gpu)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """A layout by its name; ``specs`` is None for one that the GPUs themselves generate."""
+
+    label: str
+    specs: t.Optional[t.Tuple[Spec, ...]]
+
+    @classmethod
+    def of(cls, config: t.Any, selected: str) -> Selection:
+        """Check a configuration and choose from it; InputError names what is wrong."""
+        if config:
+            label, specs = select(config, selected)
+            return cls(label, None if specs is None else tuple(specs))
+        check_name(selected)
+        return cls(selected, None)
+
+    def targets(self, states: t.Sequence[GpuState]) -> t.Dict[str, Target]:
+        """Return for each GPU that the layout is about, by UUID: MIG on or off, and the counts."""
+        if self.specs is not None:
+            specs = wanted(self.specs, [one.gpu for one in states])
+            return {uuid: (spec.enabled, dict(spec.layout)) for uuid, spec in specs.items()}
+        targets = {one.gpu.uuid: self._generated(one) for one in states if one.gpu.mig_capable}
+        if not targets and self.label != "all-disabled":
+            raise NodeError(
+                "no GPU of this node can be partitioned",
+                hint="leave mig_selected empty for this node",
+            )
+        return targets
+
+    def target(self, state: GpuState, gpus: t.Sequence[Gpu]) -> Target:
+        """Return what is wanted of one GPU that the layout is about; ``gpus`` are all of the node."""
+        if self.specs is None:
+            return self._generated(state)
+        spec = wanted(self.specs, gpus)[state.gpu.uuid]
+        return spec.enabled, dict(spec.layout)
+
+    def _generated(self, state: GpuState) -> Target:
+        if self.label != "all-disabled" and not state.profiles and not state.gpu.mig_current:
+            return True, {}  # the profiles are told once MIG mode is on, and then planned for
+        with about(state.gpu):
+            layout = generated(self.label, state.profiles)
+        return layout is not None, layout or {}
+
+    def idle_entries(self, states: t.Sequence[GpuState]) -> t.List[str]:
+        """Return the entries that no GPU of the node matches."""
+        gpus = [one.gpu for one in states]
+        return [spec.key for spec in self.specs or () if not any(spec.matches(gpu) for gpu in gpus)]
+
+    def check_broken(self, broken: t.Sequence[NvmlError]) -> None:
+        """Raise the error of a GPU that does not answer and that the layout may be about."""
+        for error in broken:
+            index = error.gpu_index
+            if self.specs is None or index is None or any(s.may_mean(index) for s in self.specs):
+                error.hint = (
+                    "reset the GPU or reboot the node, or leave the GPU out of the layout's devices"
+                )
+                raise error

@@ -12,10 +12,9 @@ import typing as t
 from ..errors import NodeError
 from ..gpu import GiProfile, Gpu, GpuInstance, MigDevice, Process
 from ..steps import Step
-from .keep import Kept
 from .picture import Placed, picture
-from .search import Found, arrange
-from .shapes import Places, Shape, shapes
+from .profile import Places, Shape, shapes
+from .search import Found, Kept, arrange
 
 IDLE = ("idle_gpu",)
 

@@ -10,11 +10,11 @@ from typing import Final
 
 from .. import bounded, logs
 from .._shared._core.cdi import boot as cdi_boot
-from .._shared._core.cdi.wanted import Options
+from .._shared._core.cdi.wanted import Options, specify
 from .._shared._core.errors import NodeError
 from .._shared._host.driver_files import DriverFiles
 from .._shared._host.real import LocalHost
-from .._shared._nvml.cdi_reading import look
+from .._shared._nvml.inventory import inventory
 from .common import driver, locked
 
 ROUNDS: Final = 5
@@ -47,7 +47,7 @@ def _write(options: Options, lock: Path, wait: float) -> bool:
     host = LocalHost()
     files = DriverFiles(host, options.driver_root)
     with driver(wait, files.nvml_library()) as nvml, locked(lock):
-        wanted, warnings = look(nvml, files, options)
+        wanted, warnings = specify(inventory(nvml), files, options)
         if (host.read(options.path) or "") == wanted.text:
             return False
         for warning in warnings:

@@ -13,11 +13,9 @@ from typing import Any
 from .. import bounded, files, logs
 from .._shared._core.errors import NodeError
 from .._shared._core.mig import boot as mig_boot
-from .._shared._core.mig.plan import GpuPlan, GpuState, plan_gpu
-from .._shared._core.mig.targets import Selection
+from .._shared._core.mig.config import Selection
 from .._shared._nvml.api import Nvml
-from .._shared._nvml.mig_changes import Changes
-from .._shared._nvml.mig_reading import read
+from .._shared._nvml.mig import Changes, planned, read
 from .common import driver, locked
 
 CONVERGED, WAITING, FAILED = "converged", "waiting", "failed"
@@ -82,22 +80,13 @@ def _converge(nvml: Nvml, selection: Selection, outcome: Outcome) -> None:
 def _converge_gpu(nvml: Nvml, selection: Selection, uuid: str, changes: Changes) -> str:
     """Apply the plan and look again; older drivers tell the profiles only after the mode is on."""
     for _attempt in range(3):
-        state, plan = _plan(nvml, selection, uuid)
+        state, plan = planned(nvml, selection, uuid)
         if not plan.steps:
             return plan.pending
         for step in plan.steps:
             logs.info(step.summary)
             changes.carry_out(step, state)
     raise NodeError(f"GPU {uuid} did not reach the layout")
-
-
-def _plan(nvml: Nvml, selection: Selection, uuid: str) -> tuple[GpuState, GpuPlan]:
-    gpus = nvml.gpus()[0]
-    gpu = next((one for one in gpus if one.uuid == uuid), None)
-    if gpu is None:
-        raise NodeError(f"GPU {uuid} does not answer any more")
-    state = read(nvml, gpu)
-    return state, plan_gpu(state, *selection.target(state, gpus))
 
 
 def _write(path: Path, outcome: Outcome) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability import cdi
+from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
@@ -19,7 +20,6 @@ from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     GPU_IS_LOST,
     NvmlError,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from driver_fakes import CDI_SPEC as PATH
 from driver_fakes import CURRENT, LIB, VERSION, Debian, FakeNvml
@@ -339,9 +339,8 @@ def test_what_keeps_the_file_up_to_date_is_written_and_removed(nvml: FakeNvml) -
 
     def show(words: tuple[str, ...]) -> Completed:
         on = ("systemctl", "enable", cdi_boot.PATH_UNIT) in host.ran
-        lines = [f"{key}={value}" for key, value in states.items() if on]
-        blocks = ["\n".join([f"Id={unit}", *lines]) for unit in cdi_boot.TEXTS]
-        return Completed(0, "\n\n".join(blocks) + "\n", "")
+        lines = [f"{key}={value}\n" for key, value in states.items() if on]
+        return Completed(0, "".join(lines), "")
 
     host.commands["systemctl",] = ""
     host.commands["systemctl", "show"] = show

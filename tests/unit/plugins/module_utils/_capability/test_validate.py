@@ -16,13 +16,13 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.validate impo
     SPEC,
     ValidateCapability,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
     NvmlError,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 from driver_fakes import FakeNvml

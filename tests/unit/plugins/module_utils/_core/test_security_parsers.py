@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import time
@@ -22,11 +23,10 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import Input
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import mps as mig_mps
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
-    GpuIdentity,
+    Selection,
     select,
     wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.targets import Selection
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import common as runtime
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits
 from ansible_collections.gpu.node.plugins.module_utils._core.text import json_data, json_text
@@ -35,10 +35,14 @@ from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import sele
 from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import (
     version as toolkit_version,
 )
+from gpu_values import gpu
 from hostile import Thrown, inputs
 
-GPU = GpuIdentity(
-    0, "GPU-00000000-0000-0000-0000-000000000001", "0000:01:00.0", 0x233010DE, 0, "NVIDIA A100"
+GPU = dataclasses.replace(
+    gpu(0),
+    uuid="GPU-00000000-0000-0000-0000-000000000001",
+    pci_device_id=0x2330,
+    name="NVIDIA A100",
 )
 ENTRY = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 2, "1c.3g.40gb": 3}}
 FILTERED = {
@@ -218,7 +222,6 @@ def test_s10_hostile_records() -> None:
         rollback.parse(text)
         mps_units.daemon("GPU-1", mps_units.settings(text, None), text)
         mig_mps.idle_servers([text])
-        cdi_boot.parse_show(text)
         for load in (toolkit.load, driver_record.load, cdi_boot.load):
             load(text, "the record")
 

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.boot import State
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi.wanted import Options
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
@@ -20,12 +21,15 @@ ON = {
     cdi_boot.UNIT: {"UnitFileState": "enabled", "ActiveState": "inactive"},
     cdi_boot.PATH_UNIT: {"UnitFileState": "enabled", "ActiveState": "active"},
 }
-NONE = cdi_boot.Boot(None, dict.fromkeys(cdi_boot.TEXTS), {}, True)
-DONE = cdi_boot.Boot(TEXT, cdi_boot.TEXTS, ON, True)
+NONE = State(None, dict.fromkeys(cdi_boot.TEXTS), {}, True)
+DONE = State(TEXT, cdi_boot.TEXTS, ON, True)
 
 
-def actions(boot: cdi_boot.Boot, wanted: str | None, *, check_mode: bool = False) -> list[str]:
-    return [step.action for step in cdi_boot.plan(boot, wanted, check_mode=check_mode)]
+def actions(state: State, wanted: str | None, *, check_mode: bool = False) -> list[str]:
+    return [
+        step.action
+        for step in cdi_boot.BOOT.plan(state, wanted, cdi_boot.TEXTS, check_mode=check_mode)
+    ]
 
 
 def test_all_of_it_and_then_nothing() -> None:
@@ -63,7 +67,7 @@ def test_half_of_it_is_finished_or_removed() -> None:
 def test_program_that_is_missing_is_named_before_anything_is_written() -> None:
     bare = NONE._replace(program=False)
     with pytest.raises(NodeError, match=r"gpu-plugin.* is not on the node.*set boot to false"):
-        cdi_boot.plan(bare, TEXT, check_mode=False)
+        cdi_boot.BOOT.plan(bare, TEXT, cdi_boot.TEXTS, check_mode=False)
     assert actions(bare, TEXT, check_mode=True) != []
     assert actions(DONE._replace(program=False), TEXT) == []
 
@@ -87,12 +91,3 @@ def test_options_of_an_earlier_release_are_read() -> None:
 def test_damaged_options_are_named(text: str) -> None:
     with pytest.raises(NodeError, match=r"/x is damaged.*run gpu\.node\.cdi again"):
         cdi_boot.load(text, "/x")
-
-
-def test_properties_of_two_units() -> None:
-    text = "Id=a.service\nActiveState=failed\n\nId=b.path\nActiveState=active\n"
-    assert cdi_boot.parse_show(text) == {
-        "a.service": {"Id": "a.service", "ActiveState": "failed"},
-        "b.path": {"Id": "b.path", "ActiveState": "active"},
-    }
-    assert cdi_boot.parse_show("") == {}

@@ -8,25 +8,29 @@ from __future__ import annotations
 import configparser
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.boot import State
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.boot import (
+    BOOT,
+    TEXTS,
+    UNIT,
     UNIT_TEXT,
-    Boot,
     dump,
     load,
-    plan,
 )
 
 WANTED = dump({"version": "v1"}, "half")
-THERE = Boot(WANTED, UNIT_TEXT, {"UnitFileState": "enabled", "ActiveState": "active"}, True)
+ON = {"UnitFileState": "enabled", "ActiveState": "active"}
+THERE = State(WANTED, TEXTS, {UNIT: ON}, True)
+NONE = State(None, {UNIT: None}, {}, True)
 
 
-def actions(boot: Boot, wanted: str | None = WANTED, *, check_mode: bool = False) -> list[str]:
-    return [step.action for step in plan(boot, wanted, check_mode=check_mode)]
+def actions(state: State, wanted: str | None = WANTED, *, check_mode: bool = False) -> list[str]:
+    return [step.action for step in BOOT.plan(state, wanted, TEXTS, check_mode=check_mode)]
 
 
 def test_fresh_node_gets_file_and_unit() -> None:
-    assert actions(Boot(None, None, {}, True)) == ["boot_config", "boot_unit", "boot_enable"]
+    assert actions(NONE) == ["boot_config", "boot_unit", "boot_enable"]
 
 
 def test_node_that_has_them_gets_nothing() -> None:
@@ -35,21 +39,23 @@ def test_node_that_has_them_gets_nothing() -> None:
 
 def test_each_drift_is_repaired_alone() -> None:
     assert actions(THERE._replace(config="{}")) == ["boot_config"]
-    assert actions(THERE._replace(unit="old")) == ["boot_unit"]
-    assert actions(THERE._replace(service={"UnitFileState": "disabled"})) == ["boot_enable"]
+    assert actions(THERE._replace(units={UNIT: "old"})) == ["boot_unit"]
+    assert actions(THERE._replace(services={UNIT: {"UnitFileState": "disabled"}})) == [
+        "boot_enable"
+    ]
     failed = {"UnitFileState": "enabled", "ActiveState": "failed"}
-    assert actions(THERE._replace(service=failed)) == ["boot_forget"]
+    assert actions(THERE._replace(services={UNIT: failed})) == ["boot_forget"]
 
 
 def test_not_wanted_any_more() -> None:
     assert actions(THERE, None) == ["boot_remove"]
-    assert actions(Boot(None, None, {}, False), None) == []
+    assert actions(NONE._replace(program=False), None) == []
 
 
 def test_without_the_program_a_run_is_refused_and_a_check_is_not() -> None:
-    bare = Boot(None, None, {}, False)
+    bare = NONE._replace(program=False)
     with pytest.raises(NodeError, match=r"gpu\.node\.device_plugin.*boot to false"):
-        plan(bare, WANTED, check_mode=False)
+        BOOT.plan(bare, WANTED, TEXTS, check_mode=False)
     assert actions(bare, check_mode=True) == ["boot_config", "boot_unit", "boot_enable"]
 
 

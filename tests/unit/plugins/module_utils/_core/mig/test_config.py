@@ -5,34 +5,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
-    GpuIdentity,
     select,
     wanted,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.generated import generated
+from gpu_values import gpu
 from grids import A30, A100
 
 GPUS = [
-    GpuIdentity(
-        0,
-        "GPU-11111111-1111-1111-1111-111111111111",
-        "0000:18:00.0",
-        0x233010DE,
-        0x16C110DE,
-        "NVIDIA H100 80GB HBM3",
+    dataclasses.replace(
+        gpu(0),
+        uuid="GPU-11111111-1111-1111-1111-111111111111",
+        pci_bus_id="0000:18:00.0",
+        pci_device_id=0x2330,
+        pci_subsystem_id=0x16C110DE,
+        name="NVIDIA H100 80GB HBM3",
     ),
-    GpuIdentity(
-        1,
-        "GPU-22222222-2222-2222-2222-222222222222",
-        "0000:29:00.0",
-        0x20B010DE,
-        0,
-        "NVIDIA A100-SXM4-40GB",
+    dataclasses.replace(
+        gpu(1),
+        uuid="GPU-22222222-2222-2222-2222-222222222222",
+        pci_bus_id="0000:29:00.0",
     ),
 ]
 

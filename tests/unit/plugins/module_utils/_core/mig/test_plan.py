@@ -18,12 +18,12 @@ from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import (
     GpuState,
     plan_gpu,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.search import arrange
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.shapes import (
+from ansible_collections.gpu.node.plugins.module_utils._core.mig.profile import (
     shapes,
     spread,
     usual_places,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.mig.search import arrange
 from grids import A30, A100, GPU, RTX_PRO, instance
 from hypothesis import given, settings
 from hypothesis import strategies as st

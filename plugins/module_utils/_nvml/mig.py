@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Carry out the steps of a MIG plan, one GPU at a time, and take them back when one fails."""
+"""MIG through NVML: what a plan needs to know, and its steps, rolled back where one of them fails."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import typing as t
 
 from .._core.errors import NodeError
 from .._core.gpu import IN_USE, RESET_REQUIRED, Gpu, GpuInstance, NvmlError
-from .._core.mig.plan import GpuState
-from .._core.mig.shapes import spread
+from .._core.mig.config import Selection
+from .._core.mig.plan import GpuPlan, GpuState, plan_gpu
+from .._core.mig.profile import spread
 from .._core.steps import Step
 from .api import Nvml
 
@@ -22,6 +23,29 @@ HOLDERS = (
 )
 POLL_SECONDS = 0.5
 Reset = t.Callable[[Gpu], None]
+
+
+def read(nvml: Nvml, gpu: Gpu) -> GpuState:
+    """Return a GPU's state; NvmlError when it does not answer."""
+    instances = tuple(nvml.gpu_instances(gpu))
+    return GpuState(
+        gpu,
+        tuple(nvml.gi_profiles(gpu)),
+        instances,
+        tuple(nvml.processes(gpu)),
+        tuple(nvml.mig_devices(gpu)),
+        {one.id: nvml.ci_places(gpu, one.id) for one in instances},
+    )
+
+
+def planned(nvml: Nvml, selection: Selection, uuid: str) -> t.Tuple[GpuState, GpuPlan]:
+    """Read one GPU and plan for it alone; NodeError where it does not answer."""
+    gpus = nvml.gpus()[0]
+    gpu = next((one for one in gpus if one.uuid == uuid), None)
+    if gpu is None:
+        raise NodeError(f"GPU {uuid} does not answer any more")
+    state = read(nvml, gpu)
+    return state, plan_gpu(state, *selection.target(state, gpus))
 
 
 class Changes:

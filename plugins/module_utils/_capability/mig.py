@@ -10,25 +10,26 @@ import dataclasses
 import time
 import typing as t
 
-from ..._core import pods
-from ..._core.agent import mps_units
-from ..._core.errors import NodeError
-from ..._core.gpu import Gpu, NvmlError, Process
-from ..._core.mig import boot as mig_boot
-from ..._core.mig import mps as mig_mps
-from ..._core.mig.plan import Busy, GpuPlan, GpuState, plan_gpu
-from ..._core.mig.report import gpu as report
-from ..._core.mig.targets import Selection
-from ..._core.steps import Plan, Step
-from ..._host.api import Host
-from ..._host.systemd import properties
-from ..._nvml.api import Nvml
-from ..._nvml.mig_changes import Changes
-from ..._nvml.mig_reading import read
-from ..._nvml.real import open_nvml
-from .mps import end_server
+from .._core import pods
+from .._core.agent import mps_units
+from .._core.boot import State as Boot
+from .._core.errors import NodeError
+from .._core.gpu import Gpu, NvmlError, Process
+from .._core.mig import boot as mig_boot
+from .._core.mig import mps as mig_mps
+from .._core.mig.config import Selection
+from .._core.mig.plan import Busy, GpuPlan, GpuState, plan_gpu
+from .._core.mig.report import gpu as report
+from .._core.steps import Plan, Step
+from .._host.api import Host
+from .._nvml.api import Nvml
+from .._nvml.mig import Changes, planned, read
+from .._nvml.real import open_nvml
+from . import boot
 
 POLL_SECONDS = 1.0
+SERVER_SECONDS = 10.0
+SERVER_POLL_SECONDS = 0.5
 POD_LOGS = "/var/log/pods"
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
@@ -51,7 +52,7 @@ class State:
     ``idle`` are MPS servers without clients, which the GPUs' processes don't have.
     """
 
-    boot: mig_boot.Boot
+    boot: Boot
     gpus: t.Tuple[GpuState, ...] = ()
     broken: t.Tuple[NvmlError, ...] = ()
     absent: str = ""
@@ -88,7 +89,7 @@ class MigCapability:
 
     def observe(self) -> State:
         """Read every GPU; the lock is held from the first observation on."""
-        boot = self._boot()
+        units = boot.observe(self._host, mig_boot.BOOT)
         self._at = ""  # what the steps have made so far is compared by the plan that comes next
         if self._nvml is None:
             if not self._check_mode:
@@ -98,26 +99,17 @@ class MigCapability:
                 self._nvml = self._stack.enter_context(self._connect())
             except NvmlError as error:
                 if self._check_mode:
-                    return State(boot, absent=error.cause)
+                    return State(units, absent=error.cause)
                 error.hint = "bring up the driver first (gpu.node.nvidia_driver), then run again"
                 raise
             self._changes = Changes(self._nvml, self._reset, self._deadline)
         while True:
-            state = self._read(self._nvml, boot)
+            state = self._read(self._nvml, units)
             if time.monotonic() >= self._deadline or not self._blocked(state):
                 return state
             time.sleep(POLL_SECONDS)
 
-    def _boot(self) -> mig_boot.Boot:
-        host = self._host
-        return mig_boot.Boot(
-            host.read(mig_boot.CONFIG),
-            host.read(mig_boot.UNIT_FILE),
-            properties(host, mig_boot.UNIT, "ActiveState", "UnitFileState"),
-            host.exists(mig_boot.PROGRAM),
-        )
-
-    def _read(self, nvml: Nvml, boot: mig_boot.Boot) -> State:
+    def _read(self, nvml: Nvml, units: Boot) -> State:
         gpus, broken = nvml.gpus()
         idle = mig_mps.idle_servers(self._mps_states())
         split = [mig_mps.without_idle(read(nvml, gpu), idle) for gpu in gpus]
@@ -125,7 +117,7 @@ class MigCapability:
         self._states = {one.gpu.uuid: one for one in states}
         self._first = self._first or self._states
         servers = tuple(server for _one, some in split for server in some)
-        return State(boot, states, tuple(broken), idle=servers)
+        return State(units, states, tuple(broken), idle=servers)
 
     def _mps_states(self) -> t.Iterator[t.Optional[str]]:
         """Return what the managers of MPS daemons tell."""
@@ -156,9 +148,12 @@ class MigCapability:
 
     def plan(self, state: State) -> Plan:
         """Plan for every GPU that the layout is about; refuse before anything is changed."""
-        boot = mig_boot.plan(state.boot, self._wanted_boot(), check_mode=self._check_mode)
+        wanted = self._wanted_boot()
+        at_boot = mig_boot.BOOT.plan(
+            state.boot, wanted, mig_boot.TEXTS, check_mode=self._check_mode
+        )
         if state.absent:
-            return self._plan_without_driver(state, boot)
+            return self._plan_without_driver(state, at_boot)
         warnings = [f"mig: left alone, since it does not answer: {error}" for error in state.broken]
         idle = self._selection.idle_entries(state.gpus)
         warnings += [f"mig: {key} matches no GPU of this node" for key in idle]
@@ -169,10 +164,10 @@ class MigCapability:
         return Plan(
             (
                 *(step for one in plans for step in (*mig_mps.ends(one, state.idle), *one.steps)),
-                *boot,
+                *at_boot,
             ),
             "".join(f"{one.before}\n" for one in plans) + (state.boot.config or ""),
-            "".join(f"{one.after}\n" for one in plans) + (self._wanted_boot() or ""),
+            "".join(f"{one.after}\n" for one in plans) + (wanted or ""),
             reboot_required=tuple(one.pending for one in plans if one.pending),
             blocked_by=tuple(name for error in blocked for name in error.details["blocked_by"]),
             warnings=tuple(warnings),
@@ -184,14 +179,14 @@ class MigCapability:
             return None
         return mig_boot.dump(self._params["config"] or None, self._params["selected"])
 
-    def _plan_without_driver(self, state: State, boot: t.List[Step]) -> Plan:
+    def _plan_without_driver(self, state: State, at_boot: t.List[Step]) -> Plan:
         label = self._selection.label
         warning = (
             f"mig: NVML is not there yet ({state.absent}): the configuration is valid in form, whether"
             " it fits the GPUs is known once the driver is loaded"
         )
         first = Step("partition", f"partition GPUs as {label} once the driver is loaded")
-        return Plan((first, *boot), "", f"{label}\n", warnings=(warning,))
+        return Plan((first, *at_boot), "", f"{label}\n", warnings=(warning,))
 
     def _plan_gpus(self, state: State) -> t.Tuple[t.List[GpuPlan], t.List[Busy]]:
         """Return the plans, and why some GPUs can't be changed now."""
@@ -238,11 +233,11 @@ class MigCapability:
             self._verify(self._at)
         self._at = uuid
         if step.action.startswith("boot_"):
-            getattr(self, f"_{step.action}")(step)
+            boot.apply(self._host, step)
         elif self._changes is None or self._nvml is None:
             raise NodeError("nothing can be changed before the GPUs were read")
         elif step.action == mig_mps.ACTION:
-            end_server(self._host, self._nvml, self._states[uuid].gpu, step)
+            _end_server(self._host, self._nvml, self._states[uuid].gpu, step)
             self._changes.done.append(step)
         else:
             self._changes.carry_out(step, self._states[uuid])
@@ -253,10 +248,7 @@ class MigCapability:
             return
         if not self._states[uuid].profiles:
             return  # an older driver: what comes after the mode is planned for in the next round
-        gpus = self._nvml.gpus()[0]
-        gpu = next((one for one in gpus if one.uuid == uuid), None)
-        state = read(self._nvml, gpu) if gpu else None
-        if state is None or plan_gpu(state, *self._selection.target(state, gpus)).steps:
+        if planned(self._nvml, self._selection, uuid)[1].steps:
             raise NodeError(
                 f"GPU {uuid} is not in the layout that was made",
                 cause="another program changed it meanwhile, or the driver reported a success that was none",
@@ -265,26 +257,6 @@ class MigCapability:
 
     def _reset(self, gpu: Gpu) -> None:
         self._host.run(["nvidia-smi", "--gpu-reset", "-i", gpu.uuid])
-
-    def _boot_config(self, step: Step) -> None:
-        self._host.write(mig_boot.CONFIG, step.params["text"], mode=0o644)
-
-    def _boot_unit(self, _step: Step) -> None:
-        self._host.write(mig_boot.UNIT_FILE, mig_boot.UNIT_TEXT, mode=0o644)
-        self._host.run(["systemctl", "daemon-reload"])
-
-    def _boot_enable(self, _step: Step) -> None:
-        self._host.run(["systemctl", "enable", mig_boot.UNIT])
-
-    def _boot_forget(self, _step: Step) -> None:
-        self._host.run(["systemctl", "reset-failed", mig_boot.UNIT])
-        self._host.remove(mig_boot.STATUS)
-
-    def _boot_remove(self, _step: Step) -> None:
-        self._host.run(["systemctl", "disable", mig_boot.UNIT], check=False)
-        self._host.remove(mig_boot.UNIT_FILE)
-        self._host.remove(mig_boot.CONFIG)
-        self._host.run(["systemctl", "daemon-reload"])
 
     # --- report ---
 
@@ -308,3 +280,26 @@ class MigCapability:
             done = [step for step in self._changes.done if step.summary not in left]
             answer["steps"] = [step.describe() for step in done]
         return answer
+
+
+def _end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
+    """End an idle MPS server. NodeError: it does not end, since clients came meanwhile.
+
+    The daemon is asked again and again: two who ask at once cut each other off.
+    """
+    pid, told = step.params["pid"], ""
+    env = {"CUDA_MPS_PIPE_DIRECTORY": step.params["pipe"]}
+    deadline = time.monotonic() + SERVER_SECONDS
+    while any(one.pid == pid for one in nvml.processes(gpu)):
+        if time.monotonic() > deadline:
+            raise NodeError(
+                f"{step.summary}: failed",
+                cause=told or "it does not end, so clients came meanwhile",
+                hint="see gpu-plugin mps status, end its clients, and run again",
+            )
+        asked = f"shutdown_server {pid}\n"
+        done = host.run(
+            [mig_mps.PROGRAM], check=False, env=env, stdin=asked, timeout=SERVER_SECONDS
+        )
+        told = (done.err or done.out).strip()
+        time.sleep(SERVER_POLL_SECONDS)

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The part of a capability that has its work done again at boot: reading and changing its file and units."""
+
+from __future__ import annotations
+
+from .._core.boot import PROGRAM, Boot, State, unit_file
+from .._core.steps import Step
+from .._host.api import Host
+from .._host.systemd import properties
+
+
+def observe(host: Host, boot: Boot) -> State:
+    """Read the files, and what systemd tells of the units."""
+    return State(
+        host.read(boot.config),
+        {unit: host.read(unit_file(unit)) for unit in boot.units},
+        {unit: properties(host, unit, "ActiveState", "UnitFileState") for unit in boot.units},
+        host.exists(PROGRAM),
+    )
+
+
+def apply(host: Host, step: Step) -> None:
+    """Carry out a step of the boot's plan."""
+    params = step.params
+    if "disable" in params:
+        host.run(["systemctl", "disable", *params["disable"]], check=False)
+    for path, text in params.get("write", {}).items():
+        host.write(path, text, mode=0o644)
+    for path in params.get("remove", ()):
+        host.remove(path)
+    for words in params.get("systemctl", ()):
+        host.run(["systemctl", *words])

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What does a module's work again at boot: a file with its options, and the units that read it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .errors import NodeError
+from .steps import Step
+
+PROGRAM = "/opt/gpu-node/bin/gpu-plugin"
+# What runs at boot speaks with the driver and with nobody else. It is root, and keeps of root's rights those to change
+# MIG layouts, and those that nvidia-modprobe needs, which NVML runs where the module or a device node is missing: to
+# load modules and to make nodes. No DevicePolicy, PrivateDevices or ProtectClock: each closes the list of devices, and
+# no ProtectProc or ProcSubset, since the driver tells of MIG devices in /proc/driver.
+SANDBOX = """\
+CapabilityBoundingSet=CAP_CHOWN CAP_MKNOD CAP_SYS_ADMIN CAP_SYS_MODULE
+IPAddressDeny=any
+LockPersonality=yes
+MemoryMax=1G
+NoNewPrivileges=yes
+PrivateTmp=yes
+ProtectControlGroups=yes
+ProtectHome=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelTunables=yes
+ProtectSystem=strict
+RestrictAddressFamilies=AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallErrorNumber=EPERM
+SystemCallFilter=@system-service @module
+TasksMax=512
+UMask=0022
+"""
+
+
+def unit_file(unit: str) -> str:
+    """Return where a unit is written."""
+    return f"/etc/systemd/system/{unit}"
+
+
+class State(t.NamedTuple):
+    """What the node has of it: the texts of the files, and systemd's view of the units."""
+
+    config: t.Optional[str]
+    units: t.Mapping[str, t.Optional[str]]
+    services: t.Mapping[str, t.Mapping[str, str]]
+    program: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Boot:
+    """The work of one module: its file, its unit, and in words what that does, and when again.
+
+    ``path_unit`` starts the unit between boots too; ``status`` is where the unit says how it went.
+    """
+
+    config: str
+    unit: str
+    does: str
+    again: str
+    path_unit: str = ""
+    status: str = ""
+
+    @property
+    def units(self) -> t.List[str]:
+        """Return the names of all units."""
+        return [self.unit, *filter(None, [self.path_unit])]
+
+    def plan(
+        self, state: State, wanted: t.Optional[str], texts: t.Mapping[str, str], *, check_mode: bool
+    ) -> t.List[Step]:
+        """Return the steps to the wanted file and the texts of its units, or with None to none of it."""
+        if wanted is None:
+            return self._removal() if {state.config, *state.units.values()} != {None} else []
+        steps = []
+        if state.config != wanted:
+            words = f"write {self.config}, for the next {self.again}"
+            steps.append(Step("boot_config", words, {"write": {self.config: wanted}}))
+        for unit, text in texts.items():
+            if state.units.get(unit) != text:
+                params = {"write": {unit_file(unit): text}, "systemctl": [["daemon-reload"]]}
+                steps.append(Step("boot_unit", f"write {unit_file(unit)}", params))
+        if not self._is_on(state.services):
+            steps.append(self._enabling())
+        if state.services.get(self.unit, {}).get("ActiveState") == "failed":
+            forget = {
+                "systemctl": [["reset-failed", self.unit]],
+                "remove": [self.status] if self.status else [],
+            }
+            steps.append(Step("boot_forget", f"clear the failure of {self.unit}", forget))
+        if steps and not state.program and not check_mode:
+            raise NodeError(
+                f"{PROGRAM}, which {self.does}, is not on the node",
+                hint="install it first (gpu.node.device_plugin with state installed), or set boot to false",
+            )
+        return steps
+
+    def _is_on(self, services: t.Mapping[str, t.Mapping[str, str]]) -> bool:
+        states = [services.get(unit, {}) for unit in self.units]
+        enabled = all(one.get("UnitFileState") == "enabled" for one in states)
+        return enabled and (not self.path_unit or states[-1].get("ActiveState") == "active")
+
+    def _enabling(self) -> Step:
+        calls = [["enable", unit] for unit in self.units]
+        if not self.path_unit:
+            return Step("boot_enable", f"enable {self.unit}", {"systemctl": calls})
+        calls.append(["restart", self.path_unit])
+        words = f"enable {self.unit}, enable and start {self.path_unit}"
+        return Step("boot_enable", words, {"systemctl": calls})
+
+    def _removal(self) -> t.List[Step]:
+        words = f"remove {', '.join(self.units)} and {self.config}"
+        params = {
+            "disable": [*(["--now"] if self.path_unit else []), *self.units[::-1]],
+            "remove": [*map(unit_file, self.units), self.config],
+            "systemctl": [["daemon-reload"]],
+        }
+        return [Step("boot_remove", words, params)]
