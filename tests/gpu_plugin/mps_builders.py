@@ -9,10 +9,10 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from gpu_plugin.mps.manager.control import started
 from gpu_plugin.mps.paths import Names
 from gpu_plugin.mps.reconciler.verdict import Seen
 from gpu_plugin.mps.settings import Offer, Settings
+from gpu_plugin.state import started
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 OTHER = "MIG-11111111-0000-0000-0000-000000000000"

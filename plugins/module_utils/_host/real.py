@@ -76,6 +76,8 @@ class LocalHost:
             )
         except subprocess.TimeoutExpired:
             return Completed(124, "", f"{argv[0]}: no answer within {timeout} s")
+        except OSError as error:
+            return Completed(126, "", f"{argv[0]}: {error.strerror or error}")
         return Completed(done.returncode, done.stdout, done.stderr)
 
     def which(self, name: str) -> t.Optional[str]:

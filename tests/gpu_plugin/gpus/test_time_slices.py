@@ -93,7 +93,7 @@ def test_what_can_not_be_set_is_said_once(
     assert told.count("the time slice can't be set") == 1
     assert "gpus=GPU-0 slice=long cause=no" in told
     TimeSlices("/none").want({"GPU-0": "long"}, 1)
-    assert "No such file" in capsys.readouterr().err
+    assert "not found" in capsys.readouterr().err
 
 
 def test_genuine_program_knows_the_words(

@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 from gpu_plugin._shared._core.errors import InputError, NodeError
 from gpu_plugin.mps import protocol
+from gpu_plugin.mps.manager.keeper import LONGEST_PAUSE
 from gpu_plugin.mps.paths import Names, daemon_environment, older_file, part, settings_file
 from gpu_plugin.mps.shares import (
     MIB,
@@ -178,12 +179,6 @@ def test_log_without_the_traces_of_our_own_questions() -> None:
         assert protocol.event(f"{stamp}{line}\n") == line
 
 
-@given(st.integers(0, 10_000))
-def test_pauses_grow_and_stay_below_the_watchdogs(failures: int) -> None:
-    assert protocol.backoff(0) == 0 < protocol.backoff(1) <= 0.1
-    assert protocol.backoff(failures) <= protocol.backoff(failures + 1) <= 10
-
-
 def test_what_a_container_gets() -> None:
     names = Names(UUID)
     got = part(names, plan(8, 80 * GIB, HOPPER, most=2), 2)
@@ -227,7 +222,7 @@ def test_unit() -> None:
     assert lines["ExecStart"].endswith(" --settings " + settings_file("%i"))
     assert lines["KillMode"] == "mixed"
     assert lines["Type"] == "notify"
-    assert float(lines["WatchdogSec"]) > protocol.backoff(1000) + 15
+    assert float(lines["WatchdogSec"]) > LONGEST_PAUSE + 15
     assert "gpu-mig.service" in lines["After"]
     assert lines["Before"] == "gpu-device-plugin.service"
     own_mounts = (

@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 
 
-def replace(path: Path, text: str, mode: int = 0o644) -> None:
+def replace(path: Path, text: str, mode: int = 0o644, *, durable: bool = False) -> None:
     """Write a file, and the folder that it is in, 0755. OSError leaves the old file.
 
-    No link in the way is followed.
+    No link in the way is followed. ``durable``: after a loss of power there is one of the two files.
     """
     if not path.parent.exists():
         path.parent.mkdir(parents=True)
@@ -24,6 +24,9 @@ def replace(path: Path, text: str, mode: int = 0o644) -> None:
         with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as stream:
             os.fchmod(stream.fileno(), mode)
             stream.write(text)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)

@@ -5,55 +5,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import time
 from pathlib import Path
 from typing import Any, Final
 
-from . import bounded, files
-from ._shared._core.text import json_data
+from .state import StateFile, StateUnusable, alive, read
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
 LABELS_FILE: Final = "/run/gpu-node/labels.json"  # of the process that labels the node
 
-
-class StatusFile:
-    """Writes the state when it changed, in one step."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._last: dict[str, Any] = {}
-
-    def write(self, state: dict[str, Any]) -> bool:
-        """Write the state, which must not change any more. Returns whether it was another one."""
-        if state == self._last:
-            return False
-        files.replace(self._path, json.dumps(state, indent=2, sort_keys=True) + "\n")
-        self._last = state
-        return True
-
-    def still_true(self) -> None:
-        """Let the file's time tell that the process goes on, also while nothing changes."""
-        with contextlib.suppress(OSError):
-            os.utime(self._path)
-
-    def remove(self) -> None:
-        """Remove the file: the daemon ends."""
-        self._path.unlink(missing_ok=True)
+StatusFile = StateFile
 
 
 def load(path: Path) -> dict[str, Any] | None:
     """Return the state of the running process that wrote it; None when none runs."""
-    try:
-        state: dict[str, Any] = json_data.loads(bounded.read_text(path))
-        os.kill(int(state["pid"]), 0)
-    except PermissionError:
-        return state  # somebody else's process, but a living one
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return None
-    return state
+    found = _read(path)
+    return found if found and alive(found) else None
 
 
 def age(path: Path) -> float:
@@ -63,11 +30,14 @@ def age(path: Path) -> float:
 
 def mig_boot(path: Path) -> dict[str, Any] | None:
     """Return how making the MIG layout went at boot; None where it was not tried."""
+    return _read(path)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
     try:
-        state: dict[str, Any] = json_data.loads(bounded.read_text(path))
-    except (OSError, ValueError):
+        return read(path)
+    except StateUnusable:
         return None
-    return state
 
 
 def describe(state: dict[str, Any]) -> str:

@@ -96,7 +96,7 @@ class Health:
                 for place, fault in self._faults.items()
             ],
             "away": sorted(self._away),
-            "errors": self._errors,
+            "errors": dict(self._errors),
             "asked": sorted(self._asked),
         }
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from .. import bounded, files, logs
-from .._shared._core.text import json_data
-from .._shared._core.text.shown import cut, shown
+from .. import logs
+from .._shared._core.errors import NodeError
+from .._shared._core.text.shown import cut
+from ..state import VERSION, StateFile, read
 from .health import Health
 
 NAME: Final = "health.json"
-VERSION: Final = 1
 BOOT_ID: Final = "proc/sys/kernel/random/boot_id"
 
 
@@ -27,9 +27,8 @@ class HealthFile:
     """``host_root`` is where the host's /proc is seen; where it is not, this machine's is as good."""
 
     def __init__(self, path: Path, host_root: Path) -> None:
-        self._path = path
+        self._path, self._file = path, StateFile(path)
         self._boot = _first_line(host_root / BOOT_ID) or _first_line(Path("/") / BOOT_ID)
-        self._last = ""
         self._failed = False
 
     def read(self, health: Health, load: object, generation: object) -> None:
@@ -39,21 +38,12 @@ class HealthFile:
         the present one by. A file that can't be used is left aside with a word.
         """
         try:
-            text = bounded.read_text(self._path)
-        except FileNotFoundError:
-            return
-        except (OSError, UnicodeDecodeError) as error:
-            logs.warning("what was known of the GPUs' health is lost", cause=error)
-            return
-        try:
-            data = json_data.loads(text)
-            if data["version"] != VERSION:
-                raise ValueError(f"version {shown(data['version'])} is not {VERSION}")
-            if data["boot"] != self._boot:
+            data = read(self._path, (VERSION,))
+            if data is None or data["boot"] != self._boot:
                 return
             same = data["load"] == json.loads(json.dumps(load))
             health.recall(data["health"], generation if same else None)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (NodeError, ValueError, KeyError, TypeError) as error:
             logs.warning(
                 "what was known of the GPUs' health is lost",
                 file=self._path,
@@ -62,18 +52,14 @@ class HealthFile:
 
     def write(self, health: Health, load: object) -> None:
         """Keep what ``health`` knows. A file that can't be written is tried again at the next call."""
-        data: dict[str, Any] = {"version": VERSION, "boot": self._boot, "load": load}
-        text = json.dumps({**data, "health": health.memory()}, indent=2) + "\n"
-        if text == self._last:
-            return
+        data = {"boot": self._boot, "load": load, "health": health.memory()}
         try:
-            files.replace(self._path, text)
+            self._file.write(data)
+            self._failed = False
         except OSError as error:
             if not self._failed:
                 logs.warning("what is known of the GPUs' health can't be kept", cause=error)
             self._failed = True
-            return
-        self._last, self._failed = text, False
 
 
 def _first_line(path: Path) -> str:

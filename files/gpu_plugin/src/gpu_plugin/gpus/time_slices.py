@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from typing import Final
 
 from .. import logs
+from .._shared._host.real import LocalHost
 from ..config.sharing import TIME_SLICES
 
 PROGRAM: Final = "nvidia-smi"
@@ -41,14 +41,9 @@ class TimeSlices:
         number = TIME_SLICES.index(name)
         words = [self._program, "compute-policy", "-i", ",".join(gpus)]
         words += ["--set-timeslice", str(number)]
-        try:
-            done = subprocess.run(
-                words, capture_output=True, text=True, check=False, timeout=TIMEOUT
-            )
-            problem = (done.stdout + done.stderr).strip() if done.returncode else ""
-        except (OSError, subprocess.TimeoutExpired) as error:
-            problem = str(error)
-        if problem:
+        done = LocalHost().run(words, check=False, timeout=TIMEOUT)
+        if done.rc:
+            problem = (done.out + done.err).strip()
             logs.warning("the time slice can't be set", gpus=gpus, slice=name, cause=problem)
         else:
             logs.info("time slice", gpus=gpus, slice=name)

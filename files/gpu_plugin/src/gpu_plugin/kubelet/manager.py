@@ -12,6 +12,7 @@ from typing import Final
 
 from .. import logs
 from .._shared._core.errors import NodeError
+from ..backoff import Backoff
 from ..config.configuration import Config
 from ..observer import REENUMERATIONS, REGISTRATIONS, Observer
 from ..offer.devices import Device, Devices, Resources
@@ -19,7 +20,7 @@ from ..offer.topology import Topology
 from .registration import register
 from .server import Around, Identity, ResourceServer, identity
 
-RETRY: Final = (0.5, 1.0, 2.0, 5.0)
+RETRY, LONGEST_RETRY = 0.5, 5.0
 UNWATCHED: Final = 10.0
 DEAF: Final = 2
 
@@ -30,7 +31,7 @@ class _Plugin:
     def __init__(self, server: ResourceServer) -> None:
         self.server = server
         self.kubelet: Identity | None = None  # the kubelet that knows of it
-        self.failures = 0
+        self.backoff = Backoff(RETRY, LONGEST_RETRY, jitter=0)  # the kubelet is this node's own
         self.retry_at = 0.0
         self.watched_at = 0.0
         self.unheard = 0  # how often it was registered since the kubelet last listened
@@ -92,15 +93,14 @@ class Manager:
                     plugin.kubelet = None
                 elif plugin.kubelet != kubelet or self._unwatched(plugin, now):
                     self._register(plugin, kubelet, now)
-                plugin.failures = 0
+                plugin.backoff.reset()
             except (NodeError, OSError) as error:
                 plugin.kubelet = None
                 self._observer.count(REGISTRATIONS, plugin.server.resource, "failed")
-                if not plugin.failures:
+                if not plugin.backoff.failures:
                     name = plugin.server.resource
                     logs.warning("not registered, trying again", resource=name, cause=error)
-                plugin.retry_at = now + RETRY[min(plugin.failures, len(RETRY) - 1)]
-                plugin.failures += 1
+                plugin.retry_at = now + plugin.backoff.failed()
                 return  # what fails for one is slow to fail for all
 
     def registered(self) -> dict[str, bool]:
@@ -148,7 +148,7 @@ class Manager:
             )
         plugin.displaced = displaced
         if displaced:
-            plugin.kubelet, plugin.retry_at = None, now + RETRY[-1]
+            plugin.kubelet, plugin.retry_at = None, now + LONGEST_RETRY
         return displaced
 
     def _revive(self, plugin: _Plugin) -> None:

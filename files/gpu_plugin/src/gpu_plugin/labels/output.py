@@ -29,7 +29,7 @@ class FileOutput:
                 sys.stdout.flush()
         elif self._read(self._path) != text:
             try:
-                files.replace(self._path, text)
+                files.replace(self._path, text, durable=True)
             except OSError as error:
                 raise NodeError(
                     f"can't write {self._path}", cause=error.strerror or str(error)

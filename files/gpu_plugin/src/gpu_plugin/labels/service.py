@@ -16,11 +16,12 @@ from typing import Any
 from .. import logs
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import VERSION_MISMATCH, NvmlError
+from ..backoff import Backoff
 from ..config.configuration import Config
 from ..config.watch import ConfigWatch
 from ..gpus.driver import library_deleted
 from ..notify import notify
-from ..status import StatusFile
+from ..state import StateFile
 from . import reading, rows
 from .api import ApiError, NodeApi
 from .output import FileOutput
@@ -46,13 +47,13 @@ class Service:
         self._watch = ConfigWatch(settings.config)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._troubles = Troubles()
-        self._status = StatusFile(settings.status_file)
+        self._status = StateFile(settings.status_file)
         self._node: NodeState | None = None
         self._api: NodeApi | None = None
         self._wanted: rows.Labels | None = None
         self._driver_worked = False
         self._read_at = self._write_at = 0.0
-        self._read_pause = self._write_pause = settings.pause
+        self._reading, self._writing = (Backoff(settings.pause, LONGEST_PAUSE) for _each in "rw")
         self._chosen_for: object = None
         self._models: list[str] = []
         self._take(load())
@@ -155,13 +156,12 @@ class Service:
             if self._config.fail_on_init_error and not self._driver_worked:
                 raise
             self._troubles.now("driver", error)
-            self._read_at = now + self._read_pause
-            self._read_pause = min(2 * self._read_pause, LONGEST_PAUSE)
+            self._read_at = now + self._reading.failed()
             return
         if self._troubles.over("driver"):
             logs.info("the driver is there", version=facts.inventory.driver_version)
         self._driver_worked = True
-        self._read_pause = self._settings.pause
+        self._reading.reset()
         sleep = self._config.gfd.sleep
         self._read_at = now + sleep if sleep is not None else float("inf")
         wanted = self._labels(facts)
@@ -206,13 +206,12 @@ class Service:
             self._write()
         except NodeError as error:
             self._troubles.now("labels", error)
-            self._write_at = now + self._write_pause
-            self._write_pause = min(2 * self._write_pause, LONGEST_PAUSE)
+            self._write_at = now + self._writing.failed()
             self._drop_api()
             return
         if self._troubles.over("labels"):
             logs.info("labels can be written again")
-        self._write_pause = self._settings.pause
+        self._writing.reset()
         self._write_at = float("inf") if self._way != FILE else now + self._settings.tick
 
     def _write(self) -> None:
@@ -262,7 +261,6 @@ class Service:
         problem = self._troubles.first()
         waiting = self._wanted is None or (self._way == API and self._node is None)
         return {
-            "pid": os.getpid(),
             "release": os.environ.get("GPU_NODE_RELEASE"),
             "output": self._way,
             "node": self._settings.node,

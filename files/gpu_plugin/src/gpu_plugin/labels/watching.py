@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from ..backoff import Backoff
 from .api import GONE, ApiError
 from .owned import NodeState
 
@@ -41,7 +42,7 @@ class NodeWatch(threading.Thread):
         self._connect = connect
         self._tell = tell
         self._first = pause
-        self._pause = pause
+        self._backoff = Backoff(pause, LONGEST_PAUSE)
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -54,8 +55,7 @@ class NodeWatch(threading.Thread):
                     self._stopping.wait(self._first)
                     continue
                 self._tell(error)
-                self._stopping.wait(self._pause)
-                self._pause = min(2 * self._pause, LONGEST_PAUSE)
+                self._stopping.wait(self._backoff.failed())
 
     def stop(self) -> None:
         """Ask for the end; a request under way is not waited for."""
@@ -65,7 +65,7 @@ class NodeWatch(threading.Thread):
         source = self._connect()
         try:
             state, version = source.read()
-            self._pause = self._first
+            self._backoff.reset()
             last = state
             self._tell(state)
             for state in source.follow(version):

@@ -154,8 +154,3 @@ def event(line: str) -> str:
     """Return what a line of the program's log tells; empty for the traces of our own questions."""
     words = STAMP.sub("", line.strip())
     return "" if CHATTER.fullmatch(words) else cut(words, LONGEST_EVENT)
-
-
-def backoff(failures: int) -> float:
-    """Return how many seconds to wait before the next try."""
-    return float(min(0.1 * 2 ** (min(failures, 10) - 1), 10.0)) if failures else 0.0

@@ -159,12 +159,3 @@ class Control:
         process.wait()
         ended.set()
         self._on_end()
-
-
-def started(pid: int) -> str:
-    """Return what tells a process from another one that gets its number later; empty: none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]

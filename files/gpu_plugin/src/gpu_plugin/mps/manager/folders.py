@@ -10,7 +10,6 @@ import fcntl
 import os
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final
 
 from ... import logs
 from ..._shared._core.errors import NodeError
+from ..._shared._host.real import LocalHost
 from .. import roots
 from ..paths import Names
 from ..settings import SMALLEST_SHM
@@ -67,7 +67,7 @@ def make(names: Names) -> None:
     folder(ipc, 0o711)
     if os.geteuid() == 0 and not ipc.is_mount():
         options = f"rw,nosuid,nodev,noexec,mode=711,{IPC_LIMITS}"
-        _run("mount", "-t", "tmpfs", "-o", options, f"gpu-mps-{names.device}", ipc)
+        _run("mount", "-t", "tmpfs", "-o", options, f"gpu-mps-{names.device}", names.ipc)
     folder(Path(names.pipe), 0o755)
     folder(Path(names.log), 0o755)
     _label(Path(names.pipe))
@@ -140,7 +140,7 @@ def mount_shm(names: Names, size: int) -> bool:
     folder(path, 0o1777)
     again = ["remount"] if os.path.ismount(path) else []
     options = ",".join([*again, "rw,nosuid,nodev,noexec,mode=1777", f"size={size}"])
-    _run("mount", "-t", "tmpfs", "-o", options, f"gpu-mps-{names.device}", path)
+    _run("mount", "-t", "tmpfs", "-o", options, f"gpu-mps-{names.device}", names.shm)
     _label(path)
     return True
 
@@ -175,7 +175,7 @@ def _label(path: Path) -> None:
         ) from error
 
 
-def _run(*words: str | Path) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
-    if done.returncode:
-        raise NodeError(f"{words[0]} {words[-1]} failed", cause=done.stderr.strip())
+def _run(*words: str) -> None:
+    done = LocalHost().run(words, check=False, timeout=30)
+    if done.rc:
+        raise NodeError(f"{words[0]} {words[-1]} failed", cause=done.err.strip())

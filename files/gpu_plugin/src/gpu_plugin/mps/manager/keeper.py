@@ -12,6 +12,7 @@ from typing import Final
 from ... import logs
 from ..._shared._core.errors import NodeError
 from ..._shared._nvml.real import open_nvml
+from ...backoff import Backoff
 from .. import protocol
 from ..paths import Names
 from ..protocol import ControlError, Silent
@@ -23,6 +24,7 @@ from .options import Options
 from .remembered import Remembered
 from .report import FAILED, READY, STARTING, Report
 
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 MODE_ROUNDS: Final = 5  # each look at the compute mode opens the driver
 
 
@@ -48,7 +50,7 @@ class Keeper:
 
     def keep(self, stop: threading.Event, wake: threading.Event) -> None:
         """Return when it is told to stop."""
-        failures = 0
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0)
         while not stop.is_set():
             self._report.alive()
             try:
@@ -56,11 +58,12 @@ class Keeper:
                 self._watch(stop, wake)
             except NodeError as error:
                 self._control.kill()
-                failures = 1 if self._steady() else failures + 1
+                if self._steady():
+                    backoff.reset()
                 self._ready_since = self._silent_since = None
                 self._report.restarted()
                 self._report.state(FAILED, problem=str(error))
-                stop.wait(protocol.backoff(failures))
+                stop.wait(backoff.failed())
 
     def _steady(self) -> bool:
         since = self._ready_since

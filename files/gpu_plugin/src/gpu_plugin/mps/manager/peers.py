@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from ..._shared._core.text.printable import printable
+from ...state import started
 from .. import clients
-from .control import started
 
 PIDFD_GETFD: Final = 438  # pidfd_getfd(2) has this number on every architecture
 CREDENTIALS: Final = struct.Struct("3i")

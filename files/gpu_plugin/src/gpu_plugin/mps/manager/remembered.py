@@ -16,8 +16,8 @@ from typing import Any, Final
 from ... import files, logs
 from ..._shared._core.errors import NodeError
 from ..._shared._nvml import compute_mode
+from ...state import started
 from ..paths import Names
-from .control import started
 
 END_SECONDS: Final = 5.0
 

@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from ... import logs
 from ...notify import notify
-from ...status import StatusFile
+from ...state import StateFile
 from ..paths import Names
 from ..shares import Shares
-from .control import started
 
 STARTING, READY, FAILED, STOPPING = "starting", "ready", "failed", "stopping"
 NOTES: Final = {READY: "READY=1", STOPPING: "STOPPING=1"}
@@ -26,14 +25,12 @@ class Report:
     """Writes the state as it changes. A disk that is full does not end the daemon."""
 
     def __init__(self, names: Names, pid: int) -> None:
-        self._file = StatusFile(Path(names.status))
+        self._file = StateFile(Path(names.status), pid=pid)
         self._complained = False
         self._data: dict[str, Any] = {
             "device": names.device,
             "state": "",
             "since": "",
-            "pid": pid,
-            "began": started(pid),
             "daemon": 0,
             "pipe": "",
             "clients_pipe": names.pipe,

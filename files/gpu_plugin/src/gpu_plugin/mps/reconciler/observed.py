@@ -12,8 +12,8 @@ from typing import Any
 from ... import bounded
 from ..._shared._core.errors import NodeError
 from ..._shared._core.text import json_data
+from ...state import alive, started
 from .. import kept
-from ..manager.control import started
 from ..paths import Names, older_file, settings_file
 from ..settings import Settings, from_json
 from .verdict import Seen
@@ -35,9 +35,7 @@ class Eyes:
         state: Mapping[str, Any] | None = self._read(Path(place.status), _state)
         if state is None:
             return Seen(settings, None, alive=False, serving=False, strange=strange)
-        began = state.get("began") or None
-        alive = started(state["pid"]) == began if began else bool(started(state["pid"]))
-        return Seen(settings, state, alive, bool(started(state["daemon"])), strange)
+        return Seen(settings, state, alive(state), bool(started(state["daemon"])), strange)
 
     def settings(self, device: str) -> Path:
         """Return the file with the settings of a device's manager."""

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from ... import logs
-from ..manager.control import started
+from ..._shared._host.real import LocalHost
+from ...state import started
 from ..paths import settings_file
 
 BOOTED: Final = Path("/run/systemd/system")
@@ -74,16 +75,9 @@ class Systemd:
     def _ask(verb: str, devices: Iterable[str]) -> None:
         names = [f"gpu-mps@{device}.service" for device in devices]
         words = ["systemctl", "--no-block", "--quiet", verb, *names]
-        try:
-            done = subprocess.run(
-                words, capture_output=True, text=True, check=False, timeout=TIMEOUT
-            )
-            problem = (
-                (done.stderr.strip() or f"status {done.returncode}") if done.returncode else ""
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            problem = str(error)
-        if problem:
+        done = LocalHost().run(words, check=False, timeout=TIMEOUT)
+        if done.rc:
+            problem = done.err.strip() or f"status {done.rc}"
             logs.error(f"systemd does not {verb} MPS daemons", units=names, cause=problem)
 
 

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A process's state in a JSON file: for others while it runs, or for the process that comes after it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from . import bounded, files
+from ._shared._core.errors import NodeError
+from ._shared._core.text import json_data
+from ._shared._core.text.shown import cut, shown
+
+VERSION: Final = 1
+
+
+class StateUnusable(NodeError):
+    """There is a file, and what it has is no state that can be used."""
+
+
+class StateFile:
+    """Writes the state of a process, this one by default, when it changed.
+
+    ``durable``: what is written survives a loss of power, which nothing below /run has to.
+    """
+
+    def __init__(
+        self, path: Path, *, mode: int = 0o644, durable: bool = False, pid: int | None = None
+    ) -> None:
+        self._path, self._mode, self._durable = path, mode, durable
+        pid = os.getpid() if pid is None else pid
+        self._stamp = {"version": VERSION, "pid": pid, "began": started(pid)}
+        self._last: Mapping[str, Any] | None = None
+
+    def write(self, state: Mapping[str, Any]) -> bool:
+        """Write the state, which must not change any more. Returns whether it was another one.
+
+        A ``version`` in it takes the place of that of the file's format. OSError: it was not written.
+        """
+        if state == self._last:
+            return False
+        text = json.dumps({**self._stamp, **state}, indent=2, sort_keys=True) + "\n"
+        files.replace(self._path, text, self._mode, durable=self._durable)
+        self._last = state
+        return True
+
+    def still_true(self) -> None:
+        """Let the file's time tell that the process goes on, also while nothing changes."""
+        with contextlib.suppress(OSError):
+            os.utime(self._path)
+
+    def remove(self) -> None:
+        """Remove the file: the process ends."""
+        self._path.unlink(missing_ok=True)
+
+
+def read(path: Path, versions: tuple[int | None, ...] = ()) -> dict[str, Any] | None:
+    """Return the state in a file, None where there is no file.
+
+    StateUnusable: it can't be read, is no state, or its version is none of ``versions``, if given;
+    None among these stands for a file without one.
+    """
+    try:
+        found = json_data.loads(bounded.read_text(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StateUnusable(f"{path} can't be used", cause=cut(str(error))) from error
+    if not isinstance(found, dict):
+        raise StateUnusable(f"{path} can't be used", cause="it is no JSON object")
+    version = found.get("version")
+    if versions and version not in versions:
+        raise StateUnusable(
+            f"{path} can't be used", cause=f"version {shown(version)} is not {versions[-1]}"
+        )
+    return found
+
+
+def alive(state: Mapping[str, Any]) -> bool:
+    """Tell whether the process that wrote a state runs, and not another one that got its number.
+
+    Older releases did not write when it began.
+    """
+    found = started(state.get("pid", 0))
+    return found == state["began"] if state.get("began") else bool(found)
+
+
+def started(pid: object) -> str:
+    """Return what tells a process from another one that gets its number later; empty: none runs."""
+    if not isinstance(pid, int) or pid <= 0:
+        return ""
+    try:
+        fields = Path(f"/proc/{pid:d}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]

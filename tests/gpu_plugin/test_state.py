@@ -1,0 +1,68 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A process's state in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from gpu_plugin.state import VERSION, StateFile, StateUnusable, alive, read, started
+
+NOBODY = 2**22  # beyond the numbers of processes
+
+
+def test_what_is_written_is_read_with_the_process_that_wrote_it(tmp_path: Path) -> None:
+    path = tmp_path / "new/state.json"
+    file = StateFile(path, mode=0o600, durable=True)
+    assert file.write({"is": "well"})
+    assert not file.write({"is": "well"})
+    stamp = {"version": VERSION, "pid": os.getpid(), "began": started(os.getpid())}
+    assert read(path, (VERSION,)) == {**stamp, "is": "well"}
+    assert path.stat().st_mode & 0o777 == 0o600
+    file.remove()
+    assert read(path) is None
+
+
+def test_a_process_that_ended_and_one_that_has_its_number_are_told_apart() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    began = started(child.pid)
+    assert alive({"pid": child.pid, "began": began})
+    assert alive({"pid": child.pid})  # as older releases wrote it
+    assert not alive({"pid": child.pid, "began": "1"})
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not alive({"pid": child.pid, "began": began})  # it waits for its parent only
+    child.wait()
+    for pid in (child.pid, NOBODY, 0, -1, True, "1", "self", None, 10**30):
+        assert not alive({"pid": pid, "began": began})
+        assert pid is True or not alive({"pid": pid})
+    assert not alive({})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "can't be used"),
+        ("[]", "it is no JSON object"),
+        ("{}", "version None is not 1"),
+        ('{"version": 2}', "version 2 is not 1"),
+        ('{"version": "' + "x" * 1000, "can't be used"),
+    ],
+)
+def test_what_is_no_state_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "state.json").write_text(text)
+    with pytest.raises(StateUnusable, match=why):
+        read(tmp_path / "state.json", (VERSION,))
+    with pytest.raises(StateUnusable):
+        read(tmp_path, (VERSION,))
+
+
+def test_a_file_without_a_version_may_be_of_an_older_release(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"pid": 1}))
+    assert read(tmp_path / "state.json", (None, VERSION)) == {"pid": 1}
+    assert read(tmp_path / "state.json") == {"pid": 1}
