@@ -102,7 +102,7 @@ def test_s10_hostile_environment() -> None:
 
 def test_s10_hostile_values() -> None:
     readers = (
-        lambda text: address(text, "x"),
+        lambda text: address("x", text),
         lambda text: interval("x", text),
         lambda text: overrides(text, text),
         parse_memory,

@@ -209,7 +209,7 @@ def test_scrapes_leave_nothing_behind(make_node: MakeNode, metrics: Metrics) -> 
     }.items(),
 )
 def test_addresses(text: str, wanted: tuple[str, int] | None) -> None:
-    assert address(text, "here") == wanted
+    assert address("here", text) == wanted
     assert parse(f"gpuNode: {{metricsAddress: '{text}'}}").metrics == wanted
 
 

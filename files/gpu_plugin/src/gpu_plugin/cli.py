@@ -16,7 +16,7 @@ from typing import Any, Final
 from . import __version__, logs, status
 from ._shared._core.errors import NodeError
 from .config import configuration as config
-from .config import flags, schema, visible
+from .config import flags, visible
 from .gpus.health import QUIET
 from .mps.paths import ROOT as MPS_ROOT
 
@@ -171,7 +171,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         default="",
         help="who runs the managers of MPS daemons (default: systemd, where it is the init)",
     )
-    flags.add(run, (key for key in schema.KEYS if key.command == "run"))
+    flags.add(run, (key for key in config.KEYS if key.command == "run"))
     run.set_defaults(command=_run)
 
 

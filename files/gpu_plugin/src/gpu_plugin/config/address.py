@@ -9,15 +9,13 @@ import ipaddress
 import re
 from typing import Final
 
-from .._shared._core.text.shown import shown
-from .strict_yaml import ConfigError
+from .strict_yaml import invalid
 
 PORT: Final = re.compile("[0-9]{1,5}")
-EXPECTED = "expected ADDRESS:PORT such as 127.0.0.1:9402 or [::1]:9402, or off"
-Address = tuple[str, int]
+EXPECTED: Final = "ADDRESS:PORT such as 127.0.0.1:9402 or [::1]:9402, or off"
 
 
-def address(text: str, where: str) -> Address | None:
+def address(where: str, text: str) -> tuple[str, int] | None:
     """Return the IP address and the port; None for ``off``. ConfigError: ``where`` it is wrong.
 
     Names are not looked up: what they mean may change, and a look-up may take long.
@@ -30,13 +28,8 @@ def address(text: str, where: str) -> Address | None:
     try:
         version = ipaddress.ip_address(host).version
     except ValueError as error:
-        raise _wrong(text, where) from error
-    if bracketed != (version == 6) or not PORT.fullmatch(port):
-        raise _wrong(text, where)
-    if not 1 <= int(port) <= 65535:
-        raise _wrong(text, where)
+        raise invalid(where, text, EXPECTED) from error
+    good = bracketed == (version == 6) and PORT.fullmatch(port) and 1 <= int(port) <= 65535
+    if not good:
+        raise invalid(where, text, EXPECTED)
     return host, int(port)
-
-
-def _wrong(text: str, where: str) -> ConfigError:
-    return ConfigError(f"{where}: {shown(text)} is not valid", cause=EXPECTED)

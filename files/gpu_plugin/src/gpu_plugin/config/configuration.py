@@ -3,63 +3,182 @@
 
 """The daemon's configuration: NVIDIA's device plugin schema v1, read strictly.
 
-A value comes from a flag, else from the environment, else from the file, else it is the default. A
-key of the schema that this release does not honour may only have its default value.
+A value comes from a flag, else from the environment, else from the file, else it is the default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .._shared._core.errors import InputError
-from .._shared._core.text.shown import shown
 from ..mps.paths import ROOT, problem_of_root
-from .address import Address, address
-from .gfd import SLEEP, Gfd, gfd, interval
+from .address import address
+from .gfd import Gfd
 from .naming import Naming
-from .schema import BY_PATH, DISABLE_HOOKS, KEYS, Key
+from .schema import Key, absolute, keys_of
 from .sharing import KEYS as SECTIONS
 from .sharing import Sharing, naming, sharing
-from .strict_yaml import ConfigError, Value, is_whole, read
+from .strict_yaml import invalid, read
 from .xids import DISABLE, ENABLE, Overrides, overrides
 
 DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
-
-TRUE = ("1", "t", "T", "TRUE", "true", "True")
-FALSE = ("0", "f", "F", "FALSE", "false", "False")
-
 CDI: Final = ("cdi-annotations", "cdi-cri")
+NO_NVML: Final = "this daemon finds GPUs through NVML alone, so use auto or nvml"
+NO_GENERATOR: Final = (
+    "the CDI specification is made by gpu.node.cdi, or by who else describes the GPUs, so ask there"
+)
+
+
+def _mps_root(where: str, path: str) -> str:
+    if path and (problem := problem_of_root(absolute(where, path))):
+        raise invalid(where, path, problem)
+    return path or ROOT
 
 
 @dataclass(frozen=True)
 class Config:
-    """What the daemon does."""
+    """What the daemon does, each value with the key that it comes from."""
 
-    mig_strategy: str = "none"
-    fail_on_init_error: bool = False
-    driver_root: str = "/"
-    dev_root: str = "/"
-    container_driver_root: str = "/driver-root"
-    pass_device_specs: bool = False
-    device_list_strategies: tuple[str, ...] = ("envvar",)
-    device_id_strategy: str = "uuid"
-    cdi_annotation_prefix: str = "cdi.k8s.io/"
-    cdi_hook_program: str = "/usr/bin/nvidia-ctk"
-    cdi_disabled_hooks: tuple[str, ...] = ()
-    gdrcopy: bool = False
-    gds: bool = False
-    mofed: bool = False
-    imex_channels: tuple[str, ...] = ()
-    imex_required: bool = False
-    allocation_policy: str = "distributed"
+    mig_strategy: str = Key(
+        "flags.migStrategy",
+        "none",
+        ("--mig-strategy",),
+        "how MIG devices are advertised",
+        allowed=("none", "single", "mixed"),
+    ).field()
+    fail_on_init_error: bool = Key(
+        "flags.failOnInitError",
+        False,
+        ("--fail-on-init-error",),
+        "end with an error where the driver can't be reached at the start, instead of waiting",
+    ).field()
+    driver_root: str = Key(
+        "flags.nvidiaDriverRoot",
+        "/",
+        ("--driver-root", "--nvidia-driver-root"),
+        "where the driver's files are on the host",
+        ("NVIDIA_DRIVER_ROOT",),
+        read=absolute,
+    ).field()
+    dev_root: str = Key(
+        "flags.nvidiaDevRoot",
+        "",
+        ("--dev-root", "--nvidia-dev-root"),
+        "below which /dev/nvidia* are on the host (default: the driver root)",
+        ("NVIDIA_DEV_ROOT",),
+        read=absolute,
+    ).field()
+    container_driver_root: str = Key(
+        "flags.plugin.containerDriverRoot",
+        "/driver-root",
+        ("--driver-root-ctr-path", "--container-driver-root"),
+        "where this process sees the driver's files, if they are there",
+        read=absolute,
+    ).field()
+    pass_device_specs: bool = Key(
+        "flags.plugin.passDeviceSpecs",
+        False,
+        ("--pass-device-specs",),
+        "hand the device nodes to the kubelet as well",
+    ).field()
+    device_list_strategies: tuple[str, ...] = Key(
+        "flags.plugin.deviceListStrategy",
+        ("envvar",),
+        ("--device-list-strategy",),
+        "how devices are passed to a container (comma-separated)",
+        allowed=("envvar", "volume-mounts", "cdi-annotations", "cdi-cri"),
+    ).field()
+    device_id_strategy: str = Key(
+        "flags.plugin.deviceIDStrategy",
+        "uuid",
+        ("--device-id-strategy",),
+        "how a container's devices are named: UUIDs or indices",
+        allowed=("uuid", "index"),
+    ).field()
+    cdi_annotation_prefix: str = Key(
+        "flags.plugin.cdiAnnotationPrefix",
+        "cdi.k8s.io/",
+        ("--cdi-annotation-prefix",),
+        "what the key of the annotation begins with that names CDI devices",
+    ).field()
+    cdi_hook_program: str = Key(
+        "flags.plugin.nvidiaCTKPath",
+        "/usr/bin/nvidia-ctk",
+        ("--nvidia-cdi-hook-path", "--nvidia-ctk-path"),
+        "the program that runs NVIDIA's CDI hooks, where it is not the one in the node's specification",
+        read=absolute,
+    ).field()
+    cdi_disabled_hooks: tuple[str, ...] = Key(
+        "--cdi-disable-hooks",
+        (),
+        ("--cdi-disable-hooks",),
+        "NVIDIA's CDI hooks that containers do without (comma-separated, or all)",
+        may_be_empty=True,
+        in_file=False,
+    ).field()
+    gdrcopy: bool = Key(
+        "flags.gdrcopyEnabled",
+        False,
+        ("--gdrcopy-enabled",),
+        "ask the container runtime for GDRCopy in each container",
+    ).field()
+    gds: bool = Key(
+        "flags.gdsEnabled",
+        False,
+        ("--gds-enabled",),
+        "ask the container runtime for GPUDirect Storage in each container",
+    ).field()
+    mofed: bool = Key(
+        "flags.mofedEnabled",
+        False,
+        ("--mofed-enabled",),
+        "ask the container runtime for Mellanox OFED in each container",
+    ).field()
+    imex_channels: tuple[str, ...] = Key(
+        "imex.channelIDs",
+        (),
+        ("--imex-channel-ids",),
+        "the IMEX channels that each container gets",
+        allowed=("0",),
+        may_be_empty=True,
+    ).field()
+    imex_required: bool = Key(
+        "imex.required",
+        False,
+        ("--imex-required",),
+        "refuse containers where the IMEX channels are not there",
+    ).field()
+    allocation_policy: str = Key(
+        "flags.plugin.sharedDevicesAllocationPolicy",
+        "distributed",
+        ("--shared-devices-allocation-policy",),
+        "whether shares are spread over GPUs, or fill one after the other",
+        allowed=("distributed", "packed"),
+    ).field()
     naming: Naming = field(default_factory=Naming)
     sharing: Sharing = field(default_factory=Sharing)
-    mps_root: str = ROOT
+    mps_root: str = Key(
+        "flags.mpsRoot",
+        "",
+        ("--mps-root",),
+        "where the files of MPS daemons are on the host (default: /run/gpu-node/mps)",
+        read=_mps_root,
+    ).field()
     xids: Overrides = field(default_factory=Overrides)
-    metrics: Address | None = ("127.0.0.1", 9402)
+    metrics: tuple[str, int] | None = Key(
+        "gpuNode.metricsAddress",
+        "127.0.0.1:9402",
+        ("--metrics-address",),
+        "where metrics and health are served over HTTP; off: nowhere",
+        ("GPU_PLUGIN_METRICS_ADDRESS",),
+        read=address,
+    ).field()
     gfd: Gfd = field(default_factory=Gfd)
+
+    def __post_init__(self) -> None:
+        if not self.dev_root:
+            object.__setattr__(self, "dev_root", self.driver_root)
 
     @property
     def driver_roots(self) -> tuple[str, str]:
@@ -70,6 +189,33 @@ class Config:
     def only_cdi(self) -> bool:
         """Tell whether containers get their devices by CDI and by nothing else."""
         return set(self.device_list_strategies) <= set(CDI)
+
+
+# Keys that are checked, and change nothing.
+CHECKED: Final = (
+    Key("version", "v1", allowed=("v1",), may_be_empty=True),
+    Key(
+        "flags.deviceDiscoveryStrategy",
+        "auto",
+        ("--device-discovery-strategy",),
+        "how GPUs are found; both ways are NVML",
+        allowed=("auto", "nvml"),
+        refused=dict.fromkeys(("tegra", "vfio"), NO_NVML),
+    ),
+    Key(
+        "--cdi-feature-flags",
+        (),
+        ("--cdi-feature-flags",),
+        "how the CDI specification is made; libnvsandboxutils is never used",
+        allowed=("disable-nvsandbox-utils", "disable-nvsandboxutils"),
+        refused=dict.fromkeys(
+            ("enable-coherent-annotations", "enable-explicit-driver-libraries"), NO_GENERATOR
+        ),
+        may_be_empty=True,
+        in_file=False,
+    ),
+)
+KEYS: Final = (*keys_of(Config).values(), *CHECKED, *keys_of(Gfd).values())
 
 
 def hook_program(config: Config) -> str:
@@ -84,122 +230,20 @@ def parse(
     env: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
 ) -> Config:
-    """Build the configuration from a file's text, the environment and flags given by key."""
-    found = read(text, source, (*BY_PATH, *SECTIONS))
-    values = {key.path: _value(key, found.get(key.path), env or {}, flags or {}) for key in KEYS}
-    driver_root = values["flags.nvidiaDriverRoot"]
+    """Build the configuration from a file's text, the environment and flags given by key. ConfigError."""
+    env = env or {}
+    found = read(text, source, (*(key.path for key in KEYS if key.in_file), *SECTIONS))
+    values: dict[str, Any] = {
+        key.path: key.value(found.get(key.path), env, flags or {}) for key in KEYS
+    }
+
+    def of(kind: type) -> dict[str, Any]:
+        return {name: values[key.path] for name, key in keys_of(kind).items()}
+
     return Config(
-        mig_strategy=values["flags.migStrategy"],
-        fail_on_init_error=values["flags.failOnInitError"],
-        driver_root=driver_root,
-        dev_root=values["flags.nvidiaDevRoot"] or driver_root,
-        container_driver_root=values["flags.plugin.containerDriverRoot"],
-        pass_device_specs=values["flags.plugin.passDeviceSpecs"],
-        device_list_strategies=values["flags.plugin.deviceListStrategy"],
-        device_id_strategy=values["flags.plugin.deviceIDStrategy"],
-        cdi_annotation_prefix=values["flags.plugin.cdiAnnotationPrefix"],
-        cdi_hook_program=values["flags.plugin.nvidiaCTKPath"],
-        cdi_disabled_hooks=values[DISABLE_HOOKS],
-        gdrcopy=values["flags.gdrcopyEnabled"],
-        gds=values["flags.gdsEnabled"],
-        mofed=values["flags.mofedEnabled"],
-        imex_channels=values["imex.channelIDs"],
-        imex_required=values["imex.required"],
-        allocation_policy=values["flags.plugin.sharedDevicesAllocationPolicy"],
+        **of(Config),
         naming=naming(found),
         sharing=sharing(found),
-        mps_root=values["flags.mpsRoot"] or ROOT,
-        xids=overrides((env or {}).get(DISABLE, ""), (env or {}).get(ENABLE, "")),
-        metrics=address(values["gpuNode.metricsAddress"], ""),
-        gfd=gfd(values),
+        xids=overrides(env.get(DISABLE, ""), env.get(ENABLE, "")),
+        gfd=Gfd(**of(Gfd)),
     )
-
-
-def _value(key: Key, given: Value | None, env: Mapping[str, str], flags: Mapping[str, str]) -> Any:
-    """Return a key's value, from where it is given."""
-    if key.path in flags:
-        name = key.flags[0] if key.flags else key.path
-        value, where = _from_text(key, flags[key.path], name), f"flag {name}"
-    elif name := next((name for name in key.env if env.get(name)), ""):
-        value, where = _from_text(key, env[name], name), f"environment variable {name}"
-    elif given is not None and given.data is not None:
-        value, where = _from_data(key, given.data, given.where), f"{given.where}: {key.path}"
-    else:
-        return key.default
-    return _checked(key, value, where)
-
-
-def _interval(value: str, where: str) -> None:
-    try:
-        interval(where, value)
-    except InputError as error:
-        raise ConfigError(error.message, cause=error.cause) from error
-
-
-def _from_text(key: Key, text: str, name: str) -> Any:
-    if key.kind is bool:
-        if text not in TRUE + FALSE:
-            raise ConfigError(f"{name}: {shown(text)} is not valid", cause="expected true or false")
-        return text in TRUE
-    if key.kind is list:
-        return tuple(part.strip() for part in text.split(",") if part.strip())
-    return text
-
-
-def _from_data(key: Key, data: Any, where: str) -> Any:
-    if key.kind is list:
-        items = data if isinstance(data, list) else [data]
-        return tuple(str(item) if is_whole(item) else item for item in items)
-    if key.kind is str and key.path == SLEEP and isinstance(data, int):
-        return str(data)
-    if not isinstance(data, key.kind):
-        words = {bool: "true or false", str: "a string", list: "a list"}
-        raise ConfigError(
-            f"{where}: {key.path}: {shown(data)} is not valid",
-            cause=f"expected {words[key.kind]}",
-        )
-    return data
-
-
-def _checked(key: Key, value: Any, where: str) -> Any:
-    if not key.honoured:
-        if value != key.default and value not in key.harmless:
-            raise _unsupported(where, value, f"leave it out, or at {_show(key.default)}")
-        return key.default
-    if key.path == "version" and value == "":
-        return key.default
-    items: Sequence[Any] = value if key.kind is list else (value,)
-    expected = f"expected {'one or more' if key.kind is list else 'one'} of "
-    if not items and not key.may_be_empty:
-        raise ConfigError(f"{where}: nothing is given", cause=expected + ", ".join(key.allowed))
-    for item in items:
-        if isinstance(item, str) and not item.isprintable():
-            expected = "expected printable characters"
-            raise ConfigError(f"{where}: {shown(item)} is not valid", cause=expected)
-        if isinstance(item, str) and item in key.refused:
-            raise _unsupported(where, item, key.refused[item])
-        if key.allowed and item not in key.allowed:
-            raise ConfigError(
-                f"{where}: {shown(item)} is not valid", cause=expected + ", ".join(key.allowed)
-            )
-    if key.path.endswith(("Root", "Path")) and value and not value.startswith("/"):
-        raise ConfigError(
-            f"{where}: {shown(value)} is not valid", cause="expected an absolute path"
-        )
-    if key.path == "gpuNode.metricsAddress":
-        address(value, where)
-    if key.path == SLEEP:
-        _interval(value, where)
-    if key.path == "flags.mpsRoot" and value and (problem := problem_of_root(value)):
-        raise ConfigError(f"{where}: {shown(value)} is not valid", cause=f"expected {problem}")
-    return value
-
-
-def _unsupported(where: str, value: Any, hint: str) -> ConfigError:
-    return ConfigError(f"{where}: {_show(value)} is not supported by this release", hint=hint)
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return shown(list(value) if isinstance(value, tuple) else value)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from .. import bounded
-from .schema import KEYS, Key
+from .configuration import KEYS
+from .schema import Key
 from .strict_yaml import LONGEST, ConfigError
 
 METAVARS: Final = {bool: "true|false", list: "NAMES", str: "TEXT"}

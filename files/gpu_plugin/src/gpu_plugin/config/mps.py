@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
 
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import shown
@@ -28,7 +29,7 @@ from ..mps.shares import (
     parse_memory,
     parse_percent,
 )
-from .strict_yaml import ConfigError, Value, is_whole
+from .strict_yaml import ConfigError, Found, Value
 
 SECTION: Final = "sharing.mps"
 KEYS: Final = (
@@ -43,23 +44,24 @@ NEWEST: Final = (12, 0)  # no architecture takes more clients
 LARGE: Final = 2**60
 SHM_SIZES: Final = "bytes, such as 8589934592 or 8GiB, 64MiB at least"
 
-Found = Mapping[str, Value]
 Read = TypeVar("Read")
 
 
 def settings(found: Found, at: str, replicas: int, one_each: bool | None) -> Settings:
     """Return the settings of an entry. ``one_each``: failRequestsGreaterThanOne, None if not given."""
+    drain, on_busy = found.get(f"{SECTION}.drain"), found.get(f"{SECTION}.onBusy")
+    priority, access = found.get(f"{at}.priority"), found.get(f"{SECTION}.pipeAccess")
     asked = Settings(
         replicas,
         _size(found.get(f"{at}.memory"), parse_memory, MEMORY_WORDS),
-        _size(found.get(f"{at}.threads"), _threads, THREADS_WORDS),
+        _size(found.get(f"{at}.threads"), partial(parse_percent, "threads"), THREADS_WORDS),
         _combine(found.get(f"{at}.combine"), replicas, one_each),
-        _flag(found.get(f"{at}.overcommit")),
-        _one_of(found.get(f"{at}.priority"), tuple(PRIORITIES), "normal"),
-        _drain(found.get(f"{SECTION}.drain")),
-        _one_of(found.get(f"{SECTION}.onBusy"), ON_BUSY, WAIT),
-        _flag(found.get(f"{SECTION}.multiUser")),
-        _one_of(found.get(f"{SECTION}.pipeAccess"), PIPE_ACCESS, READ_ONLY),
+        bool(found.flag(f"{at}.overcommit")),
+        priority.one_of(tuple(PRIORITIES)) if priority else "normal",
+        drain.whole(LONGEST_DRAIN, "seconds, ") if drain else DRAIN,
+        on_busy.one_of(ON_BUSY) if on_busy else WAIT,
+        bool(found.flag(f"{SECTION}.multiUser")),
+        access.one_of(PIPE_ACCESS) if access else READ_ONLY,
         _shm_size(found.get(f"{SECTION}.shmSize")),
     )
     _check(found, at, asked)
@@ -76,23 +78,19 @@ def _check(found: Found, at: str, asked: Settings) -> None:
 
 
 def _size(value: Value | None, read: Callable[[str], Read], expected: str) -> Read | None:
-    if value is None or value.data is None:
+    if value is None:
         return None
-    data: Any = value.data
+    data = value.data
     if isinstance(data, bool) or not isinstance(data, (int, float, str)) or data in ("", 0):
-        raise _invalid(value, expected)
+        raise value.invalid(expected)
     try:
         return read(str(data))
     except NodeError as error:
-        raise _invalid(value, expected) from error
-
-
-def _threads(text: str) -> Percent:
-    return parse_percent("threads", text)
+        raise value.invalid(expected) from error
 
 
 def _combine(value: Value | None, replicas: int, one_each: bool | None) -> int:
-    if value is None or value.data is None:
+    if value is None:
         return replicas if one_each is False else 1
     if one_each:
         raise ConfigError(
@@ -101,40 +99,7 @@ def _combine(value: Value | None, replicas: int, one_each: bool | None) -> int:
         )
     if isinstance(value.data, bool):
         return replicas if value.data else 1
-    if not is_whole(value.data) or not 1 <= value.data <= replicas:
-        raise _invalid(value, f"true, false or a whole number from 1 to {replicas}")
-    return value.data
-
-
-def _flag(value: Value | None) -> bool:
-    if value is None or value.data is None:
-        return False
-    if not isinstance(value.data, bool):
-        raise _invalid(value, "true or false")
-    return value.data
-
-
-def _one_of(value: Value | None, allowed: Sequence[str], default: str) -> str:
-    if value is None or value.data is None:
-        return default
-    if value.data not in allowed:
-        raise _invalid(value, f"one of {', '.join(allowed)}")
-    return str(value.data)
-
-
-def _drain(value: Value | None) -> int:
-    if value is None or value.data is None:
-        return DRAIN
-    if not is_whole(value.data) or not 1 <= value.data <= LONGEST_DRAIN:
-        raise _invalid(value, f"seconds, a whole number from 1 to {LONGEST_DRAIN}")
-    return value.data
-
-
-def _invalid(value: Value, expected: str) -> ConfigError:
-    return ConfigError(
-        f"{value.where}: {value.path}: {shown(value.data)} is not valid",
-        cause=f"expected {expected}",
-    )
+    return value.whole(replicas, "true, false or ")
 
 
 def _shm_size(value: Value | None) -> int:
@@ -142,5 +107,5 @@ def _shm_size(value: Value | None) -> int:
     if value is None or found is None:
         return 0
     if isinstance(found, Percent) or not SMALLEST_SHM <= found <= LARGE:
-        raise _invalid(value, SHM_SIZES)
+        raise value.invalid(SHM_SIZES)
     return found

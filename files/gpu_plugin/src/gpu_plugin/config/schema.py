@@ -1,293 +1,119 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The keys that hold one value, and how else they are given.
-
-They are those of NVIDIA's device plugin schema v1, and our own under ``gpuNode``.
-"""
+"""A key that holds one value: where it can be given, and what its value may be. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from .gfd import Gfd
+from .._shared._core.text.shown import shown
+from .strict_yaml import ConfigError, Value, invalid, is_whole
 
-NO_NVML: Final = "this daemon finds GPUs through NVML alone, so use auto or nvml"
-NO_GENERATOR: Final = (
-    "the CDI specification is made by gpu.node.cdi, or by who else describes the GPUs, so ask there"
-)
-# NVIDIA's switches that have no key in a file.
-DISABLE_HOOKS: Final = "--cdi-disable-hooks"
-FEATURES: Final = "--cdi-feature-flags"
+TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
+FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
+EXPECTED: Final = {bool: "true or false", str: "a string", list: "a list"}
 
 
 @dataclass(frozen=True)
 class Key:
-    """One key of the schema, and how else it can be given."""
+    """One key of NVIDIA's device plugin schema v1, or of our own, and how else it can be given.
+
+    ``default`` is as a file has it. ``read`` gets where a value was given and the value, and returns it
+    typed. ``variables`` are the environment's, where they are not called as the flags are.
+    """
 
     path: str
-    kind: type
     default: Any
-    env: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
-    allowed: tuple[str, ...] = ()
-    honoured: bool = True
-    harmless: tuple[Any, ...] = ()  # values that ask for nothing, besides the default
-    may_be_empty: bool = False
-    refused: Mapping[str, str] = field(default_factory=dict)  # what is known, and why not to be had
-    in_file: bool = True
     help: str = ""
+    variables: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)  # what is known, and why not to be had
+    may_be_empty: bool = False  # which asks for the default
+    may_be_whole: bool = False  # a number stands for the text that it is written as
+    in_file: bool = True
     command: str = "run"  # whose flag it is
+    read: Callable[[str, Any], Any] = lambda _where, value: value
+
+    @property
+    def kind(self) -> type:
+        """What a file has: bool, str or list."""
+        kinds = {tuple: list, type(None): bool}
+        return kinds.get(type(self.default), type(self.default))
+
+    @property
+    def env(self) -> tuple[str, ...]:
+        """The variables of the environment; the first that is not empty counts."""
+        return self.variables or tuple(
+            flag.lstrip("-").replace("-", "_").upper() for flag in self.flags
+        )
+
+    def field(self) -> Any:
+        """Return the field of a dataclass that has this key's value."""
+        return field(default=self.read(self.path, self.default), metadata={"key": self})
+
+    def value(self, given: Value | None, env: Mapping[str, str], flags: Mapping[str, str]) -> Any:
+        """Return the typed value: a flag's, the environment's, the file's or the default. ConfigError."""
+        if self.path in flags:
+            where = f"flag {self.flags[0] if self.flags else self.path}"
+            value = self._from_text(where, flags[self.path])
+        elif name := next((name for name in self.env if env.get(name)), ""):
+            where = f"environment variable {name}"
+            value = self._from_text(where, env[name])
+        elif given is not None:
+            where = f"{given.where}: {self.path}"
+            value = self._from_data(where, given.data)
+        else:
+            where, value = self.path, self.default
+        if self.may_be_empty and not value:
+            value = self.default
+        self._check(where, value)
+        return self.read(where, value)
+
+    def _from_text(self, where: str, text: str) -> Any:
+        if self.kind is bool:
+            if text not in TRUE + FALSE:
+                raise invalid(where, text, EXPECTED[bool])
+            return text in TRUE
+        if self.kind is list:
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        return text
+
+    def _from_data(self, where: str, data: Any) -> Any:
+        if self.kind is list:
+            items = data if isinstance(data, list) else [data]
+            return tuple(str(item) if is_whole(item) else item for item in items)
+        if self.may_be_whole and is_whole(data):
+            return str(data)
+        if not isinstance(data, self.kind):
+            raise invalid(where, data, EXPECTED[self.kind])
+        return data
+
+    def _check(self, where: str, value: Any) -> None:
+        items = value if self.kind is list else (value,)
+        expected = f"{'one or more' if self.kind is list else 'one'} of {', '.join(self.allowed)}"
+        if not items and not self.may_be_empty:
+            raise ConfigError(f"{where}: nothing is given", cause=f"expected {expected}")
+        for item in items:
+            if isinstance(item, str) and not item.isprintable():
+                raise invalid(where, item, "printable characters")
+            if isinstance(item, str) and item in self.refused:
+                what = f"{where}: {shown(item)} is not supported by this release"
+                raise ConfigError(what, hint=self.refused[item])
+            if self.allowed and item not in self.allowed:
+                raise invalid(where, item, expected)
 
 
-def _later(
-    path: str,
-    kind: type,
-    default: Any,
-    *env: str,
-    flags: tuple[str, ...] = (),
-    harmless: tuple[Any, ...] = (),
-) -> Key:
-    words = "not supported yet: only its default is taken"
-    return Key(path, kind, default, env, flags, honoured=False, harmless=harmless, help=words)
+def keys_of(kind: Any) -> dict[str, Key]:
+    """Return the keys of a dataclass by its fields; other fields have none."""
+    return {one.name: one.metadata["key"] for one in fields(kind) if "key" in one.metadata}
 
 
-def _label(path: str, kind: type, default: Any, flags: tuple[str, ...], text: str) -> Key:
-    name = "GFD" + "".join(f"_{c}" if c.isupper() else c for c in f"_{path.rpartition('.')[2]}")
-    return Key(path, kind, default, (name.upper(),), flags, help=text, command="labels")
-
-
-GFD: Final = Gfd()
-LABEL_KEYS: Final = (
-    Key(
-        "flags.useNodeFeatureAPI",
-        bool,
-        GFD.node_feature_api,
-        ("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
-        ("--use-node-feature-api",),
-        help="publish labels as a NodeFeature object, or with false as a file",
-        command="labels",
-    ),
-    _label("flags.gfd.oneshot", bool, GFD.oneshot, ("--oneshot", "--once"), "do it once"),
-    _label(
-        "flags.gfd.noTimestamp",
-        bool,
-        GFD.no_timestamp,
-        ("--no-timestamp",),
-        "leave out the label with the time of the start",
-    ),
-    _label(
-        "flags.gfd.sleepInterval",
-        str,
-        "60s",
-        ("--sleep-interval",),
-        "how long to wait between two looks at the GPUs",
-    ),
-    _label(
-        "flags.gfd.outputFile",
-        str,
-        GFD.output_file,
-        ("--output-file", "--output", "-o"),
-        "where a file of labels goes; empty is standard output",
-    ),
-    _label(
-        "flags.gfd.machineTypeFile",
-        str,
-        GFD.machine_type_file,
-        ("--machine-type-file",),
-        "the file that names the machine",
-    ),
-)
-
-KEYS: Final = (
-    Key(
-        "flags.migStrategy",
-        str,
-        "none",
-        ("MIG_STRATEGY",),
-        ("--mig-strategy",),
-        ("none", "single", "mixed"),
-        help="how MIG devices are advertised",
-    ),
-    Key(
-        "flags.failOnInitError",
-        bool,
-        False,
-        ("FAIL_ON_INIT_ERROR",),
-        ("--fail-on-init-error",),
-        help="end with an error where the driver can't be reached at the start, instead of waiting",
-    ),
-    Key(
-        "flags.nvidiaDriverRoot",
-        str,
-        "/",
-        ("NVIDIA_DRIVER_ROOT",),
-        ("--driver-root", "--nvidia-driver-root"),
-        help="where the driver's files are on the host",
-    ),
-    Key(
-        "flags.nvidiaDevRoot",
-        str,
-        "",
-        ("NVIDIA_DEV_ROOT",),
-        ("--dev-root", "--nvidia-dev-root"),
-        help="below which /dev/nvidia* are on the host (default: the driver root)",
-    ),
-    Key(
-        "flags.plugin.passDeviceSpecs",
-        bool,
-        False,
-        ("PASS_DEVICE_SPECS",),
-        ("--pass-device-specs",),
-        help="hand the device nodes to the kubelet as well",
-    ),
-    Key(
-        "flags.plugin.deviceListStrategy",
-        list,
-        ("envvar",),
-        ("DEVICE_LIST_STRATEGY",),
-        ("--device-list-strategy",),
-        ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri"),
-        help="how devices are passed to a container (comma-separated)",
-    ),
-    Key(
-        "flags.plugin.deviceIDStrategy",
-        str,
-        "uuid",
-        ("DEVICE_ID_STRATEGY",),
-        ("--device-id-strategy",),
-        ("uuid", "index"),
-        help="how a container's devices are named: UUIDs or indices",
-    ),
-    Key("version", str, "v1", allowed=("v1",)),
-    Key(
-        "flags.gdrcopyEnabled",
-        bool,
-        False,
-        ("GDRCOPY_ENABLED",),
-        ("--gdrcopy-enabled",),
-        help="ask the container runtime for GDRCopy in each container",
-    ),
-    Key(
-        "flags.gdsEnabled",
-        bool,
-        False,
-        ("GDS_ENABLED",),
-        ("--gds-enabled",),
-        help="ask the container runtime for GPUDirect Storage in each container",
-    ),
-    Key(
-        "flags.mofedEnabled",
-        bool,
-        False,
-        ("MOFED_ENABLED",),
-        ("--mofed-enabled",),
-        help="ask the container runtime for Mellanox OFED in each container",
-    ),
-    Key(
-        "flags.plugin.cdiAnnotationPrefix",
-        str,
-        "cdi.k8s.io/",
-        ("CDI_ANNOTATION_PREFIX",),
-        ("--cdi-annotation-prefix",),
-        help="what the key of the annotation begins with that names CDI devices",
-    ),
-    Key(
-        "flags.plugin.sharedDevicesAllocationPolicy",
-        str,
-        "distributed",
-        ("SHARED_DEVICES_ALLOCATION_POLICY",),
-        ("--shared-devices-allocation-policy",),
-        ("distributed", "packed"),
-        help="whether shares are spread over GPUs, or fill one after the other",
-    ),
-    Key(
-        "imex.channelIDs",
-        list,
-        (),
-        ("IMEX_CHANNEL_IDS",),
-        ("--imex-channel-ids",),
-        ("0",),
-        may_be_empty=True,
-        help="the IMEX channels that each container gets",
-    ),
-    Key(
-        "imex.required",
-        bool,
-        False,
-        ("IMEX_REQUIRED",),
-        ("--imex-required",),
-        help="refuse containers where the IMEX channels are not there",
-    ),
-    Key(
-        "gpuNode.metricsAddress",
-        str,
-        "127.0.0.1:9402",
-        ("GPU_PLUGIN_METRICS_ADDRESS",),
-        ("--metrics-address",),
-        help="where metrics and health are served over HTTP; off: nowhere",
-    ),
-    Key(
-        "flags.mpsRoot",
-        str,
-        "",
-        ("MPS_ROOT",),
-        ("--mps-root",),
-        help="where the files of MPS daemons are on the host (default: /run/gpu-node/mps)",
-    ),
-    Key(
-        "flags.deviceDiscoveryStrategy",
-        str,
-        "auto",
-        ("DEVICE_DISCOVERY_STRATEGY",),
-        ("--device-discovery-strategy",),
-        ("auto", "nvml"),
-        refused=dict.fromkeys(("tegra", "vfio"), NO_NVML),
-        help="how GPUs are found; both ways are NVML",
-    ),
-    Key(
-        "flags.plugin.nvidiaCTKPath",
-        str,
-        "/usr/bin/nvidia-ctk",
-        ("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"),
-        ("--nvidia-cdi-hook-path", "--nvidia-ctk-path"),
-        help="the program that runs NVIDIA's CDI hooks, where it is not the one in the node's"
-        " specification",
-    ),
-    Key(
-        "flags.plugin.containerDriverRoot",
-        str,
-        "/driver-root",
-        ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
-        ("--driver-root-ctr-path", "--container-driver-root"),
-        help="where this process sees the driver's files, if they are there",
-    ),
-    Key(
-        DISABLE_HOOKS,
-        list,
-        (),
-        ("CDI_DISABLE_HOOKS",),
-        (DISABLE_HOOKS,),
-        may_be_empty=True,
-        in_file=False,
-        help="NVIDIA's CDI hooks that containers do without (comma-separated, or all)",
-    ),
-    Key(
-        FEATURES,
-        list,
-        (),
-        ("CDI_FEATURE_FLAGS",),
-        (FEATURES,),
-        ("disable-nvsandbox-utils", "disable-nvsandboxutils"),
-        may_be_empty=True,
-        refused=dict.fromkeys(
-            ("enable-coherent-annotations", "enable-explicit-driver-libraries"), NO_GENERATOR
-        ),
-        in_file=False,
-        help="how the CDI specification is made; libnvsandboxutils is never used",
-    ),
-    *LABEL_KEYS,
-)
-BY_PATH: Final = {key.path: key for key in KEYS if key.in_file}
+def absolute(where: str, path: str) -> str:
+    """Return a path as it is. ConfigError: it is neither empty nor absolute."""
+    if path and not path.startswith("/"):
+        raise invalid(where, path, "an absolute path")
+    return path

@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from .._shared._core.errors import NodeError
-from .._shared._core.text.shown import cut, shown
+from .._shared._core.text.shown import cut
 from ..mps.settings import Settings
 from . import mps as entry
 from .naming import LONGEST_PATTERN, Naming, Rule, qualified
-from .strict_yaml import ConfigError, Value, is_whole
-
-Found = Mapping[str, Value]
+from .strict_yaml import ConfigError, Found, Value, is_whole
 
 MOST_REPLICAS: Final = 4096
 ALL: Final = "all"
@@ -78,16 +76,15 @@ class Sharing:
 
 def naming(found: Found) -> Naming:
     """Return the rules of the section resources."""
-    kinds = []
-    for kind in ("gpus", "mig"):
-        rules = []
-        for at in _items(found, f"resources.{kind}"):
-            pattern = _text(found, at, "pattern")
-            if len(pattern) > LONGEST_PATTERN:
-                raise _invalid(found[f"{at}.pattern"], f"at most {LONGEST_PATTERN} characters")
-            rules.append(Rule(pattern, _name(found, at, "name")))
-        kinds.append(tuple(rules))
-    return Naming(*kinds)
+    return Naming(*(tuple(_rules(found, f"resources.{kind}")) for kind in ("gpus", "mig")))
+
+
+def _rules(found: Found, path: str) -> Iterator[Rule]:
+    for at in found.items_of(path):
+        pattern = found.required(at, "pattern")
+        if len(pattern.text()) > LONGEST_PATTERN:
+            raise pattern.invalid(f"at most {LONGEST_PATTERN} characters")
+        yield Rule(pattern.text(), _name(found.required(at, "name")))
 
 
 def sharing(found: Found) -> Sharing:
@@ -106,16 +103,16 @@ def sharing(found: Found) -> Sharing:
                 taken.add(ALL)
             taken.update(share.devices)
             shares.append(share)
-    one_each = _flag(found, "sharing.timeSlicing.failRequestsGreaterThanOne")
+    one_each = found.flag("sharing.timeSlicing.failRequestsGreaterThanOne")
     return Sharing(tuple(shares), bool(one_each))
 
 
 def _strategy(found: Found, strategy: str) -> Iterator[tuple[str, Share]]:
     section = f"sharing.{strategy}"
-    rename = _flag(found, f"{section}.renameByDefault")
-    one_each = _flag(found, f"{section}.failRequestsGreaterThanOne")
+    rename = found.flag(f"{section}.renameByDefault")
+    one_each = found.flag(f"{section}.failRequestsGreaterThanOne")
     listed = f"{section}.resources"
-    items = list(_items(found, listed))
+    items = list(found.items_of(listed))
     given = [path for path in found if path.startswith(f"{section}.")]
     if given and not items:
         raise ConfigError(
@@ -126,47 +123,37 @@ def _strategy(found: Found, strategy: str) -> Iterator[tuple[str, Share]]:
         share = _share(found, at, bool(rename))
         if strategy == "mps":
             share = replace(share, mps=entry.settings(found, at, share.replicas, one_each))
-        elif _given(found, f"{at}.timeSlice"):
-            share = replace(share, time_slice=_time_slice(found[f"{at}.timeSlice"]))
+        elif value := found.get(f"{at}.timeSlice"):
+            share = replace(share, time_slice=value.one_of(TIME_SLICES))
         yield at, share
 
 
 def _share(found: Found, at: str, rename: bool) -> Share:
-    name = _name(found, at, "name")
-    replicas = _required(found, at, "replicas")
-    if not is_whole(replicas.data) or not 1 <= replicas.data <= MOST_REPLICAS:
-        raise _invalid(replicas, f"a whole number from 1 to {MOST_REPLICAS}")
-    offered_as = name
-    if _given(found, f"{at}.rename"):
-        offered_as = _name(found, at, "rename")
+    value = found.required(at, "name")
+    name = offered_as = _name(value)
+    replicas = found.required(at, "replicas").whole(MOST_REPLICAS)
+    if renamed := found.get(f"{at}.rename"):
+        offered_as = _name(renamed)
     elif rename:
-        offered_as = _full(found[f"{at}.name"], f"{name}.shared")
+        offered_as = _name(value, ".shared")
     first, devices = _devices(found.get(f"{at}.devices"))
-    return Share(name, replicas.data, offered_as, first, devices)
-
-
-def _time_slice(value: Value) -> str:
-    if value.data not in TIME_SLICES:
-        raise _invalid(value, f"one of {', '.join(TIME_SLICES)}")
-    return str(value.data)
+    return Share(name, replicas, offered_as, first, devices)
 
 
 def _devices(value: Value | None) -> tuple[int | None, tuple[str, ...]]:
-    if value is None or value.data in (None, ALL):
+    """Return how many devices are shared, or which; neither for all."""
+    if value is None or value.data == ALL:
         return None, ()
     data = value.data
     if is_whole(data) and data > 0:
         return data, ()
     if not isinstance(data, list) or not data:
-        raise _invalid(value, REFERENCES)
+        raise value.invalid(REFERENCES)
     references = []
     for item in data:
         text = str(item) if is_whole(item) else item
         if not isinstance(text, str) or not REFERENCE.fullmatch(text):
-            raise ConfigError(
-                f"{value.where}: {value.path}: {shown(item)} is not valid",
-                cause=f"expected {REFERENCES}",
-            )
+            raise value.invalid(REFERENCES, item)
         references.append(text)
     return None, tuple(dict.fromkeys(references))
 
@@ -178,53 +165,10 @@ def _twice(share: Share, taken: Collection[str]) -> str:
     return ", ".join(each for each in share.devices if each in taken)
 
 
-def _items(found: Found, path: str) -> Iterator[str]:
-    number = 0
-    while f"{path}[{number}]" in found:
-        yield f"{path}[{number}]"
-        number += 1
-
-
-def _given(found: Found, path: str) -> bool:
-    return path in found and found[path].data is not None
-
-
-def _required(found: Found, at: str, key: str) -> Value:
-    if not _given(found, f"{at}.{key}"):
-        raise ConfigError(f"{found[at].where}: {at}.{key} is missing")
-    return found[f"{at}.{key}"]
-
-
-def _text(found: Found, at: str, key: str) -> str:
-    value = _required(found, at, key)
-    if not isinstance(value.data, str) or not value.data:
-        raise _invalid(value, "a string")
-    return value.data
-
-
-def _name(found: Found, at: str, key: str) -> str:
-    text = _text(found, at, key)
-    return _full(found[f"{at}.{key}"], text)
-
-
-def _full(value: Value, name: str) -> str:
+def _name(value: Value, suffix: str = "") -> str:
     try:
-        return qualified(name)
+        return qualified(value.text() + suffix)
+    except ConfigError:
+        raise
     except NodeError as error:
         raise ConfigError(f"{value.where}: {value.path}: {error}") from error
-
-
-def _flag(found: Found, path: str) -> bool | None:
-    if not _given(found, path):
-        return None
-    data: Any = found[path].data
-    if not isinstance(data, bool):
-        raise _invalid(found[path], "true or false")
-    return data
-
-
-def _invalid(value: Value, expected: str) -> ConfigError:
-    return ConfigError(
-        f"{value.where}: {value.path}: {shown(value.data)} is not valid",
-        cause=f"expected {expected}",
-    )

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard
 import yaml
 
 from .._shared._core.errors import NodeError
-from .._shared._core.text.shown import cut
+from .._shared._core.text.shown import cut, shown
 from . import plain_yaml
 
 LONGEST: Final = 64 << 10
@@ -23,17 +23,71 @@ class ConfigError(NodeError):
     """The configuration can't be used as it is."""
 
 
+def invalid(where: str, data: Any, expected: str) -> ConfigError:
+    """Return the error that names a value, where it was given, and what was expected."""
+    return ConfigError(f"{where}: {shown(data)} is not valid", cause=f"expected {expected}")
+
+
 @dataclass(frozen=True)
 class Value:
-    """One value of the file, with where it stands."""
+    """One value of the file, with where it stands. What is read from it may raise ConfigError."""
 
     path: str
     data: Any
     where: str
 
+    def invalid(self, expected: str, data: Any = None) -> ConfigError:
+        """Return the error that names it, or a part of it."""
+        return invalid(f"{self.where}: {self.path}", self.data if data is None else data, expected)
 
-def read(text: str, source: str, keys: Collection[str]) -> dict[str, Value]:
-    """Return the file's values by dotted key. ``keys`` are all keys that hold a value.
+    def flag(self) -> bool:
+        """Return it as true or false."""
+        if not isinstance(self.data, bool):
+            raise self.invalid("true or false")
+        return self.data
+
+    def text(self) -> str:
+        """Return it as a text that is not empty."""
+        if not isinstance(self.data, str) or not self.data:
+            raise self.invalid("a string")
+        return self.data
+
+    def one_of(self, allowed: Collection[str]) -> str:
+        """Return it as one of some texts."""
+        if self.data not in allowed:
+            raise self.invalid(f"one of {', '.join(allowed)}")
+        return str(self.data)
+
+    def whole(self, most: int, what: str = "") -> int:
+        """Return it as a whole number from 1 on."""
+        if not is_whole(self.data) or not 1 <= self.data <= most:
+            raise self.invalid(f"{what}a whole number from 1 to {most}")
+        return self.data
+
+
+class Found(dict[str, Value]):
+    """The values of a file by dotted key; one that is null is not there."""
+
+    def items_of(self, path: str) -> Iterator[str]:
+        """Yield the keys of a list's items: ``path[0]`` and so on."""
+        number = 0
+        while f"{path}[{number}]" in self:
+            yield f"{path}[{number}]"
+            number += 1
+
+    def required(self, at: str, key: str) -> Value:
+        """Return the value of an item's key."""
+        if f"{at}.{key}" not in self:
+            raise ConfigError(f"{self[at].where}: {at}.{key} is missing")
+        return self[f"{at}.{key}"]
+
+    def flag(self, path: str) -> bool | None:
+        """Return what is true or false, None where it is not given."""
+        return self[path].flag() if path in self else None
+
+
+def read(text: str, source: str, keys: Collection[str]) -> Found:
+    """Return the file's values. ``keys`` are all keys that hold one.
 
     A key such as ``a.b[].c`` stands in every mapping of the list ``a.b``. Its values are ``a.b[0].c``
     and so on; ``a.b`` and ``a.b[0]`` are there as well, to tell where the list and its items stand.
@@ -46,8 +100,8 @@ def read(text: str, source: str, keys: Collection[str]) -> dict[str, Value]:
         what = "can't be taken" if isinstance(error, plain_yaml.TooMuch) else "not valid YAML"
         raise ConfigError(f"{where}: {what}", cause=_reason(error)) from error
     if root is None:
-        return {}
-    return {value.path: value for value in _Reader(source, keys).walk(root, "", "")}
+        return Found()
+    return Found((value.path, value) for value in _Reader(source, keys).walk(root, "", ""))
 
 
 def _reason(error: yaml.YAMLError) -> str:
@@ -87,7 +141,9 @@ class _Reader:
             elif f"{path}[]" in self.sections:
                 yield from self._items(value_node, f"{path}[]", place)
             elif path in self.keys:
-                yield Value(place, self._plain(value_node, place), self._where(value_node))
+                data = self._plain(value_node, place)
+                if data is not None:
+                    yield Value(place, data, self._where(value_node))
             else:
                 raise self._unknown(path, section, where)
 

@@ -10,8 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from .._shared._core.text.shown import shown
-from .strict_yaml import ConfigError
+from .strict_yaml import invalid
 
 DISABLE: Final = "DP_DISABLE_HEALTHCHECKS"
 ENABLE: Final = "DP_ENABLE_HEALTHCHECKS"
@@ -106,8 +105,6 @@ def _numbers(name: str, text: str, everything: tuple[str, ...]) -> frozenset[int
         return None
     for word in words:
         if not NUMBER.fullmatch(word) or int(word) > HIGHEST:
-            raise ConfigError(
-                f"environment variable {name}: {shown(word)} is not valid",
-                cause=f"expected numbers of XIDs or {' or '.join(everything)}",
-            )
+            expected = f"numbers of XIDs or {' or '.join(everything)}"
+            raise invalid(f"environment variable {name}", word, expected)
     return frozenset(int(word) for word in words)

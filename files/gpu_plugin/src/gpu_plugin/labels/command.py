@@ -15,7 +15,6 @@ from typing import Final
 from .. import logs
 from ..config import configuration as config
 from ..config import flags
-from ..config.schema import KEYS
 from ..status import LABELS_FILE
 from . import choice
 from .configs import Configs
@@ -43,7 +42,7 @@ TEXTS: Final = (
 
 def fill(command: argparse.ArgumentParser) -> None:
     """Give the command its options."""
-    keys = [key for key in KEYS if key.command == "labels" or key.path in SHARED_KEYS]
+    keys = [key for key in config.KEYS if key.command == "labels" or key.path in SHARED_KEYS]
     flags.add(command, keys)
     for name, variable, word, text in TEXTS:
         command.add_argument(
