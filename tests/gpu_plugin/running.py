@@ -101,7 +101,7 @@ class Node:
         words: list[object] = ["--config", self.config, "--status-file", self.status_file]
         words += ["--kubelet-socket", self.plugins / "kubelet.sock"]
         words += ["--host-root", self.sim.root, "--rescan", "0.3"]
-        words += ["--quiet-period", "0.3"]
+        words += ["--recovery-period", "0.3"]
         self.daemon = self.python("-m", "gpu_plugin", "run", *words, *flags, **env)
 
     def signal(self, number: signal.Signals) -> None:

@@ -72,9 +72,8 @@ def test_s4_a_list_that_lacks_something_is_told() -> None:
 
 def test_s4_what_the_daemon_says_it_needs_is_what_is_listed() -> None:
     project = tomllib.loads(text("files/gpu_plugin/pyproject.toml"))["project"]
-    wanted = {
-        canonicalize_name(r.name): pinned(r) for r in map(Requirement, project["dependencies"])
-    }
+    given = [*project["dependencies"], *project["optional-dependencies"]["labels"]]
+    wanted = {canonicalize_name(r.name): pinned(r) for r in map(Requirement, given)}
     for place in places(DAEMON):
         here = [one for one in requirements(DAEMON) if applies(one, place)]
         assert wanted.items() <= {canonicalize_name(r.name): pinned(r) for r in here}.items()

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gpu_plugin.cdi.file import CdiFile
-from gpu_plugin.labels.api import ApiError, NodeApi
+from gpu_plugin.labels import kubeconfig
+from gpu_plugin.labels.api import NodeApi
+from gpu_plugin.labels.owned import ApiError
 from hostile_configurations import ATTACKS, bomb, merges
 
 if TYPE_CHECKING:
@@ -136,3 +138,19 @@ def test_s10_kubeconfig_that_others_write_runs_nothing(
     path.chmod(0o600)
     NodeApi(str(path), "node-1").close()
     assert ran.exists()  # its owner's word counts
+
+
+def test_a_program_of_a_kubeconfig_is_ended_where_it_takes_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kubeconfig, "PROGRAM_SECONDS", 0.2)
+    program = tmp_path / "token"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG % PROGRAM % program)
+    path.chmod(0o600)
+    began = time.monotonic()
+    NodeApi(str(path), "node-1").close()  # the library goes on without a token, and logs why
+    assert f"{program}' has not answered in 0 seconds" in caplog.text
+    assert time.monotonic() - began < 10

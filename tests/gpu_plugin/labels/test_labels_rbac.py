@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from gpu_plugin.labels.api import ApiError, NodeApi
-from gpu_plugin.labels.owned import Change
+from gpu_plugin.labels.api import NodeApi
+from gpu_plugin.labels.owned import ApiError, Change
 from standin_api import NODE, Api
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -102,7 +102,7 @@ def test_a_kubelet_that_restarts_again_and_again(make_node: MakeNode) -> None:
 def test_a_storm_of_xids_leaves_nothing_behind(make_node: MakeNode) -> None:
     node = make_node(2)
     node.start_kubelet()
-    node.start_daemon("", "--quiet-period", "600")
+    node.start_daemon("", "--recovery-period", "600")
     node.wait(GPU, 2)
     node.sim.ctl("xid", gpu="0", number=31)
     eventually(lambda: "xid=31" in node.logged())
@@ -125,7 +125,7 @@ def test_gpus_that_are_lost_and_drivers_that_are_loaded_again_and_again(
 ) -> None:
     node = make_node(2)
     node.start_kubelet()
-    node.start_daemon("", "--quiet-period", "0.01")
+    node.start_daemon("", "--recovery-period", "0.01")
     node.wait(GPU, 2)
     for number in range(6):
         if number == 1:

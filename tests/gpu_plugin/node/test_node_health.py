@@ -36,7 +36,7 @@ def test_a_fault_of_a_mig_instance_leaves_the_others(make_node: MakeNode) -> Non
     node = make_node(1)
     node.layout(0, "1g.10gb", "1g.10gb", "1g.10gb")
     node.start_kubelet()
-    node.start_daemon("flags: {migStrategy: mixed}", "--quiet-period", "600")
+    node.start_daemon("flags: {migStrategy: mixed}", "--recovery-period", "600")
     node.wait(MIG, 3)
     hit = node.sim.ctl("status")["gpus"][0]["mig_devices"][1]
     node.sim.ctl("xid", gpu="0", number=94, gi=hit["gi"], ci=hit["ci"])
@@ -68,7 +68,7 @@ def test_nvidias_variables(
 def test_a_loaded_driver_alone_does_not_bring_a_gpu_back_at_once(make_node: MakeNode) -> None:
     node = make_node(2)
     node.start_kubelet()
-    node.start_daemon("", "--quiet-period", "3")
+    node.start_daemon("", "--recovery-period", "3")
     node.wait(GPU, 2)
     node.sim.ctl("xid", gpu="1", number=48)
     node.wait(GPU, 1)

@@ -103,7 +103,7 @@ def labeller(make_node: MakeNode) -> Iterator[Start]:
 def test_a_file_for_node_feature_discovery(labeller: Start) -> None:
     one = labeller(2)
     (one.node.sim.root / "machine").write_text("DGX H100\n")
-    more = ("--way", "file", "--machine-type-file", "/machine")
+    more = ("--label-output", "file", "--machine-type-file", "/machine")
     one.start("flags: {gfd: {sleepInterval: 1s}}\n", *more)
     eventually(one.file, LATE)
     found = one.file()
@@ -130,17 +130,17 @@ def test_once_leaves_the_file_and_tells_what_failed(labeller: Start) -> None:
     assert done.returncode == 0, done.stderr
     assert one.file()[COUNT] == "1"
     assert "nvidia.com/gfd.timestamp" not in one.file()
-    shown = one.once("", "--once", "--way", "file", "--output-file", "")
+    shown = one.once("", "--once", "--label-output", "file", "--output-file", "")
     assert f"{COUNT}=1" in shown.stdout.splitlines()
     one.node.sim.ctl("unload")
-    done = one.once("", "--once", "--way", "file")
+    done = one.once("", "--once", "--label-output", "file")
     assert done.returncode == 1
     assert "the NVIDIA driver is not loaded" in done.stderr
 
 
 def test_a_file_that_is_written_once_for_all_stays(labeller: Start) -> None:
     one = labeller(1)
-    one.start("flags: {gfd: {sleepInterval: infinite}}", "--way", "file")
+    one.start("flags: {gfd: {sleepInterval: infinite}}", "--label-output", "file")
     eventually(one.file, LATE)
     assert one.end() == 0
     assert one.file()[COUNT] == "1"
@@ -154,7 +154,7 @@ def test_the_status_shows_what_was_labelled(labeller: Start) -> None:
         return json.loads(one.node.cli(*words, "--json").stdout)["labels"]
 
     assert told() is None
-    one.start(FAST, "--way", "file")
+    one.start(FAST, "--label-output", "file")
     eventually(lambda: one.state()["state"] == "labelled", LATE)
     assert (told()["output"], told()["problem"]) == ("file", None)
     assert told()["labels"] == one.file()
@@ -357,7 +357,7 @@ def test_the_plugin_follows_the_choice(choosing: Labeller) -> None:
 
 
 def test_labels_off_and_nothing_to_choose_is_an_error(labeller: Start) -> None:
-    done = labeller(1).once("", "--way", "off")
+    done = labeller(1).once("", "--label-output", "off")
     assert done.returncode == 1
     assert "there is nothing to do" in done.stderr
 
@@ -374,7 +374,11 @@ def test_sighup_looks_at_once(labeller: Start) -> None:
 
 def test_the_environment_says_the_same_as_the_flags(labeller: Start, tmp_path: Path) -> None:
     one = labeller(1)
-    names = {"GPU_LABELS_WAY": "file", "GFD_OUTPUT_FILE": str(tmp_path / "out"), "GFD_ONESHOT": "1"}
+    names = {
+        "GPU_LABELS_OUTPUT": "file",
+        "GFD_OUTPUT_FILE": str(tmp_path / "out"),
+        "GFD_ONESHOT": "1",
+    }
     names |= {"GPU_LABELS_EXTRA": "a/b=c", "GFD_MIG_STRATEGY": "single", "NODE_NAME": "x"}
     names |= {"GPU_PLUGIN_HOST_ROOT": str(one.node.sim.root), "CONFIG_FILE": str(one.node.config)}
     one.node.config.write_text("flags: {migStrategy: mixed}")

@@ -159,11 +159,11 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         "--rescan", type=float, default=5.0, metavar="SECONDS", help="how often to look for changes"
     )
     run.add_argument(
-        "--quiet-period",
+        "--recovery-period",
         type=float,
         default=QUIET,
         metavar="SECONDS",
-        help="recovery period: seconds without a fault before it is Healthy (default: %(default)s)",
+        help="seconds without a fault before a device is Healthy again (default: %(default)s)",
     )
     run.add_argument(
         "--mps-managers",
@@ -202,7 +202,7 @@ def _run(options: argparse.Namespace) -> int:
         options.status_file,
         options.host_root,
         options.rescan,
-        options.quiet_period,
+        options.recovery_period,
         options.mps_managers,
     )
     try:

@@ -272,7 +272,7 @@ class DevicePluginCapability:
         self._host.symlink(target, path)
 
     def _do_file(self, path: str, text: str) -> None:
-        if path == SETTINGS and env_file.parse(text).get("GPU_LABELS_WAY") == "file":
+        if path == SETTINGS and env_file.parse(text).get("GPU_LABELS_OUTPUT") == "file":
             gfd = ((self._params["config"] or {}).get("flags") or {}).get("gfd") or {}
             self._host.makedirs(posixpath.dirname(gfd.get("outputFile") or FEATURES))
         self._host.write(path, text, mode=0o644)

@@ -38,7 +38,7 @@ def fill(host: Host, release: str, python: str, payload: str, index_url: t.Optio
     # The Kubernetes client has two thousand files, of which few are ever loaded.
     own = f"{release}/bin/python"
     host.run([own, "-m", "compileall", "-q", "-x", "/kubernetes/", f"{release}/lib"])
-    host.run([own, "-I", "-c", "import gpu_plugin.labels.service"])
+    host.run([own, "-I", "-c", "import gpu_plugin.labels.api"])
     host.run([f"{release}/bin/gpu-plugin", "--version"])
 
 

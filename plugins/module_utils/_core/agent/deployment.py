@@ -15,7 +15,7 @@ from .desired import CONFIG, CONFIGS, SETTINGS, UNITS, Desired
 
 UNIT = "gpu-device-plugin.service"
 LABELS_UNIT = "gpu-node-labels.service"
-WAY, DIGEST = "GPU_LABELS_WAY", "GPU_LABELS_SETTINGS"
+OUTPUT, DIGEST = "GPU_LABELS_OUTPUT", "GPU_LABELS_SETTINGS"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _labels(observed: Observed, desired: Desired, *, released: bool) -> t.List[S
         return _unlabel(observed)
     old = observed.files.get(SETTINGS)
     before, settings = env_file.parse(old), env_file.parse(desired.labels)
-    moved = before.get(WAY, "") not in ("", settings[WAY])
+    moved = before.get(OUTPUT, "") not in ("", settings[OUTPUT])
     words, files = "remove the labels of the earlier output", _units(desired, LABELS_UNIT)
     other = observed.labels.environment.get(DIGEST) != settings[DIGEST]
     return [

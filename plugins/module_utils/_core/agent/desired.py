@@ -84,7 +84,7 @@ def settings(labels: t.Mapping[str, t.Any], *, choosing: bool) -> str:
     if labels["output"] == OFF and not choosing:
         return ""
     named = {
-        "GPU_LABELS_WAY": labels["output"],
+        "GPU_LABELS_OUTPUT": labels["output"],
         "GPU_LABELS_EXTRA": ",".join(
             f"{key}={text}" for key, text in sorted((labels["extra"] or {}).items())
         ),

@@ -174,7 +174,7 @@ def package(folder: Path, requirements: str) -> Path:
         "src/gpu_plugin/__init__.py": "",
         "src/gpu_plugin/cli.py": "import sys\n\n\ndef main():\n    print('gpu-plugin', sys.argv[1:])\n",
         "src/gpu_plugin/labels/__init__.py": "",
-        "src/gpu_plugin/labels/service.py": "import tomlkit\n",
+        "src/gpu_plugin/labels/api.py": "import tomlkit\n",
     }
     for name, text in sources.items():
         path = folder / name

@@ -15,14 +15,16 @@ import kubernetes.client as k8s
 import urllib3
 from kubernetes import config as access
 from kubernetes import watch
+from kubernetes.config import exec_provider, kube_config
 
 from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut
 from . import kubeconfig as kubeconfig_file
-from .owned import Change, NodeState
+from .owned import MISSING, ApiError, Change, NodeState
 
 T = TypeVar("T")
+exec_provider.subprocess = kube_config.subprocess = kubeconfig_file.BOUNDED
 
 # Where kubelets of kubeadm, k3s, RKE2, k0s and of EKS' and Bottlerocket's nodes keep theirs.
 KUBECONFIGS: Final = (
@@ -34,21 +36,13 @@ KUBECONFIGS: Final = (
 )
 GROUP, VERSION, PLURAL = "nfd.k8s-sigs.io", "v1alpha1", "nodefeatures"
 CONNECT, ANSWER = 5.0, 30.0
+TIMES: Final = (CONNECT, ANSWER)
 WATCH: Final = 120
 MERGE: Final = "application/merge-patch+json"
-MISSING, CONFLICT, GONE = 404, 409, 410
 NODE_RIGHTS: Final = "give the kubeconfig's user the right to get, list, watch and patch this node"
 FEATURE_RIGHTS: Final = (
     "make this object and rights on it, as files/kubernetes/node-labels-rbac.yaml does for a node"
 )
-
-
-class ApiError(NodeError):
-    """The API did not do what it was asked; ``status`` is HTTP's, 0 where there was no answer."""
-
-    def __init__(self, doing: str, cause: str, *, status: int = 0, hint: str = "") -> None:
-        super().__init__(f"the Kubernetes API failed while {doing}", cause=cause, hint=hint)
-        self.status = status
 
 
 def find_kubeconfig(given: str) -> str:
@@ -89,6 +83,8 @@ class NodeApi:
 
         self._client = _asked("reading the kubeconfig", client)
         self._core = k8s.CoreV1Api(self._client)
+        self._objects = k8s.CustomObjectsApi(self._client)
+        self._feature = f"nvidia-features-for-{node}"
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -96,19 +92,12 @@ class NodeApi:
 
     def read(self) -> tuple[NodeState, str]:
         """Return the node and the version of the list that it was in. ApiError."""
-        found = _asked(
-            f"reading node {self._node}",
-            lambda: _json(
-                self._core.list_node(
-                    field_selector=f"metadata.name={self._node}",
-                    _preload_content=False,
-                    _request_timeout=(CONNECT, ANSWER),
-                )
-            ),
-        )
+        doing = f"reading node {self._node}"
+        named = {"field_selector": f"metadata.name={self._node}"}
+        found = _json(doing, self._core.list_node, **named)
         if not found.get("items"):
             raise ApiError(
-                f"reading node {self._node}",
+                doing,
                 "there is no such node",
                 status=MISSING,
                 hint="name the node with --node-name, or let the kubelet register it",
@@ -133,85 +122,60 @@ class NodeApi:
 
     def write(self, change: Change) -> NodeState:
         """Change the node and return it as it is then. ApiError."""
-        return _state(
-            _asked(
-                f"labelling node {self._node}",
-                lambda: _json(
-                    self._core.patch_node(
-                        self._node,
-                        change.body,
-                        field_manager="gpu-node-labels",
-                        _content_type=MERGE,
-                        _preload_content=False,
-                        _request_timeout=(CONNECT, ANSWER),
-                    )
-                ),
-            )
-        )
+        doing, patch = f"labelling node {self._node}", self._core.patch_node
+        how = {"field_manager": "gpu-node-labels", "_content_type": MERGE}
+        return _state(_json(doing, patch, self._node, change.body, **how))
 
     def write_feature(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Make the node's NodeFeature object have these labels; tell whether it had others. ApiError."""
-        name = f"nvidia-features-for-{self._node}"
-        objects = k8s.CustomObjectsApi(self._client)
+        doing = f"writing NodeFeature {namespace}/{self._feature}"
         place = (GROUP, VERSION, namespace, PLURAL)
-        times = {"_request_timeout": (CONNECT, ANSWER)}
-        doing = f"writing NodeFeature {namespace}/{name}"
+        meta = {
+            "name": self._feature,
+            "labels": {"nfd.node.kubernetes.io/node-name": self._node},
+        }
         wanted: dict[str, Any] = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "NodeFeature",
-            "metadata": {
-                "name": name,
-                "labels": {"nfd.node.kubernetes.io/node-name": self._node},
-            },
+            "metadata": meta,
             "spec": {
                 "features": {"attributes": {}, "flags": {}, "instances": {}},
                 "labels": dict(labels),
             },
         }
-        try:
-            found = _asked(
-                doing,
-                lambda: objects.get_namespaced_custom_object(*place, name, **times),
-                FEATURE_RIGHTS,
-            )
-        except ApiError as error:
-            if error.status != MISSING:
-                raise
-            _asked(
-                doing,
-                lambda: objects.create_namespaced_custom_object(*place, wanted, **times),
-                FEATURE_RIGHTS,
-            )
+        read = self._objects.get_namespaced_custom_object
+        create = self._objects.create_namespaced_custom_object
+        replace = self._objects.replace_namespaced_custom_object
+        found = _if_there(doing, read, *place, self._feature)
+        if found is None:
+            _on_feature(doing, create, *place, wanted)
             return True
-        meta = wanted["metadata"]
-        if (
-            found.get("spec", {}).get("labels") == dict(labels)
-            and found["metadata"].get("labels") == meta["labels"]
-        ):
+        given = (found.get("spec", {}).get("labels"), found["metadata"].get("labels"))
+        if given == (dict(labels), meta["labels"]):
             return False
         wanted["metadata"] = {**found["metadata"], **meta}
-        _asked(
-            doing,
-            lambda: objects.replace_namespaced_custom_object(*place, name, wanted, **times),
-            FEATURE_RIGHTS,
-        )
+        _on_feature(doing, replace, *place, self._feature, wanted)
         return True
 
     def remove_feature(self, namespace: str) -> None:
         """Remove the node's NodeFeature object, if it is there. ApiError."""
-        name = f"nvidia-features-for-{self._node}"
-        objects = k8s.CustomObjectsApi(self._client)
-        try:
-            _asked(
-                f"removing NodeFeature {namespace}/{name}",
-                lambda: objects.delete_namespaced_custom_object(
-                    GROUP, VERSION, namespace, PLURAL, name, _request_timeout=(CONNECT, ANSWER)
-                ),
-                FEATURE_RIGHTS,
-            )
-        except ApiError as error:
-            if error.status != MISSING:
-                raise
+        doing = f"removing NodeFeature {namespace}/{self._feature}"
+        delete = self._objects.delete_namespaced_custom_object
+        _if_there(doing, delete, GROUP, VERSION, namespace, PLURAL, self._feature)
+
+
+def _on_feature(doing: str, method: Callable[..., Any], *arguments: Any) -> Any:
+    return _asked(doing, lambda: method(*arguments, _request_timeout=TIMES), FEATURE_RIGHTS)
+
+
+def _if_there(doing: str, method: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what the API answers, None where the object is missing."""
+    try:
+        return _on_feature(doing, method, *arguments)
+    except ApiError as error:
+        if error.status != MISSING:
+            raise
+        return None
 
 
 def _asked(doing: str, ask: Callable[[], T], rights: str = NODE_RIGHTS) -> T:
@@ -249,11 +213,16 @@ def _why(error: Any) -> str:
         return str(error.reason)
 
 
-def _json(response: Any) -> Any:
+def _json(doing: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Return an answer's JSON; without models, a new field of a newer Kubernetes does no harm."""
-    if not 200 <= response.status <= 299:
-        raise k8s.ApiException(http_resp=response)
-    return json.loads(response.data)
+
+    def ask() -> Any:
+        response = method(*arguments, _preload_content=False, _request_timeout=TIMES, **options)
+        if not 200 <= response.status <= 299:
+            raise k8s.ApiException(http_resp=response)
+        return json.loads(response.data)
+
+    return _asked(doing, ask)
 
 
 def _state(node: Mapping[str, Any]) -> NodeState:

@@ -16,18 +16,17 @@ from .. import logs
 from ..config import configuration as config
 from ..config import flags
 from ..status import LABELS_FILE
-from . import choice
-from .configs import Configs
-from .settings import OUTPUTS, Settings, extra, output
+from .configs import LABEL, NAMED, SINGLE, Configs, fallbacks
+from .settings import OUTPUTS, Settings, extra, label_output
 
 SHARED_KEYS: Final = ("flags.migStrategy", "flags.failOnInitError", "flags.nvidiaDriverRoot")
 TEXTS: Final = (
-    ("way", "GPU_LABELS_WAY", "|".join(OUTPUTS), "where labels are written"),
+    ("label-output", "GPU_LABELS_OUTPUT", "|".join(OUTPUTS), "where labels are written"),
     ("extra", "GPU_LABELS_EXTRA", "KEY=VALUE,...", "labels to add"),
     ("kubeconfig", "KUBECONFIG", "FILE", "access to the API (default: the kubelet's)"),
     ("node-name", "NODE_NAME", "NAME", "the node's name (default: the host's)"),
     ("namespace", "NAMESPACE", "NAME", "where NodeFeature objects go (default: default)"),
-    ("node-label", "NODE_LABEL", "KEY", f"chooses a configuration (default: {choice.LABEL})"),
+    ("node-label", "NODE_LABEL", "KEY", f"chooses a configuration (default: {LABEL})"),
     ("config-file-srcdir", "CONFIG_FILE_SRCDIR", "DIR", "the configurations to choose from"),
     ("config-file-dst", "CONFIG_FILE_DST", "FILE", "the link to the chosen one"),
     ("default-config", "DEFAULT_CONFIG", "NAME", "the one that a node without the label has"),
@@ -67,7 +66,7 @@ def fill(command: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from . import removal, service  # bring the Kubernetes client in, which is large
+    from . import service  # brings NVML in
 
     settings = _settings(options)
     given = flags.given(options)
@@ -83,10 +82,10 @@ def _run(options: argparse.Namespace) -> int:
         return config.parse(text, str(settings.config), environment, given)
 
     if options.remove:
-        return removal.remove(settings, load())
+        return service.remove(settings, load())
     try:
         return service.Service(settings, load).run()
-    except service.StartAnew as reason:
+    except service.RestartNeeded as reason:
         logs.info("restarting", cause=reason)
         os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])
 
@@ -95,22 +94,22 @@ def _settings(options: argparse.Namespace) -> Settings:
     configs = None
     path = Path(options.config or config.DEFAULT_FILE)
     if options.config_file_srcdir:
-        listed = options.fallback_strategies or f"{choice.NAMED},{choice.SINGLE}"
+        listed = options.fallback_strategies or f"{NAMED},{SINGLE}"
         configs = Configs(
             Path(options.config_file_srcdir),
             Path(options.config_file_dst or path),
             options.default_config,
-            choice.fallbacks("fallback-strategies", listed),
+            fallbacks("fallback-strategies", listed),
         )
     return Settings(
         config=path,
         node=options.node_name or socket.gethostname().lower(),
-        output=output("way", options.way),
+        label_output=label_output("label-output", options.label_output),
         kubeconfig=options.kubeconfig,
         namespace=options.namespace or "default",
         extra=extra("extra", options.extra),
         configs=configs,
-        node_label=options.node_label or choice.LABEL,
+        node_label=options.node_label or LABEL,
         host_root=options.host_root,
         status_file=options.status_file,
     )

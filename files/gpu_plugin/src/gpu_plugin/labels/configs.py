@@ -1,23 +1,27 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The folder of configurations, and the link that the device plugin follows to one of them."""
+"""The folder of configurations, which of them a node is to have, and the link to it that the plugin follows."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from .. import logs
-from .._shared._core.errors import NodeError
+from .._shared._core.errors import InputError, NodeError
 from ..config import configuration as config
 from ..config import flags
-from .choice import choose
 
-NOTHING = "/dev/null"
+NOTHING: Final = "/dev/null"
+LABEL: Final = "nvidia.com/device-plugin.config"
+NAMED, SINGLE, EMPTY = "named", "single", "empty"
+FALLBACKS: Final = (NAMED, SINGLE, EMPTY)
+DEFAULT_NAME: Final = "default"
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Configs:
     source: Path
     link: Path
     default: str = ""
-    strategies: Sequence[str] = ("named", "single")
+    strategies: Sequence[str] = (NAMED, SINGLE)
 
     def names(self) -> list[str]:
         """Return the names of the configurations. NodeError: the folder can't be read."""
@@ -79,3 +83,47 @@ class Configs:
         temporary.symlink_to(target)
         temporary.replace(self.link)
         return True
+
+
+class NoChoice(NodeError):
+    """No configuration can be chosen."""
+
+
+def fallbacks(where: str, text: str) -> tuple[str, ...]:
+    """Return the strategies of a list with commas. InputError: one is unknown."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    for one in found:
+        if one not in FALLBACKS:
+            raise InputError.of(where, one, f"one of {', '.join(FALLBACKS)}")
+    return found
+
+
+def choose(
+    label: str, names: Collection[str], default: str, strategies: Sequence[str]
+) -> str | None:
+    """Return the name of the configuration, as NVIDIA's config-manager does; None is an empty one.
+
+    The label's comes first, then the default, then what the strategies find, in their order. NoChoice:
+    there is none.
+    """
+    known = ", ".join(sorted(names)) or "none"
+    for name, whose in ((label, "the node's label"), (default, "the default")):
+        if name and name in names:
+            return name
+        if name:
+            raise NoChoice(
+                f"there is no configuration {name!r}, which {whose} names",
+                cause=f"there are {known}",
+            )
+    for one in strategies:
+        if one == NAMED and DEFAULT_NAME in names:
+            return DEFAULT_NAME
+        if one == SINGLE and len(names) == 1:
+            return next(iter(names))
+        if one == EMPTY:
+            return None
+    raise NoChoice(
+        "no configuration is chosen",
+        cause=f"the node has no label for it, there is no default, and there are {known}",
+        hint=f"label the node, or name one of them {DEFAULT_NAME!r}",
+    )

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import yaml
@@ -18,6 +20,7 @@ from .._shared._core.text.shown import cut, shown
 from ..config import plain_yaml
 
 LIMITS: Final = plain_yaml.Limits(256 << 10, 4000)  # with certificates in it, and many clusters
+PROGRAM_SECONDS: Final = 60.0
 OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -66,3 +69,21 @@ def _check_owner(path: str, program: str) -> None:
             cause=f"it names a program that would be run: {program}",
             hint=f"chown root {path} and chmod 0600 {path}",
         )
+
+
+class BoundedProgram(subprocess.Popen[str]):
+    """A program of a kubeconfig, which is ended where it takes too long."""
+
+    def communicate(self, input: Any = None, timeout: float | None = None) -> tuple[str, str]:
+        """As the library does. OSError: it took too long."""
+        try:
+            return super().communicate(input, timeout or PROGRAM_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            self.wait()
+            seconds = f"{error.timeout:.0f} seconds"
+            raise TimeoutError(f"{shown(self.args[0])} has not answered in {seconds}") from error  # type: ignore[index]
+
+
+# What the client uses of the module ``subprocess``; it would wait for such a program without end.
+BOUNDED: Final = SimpleNamespace(Popen=BoundedProgram, PIPE=subprocess.PIPE)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which labels of a node are ours, and what has to change for them to be right. Pure.
+"""A node's labels: which are ours, and what has to change for them to be right. Pure.
 
 An annotation of the node lists the keys that we wrote. What it does not list is somebody else's.
 """
@@ -12,9 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .._shared._core.errors import NodeError
+
+MISSING, CONFLICT, GONE = 404, 409, 410
 OURS: Final = "gpu.node/labels"
 REFUSED: Final = "gpu.node/device-plugin.config-refused"
 NFD: Final = "nfd.node.kubernetes.io/feature-labels"
+
+
+class ApiError(NodeError):
+    """The API did not do what it was asked; ``status`` is HTTP's, 0 where there was no answer."""
+
+    def __init__(self, doing: str, cause: str, *, status: int = 0, hint: str = "") -> None:
+        super().__init__(f"the Kubernetes API failed while {doing}", cause=cause, hint=hint)
+        self.status = status
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,14 +16,15 @@ from ..config.configuration import Config
 from ..config.naming import GPU_RESOURCE, VENDOR, resource_name
 from ..offer.devices import (
     DISPLAY_ONLY,
+    Device,
     EnumerationRefused,
     GpuView,
     Inventory,
+    Resources,
     check_single,
     enumerate_devices,
 )
 from ..offer.replicas import share
-from .terms import UNSHARED, Terms, terms, together
 from .values import value
 from .vgpu import Vgpu
 
@@ -45,6 +46,19 @@ FAMILIES: Final = {
 }
 
 Labels = dict[str, str]
+NONE, TIME_SLICING, MPS = "none", "time-slicing", "mps"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """In how many replicas a device is advertised, by which strategy, and whether under another name."""
+
+    replicas: int
+    strategy: str = NONE
+    renamed: bool = False
+
+
+UNSHARED: Final = Terms(1)
 
 
 @dataclass(frozen=True)
@@ -94,12 +108,36 @@ def models(inventory: Inventory) -> list[str]:
 
 
 def _terms(inventory: Inventory, config: Config) -> dict[str, Terms]:
-    """Return how each device is offered; nothing is, where the MIG strategy does not fit."""
+    """Return how each device is advertised; nothing is, where the MIG strategy does not fit."""
     try:
         whole = enumerate_devices(inventory, config.mig_strategy, config.naming)
     except EnumerationRefused:
         return {}
-    return terms(whole, share(whole, config.sharing))
+    return _shared(whole, share(whole, config.sharing))
+
+
+def _shared(whole: Resources, shared: Resources) -> dict[str, Terms]:
+    """Return the terms of each device by its UUID, from the resources before and after sharing."""
+    before = {device.uuid: name for name, devices in whole.items() for device in devices}
+    pieces: dict[str, list[tuple[str, Device]]] = {}
+    for name, devices in shared.items():
+        for device in devices:
+            pieces.setdefault(device.uuid, []).append((name, device))
+    return {
+        uuid: Terms(len(some), _strategy(some[0][1]), some[0][0] != before[uuid])
+        for uuid, some in pieces.items()
+    }
+
+
+def _strategy(device: Device) -> str:
+    if getattr(device, "mps", None) is not None:
+        return MPS
+    return NONE if device.replica is None else TIME_SLICING
+
+
+def _together(some: Iterable[Terms]) -> Terms:
+    """Return the terms that stand for several: the one with the most replicas."""
+    return max(some, key=lambda one: one.replicas, default=UNSHARED)
 
 
 def _vgpu(facts: Facts) -> Labels:
@@ -156,7 +194,7 @@ def _gpus(views: list[GpuView], by_uuid: Mapping[str, Terms], strategy: str) -> 
     model = counts.most_common(1)[0][0]
     alike = [view for view in views if view.gpu.name == model]
     whole = [view for view in alike if strategy == "none" or not view.gpu.mig_current]
-    shared = together(by_uuid.get(view.gpu.uuid, UNSHARED) for view in whole)
+    shared = _together(by_uuid.get(view.gpu.uuid, UNSHARED) for view in whole)
     gpu = (whole or alike)[0].gpu
     found = _base(model, len(alike), shared if whole else Terms(0), "")
     if gpu.memory_total:
@@ -203,7 +241,7 @@ def _mig(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Terms]) -> La
     pairs: list[tuple[GpuView, MigDevice]] = [(view, mig) for view in views for mig in view.mig]
     if not pairs:
         return {}
-    shared = together(by_uuid.get(mig.uuid, UNSHARED) for _view, mig in pairs)
+    shared = _together(by_uuid.get(mig.uuid, UNSHARED) for _view, mig in pairs)
     view, mig = pairs[0]
     profile = mig.profile.replace("+", ".")
     found = _base(view.gpu.name, len(pairs), shared, f"MIG-{profile}")

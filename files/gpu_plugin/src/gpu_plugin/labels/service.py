@@ -11,7 +11,7 @@ import queue
 import signal
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import logs
 from .._shared._core.errors import NodeError
@@ -23,30 +23,57 @@ from ..gpus.driver import library_deleted
 from ..notify import notify
 from ..state import StateFile
 from . import reading, rows
-from .api import ApiError, NodeApi
 from .output import FileOutput
-from .owned import Change, NodeState, change
-from .settings import API, FEATURE, FILE, Settings
-from .trouble import Troubles
+from .owned import ApiError, Change, NodeState, change
+from .problems import Problems
+from .settings import API, FEATURE, FILE, OFF, Settings
 from .watching import LONGEST_PAUSE, NodeWatch
+
+if TYPE_CHECKING:
+    from .api import NodeApi
 
 STOP, RELOAD = "stop", "reload"
 Message = NodeState | ApiError | str
 
 
-class StartAnew(Exception):
+class RestartNeeded(Exception):
     """Only a new process can go on, such as after the driver on disk was replaced."""
 
 
+def connect(settings: Settings) -> NodeApi:
+    """Return a connection to the node's object. ApiError."""
+    from .api import NodeApi  # brings the Kubernetes client in, which is large
+
+    return NodeApi(settings.kubeconfig, settings.node)
+
+
+def remove(settings: Settings, config: Config) -> int:
+    """Remove our labels and annotations, and nobody else's. ApiError: the API does not do it."""
+    output = settings.label_output or settings.output(config.gfd)
+    if output == FILE:
+        FileOutput(config.gfd.output_file).remove()
+    if output in (FILE, OFF) and settings.configs is None:
+        return 0
+    with contextlib.closing(connect(settings)) as api:
+        if output == FEATURE:
+            api.remove_feature(settings.namespace)
+        node, _version = api.read()
+        planned = change(node, {})
+        if planned:
+            api.write(planned)
+            logs.info("labels removed", node=settings.node, labels=list(planned.labels))
+    return 0
+
+
 class Service:
-    """All is done by the main thread; the thread that follows the node only tells of it."""
+    """All is done by the main thread; the thread that follows the node only reports to it."""
 
     def __init__(self, settings: Settings, load: Callable[[], Config]) -> None:
         self._settings = settings
         self._load = load
         self._watch = ConfigWatch(settings.config)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._troubles = Troubles()
+        self._problems = Problems()
         self._status = StateFile(settings.status_file)
         self._node: NodeState | None = None
         self._api: NodeApi | None = None
@@ -56,11 +83,11 @@ class Service:
         self._reading, self._writing = (Backoff(settings.pause, LONGEST_PAUSE) for _each in "rw")
         self._chosen_for: object = None
         self._models: list[str] = []
-        self._take(load())
+        self._apply(load())
 
-    def _take(self, config: Config) -> None:
+    def _apply(self, config: Config) -> None:
         self._config = config
-        self._way = self._settings.way(config.gfd)
+        self._output = self._settings.output(config.gfd)
         self._file = FileOutput(config.gfd.output_file)
         self._started = None if config.gfd.no_timestamp else int(time.time())
         self._read_at = 0.0
@@ -71,19 +98,20 @@ class Service:
             return self._once()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
-        logs.info("started", output=self._way, node=self._settings.node)
-        watch = NodeWatch(self._connect, self._messages.put, self._settings.pause)
-        if self._settings.talks(self._config.gfd):
+        logs.info("started", output=self._output, node=self._settings.node)
+        pause = self._settings.pause
+        watch = NodeWatch(lambda: connect(self._settings), self._messages.put, pause)
+        if self._settings.reads_node(self._config.gfd):
             watch.start()
         notify("READY=1")
         try:
-            while self._take_messages():
+            while self._handle_messages():
                 self._step()
-                self._tell()
+                self._report()
         finally:
             notify("STOPPING=1")
             watch.stop()
-            if self._way == FILE and self._config.gfd.sleep is not None:
+            if self._output == FILE and self._config.gfd.sleep is not None:
                 self._file.remove()
             self._status.remove()
         logs.info("stopped")
@@ -91,35 +119,33 @@ class Service:
 
     def _once(self) -> int:
         """Look and write once. NodeError: it could not be done."""
-        facts = self._facts()
-        self._wanted = self._labels(facts)
-        if self._settings.talks(self._config.gfd):
-            self._node, _version = self._connect().read()
+        self._wanted = self._labels(self._facts())
+        if self._settings.reads_node(self._config.gfd):
+            self._node, _version = self._connected().read()
             self._choose()
         self._write()
         return 0
 
     # --- one round ---
 
-    def _take_messages(self) -> bool:
+    def _handle_messages(self) -> bool:
         """Wait for news, at most a tick. Returns whether to go on."""
         with contextlib.suppress(queue.Empty):
             message = self._messages.get(timeout=self._settings.tick)
-            while True:
-                if message == STOP:
-                    return False
-                self._hear(message)
+            while message != STOP:
+                self._handle(message)
                 message = self._messages.get_nowait()
+            return False
         return True
 
-    def _hear(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         if isinstance(message, NodeState):
             self._node = message
             self._write_at = 0.0
-            if self._troubles.over("node"):
+            if self._problems.resolve("node"):
                 logs.info("the node can be read again")
         elif isinstance(message, ApiError):
-            self._troubles.now("node", message)
+            self._problems.note("node", message)
         elif message == RELOAD:
             self._reload()
 
@@ -138,12 +164,12 @@ class Service:
         try:
             config = self._load()
         except (NodeError, OSError) as error:
-            self._troubles.now("configuration", error)
+            self._problems.note("configuration", error)
             return
-        self._troubles.over("configuration")
-        if self._settings.way(config.gfd) != self._way:
-            raise StartAnew("the label output has changed")
-        self._take(config)
+        self._problems.resolve("configuration")
+        if self._settings.output(config.gfd) != self._output:
+            raise RestartNeeded("the label output has changed")
+        self._apply(config)
         logs.info("configuration loaded")
 
     def _look(self, now: float) -> None:
@@ -152,13 +178,13 @@ class Service:
         except NvmlError as error:
             mismatch = error.code == VERSION_MISMATCH
             if mismatch and (self._driver_worked or library_deleted()):
-                raise StartAnew("the driver was replaced") from error
+                raise RestartNeeded("the driver was replaced") from error
             if self._config.fail_on_init_error and not self._driver_worked:
                 raise
-            self._troubles.now("driver", error)
+            self._problems.note("driver", error)
             self._read_at = now + self._reading.failed()
             return
-        if self._troubles.over("driver"):
+        if self._problems.resolve("driver"):
             logs.info("the driver is there", version=facts.inventory.driver_version)
         self._driver_worked = True
         self._reading.reset()
@@ -194,9 +220,9 @@ class Service:
         self._chosen_for = stamp
         refused = configs.follow(label)
         if refused:
-            self._troubles.now("choice", NodeError("configuration not changed", cause=refused))
+            self._problems.note("choice", NodeError("configuration not changed", cause=refused))
         else:
-            self._troubles.over("choice")
+            self._problems.resolve("choice")
         self._write_at = 0.0
 
     # --- writing ---
@@ -205,40 +231,34 @@ class Service:
         try:
             self._write()
         except NodeError as error:
-            self._troubles.now("labels", error)
+            self._problems.note("labels", error)
             self._write_at = now + self._writing.failed()
             self._drop_api()
             return
-        if self._troubles.over("labels"):
+        if self._problems.resolve("labels"):
             logs.info("labels can be written again")
         self._writing.reset()
-        self._write_at = float("inf") if self._way != FILE else now + self._settings.tick
+        self._write_at = float("inf") if self._output != FILE else now + self._settings.tick
 
     def _write(self) -> None:
         if self._wanted is None:
             return
-        if self._way == FILE:
+        if self._output == FILE:
             self._file.write(self._wanted)
-        elif self._way == FEATURE:
-            self._write_feature(self._wanted)
+        elif self._output == FEATURE:
+            namespace = self._settings.namespace
+            if self._connected().write_feature(namespace, self._wanted):
+                logs.info("labels written", namespace=namespace, labels=len(self._wanted))
         if self._node is not None:
-            wanted = self._wanted if self._way == API else {}
-            planned = change(self._node, wanted, self._troubles.text("choice"))
+            wanted = self._wanted if self._output == API else {}
+            planned = change(self._node, wanted, self._problems.get("choice", ""))
             if planned:
                 self._node = self._connected().write(planned)
-                _report(planned)
-
-    def _write_feature(self, wanted: rows.Labels) -> None:
-        namespace = self._settings.namespace
-        if self._connected().write_feature(namespace, wanted):
-            logs.info("labels written", namespace=namespace, labels=len(wanted))
+                _log(planned)
 
     def _connected(self) -> NodeApi:
-        self._api = self._api or self._connect()
+        self._api = self._api or connect(self._settings)
         return self._api
-
-    def _connect(self) -> NodeApi:
-        return NodeApi(self._settings.kubeconfig, self._settings.node)
 
     def _drop_api(self) -> None:
         if self._api is not None:
@@ -248,30 +268,26 @@ class Service:
     def _on_signal(self, number: int, _frame: object) -> None:
         self._messages.put(RELOAD if number == signal.SIGHUP else STOP)
 
-    # --- telling ---
-
-    def _tell(self) -> None:
-        state = self._state()
-        lines = ["WATCHDOG=1"]
-        if self._status.write(state):
-            lines.append(f"STATUS={state['problem'] or state['state']}")
-        notify(*lines)
-
-    def _state(self) -> dict[str, Any]:
-        problem = self._troubles.first()
-        waiting = self._wanted is None or (self._way == API and self._node is None)
-        return {
+    def _report(self) -> None:
+        """Write the status file, and keep the service manager informed."""
+        problem = next(iter(self._problems.values()), None)
+        waiting = self._wanted is None or (self._output == API and self._node is None)
+        state = {
             "release": os.environ.get("GPU_NODE_RELEASE"),
-            "output": self._way,
+            "output": self._output,
             "node": self._settings.node,
             "state": "waiting" if waiting else "failing" if problem else "labelled",
-            "problem": problem or None,
-            "problems": self._troubles.all(),
+            "problem": problem,
+            "problems": dict(self._problems),
             "labels": self._wanted or {},
         }
+        lines = ["WATCHDOG=1"]
+        if self._status.write(state):
+            lines.append(f"STATUS={problem or state['state']}")
+        notify(*lines)
 
 
-def _report(written: Change) -> None:
+def _log(written: Change) -> None:
     removed = [key for key, text in written.labels.items() if text is None]
     changed = [f"{key}={text}" for key, text in written.labels.items() if text is not None]
     logs.info("node labelled", changed=changed, removed=removed)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the command ``gpu-plugin labels`` was told, besides the configuration."""
+"""What the command ``gpu-plugin labels`` is given, besides the configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUTPUTS: Final = (API, FILE, FEATURE, OFF)
 
 @dataclass(frozen=True)
 class Settings:
-    """``output`` empty leaves the choice to the configuration; ``configs`` is None for no choice.
+    """``label_output`` empty leaves the choice to the configuration; ``configs`` is None for no choice.
 
     ``tick`` is how often files are looked at, ``pause`` how long the first wait after a failure is,
     both in seconds.
@@ -29,7 +29,7 @@ class Settings:
 
     config: Path
     node: str
-    output: str = ""
+    label_output: str = ""
     kubeconfig: str = ""
     namespace: str = "default"
     extra: Mapping[str, str] = field(default_factory=dict)
@@ -40,25 +40,25 @@ class Settings:
     tick: float = 1.0
     pause: float = 1.0
 
-    def way(self, gfd: Gfd) -> str:
+    def output(self, gfd: Gfd) -> str:
         """Return where labels are written. NodeError: nothing would be done at all."""
         chosen = {None: API, True: FEATURE, False: FILE}[gfd.node_feature_api]
-        way = self.output or chosen
-        if way == OFF and self.configs is None:
+        output = self.label_output or chosen
+        if output == OFF and self.configs is None:
             raise NodeError(
                 "there is nothing to do",
                 cause="labels are off and there is no folder of configurations",
-                hint="choose --way api or file, or give --config-file-srcdir",
+                hint="choose --label-output api or file, or give --config-file-srcdir",
             )
-        return way
+        return output
 
-    def talks(self, gfd: Gfd) -> bool:
+    def reads_node(self, gfd: Gfd) -> bool:
         """Tell whether the node's object has to be read."""
-        return self.way(gfd) == API or self.configs is not None
+        return self.output(gfd) == API or self.configs is not None
 
 
-def output(where: str, text: str) -> str:
-    """Return a label output. InputError: there is no such way."""
+def label_output(where: str, text: str) -> str:
+    """Return a label output. InputError: there is no such one."""
     if text and text not in OUTPUTS:
         raise InputError.of(where, text, f"one of {', '.join(OUTPUTS)}")
     return text
@@ -67,10 +67,8 @@ def output(where: str, text: str) -> str:
 def extra(where: str, text: str) -> dict[str, str]:
     """Return labels of a list such as ``example.com/a=1,example.com/b=2``. InputError."""
     found: dict[str, str] = {}
-    for part in text.split(","):
-        if not part.strip():
-            continue
-        key, sign, value = part.strip().partition("=")
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, sign, value = part.partition("=")
         if not sign:
             raise InputError.of(where, part, "key=value pairs with commas between them")
         found.update([checked(where, key, value)])

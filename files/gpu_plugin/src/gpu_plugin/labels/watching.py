@@ -6,73 +6,60 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..backoff import Backoff
-from .api import GONE, ApiError
-from .owned import NodeState
+from .owned import GONE, ApiError, NodeState
+
+if TYPE_CHECKING:
+    from .api import NodeApi
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
-class Source(Protocol):
-    """A connection to the API."""
-
-    def read(self) -> tuple[NodeState, str]:
-        """Return the node and the version to follow it from."""
-
-    def follow(self, version: str) -> Iterator[NodeState]:
-        """Yield the node each time that it changed, until the connection ends."""
-
-    def close(self) -> None:
-        """Let go of the connection."""
-
-
 class NodeWatch(threading.Thread):
-    """Tells the node's state, and each failure, through ``tell``, until the process ends."""
+    """Reports the node's state, and each failure, until the process ends."""
 
     def __init__(
         self,
-        connect: Callable[[], Source],
-        tell: Callable[[NodeState | ApiError], None],
+        connect: Callable[[], NodeApi],
+        report: Callable[[NodeState | ApiError], None],
         pause: float = FIRST_PAUSE,
     ) -> None:
         super().__init__(name="node", daemon=True)
         self._connect = connect
-        self._tell = tell
+        self._report = report
         self._first = pause
         self._backoff = Backoff(pause, LONGEST_PAUSE)
         self._stopping = threading.Event()
 
     def run(self) -> None:
         while not self._stopping.is_set():
+            pause = self._first
             try:
                 self._follow()
-                self._stopping.wait(self._first)
             except ApiError as error:
-                if error.status == GONE:  # the list is read anew, which is all that is asked for
-                    self._stopping.wait(self._first)
-                    continue
-                self._tell(error)
-                self._stopping.wait(self._backoff.failed())
+                if error.status != GONE:  # which only asks for the list to be read again
+                    self._report(error)
+                    pause = self._backoff.failed()
+            self._stopping.wait(pause)
 
     def stop(self) -> None:
         """Ask for the end; a request under way is not waited for."""
         self._stopping.set()
 
     def _follow(self) -> None:
-        source = self._connect()
+        connection = self._connect()
         try:
-            state, version = source.read()
+            last, version = connection.read()
             self._backoff.reset()
-            last = state
-            self._tell(state)
-            for state in source.follow(version):
+            self._report(last)
+            for state in connection.follow(version):
                 if self._stopping.is_set():
                     return
                 if state != last:  # most changes are the kubelet's, and not of labels
                     last = state
-                    self._tell(state)
+                    self._report(state)
         finally:
-            source.close()
+            connection.close()

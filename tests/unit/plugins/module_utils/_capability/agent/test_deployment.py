@@ -397,7 +397,7 @@ def test_labels_and_what_they_choose_from_come_and_go() -> None:
     machine = Machine()
     params = parameters("r1", 0)
     run(machine, {**params, "labels": LABELS})
-    assert machine.labels["GPU_LABELS_WAY"] == "api"
+    assert machine.labels["GPU_LABELS_OUTPUT"] == "api"
     chosen = {**params, "labels": {**LABELS, "output": "file"}, "configs": {"many": {"more": 1}}}
     found = run(machine, chosen)
     assert machine.links[CONFIG] == f"{CONFIGS}/default"

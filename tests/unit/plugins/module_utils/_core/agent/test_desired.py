@@ -58,7 +58,7 @@ def test_settings() -> None:
     found = env_file.parse(settings(chosen, choosing=True))
     digest = found.pop("GPU_LABELS_SETTINGS")
     assert found == {
-        "GPU_LABELS_WAY": "api",
+        "GPU_LABELS_OUTPUT": "api",
         "GPU_LABELS_EXTRA": "a=2,b/c=1",
         "NODE_NAME": "n",
         "CONFIG_FILE_SRCDIR": CONFIGS,
