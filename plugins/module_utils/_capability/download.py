@@ -25,10 +25,6 @@ MAX_BYTES = 4 << 30
 MAX_SECONDS = 3600.0
 
 
-class Endless(Exception):
-    """What comes is more, or comes for longer, than any file that can be meant."""
-
-
 def bring(location: str, target: str, sha256: str) -> None:
     """Copy a file from a path or an http(s) address to ``target``, mode 0700.
 
@@ -41,7 +37,7 @@ def bring(location: str, target: str, sha256: str) -> None:
         with os.fdopen(handle, "wb") as stream:
             digest = hashlib.sha256()
             with _opened(location) as source:
-                for chunk in _chunks(source):
+                for chunk in _chunks(source, location):
                     digest.update(chunk)
                     stream.write(chunk)
         if digest.hexdigest() != sha256:
@@ -58,12 +54,6 @@ def bring(location: str, target: str, sha256: str) -> None:
             cause=str(error),
             hint="check the address and the free space on the node, then run again",
         ) from error
-    except Endless as error:
-        raise NodeError(
-            f"{location} is given up: {error}",
-            cause="no installer of NVIDIA's is like that, and it would fill the node's disk",
-            hint="check what answers at the address, or bring the file to the node and name its path",
-        ) from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -75,11 +65,11 @@ def _opened(location: str) -> t.Any:
     return open_url(location, timeout=TIMEOUT_SECONDS)
 
 
-def _chunks(source: t.Any) -> t.Iterator[bytes]:
-    """Yield what comes, as it comes; Endless where that is too much or takes too long."""
-    told = (getattr(source, "headers", None) or {}).get("Content-Length") or ""
-    if len(told) > 20 or (told.isdigit() and int(told) > MAX_BYTES):
-        raise Endless(f"it has {told[:20]} bytes, more than {MAX_BYTES}")
+def _chunks(source: t.Any, location: str) -> t.Iterator[bytes]:
+    """Yield what comes, as it comes. NodeError: it is too much or takes too long."""
+    length = (getattr(source, "headers", None) or {}).get("Content-Length") or ""
+    if len(length) > 20 or (length.isdigit() and int(length) > MAX_BYTES):
+        raise _endless(location, f"it has {length[:20]} bytes, more than {MAX_BYTES}")
     begun, size = time.monotonic(), 0
     while True:
         # Not read(), which waits until the whole chunk is there.
@@ -88,7 +78,15 @@ def _chunks(source: t.Any) -> t.Iterator[bytes]:
             return
         size += len(chunk)
         if size > MAX_BYTES:
-            raise Endless(f"it has more than {MAX_BYTES} bytes")
+            raise _endless(location, f"it has more than {MAX_BYTES} bytes")
         if time.monotonic() - begun > MAX_SECONDS:
-            raise Endless(f"it has taken longer than {MAX_SECONDS:g} s")
+            raise _endless(location, f"it has taken longer than {MAX_SECONDS:g} s")
         yield chunk
+
+
+def _endless(location: str, why: str) -> NodeError:
+    return NodeError(
+        f"{location} is given up: {why}",
+        cause="no installer of NVIDIA's is like that, and it would fill the node's disk",
+        hint="check what answers at the address, or bring the file to the node and name its path",
+    )

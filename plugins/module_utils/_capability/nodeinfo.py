@@ -82,7 +82,7 @@ def gpu_users(host: Host) -> t.Tuple[str, ...]:
         folder = f"/proc/{pid}/fd"
         opened = (host.readlink(f"{folder}/{number}") for number in host.listdir(folder))
         if any(one and one.startswith("/dev/nvidia") for one in opened):
-            name = _told(host, pid, "comm").strip("\n")
+            name = _proc(host, pid, "comm").strip("\n")
             if not _is_drivers_own(host, pid, name):
                 found.append(f"{pid} ({printable(name) or 'unknown'})")
     return tuple(found)
@@ -94,18 +94,18 @@ def _is_drivers_own(host: Host, pid: str, name: str) -> bool:
     Anybody can have such a name. A unit's cgroup takes nobody else's processes, and a daemon that
     was started by hand is root's and sees the same files as we do, which no container does.
     """
-    where = cgroups.paths(_told(host, pid, "cgroup"), _told(host, "1", "cgroup"))
+    where = cgroups.paths(_proc(host, pid, "cgroup"), _proc(host, "1", "cgroup"))
     if any(path in DRIVERS_CGROUPS for path in where):
         return True
-    users = re.search(r"^Uid:(.*)$", _told(host, pid, "status"), re.M)
+    users = re.search(r"^Uid:(.*)$", _proc(host, pid, "status"), re.M)
     if name not in DRIVERS_OWN or users is None or set(users[1].split()) != {"0"}:
         return False
     own = host.readlink("/proc/self/ns/mnt")
     return own is not None and host.readlink(f"/proc/{pid}/ns/mnt") == own
 
 
-def _told(host: Host, pid: str, name: str) -> str:
-    """Return what the kernel tells of a process, empty where it has ended meanwhile."""
+def _proc(host: Host, pid: str, name: str) -> str:
+    """Return a file of a process, empty where it has ended meanwhile."""
     try:
         return host.read(f"/proc/{pid}/{name}") or ""
     except NodeError:
@@ -152,8 +152,5 @@ def environment(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, str]:
 
     ``service`` has systemd's property MainPID.
     """
-    try:
-        text = host.read(f"/proc/{service.get('MainPID') or 0}/environ") or ""
-    except NodeError:  # it ended meanwhile
-        return {}
+    text = _proc(host, service.get("MainPID") or "0", "environ")
     return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)

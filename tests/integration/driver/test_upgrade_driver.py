@@ -37,6 +37,13 @@ def allocatable(node: Node) -> int:
     return int(found["nvidia.com/gpu"]["allocatable"])
 
 
+def labels(node: Node) -> list[str]:
+    """Whether the node is labelled, now and after the next boot."""
+    unit = "gpu-node-labels.service"
+    asked = ("is-active", "is-enabled")
+    return [node.run("systemctl", one, unit, check=False).strip() for one in asked]
+
+
 def test_driver_is_changed_in_service(make_node: Callable[..., Node], tmp_path: Path) -> None:
     node = make_node("upgrade", "h100-80", 2)
     hooks: dict[str, Any] = {}
@@ -61,11 +68,13 @@ def test_driver_is_changed_in_service(make_node: Callable[..., Node], tmp_path: 
     assert "(python3)" in busy.message()
     assert node.run("systemctl", "is-active", "client").strip() == "active"
     assert (flavour(node), allocatable(node)) == ("open", 2)
+    assert labels(node) == ["active", "enabled"]
 
     node.run("systemctl", "stop", "client")
     free = node.play(PLAYBOOK, **wanted)
     assert free.ok, free.message()
     assert (flavour(node), allocatable(node)) == ("proprietary", 2)
+    assert labels(node) == ["active", "enabled"]
     assert node.run("cat", "/root/hooks").split("\n")[:3] == [
         "before active",
         "before active",

@@ -53,9 +53,22 @@ def devices(names: t.Iterable[str]) -> t.List[str]:
 
 def settings(text: t.Optional[str], older: t.Optional[str]) -> Settings:
     """Return the settings in a manager's files; while the older one is there its manager runs."""
-    found = _variables(older) if older is not None else _json(text)
-    root, on_busy = found.get("root"), found.get("on_busy")
+    if older is None:
+        found = _json(text)
+        root, on_busy = found.get("root"), found.get("on_busy")
+    else:
+        found = env_file.parse(older)
+        root, on_busy = found.get("GPU_MPS_ROOT"), found.get("GPU_MPS_ON_BUSY")
     return Settings(root if isinstance(root, str) and root else FOLDER, on_busy == "terminate")
+
+
+def daemon(device: str, asked: Settings, state: t.Optional[str]) -> Daemon:
+    """Return a daemon, from its settings and the state that its manager wrote."""
+    try:
+        clients = int(_json(state).get("clients", 0))
+    except (ValueError, TypeError, OverflowError):
+        clients = 0
+    return Daemon(device, clients, asked.terminate)
 
 
 def _json(text: t.Optional[str]) -> t.Mapping[str, t.Any]:
@@ -64,20 +77,6 @@ def _json(text: t.Optional[str]) -> t.Mapping[str, t.Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _variables(text: str) -> t.Mapping[str, t.Any]:
-    found = env_file.parse(text)
-    return {key: found.get(f"GPU_MPS_{key.upper()}") for key in ("root", "on_busy")}
-
-
-def daemon(device: str, asked: Settings, state: t.Optional[str]) -> Daemon:
-    """Return a daemon, from its settings and the state that it told."""
-    try:
-        clients = int(json_data.loads(state or "{}").get("clients", 0))
-    except (ValueError, AttributeError, TypeError, OverflowError):
-        clients = 0
-    return Daemon(device, clients, asked.terminate)
 
 
 def end(daemons: t.Sequence[Daemon]) -> t.List[Step]:

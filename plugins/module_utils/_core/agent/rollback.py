@@ -40,12 +40,8 @@ def render(kept: Kept) -> str:
 def parse(text: t.Optional[str]) -> t.Optional[Kept]:
     """Return what the file says; None where it is missing, torn or of another shape."""
     try:
-        data = json_data.loads(text or "")
-    except ValueError:
+        kept = Kept(**json_data.loads(text or ""))
+    except (ValueError, TypeError):
         return None
-    names = [one.name for one in dataclasses.fields(Kept)]
-    if not isinstance(data, dict) or sorted(data) != sorted(names):
-        return None
-    if not all(isinstance(value, str) and value for value in data.values()):
-        return None
-    return Kept(**data)
+    whole = all(isinstance(one, str) and one for one in dataclasses.astuple(kept))
+    return kept if whole else None

@@ -8,18 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-SOURCES = (
-    ".tar.gz",
-    ".tgz",
-    ".tar.bz2",
-    ".tbz",
-    ".tar.xz",
-    ".txz",
-    ".tar.lz",
-    ".tar",
-    ".zip",
-    ".egg",
-)
+SOURCES = re.compile(r".*\.(tar(\.(gz|bz2|xz|lz))?|tgz|tbz|txz|zip|egg)", re.IGNORECASE | re.DOTALL)
 SHOWN = 12
 
 
@@ -51,7 +40,7 @@ def parse(text: str) -> t.Dict[str, Listed]:
 
 def refusal(listed: t.Mapping[str, Listed], file: str, digest: str) -> str:
     """Say why a file of a wheelhouse may not be installed; nothing where it may, or where pip leaves it alone."""
-    if file.lower().endswith(SOURCES):
+    if SOURCES.fullmatch(file):
         return f"{file} is not a wheel, and nothing is built on a node"
     if not file.lower().endswith(".whl"):
         return ""
