@@ -95,7 +95,7 @@ class DevicePluginCapability:
                 hint="give its path on the controller in the option package",
             )
         self._desired = wanted(params)
-        self._rollback = Rollback(host, self._prefix, self._desired.config_file)
+        self._rollback = Rollback(host, self._prefix, self._desired)
         self._first: t.Optional[Observed] = None
         self._labels_left = ""
 

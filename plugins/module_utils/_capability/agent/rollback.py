@@ -8,22 +8,24 @@ from __future__ import annotations
 import typing as t
 
 from ..._core.agent.deployment import UNIT, Observed
-from ..._core.agent.desired import UNITS
+from ..._core.agent.desired import UNITS, Desired
 from ..._core.agent.rollback import Kept, parse, proven, render
 from ..._core.errors import NodeError
 from ..._host.api import Host
 
 
 class Rollback:
-    """``config`` is the path of the configuration that is put back with a release.
+    """Restores a release with its configuration and its unit.
 
     What is kept is in a file, so that a run which follows one that was killed knows of it: what it
     finds on the node was never shown to work.
     """
 
-    def __init__(self, host: Host, prefix: str, config: str) -> None:
+    def __init__(self, host: Host, prefix: str, desired: Desired) -> None:
         self._host, self._prefix = host, prefix
-        self._config, self._unit = config, f"{UNITS}/{UNIT}"
+        self._config, self._unit = desired.config_file, f"{UNITS}/{UNIT}"
+        config, unit = desired.configs[desired.config_file], desired.units.get(UNIT, "")
+        self._desired = Kept(desired.digest, config, unit)
         self._path = f"{prefix}/rollback.json"
 
     def remember(self, observed: Observed) -> None:
@@ -51,7 +53,7 @@ class Rollback:
         Raises ``error`` where there is nothing to put back, and else one that tells both stories.
         """
         kept = self.kept()
-        if kept is None or kept == self._present():
+        if kept is None or kept == self._desired:
             raise error
         host = self._host
         host.symlink(f"releases/{kept.release}", f"{self._prefix}/current")
@@ -76,8 +78,3 @@ class Rollback:
             rolled_back=True,
             release=kept.release,
         ) from error
-
-    def _present(self) -> t.Optional[Kept]:
-        current = (self._host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
-        config, unit = self._host.read(self._config), self._host.read(self._unit)
-        return None if config is None or unit is None else Kept(current, config, unit)

@@ -19,7 +19,6 @@ CONFIGS = "/etc/gpu-node/configs"
 DEFAULT = "default"
 SETTINGS = "/etc/gpu-node/labels.env"
 UNITS = "/etc/systemd/system"
-OFF = "off"
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 HEADER = "# Written by gpu.node.device_plugin: change the playbook's variables instead.\n"
 
@@ -81,7 +80,7 @@ def check_configs(configs: t.Mapping[str, t.Any], managed: bool) -> None:
 
 def settings(labels: t.Mapping[str, t.Any], *, choosing: bool) -> str:
     """Return the settings' text, an empty one where there is nothing to run. InputError."""
-    if labels["output"] == OFF and not choosing:
+    if labels["output"] == "off" and not choosing:
         return ""
     named = {
         "GPU_LABELS_OUTPUT": labels["output"],
