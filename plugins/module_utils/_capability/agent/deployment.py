@@ -136,13 +136,16 @@ class DevicePluginCapability:
 
     def _files(self, link: t.Optional[str]) -> t.Dict[str, str]:
         """Return the files that a deployment writes; a link to a configuration is none."""
-        names = [name for name in self._host.listdir(CONFIGS) if not name.startswith(".")]
         units = (UNIT, mps_units.UNIT, LABELS_UNIT)
-        paths = [CONFIG] if link is None else []
-        paths += [f"{CONFIGS}/{name}" for name in names]
-        paths += [SETTINGS, *(f"{UNITS}/{unit}" for unit in units)]
+        paths = [*self._choices(), SETTINGS, *(f"{UNITS}/{unit}" for unit in units)]
+        paths += [CONFIG] if link is None else []
         texts = {path: self._host.read(path) for path in paths}
         return {path: text for path, text in texts.items() if text is not None}
+
+    def _choices(self) -> t.List[str]:
+        """Return the configurations that a label can choose; hidden files are half-written ones."""
+        names = self._host.listdir(CONFIGS)
+        return [f"{CONFIGS}/{name}" for name in names if not name.startswith(".")]
 
     def _mps(self) -> t.Tuple[mps_units.Daemon, ...]:
         host, found = self._host, []
@@ -279,7 +282,7 @@ class DevicePluginCapability:
 
     def _do_remove(self, path: str) -> None:
         self._host.remove(path)
-        if path.startswith(f"{CONFIGS}/") and not self._host.listdir(CONFIGS):
+        if path.startswith(f"{CONFIGS}/") and not self._choices():
             self._host.remove(CONFIGS)
         if path.startswith(UNITS):
             self._host.run(["systemctl", "daemon-reload"])
