@@ -170,9 +170,8 @@ class DevicePluginCapability:
             status = json_data.loads(self._host.read(STATUS) or "{}")
         except ValueError:
             return {}
-        its = isinstance(status, dict) and str(status.get("pid")) == daemon.properties.get(
-            "MainPID"
-        )
+        pid = daemon.properties.get("MainPID")
+        its = isinstance(status, dict) and str(status.get("pid")) == pid
         return t.cast(t.Dict[str, t.Any], status) if its else {}
 
     @staticmethod

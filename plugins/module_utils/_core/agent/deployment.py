@@ -16,6 +16,7 @@ from .desired import CONFIG, CONFIGS, SETTINGS, UNITS, Desired
 UNIT = "gpu-device-plugin.service"
 LABELS_UNIT = "gpu-node-labels.service"
 OUTPUT, DIGEST = "GPU_LABELS_OUTPUT", "GPU_LABELS_SETTINGS"
+CHANGES = "what it runs on changes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,16 +158,13 @@ def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
 
 
 def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.List[Step]:
-    configs, status = _configs(observed, desired), observed.status
-    other = bool(status) and status.get("config_sha256") != observed.config_digest
-    daemon = _service(
-        UNIT,
-        observed.daemon,
-        desired.digest,
-        _write(_units(desired, UNIT, mps_units.UNIT), observed),
-        changed=bool(release) or any(one.params["path"] == desired.config_file for one in configs),
-        stale="it runs on another configuration" if other else "",
-    )
+    configs, status, why = _configs(observed, desired), observed.status, ""
+    if release or any(step.params["path"] == desired.config_file for step in configs):
+        why = CHANGES
+    elif status and status.get("config_sha256") != observed.config_digest:
+        why = "it runs on another configuration"
+    files = _write(_units(desired, UNIT, mps_units.UNIT), observed)
+    daemon = _service(UNIT, observed.daemon, desired, files, why)
     if not any(step.action == "restart" for step in daemon):
         late = serving(observed)
         if late or any(step.action == "link" for step in configs):
@@ -198,22 +196,16 @@ def _labels(observed: Observed, desired: Desired, *, released: bool) -> t.List[S
         return []
     if not desired.labels:
         return _unlabel(observed)
-    old = observed.files.get(SETTINGS)
+    old, why = observed.files.get(SETTINGS), CHANGES if released else ""
     before, settings = env_file.parse(old), env_file.parse(desired.labels)
-    moved = before.get(OUTPUT, "") not in ("", settings[OUTPUT])
-    words, files = "remove the labels of the earlier output", _units(desired, LABELS_UNIT)
-    other = observed.labels.environment.get(DIGEST) != settings[DIGEST]
-    return [
-        *([Step("unlabel", words, {"settings": old})] if moved else []),
-        *_service(
-            LABELS_UNIT,
-            observed.labels,
-            desired.digest,
-            _write({SETTINGS: desired.labels, **files}, observed),
-            changed=released,
-            stale="it runs on other settings" if other else "",
-        ),
-    ]
+    if not why and observed.labels.environment.get(DIGEST) != settings[DIGEST]:
+        why = "it runs on other settings"
+    steps = []
+    if before.get(OUTPUT, "") not in ("", settings[OUTPUT]):
+        words = "remove the labels of the earlier output"
+        steps.append(Step("unlabel", words, {"settings": old}))
+    files = _write({SETTINGS: desired.labels, **_units(desired, LABELS_UNIT)}, observed)
+    return steps + _service(LABELS_UNIT, observed.labels, desired, files, why)
 
 
 def _units(desired: Desired, *names: str) -> t.Dict[str, str]:
@@ -231,28 +223,22 @@ def _write(
 
 
 def _service(
-    unit: str,
-    service: Service,
-    digest: str,
-    files: t.Sequence[Step],
-    *,
-    changed: bool,
-    stale: str,
+    unit: str, service: Service, desired: Desired, files: t.Sequence[Step], why: str
 ) -> t.List[Step]:
-    """Return what writes a service's files, and restarts it unless it runs on them already."""
+    """Return what writes a service's files, and restarts it; ``why`` where that is due in any case."""
     steps = list(files)
     if not service.enabled:
         steps.append(Step("enable", f"enable {unit}", {"unit": unit}))
     if not service.active:
         words = f"start {unit}: it is not running"
         return [*steps, Step("restart", words, {"unit": unit})]
-    if steps or changed:
-        stale = "what it runs on changes"
-    elif service.release != digest:
-        stale = "it runs from another release"
-    if stale:
+    if steps:
+        why = CHANGES
+    elif service.release != desired.digest and why != CHANGES:
+        why = "it runs from another release"
+    if why:
         needs = (f"restart:{unit}",)
-        steps.append(Step("restart", f"restart {unit}: {stale}", {"unit": unit}, needs))
+        steps.append(Step("restart", f"restart {unit}: {why}", {"unit": unit}, needs))
     return steps
 
 
