@@ -14,6 +14,7 @@ from ..._core.runtimes.common import (
     CDI,
     MODES,
     Change,
+    Path,
     TooOld,
     View,
     Wanted,
@@ -26,16 +27,16 @@ from ..._core.text.masking import excerpts, masked_text
 from ..._core.toolkit import version as toolkit_version
 from ..._host.api import Host
 from ..interpreter import ensure_importable
-from . import engines as runtimes
-from .engines import Runtime
+from .engines import NAMES, choose
 from .record import RECORD, Records, Written
+from .runtime import Runtime
 
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "runtime": {
             "type": "str",
-            "choices": ["auto", *runtimes.NAMES],
+            "choices": ["auto", *NAMES],
             "default": "containerd",
         },
         "mode": {"type": "str", "choices": list(MODES), "default": CDI},
@@ -61,10 +62,11 @@ class File(t.NamedTuple):
     written: t.Optional[Written] = None
     restored: bool = False
 
-    def is_live(self, view: View) -> bool:
-        """Tell whether the runtime takes the edit over without a new start; what goes away takes one."""
+    def is_live(self, live: t.Sequence[Path]) -> bool:
+        """Tell whether a reload, which takes over keys below ``live``, is enough; what goes away takes a start."""
         gone = bool(self.reverts or self.removals or self.restored)
-        return not gone and all(view.is_live(path) for path, _value in self.changes)
+        keys = [path for path, _value in self.changes]
+        return not gone and all(any(key[: len(one)] == one for one in live) for key in keys)
 
     def summary(self) -> str:
         """Return the edit in words."""
@@ -89,7 +91,7 @@ class State(t.NamedTuple):
 
     def restarts(self) -> bool:
         """Tell whether the runtime has to start again."""
-        return self.stale or not all(one.is_live(self.view) for one in self.files)
+        return self.stale or not all(one.is_live(self.runtime.kind.live) for one in self.files)
 
     def reloads(self) -> bool:
         """Tell whether it is enough that the runtime reloads its files."""
@@ -129,7 +131,7 @@ class RuntimeCapability:
 
     def observe(self) -> Observed:
         """Read versions, files, effective configurations and services."""
-        chosen = runtimes.choose(self._host, self._runtime)
+        chosen = choose(self._host, self._runtime)
         warnings = self._check_program(chosen)
         states: t.List[State] = []
         refused: t.List[NodeError] = []
@@ -143,7 +145,7 @@ class RuntimeCapability:
         warnings += [f"left out: {error}" for error in refused]
         for one in states:
             warnings += one.view.warnings
-        self._states = {one.runtime.name: one for one in states}
+        self._states = {one.runtime.kind.name: one for one in states}
         return Observed(tuple(states), tuple(warnings))
 
     def _check_program(self, chosen: t.Sequence[Runtime]) -> t.List[str]:
@@ -171,7 +173,7 @@ class RuntimeCapability:
         return []
 
     def _observe(self, runtime: Runtime) -> State:
-        path = self._config_path or runtime.config_path
+        path = self._config_path or runtime.kind.config_path
         view = runtime.view(path, self._wanted)
         lacking = view.changes() if self._present else []
         keep = view.wanted_paths() if self._present else set()
@@ -195,7 +197,7 @@ class RuntimeCapability:
         written: t.Optional[Written],
     ) -> t.Optional[File]:
         text = self._host.read(path)
-        config = runtimes.parse(runtime, text or "", path)
+        config = runtime.parse(text or "", path)
         entries = written.entries if written else ()
         idle = [one for one in entries if one.path not in keep]
         reverts, removals = edits.revert(config, idle)
@@ -225,7 +227,7 @@ class RuntimeCapability:
         for one in state.states:
             unit = one.runtime.unit
             for file in one.files:
-                params = {"runtime": one.runtime.name, "file": file}
+                params = {"runtime": one.runtime.kind.name, "file": file}
                 need = "reload" if one.reloads() else "restart"
                 steps.append(Step("edit", file.summary(), params, (f"{need}:{unit}",)))
                 old, new = self._diff(one.runtime, file)
@@ -245,7 +247,7 @@ class RuntimeCapability:
 
     def _forget(self, state: Observed) -> t.List[Step]:
         """Plan to forget files that have nothing of ours any more."""
-        names = {one.runtime.name for one in state.states}
+        names = {one.runtime.kind.name for one in state.states}
         left = [path for path, one in self._records.all().items() if one.runtime in names]
         return [Step("forget", f"remove the saved copy of {path}", {"path": path}) for path in left]
 
@@ -263,11 +265,11 @@ class RuntimeCapability:
         if file.restored and file.written:
             return file.written.base
         changes = [*file.reverts, *file.changes]
-        text = runtimes.edit(runtime, file.text or file.fresh, changes, file.removals)
+        text = runtime.edit(file.text or file.fresh, changes, file.removals)
         made = file.written is not None and file.written.base is None
         if made and not file.changes:
-            fresh = runtimes.parse(runtime, file.fresh, file.path)
-            if runtimes.parse(runtime, text, file.path) in (fresh, {}):
+            fresh = runtime.parse(file.fresh, file.path)
+            if runtime.parse(text, file.path) in (fresh, {}):
                 return None
         return text
 
@@ -280,7 +282,7 @@ class RuntimeCapability:
             return
         state = self._states[step.params["runtime"]]
         file: File = step.params["file"]
-        if any(one.runtime.toml and one.files for one in self._states.values()):
+        if any(one.runtime.kind.toml and one.files for one in self._states.values()):
             self._need_tomlkit()
         runtime = state.runtime
         text = self._edited(runtime, file)
@@ -309,7 +311,7 @@ class RuntimeCapability:
     def _record(self, runtime: Runtime, file: File, text: str) -> t.Optional[Written]:
         """Return what to remember of a file: how it would be without us."""
         old = file.written
-        config = runtimes.parse(runtime, file.text or "", file.path)
+        config = runtime.parse(file.text or "", file.path)
         entries: t.Sequence[edits.Entry] = old.entries if old else ()
         gone = {path for path, _depth in file.removals} | {path for path, _value in file.reverts}
         kept = [one for one in entries if one.path not in gone]
@@ -318,9 +320,9 @@ class RuntimeCapability:
         base = file.text
         if old is not None and file.text is not None:
             changes, removals = edits.revert(config, entries)
-            others = runtimes.edit(runtime, file.text, changes, removals)
+            others = runtime.edit(file.text, changes, removals)
             base = old.base if file.text == old.text else others
-        return Written(runtime.name, base, text, tuple(edits.note(config, file.changes, kept)))
+        return Written(runtime.kind.name, base, text, tuple(edits.note(config, file.changes, kept)))
 
     def _verify(self, state: State, file: File) -> None:
         """See that the runtime now has what it must have, and whether that is new to it."""
@@ -332,7 +334,7 @@ class RuntimeCapability:
         left = view.changes() if self._present else []
         if left:
             raise NodeError(
-                f"{runtime.name} still does not have {describe(left)}",
+                f"{runtime.kind.name} still does not have {describe(left)}",
                 cause=f"a file that {file.path} imports, or one that is read later, sets it otherwise",
                 hint="look at 'imports' in the file, and change or remove the setting there",
             )
@@ -343,14 +345,14 @@ class RuntimeCapability:
         """Report the runtimes; with several of them, the first one where there is room for one."""
         first = state.states[0]
         return {
-            "runtime": first.runtime.name,
+            "runtime": first.runtime.kind.name,
             "runtime_version": version_text(first.view.version),
             "config_path": first.path,
             "backup_file": self._backup,
             "reload_required": [one.runtime.unit for one in state.states if one.reloads()],
             "runtimes": [
                 {
-                    "name": one.runtime.name,
+                    "name": one.runtime.kind.name,
                     "version": version_text(one.view.version),
                     "config_path": one.path,
                     "unit": one.runtime.unit,

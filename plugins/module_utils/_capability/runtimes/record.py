@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import typing as t
@@ -16,6 +17,15 @@ from ..._host.systemd import properties
 
 RECORD = "/var/lib/gpu-node/container_runtime.json"
 MARK = "/run/gpu-node/container_runtime.json"  # after a boot, every runtime has read its files
+
+
+@contextlib.contextmanager
+def _readable(path: str, hint: str) -> t.Iterator[None]:
+    """Say of what can't be understood that the file is damaged."""
+    try:
+        yield
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
+        raise damaged(path, error, hint) from error
 
 
 class Written(t.NamedTuple):
@@ -35,56 +45,38 @@ class Records:
 
     def all(self) -> t.Dict[str, Written]:
         """Return all of them."""
-        try:
+        with _readable(RECORD, "remove the file; what earlier runs wrote then counts as your own"):
             return {
-                path: Written(
-                    one["runtime"],
-                    one["base"],
-                    one["text"],
-                    tuple(Entry.of(entry) for entry in one["entries"]),
-                )
+                path: Written(**{**one, "entries": tuple(map(Entry.of, one["entries"]))})
                 for path, one in json.loads(self._host.read(RECORD) or "{}").items()
             }
-        except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
-            hint = "remove the file; what earlier runs wrote then counts as your own"
-            raise damaged(RECORD, error, hint) from error
 
     def put(self, path: str, written: t.Optional[Written]) -> None:
         """Remember a file, or with None forget it."""
-        known = self.all()
-        known.pop(path, None)
-        if written is not None:
-            known[path] = written
-        if known:
-            data = {name: one._asdict() for name, one in known.items()}
-            # Configurations of runtimes may hold passwords of registries.
-            self._host.write(RECORD, json.dumps(data) + "\n", mode=0o600)
+        known = {**self.all(), path: written}
+        # Configurations of runtimes may hold passwords of registries.
+        self._store(RECORD, {name: one._asdict() for name, one in known.items() if one}, 0o600)
+
+    def _store(self, path: str, data: t.Mapping[str, t.Any], mode: int) -> None:
+        if data:
+            self._host.write(path, json.dumps(data) + "\n", mode=mode)
         else:
-            self._host.remove(RECORD)
+            self._host.remove(path)
 
     def _marks(self) -> t.Dict[str, float]:
-        try:
+        with _readable(MARK, "remove the file, and restart the container runtime once"):
             marks = json.loads(self._host.read(MARK) or "{}")
             return {str(unit): float(since) for unit, since in marks.items()}
-        except (ValueError, AttributeError, TypeError, RecursionError) as error:
-            hint = "remove the file, and restart the container runtime once"
-            raise damaged(MARK, error, hint) from error
 
     def mark(self, unit: str, *, live: bool = False) -> None:
         """Remember that a unit has to start again, or if ``live`` to reload its files."""
-        marks = self._marks()
-        text = json.dumps({**marks, _key(unit, live): time.time()}) + "\n"
-        self._host.write(MARK, text, mode=0o644)
+        self._store(MARK, {**self._marks(), _key(unit, live): time.time()}, 0o644)
 
     def unmark(self, unit: str) -> None:
         """Forget that: the edit came to nothing."""
-        marks = self._marks()
-        for live in (False, True):
-            marks.pop(_key(unit, live), None)
-        if marks:
-            self._host.write(MARK, json.dumps(marks) + "\n", mode=0o644)
-        else:
-            self._host.remove(MARK)
+        ours = (_key(unit, False), _key(unit, True))
+        marks = {key: since for key, since in self._marks().items() if key not in ours}
+        self._store(MARK, marks, 0o644)
 
     def stale(self, unit: str, *, live: bool = False) -> bool:
         """Tell whether a unit has run, or with ``live`` was not reloaded either, since before an edit of ours."""

@@ -38,13 +38,55 @@ class Wanted(t.NamedTuple):
     spec_dirs: t.Tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
 
 
+class Kind(t.NamedTuple):
+    """What sets a runtime apart: its program, units (one of them runs on a node) and file, and since when it knows CDI.
+
+    ``on`` is what turns CDI on; ``spec_dirs``, ``handler`` (of a handler, its program) and
+    ``default`` are keys. All keys are below ``prefix``. ``live`` are those that the running daemon
+    takes over on a reload; all others take a restart.
+    """
+
+    name: str
+    program: str
+    units: t.Tuple[str, ...]
+    config_path: str
+    minimum: Version
+    on: t.Tuple[Change, ...] = ()
+    spec_dirs: Path = ()
+    handler: str = ""
+    default: Path = ()
+    prefix: Path = ()
+    live: t.Tuple[Path, ...] = ()
+    toml: bool = True
+
+    def settings(
+        self,
+        effective: t.Mapping[str, t.Any],
+        wanted: Wanted,
+        cdi: bool,
+        handler: t.Optional[t.Iterable[Change]] = None,
+    ) -> t.List[Change]:
+        """Return what the effective configuration must have; ``handler`` where a program is not all of it."""
+        found: t.List[Change] = []
+        if cdi:
+            found += self.on
+            found.append(
+                (self.spec_dirs, union(lookup(effective, self.spec_dirs), wanted.spec_dirs))
+            )
+        if wanted.mode != CDI:
+            program = ("runtimes", wanted.handler, self.handler), wanted.runtime_path
+            found += [program] if handler is None else handler
+        if wanted.mode == DEFAULT_RUNTIME:
+            found.append((self.default, wanted.handler))
+        return found
+
+
 class View(t.NamedTuple):
     """A runtime as it is, and what it has to be told.
 
     ``files`` are those that may hold something of ours, the one to edit first; ``fresh`` is what
     a new one begins with. ``effective`` is what the runtime makes of all of its files, from
-    ``prefix`` on; ``settings`` are what it must have, from there too. ``live`` are the keys that
-    the running daemon takes over on a reload; all others take a restart.
+    ``prefix`` on; ``settings`` are what it must have, from there too.
     """
 
     version: Version
@@ -54,11 +96,6 @@ class View(t.NamedTuple):
     effective: t.Mapping[str, t.Any] = {}
     settings: t.Tuple[Change, ...] = ()
     warnings: t.Tuple[str, ...] = ()
-    live: t.Tuple[Path, ...] = ()
-
-    def is_live(self, path: Path) -> bool:
-        """Tell whether a reload is enough for a key of the file."""
-        return any(path[: len(one)] == one for one in self.live)
 
     def changes(self) -> t.List[Change]:
         """Return what the runtime lacks, as changes of the file."""
@@ -108,15 +145,15 @@ def version_text(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-def has_cdi(version: Version, minimum: Version, program: str, wanted: Wanted) -> bool:
+def has_cdi(kind: Kind, version: Version, wanted: Wanted) -> bool:
     """Tell whether a runtime knows CDI; refuse one that does not where it is needed."""
-    if version[: len(minimum)] >= minimum:
+    if version[: len(kind.minimum)] >= kind.minimum:
         return True
     if wanted.mode == CDI:
         raise TooOld(
-            f"{program} {version_text(version)} does not support CDI",
-            cause=f"that came with {program} {version_text(minimum)}",
-            hint=f"upgrade {program}",
+            f"{kind.name} {version_text(version)} does not support CDI",
+            cause=f"that came with {kind.name} {version_text(kind.minimum)}",
+            hint=f"upgrade {kind.name}",
         )
     return False
 

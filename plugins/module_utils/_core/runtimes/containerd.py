@@ -9,9 +9,18 @@ import posixpath
 import typing as t
 
 from ..errors import NodeError
-from .common import CDI, DEFAULT_RUNTIME, MODES, Change, Version, Wanted, lookup, union
+from .common import CDI, MODES, Change, Kind, Version, Wanted, lookup
 
-MINIMUM = (1, 7)
+CONTAINERD = Kind(
+    "containerd",
+    "containerd",
+    ("containerd.service",),
+    "/etc/containerd/config.toml",
+    (1, 7),
+    on=((("enable_cdi",), True),),
+    spec_dirs=("cdi_spec_dirs",),
+    default=("containerd", "default_runtime_name"),
+)
 MERGES = (2, 1)  # before it, a file that is imported replaces the whole section of a plugin
 KEEPS_DEFAULTS = (2,)  # before it, a runtime in a file drops those that are there by default
 CRI_SECTION = {
@@ -66,28 +75,25 @@ def check_owner(text: str, path: str) -> None:
 
 def settings(cri: t.Mapping[str, t.Any], wanted: Wanted, cdi: bool) -> t.List[Change]:
     """Return what the CRI plugin's section must have."""
-    found: t.List[Change] = []
-    if cdi:
-        found.append((("enable_cdi",), True))
-        found.append((("cdi_spec_dirs",), union(cri.get("cdi_spec_dirs"), wanted.spec_dirs)))
-    if wanted.mode == CDI:
-        return found
+    return CONTAINERD.settings(cri, wanted, cdi, _handler(cri, wanted))
+
+
+def _handler(cri: t.Mapping[str, t.Any], wanted: Wanted) -> t.Iterator[Change]:
     at = ("containerd", "runtimes", wanted.handler)
     # Pods keep what runc is told, above all how cgroups are managed.
     runc = lookup(cri, ("containerd", "runtimes", "runc")) or {}
-    found.append(((*at, "runtime_type"), RUNTIME_TYPE))
-    copied = [(key, runc[key]) for key in sorted(runc) if _is_copied(key, runc[key])]
-    found += [((*at, key), value) for key, value in copied]
-    if runc or lookup(cri, ("containerd", "default_runtime_name")) in (None, "", "runc"):
-        beside = ("containerd", "runtimes", "runc")
-        found.append(((*beside, "runtime_type"), _type(runc)))
+    copied = {key: runc[key] for key in sorted(runc) if _is_copied(key, runc[key])}
+    for key, value in {"runtime_type": RUNTIME_TYPE, **copied}.items():
+        yield (*at, key), value
+    if runc or lookup(cri, CONTAINERD.default) in (None, "", "runc"):
         # A file that names runc at all drops what it is told by default.
-        found += [((*beside, key), value) for key, value in copied]
+        beside = {"runtime_type": str(runc.get("runtime_type") or RUNTIME_TYPE), **copied}
+        for key, value in beside.items():
+            yield ("containerd", "runtimes", "runc", key), value
     options = {**(runc.get("options") or {}), "BinaryName": wanted.runtime_path}
-    found += [((*at, "options", key), options[key]) for key in sorted(options) if options[key]]
-    if wanted.mode == DEFAULT_RUNTIME:
-        found.append((("containerd", "default_runtime_name"), wanted.handler))
-    return found
+    for key in sorted(options):
+        if options[key]:
+            yield (*at, "options", key), options[key]
 
 
 def lasting(
@@ -103,10 +109,6 @@ def lasting(
     there = lookup(cri, ("containerd", "runtimes")) or {}
     kept = {name: one for name, one in there.items() if name in named}
     return {**cri, "containerd": {**(cri.get("containerd") or {}), "runtimes": kept}}
-
-
-def _type(runc: t.Mapping[str, t.Any]) -> str:
-    return str(runc.get("runtime_type") or RUNTIME_TYPE)
 
 
 def _is_copied(key: str, value: t.Any) -> bool:

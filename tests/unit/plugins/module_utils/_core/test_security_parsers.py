@@ -28,8 +28,8 @@ from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
     wanted,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import common as runtime
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits
-from ansible_collections.gpu.node.plugins.module_utils._core.text import json_data, json_text
+from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits, json_text
+from ansible_collections.gpu.node.plugins.module_utils._core.text import json_data
 from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import LONGEST, shown
 from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import select as toolkit
 from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import (

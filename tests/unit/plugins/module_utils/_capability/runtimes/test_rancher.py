@@ -10,6 +10,7 @@ import typing as t
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import rancher
+from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.common import Kind
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from runtime_fakes import NEW, OLD, Machine, capability, converge
 
@@ -19,9 +20,7 @@ BOTH = [rancher.K3S, rancher.RKE2]
 class Node(Machine):
     """A machine with k3s or RKE2, whose generated file may import a folder."""
 
-    def __init__(
-        self, one: rancher.Distribution, version: str, *, imports: bool, agent: bool = False
-    ) -> None:
+    def __init__(self, one: Kind, version: str, *, imports: bool, agent: bool = False) -> None:
         super().__init__(containerd=version)
         self.unit = one.units[agent]
         self.path = one.config_path
@@ -33,7 +32,7 @@ class Node(Machine):
         self.generated = "\n".join(lines) + "\n"
         self.files[self.path] = self.generated
         for words in [key for key in self.commands if key[0] == "containerd"]:
-            self.commands[(one.containerd, *words[1:])] = self.commands.pop(words)
+            self.commands[(one.program, *words[1:])] = self.commands.pop(words)
         self.commands["systemctl", "show"] = self._show
 
     def _show(self, words: t.Tuple[str, ...]) -> Completed:
@@ -44,7 +43,7 @@ class Node(Machine):
 
 @pytest.mark.parametrize("agent", [False, True])
 @pytest.mark.parametrize("one", BOTH)
-def test_handler_in_the_folder_that_is_imported(one: rancher.Distribution, agent: bool) -> None:
+def test_handler_in_the_folder_that_is_imported(one: Kind, agent: bool) -> None:
     host = Node(one, "2.1.4", imports=True, agent=agent)
     host.install_toolkit()
     before = host.own_files()
@@ -61,7 +60,7 @@ def test_handler_in_the_folder_that_is_imported(one: rancher.Distribution, agent
 
 
 @pytest.mark.parametrize("one", BOTH)
-def test_containerd_2_has_cdi_and_gets_no_edit(one: rancher.Distribution) -> None:
+def test_containerd_2_has_cdi_and_gets_no_edit(one: Kind) -> None:
     host = Node(one, "2.0.5", imports=False)
     assert converge(host, runtime=one.name) == []
 
@@ -76,7 +75,7 @@ def test_containerd_2_has_cdi_and_gets_no_edit(one: rancher.Distribution) -> Non
 )
 @pytest.mark.parametrize("one", BOTH)
 def test_where_nothing_can_be_added_the_template_is_named(
-    one: rancher.Distribution, version: str, imports: bool, mode: str, lacks: str, template: str
+    one: Kind, version: str, imports: bool, mode: str, lacks: str, template: str
 ) -> None:
     host = Node(one, version, imports=imports)
     host.install_toolkit()
@@ -90,7 +89,7 @@ def test_where_nothing_can_be_added_the_template_is_named(
 
 
 @pytest.mark.parametrize("one", BOTH)
-def test_before_the_first_start_there_is_nothing_to_read(one: rancher.Distribution) -> None:
+def test_before_the_first_start_there_is_nothing_to_read(one: Kind) -> None:
     host = Node(one, "2.1.4", imports=True)
     del host.files[host.path]
     with pytest.raises(NodeError, match=f"is not there yet.*start {one.units[0]} or"):
@@ -98,7 +97,7 @@ def test_before_the_first_start_there_is_nothing_to_read(one: rancher.Distributi
 
 
 @pytest.mark.parametrize("one", BOTH)
-def test_auto_finds_it(one: rancher.Distribution) -> None:
+def test_auto_finds_it(one: Kind) -> None:
     host = Node(one, "2.1.4", imports=True)
     found = capability(host, runtime="auto")
     state = found.observe()

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import tomlkit
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits
-from ansible_collections.gpu.node.plugins.module_utils._core.text import json_text
+from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits, json_text
 from ansible_collections.gpu.node.plugins.module_utils._host import toml
 from hypothesis import assume, given
 from hypothesis import strategies as st

@@ -11,9 +11,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import (
     containerd,
-    crio,
-    docker,
-    podman,
+    engines,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.common import (
     View,
@@ -52,21 +50,21 @@ def test_version_that_is_not_told_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minimum", "last_without", "first_with"),
+    ("kind", "last_without", "first_with"),
     [
-        (containerd.MINIMUM, (1, 6, 33), (1, 7, 0)),
-        (docker.MINIMUM, (24, 0, 9), (25, 0, 0)),
-        (crio.MINIMUM, (1, 22, 5), (1, 23, 0)),
-        (podman.MINIMUM, (4, 0, 3), (4, 1, 0)),
+        (containerd.CONTAINERD, (1, 6, 33), (1, 7, 0)),
+        (engines.DOCKER, (24, 0, 9), (25, 0, 0)),
+        (engines.CRIO, (1, 22, 5), (1, 23, 0)),
+        (engines.PODMAN, (4, 0, 3), (4, 1, 0)),
     ],
 )
 def test_runtime_without_cdi_is_refused_where_it_is_needed(
-    minimum: Any, last_without: Any, first_with: Any
+    kind: Any, last_without: Any, first_with: Any
 ) -> None:
     with pytest.raises(NodeError, match=r"does not support CDI: that came with"):
-        has_cdi(last_without, minimum, "it", Wanted())
-    assert has_cdi(last_without, minimum, "it", CLASS) is False
-    assert has_cdi(first_with, minimum, "it", Wanted()) is True
+        has_cdi(kind, last_without, Wanted())
+    assert has_cdi(kind, last_without, CLASS) is False
+    assert has_cdi(kind, first_with, Wanted()) is True
 
 
 @pytest.mark.parametrize(
@@ -190,26 +188,28 @@ def test_changes_made_leave_nothing_to_change(enabled: Any, dirs: list[str]) -> 
     ],
 )
 def test_docker_has_cdi_by_flag_and_then_by_default(version: Any, config: Any, paths: Any) -> None:
-    effective = docker.effective(config, version)
-    settings = docker.settings(effective, Wanted(), True)
+    effective = engines.docker(config, version)
+    settings = engines.DOCKER.settings(effective, Wanted(), True)
     view = View(version, effective=effective, settings=tuple(settings))
     assert [path for path, _value in view.changes()] == paths
 
 
 def test_docker_handler() -> None:
-    assert docker.settings({}, CLASS, False) == [(("runtimes", "nvidia", "path"), PATH)]
-    assert docker.settings({}, DEFAULT, False)[-1] == (("default-runtime",), "nvidia")
+    assert engines.DOCKER.settings({}, CLASS, False) == [(("runtimes", "nvidia", "path"), PATH)]
+    assert engines.DOCKER.settings({}, DEFAULT, False)[-1] == (("default-runtime",), "nvidia")
 
 
 def test_crio_needs_nothing_for_cdi() -> None:
-    effective = crio.effective({})
+    effective = engines.crio({})
     assert (
         View(
-            (), effective=effective, settings=tuple(crio.settings(effective, Wanted(), True))
+            (),
+            effective=effective,
+            settings=tuple(engines.CRIO.settings(effective, Wanted(), True)),
         ).changes()
         == []
     )
-    assert crio.settings({}, DEFAULT, False) == [
+    assert engines.CRIO.settings({}, DEFAULT, False) == [
         (("runtimes", "nvidia", "runtime_path"), PATH),
         (("default_runtime",), "nvidia"),
     ]
@@ -217,9 +217,9 @@ def test_crio_needs_nothing_for_cdi() -> None:
 
 def test_podman_has_no_handler() -> None:
     with pytest.raises(InputError, match="cdi for podman"):
-        podman.check_mode(CLASS)
-    assert podman.warnings(Wanted()) == ()
-    assert "/opt/cdi" in podman.warnings(Wanted(spec_dirs=("/opt/cdi",)))[0]
+        engines.podman(CLASS)
+    assert engines.podman(Wanted()) == ()
+    assert "/opt/cdi" in engines.podman(Wanted(spec_dirs=("/opt/cdi",)))[0]
 
 
 def test_lookup_of_what_is_not_there() -> None:

@@ -10,9 +10,9 @@ import re
 import typing as t
 
 from ..errors import NodeError
-from ..runtimes.common import Change, Path
-from ..runtimes.edits import Removal
-from . import json_data
+from ..text import json_data
+from .common import Change, Path
+from .edits import Removal
 
 DECODER = json.JSONDecoder()
 INDENT = "  "
@@ -32,11 +32,11 @@ def parse(text: str, path: str) -> t.Dict[str, t.Any]:
     hint = "fix the file; it was left as it is"
     try:
         data = json_data.loads(text) if text.strip() else {}
-    except json.JSONDecodeError as error:
-        where = f"{error.msg} at line {error.lineno}, column {error.colno}"
+    except ValueError as error:
+        where = str(error)  # too much of it
+        if isinstance(error, json.JSONDecodeError):
+            where = f"{error.msg} at line {error.lineno}, column {error.colno}"
         raise NodeError(f"{path} is not valid JSON", cause=where, hint=hint) from error
-    except ValueError as error:  # too much of it
-        raise NodeError(f"{path} is not valid JSON", cause=str(error), hint=hint) from error
     if not isinstance(data, dict):
         raise NodeError(f"{path} is not a JSON object", cause=type(data).__name__, hint=hint)
     return data
