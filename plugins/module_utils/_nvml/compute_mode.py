@@ -5,12 +5,7 @@
 
 from __future__ import annotations
 
-from .real import doing
-
-try:
-    import pynvml
-except ImportError:  # where the library is missing, open_nvml says so
-    pynvml = None
+from .calls import doing, pynvml
 
 DEFAULT, PROHIBITED, EXCLUSIVE_PROCESS = 0, 2, 3
 

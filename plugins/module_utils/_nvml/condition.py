@@ -11,12 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.gpu import GPU_IS_LOST, RESET_REQUIRED, Condition
-from .real import doing
-
-try:
-    import pynvml
-except ImportError:  # open_nvml, which comes before anything here, says so
-    pynvml = None
+from .calls import doing, pynvml
 
 T = t.TypeVar("T")
 

@@ -10,12 +10,7 @@ import ctypes
 import typing as t
 
 from .._core.gpu import NOT_SUPPORTED, TIMEOUT, NvmlError
-from .real import doing, text
-
-try:
-    import pynvml
-except ImportError:  # open_nvml, which comes before anything here, says so
-    pynvml = None
+from .calls import doing, or_none, pynvml, text
 
 NO_INSTANCE = 0xFFFFFFFF
 
@@ -60,12 +55,10 @@ class XidWatch:
     @doing("waiting for events")
     def wait(self, seconds: float) -> t.Optional[Xid]:
         """Return the next XID, or None when none came in time."""
-        try:
-            event = pynvml.nvmlEventSetWait_v2(self._set, int(seconds * 1000))
-        except pynvml.NVMLError as error:
-            if error.value == TIMEOUT:
-                return None
-            raise
+        milliseconds = int(seconds * 1000)
+        event = or_none((TIMEOUT,), pynvml.nvmlEventSetWait_v2, self._set, milliseconds)
+        if event is None:
+            return None
         gi, ci = (
             None if number == NO_INSTANCE else int(number)
             for number in (event.gpuInstanceId, event.computeInstanceId)

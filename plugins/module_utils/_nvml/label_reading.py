@@ -11,12 +11,7 @@ import typing as t
 import uuid
 
 from .._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, MigDevice
-from .real import INVALID_ARGUMENT, VERSION_MISMATCH, doing
-
-try:
-    import pynvml
-except ImportError:  # open_nvml, which comes before anything here, says so
-    pynvml = None
+from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, or_none, pynvml
 
 COMPLETED = 3
 NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMATCH)
@@ -59,12 +54,7 @@ def clique(gpu: Gpu) -> t.Optional[str]:
     """Return the fabric's cluster and clique, ``UUID.number``; None where it has not joined one."""
     handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
     info = pynvml.c_nvmlGpuFabricInfo_v2_t()
-    try:
-        pynvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
-    except pynvml.NVMLError as error:
-        if error.value in NOT_THERE:
-            return None
-        raise
-    if info.state != COMPLETED or info.status != 0:
+    joined = or_none(NOT_THERE, pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info))
+    if joined is None or info.state != COMPLETED or info.status != 0:
         return None
     return f"{uuid.UUID(bytes=bytes(info.clusterUuid))}.{info.cliqueId}"

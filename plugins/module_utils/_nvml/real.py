@@ -1,16 +1,14 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""NVML through pynvml: the one place that imports it."""
+"""NVML through pynvml: the GPUs, and their MIG mode and instances."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import typing as t
 
-from .._core.errors import InputError
 from .._core.gpu import (
     FUNCTION_NOT_FOUND,
     LIBRARY_NOT_FOUND,
@@ -24,34 +22,9 @@ from .._core.gpu import (
     NvmlError,
     Process,
 )
-from .._core.mig.profile import canonical, name_from_sizes
-from .._core.text.printable import printable
-
-try:
-    import pynvml
-except ImportError:  # where the library is missing, open_nvml says so
-    pynvml = None
-
-INVALID_ARGUMENT, VERSION_MISMATCH = 2, 25
-PROFILES = 32  # newer drivers have more profiles than pynvml knows of
-ROOM = 16  # more than any GPU's instances; some report too small a count
-F = t.TypeVar("F", bound=t.Callable[..., t.Any])
-
-
-def doing(what: str) -> t.Callable[[F], F]:
-    """Turn pynvml's errors into ours."""
-
-    def wrap(function: F) -> F:
-        @functools.wraps(function)
-        def wrapped(*args: t.Any, **kwargs: t.Any) -> t.Any:
-            try:
-                return function(*args, **kwargs)
-            except pynvml.NVMLError as error:
-                raise NvmlError(error.value, what) from error
-
-        return t.cast(F, wrapped)
-
-    return wrap
+from . import profiles
+from .calls import doing, or_none, pynvml, text
+from .processes import processes
 
 
 @contextlib.contextmanager
@@ -73,11 +46,6 @@ def open_nvml(library: str = "") -> t.Iterator[RealNvml]:
             pynvml.nvmlShutdown()
 
 
-def text(value: t.Any) -> str:
-    """Return NVML's text, which older bindings give as bytes."""
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
 def _model(gpu: Gpu) -> t.Tuple[t.Any, ...]:
     """Return what GPUs have in common whose MIG profiles are the same."""
     return (gpu.name, gpu.pci_device_id, gpu.pci_subsystem_id, gpu.memory_total)
@@ -88,7 +56,7 @@ class RealNvml:
 
     def __init__(self) -> None:
         self._profiles: t.Dict[t.Any, t.List[GiProfile]] = {}
-        self._ci_profiles: t.Dict[t.Any, t.List[t.Tuple[int, int]]] = {}
+        self._ci_profiles: t.Dict[t.Any, t.Dict[int, int]] = {}
         self._handles: t.Dict[str, t.Any] = {}
         self._facts: t.Dict[t.Tuple[int, str], t.Dict[str, t.Any]] = {}
 
@@ -116,20 +84,15 @@ class RealNvml:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid = text(pynvml.nvmlDeviceGetUUID(handle))
         self._handles[uuid] = handle
-        try:
-            current, pending = pynvml.nvmlDeviceGetMigMode(handle)
-            capable = True
-        except pynvml.NVMLError as error:
-            if error.value not in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
-                raise
-            current, pending, capable = 0, 0, False
+        mode = or_none((NOT_SUPPORTED, FUNCTION_NOT_FOUND), pynvml.nvmlDeviceGetMigMode, handle)
+        current, pending = mode or (0, 0)
         if (index, uuid) not in self._facts:
             self._facts[index, uuid] = self._read_facts(handle)
         return Gpu(
             index=index,
             uuid=uuid,
             memory_total=pynvml.nvmlDeviceGetMemoryInfo(handle).total,
-            mig_capable=capable,
+            mig_capable=mode is not None,
             mig_current=bool(current),
             mig_pending=bool(pending),
             **self._facts[index, uuid],
@@ -199,47 +162,9 @@ class RealNvml:
             return []
         found = self._profiles.get(_model(gpu), [])
         if not found:  # drivers of branch 535 and older tell them only while the mode is on
-            handle = self.handle(gpu)
-            asked = (self._profile(handle, gpu, number) for number in range(PROFILES))
-            found = [one for one in asked if one is not None]
+            found = profiles.gi_profiles(self.handle(gpu), gpu)
             self._profiles[_model(gpu)] = found
         return found
-
-    def _profile(self, handle: t.Any, gpu: Gpu, number: int) -> t.Optional[GiProfile]:
-        try:
-            info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version=2)
-            name = self._profile_name(gpu, number, info, text(info.name))
-        except pynvml.NVMLError as error:
-            if error.value in (NOT_SUPPORTED, INVALID_ARGUMENT):
-                return None
-            if error.value not in (FUNCTION_NOT_FOUND, VERSION_MISMATCH):
-                raise
-            info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version=1)
-            name = self._profile_name(gpu, number, info, "")
-        count = ctypes.c_uint()
-        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(
-            handle, info.id, None, ctypes.byref(count)
-        )
-        places = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
-        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(
-            handle, info.id, places, ctypes.byref(count)
-        )
-        return GiProfile(
-            id=info.id,
-            enum=number,
-            name=name,
-            slices=info.sliceCount,
-            max_count=info.instanceCount,
-            memory_mb=info.memorySizeMB,
-            placements=tuple((places[i].start, places[i].size) for i in range(count.value)),
-        )
-
-    @staticmethod
-    def _profile_name(gpu: Gpu, number: int, info: t.Any, told: str) -> str:
-        try:
-            return canonical(told)
-        except InputError:
-            return name_from_sizes(info.sliceCount, info.memorySizeMB, gpu.memory_total, number)
 
     @doing("listing GPU instances")
     def gpu_instances(self, gpu: Gpu) -> t.List[GpuInstance]:
@@ -247,7 +172,7 @@ class RealNvml:
             return []
         handle, found = self.handle(gpu), []
         for profile in self.gi_profiles(gpu):
-            for gi in self._list(pynvml.nvmlDeviceGetGpuInstances, handle, profile.id):
+            for gi in profiles.instances(handle, profile.id, compute=False):
                 info = pynvml.nvmlGpuInstanceGetInfo(gi)
                 found.append(
                     GpuInstance(
@@ -266,78 +191,22 @@ class RealNvml:
         seen = set()
         key = (_model(gpu), gi_profile)
         if key not in self._ci_profiles:  # instances of one profile can all be divided alike
-            numbers = range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
-            asked = [self._ci_profile(gi, number) for number in numbers]
-            self._ci_profiles[key] = [(one.id, one.sliceCount) for one in asked if one is not None]
-        for profile_id, slices in self._ci_profiles[key]:
-            for ci in self._list(pynvml.nvmlGpuInstanceGetComputeInstances, gi, profile_id):
+            self._ci_profiles[key] = profiles.ci_profiles(gi)
+        for profile_id, slices in self._ci_profiles[key].items():
+            for ci in profiles.instances(gi, profile_id, compute=True):
                 info = pynvml.nvmlComputeInstanceGetInfo(ci)
                 if info.id not in seen:
                     seen.add(info.id)
                     yield ComputeInstance(info.id, slices, info.placement.start)
 
-    @staticmethod
-    def _ci_profile(gi: t.Any, number: int) -> t.Any:
-        try:
-            return pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi, number, 0, version=1)
-        except pynvml.NVMLError as error:
-            if error.value in (NOT_SUPPORTED, INVALID_ARGUMENT):
-                return None
-            raise
-
-    @staticmethod
-    def _list(function: t.Any, parent: t.Any, profile_id: int) -> t.List[t.Any]:
-        """Return handles that stay valid: an element of the array is only a view of it."""
-        kind = (
-            pynvml.c_nvmlGpuInstance_t
-            if function is pynvml.nvmlDeviceGetGpuInstances
-            else pynvml.c_nvmlComputeInstance_t
-        )
-        array, count = (kind * ROOM)(), ctypes.c_uint()
-        function(parent, profile_id, array, ctypes.byref(count))
-        return [
-            ctypes.cast(ctypes.cast(array[i], ctypes.c_void_p), kind) for i in range(count.value)
-        ]
-
     @doing("listing processes")
     def processes(self, gpu: Gpu) -> t.List[Process]:
-        handle, found = self.handle(gpu), {}
-        devices = [handle]
-        if gpu.mig_current:
-            devices += [
-                pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, one.mig_index)
-                for one in self.mig_devices(gpu)
-            ]
-        for device in devices:
-            for kind in (
-                pynvml.nvmlDeviceGetComputeRunningProcesses,
-                pynvml.nvmlDeviceGetGraphicsRunningProcesses,
-            ):
-                for one in self._running(kind, device):
-                    gi, ci = (
-                        None if n in (None, 0xFFFFFFFF) else n
-                        for n in (one.gpuInstanceId, one.computeInstanceId)
-                    )
-                    found[one.pid, gi, ci] = Process(one.pid, self._name(one.pid), gpu.uuid, gi, ci)
-        return sorted(found.values(), key=lambda one: one.pid)
-
-    @staticmethod
-    def _running(kind: t.Any, device: t.Any) -> t.List[t.Any]:
-        try:
-            return list(kind(device))
-        except pynvml.NVMLError as error:
-            if error.value == NOT_SUPPORTED:
-                return []
-            raise
-
-    @staticmethod
-    def _name(pid: int) -> str:
-        try:
-            return printable(text(pynvml.nvmlSystemGetProcessName(pid)))
-        except UnicodeDecodeError as error:
-            return printable(error.object.decode(errors="replace"))
-        except pynvml.NVMLError:
-            return ""
+        handle = self.handle(gpu)
+        parts = (
+            pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, one.mig_index)
+            for one in self.mig_devices(gpu)
+        )
+        return processes(gpu, (handle, *parts))
 
     @doing("setting MIG mode")
     def set_mig_mode(self, gpu: Gpu, on: bool) -> int:
@@ -356,30 +225,19 @@ class RealNvml:
     def ci_places(self, gpu: Gpu, gi_id: int) -> t.Dict[int, t.Tuple[int, ...]]:
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
         found: t.Dict[int, t.Tuple[int, ...]] = {}
-        for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-            profile = self._ci_profile(gi, number)
-            if profile is not None and profile.sliceCount not in found:
-                found[profile.sliceCount] = self._ci_starts(gi, profile.id)
+        for profile_id, slices in profiles.ci_profiles(gi).items():
+            if slices not in found:
+                found[slices] = profiles.ci_starts(gi, profile_id)
         return found
-
-    @staticmethod
-    def _ci_starts(gi: t.Any, profile_id: int) -> t.Tuple[int, ...]:
-        ask = pynvml.nvmlGpuInstanceGetComputeInstancePossiblePlacements
-        count = ctypes.c_uint()
-        ask(gi, profile_id, None, ctypes.byref(count))
-        places = (pynvml.c_nvmlComputeInstancePlacement_t * count.value)()
-        ask(gi, profile_id, places, ctypes.byref(count))
-        return tuple(places[at].start for at in range(count.value))
 
     @doing("creating a compute instance")
     def create_compute_instance(self, gpu: Gpu, gi_id: int, slices: int, start: int) -> None:
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
-        for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-            profile = self._ci_profile(gi, number)
-            if profile is not None and profile.sliceCount == slices:
+        for profile_id, size in profiles.ci_profiles(gi).items():
+            if size == slices:
                 place = pynvml.c_nvmlComputeInstancePlacement_t(start, slices)
                 pynvml.nvmlGpuInstanceCreateComputeInstanceWithPlacement(
-                    gi, profile.id, ctypes.byref(place)
+                    gi, profile_id, ctypes.byref(place)
                 )
                 return
         raise NvmlError(NOT_SUPPORTED, f"looking for a compute instance of {slices} slices")

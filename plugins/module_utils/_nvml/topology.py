@@ -8,12 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links
-from .real import INVALID_ARGUMENT, doing, text
-
-try:
-    import pynvml
-except ImportError:  # open_nvml, which comes before anything here, says so
-    pynvml = None
+from .calls import INVALID_ARGUMENT, doing, pynvml, text
 
 
 @doing("reading how near two GPUs are")

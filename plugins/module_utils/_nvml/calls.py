@@ -1,0 +1,63 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Calls of pynvml, which is imported here and nowhere else: its errors become ours."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import typing as t
+
+from .._core.gpu import NvmlError
+
+try:
+    import pynvml
+except ImportError:  # where the library is missing, open_nvml says so
+    pynvml = None
+
+__all__ = ["INVALID_ARGUMENT", "VERSION_MISMATCH", "doing", "listed", "or_none", "pynvml", "text"]
+INVALID_ARGUMENT, VERSION_MISMATCH = 2, 25
+F = t.TypeVar("F", bound=t.Callable[..., t.Any])
+
+
+def doing(what: str) -> t.Callable[[F], F]:
+    """Turn pynvml's errors into ours."""
+
+    def wrap(function: F) -> F:
+        @functools.wraps(function)
+        def wrapped(*args: t.Any, **kwargs: t.Any) -> t.Any:
+            try:
+                return function(*args, **kwargs)
+            except pynvml.NVMLError as error:
+                raise NvmlError(error.value, what) from error
+
+        return t.cast(F, wrapped)
+
+    return wrap
+
+
+def or_none(
+    codes: t.Container[int], ask: t.Callable[..., t.Any], *args: t.Any, **more: t.Any
+) -> t.Any:
+    """Return an answer of NVML's, None where it is one of these errors."""
+    try:
+        return ask(*args, **more)
+    except pynvml.NVMLError as error:
+        if error.value in codes:
+            return None
+        raise
+
+
+def listed(ask: t.Callable[..., t.Any], kind: t.Any, *args: t.Any) -> t.List[t.Any]:
+    """Return the values of a call that tells first how many there are, and fills an array then."""
+    count = ctypes.c_uint()
+    ask(*args, None, ctypes.byref(count))
+    array = (kind * count.value)()
+    ask(*args, array, ctypes.byref(count))
+    return list(array[: count.value])
+
+
+def text(value: t.Any) -> str:
+    """Return NVML's text, which older bindings give as bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)

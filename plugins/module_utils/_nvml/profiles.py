@@ -1,0 +1,87 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What GPU and compute instances there can be, and those that there are, by the handles of their parents."""
+
+from __future__ import annotations
+
+import ctypes
+import typing as t
+
+from .._core.errors import InputError
+from .._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, GiProfile, Gpu
+from .._core.mig.profile import canonical, name_from_sizes
+from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, listed, or_none, pynvml, text
+
+PROFILES = 32  # newer drivers have more profiles than pynvml knows of
+ROOM = 16  # more than any GPU's instances; some report too small a count
+NO_PROFILE = (NOT_SUPPORTED, INVALID_ARGUMENT)
+
+
+def gi_profiles(handle: t.Any, gpu: Gpu) -> t.List[GiProfile]:
+    """Return the profiles of a GPU's instances."""
+    asked = (_gi_profile(handle, gpu, number) for number in range(PROFILES))
+    return [one for one in asked if one is not None]
+
+
+def _gi_profile(handle: t.Any, gpu: Gpu, number: int) -> t.Optional[GiProfile]:
+    ask = pynvml.nvmlDeviceGetGpuInstanceProfileInfo
+    try:
+        info = or_none(NO_PROFILE, ask, handle, number, version=2)
+        told = text(info.name) if info else ""
+    except pynvml.NVMLError as error:
+        if error.value not in (FUNCTION_NOT_FOUND, VERSION_MISMATCH):
+            raise
+        info, told = ask(handle, number, version=1), ""
+    if info is None:
+        return None
+    try:
+        name = canonical(told)
+    except InputError:
+        name = name_from_sizes(info.sliceCount, info.memorySizeMB, gpu.memory_total, number)
+    places = listed(
+        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements,
+        pynvml.c_nvmlGpuInstancePlacement_t,
+        handle,
+        info.id,
+    )
+    return GiProfile(
+        id=info.id,
+        enum=number,
+        name=name,
+        slices=info.sliceCount,
+        max_count=info.instanceCount,
+        memory_mb=info.memorySizeMB,
+        placements=tuple((one.start, one.size) for one in places),
+    )
+
+
+def ci_profiles(gi: t.Any) -> t.Dict[int, int]:
+    """Return the profiles of a GPU instance's compute instances by id, with their slices."""
+    ask = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
+    numbers = range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
+    asked = (or_none(NO_PROFILE, ask, gi, number, 0, version=1) for number in numbers)
+    return {one.id: one.sliceCount for one in asked if one is not None}
+
+
+def ci_starts(gi: t.Any, profile_id: int) -> t.Tuple[int, ...]:
+    """Return where compute instances of a profile may begin."""
+    places = listed(
+        pynvml.nvmlGpuInstanceGetComputeInstancePossiblePlacements,
+        pynvml.c_nvmlComputeInstancePlacement_t,
+        gi,
+        profile_id,
+    )
+    return tuple(one.start for one in places)
+
+
+def instances(parent: t.Any, profile_id: int, *, compute: bool) -> t.List[t.Any]:
+    """Return handles of the instances of a profile. They stay valid: an element of the array is only a view of it."""
+    ask, kind = (
+        (pynvml.nvmlGpuInstanceGetComputeInstances, pynvml.c_nvmlComputeInstance_t)
+        if compute
+        else (pynvml.nvmlDeviceGetGpuInstances, pynvml.c_nvmlGpuInstance_t)
+    )
+    array, count = (kind * ROOM)(), ctypes.c_uint()
+    ask(parent, profile_id, array, ctypes.byref(count))
+    return [ctypes.cast(ctypes.cast(array[i], ctypes.c_void_p), kind) for i in range(count.value)]
