@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .calls import doing, pynvml
 
-DEFAULT, PROHIBITED, EXCLUSIVE_PROCESS = 0, 2, 3
+DEFAULT, EXCLUSIVE_PROCESS = 0, 3
 
 
 @doing("reading the compute mode")

@@ -64,41 +64,22 @@ def arrange(
     check_engines(by_name, layout)
     candidates = [one for one in existing if layout.get(names.get(one.profile_id, ""), 0)]
     held = {gi for gi, _ci in busy}
-    best: t.Optional[Found] = None
-    known: t.List[bool] = []
-    for keep in _subsets(candidates, held):
-        if best is not None and _weight(keep, held) < _weight(
-            [k.instance for k in best.keep], held
-        ):
-            break
-        free = _complete(by_name, names, keep, layout)
-        if free is None and (not keep or not _fits(by_name, names, layout, known)):
-            break
-        if free is None:
-            continue
-        found = _assign(names, keep, free, wanted, busy, places or {})
-        if best is None or _stays(found, busy) > _stays(best, busy):
-            best = found
-        if not _touched(found):
-            break
-    if best is None:
-        raise NodeError(
-            f"{describe(layout)} does not fit on the GPU",
-            cause="no arrangement on its memory grid holds all of them at once",
-        )
-    return best
-
-
-def _fits(
-    by_name: t.Mapping[str, GiProfile],
-    names: t.Mapping[int, str],
-    layout: t.Mapping[str, int],
-    known: t.List[bool],
-) -> bool:
-    """Tell whether an empty GPU holds the layout; ``known`` keeps the answer."""
-    if not known:
-        known.append(_complete(by_name, names, (), layout) is not None)
-    return known[0]
+    fits = _complete(by_name, names, (), layout) is not None
+    subsets = _subsets(candidates, held) if fits else []
+    for _kept, alike in itertools.groupby(subsets, key=lambda keep: _weight(keep, held)):
+        found: t.List[Found] = []
+        for keep in alike:
+            free = _complete(by_name, names, keep, layout)
+            if free is not None:
+                found.append(_assign(names, keep, free, wanted, busy, places or {}))
+                if not _touched(found[-1]):
+                    break
+        if found:
+            return max(found, key=lambda one: _stays(one, busy))
+    raise NodeError(
+        f"{describe(layout)} does not fit on the GPU",
+        cause="no arrangement on its memory grid holds all of them at once",
+    )
 
 
 def _weight(keep: t.Sequence[GpuInstance], held: t.Collection[int]) -> t.Tuple[int, int]:

@@ -10,8 +10,9 @@ from typing import Final
 
 from .. import bounded, logs
 from .._shared._core.cdi import boot as cdi_boot
-from .._shared._core.cdi.wanted import Options, specify
+from .._shared._core.cdi.wanted import Options
 from .._shared._core.errors import NodeError
+from .._shared._host.cdi import specify
 from .._shared._host.driver_files import DriverFiles
 from .._shared._host.real import LocalHost
 from .._shared._nvml.inventory import inventory
