@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Documentation shared by the modules."""
+    """Documentation shared by the modules; ``NVML`` is for those that ask NVML."""
 
     DOCUMENTATION = r"""
 options: {}
@@ -26,4 +26,10 @@ attributes:
     description: The platforms that the module runs on.
     support: full
     platforms: linux
+"""
+
+    NVML = r"""
+options: {}
+requirements:
+  - nvidia-ml-py on the node for what NVML reports; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
 """

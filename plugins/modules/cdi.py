@@ -88,10 +88,10 @@ notes:
   - Without O(boot), the file shows the GPUs as they were when the module ran. Run it again after each change of the
     driver or of the MIG layout.
 requirements:
-  - nvidia-ml-py on the node; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
   - C(/opt/gpu-node/bin/gpu-plugin) on the node, for O(boot).
 extends_documentation_fragment:
   - gpu.node.attributes
+  - gpu.node.attributes.nvml
 attributes:
   check_mode:
     details: On a node without a driver it says what would be written, without the devices.

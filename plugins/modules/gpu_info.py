@@ -15,10 +15,9 @@ description:
   - Reads NVIDIA's devices on the PCI bus, the loaded driver, and through NVML the GPUs with their MIG layout and
     processes.
   - Works on a bare node too. What cannot be read there is said in the result and is not an error.
-requirements:
-  - nvidia-ml-py on the node for what NVML reports; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
 extends_documentation_fragment:
   - gpu.node.attributes
+  - gpu.node.attributes.nvml
 attributes:
   diff_mode:
     support: none

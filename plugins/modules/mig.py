@@ -64,10 +64,9 @@ options:
     description: Seconds to wait for another run on the same node.
     type: int
     default: 60
-requirements:
-  - nvidia-ml-py on the node; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
 extends_documentation_fragment:
   - gpu.node.attributes
+  - gpu.node.attributes.nvml
 attributes:
   check_mode:
     details: On a node without a driver the layout is checked in form only.

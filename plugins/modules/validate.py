@@ -15,8 +15,6 @@ description:
   - Reads the GPUs and what the device plugin reports of itself, and fails where the driver, a GPU or the device plugin
     does not do its work. Changes nothing.
   - All checks are made, and a failure names each that does not hold, with its cause and the next step.
-requirements:
-  - nvidia-ml-py on the node for what NVML reports; C(/opt/gpu-node), made by M(gpu.node.device_plugin), has it.
 options:
   gpu_count:
     description: How many GPUs the node must have; V(-1) takes the number of GPUs on its PCI bus.
@@ -31,16 +29,10 @@ seealso:
   - module: gpu.node.device_plugin
 extends_documentation_fragment:
   - gpu.node.attributes
+  - gpu.node.attributes.nvml
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: none
-  idempotent:
-    support: full
-  platform:
-    support: full
-    platforms: linux
 """
 
 EXAMPLES = r"""

@@ -30,5 +30,5 @@ def apply(host: Host, step: Step) -> None:
         host.write(path, text, mode=0o644)
     for path in params.get("remove", ()):
         host.remove(path)
-    for words in params.get("systemctl", ()):
-        host.run(["systemctl", *words])
+    for arguments in params.get("systemctl", ()):
+        host.run(["systemctl", *arguments])

@@ -109,7 +109,7 @@ class CdiCapability:
             raise
 
     def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> Observed:
-        if self._check_mode and self._uses_toolkit and self._files.toolkit() is None:
+        if self._check_mode and self._uses_toolkit and self._files.program(NVIDIA_CTK) is None:
             warning = (
                 "nvidia-ctk is not there yet: the devices are known only after it is installed"
             )

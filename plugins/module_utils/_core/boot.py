@@ -82,8 +82,8 @@ class Boot:
             return self._removal() if {state.config, *state.units.values()} != {None} else []
         steps = []
         if state.config != wanted:
-            words = f"write {self.config}, for the next {self.again}"
-            steps.append(Step("boot_config", words, {"write": {self.config: wanted}}))
+            summary = f"write {self.config}, for the next {self.again}"
+            steps.append(Step("boot_config", summary, {"write": {self.config: wanted}}))
         for unit, text in texts.items():
             if state.units.get(unit) != text:
                 params = {"write": {unit_file(unit): text}, "systemctl": [["daemon-reload"]]}
@@ -113,14 +113,14 @@ class Boot:
         if not self.path_unit:
             return Step("boot_enable", f"enable {self.unit}", {"systemctl": calls})
         calls.append(["restart", self.path_unit])
-        words = f"enable {self.unit}, enable and start {self.path_unit}"
-        return Step("boot_enable", words, {"systemctl": calls})
+        summary = f"enable {self.unit}, enable and start {self.path_unit}"
+        return Step("boot_enable", summary, {"systemctl": calls})
 
     def _removal(self) -> t.List[Step]:
-        words = f"remove {', '.join(self.units)} and {self.config}"
+        summary = f"remove {', '.join(self.units)} and {self.config}"
         params = {
             "disable": [*(["--now"] if self.path_unit else []), *self.units[::-1]],
             "remove": [*map(unit_file, self.units), self.config],
             "systemctl": [["daemon-reload"]],
         }
-        return [Step("boot_remove", words, params)]
+        return [Step("boot_remove", summary, params)]

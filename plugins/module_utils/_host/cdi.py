@@ -9,6 +9,7 @@ import typing as t
 
 from .._core.cdi import specification as cdi
 from .._core.cdi.generated import NVIDIA_CTK, arguments, check_program, parse
+from .._core.cdi.rules import HOOK_PROGRAMS
 from .._core.cdi.sources import check
 from .._core.cdi.wanted import Options, Wanted, choose_hook, missing, rivals
 from .._core.gpu import Inventory
@@ -36,7 +37,7 @@ def specify(
     if options.generator == NVIDIA_CTK:
         warnings += rivals(machine.others(options.path))
         return _by_toolkit(machine, version), tuple(warnings)
-    hook, note = choose_hook(machine.hook() if options.hooks == "auto" else None)
+    hook, note = choose_hook(machine.program(*HOOK_PROGRAMS) if options.hooks == "auto" else None)
     files = machine.read(version)
     folders = options.library_folders or (machine.default_folder(),)
     spec = cdi.build(devices, nodes, files, cdi.Layout(folders, machine.root, hook))
@@ -50,7 +51,7 @@ def specify(
 
 def _by_toolkit(machine: DriverFiles, version: str) -> Wanted:
     """Return what nvidia-ctk writes for the driver that answers."""
-    path = check_program(machine.toolkit())
+    path = check_program(machine.program(NVIDIA_CTK))
     spec = parse(machine.generate([path, *arguments(machine.root)]), path)
     return _checked(spec, machine, version, path)
 

@@ -10,8 +10,6 @@ import stat
 import typing as t
 
 from .._core.cdi import files as cdi_files
-from .._core.cdi.generated import NVIDIA_CTK
-from .._core.cdi.rules import HOOK_PROGRAMS
 from .._core.cdi.specification import BINARIES, SOCKETS, Files
 from .._core.device_nodes import CAPS_FOLDER, MIG_MINORS, parse_minors
 from .api import Host
@@ -73,20 +71,13 @@ class DriverFiles:
             tuple(path for path in SOCKETS if self._host.exists(self.root + path)),
         )
 
-    def hook(self) -> t.Optional[t.Tuple[str, str]]:
-        """Return the path of the node's hook program, if it has one, and what it tells of its version."""
-        for name in HOOK_PROGRAMS:
+    def program(self, *names: str) -> t.Optional[t.Tuple[str, str]]:
+        """Return the path of the first of some programs that the node has, and what it tells of its version."""
+        for name in names:
             path = self._host.which(name)
             if path is not None:
                 return path, self._host.run([path, "--version"], check=False).out
         return None
-
-    def toolkit(self) -> t.Optional[t.Tuple[str, str]]:
-        """Return the path of nvidia-ctk, if it is there, and what it tells of its version."""
-        path = self._host.which(NVIDIA_CTK)
-        if path is None:
-            return None
-        return path, self._host.run([path, "--version"], check=False).out
 
     def generate(self, argv: t.Sequence[str]) -> str:
         """Return what nvidia-ctk writes; what it has to say goes to its standard error."""

@@ -19,21 +19,21 @@ T = t.TypeVar("T")
 @doing("reading the GPU's condition")
 def condition(handle: t.Any) -> Condition:
     """Return the condition of the GPU with this handle. NvmlError: it is lost or wants a reset."""
-    rows = _told(pynvml.nvmlDeviceGetRemappedRows, handle)
+    rows = _reported(pynvml.nvmlDeviceGetRemappedRows, handle)
     return Condition(
         rows_failed=None if rows is None else bool(rows[3]),
         rows_pending=None if rows is None else bool(rows[2]),
-        uncorrected=_told(
+        uncorrected=_reported(
             pynvml.nvmlDeviceGetTotalEccErrors,
             handle,
             pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
             pynvml.NVML_VOLATILE_ECC,
         ),
-        recovery=_told(_recovery, handle),
+        recovery=_reported(_recovery, handle),
     )
 
 
-def _told(ask: t.Callable[..., T], *args: t.Any) -> t.Optional[T]:
+def _reported(ask: t.Callable[..., T], *args: t.Any) -> t.Optional[T]:
     """Return an answer, None where the GPU or the driver has none."""
     try:
         return ask(*args)

@@ -28,15 +28,15 @@ def _gi_profile(handle: t.Any, gpu: Gpu, number: int) -> t.Optional[GiProfile]:
     ask = pynvml.nvmlDeviceGetGpuInstanceProfileInfo
     try:
         info = or_none(NO_PROFILE, ask, handle, number, version=2)
-        told = text(info.name) if info else ""
+        reported = text(info.name) if info else ""
     except pynvml.NVMLError as error:
         if error.value not in (FUNCTION_NOT_FOUND, VERSION_MISMATCH):
             raise
-        info, told = ask(handle, number, version=1), ""
+        info, reported = ask(handle, number, version=1), ""
     if info is None:
         return None
     try:
-        name = canonical(told)
+        name = canonical(reported)
     except InputError:
         name = name_from_sizes(info.sliceCount, info.memorySizeMB, gpu.memory_total, number)
     places = listed(

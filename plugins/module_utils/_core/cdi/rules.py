@@ -24,60 +24,21 @@ HOOKS = (
     "poststop",
 )
 
-# A key maps to the shape of its value; a star means a list of it, an exclamation mark a required key.
-SHAPES: t.Dict[str, t.Dict[str, str]] = {
-    "spec": {
-        "cdiVersion": "text!",
-        "kind": "text!",
-        "annotations": "map",
-        "devices": "*device!",
-        "containerEdits": "edits",
-    },
-    "device": {"name": "text!", "annotations": "map", "containerEdits": "edits!"},
-    "edits": {
-        "env": "*text",
-        "deviceNodes": "*node",
-        "mounts": "*mount",
-        "hooks": "*hook",
-        "intelRdt": "rdt",
-        "additionalGids": "*number",
-        "netDevices": "*net",
-    },
-    "node": {
-        "path": "text!",
-        "hostPath": "text",
-        "type": "text",
-        "major": "number",
-        "minor": "number",
-        "fileMode": "number",
-        "permissions": "text",
-        "uid": "number",
-        "gid": "number",
-    },
-    "mount": {
-        "hostPath": "text!",
-        "containerPath": "text!",
-        "options": "*text",
-        "type": "text",
-    },
-    "hook": {
-        "hookName": "text!",
-        "path": "text!",
-        "args": "*text",
-        "env": "*text",
-        "timeout": "number",
-    },
-    "rdt": {
-        "closID": "text",
-        "l3CacheSchema": "text",
-        "memBwSchema": "text",
-        "enableCMT": "flag",
-        "enableMBM": "flag",
-        "schemata": "*text",
-        "enableMonitoring": "flag",
-    },
-    "net": {"hostInterfaceName": "text!", "name": "text!"},
+# Keys with the shape of their values; a star means a list of it, an exclamation mark a required key.
+KEYS = {
+    "spec": "cdiVersion:text! kind:text! annotations:map devices:*device! containerEdits:edits",
+    "device": "name:text! annotations:map containerEdits:edits!",
+    "edits": "env:*text deviceNodes:*node mounts:*mount hooks:*hook intelRdt:rdt "
+    "additionalGids:*number netDevices:*net",
+    "node": "path:text! hostPath:text type:text major:number minor:number fileMode:number "
+    "permissions:text uid:number gid:number",
+    "mount": "hostPath:text! containerPath:text! options:*text type:text",
+    "hook": "hookName:text! path:text! args:*text env:*text timeout:number",
+    "rdt": "closID:text l3CacheSchema:text memBwSchema:text enableCMT:flag enableMBM:flag "
+    "schemata:*text enableMonitoring:flag",
+    "net": "hostInterfaceName:text! name:text!",
 }
+SHAPES = {name: dict(one.split(":") for one in keys.split()) for name, keys in KEYS.items()}
 Found = t.Iterator[str]
 
 

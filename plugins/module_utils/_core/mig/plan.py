@@ -119,7 +119,8 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int], reset
     if not state.profiles and not gpu.mig_current:
         # Drivers of branch 535 and older tell profiles only once MIG mode is on.
         return GpuPlan(gpu, mode, before, picture(gpu, (), (), enabled=True), more=True)
-    found = arrange(state.profiles, state.instances, shapes(layout), _busy(state), state.places)
+    busy = {_at(one) for one in state.processes if one.gi_id is not None}
+    found = arrange(state.profiles, state.instances, shapes(layout), busy, state.places)
     gone = [one for one in state.instances if one not in [kept.instance for kept in found.keep]]
     _refuse_if_in_the_way(state, gone, found.keep)
     places = tuple(_place(*one) for one in found.create)
@@ -166,8 +167,8 @@ def _mode(state: GpuState, on: bool) -> t.Tuple[Step, ...]:
         refuse_if_busy(f"MIG mode cannot be switched {_on(on)}", state.processes)
         return (_step("set_mig_mode", gpu, f"switch MIG mode {_on(on)}", IDLE, on=on),)
     if gpu.mig_pending != on:
-        words = f"keep MIG mode {_on(on)}: cancel the change that waits for a reset"
-        return (_step("set_mig_mode", gpu, words, on=on),)
+        summary = f"keep MIG mode {_on(on)}: cancel the change that waits for a reset"
+        return (_step("set_mig_mode", gpu, summary, on=on),)
     return ()
 
 
@@ -184,11 +185,11 @@ def _reshape(state: GpuState, kept: t.Sequence[Kept]) -> t.List[Step]:
     for one in kept:
         where, gi = _where(state, one.instance), one.instance.id
         for ci in one.doomed:
-            words = f"destroy compute instance {ci} of {where}"
-            steps.append(_step("destroy_ci", gpu, words, IDLE, gi=gi, ci=ci))
+            summary = f"destroy compute instance {ci} of {where}"
+            steps.append(_step("destroy_ci", gpu, summary, IDLE, gi=gi, ci=ci))
         for slices, start in one.create:
-            words = f"create a compute instance of {slices} slices at {start} in {where}"
-            steps.append(_step("create_ci", gpu, words, gi=gi, slices=slices, start=start))
+            summary = f"create a compute instance of {slices} slices at {start} in {where}"
+            steps.append(_step("create_ci", gpu, summary, gi=gi, slices=slices, start=start))
     return steps
 
 
@@ -211,35 +212,29 @@ def _place(profile: GiProfile, start: int, shape: Shape) -> Placed:
 
 
 def _step(
-    action: str, gpu: Gpu, words: str, needs: t.Tuple[str, ...] = (), **params: t.Any
+    action: str, gpu: Gpu, summary: str, needs: t.Tuple[str, ...] = (), **params: t.Any
 ) -> Step:
-    return Step(action, f"GPU {gpu.index}: {words}", {"gpu": gpu.uuid, **params}, needs)
+    return Step(action, f"GPU {gpu.index}: {summary}", {"gpu": gpu.uuid, **params}, needs)
 
 
 def _on(on: bool) -> str:
     return "on" if on else "off"
 
 
-def _busy(state: GpuState) -> t.Set[t.Tuple[int, int]]:
-    return {_at(one) for one in state.processes if one.gi_id is not None}
-
-
 def _refuse_if_in_the_way(
     state: GpuState, gone: t.Sequence[GpuInstance], kept: t.Sequence[Kept]
 ) -> None:
     """Refuse to destroy what is in use, naming everybody who is in the way."""
-    where = {(one.id, ci): _where(state, one) for one in gone for ci in _ids(one)}
+    where = {
+        (one.id, ci): _where(state, one) for one in gone for ci in (-1, *(ci.id for ci in one.cis))
+    }
     for one in kept:
         for ci in one.doomed:
-            words = f"compute instance {ci} of {_where(state, one.instance)}"
-            where[one.instance.id, ci] = where[one.instance.id, -1] = words
+            summary = f"compute instance {ci} of {_where(state, one.instance)}"
+            where[one.instance.id, ci] = where[one.instance.id, -1] = summary
     holders = [one for one in state.processes if _at(one) in where]
     held = ", ".join(dict.fromkeys(where[_at(one)] for one in holders))
     refuse_if_busy(f"{held} cannot be destroyed", holders)
-
-
-def _ids(instance: GpuInstance) -> t.List[int]:
-    return [-1, *(one.id for one in instance.cis)]
 
 
 def _at(process: Process) -> t.Tuple[int, int]:
