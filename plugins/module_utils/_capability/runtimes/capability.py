@@ -9,12 +9,9 @@ import json
 import typing as t
 
 from ..._core.errors import InputError, NodeError
-from ..._core.runtimes import edits
 from ..._core.runtimes.common import (
     CDI,
     MODES,
-    Change,
-    Path,
     TooOld,
     View,
     Wanted,
@@ -28,7 +25,8 @@ from ..._core.toolkit import version as toolkit_version
 from ..._host.api import Host
 from ..interpreter import ensure_importable
 from .engines import NAMES, choose
-from .record import RECORD, Records, Written
+from .file import File
+from .record import RECORD, Records
 from .runtime import Runtime
 
 SPEC: t.Dict[str, t.Any] = {
@@ -48,35 +46,6 @@ SPEC: t.Dict[str, t.Any] = {
     },
     "supports_check_mode": True,
 }
-
-
-class File(t.NamedTuple):
-    """A file that has to change: its text, None where there is none, and the edit."""
-
-    path: str
-    text: t.Optional[str]
-    fresh: str
-    changes: t.Tuple[Change, ...] = ()
-    reverts: t.Tuple[Change, ...] = ()
-    removals: t.Tuple[edits.Removal, ...] = ()
-    written: t.Optional[Written] = None
-    restored: bool = False
-
-    def is_live(self, live: t.Sequence[Path]) -> bool:
-        """Tell whether a reload, which takes over keys below ``live``, is enough; what goes away takes a start."""
-        gone = bool(self.reverts or self.removals or self.restored)
-        keys = [path for path, _value in self.changes]
-        return not gone and all(any(key[: len(one)] == one for one in live) for key in keys)
-
-    def summary(self) -> str:
-        """Return the edit in words."""
-        if self.restored:
-            verb = "remove" if self.written and self.written.base is None else "restore"
-            return f"{verb} {self.path}"
-        parts = [f"set {describe(self.changes)}"] if self.changes else []
-        back = [(path, None) for path, _depth in self.removals] + list(self.reverts)
-        parts += [f"revert {', '.join(path[-1] for path, _value in back)}"] if back else []
-        return f"{' and '.join(parts)} in {self.path}"
 
 
 class State(t.NamedTuple):
@@ -180,41 +149,12 @@ class RuntimeCapability:
         records = self._records.all()
         files = []
         for number, name in enumerate(view.files):
-            changes = lacking if number == 0 else []
-            file = self._file(runtime, name, view.fresh, changes, keep, records.get(name))
+            there = File(name, self._host.read(name), view.fresh, written=records.get(name))
+            file = there.planned(runtime, lacking if number == 0 else [], keep)
             files += [file] if file else []
         stale = bool(runtime.unit) and self._records.stale(runtime.unit)
         stale_live = bool(runtime.unit) and self._records.stale(runtime.unit, live=True)
         return State(runtime, view, path, tuple(files), stale, stale_live)
-
-    def _file(
-        self,
-        runtime: Runtime,
-        path: str,
-        fresh: str,
-        changes: t.Sequence[Change],
-        keep: t.Container[t.Tuple[str, ...]],
-        written: t.Optional[Written],
-    ) -> t.Optional[File]:
-        text = self._host.read(path)
-        config = runtime.parse(text or "", path)
-        entries = written.entries if written else ()
-        idle = [one for one in entries if one.path not in keep]
-        reverts, removals = edits.revert(config, idle)
-        if not (changes or reverts or removals):
-            return None
-        ours = changes or len(idle) < len(entries)
-        restored = written is not None and text == written.text and not ours
-        return File(
-            path,
-            text,
-            fresh,
-            tuple(changes),
-            tuple(reverts),
-            tuple(removals),
-            written,
-            restored,
-        )
 
     # --- plan ---
 
@@ -253,25 +193,11 @@ class RuntimeCapability:
 
     def _diff(self, runtime: Runtime, file: File) -> t.Tuple[str, str]:
         try:
-            after = self._edited(runtime, file) or ""
+            after = file.edited(runtime) or ""
             return excerpts(masked_text(file.text or ""), masked_text(after))
         except ImportError:  # a fresh node in check mode: show the keys instead of the file
             lines = [f"{'.'.join(path)} = {json.dumps(value)}\n" for path, value in file.changes]
             return "", "".join(lines)
-
-    @staticmethod
-    def _edited(runtime: Runtime, file: File) -> t.Optional[str]:
-        """Return the text after the edit, None where no file is left."""
-        if file.restored and file.written:
-            return file.written.base
-        changes = [*file.reverts, *file.changes]
-        text = runtime.edit(file.text or file.fresh, changes, file.removals)
-        made = file.written is not None and file.written.base is None
-        if made and not file.changes:
-            fresh = runtime.parse(file.fresh, file.path)
-            if runtime.parse(text, file.path) in (fresh, {}):
-                return None
-        return text
 
     # --- apply ---
 
@@ -285,11 +211,12 @@ class RuntimeCapability:
         if any(one.runtime.kind.toml and one.files for one in self._states.values()):
             self._need_tomlkit()
         runtime = state.runtime
-        text = self._edited(runtime, file)
+        text = file.edited(runtime)
         if text is not None:
             runtime.check(file.path, text)
-        record = None if text is None else self._record(runtime, file, text)
-        if record is not None:
+        record = None
+        if text is not None and self._present and not file.restored:
+            record = file.record(runtime, text)
             self._records.put(file.path, record)
         self._records.mark(runtime.unit, live=state.reloads())
         if text is None:
@@ -307,22 +234,6 @@ class RuntimeCapability:
                 "tomlkit is not on the node",
                 hint="install the environment first (gpu.node.device_plugin)",
             )
-
-    def _record(self, runtime: Runtime, file: File, text: str) -> t.Optional[Written]:
-        """Return what to remember of a file: how it would be without us."""
-        old = file.written
-        config = runtime.parse(file.text or "", file.path)
-        entries: t.Sequence[edits.Entry] = old.entries if old else ()
-        gone = {path for path, _depth in file.removals} | {path for path, _value in file.reverts}
-        kept = [one for one in entries if one.path not in gone]
-        if not self._present or file.restored:
-            return None
-        base = file.text
-        if old is not None and file.text is not None:
-            changes, removals = edits.revert(config, entries)
-            others = runtime.edit(file.text, changes, removals)
-            base = old.base if file.text == old.text else others
-        return Written(runtime.kind.name, base, text, tuple(edits.note(config, file.changes, kept)))
 
     def _verify(self, state: State, file: File) -> None:
         """See that the runtime now has what it must have, and whether that is new to it."""
