@@ -33,10 +33,10 @@ class Check(t.NamedTuple):
 class Cdi(t.NamedTuple):
     """The CDI specification as the device plugin finds it."""
 
-    path: str
-    failed: bool
-    devices: t.Tuple[str, ...]
-    missing: t.Tuple[str, ...]
+    path: str = ""
+    failed: bool = False
+    devices: t.Tuple[str, ...] = ()
+    missing: t.Tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,25 +101,64 @@ class Node:
 def checks(node: Node, gpu_count: int = -1) -> t.List[Check]:
     """Return all checks of a node that must have so many GPUs; -1 takes the number of GPUs on its PCI bus."""
     wanted = gpu_count if gpu_count >= 0 else node.pci_gpus
+    daemon, cdi = node.daemon, node.daemon.cdi or Cdi()
+    described = [name for name in cdi.devices if name.startswith(UUIDS)]  # and once by their index
     return [
-        _check("driver", node.driver_problem, "run gpu.node.gpu_nodes"),
-        _check("GPUs", _gpus(node, wanted), "see the kernel's log for the missing ones"),
-        _check("device plugin", _serving(node.daemon), "see the log of gpu-device-plugin.service"),
+        _check("driver", not node.driver_problem, node.driver_problem, "run gpu.node.gpu_nodes"),
+        _check(
+            "GPUs",
+            len(node.gpus) == wanted,
+            f"{len(node.gpus)} of {wanted} GPUs answer{_because(node.lost_gpus)}",
+            "see the kernel's log for the missing ones",
+        ),
+        _check(
+            "device plugin",
+            daemon.state == SERVING,
+            f"the device plugin is not serving ({daemon.problem or 'it does not run'})",
+            "see the log of gpu-device-plugin.service",
+        ),
         _check(
             "MIG at boot",
-            _mig_at_boot(node.daemon),
+            daemon.mig_boot_state != FAILED,
+            f"gpu-mig.service failed at boot{_because(daemon.mig_boot_problems)}",
             "fix the cause, then run the playbook gpu.node.mig",
         ),
-        _check("devices", _devices(node), "restart gpu-device-plugin"),
+        _check(
+            "devices",
+            sorted(daemon.mig_uuids) == sorted(node.mig_uuids),
+            "the device plugin does not know the MIG devices that the GPUs have",
+            "restart gpu-device-plugin",
+        ),
         _check(
             "CDI",
-            _cdi(node.daemon.cdi),
+            not cdi.failed,
+            "gpu-cdi.service failed: the specification is not kept up to date",
             "see the log of gpu-cdi.service, fix the cause, then run the role gpu.node.cdi",
         ),
-        _check("CDI devices", _cdi_devices(node), "run the role gpu.node.cdi"),
-        _check("CDI files", _cdi_files(node.daemon.cdi), "run the role gpu.node.cdi"),
-        _check("labels", _labels(node.daemon), "see the log of gpu-node-labels.service"),
-        _check("health", _health(node.daemon), "see 'gpu-plugin status' on the node"),
+        _check(
+            "CDI devices",
+            daemon.cdi is None or sorted(described) == sorted(node.devices),
+            f"{cdi.path} does not describe the devices that the GPUs have",
+            "run the role gpu.node.cdi",
+        ),
+        _check(
+            "CDI files",
+            not cdi.missing,
+            f"{cdi.path} mounts files that are gone ({', '.join(cdi.missing)})",
+            "run the role gpu.node.cdi",
+        ),
+        _check(
+            "labels",
+            daemon.labels_state != FAILING,
+            f"the node's labels are not kept up to date{_because([daemon.labels_problem])}",
+            "see the log of gpu-node-labels.service",
+        ),
+        _check(
+            "health",
+            not daemon.unhealthy,
+            f"the device plugin reports unhealthy devices{_because(_some(daemon.unhealthy))}",
+            "see 'gpu-plugin status' on the node",
+        ),
     ]
 
 
@@ -131,77 +170,18 @@ def message(found: t.Sequence[Check]) -> str:
     return "\n".join([f"{len(bad)} of {len(found)} checks fail", *bad])
 
 
-def _check(name: str, cause: str, next_step: str) -> Check:
-    """Return the check, which holds where it has no cause to fail."""
-    return Check(name, not cause, cause, next_step if cause else "")
+def _check(name: str, holds: bool, cause: str, next_step: str) -> Check:
+    return Check(name, True) if holds else Check(name, False, cause, next_step)
 
 
-def _gpus(node: Node, wanted: int) -> str:
-    if len(node.gpus) == wanted:
-        return ""
-    return f"{len(node.gpus)} of {wanted} GPUs answer{_because(node.lost_gpus)}"
-
-
-def _serving(daemon: Daemon) -> str:
-    if daemon.state == SERVING:
-        return ""
-    return f"the device plugin is not serving ({daemon.problem or 'it does not run'})"
-
-
-def _mig_at_boot(daemon: Daemon) -> str:
-    if daemon.mig_boot_state != FAILED:
-        return ""
-    return f"gpu-mig.service failed at boot{_because(daemon.mig_boot_problems)}"
-
-
-def _devices(node: Node) -> str:
-    if sorted(node.daemon.mig_uuids) == sorted(node.mig_uuids):
-        return ""
-    return "the device plugin does not know the MIG devices that the GPUs have"
-
-
-def _cdi(cdi: t.Optional[Cdi]) -> str:
-    if cdi is None or not cdi.failed:
-        return ""
-    return "gpu-cdi.service failed: the specification is not kept up to date"
-
-
-def _cdi_devices(node: Node) -> str:
-    cdi = node.daemon.cdi
-    if cdi is None or sorted(_by_uuid(cdi.devices)) == sorted(node.devices):
-        return ""
-    return f"{cdi.path} does not describe the devices that the GPUs have"
-
-
-def _cdi_files(cdi: t.Optional[Cdi]) -> str:
-    if cdi is None or not cdi.missing:
-        return ""
-    return f"{cdi.path} mounts files that are gone ({', '.join(cdi.missing)})"
-
-
-def _labels(daemon: Daemon) -> str:
-    if daemon.labels_state != FAILING:
-        return ""
-    return f"the node's labels are not kept up to date{_because([daemon.labels_problem])}"
-
-
-def _health(daemon: Daemon) -> str:
-    if not daemon.unhealthy:
-        return ""
-    named, more = daemon.unhealthy[:NAMED], len(daemon.unhealthy) - NAMED
-    return "the device plugin reports unhealthy devices" + _because(
-        [*named, *([f"and {more} more"] if more > 0 else [])]
-    )
+def _some(names: t.Sequence[str]) -> t.List[str]:
+    more = len(names) - NAMED
+    return [*names[:NAMED], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _because(reasons: t.Sequence[str]) -> str:
     text = "; ".join(filter(None, reasons))
     return f" ({text})" if text else ""
-
-
-def _by_uuid(names: t.Iterable[str]) -> t.List[str]:
-    """Return the names that are UUIDs: each device is in the specification under its index too."""
-    return [name for name in names if name.startswith(UUIDS)]
 
 
 def _unhealthy(resources: t.Mapping[str, t.Any]) -> t.Iterator[str]:
