@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import subprocess
 from pathlib import Path
@@ -32,13 +33,20 @@ def promtool() -> Path | None:
 
 
 def _program(package: str, name: str) -> Path | None:
-    for attempt in range(2):
-        for folder in ("usr/lib/nvidia", "usr/lib", "usr/bin"):
-            found = [path for path in APT.glob(f"root/{folder}/**/{name}") if path.is_file()]
-            if found:
-                return found[0]
-        if attempt == 0:
+    APT.mkdir(parents=True, exist_ok=True)
+    with (APT / "lock").open("w") as lock:  # tests run beside each other
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (found := _there(name)) is None:
             _download(package)
+            found = _there(name)
+    return found
+
+
+def _there(name: str) -> Path | None:
+    for folder in ("usr/lib/nvidia", "usr/lib", "usr/bin"):
+        for path in APT.glob(f"root/{folder}/**/{name}"):
+            if path.is_file():
+                return path
     return None
 
 

@@ -12,7 +12,7 @@ import filecmp
 import shutil
 from pathlib import Path
 
-SHIM = Path(__file__).resolve().parents[1] / "lib/libnvidia-ml.so"
+SHIM = Path(__file__).resolve().parents[2] / "lib/libnvidia-ml.so"
 GENUINE = "usr/lib/x86_64-linux-gnu/nvidia/*/libnvidia-ml.so.*.*"
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .ctl import Client
+from ..ctl import Client
 
 PACKAGES = {"nvidia-open-kernel-dkms": "open", "nvidia-kernel-dkms": "proprietary"}
 MODULES = re.compile(r"nvidia(-current(-open)?)?([-_](uvm|modeset|drm|peermem))?")
