@@ -22,7 +22,8 @@ from lock_closure import Place, applies, pinned, unmet  # noqa: E402
 from lock_wheels import MACHINES, logical  # noqa: E402
 
 DAEMON, DEVELOPERS = "files/gpu_plugin/requirements.txt", "requirements-dev.txt"
-PYTHONS = {DAEMON: range(10, 15), DEVELOPERS: range(11, 15)}
+SIMULATED = "tests/node/site-requirements.txt"
+PYTHONS = {DAEMON: range(10, 15), DEVELOPERS: range(11, 15), SIMULATED: range(11, 14)}
 HASHED = re.compile(r"[^#\s].*(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n")
 
 
@@ -59,7 +60,8 @@ def test_s4_each_package_is_listed_with_hashes_and_nothing_else_is(name: str) ->
 @pytest.mark.parametrize("name", PYTHONS)
 def test_s4_the_list_is_complete_for_each_python_and_machine(name: str) -> None:
     listed = {one: known(one) for one in requirements(name)}
-    assert len([one for one in listed.values() if one]) > 5  # packages that need others
+    known_needs = len([one for one in listed.values() if one])
+    assert known_needs > (0 if name == SIMULATED else 5)  # packages that need others
     assert list(unmet(listed, places(name))) == []
 
 

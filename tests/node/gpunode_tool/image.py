@@ -171,30 +171,13 @@ def _overlay(tree: Path, suite: str) -> None:
 
 
 def _libraries(tree: Path, python: str) -> None:
-    """Put pynvml beside nvsim, and grpc and protobuf beside the stand-in kubelet."""
-    requirements = (NODE / "site-requirements.txt").read_text().splitlines()
-    pins = [line for line in requirements if line and not line.startswith("#")]
-    for target, names in {
-        "opt/nvsim/site": ("nvidia-ml-py",),
-        "opt/standin": ("grpcio", "protobuf", "typing_extensions"),
-    }.items():
-        wanted = [pin for pin in pins if pin.split("==")[0] in names]
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-deps",
-        ]
-        command += [
-            "--only-binary=:all:",
-            "--python-version",
-            python,
-            "--target",
-            str(tree / target),
-            *wanted,
-        ]
-        subprocess.run(command, check=True)
+    """Put what nvsim and the stand-in kubelet import beside them."""
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--quiet"),
+            *("--disable-pip-version-check", "--no-deps", "--only-binary=:all:"),
+            *("--require-hashes", "--requirement", str(NODE / "site-requirements.txt")),
+            *("--python-version", python, "--target", str(tree / "opt/nvsim/site")),
+        ],
+        check=True,
+    )
