@@ -1,40 +1,110 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Simulated nodes for the integration tests."""
+"""Simulated nodes for the integration tests: bare ones, and ones that the playbook has brought up.
+
+A bring-up takes most of a minute. Where it is not the subject, it is done once in a run, for each kind of node, and
+kept; tests begin at a boot of what was kept. A run has the name in GPUNODE_RUN, where lanes share one.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpunode_tool.testing import GPUNODE, Node
+from gpunode_tool import snapshots
+from gpunode_tool.paths import CACHE
+from gpunode_tool.testing import GPUNODE, Node, eventually
 
-sys.path.insert(0, str(Path(__file__).parent))  # for containers
+for folder in ("runtime", "driver"):  # what the tests of each share
+    sys.path.insert(0, str(Path(__file__).parent / folder))
+
+OWN_RUN = pytest.StashKey[str]()
+MakeNode = Callable[..., Node]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the run, for the processes that share its tests."""
+    if "GPUNODE_RUN" not in os.environ:
+        os.environ["GPUNODE_RUN"] = config.stash[OWN_RUN] = uuid.uuid4().hex[:8]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the snapshots of a run that is ours alone."""
+    if OWN_RUN in config.stash:
+        gpunode("forget", config.stash[OWN_RUN])
+
+
+def gpunode(*words: str, check: bool = True) -> str:
+    """Run the tool and return what it prints."""
+    done = subprocess.run([GPUNODE, *words], check=False, capture_output=True, text=True)
+    assert done.returncode == 0 or not check, done.stderr
+    return done.stdout.strip()
 
 
 @pytest.fixture
-def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
-    """Return a function that starts a node; all are removed afterwards."""
+def begin(tmp_path: Path) -> Iterator[Callable[..., Node]]:
+    """Return a function that starts a node with such options; all are removed afterwards."""
     names = []
 
-    def make(name: str, product: str, gpus: int, suite: str = "trixie", **variables: Any) -> Node:
+    def up(name: str, *options: str, **variables: Any) -> Node:
         name = f"it-{name}"
-        subprocess.run([GPUNODE, "down", name], check=False, capture_output=True)
+        gpunode("down", name, check=False)
         names.append(name)
-        command = [GPUNODE, "up", name, "--suite", suite]
-        command += ["--product", product, "--gpus", str(gpus)] if gpus else ["--no-gpu"]
-        subprocess.run(command, check=True, capture_output=True)
-        folder = tmp_path / name
-        folder.mkdir()
+        gpunode("up", name, *options)
+        (tmp_path / name).mkdir()
         common = {"device_plugin_wheelhouse": os.environ["WHEELHOUSE"]}
-        return Node(name, folder, {**common, **variables})
+        return Node(name, tmp_path / name, {**common, **variables})
 
-    yield make
+    yield up
     for name in names:
-        subprocess.run([GPUNODE, "down", name], check=False, capture_output=True)
+        gpunode("down", name, check=False)
+
+
+@pytest.fixture
+def make_node(begin: Callable[..., Node]) -> MakeNode:
+    """Return a function that starts a bare node."""
+
+    def make(name: str, product: str, gpus: int, suite: str = "trixie", **variables: Any) -> Node:
+        hardware = ("--product", product, "--gpus", str(gpus)) if gpus else ("--no-gpu",)
+        return begin(name, "--suite", suite, *hardware, **variables)
+
+    return make
+
+
+@pytest.fixture
+def brought_up(begin: Callable[..., Node], make_node: MakeNode) -> MakeNode:
+    """Return a function that starts a node in service, as the playbook has made one of its kind in this run."""
+
+    def start(name: str, product: str, gpus: int, **variables: Any) -> Node:
+        snapshot = snapshots.name_of(
+            os.environ["GPUNODE_RUN"], gpunode("image"), product, gpus, variables
+        )
+        with locked(snapshot):
+            if not snapshots.exists(snapshot):
+                first = make_node(f"first-{name}", product, gpus, **variables)
+                up = first.play()
+                assert up.ok, up.message()
+                gpunode("snapshot", first.name, snapshot)
+                gpunode("down", first.name)
+        node = begin(name, "--snapshot", snapshot, **variables)
+        eventually(lambda: node.status()["state"], "serving")
+        return node
+
+    return start
+
+
+def locked(name: str) -> Any:
+    """Return a file that is locked until it is closed."""
+    lock = CACHE / "snapshots" / f"{name}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    stream = lock.open("w")
+    fcntl.flock(stream, fcntl.LOCK_EX)
+    return stream

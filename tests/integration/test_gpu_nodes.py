@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
+import containers
 import pytest
 from gpunode_tool.testing import Node
 
@@ -48,10 +48,7 @@ def test_interrupted_at_every_task_a_repeated_run_ends_converged(
     last = node.play()
     assert last.ok, last.message()
     assert len(seen) >= 8
-    resources = json.loads(node.run("standin-kubelet", "resources", "--json"))
-    assert resources["nvidia.com/gpu"]["allocatable"] == 1
-    assert resources["nvidia.com/mig-1g.5gb"]["allocatable"] == 2
-    assert resources["nvidia.com/mig-3g.20gb"]["allocatable"] == 1
+    assert node.allocatable() == {"gpu": 1, "mig-1g.5gb": 2, "mig-3g.20gb": 1}
 
     again = node.play()
     assert again.ok, again.message()
@@ -106,15 +103,15 @@ def test_node_without_gpu_is_skipped_or_refused(make_node: Callable[..., Node]) 
     assert "gpu_nodes_require_gpu" in refused.message()
 
 
-def test_teardown_takes_back_what_was_added(make_node: Callable[..., Node]) -> None:
-    node = make_node("teardown", "a100-40", 2, mig_config=MIG)
+def test_teardown_takes_back_what_was_added(
+    make_node: Callable[..., Node], brought_up: Callable[..., Node]
+) -> None:
     look = (
         "dpkg -l; apt-mark showhold; cat /etc/containerd/config.toml;"
         "find /etc /opt -type f -not -name '*.pyc' | sort"
     )
-    before = node.run("sh", "-c", look).splitlines()
-    up = node.play()
-    assert up.ok, up.message()
+    before = make_node("untouched", "a100-40", 2).run("sh", "-c", look).splitlines()
+    node = brought_up("teardown", "a100-40", 2, mig_config=containers.MIG)
     checked = node.play("gpu.node.teardown", cmdline="--check")
     assert checked.ok, checked.message()
     down = node.play("gpu.node.teardown")

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import eventually
-from gpunode_tool.testing import Node
+from gpunode_tool.testing import Node, eventually
 
 PLAYBOOK = "gpu.node.mig"
 HOOK = """\
@@ -32,15 +31,6 @@ def layout(**profiles: int) -> dict[str, Any]:
     return {"version": "v1", "mig-configs": {"cut": [whole, cut]}}
 
 
-def allocatable(node: Node) -> dict[str, int]:
-    found = json.loads(node.run("standin-kubelet", "resources", "--json"))
-    return {
-        name.removeprefix("nvidia.com/"): one["allocatable"]
-        for name, one in found.items()
-        if one["allocatable"]
-    }
-
-
 def cdi_names(node: Node) -> set[str]:
     """Return the names of the devices that the CDI specification has beside GPUs and all."""
     found = json.loads(node.run("cat", "/etc/cdi/nvidia.yaml"))["devices"]
@@ -48,9 +38,7 @@ def cdi_names(node: Node) -> set[str]:
 
 
 def mig_uuids(node: Node) -> set[str]:
-    return set(
-        json.loads(node.run("/opt/gpu-node/bin/gpu-plugin", "status", "--json"))["mig_uuids"]
-    )
+    return set(node.status()["mig_uuids"])
 
 
 def property_of(node: Node, unit: str, name: str) -> str:
@@ -58,9 +46,9 @@ def property_of(node: Node, unit: str, name: str) -> str:
 
 
 def test_layout_is_changed_in_service_and_survives_the_reboot(
-    make_node: Callable[..., Node], tmp_path: Path
+    brought_up: Callable[..., Node], tmp_path: Path
 ) -> None:
-    node = make_node("mig", "h100-80", 2)
+    node = brought_up("mig", "h100-80", 2)
     hooks = {}
     for word in ("before", "after"):
         path = tmp_path / f"{word}.yml"
@@ -68,9 +56,9 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
         hooks[f"mig_hooks_{word}"] = [str(path)]
     first = layout(**{"1g.10gb": 2, "3g.40gb": 1})
     second = layout(**{"1g.10gb": 3, "3g.40gb": 1})
-    up = node.play(mig_config=first)
+    up = node.play(PLAYBOOK, mig_config=first)
     assert up.ok, up.message()
-    assert allocatable(node) == {"gpu": 1, "mig-1g.10gb": 2, "mig-3g.40gb": 1}
+    assert node.allocatable() == {"gpu": 1, "mig-1g.10gb": 2, "mig-3g.40gb": 1}
 
     def at_the_change(event: dict[str, Any]) -> bool:
         task = event.get("event_data", {}).get("task", "")
@@ -82,7 +70,7 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
     resumed = node.play(PLAYBOOK, mig_config=second, **hooks)
     assert resumed.ok, resumed.message()
     assert node.run("cat", "/root/hooks").split() == ["before", "before", "after"]
-    assert allocatable(node) == {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1}
+    assert node.allocatable() == {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1}
 
     assert len(mig_uuids(node)) == 4
     assert cdi_names(node) == mig_uuids(node)
@@ -94,7 +82,7 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
 
     node.reboot()
     eventually(lambda: property_of(node, "gpu-mig.service", "ActiveState"), "active")
-    eventually(lambda: allocatable(node), {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1})
+    eventually(lambda: node.allocatable(), {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1})
     ready = int(property_of(node, "gpu-mig.service", "ActiveEnterTimestampMonotonic"))
     for unit in ("kubelet.service", "containerd.service", "gpu-device-plugin.service"):
         assert ready <= int(property_of(node, unit, "InactiveExitTimestampMonotonic"))
@@ -103,7 +91,7 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
     node.reboot()
     eventually(lambda: property_of(node, "gpu-mig.service", "ActiveState"), "failed")
     eventually(lambda: property_of(node, "kubelet.service", "ActiveState"), "active")
-    eventually(lambda: allocatable(node), {"gpu": 2})
+    eventually(lambda: node.allocatable(), {"gpu": 2})
     refused = node.play("gpu.node.validate")
     assert not refused.ok
     assert "gpu-mig.service failed at boot" in refused.message()
@@ -111,4 +99,4 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
     mended = node.play(PLAYBOOK, mig_config=second)
     assert mended.ok, mended.message()
     assert node.play("gpu.node.validate").ok
-    assert allocatable(node) == {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1}
+    assert node.allocatable() == {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1}

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import subprocess
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gpunode_tool.testing import Node
+from gpunode_tool.testing import Node, eventually
 
 GPU = "nvidia.com/gpu"
 pytestmark = pytest.mark.node
@@ -35,21 +32,7 @@ def states(node: Node) -> dict[str, dict[str, Any]]:
 
 
 def health(node: Node) -> list[str]:
-    resources = json.loads(node.run("standin-kubelet", "resources", "--json"))
-    return [one["health"] for one in resources[GPU]["devices"].values()]
-
-
-def until(look: Callable[[], Any], seconds: float = 30) -> Any:
-    """Return the first true answer."""
-    deadline = time.monotonic() + seconds
-    while True:
-        answer = None
-        with contextlib.suppress(subprocess.CalledProcessError):
-            answer = look()
-        if answer or time.monotonic() > deadline:
-            assert answer, f"not within {seconds} seconds"
-            return answer
-        time.sleep(0.2)
+    return [one["health"] for one in node.resources()["gpu"]["devices"].values()]
 
 
 def wait(node: Node, count: int) -> None:
@@ -61,8 +44,9 @@ def modes(node: Node) -> list[str]:
     return node.run(*words).split()
 
 
-def test_sharing_is_one_variable(make_node: Callable[..., Node]) -> None:
-    node = make_node("mps", "h100-80", 2, device_plugin_sharing=sharing(4, 2))
+def test_sharing_is_one_variable(brought_up: Callable[..., Node]) -> None:
+    node = brought_up("mps", "h100-80", 2)
+    node.variables["device_plugin_sharing"] = sharing(4, 2)
     up = node.play()
     assert up.ok, up.message()
     wait(node, 6)
@@ -84,21 +68,21 @@ def test_sharing_is_one_variable(make_node: Callable[..., Node]) -> None:
     since = node.run("date", "+%s").strip()
     before = states(node)[first]
     node.run("kill", "-KILL", str(before["daemon"]))
-    until(lambda: states(node)[first]["restarts"] > before["restarts"])
+    eventually(lambda: states(node)[first]["restarts"] > before["restarts"])
     told = ("journalctl", "-u", "gpu-device-plugin", "--since", f"@{since}", "-o", "cat")
-    until(lambda: f"device is unhealthy device={first}" in node.run(*told))
-    until(lambda: f"device is healthy again device={first}" in node.run(*told))
+    eventually(lambda: f"device is unhealthy device={first}" in node.run(*told))
+    eventually(lambda: f"device is healthy again device={first}" in node.run(*told))
     assert health(node) == ["Healthy"] * 6
 
     # So is its manager, which systemd starts again.
     node.run("systemctl", "kill", "-s", "KILL", f"gpu-mps@{first}.service")
-    until(lambda: "its MPS daemon's manager was killed" in node.run(*told))
-    until(lambda: health(node) == ["Healthy"] * 6)
+    eventually(lambda: "its MPS daemon's manager was killed" in node.run(*told))
+    eventually(lambda: health(node), ["Healthy"] * 6)
 
     # The plugin starts anew, and they run on.
     before = states(node)
     node.run("systemctl", "restart", "gpu-device-plugin")
-    until(lambda: health(node) == ["Healthy"] * 6)
+    eventually(lambda: health(node), ["Healthy"] * 6)
     assert {one: before[one]["pid"] for one in before} == {
         one: state["pid"] for one, state in states(node).items()
     }

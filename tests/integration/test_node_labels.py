@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from gpunode_tool.testing import Node
+from gpunode_tool.testing import Node, eventually
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu_plugin"))
 from standin_api import NODE, Api
@@ -37,18 +34,6 @@ def gateway(node: Node) -> str:
     return ".".join(str(byte) for byte in reversed(bytes.fromhex(number)))
 
 
-def eventually(look: Callable[[], Any], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-
-
-def gpus(node: Node) -> int:
-    found = json.loads(node.run("standin-kubelet", "resources", "--json"))
-    return int(found.get("nvidia.com/gpu", {}).get("allocatable", 0))
-
-
 def as_the_service(node: Node, *command: str) -> str:
     """Do it where the service is; returns what was said."""
     pid = node.run("systemctl", "show", "--property=MainPID", "--value", UNIT).strip()
@@ -56,8 +41,9 @@ def as_the_service(node: Node, *command: str) -> str:
     return node.run("sh", "-c", script, pid, *command)
 
 
-def test_labels_from_bring_up_to_the_end(make_node: Callable[..., Node], tmp_path: Path) -> None:
-    node = make_node("labels", "a100-40", 2, node_labels_node_name=NODE)
+def test_labels_from_the_first_to_the_end(brought_up: Callable[..., Node], tmp_path: Path) -> None:
+    node = brought_up("labels", "h100-80", 2)
+    node.variables["node_labels_node_name"] = NODE
     api = Api(tmp_path, host=gateway(node))
     try:
         node.run("mkdir", "-p", "/etc/kubernetes")
@@ -65,16 +51,16 @@ def test_labels_from_bring_up_to_the_end(make_node: Callable[..., Node], tmp_pat
         api.set(example_com__theirs="stays")
         first = node.play(device_plugin_configs={"many": MANY}, container_runtime_mode="cdi")
         assert first.ok, first.message()
-        eventually(lambda: api.own().get("nvidia.com/gpu.count") == "2")
-        assert gpus(node) == 2
+        eventually(lambda: api.own().get("nvidia.com/gpu.count"), "2", 120)
+        assert node.allocatable() == {"gpu": 2}
 
         again = node.play(device_plugin_configs={"many": MANY})
         assert again.ok, again.message()
         assert again.changed() == []
 
         api.merge({"metadata": {"labels": {CHOICE: "many"}}})
-        eventually(lambda: gpus(node) == 6)
-        eventually(lambda: api.own().get("nvidia.com/gpu.replicas") == "3")
+        eventually(node.allocatable, {"gpu": 6}, 120)
+        eventually(lambda: api.own().get("nvidia.com/gpu.replicas"), "3", 120)
         chosen = node.play(device_plugin_configs={"many": MANY})
         assert chosen.ok, chosen.message()
         assert chosen.changed() == []
@@ -82,12 +68,12 @@ def test_labels_from_bring_up_to_the_end(make_node: Callable[..., Node], tmp_pat
         one = node.play(node_labels_extra={"example.com/pool": "a"})
         assert one.ok, one.message()
         assert node.run("readlink", "/etc/gpu-node/config.yaml", check=False) == ""
-        eventually(lambda: api.own().get("example.com/pool") == "a")
-        assert gpus(node) == 2
+        eventually(lambda: api.own().get("example.com/pool"), "a", 120)
+        assert node.allocatable() == {"gpu": 2}
 
         filed = node.play(node_labels_output="file")
         assert filed.ok, filed.message()
-        eventually(lambda: "nvidia.com/gpu.count=2\n" in node.run("cat", FEATURES, check=False))
+        eventually(lambda: "nvidia.com/gpu.count=2\n" in node.run("cat", FEATURES), True, 120)
         node.run("mkdir", "-p", MANIFESTS)
         for path in (f"{MANIFESTS}/evil.yaml", "/etc/kubernetes/kubelet.conf", "/etc/passwd"):
             assert "Read-only file system" in as_the_service(node, "sh", "-c", f": >>{path}")

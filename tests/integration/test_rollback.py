@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -29,22 +28,19 @@ def broken(folder: Path) -> Path:
     return copy
 
 
-def state(node: Node) -> tuple[str, str, str]:
+def state(node: Node) -> tuple[str, str, dict[str, int]]:
     """The release that is current, the one that runs, and what the kubelet can allocate."""
     current = node.run("readlink", "/opt/gpu-node/current").strip().rsplit("/", 1)[-1]
     shown = node.run("systemctl", "show", UNIT, "--property=ActiveState,Environment")
-    resources = json.loads(node.run("standin-kubelet", "resources", "--json"))
-    return current, shown, resources["nvidia.com/gpu"]["allocatable"]
+    return current, shown, node.allocatable()
 
 
 def test_a_release_that_does_not_start_is_taken_back(
-    make_node: Callable[..., Node], tmp_path: Path
+    brought_up: Callable[..., Node], tmp_path: Path
 ) -> None:
-    node = make_node("rollback", "h100-80", 2)
-    first = node.play()
-    assert first.ok, first.message()
+    node = brought_up("rollback", "h100-80", 2)
     before = state(node)
-    assert before[2] == 2
+    assert before[2] == {"gpu": 2}
 
     second = node.play(__device_plugin_package=str(broken(tmp_path)), device_plugin_wait_timeout=60)
     assert not second.ok

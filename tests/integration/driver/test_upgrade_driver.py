@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,11 +31,6 @@ def flavour(node: Node) -> str:
     return "open" if "Open Kernel Module" in text else "proprietary"
 
 
-def allocatable(node: Node) -> int:
-    found = json.loads(node.run("standin-kubelet", "resources", "--json"))
-    return int(found["nvidia.com/gpu"]["allocatable"])
-
-
 def labels(node: Node) -> list[str]:
     """Whether the node is labelled, now and after the next boot."""
     unit = "gpu-node-labels.service"
@@ -44,16 +38,14 @@ def labels(node: Node) -> list[str]:
     return [node.run("systemctl", one, unit, check=False).strip() for one in asked]
 
 
-def test_driver_is_changed_in_service(make_node: Callable[..., Node], tmp_path: Path) -> None:
-    node = make_node("upgrade", "h100-80", 2)
+def test_driver_is_changed_in_service(brought_up: Callable[..., Node], tmp_path: Path) -> None:
+    node = brought_up("upgrade", "h100-80", 2)
     hooks: dict[str, Any] = {}
     for word in ("before", "after"):
         path = tmp_path / f"{word}.yml"
         path.write_text(HOOK.format(word=word))
         hooks[f"nvidia_driver_hooks_{word}"] = [str(path)]
-    up = node.play()
-    assert up.ok, up.message()
-    assert (flavour(node), allocatable(node)) == ("open", 2)
+    assert (flavour(node), node.allocatable()) == ("open", {"gpu": 2})
 
     same = node.play(PLAYBOOK, **hooks)
     assert same.ok, same.message()
@@ -67,13 +59,13 @@ def test_driver_is_changed_in_service(make_node: Callable[..., Node], tmp_path: 
     assert "processes have GPUs open, and the driver was not touched" in busy.message()
     assert "(python3)" in busy.message()
     assert node.run("systemctl", "is-active", "client").strip() == "active"
-    assert (flavour(node), allocatable(node)) == ("open", 2)
+    assert (flavour(node), node.allocatable()) == ("open", {"gpu": 2})
     assert labels(node) == ["active", "enabled"]
 
     node.run("systemctl", "stop", "client")
     free = node.play(PLAYBOOK, **wanted)
     assert free.ok, free.message()
-    assert (flavour(node), allocatable(node)) == ("proprietary", 2)
+    assert (flavour(node), node.allocatable()) == ("proprietary", {"gpu": 2})
     assert labels(node) == ["active", "enabled"]
     assert node.run("cat", "/root/hooks").split("\n")[:3] == [
         "before active",
@@ -84,10 +76,9 @@ def test_driver_is_changed_in_service(make_node: Callable[..., Node], tmp_path: 
     assert "nvidia.com/gpu" in node.run("cat", "/etc/cdi/nvidia.yaml")
 
 
-def test_upgrade_that_was_cut_off_is_finished(make_node: Callable[..., Node]) -> None:
+def test_upgrade_that_was_cut_off_is_finished(brought_up: Callable[..., Node]) -> None:
     """Kill ansible when the driver is changed and the daemon still stopped."""
-    node = make_node("upgrade-killed", "h100-80", 1)
-    assert node.play().ok
+    node = brought_up("upgrade-killed", "h100-80", 2)
     wanted = {"nvidia_driver_kernel_modules": "proprietary"}
 
     def at_nvml(event: dict[str, Any]) -> bool:
@@ -99,5 +90,5 @@ def test_upgrade_that_was_cut_off_is_finished(make_node: Callable[..., Node]) ->
     assert state.strip() == "inactive"
     again = node.play(PLAYBOOK, **wanted)
     assert again.ok, again.message()
-    assert allocatable(node) == 1
+    assert node.allocatable() == {"gpu": 2}
     assert node.run("ls", MARKER, check=False) == ""

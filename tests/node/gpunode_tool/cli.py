@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 
-from . import nodes
+from . import nodes, snapshots
 from .image import SUITES, build
 
 NEEDED = ("podman", "runc", "debootstrap", "ssh", "gcc", "make")
@@ -29,8 +29,14 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--product", default="h100-80")
     up.add_argument("--gpus", type=int, default=8)
     up.add_argument("--no-gpu", action="store_true")
+    up.add_argument("--snapshot", help="boot from this one instead of a bare disk")
     for verb in (image, up):
         verb.add_argument("--suite", choices=SUITES, default="trixie")
+    snapshot = verbs.add_parser("snapshot", help="shut a node down and keep it as it is")
+    snapshot.add_argument("name")
+    snapshot.add_argument("snapshot")
+    forget = verbs.add_parser("forget", help="remove the snapshots of a run, or all")
+    forget.add_argument("run", nargs="?", default="")
     for verb, text in {
         "down": "remove a node",
         "reboot": "reboot a node",
@@ -62,7 +68,14 @@ def main() -> None:
         case "list":
             print("\n".join(nodes.names()))
         case "clean":
+            snapshots.forget()
             nodes.clean()
+        case "snapshot":
+            snapshots.take(options.name, options.snapshot)
+        case "forget":
+            snapshots.forget(options.run)
+        case "up" if options.snapshot:
+            snapshots.start(options.name, options.snapshot)
         case "up":
             gpus = 0 if options.no_gpu else options.gpus
             nodes.up(options.name, options.product, gpus, options.suite)

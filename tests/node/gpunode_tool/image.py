@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from .paths import CACHE, DAEMON, KUBELET, NODE, NVSIM
+from .paths import CACHE, DAEMON, KUBELET, NODE, NVSIM, REPOSITORY
 from .podman import podman
 
 SUITES = {"trixie": "3.13", "bookworm": "3.11"}  # and the Python of each
@@ -44,10 +44,11 @@ ENABLED = {
 
 
 def digest(files: Iterable[Path], *texts: str) -> str:
-    """Return a short digest of files and texts."""
+    """Return a short digest of texts, and of files and their places."""
     total = hashlib.sha256("\0".join(texts).encode())
     for path in sorted(files):
-        total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+        place = str(path.relative_to(REPOSITORY)).encode()
+        total.update(place + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()[:12]
 
 

@@ -38,13 +38,22 @@ SSH_OPTIONS = (
 
 
 def up(name: str, product: str, gpus: int, suite: str) -> None:
-    """Start a node and wait until it has booted."""
+    """Start a bare node and wait until it has booted."""
     image = build(suite)
-    state = CACHE / "boards" / name
-    shutil.rmtree(state, ignore_errors=True)
-    command = [sys.executable, "-m", "nvsim.ctl", "board", "create", "--dir", str(state)]
+    shutil.rmtree(board(name), ignore_errors=True)
+    command = [sys.executable, "-m", "nvsim.ctl", "board", "create", "--dir", str(board(name))]
     command += ["--product", product, "--gpus", str(gpus)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(NVSIM)})
+    boot(name, image)
+
+
+def board(name: str) -> Path:
+    """Return the folder of a node's hardware."""
+    return CACHE / "boards" / name
+
+
+def boot(name: str, image: str) -> None:
+    """Start a container with the node's hardware from an image, and wait until it has booted."""
     words = ["run", "--detach", "--name", PREFIX + name, "--hostname", name, "--label", LABEL]
     # Pods of the node's containerd need paths of cgroups that begin at the node.
     words += [
@@ -58,7 +67,7 @@ def up(name: str, product: str, gpus: int, suite: str) -> None:
         "--restart",  # a node that reboots itself leaves the container
         "on-failure",
     ]
-    words += ["--volume", f"{state}:/var/lib/nvsim", "--volume", "/var/lib/containerd"]
+    words += ["--volume", f"{board(name)}:/var/lib/nvsim", "--volume", "/var/lib/containerd"]
     words += ["--volume", f"{archives.lend(name)}:/var/cache/apt/archives"]
     words += ["--volume", f"{_public_key()}:/root/.ssh/authorized_keys:ro"]
     # systemd 257 needs the word where the host has the old cgroup hierarchy; elsewhere it is ignored.
@@ -131,7 +140,7 @@ def down(name: str) -> None:
     """Remove a node."""
     podman("rm", "--force", "--volumes", "--time", "2", PREFIX + name, check=False)
     archives.take_back(name)
-    shutil.rmtree(CACHE / "boards" / name, ignore_errors=True)
+    shutil.rmtree(board(name), ignore_errors=True)
 
 
 def names() -> list[str]:

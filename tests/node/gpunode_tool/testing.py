@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +21,19 @@ import ansible_runner
 from .paths import NODE
 
 GPUNODE = str(NODE / "gpunode")
+
+
+def eventually(look: Callable[[], Any], expected: Any = True, seconds: float = 40) -> None:
+    """Wait until something is as expected; a command that fails on the node is not."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = None
+        with contextlib.suppress(subprocess.CalledProcessError):
+            found = look()
+        if found == expected:
+            return
+        assert time.monotonic() < deadline, found
+        time.sleep(0.3)
 
 
 @dataclass
@@ -72,6 +88,23 @@ class Node:
             quiet=True,
         )
         return Play(runner, self.name, killed)
+
+    def status(self) -> dict[str, Any]:
+        """Return what the device plugin tells of itself."""
+        found: dict[str, Any] = json.loads(
+            self.run("/opt/gpu-node/bin/gpu-plugin", "status", "--json")
+        )
+        return found
+
+    def resources(self) -> dict[str, dict[str, Any]]:
+        """Return what the kubelet knows of NVIDIA's resources, by their names without the vendor."""
+        found = json.loads(self.run("standin-kubelet", "resources", "--json"))
+        return {name.removeprefix("nvidia.com/"): one for name, one in found.items()}
+
+    def allocatable(self) -> dict[str, int]:
+        """Return how many devices pods can get of each resource that has any."""
+        found = {name: one["allocatable"] for name, one in self.resources().items()}
+        return {name: count for name, count in found.items() if count}
 
     def reboot(self) -> None:
         """Reboot the node and wait until it answers again."""

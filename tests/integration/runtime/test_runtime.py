@@ -6,61 +6,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from containers import (
+    CONFIGURE,
+    MIG,
+    RESTART,
+    RUNTIMES,
     SPEC,
+    TRUE,
     Pods,
     check_isolation,
     device_nodes,
-    eventually,
     run_of,
     short_names,
     specification,
     write,
 )
-from gpunode_tool.testing import Node
+from gpunode_tool.testing import Node, eventually
 from toolkit_standin import created, install_wrapper
 
-RUNTIMES = str(Path(__file__).parent / "runtime.yml")
 CONFIG = "/etc/containerd/config.toml"
 SECTION = '[plugins."io.containerd.grpc.v1.cri"]'
 # Pods in a container that may not raise its limits need it.
 FOREIGN = "restrict_oom_score_adj = true  # not ours"
-MIG = {
-    "version": "v1",
-    "mig-configs": {
-        "half": [
-            {"devices": [0], "mig-enabled": False, "mig-devices": {}},
-            {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.5gb": 2}},
-        ]
-    },
-}
-ROLE = "Enable GPUs (CDI) in the container runtime"
-RESTART = "Restart the container runtime"
 
 pytestmark = pytest.mark.node
 
 
-def test_pods_see_what_they_ask_for(make_node: Callable[..., Node]) -> None:
-    node = make_node("runtime", "a100-40", 2, mig_config=MIG)
+def test_pods_see_what_they_ask_for(brought_up: Callable[..., Node]) -> None:
+    node = brought_up("runtime", "a100-40", 2, mig_config=MIG)
+    assert node.play(RUNTIMES, container_runtime_state="absent").ok
     text = node.run("cat", CONFIG)
     assert SECTION in text
+    assert "enable_cdi" not in text
     original = text.replace(SECTION, f"{SECTION}\n    {FOREIGN}")
     write(node, CONFIG, original)
-    up = node.play()
+    up = node.play(RUNTIMES)
     assert up.ok, up.message()
+    assert up.changed() == [CONFIGURE, RESTART]
     assert FOREIGN in node.run("cat", CONFIG)
     pods = Pods(node)
 
     check_isolation(pods, node)
 
     before = run_of(node, "containerd")
-    again = node.play()
+    again = node.play(RUNTIMES)
     assert again.ok, again.message()
     assert again.changed() == []
-    assert [task for task in again.module_calls() if task in (ROLE, RESTART)] == [ROLE]
+    assert again.module_calls() == [CONFIGURE]
     assert run_of(node, "containerd") == before
 
     control = {entry["path"] for entry in specification(node)[1]["deviceNodes"]}
@@ -80,11 +74,11 @@ def test_pods_see_what_they_ask_for(make_node: Callable[..., Node]) -> None:
     # Another tool writes its own file over ours: one edit and one restart mend it.
     other = original.replace("not ours", "not theirs either")
     write(node, CONFIG, other)
-    mended = node.play()
+    mended = node.play(RUNTIMES)
     assert mended.ok, mended.message()
-    assert [task for task in mended.changed() if task in (ROLE, RESTART)] == [ROLE, RESTART]
+    assert mended.changed() == [CONFIGURE, RESTART]
     assert device_nodes(pods, "0") == {"/dev/nvidia0"} | control
-    assert node.play().changed() == []
+    assert node.play(RUNTIMES).changed() == []
 
     # A specification that is older than the driver or the layout is found, and made anew on demand.
     checked = node.play("gpu.node.validate")
@@ -106,10 +100,9 @@ def test_pods_see_what_they_ask_for(make_node: Callable[..., Node]) -> None:
     install_wrapper(node)
     handed = node.play(RUNTIMES, container_runtime_mode="runtime_class")
     assert handed.ok, handed.message()
-    run = ("/usr/bin/sh", "-c", "echo ran")
-    assert pods.run([], *run) == {"ran"}
+    assert pods.run([], *TRUE) == {"ran"}
     assert created(node) == 0
-    assert pods.run([], *run, handler="nvidia") == {"ran"}
+    assert pods.run([], *TRUE, handler="nvidia") == {"ran"}
     assert created(node) == 2  # the pod's own container, and the one in it
 
     gone = node.play(container_runtime_state="absent", cdi_state="absent")

@@ -7,45 +7,44 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import Engine, check_isolation, device_nodes, install, run_of, write
+from containers import (
+    CONFIGURE,
+    MIG,
+    RELOAD,
+    RESTART,
+    RUNTIMES,
+    TRUE,
+    Engine,
+    check_isolation,
+    device_nodes,
+    install,
+    run_of,
+    write,
+)
 from gpunode_tool.testing import Node
 from toolkit_standin import created, install_wrapper
 
-RUNTIMES = str(Path(__file__).parent / "runtime.yml")
 DAEMON = "/etc/docker/daemon.json"
 ORIGINAL = '{\n\t"log-driver": "json-file",\n\t"storage-driver": "vfs"\n}'
-MIG = {
-    "version": "v1",
-    "mig-configs": {
-        "half": [
-            {"devices": [0], "mig-enabled": False, "mig-devices": {}},
-            {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.5gb": 2}},
-        ]
-    },
-}
-ROLE = "Enable GPUs (CDI) in the container runtime"
-RESTART = "Restart the container runtime"
-RELOAD = "Reload the container runtime"
-TRUE = ("/usr/bin/sh", "-c", "echo ran")
 UNITS = ("docker.service", "containerd.service")
 
 pytestmark = pytest.mark.node
 
 
-def test_docker_and_podman_hand_out_what_is_named(make_node: Callable[..., Node]) -> None:
-    node = make_node("engines", "a100-40", 2, mig_config=MIG)
+def test_docker_and_podman_hand_out_what_is_named(brought_up: Callable[..., Node]) -> None:
+    node = brought_up("engines", "a100-40", 2, mig_config=MIG)
+    assert node.play(RUNTIMES, container_runtime_state="absent").ok
     install(node, "docker.io", "docker-cli", "podman")
     node.run("mkdir", "-p", "/etc/docker")
     write(node, DAEMON, ORIGINAL)
     node.run("systemctl", "restart", "docker")
     containerd = node.run("cat", "/etc/containerd/config.toml")
-    up = node.play()
+    up = node.play(RUNTIMES)
     assert up.ok, up.message()
-    (told,) = [found for _action, task, found in up.results() if task == ROLE]
+    (told,) = [found for _action, task, found in up.results() if task == CONFIGURE]
     assert [one["name"] for one in told["runtimes"]] == ["containerd", "docker", "podman"]
     assert json.loads(node.run("cat", DAEMON)) == {
         **json.loads(ORIGINAL),
@@ -57,7 +56,7 @@ def test_docker_and_podman_hand_out_what_is_named(make_node: Callable[..., Node]
 
     # Nothing has drifted: nothing starts again.
     before = [run_of(node, unit) for unit in UNITS]
-    again = node.play()
+    again = node.play(RUNTIMES)
     assert again.ok, again.message()
     assert again.changed() == []
     assert [run_of(node, unit) for unit in UNITS] == before
@@ -67,7 +66,7 @@ def test_docker_and_podman_hand_out_what_is_named(make_node: Callable[..., Node]
     write(node, DAEMON, other)
     mended = node.play(RUNTIMES)
     assert mended.ok, mended.message()
-    assert [task for task in mended.changed() if task in (ROLE, RESTART)] == [ROLE, RESTART]
+    assert mended.changed() == [CONFIGURE, RESTART]
     after = [run_of(node, unit) for unit in UNITS]
     assert after[0] != before[0]
     assert after[1] == before[1]
@@ -84,13 +83,13 @@ def test_docker_and_podman_hand_out_what_is_named(make_node: Callable[..., Node]
         "container_runtime_mode": "runtime_class",
     }
     handled = node.play(RUNTIMES, **wanted)
-    assert [task for task in handled.changed() if task != ROLE] == [RELOAD]
+    assert [task for task in handled.changed() if task != CONFIGURE] == [RELOAD]
     assert [run_of(node, unit) for unit in UNITS] == after
     assert docker.run([], *TRUE, options=("--runtime=nvidia",)) == docker.run([], *TRUE) == {"ran"}
     assert created(node) == 1
     assert node.play(RUNTIMES, **wanted).changed() == []
     back = node.play(RUNTIMES)
-    assert [task for task in back.changed() if task != ROLE] == [RESTART]
+    assert [task for task in back.changed() if task != CONFIGURE] == [RESTART]
     assert node.run("cat", DAEMON) == cdi
 
     # A damaged file is named with its place, and left alone.
@@ -100,7 +99,7 @@ def test_docker_and_podman_hand_out_what_is_named(make_node: Callable[..., Node]
     assert f"{DAEMON} is not valid JSON" in damaged.message()
     assert node.run("cat", DAEMON) == other[:-1]
     write(node, DAEMON, other)
-    assert node.play(RUNTIMES).changed() == [ROLE, RESTART]
+    assert node.play(RUNTIMES).changed() == [CONFIGURE, RESTART]
 
     gone = node.play(RUNTIMES, container_runtime_state="absent")
     assert gone.ok, gone.message()

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,25 @@ from gpunode_tool.testing import Node
 
 HERE = Path(__file__).parent
 PYTHON = "/opt/gpu-node/current/bin/python"
+RUNTIMES = str(HERE / "runtime.yml")  # the playbook
 SPEC = "/etc/cdi/nvidia.yaml"
 KIND = "nvidia.com/gpu"
 IMAGE = "localhost/tools:latest"
 LISTING = ("/usr/bin/find", "/usr", "-name", "*nvidia*", "-o", "-name", "libcuda*")
+# The node of check_isolation.
+MIG = {
+    "version": "v1",
+    "mig-configs": {
+        "half": [
+            {"devices": [0], "mig-enabled": False, "mig-devices": {}},
+            {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.5gb": 2}},
+        ]
+    },
+}
+CONFIGURE = "Enable GPUs (CDI) in the container runtime"
+RESTART = "Restart the container runtime"
+RELOAD = "Reload the container runtime"
+TRUE = ("/usr/bin/sh", "-c", "echo ran")
 ENGINES = {
     "docker": ("docker", "run"),
     "podman": ("podman", "--storage-driver=vfs", "run"),
@@ -141,11 +154,3 @@ def install(node: Node, *packages: str) -> None:
 def write(node: Node, path: str, text: str) -> None:
     """Write a file as another tool would: at once and without asking."""
     node.run("python3", "-c", f"open({path!r}, 'w').write({text!r})")
-
-
-def eventually(look: Callable[[], Any], expected: Any, seconds: float = 40) -> None:
-    """Wait until something is as expected."""
-    deadline = time.monotonic() + seconds
-    while (found := look()) != expected:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.5)

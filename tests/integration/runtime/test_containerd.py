@@ -7,15 +7,26 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import Engine, Pods, check_isolation, install, run_of, write
+from containers import (
+    CONFIGURE,
+    MIG,
+    RELOAD,
+    RESTART,
+    RUNTIMES,
+    TRUE,
+    Engine,
+    Pods,
+    check_isolation,
+    install,
+    run_of,
+    write,
+)
 from gpunode_tool.testing import Node
 from toolkit_standin import created, install_wrapper
 
-RUNTIMES = str(Path(__file__).parent / "runtime.yml")
 CONFIG = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-gpu-node.toml"
 NEW = "io.containerd.cri.v1.runtime"
@@ -42,19 +53,6 @@ imports = ["/etc/containerd/conf.d/*.toml"]
   enable_cdi = false  # until the GPUs are there
   restrict_oom_score_adj = true
 """
-MIG = {
-    "version": "v1",
-    "mig-configs": {
-        "half": [
-            {"devices": [0], "mig-enabled": False, "mig-devices": {}},
-            {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.5gb": 2}},
-        ]
-    },
-}
-ROLE = "Enable GPUs (CDI) in the container runtime"
-RESTART = "Restart the container runtime"
-RELOAD = "Reload the container runtime"
-TRUE = ("/usr/bin/sh", "-c", "echo ran")
 
 pytestmark = pytest.mark.node
 
@@ -75,8 +73,9 @@ def effective(node: Node) -> dict[str, Any]:
     return found
 
 
-def test_containerd_2_1_gets_a_drop_in_file_that_is_merged(make_node: Callable[..., Node]) -> None:
-    node = make_node("containerd2", "a100-40", 2, mig_config=MIG)
+def test_containerd_2_1_gets_a_drop_in_file_that_is_merged(brought_up: Callable[..., Node]) -> None:
+    node = brought_up("containerd2", "a100-40", 2, mig_config=MIG)
+    assert node.play(RUNTIMES, container_runtime_state="absent").ok
     fetch(node)
     node.run("mkdir", "-p", "/etc/containerd/conf.d")
     write(node, CONFIG, MAIN)
@@ -109,7 +108,10 @@ def test_containerd_2_1_gets_a_drop_in_file_that_is_merged(make_node: Callable[.
     assert "has version 1.17.7" in refused.message()
     assert run_of(node, "containerd") == before
     install_wrapper(node)
-    assert node.play(RUNTIMES, container_runtime_mode="runtime_class").changed() == [ROLE, RESTART]
+    assert node.play(RUNTIMES, container_runtime_mode="runtime_class").changed() == [
+        CONFIGURE,
+        RESTART,
+    ]
     assert pods.run([], *TRUE) == {"ran"}
     assert created(node) == 0
     assert pods.run([], *TRUE, handler="nvidia") == {"ran"}
@@ -155,7 +157,7 @@ def test_runtimes_without_cdi_are_refused_and_serve_a_handler(
     }
     up = node.play(RUNTIMES, **handler)
     assert up.ok, up.message()
-    assert up.changed() == [ROLE, RESTART, RELOAD]
+    assert up.changed() == [CONFIGURE, RESTART, RELOAD]
     after = [run_of(node, unit) for unit in units]
     assert node.play(RUNTIMES, **handler).changed() == []
     assert [run_of(node, unit) for unit in units] == after

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import eventually
-from gpunode_tool.testing import Node
+from gpunode_tool.testing import Node, eventually
 from toolkit_package import NAME, UNIT, WRITTEN, Key, build
 
 SPEC = "/etc/cdi/nvidia.yaml"
@@ -96,9 +95,9 @@ def test_toolkit_comes_and_goes(make_node: Callable[..., Node], tmp_path: Path, 
 
 
 def test_specification_follows_the_toolkit(
-    make_node: Callable[..., Node], tmp_path: Path, key: Key
+    brought_up: Callable[..., Node], tmp_path: Path, key: Key
 ) -> None:
-    node = make_node("toolkit", "h100-80", 2)
+    node = brought_up("toolkit", "h100-80", 2)
     offer(node, tmp_path / "new", key, SAFE)
     up = node.play(**wanted(key))
     assert up.ok, up.message()
