@@ -11,10 +11,10 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from gpu_plugin import __version__
@@ -25,7 +25,7 @@ from gpu_plugin.mps.listing import load
 from gpu_plugin.mps.manager.report import FAILED, READY, Report
 from gpu_plugin.mps.paths import Names
 from gpu_plugin.mps.shares import Shares
-from gpu_plugin.observer import BOUNDS, MOST_SERIES, Observer, Seen
+from gpu_plugin.observer import BOUNDS, MOST_SERIES, Observer
 from gpu_plugin.report.families import Families
 from gpu_plugin.report.probes import STUCK, health, readiness
 
@@ -118,7 +118,8 @@ def test_each_metric_follows_its_fact(make_node: MakeNode, metrics: Metrics) -> 
     assert (metrics.value("gpu_plugin_nvml_errors_total", code="9") or 0) >= 1
     assert metrics.value("gpu_plugin_driver_info") is None
 
-    families = Families(Observer().seen, lambda: ()).collect()
+    sources = (*Observer().metrics, Families(dict, lambda: ()))
+    families = [family for source in sources for family in source.collect()]
     declared = {one.name + ("_total" if one.type == "counter" else "") for one in families}
     assert metrics.names() == declared
 
@@ -240,9 +241,9 @@ def test_series_are_bounded() -> None:
     observer = Observer()
     for number in range(MOST_SERIES + 20):
         observer.count("xids", UUID, str(number))
-    counted = observer.seen().counts["xids"]
-    assert len(counted) == MOST_SERIES + 1
-    assert counted["other", "other"] == 20
+    (xids,) = (one for metric in observer.metrics for one in metric.collect() if one.samples)
+    assert len(xids.samples) == MOST_SERIES + 1
+    assert {one.labels["gpu"]: one.value for one in xids.samples} == {UUID: 1, "other": 20}
 
 
 @pytest.mark.parametrize("place", range(len(BOUNDS)))
@@ -251,7 +252,8 @@ def test_a_duration_on_a_bound_belongs_below_it(place: int) -> None:
     observer.took(BOUNDS[place], GPU, "Allocate")
     found = {
         float(sample.labels["le"]): sample.value
-        for family in Families(observer.seen, lambda: ()).collect()
+        for metric in observer.metrics
+        for family in metric.collect()
         for sample in family.samples
         if sample.name == "gpu_plugin_call_duration_seconds_bucket"
     }
@@ -259,11 +261,10 @@ def test_a_duration_on_a_bound_belongs_below_it(place: int) -> None:
 
 
 @pytest.mark.parametrize("judge", [health, readiness])
-def test_a_loop_that_is_stuck_is_told(judge: Callable[[Seen, float], str]) -> None:
+def test_a_loop_that_is_stuck_is_told(judge: Callable[[Mapping[str, Any], float], str]) -> None:
     state = {"problem": None, "resources": {GPU: {"registered": True}}}
-    seen = Seen({}, {}, state, ran_at=100.0)
-    assert judge(seen, 100.0 + STUCK) == ""
-    assert "has not gone round for 31 seconds" in judge(seen, 101.0 + STUCK)
+    assert judge(state, STUCK) == ""
+    assert "has not gone round for 31 seconds" in judge(state, STUCK + 1)
 
 
 def test_what_a_killed_manager_left_is_read_as_crashed() -> None:

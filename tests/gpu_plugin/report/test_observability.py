@@ -35,9 +35,11 @@ PAGE = (REPOSITORY / "docs/observability.md").read_text()
 
 def declared() -> dict[str, tuple[str, ...]]:
     """Each metric's labels by its name."""
+    found = [(one, family) for one in Observer().metrics for family in one.collect()]
+    found += [(family, family) for family in Families(dict, lambda: ()).collect()]  # type: ignore[misc]
     return {
-        one.name + ("_total" if one.type == "counter" else ""): tuple(one._labelnames)  # type: ignore[attr-defined]
-        for one in Families(Observer().seen, lambda: ()).collect()
+        family.name + ("_total" if family.type == "counter" else ""): tuple(one._labelnames)
+        for one, family in found
     }
 
 

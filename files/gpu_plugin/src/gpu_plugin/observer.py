@@ -1,93 +1,85 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What happened since the start, in numbers: everybody may count, and telemetry tells.
-
-Counting takes a microsecond and needs no library, so that it may happen in the kubelet's calls.
-"""
+"""What happened since the start, as metrics of the Prometheus client, and what the last round found."""
 
 from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from prometheus_client import Counter, Histogram, disable_created_metrics
+
+PREFIX: Final = "gpu_plugin_"
 BOUNDS: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
-MOST_SERIES: Final = 500  # of one counter; what comes after them counts as "other"
+MOST_SERIES: Final = 500  # of one metric; what comes after them counts as "other"
 OTHER: Final = "other"
-Labels = tuple[str, ...]
 
-ALLOCATIONS: Final = "allocations"  # resource
-REFUSALS: Final = "refusals"  # resource, call, reason
-XIDS: Final = "xids"  # gpu, xid
-REENUMERATIONS: Final = "reenumerations"  # resource
-REGISTRATIONS: Final = "registrations"  # resource, result
-NVML_ERRORS: Final = "nvml_errors"  # code
-RELOADS: Final = "config_reloads"  # result
+ALLOCATIONS: Final = "allocations"
+REFUSALS: Final = "refusals"
+XIDS: Final = "xids"
+REENUMERATIONS: Final = "reenumerations"
+REGISTRATIONS: Final = "registrations"
+NVML_ERRORS: Final = "nvml_errors"
+RELOADS: Final = "config_reloads"
+COUNTERS: Final = (
+    (ALLOCATIONS, "Allocate calls that were granted.", ("resource",)),
+    (REFUSALS, "Calls that were refused.", ("resource", "call", "reason")),
+    (XIDS, "XIDs that the driver reported.", ("gpu", "xid")),
+    (REENUMERATIONS, "Times that the advertised devices changed.", ("resource",)),
+    (REGISTRATIONS, "Registrations with the kubelet.", ("resource", "result")),
+    (NVML_ERRORS, "Errors of NVML while looking for GPUs.", ("code",)),
+    (RELOADS, "Configurations that were read again.", ("result",)),
+)
 
-
-@dataclass
-class Durations:
-    """How often something took so long: counts by the bounds of above, and the sum in seconds."""
-
-    buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    total: float = 0.0
-
-
-@dataclass(frozen=True)
-class Seen:
-    """All numbers at one time. ``ran_at`` is when the main loop last went round, monotonic."""
-
-    counts: Mapping[str, Mapping[Labels, int]]
-    durations: Mapping[Labels, Durations]
-    state: Mapping[str, Any]
-    ran_at: float
+# No times of when a series began: they are as many series again, which nobody asks for.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Observer:
     """Takes note of what happens, from any thread."""
 
     def __init__(self) -> None:
+        self._counters = {
+            name: Counter(PREFIX + name, text, labels, registry=None)
+            for name, text, labels in COUNTERS
+        }
+        self._durations = Histogram(
+            f"{PREFIX}call_duration_seconds",
+            "How long the answer to a call of the kubelet took.",
+            ("resource", "call"),
+            buckets=BOUNDS,
+            registry=None,
+        )
+        self.metrics: Final = (*self._counters.values(), self._durations)
+        self._series: dict[object, set[tuple[str, ...]]] = {one: set() for one in self.metrics}
         self._lock = threading.Lock()
-        self._counts: dict[str, dict[Labels, int]] = {}
-        self._durations: dict[Labels, Durations] = {}
-        self._state: Mapping[str, Any] = {}
-        self._ran_at = 0.0
+        self._last: tuple[Mapping[str, Any], float] = ({}, 0.0)
 
-    def count(self, what: str, *labels: str, by: int = 1) -> None:
-        """Add to a counter, the series of which the labels name."""
-        with self._lock:
-            series = self._counts.setdefault(what, {})
-            if labels not in series and len(series) >= MOST_SERIES:
-                labels = (OTHER,) * len(labels)
-            series[labels] = series.get(labels, 0) + by
+    def count(self, what: str, *labels: str) -> None:
+        """Add one to a counter, the series of which the labels name."""
+        counter = self._counters[what]
+        counter.labels(*self._bounded(counter, labels)).inc()
 
     def took(self, seconds: float, *labels: str) -> None:
         """Note how long something took: ``labels`` are the resource and the call."""
-        place = bisect_left(BOUNDS, seconds)
-        with self._lock:
-            found = self._durations.get(labels)
-            if found is None:
-                found = self._durations[labels] = Durations()
-            found.buckets[place] += 1
-            found.total += seconds
+        self._durations.labels(*self._bounded(self._durations, labels)).observe(seconds)
 
     def round(self, state: Mapping[str, Any]) -> None:
         """Take over the state that the main loop found. It must not change any more."""
-        self._state, self._ran_at = state, time.monotonic()
+        self._last = state, time.monotonic()
 
-    def seen(self) -> Seen:
-        """Return a copy of the numbers."""
+    def last(self) -> tuple[Mapping[str, Any], float]:
+        """Return the state of the main loop's last round, and how many seconds ago that was."""
+        state, at = self._last
+        return state, time.monotonic() - at
+
+    def _bounded(self, metric: object, labels: tuple[str, ...]) -> tuple[str, ...]:
         with self._lock:
-            return Seen(
-                {what: dict(series) for what, series in self._counts.items()},
-                {
-                    labels: Durations(list(one.buckets), one.total)
-                    for labels, one in self._durations.items()
-                },
-                self._state,
-                self._ran_at,
-            )
+            series = self._series[metric]
+            if labels not in series and len(series) >= MOST_SERIES:
+                return (OTHER,) * len(labels)
+            series.add(labels)
+            return labels

@@ -1,74 +1,40 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What was counted, as metric families of the Prometheus client."""
+"""The state of the daemon and of the MPS daemons, as metric families of the Prometheus client."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .. import observer
-from ..observer import BOUNDS, Seen
+from ..observer import PREFIX
 
-PREFIX: Final = "gpu_plugin_"
 MPS_STATES: Final = ("starting", "ready", "failed", "stopping", "crashed")
-# Name, what it counts, and the labels in the order in which the observer has them.
-COUNTERS: Final = (
-    (observer.ALLOCATIONS, "Allocate calls that were granted.", ("resource",)),
-    (observer.REFUSALS, "Calls that were refused.", ("resource", "call", "reason")),
-    (observer.XIDS, "XIDs that the driver reported.", ("gpu", "xid")),
-    (observer.REENUMERATIONS, "Times that the advertised devices changed.", ("resource",)),
-    (observer.REGISTRATIONS, "Registrations with the kubelet.", ("resource", "result")),
-    (observer.NVML_ERRORS, "Errors of NVML while looking for GPUs.", ("code",)),
-    (observer.RELOADS, "Configurations that were read again.", ("result",)),
-)
-DURATION: Final = "How long the answer to a call of the kubelet took."
 
 
 class Families(Collector):
-    """``look`` returns what was counted, ``mps`` the states of the MPS daemons."""
+    """``state`` returns the daemon's state, ``mps`` the states of the MPS daemons."""
 
     def __init__(
-        self, look: Callable[[], Seen], mps: Callable[[], Iterable[Mapping[str, Any]]]
+        self,
+        state: Callable[[], Mapping[str, Any]],
+        mps: Callable[[], Iterable[Mapping[str, Any]]],
     ) -> None:
-        self._look = look
+        self._state = state
         self._mps = mps
 
     def collect(self) -> Iterator[Metric]:
         """Return all families, with those that have nothing to tell yet."""
-        seen = self._look()
-        for name, help_, labels in COUNTERS:
-            family = CounterMetricFamily(PREFIX + name, help_, labels=labels)
-            for values, count in sorted(seen.counts.get(name, {}).items()):
-                family.add_metric(values, count)
-            yield family
-        yield _durations(seen)
-        yield from _state(seen.state)
-        yield from _mps(list(self._mps()))
+        yield from _state(self._state())
+        yield from _mps(self._mps())
 
 
 def _gauge(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(PREFIX + name, help_, labels=labels)
-
-
-def _durations(seen: Seen) -> Metric:
-    name = PREFIX + "call_duration_seconds"
-    family = HistogramMetricFamily(name, DURATION, labels=("resource", "call"))
-    bounds = [*map(str, BOUNDS), "+Inf"]
-    for labels, one in sorted(seen.durations.items()):
-        sums = itertools.accumulate(one.buckets)
-        family.add_metric(labels, list(zip(bounds, sums, strict=True)), one.total)
-    return family
 
 
 def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
@@ -94,7 +60,7 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     yield from (build, driver, config, refused, available, devices, registered)
 
 
-def _mps(daemons: list[Mapping[str, Any]]) -> Iterator[Metric]:
+def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     state = _gauge("mps_state", "1 for the state of a device's MPS daemon.", "device", "state")
     replicas = _gauge("mps_replicas", "Shares of a device.", "device")
     servers = _gauge("mps_servers", "MPS servers of a device.", "device")

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from .. import status
-from ..observer import Seen
 from .probes import health, readiness
 
 
@@ -22,5 +20,4 @@ def problem(path: Path, *, ready: bool) -> str:
     state = status.load(path)
     if state is None:
         return f"{path}: the daemon that wrote it does not run"
-    now = time.monotonic()
-    return (readiness if ready else health)(Seen({}, {}, state, now - age), now)
+    return (readiness if ready else health)(state, age)

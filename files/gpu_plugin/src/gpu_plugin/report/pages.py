@@ -5,25 +5,27 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from ..mps import listing
-from ..observer import Observer, Seen
+from ..observer import Observer
 from .families import Families
 from .http import TEXT, Page
 from .probes import health, readiness
 
 
 def pages(observer: Observer, mps_root: Callable[[], str]) -> dict[str, Page]:
-    """Return the pages by their path: the observer's numbers, and those of the MPS daemons."""
+    """Return the pages by their path: the observer's metrics, and those of the MPS daemons."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Families(observer.seen, lambda: listing.load(Path(mps_root()))))
+    for metric in observer.metrics:
+        registry.register(metric)
+    registry.register(Families(lambda: observer.last()[0], lambda: listing.load(Path(mps_root()))))
     ProcessCollector(registry=registry)
     return {
         "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)),
@@ -33,8 +35,8 @@ def pages(observer: Observer, mps_root: Callable[[], str]) -> dict[str, Page]:
 
 
 def _probe(
-    observer: Observer, judge: Callable[[Seen, float], str]
+    observer: Observer, judge: Callable[[Mapping[str, Any], float], str]
 ) -> tuple[HTTPStatus, str, bytes]:
-    problem = judge(observer.seen(), time.monotonic())
+    problem = judge(*observer.last())
     status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
     return status, TEXT, f"{problem or 'ok'}\n".encode()

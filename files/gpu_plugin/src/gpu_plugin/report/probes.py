@@ -5,29 +5,27 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from ..observer import Seen
+from collections.abc import Mapping
+from typing import Any, Final
 
 STUCK: Final = 30.0  # as the unit's watchdog
 
 
-def health(seen: Seen, now: float) -> str:
-    """Return what is wrong with the daemon itself, or nothing. ``now`` is monotonic."""
-    if now - seen.ran_at > STUCK:
-        return f"the main loop has not gone round for {now - seen.ran_at:.0f} seconds"
-    return ""
+def health(state: Mapping[str, Any], age: float) -> str:
+    """Return what is wrong with the daemon itself, or nothing; ``age`` is its state's, in seconds."""
+    del state
+    return f"the main loop has not gone round for {age:.0f} seconds" if age > STUCK else ""
 
 
-def readiness(seen: Seen, now: float) -> str:
+def readiness(state: Mapping[str, Any], age: float) -> str:
     """Return what keeps pods from getting devices, or nothing."""
-    if problem := health(seen, now):
+    if problem := health(state, age):
         return problem
-    if not seen.state:
+    if not state:
         return "starting"
-    if seen.state["problem"]:
-        return str(seen.state["problem"])
-    missing = [name for name, one in seen.state["resources"].items() if not one["registered"]]
+    if state["problem"]:
+        return str(state["problem"])
+    missing = [name for name, one in state["resources"].items() if not one["registered"]]
     if missing:
         return f"not registered with the kubelet: {', '.join(missing)}"
     return ""
