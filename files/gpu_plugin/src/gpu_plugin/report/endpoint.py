@@ -11,32 +11,20 @@ answered at once, whatever others do.
 
 from __future__ import annotations
 
-import contextlib
-import selectors
+import asyncio
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from .. import logs
 from .http import LONGEST, Answers, Page, is_whole
 
 SECONDS: Final = 4.0  # from the connection to the last byte of the answer
 EACH: Final = 8  # connections of one address
 ALL: Final = 64  # connections in all
 BACKLOG: Final = 128
-BREATH: Final = 0.1  # where the machine has no descriptors left
-
-
-@dataclass(eq=False)
-class _Client:
-    connection: socket.socket
-    address: str
-    deadline: float
-    request: bytes = b""
-    answer: memoryview | None = None
 
 
 class Endpoint:
@@ -44,112 +32,90 @@ class Endpoint:
 
     def __init__(self, address: tuple[str, int], pages: Mapping[str, Page]) -> None:
         self._answers = Answers(pages)
-        self._clients: list[_Client] = []  # the oldest first
+        self._clients: dict[asyncio.Task[Any], str] = {}  # their addresses, the oldest first
         self._over = threading.Event()
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._listener = socket.socket(family)
-        try:
-            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._listener.bind(address)
-            self._listener.listen(BACKLOG)
-        except OSError:
-            self._listener.close()
-            raise
-        self._listener.setblocking(False)
-        self._ender, self._ended = socket.socketpair()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._ended, selectors.EVENT_READ)
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        self._listener = socket.create_server(address, family=family, dualstack_ipv6=both)
+        self._ended = asyncio.Event()
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._on_error)
 
     def serve(self) -> None:
         """Answer until the end."""
         try:
-            while self._turn():
-                pass
+            self._loop.run_until_complete(self._serve())
         finally:
-            for client in [*self._clients]:
-                self._drop(client)
-            self._selector.close()
-            for one in (self._listener, self._ended):
-                one.close()
+            self._loop.close()
             self._over.set()
 
     def end(self) -> None:
         """Stop answering; the address is free again."""
-        self._ender.close()
+        self._loop.call_soon_threadsafe(self._ended.set)
         self._over.wait(SECONDS)
 
-    def _turn(self) -> bool:
-        """Do what can be done without waiting for anybody. Returns whether to go on."""
-        first = self._clients[0].deadline - time.monotonic() if self._clients else None
-        for key, _mask in self._selector.select(first):
-            if key.fileobj is self._ended:
-                return False
-            if key.fileobj is self._listener:
-                self._accept()
-            elif key.data in self._clients:  # else it made room in this very turn
-                self._serve(key.data)
-        now = time.monotonic()
-        for client in [one for one in self._clients if one.deadline <= now]:
-            self._drop(client)
-        return True
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(
+            self._talk, sock=self._listener, limit=LONGEST, backlog=BACKLOG
+        )
+        await self._ended.wait()
+        server.close()
+        clients = asyncio.all_tasks() - {asyncio.current_task()}
+        for client in clients:
+            client.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
 
-    def _accept(self) -> None:
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one client. It is cancelled when its time is over, or to make room for another."""
+        client = asyncio.current_task()
+        assert client is not None
+        address = writer.get_extra_info("peername")[0]
+        self._make_room(address)
+        self._clients[client] = address
+        deadline = self._loop.call_later(SECONDS, client.cancel)
         try:
-            connection, whence = self._listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
-        except OSError:
-            if self._clients:
-                self._drop(self._clients[0])
-            time.sleep(BREATH)
-            return
-        connection.setblocking(False)
-        client = _Client(connection, whence[0], time.monotonic() + SECONDS)
-        self._make_room(client.address)
-        self._clients.append(client)
-        self._selector.register(connection, selectors.EVENT_READ, client)
-        self._serve(client)
+            if request := await _request(reader):
+                writer.write(self._answers.to(request))
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, asyncio.CancelledError):
+            pass  # it went away, or has to
+        finally:
+            deadline.cancel()
+            self._clients.pop(client, None)
+            writer.transport.abort()
 
     def _make_room(self, address: str) -> None:
-        """Let the oldest connection go that is one too many."""
-        counted = Counter(one.address for one in self._clients)
+        """Drop the oldest connection that is one too many."""
+        counted = Counter(self._clients.values())
         if counted[address] < EACH:
             if len(self._clients) < ALL:
                 return
             (address, _most), *_others = counted.most_common(1)
-        self._drop(next(one for one in self._clients if one.address == address))
+        self._drop_oldest(address)
 
-    def _serve(self, client: _Client) -> None:
-        try:
-            if client.answer is None:
-                self._hear(client)
-            if client.answer is not None:
-                self._speak(client)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:  # it went away
-            self._drop(client)
+    def _drop_oldest(self, address: str = "") -> None:
+        """Drop the oldest connection, of an address where one is given."""
+        for client, whose in self._clients.items():
+            if not address or whose == address:
+                del self._clients[client]
+                client.cancel()
+                return
 
-    def _hear(self, client: _Client) -> None:
-        part = client.connection.recv(LONGEST - len(client.request))
+    def _on_error(self, _loop: object, context: Mapping[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, OSError):  # no descriptor is left for one more connection
+            self._drop_oldest()
+        else:
+            logs.error(context["message"], cause=repr(error))
+
+
+async def _request(reader: asyncio.StreamReader) -> bytes:
+    """Return a whole request; nothing where the client goes away before."""
+    request = b""
+    while not is_whole(request):
+        part = await reader.read(LONGEST - len(request))
         if not part:
-            self._drop(client)
-            return
-        client.request += part
-        if is_whole(client.request):
-            client.answer = memoryview(self._answers.to(client.request))
-            self._selector.modify(client.connection, selectors.EVENT_WRITE, client)
-
-    def _speak(self, client: _Client) -> None:
-        assert client.answer is not None
-        client.answer = client.answer[client.connection.send(client.answer) :]
-        if not client.answer:
-            self._drop(client)
-
-    def _drop(self, client: _Client) -> None:
-        self._clients.remove(client)
-        self._selector.unregister(client.connection)
-        with contextlib.suppress(OSError):
-            client.connection.shutdown(socket.SHUT_WR)
-        client.connection.close()
+            return b""
+        request += part
+    return request
