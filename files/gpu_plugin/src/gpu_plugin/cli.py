@@ -171,7 +171,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         default="",
         help="who runs the managers of MPS daemons (default: systemd, where it is the init)",
     )
-    flags.add(run, (key for key in config.KEYS if key.command == "run"))
+    flags.add(run, config.RUN_KEYS)
     run.set_defaults(command=_run)
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from .._shared._host.cdi import specify
 from .._shared._host.driver_files import DriverFiles
 from .._shared._host.real import LocalHost
 from .._shared._nvml.inventory import inventory
-from .common import driver, locked
+from .common import driver
 
 ROUNDS: Final = 5
 
@@ -47,7 +48,7 @@ def _write(options: Options, lock: Path, wait: float) -> bool:
     """Bring the file up to date; tell whether it was not."""
     host = LocalHost()
     files = DriverFiles(host, options.driver_root)
-    with driver(wait, files.nvml_library()) as nvml, locked(lock):
+    with driver(wait, files.nvml_library()) as nvml, host.lock(str(lock), timeout=inf):
         wanted, warnings = specify(inventory(nvml), files, options)
         if (host.read(options.path) or "") == wanted.text:
             return False

@@ -1,15 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the commands for boot have in common: one at a time, and patience with the driver."""
+"""What the commands for boot have in common: patience with the driver."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from .._shared._core.gpu import NvmlError
@@ -17,15 +15,6 @@ from .._shared._nvml.api import Nvml
 from .._shared._nvml.real import open_nvml
 
 POLL_SECONDS: Final = 0.5
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock that the modules hold while they change something."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 @contextlib.contextmanager

@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
-from typing import Any
 
 from .. import bounded, files, logs
 from .._shared._core.errors import NodeError
 from .._shared._core.mig import boot as mig_boot
 from .._shared._core.mig.config import Selection
+from .._shared._host.real import LocalHost
 from .._shared._nvml.api import Nvml
 from .._shared._nvml.mig import Changes, planned, read
-from .common import driver, locked
+from .common import driver
 
 CONVERGED, WAITING, FAILED = "converged", "waiting", "failed"
 
@@ -50,14 +51,14 @@ def run(config: Path, status: Path, lock: Path, wait: float) -> int:
         text = bounded.read(config).decode("utf-8", "replace")
         selection = Selection.of(*mig_boot.load(text, str(config)))
         outcome.selected = selection.label
-        with locked(lock), driver(wait) as nvml:
+        with LocalHost().lock(str(lock), timeout=inf), driver(wait) as nvml:
             _converge(nvml, selection, outcome)
     except OSError as error:
         outcome.state, outcome.problems = FAILED, [f"can't read {config}: {error.strerror}"]
     except NodeError as error:
         outcome.state = FAILED
         outcome.problems.append(str(error))
-    _write(status, outcome)
+    files.replace(status, json.dumps(asdict(outcome), indent=1) + "\n")
     for problem in outcome.problems:
         logs.error(problem)
     logs.info(f"MIG layout {outcome.selected or '(none)'}: {outcome.state}")
@@ -87,13 +88,3 @@ def _converge_gpu(nvml: Nvml, selection: Selection, uuid: str, changes: Changes)
             logs.info(step.summary)
             changes.carry_out(step, state)
     raise NodeError(f"GPU {uuid} did not reach the layout")
-
-
-def _write(path: Path, outcome: Outcome) -> None:
-    data: dict[str, Any] = {
-        "selected": outcome.selected,
-        "state": outcome.state,
-        "gpus": outcome.gpus,
-        "problems": outcome.problems,
-    }
-    files.replace(path, json.dumps(data, indent=1) + "\n")

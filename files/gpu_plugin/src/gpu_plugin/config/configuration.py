@@ -115,7 +115,6 @@ class Config:
         ("--cdi-disable-hooks",),
         "NVIDIA's CDI hooks that containers do without (comma-separated, or all)",
         may_be_empty=True,
-        in_file=False,
     ).field()
     gdrcopy: bool = Key(
         "flags.gdrcopyEnabled",
@@ -212,10 +211,11 @@ CHECKED: Final = (
             ("enable-coherent-annotations", "enable-explicit-driver-libraries"), NO_GENERATOR
         ),
         may_be_empty=True,
-        in_file=False,
     ),
 )
-KEYS: Final = (*keys_of(Config).values(), *CHECKED, *keys_of(Gfd).values())
+RUN_KEYS: Final = (*keys_of(Config).values(), *CHECKED)
+LABEL_KEYS: Final = tuple(keys_of(Gfd).values())
+KEYS: Final = (*RUN_KEYS, *LABEL_KEYS)
 
 
 def hook_program(config: Config) -> str:

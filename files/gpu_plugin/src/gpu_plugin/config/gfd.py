@@ -52,7 +52,6 @@ class Gfd:
         ("--oneshot", "--once"),
         "do it once",
         ("GFD_ONESHOT",),
-        command="labels",
     ).field()
     no_timestamp: bool = Key(
         "flags.gfd.noTimestamp",
@@ -60,7 +59,6 @@ class Gfd:
         ("--no-timestamp",),
         "leave out the label with the time of the start",
         ("GFD_NO_TIMESTAMP",),
-        command="labels",
     ).field()
     sleep: float | None = Key(
         "flags.gfd.sleepInterval",
@@ -69,7 +67,6 @@ class Gfd:
         "how long to wait between two looks at the GPUs",
         ("GFD_SLEEP_INTERVAL",),
         may_be_whole=True,
-        command="labels",
         read=interval,
     ).field()
     output_file: str = Key(
@@ -78,7 +75,6 @@ class Gfd:
         ("--output-file", "--output", "-o"),
         "where a file of labels goes; empty is standard output",
         ("GFD_OUTPUT_FILE",),
-        command="labels",
     ).field()
     machine_type_file: str = Key(
         "flags.gfd.machineTypeFile",
@@ -86,7 +82,6 @@ class Gfd:
         ("--machine-type-file",),
         "the file that names the machine",
         ("GFD_MACHINE_TYPE_FILE",),
-        command="labels",
     ).field()
     node_feature_api: bool | None = Key(
         "flags.useNodeFeatureAPI",
@@ -94,5 +89,4 @@ class Gfd:
         ("--use-node-feature-api",),
         "publish labels as a NodeFeature object, or with false as a file",
         ("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
-        command="labels",
     ).field()

@@ -34,8 +34,6 @@ class Key:
     refused: Mapping[str, str] = field(default_factory=dict)  # what is known, and why not to be had
     may_be_empty: bool = False  # which asks for the default
     may_be_whole: bool = False  # a number stands for the text that it is written as
-    in_file: bool = True
-    command: str = "run"  # whose flag it is
     read: Callable[[str, Any], Any] = lambda _where, value: value
 
     @property
@@ -43,6 +41,11 @@ class Key:
         """What a file has: bool, str or list."""
         kinds = {tuple: list, type(None): bool}
         return kinds.get(type(self.default), type(self.default))
+
+    @property
+    def in_file(self) -> bool:
+        """Whether a file may have it; NVIDIA's switches that may not go by their flags."""
+        return not self.path.startswith("--")
 
     @property
     def env(self) -> tuple[str, ...]:

@@ -41,8 +41,8 @@ TEXTS: Final = (
 
 def fill(command: argparse.ArgumentParser) -> None:
     """Give the command its options."""
-    keys = [key for key in config.KEYS if key.command == "labels" or key.path in SHARED_KEYS]
-    flags.add(command, keys)
+    shared = (key for key in config.RUN_KEYS if key.path in SHARED_KEYS)
+    flags.add(command, (*shared, *config.LABEL_KEYS))
     for name, variable, word, text in TEXTS:
         command.add_argument(
             f"--{name}",

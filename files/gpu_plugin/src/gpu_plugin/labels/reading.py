@@ -17,7 +17,7 @@ from ..gpus.driver import preload
 from ..offer.devices import GpuView, Inventory
 from ..offer.problem import Kind, Problem
 from .rows import Facts
-from .vgpu import Vgpu, readable, vgpu
+from .vgpu import readable, vgpu
 
 D = TypeVar("D")
 T = TypeVar("T")
@@ -44,14 +44,16 @@ def read(host_root: Path, driver_roots: tuple[str, ...], machine_type_file: str)
             nvml.driver_version(), views, unreadable=tuple(str(error) for error in broken)
         )
         cuda = nvml.cuda_version()
+    folders = {gpu.uuid: host_root / BUS / gpu.pci_bus_id for gpu in gpus}
+    spaces = {uuid: _content(folder / "config") for uuid, folder in folders.items()}
     return Facts(
         inventory,
         cuda,
-        _machine(host_root, machine_type_file),
-        {gpu.uuid: _class(host_root, gpu) for gpu in gpus},
+        _content(host_root / machine_type_file.lstrip("/")).decode(errors="replace").strip(),
+        {uuid: _class(_content(folder / "class")) for uuid, folder in folders.items()},
         attributes,
         cliques,
-        _vgpus(host_root, gpus),
+        {uuid: vgpu(space) for uuid, space in spaces.items() if readable(space)},
     )
 
 
@@ -70,27 +72,16 @@ def _or_none(ask: Callable[[D], T | None], device: D) -> T | None:
         return None
 
 
-def _machine(host_root: Path, path: str) -> str:
+def _content(path: Path) -> bytes:
+    """Return a file's bytes, none where it can't be read."""
     try:
-        return (host_root / path.lstrip("/")).read_text(errors="replace").strip()
+        return path.read_bytes()
     except OSError:
-        return ""
+        return b""
 
 
-def _class(host_root: Path, gpu: Gpu) -> int:
+def _class(text: bytes) -> int:
     try:
-        return int((host_root / BUS / gpu.pci_bus_id / "class").read_text(), 16)
-    except (OSError, ValueError):
+        return int(text, 16)
+    except ValueError:
         return 0
-
-
-def _vgpus(host_root: Path, gpus: list[Gpu]) -> dict[str, Vgpu | None]:
-    found = {}
-    for gpu in gpus:
-        try:
-            config = (host_root / BUS / gpu.pci_bus_id / "config").read_bytes()
-        except OSError:
-            continue
-        if readable(config):
-            found[gpu.uuid] = vgpu(config)
-    return found
