@@ -34,7 +34,7 @@ COUNTERS: Final = (
     (RELOADS, "Configurations that were read again.", ("result",)),
 )
 
-# No times of when a series began: they are as many series again, which nobody asks for.
+# No times of when a series began: they are as many series again, which nobody queries.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 

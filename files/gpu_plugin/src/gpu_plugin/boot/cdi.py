@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""At boot, and when the driver or a MIG layout changes: write the CDI specification anew."""
+"""At boot, and when the driver or a MIG layout changes: generate the CDI specification again."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _converge(nvml: Nvml, selection: Selection, outcome: Outcome) -> None:
 
 
 def _converge_gpu(nvml: Nvml, selection: Selection, uuid: str, changes: Changes) -> str:
-    """Apply the plan and look again; older drivers tell the profiles only after the mode is on."""
+    """Apply the plan and look again; older drivers list the profiles only after the mode is on."""
     for _attempt in range(3):
         state, plan = planned(nvml, selection, uuid)
         if not plan.steps:

@@ -80,7 +80,7 @@ class Config:
         "flags.plugin.passDeviceSpecs",
         False,
         ("--pass-device-specs",),
-        "hand the device nodes to the kubelet as well",
+        "pass the device nodes to the kubelet as well",
     ).field()
     device_list_strategies: tuple[str, ...] = Key(
         "flags.plugin.deviceListStrategy",

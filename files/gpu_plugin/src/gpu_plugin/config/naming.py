@@ -23,7 +23,7 @@ SUBDOMAIN: Final = re.compile(rf"{LABEL}(\.{LABEL})*")
 
 @dataclass(frozen=True)
 class Rule:
-    """Hardware whose product name or MIG profile looks like ``pattern`` is offered as ``name``."""
+    """Hardware whose product name or MIG profile looks like ``pattern`` is advertised as ``name``."""
 
     pattern: str
     name: str

@@ -51,7 +51,7 @@ TIME_SLICES: Final = ("default", "short", "medium", "long")  # by the driver's n
 
 @dataclass(frozen=True)
 class Share:
-    """Devices of a resource that several containers use at once, and what they are offered as.
+    """Devices of a resource that several containers use at once, and what they are advertised as.
 
     ``first`` is how many of them, ``devices`` are indices and UUIDs; without either it is all.
     They take turns of ``time_slice``, or use it at the same time where ``mps`` says how.
@@ -159,7 +159,7 @@ def _devices(value: Value | None) -> tuple[int | None, tuple[str, ...]]:
 
 
 def _twice(share: Share, taken: Collection[str]) -> str:
-    """Return what a share and those before it both take, as far as their words tell."""
+    """Return the devices that a share and those before it both name."""
     if ALL in taken:
         return "each device"
     return ", ".join(each for each in share.devices if each in taken)

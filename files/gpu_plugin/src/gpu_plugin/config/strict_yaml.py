@@ -90,7 +90,7 @@ def read(text: str, source: str, keys: Collection[str]) -> Found:
     """Return the file's values. ``keys`` are all keys that hold one.
 
     A key such as ``a.b[].c`` stands in every mapping of the list ``a.b``. Its values are ``a.b[0].c``
-    and so on; ``a.b`` and ``a.b[0]`` are there as well, to tell where the list and its items stand.
+    and so on; ``a.b`` and ``a.b[0]`` are there as well, for where the list and its items stand.
     """
     try:
         root = plain_yaml.compose(text, LIMITS)

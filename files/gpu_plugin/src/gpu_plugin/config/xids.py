@@ -88,8 +88,8 @@ def action(number: int, overrides: Overrides) -> Action:
 
 def describe(number: int) -> str:
     """Return an XID in words."""
-    words = WHOLE.get(number) or COPED.get(number)
-    return f"XID {number} ({words})" if words else f"XID {number}"
+    meaning = WHOLE.get(number) or COPED.get(number)
+    return f"XID {number} ({meaning})" if meaning else f"XID {number}"
 
 
 def overrides(disable: str, enable: str) -> Overrides:

@@ -127,7 +127,7 @@ class NodeApi:
         return _state(_json(doing, patch, self._node, change.body, **how))
 
     def write_feature(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Make the node's NodeFeature object have these labels; tell whether it had others. ApiError."""
+        """Reconcile the node's NodeFeature object with these labels; tell whether it had others. ApiError."""
         doing = f"writing NodeFeature {namespace}/{self._feature}"
         place = (GROUP, VERSION, namespace, PLURAL)
         meta = {
@@ -206,7 +206,7 @@ def _asked(doing: str, ask: Callable[[], T], rights: str = NODE_RIGHTS) -> T:
 
 
 def _why(error: Any) -> str:
-    """Return the words of an answer that says no."""
+    """Return the message of a refusal."""
     try:
         return cut(str(json_data.loads(error.body)["message"]))
     except (ValueError, LookupError, TypeError):

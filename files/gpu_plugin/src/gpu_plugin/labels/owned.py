@@ -60,7 +60,7 @@ class Change:
 
 
 def change(node: NodeState, wanted: Mapping[str, str], refused: str = "") -> Change:
-    """Return what makes a node's labels the wanted ones; ``refused`` is why its choice is not used."""
+    """Reconcile a node's labels with the wanted ones; ``refused`` is why its configuration is not used."""
     theirs = _keys(node.annotations.get(NFD)) - node.ours
     left = tuple(sorted(key for key in wanted if key in theirs))
     mine = {key: text for key, text in wanted.items() if key not in theirs}

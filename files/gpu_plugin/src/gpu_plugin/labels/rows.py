@@ -50,7 +50,7 @@ NONE, TIME_SLICING, MPS = "none", "time-slicing", "mps"
 
 
 @dataclass(frozen=True)
-class Terms:
+class Replication:
     """In how many replicas a device is advertised, by which strategy, and whether under another name."""
 
     replicas: int
@@ -58,7 +58,7 @@ class Terms:
     renamed: bool = False
 
 
-UNSHARED: Final = Terms(1)
+UNSHARED: Final = Replication(1)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
         return found
     found |= _versions(facts)
     found |= _node(facts, views)
-    by_uuid = _terms(facts.inventory, config)
+    by_uuid = _replications(facts.inventory, config)
     found |= _gpus(views, by_uuid, config.mig_strategy)
     if config.mig_strategy != "none":
         found[f"{VENDOR}/mig.strategy"] = config.mig_strategy
@@ -107,7 +107,7 @@ def models(inventory: Inventory) -> list[str]:
     return [name for name, _count in counts.most_common()]
 
 
-def _terms(inventory: Inventory, config: Config) -> dict[str, Terms]:
+def _replications(inventory: Inventory, config: Config) -> dict[str, Replication]:
     """Return how each device is advertised; nothing is, where the MIG strategy does not fit."""
     try:
         whole = enumerate_devices(inventory, config.mig_strategy, config.naming)
@@ -116,15 +116,15 @@ def _terms(inventory: Inventory, config: Config) -> dict[str, Terms]:
     return _shared(whole, share(whole, config.sharing))
 
 
-def _shared(whole: Resources, shared: Resources) -> dict[str, Terms]:
-    """Return the terms of each device by its UUID, from the resources before and after sharing."""
+def _shared(whole: Resources, shared: Resources) -> dict[str, Replication]:
+    """Return how each device is shared, by its UUID, from the resources before and after sharing."""
     before = {device.uuid: name for name, devices in whole.items() for device in devices}
     pieces: dict[str, list[tuple[str, Device]]] = {}
     for name, devices in shared.items():
         for device in devices:
             pieces.setdefault(device.uuid, []).append((name, device))
     return {
-        uuid: Terms(len(some), _strategy(some[0][1]), some[0][0] != before[uuid])
+        uuid: Replication(len(some), _strategy(some[0][1]), some[0][0] != before[uuid])
         for uuid, some in pieces.items()
     }
 
@@ -135,8 +135,8 @@ def _strategy(device: Device) -> str:
     return NONE if device.replica is None else TIME_SLICING
 
 
-def _together(some: Iterable[Terms]) -> Terms:
-    """Return the terms that stand for several: the one with the most replicas."""
+def _together(some: Iterable[Replication]) -> Replication:
+    """Return the one that stands for several: that with the most replicas."""
     return max(some, key=lambda one: one.replicas, default=UNSHARED)
 
 
@@ -189,14 +189,14 @@ def _node(facts: Facts, views: list[GpuView]) -> Labels:
     return {f"{VENDOR}/{name}": text for name, text in found.items()}
 
 
-def _gpus(views: list[GpuView], by_uuid: Mapping[str, Terms], strategy: str) -> Labels:
+def _gpus(views: list[GpuView], by_uuid: Mapping[str, Replication], strategy: str) -> Labels:
     counts = Counter(view.gpu.name for view in views)
     model = counts.most_common(1)[0][0]
     alike = [view for view in views if view.gpu.name == model]
     whole = [view for view in alike if strategy == "none" or not view.gpu.mig_current]
     shared = _together(by_uuid.get(view.gpu.uuid, UNSHARED) for view in whole)
     gpu = (whole or alike)[0].gpu
-    found = _base(model, len(alike), shared if whole else Terms(0), "")
+    found = _base(model, len(alike), shared if whole else Replication(0), "")
     if gpu.memory_total:
         found["memory"] = str(gpu.memory_total // MIB)
     major, minor = gpu.compute_capability
@@ -211,7 +211,7 @@ def _family(major: int, minor: int) -> str:
     return special.get((major, minor)) or FAMILIES.get(major, "undefined")
 
 
-def _single(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Terms]) -> Labels:
+def _single(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Replication]) -> Labels:
     on = [view for view in views if view.gpu.mig_current]
     if not on:
         return {}
@@ -225,7 +225,7 @@ def _single(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Terms]) ->
     return _under(GPU_RESOURCE, _mig(facts, on, by_uuid))
 
 
-def _mixed(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Terms]) -> Labels:
+def _mixed(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Replication]) -> Labels:
     found: Labels = {}
     for profile in sorted({mig.profile for view in views for mig in view.mig}):
         some = [
@@ -236,7 +236,7 @@ def _mixed(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Terms]) -> 
     return found
 
 
-def _mig(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Terms]) -> Labels:
+def _mig(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Replication]) -> Labels:
     """Return the labels of MIG devices that are all of one profile."""
     pairs: list[tuple[GpuView, MigDevice]] = [(view, mig) for view in views for mig in view.mig]
     if not pairs:
@@ -264,7 +264,7 @@ def _attributes(one: MigAttributes) -> Labels:
     return {name: str(number) for name, number in numbers.items()}
 
 
-def _base(model: str, count: int, shared: Terms, kind: str) -> Labels:
+def _base(model: str, count: int, shared: Replication, kind: str) -> Labels:
     suffixes = [kind] if kind else []
     if shared.replicas > 1 and not shared.renamed:
         suffixes.append("SHARED")

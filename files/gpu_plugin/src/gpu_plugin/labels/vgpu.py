@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a GPU is a virtual one, as its PCI configuration space tells. Pure."""
+"""Whether a GPU is a virtual one, by its PCI configuration space. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ HOST_DRIVER, TEXT = 0, 10
 
 @dataclass(frozen=True)
 class Vgpu:
-    """The driver of a virtual GPU's host; empty where it does not tell."""
+    """The driver of a virtual GPU's host; empty where it is not known."""
 
     host_driver_version: str = ""
     host_driver_branch: str = ""
 
 
 def vgpu(config: bytes) -> Vgpu | None:
-    """Return what a GPU's configuration space tells of its host; None for a GPU that is real."""
+    """Return what a GPU's configuration space has of its host; None for a GPU that is real."""
     for capability in _vendor_specific(config):
         if capability[3:5] == MARK:
             return _host(capability)

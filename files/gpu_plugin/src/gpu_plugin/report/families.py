@@ -28,7 +28,7 @@ class Families(Collector):
         self._mps = mps
 
     def collect(self) -> Iterator[Metric]:
-        """Return all families, with those that have nothing to tell yet."""
+        """Return all families, with those that have no samples yet."""
         yield from _state(self._state())
         yield from _mps(self._mps())
 

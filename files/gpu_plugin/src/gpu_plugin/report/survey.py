@@ -22,7 +22,7 @@ from ..offer.overview import Hardware, Holder
 
 @dataclass(frozen=True)
 class Sources:
-    """Where each of them tells it: files, the kubelet's socket, and the folder of MPS daemons."""
+    """Where each of them is found: files, the kubelet's socket, and the folder of MPS daemons."""
 
     status: Path
     mig_boot: Path
@@ -46,7 +46,7 @@ def show(sources: Sources, *, as_json: bool) -> int:
     daemons = listing.load(sources.mps)
     rows = overview.rows(hardware, resources, holders, daemons)
     if as_json:
-        told = {
+        report = {
             **(state or {"state": "not_running", "resources": {}}),
             **beside,
             "hardware": [asdict(row) for row in rows],
@@ -54,7 +54,7 @@ def show(sources: Sources, *, as_json: bool) -> int:
             "driver_problem": driver_problem,
             "kubelet_problem": kubelet_problem,
         }
-        print(json.dumps(told, indent=2))
+        print(json.dumps(report, indent=2))
         return 0 if state else 3
     if state is None:
         print("gpu-plugin is not running", file=sys.stderr)
