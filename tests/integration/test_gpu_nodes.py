@@ -57,7 +57,7 @@ def test_interrupted_at_every_task_a_repeated_run_ends_converged(
     assert len(calls) <= MODULE_CALL_BUDGET, calls
 
     silent = node.play(cmdline="--check --diff")
-    assert silent.ok
+    assert silent.ok, silent.message()
     assert silent.changed() == []
 
 
