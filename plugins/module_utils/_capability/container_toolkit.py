@@ -13,7 +13,7 @@ from .._core.cdi.generated import NVIDIA_CTK
 from .._core.errors import NodeError
 from .._core.packages.apt import upstream
 from .._core.packages.package import still_there
-from .._core.packages.repository import RPM_FAMILIES
+from .._core.packages.repository import Known
 from .._core.packages.repository import parse as parse_repository
 from .._core.packages.transaction import Change
 from .._core.steps import Plan, Step
@@ -25,8 +25,8 @@ from .._host.api import Host
 from .._host.driver_files import SPEC_FOLDERS
 from .._host.packages.api import PackageManager
 from .._host.packages.families import checked_timeout, package_manager
-from .driver.repository import REPOSITORY_SPEC
-from .recorded import Recorded, distrust
+from .nodeinfo import os_release
+from .recorded import REPOSITORY_SPEC, Additions, existing
 from .runtimes.record import Records
 
 RECORD = "/var/lib/gpu-node/container_toolkit.json"
@@ -53,12 +53,10 @@ SPEC: t.Dict[str, t.Any] = {
 }
 
 
-class ToolkitCapability(Recorded[Record]):
+class ToolkitCapability:
     """Keeps the NVIDIA container toolkit of a node installed and held at a safe version."""
 
     name = "container_toolkit"
-    record_path = RECORD
-    _load_record = staticmethod(toolkit.load)
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
@@ -68,8 +66,20 @@ class ToolkitCapability(Recorded[Record]):
         repository = None if named is None else parse_repository(named)
         self._desired = Desired(repository=repository, **values)
         self._host, self._check_mode = host, check_mode
-        self._family = _family(host.read("/etc/os-release") or "")
+        self._added = Additions(host, RECORD, Record)
+        self._family = _family(host)
         self._refreshed, self._note = False, ""
+        self._actions: t.Dict[str, t.Callable[[t.Mapping[str, t.Any]], None]] = {
+            "repair": lambda _: self._manager.repair(),
+            "refresh": self._refresh,
+            "repository": lambda params: self._added.write_repository(self._manager, params),
+            "vendor": self._vendor,
+            "install": self._install,
+            "hold": self._hold,
+            "release": lambda _: self._added.release(self._manager, self._added.record.holds),
+            "purge": self._purge,
+            "remove": self._remove,
+        }
 
     @property
     def _manager(self) -> PackageManager:
@@ -85,12 +95,11 @@ class ToolkitCapability(Recorded[Record]):
 
     def observe(self) -> Observed:
         """Read packages, files and what uses the toolkit."""
-        host, wanted, record = self._host, self._desired, self._record()
+        host, wanted, record = self._host, self._desired, self._added.record
         present = wanted.state == "present"
-        files = {path: host.read(path) for path in PLACE.paths}
-        found = {path: text for path, text in files.items() if text is not None}
-        if not (present or record or found):
-            return Observed(self._family, {}, {}, {})
+        files = existing(host, PLACE.paths)
+        if not (present or record or files):
+            return Observed(self._family, {}, {}, Known(), record)
         manager = self._manager
         packages = manager.packages()
         path = wanted.repository.key_path if wanted.repository else ""
@@ -98,11 +107,13 @@ class ToolkitCapability(Recorded[Record]):
             family=self._family,
             packages={name: packages[name] for name in ALL if name in packages},
             policies=manager.policies(ALL) if present else {},
-            files=found,
-            key=host.read(path) if path and present else None,
-            trusted=manager.trusted() if self._family in RPM_FAMILIES else (),
-            sources=manager.sources() if wanted.repository else (),
+            repository=Known(
+                files,
+                host.read(path) if path and present else None,
+                manager.trusted(),
+            ),
             record=record,
+            sources=manager.sources() if wanted.repository else (),
             drop_in=host.read(DROP_IN),
             vendor_file=_is_vendors(host.read(VENDOR_FILE)),
             users=() if present else self._users(),
@@ -143,40 +154,24 @@ class ToolkitCapability(Recorded[Record]):
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""
-        getattr(self, f"_{step.action}")(step.params)
-
-    def _repair(self, _params: t.Mapping[str, t.Any]) -> None:
-        self._manager.repair()
+        self._actions[step.action](step.params)
 
     def _refresh(self, _params: t.Mapping[str, t.Any]) -> None:
         self._note = self._manager.update()
         self._refreshed = True
 
-    def _repository(self, params: t.Mapping[str, t.Any]) -> None:
-        """Write the files; the record comes first, so that what is added can be taken back."""
-        self._remember(repository=True, keys=self._record().keys | set(params["trust"]))
-        for path, text in params["files"].items():
-            self._host.write(path, text, mode=0o644)
-        for path in params["stale"]:
-            self._host.remove(path)
-        if params["trust"]:
-            self._manager.trust(PLACE.rpm_key)
-        if self._desired.repository is None:
-            distrust(self._manager, self._record().keys)
-            self._remember(repository=False, keys=frozenset())
-
     def _vendor(self, params: t.Mapping[str, t.Any]) -> None:
         if params["text"] is None:
             self._remove_drop_in()
         else:
-            self._remember(drop_in=True)
+            self._added.remember(drop_in=True)
             self._host.write(DROP_IN, params["text"], mode=0o644)
             self._host.run(["systemctl", "daemon-reload"])
         if params["file"]:
             self._host.remove(VENDOR_FILE)
 
     def _install(self, params: t.Mapping[str, t.Any]) -> None:
-        record = self._record()
+        record = self._added.record
         change = Change(params["packages"], (), {}, record.holds)
         simulation = self._manager.simulate(change)
         if simulation.removed:
@@ -184,49 +179,29 @@ class ToolkitCapability(Recorded[Record]):
                 f"the installation would remove {', '.join(simulation.removed)}; nothing was changed",
                 hint="look at what they need, and remove them yourself or ask for another version",
             )
-        self._remember(packages=record.packages | set(simulation.new))
+        self._added.remember(packages=record.packages | set(simulation.new))
         self._manager.change(change)
 
     def _hold(self, params: t.Mapping[str, t.Any]) -> None:
         packages = self._manager.packages()
         free = [name for name in params["hold"] if not packages[name].held]
         if free:
-            self._remember(holds=self._record().holds | set(free))
-            self._manager.hold(free)
-
-    def _release(self, params: t.Mapping[str, t.Any]) -> None:
-        self._manager.release(params["release"])
-        self._remember(holds=frozenset())
+            self._added.hold(self._manager, free)
 
     def _purge(self, params: t.Mapping[str, t.Any]) -> None:
-        gone = set(params["packages"])
-        self._free(gone)
+        self._added.release(self._manager, params["packages"])
         self._manager.purge(params["packages"])
-        self._remember(packages=self._record().packages - gone)
+        self._added.remember(packages=self._added.record.packages - set(params["packages"]))
 
     def _remove(self, params: t.Mapping[str, t.Any]) -> None:
-        self._free(self._record().holds)
+        self._added.release(self._manager, self._added.record.holds)
         if params["packages"]:
             self._manager.purge(params["packages"])
-        distrust(self._manager, self._record().keys)
-        for path in params["files"]:
-            self._host.remove(path)
-        if self._record().drop_in:
+        self._added.forget_repository(self._manager, params["files"])
+        if self._added.record.drop_in:
             self._remove_drop_in()
         self._manager.clean()
-        self._host.remove(RECORD)
-
-    def _free(self, names: t.Collection[str]) -> None:
-        """Take our holds away from packages."""
-        record, packages = self._record(), self._manager.packages()
-        held = [
-            name
-            for name in sorted(record.holds & set(names))
-            if name in packages and packages[name].held
-        ]
-        if held:
-            self._manager.release(held)
-        self._remember(holds=record.holds - set(names))
+        self._added.forget()
 
     def _remove_drop_in(self) -> None:
         self._host.remove(DROP_IN)
@@ -234,7 +209,7 @@ class ToolkitCapability(Recorded[Record]):
         if not self._host.listdir(folder):
             self._host.remove(folder)
         self._host.run(["systemctl", "daemon-reload"])
-        self._remember(drop_in=False)
+        self._added.remember(drop_in=False)
 
     # --- report ---
 
@@ -248,11 +223,10 @@ class ToolkitCapability(Recorded[Record]):
         }
 
 
-def _family(release: str) -> str:
+def _family(host: Host) -> str:
     """Return whose package manager a system has; nothing for one that is not known."""
-    pairs = (line.split("=", 1) for line in release.split("\n") if "=" in line)
-    values = {key: value.strip().strip("\"'") for key, value in pairs}
-    words = [values.get("ID", ""), *values.get("ID_LIKE", "").split()]
+    release = os_release(host)
+    words = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
     return next((toolkit.FAMILIES[word] for word in words if word in toolkit.FAMILIES), "")
 
 

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from .._core import cgroups
-from .._core.driver.plan import FABRIC_SERVICE, SERVICE
+from .._core.driver.services import FABRIC_SERVICE, SERVICE
 from .._core.errors import NodeError
 from .._core.pci import PciDevice, nvidia_device
 from .._core.text.printable import printable
@@ -28,6 +28,13 @@ LIBRARY_FOLDERS = (
 )
 FIRMWARE = "/lib/firmware"
 DRIVER_VERSION = "/proc/driver/nvidia/version"
+
+
+def os_release(host: Host) -> t.Dict[str, str]:
+    """Return what /etc/os-release says of the system."""
+    text = host.read("/etc/os-release") or ""
+    pairs = (line.split("=", 1) for line in text.split("\n") if "=" in line)
+    return {key: value.strip().strip("\"'") for key, value in pairs}
 
 
 def pci_devices(host: Host) -> t.List[PciDevice]:

@@ -1,54 +1,97 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a capability has added to a node, kept in a file so that it can be taken back."""
+"""What a capability adds to a node: recorded first, so that it can be taken back."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
+from .._core.packages.record import Record
 from .._core.packages.repository import is_trusted
 from .._host.api import Host
 from .._host.packages.api import PackageManager
 
-
-class Record(t.Protocol):
-    """Additions, a dataclass; false where there are none."""
-
-    __dataclass_fields__: t.ClassVar[t.Dict[str, t.Any]]
-
-    def dump(self) -> str:
-        """Return the record's text."""
-
-
 R = t.TypeVar("R", bound=Record)
+REPOSITORY_SPEC: t.Dict[str, t.Any] = {
+    "type": "dict",
+    "options": {
+        "url": {"type": "str", "required": True},
+        "key": {"type": "str", "required": True, "no_log": False},
+        "key_fingerprints": {"type": "list", "elements": "str", "default": [], "no_log": False},
+        "suite": {"type": "str", "default": "/"},
+        "components": {"type": "list", "elements": "str", "default": []},
+        "signed_metadata": {"type": "bool", "default": False},
+        "plain_http": {"type": "bool", "default": False},
+    },
+}
 
 
-class Recorded(t.Generic[R]):
-    """The part of a capability that knows its record: its ``record_path``, and how to load it."""
+class Additions(t.Generic[R]):
+    """The record of additions at ``path``, and the additions that all capabilities with packages have."""
 
-    _host: Host
-    record_path: str
+    def __init__(self, host: Host, path: str, kind: t.Type[R]) -> None:
+        self._host, self._path, self._kind = host, path, kind
 
-    def _load_record(self, text: t.Optional[str], path: str) -> R:
-        """Parse the record; NodeError where it is damaged."""
-        raise NotImplementedError
+    @property
+    def record(self) -> R:
+        """Return what was added until now; NodeError where the file is damaged."""
+        return self._kind.load(self._host.read(self._path), self._path)
 
-    def _record(self) -> R:
-        return self._load_record(self._host.read(self.record_path), self.record_path)
-
-    def _remember(self, **additions: t.Any) -> None:
-        """Write down what is about to be added."""
-        record = dataclasses.replace(self._record(), **additions)
+    def remember(self, **additions: t.Any) -> None:
+        """Write down what is about to be added, or is gone."""
+        record = dataclasses.replace(self.record, **additions)
         if record:
-            self._host.write(self.record_path, record.dump(), mode=0o644)
+            self._host.write(self._path, record.dump(), mode=0o644)
         else:
-            self._host.remove(self.record_path)
+            self._host.remove(self._path)
+
+    def forget(self) -> None:
+        """Remove the record, when all of it is gone."""
+        self._host.remove(self._path)
+
+    def hold(self, manager: PackageManager, names: t.Collection[str]) -> None:
+        """Keep packages at their version."""
+        self.remember(holds=self.record.holds | set(names))
+        manager.hold(sorted(names))
+
+    def release(self, manager: PackageManager, names: t.Collection[str]) -> None:
+        """Take our holds away from packages."""
+        holds, packages = self.record.holds, manager.packages()
+        ours = sorted(holds & set(names))
+        held = [name for name in ours if name in packages and packages[name].held]
+        if held:
+            manager.release(held)
+        self.remember(holds=holds - set(names))
+
+    def write_repository(self, manager: PackageManager, params: t.Mapping[str, t.Any]) -> None:
+        """Write the files that a step names, and remove those that it calls stale."""
+        self.remember(repository=True, keys=self.record.keys | set(params["trust"]))
+        for path, text in params["files"].items():
+            self._host.write(path, text, mode=0o644)
+        if params["trust"]:
+            manager.trust(params["key"])
+        if params["forget"]:
+            self.forget_repository(manager, params["stale"])
+            self.remember(repository=False, keys=frozenset())
+        else:
+            self._remove(params["stale"])
+
+    def forget_repository(self, manager: PackageManager, paths: t.Iterable[str]) -> None:
+        """Remove a repository's files, and have rpm forget those of our keys that it still has."""
+        keys = self.record.keys
+        there = [one for one in manager.trusted() if any(is_trusted(key, [one]) for key in keys)]
+        if there:
+            manager.distrust(there)
+        self._remove(paths)
+
+    def _remove(self, paths: t.Iterable[str]) -> None:
+        for path in paths:
+            self._host.remove(path)
 
 
-def distrust(manager: PackageManager, keys: t.Collection[str]) -> None:
-    """Have rpm forget those of the keys, given by their fingerprints, that it was taught."""
-    there = [one for one in manager.trusted() if any(is_trusted(key, [one]) for key in keys)]
-    if there:
-        manager.distrust(there)
+def existing(host: Host, paths: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return the texts of those of the files that are there, by their paths."""
+    found = {path: host.read(path) for path in paths}
+    return {path: text for path, text in found.items() if text is not None}

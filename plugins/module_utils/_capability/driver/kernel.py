@@ -170,8 +170,3 @@ def build_error(host: Host, failed: Dkms) -> NodeError:
         "then run again",
         dkms=[failed.describe()],
     )
-
-
-def as_result(found: t.Sequence[Dkms]) -> t.List[t.Dict[str, str]]:
-    """Return DKMS's state for a module's answer."""
-    return [one.describe() for one in found]

@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
-from .repository import REPOSITORY_SPEC
-from .runfile import RUNFILE_SPEC
+from ..recorded import REPOSITORY_SPEC
 
+RUNFILE_SPEC: t.Dict[str, t.Any] = {
+    "type": "dict",
+    "options": {
+        "location": {"type": "str", "required": True},
+        "sha256": {"type": "str", "required": True, "no_log": False},
+    },
+}
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

@@ -5,76 +5,73 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ..._core.driver.kernel import tail
-from ..._core.driver.runfile import COPY, LOG, TRACES, UNINSTALLER, Installed, Runfile, parse_traces
+from ..._core.driver.runfile import COPY, LOG, TRACES, UNINSTALLER, Installed, parse_traces
+from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
-from ..._host.api import Completed, Host
 from ..download import bring
 from .kernel import building
-
-RUNFILE_SPEC: t.Dict[str, t.Any] = {
-    "type": "dict",
-    "options": {
-        "location": {"type": "str", "required": True},
-        "sha256": {"type": "str", "required": True, "no_log": False},
-    },
-}
+from .node import Node, Params
 
 
-def installed(host: Host, runfile: t.Optional[Runfile]) -> Installed:
-    """Return what the installer has left, and what the next one would lack."""
-    version = parse_traces(host.read(TRACES) or "") if host.exists(UNINSTALLER) else ""
-    if runfile is None:
-        return Installed(version)
-    compiler = any(host.which(name) is not None for name in ("cc", "gcc"))
-    lacking = [] if compiler else ["C compiler"]
-    lacking += ["make"] if host.which("make") is None else []
-    there = not runfile.location.startswith("/") or host.exists(runfile.location)
-    return Installed(version, host.which("dkms") is not None, tuple(lacking), there)
+class Runfile:
+    """The driver from a .run file."""
 
+    def __init__(self, node: Node) -> None:
+        self._node = node
 
-class RunfileSteps:
-    """The part of the capability that runs the installer."""
+    def observe(self, observed: Observed) -> Observed:
+        """Add what the installer has left, and what the next one would lack."""
+        host, runfile = self._node.host, self._node.desired.runfile
+        found = Installed(self._version())
+        if runfile is not None:
+            compiler = any(host.which(name) is not None for name in ("cc", "gcc"))
+            lacking = [] if compiler else ["C compiler"]
+            lacking += ["make"] if host.which("make") is None else []
+            there = not runfile.location.startswith("/") or host.exists(runfile.location)
+            dkms = host.which("dkms") is not None
+            found = Installed(found.version, dkms, tuple(lacking), there)
+        return dataclasses.replace(observed, runfile=found)
 
-    _host: Host
+    def _version(self) -> str:
+        host = self._node.host
+        return parse_traces(host.read(TRACES) or "") if host.exists(UNINSTALLER) else ""
 
-    def _remember(self, **additions: t.Any) -> None:
-        raise NotImplementedError
-
-    def _runfile(self, params: t.Mapping[str, t.Any]) -> None:
+    def install(self, params: Params) -> None:
         """Run the installer from a copy that nobody else can change, and see that it did its work."""
+        host, added = self._node.host, self._node.added
         bring(params["location"], COPY, params["sha256"])
-        self._remember(runfile="?")
+        added.remember(runfile="?")
         try:
-            with building(self._host):
-                self._called(["sh", COPY, *params["words"]], "NVIDIA's installer")
+            with building(host):
+                self._call(["sh", COPY, *params["words"]], "NVIDIA's installer")
         finally:
-            self._host.remove(COPY)
-        found = installed(self._host, None).version
+            host.remove(COPY)
+        found = self._version()
         if found != params["version"]:
             raise NodeError(
                 f"the installer has brought version {found or '(none)'}, not {params['version']}",
                 cause=f"{TRACES} says so",
                 hint="set version to the one that the file has",
             )
-        self._remember(runfile=f"{params['version']} {params['kind']}")
+        added.remember(runfile=f"{params['version']} {params['kind']}")
 
-    def _uninstall(self, _params: t.Mapping[str, t.Any]) -> None:
+    def uninstall(self, _params: Params) -> None:
         """Have the installer take back what it brought; the loaded modules stay."""
-        if self._host.exists(UNINSTALLER):
-            self._called([UNINSTALLER, "--silent", "--skip-module-unload"], UNINSTALLER)
-        self._remember(runfile="")
+        if self._node.host.exists(UNINSTALLER):
+            self._call([UNINSTALLER, "--silent", "--skip-module-unload"], UNINSTALLER)
+        self._node.added.remember(runfile="")
 
-    def _called(self, words: t.Sequence[str], name: str) -> Completed:
-        done = self._host.run(words, check=False)
+    def _call(self, words: t.Sequence[str], name: str) -> None:
+        done = self._node.host.run(words, check=False)
         if done.rc != 0:
-            log = tail(self._host.read(LOG) or "") or done.err.strip() or done.out.strip()
+            log = tail(self._node.host.read(LOG) or "") or done.err.strip() or done.out.strip()
             raise NodeError(
                 f"{name} failed with status {done.rc}",
                 cause=f"the end of {LOG}:\n{log}",
                 hint="fix the cause named above and run again",
                 rc=done.rc,
             )
-        return done

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import typing as t
+import dataclasses
 
-from ..._core.driver.record import Record
-from ..._core.driver.select import Desired, Observed, flavour
-from ..._core.packages.streams import (
+from ..._core.driver.packages.streams import (
     FILE,
     MODULE,
     RELEASES,
@@ -18,51 +16,48 @@ from ..._core.packages.streams import (
     parse_enabled,
     parse_list,
 )
-from ..._host.api import Host
-from ..._host.packages.api import PackageManager
+from ..._core.driver.select import flavour
+from ..._core.driver.state import Observed
 from ..._host.packages.dnf import Dnf
+from .node import Node, Params
 
 
-class StreamSteps:
-    """The part of the capability that knows streams."""
+class ModuleStreams:
+    """The streams of the module that has the driver."""
 
-    _host: Host
-    _desired: Desired
-    _manager: PackageManager
+    def __init__(self, node: Node) -> None:
+        self._node = node
 
-    def _record(self) -> Record:
-        raise NotImplementedError
-
-    def _remember(self, **additions: t.Any) -> None:
-        raise NotImplementedError
-
-    def _streams(self, observed: Observed) -> Streams:
-        """Return the streams; dnf is asked only where the one that is enabled does not fit."""
-        manager = self._manager
+    def observe(self, observed: Observed) -> Observed:
+        """Add the streams; dnf is asked only where the one that is enabled does not fit."""
+        manager, wanted = self._node.manager, self._node.desired
         if not isinstance(manager, Dnf) or observed.codename not in RELEASES:
-            return Streams()
-        enabled = parse_enabled(self._host.read(FILE) or "")
-        kind = flavour(self._desired.kernel_modules, observed.gpus)
-        if self._desired.state == "absent" or fits(enabled, self._desired.version, kind):
-            return Streams(enabled)
-        return Streams(enabled, parse_list(manager.module(["list", MODULE])))
+            return observed
+        enabled, offered = self._enabled(), ""
+        kind = flavour(wanted.kernel_modules, observed.gpus)
+        if wanted.state == "present" and not fits(enabled, wanted.version, kind):
+            offered = manager.module(["list", MODULE])
+        return dataclasses.replace(observed, streams=Streams(enabled, parse_list(offered)))
 
-    def _stream(self, params: t.Mapping[str, t.Any]) -> None:
-        record = self._record()
+    def enable(self, params: Params) -> None:
+        """Enable a stream; the one that was enabled before the first is remembered."""
+        record = self._node.added.record
         before = record.stream_before if record.stream else params["before"]
-        self._remember(stream=params["stream"], stream_before=before)
-        self._enable_stream(params["stream"])
+        self._node.added.remember(stream=params["stream"], stream_before=before)
+        self._switch(params["stream"])
 
-    def _forget_stream(self) -> None:
+    def forget(self) -> None:
         """Put the stream back to what it was, unless somebody has enabled another since."""
-        record = self._record()
-        enabled = parse_enabled(self._host.read(FILE) or "")
-        if enabled == record.stream:
-            self._enable_stream(record.stream_before)
+        record = self._node.added.record
+        if record.stream and self._enabled() == record.stream:
+            self._switch(record.stream_before)
 
-    def _enable_stream(self, stream: str) -> None:
+    def _enabled(self) -> str:
+        return parse_enabled(self._node.host.read(FILE) or "")
+
+    def _switch(self, stream: str) -> None:
         """Enable a stream in place of any other; none only resets the module."""
-        manager = self._manager
+        manager = self._node.manager
         if isinstance(manager, Dnf):
             manager.module(["reset", MODULE], check=True)
             if stream:

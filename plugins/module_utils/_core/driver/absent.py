@@ -9,9 +9,10 @@ import typing as t
 
 from ..errors import NodeError
 from ..steps import Plan, Step
+from .refusals import check_platform
 from .report import describe
 from .runfile import UNINSTALLER
-from .select import Observed
+from .state import Observed
 
 REPAIR = Step("repair", "finish what a transaction that was killed has left")
 
@@ -20,6 +21,8 @@ def absent(observed: Observed, check_mode: bool) -> Plan:
     """Return the plan of the way back."""
     record, removal = observed.record, observed.removal
     steps: t.List[Step] = []
+    if record and not record.runfile:
+        check_platform(observed)
     if record:
         if observed.unfinished:
             steps.append(REPAIR)

@@ -21,6 +21,12 @@ class NoSupport(NodeError):
 Gpus = t.Sequence[t.Tuple[str, str]]
 
 
+def branch(version: str) -> str:
+    """Return the branch of a version, or of a package's version; empty where it does not say."""
+    match = re.match(r"\d+", version.split(":", 1)[-1])
+    return match[0] if match else ""
+
+
 def rule(architecture: str) -> str:
     """Return the rule in words, empty where there is none."""
     if architecture in FIRST:
@@ -38,12 +44,11 @@ def last(gpus: Gpus) -> str:
 
 def unsupported(version: str, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
     """Return the GPUs, given as (address, architecture), that a version or branch does not run."""
-    match = re.match(r"\d+", version)
-    branch = int(match[0]) if match else 0
+    number = int(branch(version) or 0)
     return [
         (address, one)
         for address, one in gpus
-        if branch and not FIRST.get(one, 0) <= branch <= LAST.get(one, branch)
+        if number and not FIRST.get(one, 0) <= number <= LAST.get(one, number)
     ]
 
 
@@ -57,11 +62,11 @@ def able(versions: t.Sequence[str], gpus: Gpus) -> t.List[str]:
 def no_version(versions: t.Sequence[str], gpus: Gpus) -> NoSupport:
     """Return the error where none of the versions runs a GPU of the node."""
     address, architecture = unsupported(versions[0], gpus)[0]
-    branch = LAST.get(architecture) or FIRST.get(architecture)
+    wanted = LAST.get(architecture) or FIRST.get(architecture)
     return NoSupport(
         f"the driver {', '.join(versions)} does not run the {architecture} GPU {address}",
         cause=rule(architecture),
-        hint=f"ask for such a branch, as with version {branch}, from a source that offers it",
+        hint=f"ask for such a branch, as with version {wanted}, from a source that offers it",
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .select import Observed
+from .state import Observed
 
 
 def facts(observed: Observed) -> t.Dict[str, t.Any]:

@@ -6,29 +6,38 @@
 from __future__ import annotations
 
 from ..errors import NodeError
+from . import branches as driver_branches
 from . import secure_boot
-from .packages.names import SUPPORTED
-from .select import Desired, Observed
+from .packages import distributions
+from .select import flavour
+from .state import Desired, Observed
+
+
+def check(observed: Observed, desired: Desired) -> None:
+    """Refuse; NodeError says why. The check of a preinstalled driver is all that its source does."""
+    if desired.source == "preinstalled":
+        return
+    if desired.runfile is None:
+        check_platform(observed)
+    kind = flavour(desired.kernel_modules, observed.gpus)
+    if desired.runfile is None:
+        _check_node(observed, desired, kind)
+    elif not driver_branches.able([desired.version], observed.gpus):
+        raise driver_branches.no_version([desired.version], observed.gpus)
 
 
 def check_platform(observed: Observed) -> None:
-    if observed.distribution not in observed.names.ids or (
-        observed.codename not in observed.names.releases
-    ):
-        supported = ", ".join(
-            f"{one.title} {number}" + (f" ({codename})" if codename != number else "")
-            for one in SUPPORTED
-            for codename, number in one.releases.items()
-        )
+    """Refuse a distribution or release whose packages are not known."""
+    if distributions.supported(observed.distribution, observed.codename) is None:
         raise NodeError(
             f"{observed.title or observed.distribution!r} is not supported",
             cause=f"found ID={observed.distribution} release {observed.codename or '(none)'}; "
-            f"expected {supported}",
+            f"expected {distributions.in_words()}",
             hint="install the driver yourself and leave this module out",
         )
 
 
-def check_node(observed: Observed, desired: Desired, kind: str) -> None:
+def _check_node(observed: Observed, desired: Desired, kind: str) -> None:
     package = observed.kernel_package(kind)
     if observed.installed(package):
         return

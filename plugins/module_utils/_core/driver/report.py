@@ -8,9 +8,14 @@ from __future__ import annotations
 import typing as t
 
 from ..packages.apt import upstream
+from ..packages.repository import texts
+from ..steps import Step
 from . import branches as driver_branches
-from .repository import texts
-from .select import Choice, Observed
+from .repository import PLACE
+from .select import Choice
+from .state import Observed
+
+NEWEST = "the newest that the sources offer"
 
 
 def headers_package(observed: Observed) -> str:
@@ -33,10 +38,10 @@ def offered_headers(observed: Observed) -> t.List[str]:
 
 def describe(observed: Observed) -> t.Dict[str, t.Any]:
     """Return what a user sees of the node's driver."""
-    service = observed.service
+    service, files = observed.service, observed.repository.files
     return {
         **({"runfile": observed.record.runfile} if observed.record.runfile else {}),
-        **({"repository": texts(observed.repository)} if observed.repository else {}),
+        **({"repository": texts(files, PLACE)} if files else {}),
         "packages": {
             name: package.version
             for name, package in sorted(observed.packages.items())
@@ -50,8 +55,33 @@ def describe(observed: Observed) -> t.Dict[str, t.Any]:
     }
 
 
-def warnings(observed: Observed, choice: Choice, installing: bool) -> t.Tuple[str, ...]:
+def after(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Dict[str, t.Any]:
+    """Return what a user will see of it after the steps."""
+    found = describe(observed)
+    wanted = {name: version or NEWEST for name, version in choice.targets.items()}
+    found["packages"] = {**found["packages"], **wanted}
+    for step in steps:
+        params = step.params
+        if step.action == "install":
+            for name in params["remove"]:
+                found["packages"].pop(name, None)
+        elif step.action == "hold":
+            kept = set(found["held"]) - set(params["release"])
+            found["held"] = sorted(kept | set(params["hold"]))
+        elif step.action == "modprobe":
+            found["modprobe"] = params["text"]
+        elif step.action in ("load", "reload"):
+            found["loaded"] = [choice.version or NEWEST, choice.kind]
+        elif step.action == "persistence":
+            found["persistence"] = True
+        elif step.action == "runfile":
+            found["runfile"] = f"{choice.version} {choice.kind}"
+    return found
+
+
+def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Tuple[str, ...]:
     """Return what is not as it might be expected."""
+    installing = any(step.action == "install" for step in steps)
     found = driver_branches.warnings(choice.version, observed.gpus)
     dkms = uses_dkms(observed, choice.kind)
     if installing and dkms and not observed.headers and not offered_headers(observed):

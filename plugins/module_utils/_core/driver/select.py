@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver of a node: the packages it takes, and the versions that go together."""
+"""The packages that the driver of a node takes, and the versions that go together."""
 
 from __future__ import annotations
 
@@ -11,133 +11,13 @@ import typing as t
 
 from ..errors import InputError, NodeError
 from ..packages.apt import upstream
-from ..packages.apt_sources import Source
-from ..packages.package import Package, Policy
-from ..packages.streams import Streams
-from ..packages.transaction import Removal
+from ..steps import Step
 from . import branches as driver_branches
-from .kernel import Dkms, Modules, Options
-from .packages.names import DEBIAN, Names
-from .record import Record
-from .repository import Repository
-from .runfile import Installed, Runfile
-from .secure_boot import SigningKey
+from .packages.names import Names
+from .state import Desired, Observed
 
-COMPONENTS = DEBIAN.components
-PERSISTENCED = DEBIAN.persistenced
-USER_SPACE = DEBIAN.user_space
-KERNEL = DEBIAN.kernel
-RELEVANT = DEBIAN.relevant
-MATCHED = DEBIAN.matched
 PROPRIETARY_ONLY = ("kepler", "maxwell", "pascal", "volta")
 OPEN_ONLY = ("blackwell",)
-
-
-@dataclasses.dataclass(frozen=True)
-class Desired:
-    """What the user wants."""
-
-    state: str
-    version: str
-    kernel_modules: str
-    components: t.Tuple[str, ...]
-    hold: bool
-    load: bool
-    persistence: bool
-    manage_sources: bool
-    secure_boot: str
-    reload: str
-    module_options: Options = ()
-    source: str = "distribution"
-    repository: t.Optional[Repository] = None
-    runfile: t.Optional[Runfile] = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Observed:
-    """What the node has; ``record`` is what earlier runs wrote down of their additions.
-
-    ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went
-    wrong with it. ``removal`` is there when additions are to be taken back and dpkg is in order.
-    ``users`` are the processes that have a GPU open, ``reload_note`` is why this run could not
-    exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``bridged`` that
-    these are managed through InfiniBand, ``fabric``
-    what the fabric manager's service does; ``libraries`` are the versions of libnvidia-ml.
-    ``repository`` are our files that name a repository, ``repository_key`` is the key's text where it is
-    on the node, ``trusted`` the keys that rpm has. ``signing_key`` is there with Secure Boot on.
-    ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
-    """
-
-    distribution: str
-    codename: str
-    title: str
-    kernel: str
-    headers: bool
-    gpus: t.Tuple[t.Tuple[str, str], ...]
-    packages: t.Mapping[str, Package]
-    policies: t.Mapping[str, Policy]
-    interrupted: bool
-    loaded: t.Optional[t.Tuple[str, str]]
-    nouveau: bool
-    service: t.Mapping[str, str]
-    sources: t.Tuple[Source, ...]
-    own_sources: t.Optional[str]
-    record: Record
-    foreign_installer: bool = False
-    smi: bool = False
-    refreshed: bool = False
-    refresh_note: str = ""
-    removal: t.Optional[Removal] = None
-    users: t.Tuple[str, ...] = ()
-    reload_note: str = ""
-    modules: Modules = dataclasses.field(default_factory=Modules)
-    dkms: t.Tuple[Dkms, ...] = ()
-    names: Names = DEBIAN
-    nvswitch: bool = False
-    bridged: bool = False
-    fabric: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    libraries: t.Tuple[str, ...] = ()
-    repository: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    repository_key: t.Optional[str] = None
-    trusted: t.Tuple[str, ...] = ()
-    signing_key: t.Optional[SigningKey] = None
-    runfile: Installed = dataclasses.field(default_factory=Installed)
-    firmware: t.Tuple[str, ...] = ()
-    streams: Streams = dataclasses.field(default_factory=Streams)
-
-    def installed(self, package: str) -> t.Optional[str]:
-        """Return an installed package's version."""
-        found = self.packages.get(package)
-        return found.version if found is not None and found.installed else None
-
-    @property
-    def unfinished(self) -> bool:
-        """Tell whether dpkg was stopped in the middle of any package."""
-        return self.interrupted or any(one.broken for one in self.packages.values())
-
-    def held(self, package: str) -> bool:
-        """Tell whether a package is on hold."""
-        found = self.packages.get(package)
-        return found is not None and found.held
-
-    def versions(self, package: str) -> t.Tuple[str, ...]:
-        """Return every version that can be had, newest first, the installed one among them."""
-        policy = self.policies.get(package)
-        versions = policy.versions if policy else ()
-        installed = self.installed(package)
-        return versions if installed is None or installed in versions else (*versions, installed)
-
-    def kernel_package(self, kind: str) -> str:
-        """Return the package of the kernel modules: a prebuilt one unless DKMS has it in hand."""
-        built, prebuilt = self.names.kernel[kind], self.names.prebuilt.get(kind, "")
-        if self.installed(built) is not None or not prebuilt or not self.versions(prebuilt):
-            return built
-        return prebuilt
-
-    def candidate(self, package: str) -> t.Optional[str]:
-        """Return the version that apt would install."""
-        policy = self.policies.get(package)
-        return policy.candidate if policy else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +28,7 @@ class Choice:
     version: t.Optional[str]
     targets: t.Mapping[str, t.Optional[str]]
     unknown: t.Tuple[str, ...]
-    names: Names = DEBIAN
+    names: Names
 
     @property
     def pins(self) -> t.Dict[str, str]:
@@ -161,6 +41,17 @@ class Choice:
             if source and version:
                 pins.setdefault(f"src:{source}", version)
         return pins
+
+
+class Draft(t.NamedTuple):
+    """What a source comes to: its steps and its choice, None where nothing else can be planned yet.
+
+    ``reboot`` are reasons for a reboot.
+    """
+
+    steps: t.Tuple[Step, ...]
+    choice: t.Optional[Choice] = None
+    reboot: t.Tuple[str, ...] = ()
 
 
 class UnknownVersion(InputError):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A repository of packages that the user names, and the files that make a node know it."""
+"""A repository of packages that the user names: the files that make a node know it, and the step to them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import dataclasses
 import re
 import typing as t
 
-from ..errors import InputError
+from ..errors import InputError, NodeError
+from ..steps import Step
+from .apt_sources import Source
 from .pgp import PublicKey, armoured, binary, is_armoured, read
 
 URL = re.compile(r"(?:https?|file)://([^\s\"'#@/:]*)[^\s\"'#@]*")
@@ -17,6 +19,7 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
 RPM_PRIORITY = 50
 RPM_FAMILIES = ("rhel", "suse")
+APT_PRIORITY, APT_OTHERS = 600, 400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +49,16 @@ class Repository:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The files of one repository: their name, what it is called, and the module that writes them."""
+    """The files of one repository: their name, what it is called, and the module that writes them.
+
+    ``preferred`` are the packages, as apt's patterns, that are taken from it before all others; of the
+    rest the distribution's own win.
+    """
 
     name: str
     title: str
     module: str
+    preferred: str = ""
 
     @property
     def header(self) -> str:
@@ -68,6 +76,11 @@ class Place:
         return f"/etc/apt/keyrings/{self.name}.asc", f"/etc/apt/keyrings/{self.name}.gpg"
 
     @property
+    def preferences(self) -> str:
+        """Return apt's preferences."""
+        return f"/etc/apt/preferences.d/{self.name}"
+
+    @property
     def rpm_key(self) -> str:
         """Return rpm's key."""
         return f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{self.name}"
@@ -83,7 +96,64 @@ class Place:
     @property
     def paths(self) -> t.Tuple[str, ...]:
         """Return all files that may be there."""
-        return (self.sources, *self.apt_keys, self.rpm_key, *self.rpm_repositories.values())
+        found = (self.sources, *self.apt_keys, self.rpm_key, *self.rpm_repositories.values())
+        return (*found, self.preferences) if self.preferred else found
+
+
+class Known(t.NamedTuple):
+    """What a node has of a repository.
+
+    ``files`` are ours by their paths, ``key`` is the text of a key that is a file of the node,
+    ``trusted`` are rpm's keys.
+    """
+
+    files: t.Mapping[str, str] = {}
+    key: t.Optional[str] = None
+    trusted: t.Tuple[str, ...] = ()
+
+
+def step(
+    repository: t.Optional[Repository],
+    place: Place,
+    family: str,
+    known: Known,
+    sources: t.Iterable[Source],
+) -> t.Optional[Step]:
+    """Return the step, None where the node has the files that are wanted and no others of ours."""
+    if repository is None:
+        stale = tuple(sorted(known.files))
+        params = {"files": {}, "stale": stale, "trust": (), "forget": True}
+        summary = f"forget the repository: remove {', '.join(stale)}"
+        return Step("repository", summary, params) if stale else None
+    _check_duplicate(repository, place, sources)
+    keys = check_key(repository, known.key if repository.key_path else repository.key)
+    wanted = files(repository, place, family, keys)
+    write = {path: one for path, one in wanted.items() if known.files.get(path) != one}
+    stale = tuple(sorted(set(known.files) - set(wanted)))
+    marks = [one.fingerprint for one in keys] if family in RPM_FAMILIES else []
+    trust = tuple(one for one in marks if not is_trusted(one, known.trusted))
+    words = [f"write {', '.join(sorted(write))}"] if write else []
+    words += [f"remove {', '.join(stale)}"] if stale else []
+    words += [f"teach rpm the key {', '.join(trust)}"] if trust else []
+    if not words:
+        return None
+    params = {"files": write, "stale": stale, "trust": trust, "key": place.rpm_key, "forget": False}
+    summary = f"name the repository {repository.url}: {'; '.join(words)}"
+    return Step("repository", summary, params)
+
+
+def _check_duplicate(repository: Repository, place: Place, sources: t.Iterable[Source]) -> None:
+    """Refuse a repository that another file has as well: apt refuses two keys for one address."""
+    for one in sources:
+        same = one.uri.rstrip("/") == repository.url.rstrip("/")
+        same = same and one.suite.strip("/") == repository.suite.strip("/")
+        if same and one.signed_by not in place.apt_keys:
+            raise NodeError(
+                f"the repository {repository.url} is in another file of /etc/apt already",
+                cause="two entries for one address must agree in their key, or apt stops working",
+                hint="remove that entry, or the package that brought it (such as cuda-keyring), or name no "
+                "repository, then run again",
+            )
 
 
 def parse(values: t.Mapping[str, t.Any]) -> Repository:
@@ -153,7 +223,17 @@ def files(
     components = " ".join(repository.components)
     text = f"{place.header}Types: deb\nURIs: {repository.url}\nSuites: {repository.suite}\n"
     text += f"Components: {components}\n" if components else ""
-    return {path: binary(keys), place.sources: text + f"Signed-By: {path}\n"}
+    found = {path: binary(keys), place.sources: text + f"Signed-By: {path}\n"}
+    return {**found, place.preferences: _pins(repository, place)} if place.preferred else found
+
+
+def _pins(repository: Repository, place: Place) -> str:
+    match = URL.match(repository.url)
+    host = match[1] if match else ""
+    origin = f'Pin: origin "{host}"'
+    pins = f"{place.header}Package: {place.preferred}\n{origin}\nPin-Priority: {APT_PRIORITY}\n"
+    # A repository without a host cannot be told from others on the node's own disk.
+    return pins + (f"\nPackage: *\n{origin}\nPin-Priority: {APT_OTHERS}\n" if host else "")
 
 
 def _check_transport(repository: Repository) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import NodeError
-from ..packages.repository import RPM_FAMILIES, Repository, check_key, files, is_trusted, texts
+from ..packages import repository
 from ..steps import Plan, Step
 from .select import ALL, DROP_IN, DROP_IN_TEXT, PARTS, PLACE, VENDOR_FILE, Desired, Observed, choose
 from .version import MINIMUM_TEXT
@@ -27,11 +27,11 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     if desired.state == "absent":
         return _absent(observed, before, check_mode)
     first = [REPAIR] if observed.unfinished else []
-    named = repository_steps(observed, desired)
-    if named and not observed.refreshed:
-        first += [*named, REFRESH]
-    else:
-        first += named
+    named = repository.step(
+        desired.repository, PLACE, observed.family, observed.repository, observed.sources
+    )
+    if named:
+        first += [named] if observed.refreshed else [named, REFRESH]
     if first and not check_mode:
         return Plan(tuple(first), before, before, more=True)
     try:
@@ -75,58 +75,6 @@ def _unknown(
     )
 
 
-def repository_steps(observed: Observed, desired: Desired) -> t.List[Step]:
-    """Return the step to the wanted files of the repository; none where they are as wanted."""
-    repository = desired.repository
-    if repository is None:
-        stale = tuple(sorted(observed.files))
-        if not stale:
-            return []
-        return [_repository_step(f"forget the repository: remove {', '.join(stale)}", {}, stale)]
-    _check_duplicate(observed, repository)
-    text = observed.key if repository.key_path else repository.key
-    keys = check_key(repository, text)
-    wanted = files(repository, PLACE, observed.family, keys)
-    write = {path: one for path, one in wanted.items() if observed.files.get(path) != one}
-    stale = tuple(sorted(set(observed.files) - set(wanted)))
-    marks = (one.fingerprint for one in keys)
-    strange = tuple(one for one in marks if not is_trusted(one, observed.trusted))
-    trust = strange if observed.family in RPM_FAMILIES else ()
-    if not (write or stale or trust):
-        return []
-    words = [f"write {', '.join(sorted(write))}"] if write else []
-    words += [f"remove {', '.join(stale)}"] if stale else []
-    words += [f"teach rpm the key {', '.join(trust)}"] if trust else []
-    return [
-        _repository_step(
-            f"name the repository {repository.url}: {'; '.join(words)}", write, stale, trust
-        )
-    ]
-
-
-def _check_duplicate(observed: Observed, repository: Repository) -> None:
-    """Refuse a repository that another file has as well: apt refuses two keys for one address."""
-    for one in observed.sources:
-        same = one.uri.rstrip("/") == repository.url.rstrip("/")
-        same = same and one.suite.strip("/") == repository.suite.strip("/")
-        if same and one.signed_by not in PLACE.apt_keys:
-            raise NodeError(
-                f"the repository {repository.url} is in another file of /etc/apt already",
-                cause="two entries for one address must agree in their key, or apt stops working",
-                hint="remove that entry, or leave repository out, then run again",
-            )
-
-
-def _repository_step(
-    summary: str,
-    write: t.Mapping[str, str],
-    stale: t.Tuple[str, ...],
-    trust: t.Tuple[str, ...] = (),
-) -> Step:
-    params = {"files": write, "stale": stale, "trust": trust, "shown": texts(write, PLACE)}
-    return Step("repository", summary, params)
-
-
 def _vendor(observed: Observed, desired: Desired) -> t.List[Step]:
     """Return the steps that leave one writer of specifications on the node.
 
@@ -160,13 +108,7 @@ def _install(observed: Observed, desired: Desired, version: str) -> t.List[Step]
     lacking = {name: version for name in names if observed.version(name) != version}
     if not lacking:
         return steps
-    held = sorted(
-        name
-        for name in lacking
-        if name in observed.packages
-        and observed.packages[name].held
-        and name not in observed.record.holds
-    )
+    held = sorted(filter(observed.held, set(lacking) - observed.record.holds))
     if held:
         raise NodeError(
             f"the NVIDIA container toolkit cannot become {version}: {', '.join(held)} is on hold",
@@ -184,21 +126,17 @@ def _held(names: t.Sequence[str]) -> Step:
 
 
 def _hold(observed: Observed, desired: Desired) -> t.List[Step]:
-    names = PARTS[desired.parts]
     if desired.hold:
-        loose = [name for name in names if not observed.packages[name].held]
+        loose = [name for name in PARTS[desired.parts] if not observed.held(name)]
         return [_held(loose)] if loose else []
-    ours = tuple(
-        name
-        for name in sorted(observed.record.holds)
-        if name in observed.packages and observed.packages[name].held
-    )
-    return [Step("release", f"release {', '.join(ours)}", {"release": ours})] if ours else []
+    ours = sorted(filter(observed.held, observed.record.holds))
+    return [Step("release", f"release {', '.join(ours)}")] if ours else []
 
 
 def _absent(observed: Observed, before: t.Dict[str, t.Any], check_mode: bool) -> Plan:
     record = observed.record
-    if not (record or observed.files):
+    files = observed.repository.files
+    if not (record or files):
         return Plan()
     if observed.unfinished:
         steps = (REPAIR,)
@@ -213,14 +151,14 @@ def _absent(observed: Observed, before: t.Dict[str, t.Any], check_mode: bool) ->
     removal = observed.removal
     gone = removal.packages if removal else ()
     words = [f"remove {', '.join(gone)}"] if gone else []
-    words += [f"remove {', '.join(sorted(observed.files))}"] if observed.files else []
+    words += [f"remove {', '.join(sorted(files))}"] if files else []
     words += [f"remove {DROP_IN}"] if record.drop_in else []
     warnings: t.Tuple[str, ...] = ()
     if removal and removal.kept:
         warnings = (
             f"{', '.join(removal.kept)} stays, as {', '.join(removal.users) or 'others'} needs it",
         )
-    params = {"packages": gone, "files": tuple(sorted(observed.files))}
+    params = {"packages": gone, "files": tuple(sorted(files))}
     step = Step("remove", "; ".join(words) or "forget what was added", params)
     packages = {name: one for name, one in before["packages"].items() if name not in gone}
     after = {**before, "packages": packages, "repository": None}
@@ -231,7 +169,7 @@ def describe(observed: Observed) -> t.Dict[str, t.Any]:
     """Return the node for the diff."""
     uri = [
         line.split(":", 1)[1].strip() if line.startswith("URIs:") else line.split("=", 1)[1]
-        for text in observed.files.values()
+        for text in observed.repository.files.values()
         for line in text.splitlines()
         if line.startswith(("URIs:", "baseurl="))
     ]

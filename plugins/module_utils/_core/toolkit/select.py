@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing as t
 
-from ..errors import InputError, NodeError, damaged
+from ..errors import InputError, NodeError
+from ..packages import record
 from ..packages.apt import upstream
 from ..packages.apt_sources import Source
 from ..packages.package import Package, Policy
-from ..packages.repository import Place, Repository
+from ..packages.repository import Known, Place, Repository
 from ..packages.transaction import Removal
-from ..text import json_data
 from .version import MINIMUM_TEXT, is_safe
 
 PLACE = Place(
@@ -71,47 +70,28 @@ class Desired:
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
-    """What earlier runs added: packages, holds, the repository, keys that rpm was taught, the drop-in."""
+class Record(record.Record):
+    """What earlier runs added; ``drop_in`` says that the vendor's service has one of ours."""
 
-    packages: t.FrozenSet[str] = frozenset()
-    holds: t.FrozenSet[str] = frozenset()
-    keys: t.FrozenSet[str] = frozenset()
-    repository: bool = False
     drop_in: bool = False
-
-    def __bool__(self) -> bool:
-        """Tell whether anything was added."""
-        return self != Record()
-
-    def dump(self) -> str:
-        """Return the record's text."""
-        values = {
-            key: sorted(value) if isinstance(value, frozenset) else value
-            for key, value in dataclasses.asdict(self).items()
-        }
-        return json.dumps(values, indent=1) + "\n"
 
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
     """What the node has.
 
-    ``files`` are ours of the repository by their paths, ``key`` is the text of a key that is a file
-    of the node, ``trusted`` are rpm's keys. ``drop_in`` is the text of ours, ``vendor_file`` says
-    that there is a specification of the vendor's service. ``users`` name what still uses the
-    toolkit. ``refreshed`` says that this run has fetched the package lists, ``note`` what went wrong
-    with it. ``removal`` is there when additions are to be taken back and dpkg is in order.
+    ``drop_in`` is the text of ours, ``vendor_file`` says that there is a specification of the vendor's
+    service. ``users`` name what still uses the toolkit. ``refreshed`` says that this run has fetched
+    the package lists, ``note`` what went wrong with it. ``removal`` is there when additions are to be
+    taken back and dpkg is in order.
     """
 
     family: str
     packages: t.Mapping[str, Package]
     policies: t.Mapping[str, Policy]
-    files: t.Mapping[str, str]
-    key: t.Optional[str] = None
-    trusted: t.Tuple[str, ...] = ()
+    repository: Known
+    record: Record
     sources: t.Tuple[Source, ...] = ()
-    record: Record = dataclasses.field(default_factory=Record)
     drop_in: t.Optional[str] = None
     vendor_file: bool = False
     users: t.Tuple[str, ...] = ()
@@ -125,28 +105,16 @@ class Observed:
         package = self.packages.get(name)
         return package.version if package and package.installed else None
 
+    def held(self, name: str) -> bool:
+        """Tell whether a package is on hold."""
+        return name in self.packages and self.packages[name].held
+
     @property
     def unfinished(self) -> bool:
         """Tell whether a transaction of ours was killed."""
         return self.interrupted or any(
             self.packages[name].broken for name in ALL if name in self.packages
         )
-
-
-def load(text: t.Optional[str], path: str) -> Record:
-    """Parse a record; a node without one has had no additions."""
-    try:
-        values = json_data.loads(text or "{}")
-        return Record(
-            packages=frozenset(map(str, values.get("packages", ()))),
-            holds=frozenset(map(str, values.get("holds", ()))),
-            keys=frozenset(map(str, values.get("keys", ()))),
-            repository=values.get("repository") is True,
-            drop_in=values.get("drop_in") is True,
-        )
-    except (ValueError, AttributeError, TypeError) as error:
-        hint = "remove the file; what earlier runs added then counts as your own"
-        raise damaged(path, error, hint) from error
 
 
 def check_version(version: str) -> None:

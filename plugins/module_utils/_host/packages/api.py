@@ -1,76 +1,127 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What capabilities ask of a package manager, as a protocol: apt, dnf and zypper answer it."""
+"""What capabilities ask of a package manager: apt, dnf and zypper answer it."""
 
 from __future__ import annotations
 
+import abc
 import typing as t
 
 from ..._core.packages.apt_sources import Source
 from ..._core.packages.package import Package, Policy
 from ..._core.packages.transaction import Change, Removal, Simulation
+from ..api import Completed, Host
+from .caller import Caller
 
 
-class PackageManager(t.Protocol):
-    """A node's package manager, through its own commands."""
+class PackageManager(abc.ABC):
+    """A node's package manager, through its own commands.
 
+    ``timeout`` is how long to wait where another process holds its lock, in seconds, ``purpose`` what
+    errors say that is installed.
+    """
+
+    environment: t.Mapping[str, str] = {}
+
+    def __init__(self, host: Host, timeout: float, purpose: str) -> None:
+        self._host, self._timeout, self._purpose = host, timeout, purpose
+        self._call = Caller(host, timeout, self._is_busy, self.environment)
+
+    @abc.abstractmethod
+    def _is_busy(self, done: Completed) -> bool:
+        """Tell whether a command gave up because another process holds the lock."""
+
+    # --- looking ---
+
+    @abc.abstractmethod
     def packages(self) -> t.Dict[str, Package]:
         """Return the packages that are there or on hold."""
 
+    @abc.abstractmethod
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
         """Return what the sources offer."""
 
+    @abc.abstractmethod
     def known(self, prefix: str) -> t.List[str]:
         """Return the names of the packages that begin so, offered or installed."""
 
     def interrupted(self) -> bool:
-        """Tell whether a transaction was killed."""
+        """Tell whether a transaction was killed, where there is a journal of them."""
+        return False
 
     def sources(self) -> t.Tuple[Source, ...]:
-        """Return the node's own sources, as far as components can be enabled in them."""
-
-    def removal(self, names: t.Collection[str]) -> Removal:
-        """Return what the removal of packages that are there comes to: what others need stays."""
-
-    def update(self) -> str:
-        """Fetch the package lists and return what was wrong with it; some failing is no failure."""
-
-    def simulate(self, change: Change) -> Simulation:
-        """Return what a transaction would do; NodeError when there is no way."""
-
-    def change(self, change: Change) -> None:
-        """Carry a transaction out."""
+        """Return the node's sources, as far as components can be enabled in them."""
+        return ()
 
     def automatic(self) -> t.FrozenSet[str]:
         """Return the packages that only came because others depend on them."""
+        return frozenset()
+
+    def trusted(self) -> t.Tuple[str, ...]:
+        """Return the keys that all repositories are believed for, as rpm names them."""
+        return ()
+
+    def removal(self, names: t.Collection[str]) -> Removal:
+        """Return what the removal of packages that are there comes to: what others need stays."""
+        ours = set(names)
+        kept: t.Set[str] = set()
+        users: t.Set[str] = set()
+        while ours - kept:
+            dragged, needed = self._needed(ours - kept)
+            if not dragged:
+                break
+            users |= dragged - ours
+            kept |= needed
+        return Removal(tuple(sorted(ours - kept)), tuple(sorted(kept)), tuple(sorted(users)))
+
+    @abc.abstractmethod
+    def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
+        """Return the packages that would have to go along, and those of the names that they need."""
+
+    @abc.abstractmethod
+    def simulate(self, change: Change) -> Simulation:
+        """Return what a transaction would do; NodeError when there is no way."""
+
+    # --- changing ---
+
+    @abc.abstractmethod
+    def update(self) -> str:
+        """Fetch the package lists and return what was wrong with it; some failing is no failure."""
+
+    @abc.abstractmethod
+    def change(self, change: Change) -> None:
+        """Install and remove packages, in one transaction."""
 
     def restore(self, change: Change, automatic: t.Collection[str]) -> None:
         """Put packages back as they were; those of ``automatic`` came as dependencies."""
+        self.change(change)
 
+    @abc.abstractmethod
     def by_hand(self, change: Change) -> str:
-        """Return the command with which a person does the same."""
+        """Return the command with which a person puts packages back."""
 
+    @abc.abstractmethod
     def purge(self, names: t.Sequence[str]) -> None:
-        """Remove packages and no other package."""
+        """Remove packages with their configuration, and no other package."""
 
+    @abc.abstractmethod
     def repair(self) -> None:
         """Finish what a killed transaction has begun."""
 
+    @abc.abstractmethod
     def hold(self, names: t.Sequence[str]) -> None:
-        """Keep packages at their version."""
+        """Keep packages at the version that is installed."""
 
+    @abc.abstractmethod
     def release(self, names: t.Sequence[str]) -> None:
         """Take packages off hold."""
 
-    def clean(self) -> None:
+    def clean(self) -> None:  # noqa: B027
         """Remove what a killed run left of our own."""
 
-    def trusted(self) -> t.Tuple[str, ...]:
-        """Return the keys that all repositories are believed for, as rpm names them; apt has none."""
+    def trust(self, path: str) -> None:  # noqa: B027
+        """Believe a key for all repositories, where sources don't name their own."""
 
-    def trust(self, path: str) -> None:
-        """Believe a key."""
-
-    def distrust(self, keys: t.Sequence[str]) -> None:
-        """Forget keys."""
+    def distrust(self, keys: t.Sequence[str]) -> None:  # noqa: B027
+        """Forget keys, where they don't go with their files."""

@@ -9,14 +9,14 @@ import re
 import shlex
 import typing as t
 
-from ..._core.driver.repository import SOURCES
 from ..._core.errors import NodeError
 from ..._core.packages import apt
 from ..._core.packages.apt_sources import Source, parse_deb822, parse_one_line
 from ..._core.packages.package import Package, Policy, State
-from ..._core.packages.transaction import Change, Removal, Simulation
-from ..api import Completed, Host
-from .caller import Caller, tail
+from ..._core.packages.transaction import Change, Simulation
+from ..api import Completed
+from .api import PackageManager
+from .caller import tail
 
 FOLDER = "/etc/apt/sources.list.d"
 OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
@@ -33,62 +33,50 @@ FORCE = ("--no-install-recommends", "--allow-change-held-packages", "--allow-dow
 ARCHIVE = "/var/cache/apt/archives"
 
 
-class Apt:
-    """Package management on the node; ``timeout`` is how long to wait for another apt's lock."""
+class Apt(PackageManager):
+    """apt, and dpkg below it."""
 
-    def __init__(self, host: Host, timeout: float, purpose: str) -> None:
-        self._host, self._timeout, self._purpose = host, timeout, purpose
-        self._call = Caller(host, timeout, _is_busy, ENVIRONMENT)
+    environment = ENVIRONMENT
+
+    def _is_busy(self, done: Completed) -> bool:
+        return done.rc != 0 and apt.is_busy(done.err)
 
     # --- looking ---
 
     def packages(self) -> t.Dict[str, Package]:
-        """Return the packages that are there or on hold; without the pattern the latter are missing."""
+        # Without the pattern those that are only on hold are missing.
         words = ["dpkg-query", "-W", "-f", apt.DPKG_FORMAT, "*"]
         return apt.parse_packages(self._host.run(words).out)
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        """Return what the sources offer."""
         return apt.parse_policy(self._host.run(["apt-cache", "policy", *names]).out)
 
     def known(self, prefix: str) -> t.List[str]:
-        """Return the names of the packages that begin so, offered or installed."""
         return self._host.run(["apt-cache", "pkgnames", prefix]).out.split()
 
     def interrupted(self) -> bool:
-        """Tell whether dpkg was killed: its journal then has numbered files."""
+        # dpkg's journal has numbered files then.
         return any(name.isdigit() for name in self._host.listdir("/var/lib/dpkg/updates"))
 
     def sources(self) -> t.Tuple[Source, ...]:
-        """Return the node's sources without those in our own files."""
         host = self._host
         found = parse_one_line(host.read("/etc/apt/sources.list") or "")
         for name in host.listdir(FOLDER):
             path = f"{FOLDER}/{name}"
             if name.endswith(".list"):
                 found += parse_one_line(host.read(path) or "")
-            elif name.endswith(".sources") and path not in (OWN_SOURCES, SOURCES):
+            elif name.endswith(".sources") and path != OWN_SOURCES:
                 found += parse_deb822(host.read(path) or "")
         return tuple(found)
 
-    def removal(self, names: t.Collection[str]) -> Removal:
-        """Return what the removal of packages that are there comes to: what others need stays."""
-        ours = set(names)
-        kept: t.Set[str] = set()
-        users: t.Set[str] = set()
-        while ours - kept:
-            removed = self._simulate_purge(ours - kept)
-            dragged = removed - (ours - kept)
-            if not dragged:
-                return Removal(tuple(sorted(removed)), tuple(sorted(kept)), tuple(sorted(users)))
-            users |= dragged - ours
-            words = ["apt-cache", "depends", "--recurse", "--installed", "--important"]
-            done = self._host.run([*words, *sorted(dragged)])
-            needed = apt.parse_dependencies(done.out) & (ours - kept)
-            if not needed:
-                break
-            kept |= needed
-        return Removal((), tuple(sorted(kept or ours)), tuple(sorted(users)))
+    def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
+        dragged = self._simulate_purge(names) - names
+        if not dragged:
+            return dragged, set()
+        words = ["apt-cache", "depends", "--recurse", "--installed", "--important"]
+        done = self._host.run([*words, *sorted(dragged)])
+        # Where apt does not tell what they need, it may be any of them.
+        return dragged, names & apt.parse_dependencies(done.out) or names
 
     def _simulate_purge(self, names: t.Iterable[str]) -> t.Set[str]:
         options = ["--simulate", "--allow-change-held-packages", "purge"]
@@ -98,13 +86,11 @@ class Apt:
     # --- changing ---
 
     def update(self) -> str:
-        """Fetch the package lists and return what apt complained of; some failing is no failure."""
         done = self._call(["apt-get", "-q", "update"], check=False)
         complaints = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
         return "; ".join(complaints[-4:])
 
     def simulate(self, change: Change) -> Simulation:
-        """Return what an installation would do; NodeError when apt finds no way."""
         try:
             words = [*self._pin(change.pins), *_words(change)]
             done = self._call(["apt-get", "--simulate", *words], check=False)
@@ -128,24 +114,21 @@ class Apt:
         )
 
     def change(self, change: Change) -> None:
-        """Install and remove packages."""
         try:
             self._change([*self._pin(change.pins), *_words(change)])
         finally:
             self.clean()
 
     def automatic(self) -> t.FrozenSet[str]:
-        """Return the packages that apt would remove once nothing needs them."""
         return frozenset(self._call(["apt-mark", "showauto"]).out.split())
 
     def restore(self, change: Change, automatic: t.Collection[str]) -> None:
-        """Put packages back, from apt's archive where the sources no longer have them."""
+        # They are in apt's archive where the sources no longer have them.
         self._change([*FORCE, "--purge", "install", *self._wanted(change)])
         if automatic:
             self._call(["apt-mark", "auto", *sorted(automatic)])
 
     def by_hand(self, change: Change) -> str:
-        """Return the command with which a person puts packages back."""
         return shlex.join(["apt-get", *FORCE, "install", *self._wanted(change)])
 
     def _wanted(self, change: Change) -> t.List[str]:
@@ -160,20 +143,13 @@ class Apt:
         return words + [f"{name}-" for name in change.remove]
 
     def _change(self, words: t.Sequence[str]) -> None:
-        options = [
-            "-y",
-            "-q",
-            "-o",
-            "Dpkg::Use-Pty=0",
-            "-o",
-            f"DPkg::Lock::Timeout={int(self._timeout)}",
-        ]
+        options = ["-y", "-q", "-o", "Dpkg::Use-Pty=0"]
+        options += ["-o", f"DPkg::Lock::Timeout={int(self._timeout)}"]
         for one in CONFIG_FILES:
             options += ["-o", f"Dpkg::Options::={one}"]
         self._call(["apt-get", *options, *words])
 
     def purge(self, names: t.Sequence[str]) -> None:
-        """Remove packages with their configuration, and no other package."""
         more = self._simulate_purge(names) - set(names)
         if more:
             raise NodeError(
@@ -191,21 +167,9 @@ class Apt:
         return ["-o", f"Dir::Etc::Preferences={OWN_PREFERENCES}"]
 
     def clean(self) -> None:
-        """Remove the pins."""
         self._host.remove(OWN_PREFERENCES)
 
-    def trusted(self) -> t.Tuple[str, ...]:
-        """Return nothing: each source names its key."""
-        return ()
-
-    def trust(self, path: str) -> None:
-        """The source names its key."""
-
-    def distrust(self, keys: t.Sequence[str]) -> None:
-        """The key goes with its file."""
-
     def repair(self) -> None:
-        """Finish what a killed dpkg has begun."""
         self._call(["dpkg", *CONFIG_FILES, "--configure", "-a"], check=False)
         halves = {
             name: package.held
@@ -227,16 +191,10 @@ class Apt:
             )
 
     def hold(self, names: t.Sequence[str]) -> None:
-        """Keep packages at their version."""
         self._call(["apt-mark", "hold", *names])
 
     def release(self, names: t.Sequence[str]) -> None:
-        """Take packages off hold."""
         self._call(["apt-mark", "unhold", *names])
-
-
-def _is_busy(done: Completed) -> bool:
-    return done.rc != 0 and apt.is_busy(done.err)
 
 
 def _words(change: Change) -> t.List[str]:

@@ -29,22 +29,18 @@ class Dnf(Rpm):
         return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        """Return what the repositories offer."""
         words = ["repoquery", "--available", "--showduplicates", "--qf", rpm.DNF_FORMAT]
         done = self._dnf([*words, *names], check=False)
         return rpm.parse_repoquery(done.out, set(names)) if done.rc == 0 else {}
 
     def known(self, prefix: str) -> t.List[str]:
-        """Return the names of the packages that begin so."""
         return self._dnf(["repoquery", "--qf", "%{name}", f"{prefix}*"]).out.split()
 
     def update(self) -> str:
-        """Fetch the lists of the repositories."""
         done = self._dnf(["--assumeyes", "makecache", "--refresh"], check=False)
         return "" if done.rc == 0 else tail(done)
 
     def simulate(self, change: Change) -> Simulation:
-        """Return what a transaction would do."""
         done = self._shell(["--assumeno"], change, check=False)
         found = rpm.parse_dnf_transaction(done.out)
         if not any(found) and "Nothing to do" not in done.out + done.err:
@@ -52,25 +48,17 @@ class Dnf(Rpm):
         return found
 
     def change(self, change: Change) -> None:
-        """Install and remove packages in one transaction."""
         self._shell(["-y"], change)
 
-    def restore(self, change: Change, automatic: t.Collection[str]) -> None:
-        """Put packages back, in one transaction as well."""
-        self.change(change)
-
     def by_hand(self, change: Change) -> str:
-        """Return the command with which a person puts packages back."""
         return "dnf history undo last"
 
     def purge(self, names: t.Sequence[str]) -> None:
-        """Remove packages and no other package."""
         if names:
             self._call(["rpm", "--erase", "--test", *names])
             self._dnf(["-y", KEEP, "remove", *names])
 
     def hold(self, names: t.Sequence[str]) -> None:
-        """Lock packages at the version that is installed."""
         done = self._host.run(["dnf", "-q", "versionlock", "list"], check=False)
         if done.rc != 0:
             raise NodeError(
@@ -84,7 +72,6 @@ class Dnf(Rpm):
         self._call(["dnf", "-q", "versionlock", "add", *names])
 
     def release(self, names: t.Sequence[str]) -> None:
-        """Take the locks away."""
         self._call(["dnf", "-q", "versionlock", "delete", *names])
 
     def _dnf(self, words: t.Sequence[str], *, check: bool = True) -> Completed:

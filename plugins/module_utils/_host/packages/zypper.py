@@ -34,11 +34,9 @@ class Zypper(Rpm):
         return rpm.parse_zypper_locks(self._host.read(ZYPPER_LOCKS) or "")
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        """Return what the repositories offer."""
         return self._search(["--match-exact", *(name for name in names if name)])
 
     def known(self, prefix: str) -> t.List[str]:
-        """Return the names of the packages that begin so."""
         return sorted(self._search([f"{prefix}*"]))
 
     def _search(self, words: t.Sequence[str]) -> t.Dict[str, Policy]:
@@ -47,12 +45,10 @@ class Zypper(Rpm):
         return rpm.parse_zypper_search(done.out)
 
     def update(self) -> str:
-        """Fetch the lists of the repositories."""
         done = self._zypper(["refresh"], check=False)
         return "" if done.rc == 0 else tail(done)
 
     def simulate(self, change: Change) -> Simulation:
-        """Return what a transaction would do."""
         with_locks = sorted(self._locked() & change.holds)
         if with_locks:
             self.release(with_locks)
@@ -66,7 +62,6 @@ class Zypper(Rpm):
         return rpm.parse_zypper_summary(done.out)
 
     def change(self, change: Change) -> None:
-        """Install and remove packages in one transaction."""
         with_locks = self._locked() & change.holds
         if with_locks:
             self.release(sorted(with_locks))
@@ -78,26 +73,18 @@ class Zypper(Rpm):
             if again:
                 self.hold(again)
 
-    def restore(self, change: Change, automatic: t.Collection[str]) -> None:
-        """Put packages back, in one transaction as well."""
-        self.change(change)
-
     def by_hand(self, change: Change) -> str:
-        """Return the command with which a person puts packages back."""
         return shlex.join(["zypper", "install", "--oldpackage", *_names(change)])
 
     def purge(self, names: t.Sequence[str]) -> None:
-        """Remove packages and no other package."""
         if names:
             self._call(["rpm", "--erase", "--test", *names])
             self._zypper(["remove", "--no-clean-deps", *names])
 
     def hold(self, names: t.Sequence[str]) -> None:
-        """Lock packages."""
         self._zypper(["addlock", *names])
 
     def release(self, names: t.Sequence[str]) -> None:
-        """Take the locks away."""
         self._zypper(["removelock", *names])
 
     def _install(

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PATHS
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
@@ -158,7 +158,7 @@ class AptNode(FakeHost):
         return self.local.run([words[0], *options, *rest], check=False)
 
     def _below(self, path: str) -> str | None:
-        return f"{self.root}{path}" if path in (*PATHS, OWN_PREFERENCES) else None
+        return f"{self.root}{path}" if path in (*PLACE.paths, OWN_PREFERENCES) else None
 
     def read(self, path: str) -> str | None:
         below = self._below(path)

@@ -9,17 +9,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.debian import packages
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.names import (
+    Offer,
+    Wanted,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import (
-    COMPONENTS,
-    KERNEL,
-    PERSISTENCED,
-    RELEVANT,
-    USER_SPACE,
-    Desired,
-    Observed,
-)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Desired, Observed
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import upstream
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt_sources import (
     Source,
@@ -34,6 +31,10 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.package im
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.transaction import Removal
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
 
+DEBIAN = packages(Offer(), Wanted())
+COMPONENTS, PERSISTENCED = DEBIAN.components, DEBIAN.persistenced
+KERNEL, USER_SPACE = DEBIAN.kernel, DEBIAN.user_space
+RELEVANT, MATCHED = DEBIAN.relevant, DEBIAN.matched
 OLD, NEW = "535.261.03-1", "550.163.01-2"
 WANTED = (*USER_SPACE, "libnvidia-cfg1", "firmware-nvidia-gsp", KERNEL["open"])
 MAIN = Source("http://mirror/debian", "trixie", ("main",))
@@ -84,6 +85,7 @@ def node(**changes: Any) -> Observed:
         "sources": (FULL,),
         "own_sources": None,
         "record": Record(),
+        "names": DEBIAN,
     }
     return Observed(**{**values, **changes})
 

@@ -11,10 +11,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PATHS, RPM_KEY
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.streams import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.streams import (
     FILE as STREAM_FILE,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.dnf import DNF_LOCKS
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.zypper import ZYPPER_LOCKS
@@ -197,8 +197,8 @@ def with_streams(work: Path) -> Path:
 class RpmNode(FakeHost):
     """A node in a folder: its package manager is genuine, all else is not."""
 
-    paths: tuple[str, ...] = PATHS
-    key_path = RPM_KEY
+    paths: tuple[str, ...] = PLACE.paths
+    key_path = PLACE.rpm_key
 
     def __init__(self, root: Path, repo: Path, os_release: str) -> None:
         super().__init__(

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing as t
 
 from ...packages.apt import upstream
 from ...packages.package import Policy
-from .names import Names
+from .. import branches as driver_branches
+from .names import Names, Offer, Wanted, fabric
 
 GENERATIONS = ("G07", "G06")
 NEWER_FROM = 590  # where nothing is offered yet, the branch tells the generation
@@ -48,24 +48,22 @@ def candidates(kernel: str) -> t.Tuple[str, ...]:
     return (DAEMON, *found)
 
 
-def suse(
-    known: Names,
-    policies: t.Mapping[str, Policy],
-    wanted: str,
-    installed: t.Collection[str],
-    kind: str,
-    kernel: str,
-) -> Names:
-    """Return the names whose kernel modules and user space have a version in common.
+def packages(offered: Offer, wanted: Wanted) -> Names:
+    """Return the packages whose kernel modules and user space have a version in common.
 
-    ``policies`` are those of the candidates, ``wanted`` is a branch or a version, or empty, ``kind`` the
-    flavour of the modules, ``kernel`` the running one. What is installed stays where it fits.
+    What is installed stays where it fits.
     """
-    flavour = kernel_flavour(kernel)
+    flavour = kernel_flavour(wanted.kernel)
+    version = wanted.version or driver_branches.last(wanted.gpus)
+    older = int(driver_branches.branch(version) or NEWER_FROM) < NEWER_FROM
+    policies = dict(offered.policies)
+    for name in offered.installed.keys() & set(candidates(wanted.kernel)):
+        found = policies.get(name, Policy(None, ()))
+        policies[name] = found._replace(versions=(*found.versions, offered.installed[name]))
 
     def rank(package: str, generation: str) -> int:
         both = _common(policies, package, UTILITIES.format(generation))
-        return 0 if any(_fits(one, wanted) for one in both) else 1 if both else 2
+        return 0 if any(_fits(one, version) for one in both) else 1 if both else 2
 
     def package(generation: str, of: str) -> str:
         names = [form.format(generation, flavour) for form in KERNEL[of]]
@@ -73,7 +71,7 @@ def suse(
             names,
             key=lambda name: (
                 rank(name, generation),
-                name not in installed,
+                name not in offered.installed,
                 name not in policies,
             ),
         )
@@ -81,22 +79,24 @@ def suse(
     generation = min(
         GENERATIONS,
         key=lambda one: (
-            rank(package(one, kind), one),
-            not any(f"-{one}" in name for name in installed),
+            rank(package(one, wanted.flavour), one),
+            not any(f"-{one}" in name for name in offered.installed),
             UTILITIES.format(one) not in policies,
-            _is_older(wanted) == (one == GENERATIONS[0]),
+            older == (one == GENERATIONS[0]),
         ),
     )
     utilities = UTILITIES.format(generation)
-    daemon = _daemon(policies, utilities, wanted)
-    signed = [name for name in map(package, (generation,) * 2, KERNEL) if "-signed-" in name]
-    return dataclasses.replace(
-        known,
-        kernel={of: package(generation, of) for of in KERNEL},
+    daemon = _daemon(policies, utilities, version)
+    kernel = {of: package(generation, of) for of in KERNEL}
+    return Names(
+        title="SUSE",
+        family="suse",
+        kernel=kernel,
         user_space=tuple(dict.fromkeys((f"nvidia-compute-{generation}", utilities, daemon))),
         persistenced=daemon,
-        signed=frozenset(signed),
+        signed=frozenset(name for name in kernel.values() if "-signed-" in name),
         pattern=PATTERN,
+        **fabric(offered, wanted),
     )
 
 
@@ -104,11 +104,6 @@ def _daemon(policies: t.Mapping[str, Policy], utilities: str, wanted: str) -> st
     """Return the package with the persistence daemon, which older utilities have in them."""
     both = _common(policies, DAEMON, utilities)
     return DAEMON if any(_fits(one, wanted) for one in both) else utilities
-
-
-def _is_older(wanted: str) -> bool:
-    branch = re.match(r"\d+", wanted)
-    return branch is not None and int(branch[0]) < NEWER_FROM
 
 
 def _common(policies: t.Mapping[str, Policy], *names: str) -> t.FrozenSet[str]:

@@ -209,5 +209,5 @@ def test_s7_rpm_takes_nothing_that_a_smuggled_key_has_signed(
         converge(node, **wanted(f"file://{taken_rpms}", "/root/nvidia.asc", pinned))
     assert node.installed() == {}
     one = capability(node)
-    trusted = [mark.split("-")[0].upper() for mark in one.observe() and one._manager.trusted()]
+    trusted = [mark.split("-")[0].upper() for mark in one.observe() and one._node.manager.trusted()]
     assert not [mark for mark in trusted if not pinned.fingerprint.endswith(mark)]

@@ -222,7 +222,7 @@ def test_s10_hostile_records() -> None:
         rollback.parse(text)
         mps_units.daemon("GPU-1", mps_units.settings(text, None), text)
         mig_mps.idle_servers([text])
-        for load in (toolkit.load, driver_record.load, cdi_boot.load):
+        for load in (toolkit.Record.load, driver_record.Record.load, cdi_boot.load):
             load(text, "the record")
 
     def one(text: str) -> None:

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 import recorded_packages as recorded
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.names import (
-    ubuntu_branches,
-)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.ubuntu import branches
 from debian import converge
 from rpm_nodes import SYSTEMS, RpmNode, missing, recorded_repository
 from ubuntu import Ubuntu
@@ -53,16 +51,16 @@ def test_ubuntu_22_04_builds_the_proprietary_modules() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flavour", "branches"),
+    ("flavour", "found"),
     [
         ("open", "575 570 565 550 535"),
         ("proprietary", "575 570 565 550 535 525 515 470 460"),
     ],
 )
 def test_ubuntu_branches_for_servers_are_told_from_those_for_desktops(
-    flavour: str, branches: str
+    flavour: str, found: str
 ) -> None:
-    assert " ".join(ubuntu_branches(recorded.NOBLE_DKMS, flavour)) == branches
+    assert " ".join(branches(recorded.NOBLE_DKMS, flavour)) == found
 
 
 @pytest.mark.slow

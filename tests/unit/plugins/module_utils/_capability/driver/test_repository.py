@@ -11,11 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import (
-    APT_KEYS,
-    PREFERENCES,
-    SOURCES,
-)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from apt_nodes import AptNode, Repository, missing
 from debian import capability, converge
@@ -98,13 +94,15 @@ def test_repository_comes_with_its_key_and_goes(node: AptNode, vendor: Repositor
     assert driver(node) == {NEWEST}
     assert {"nvidia-kernel-open-dkms", "nvidia-driver-cuda", "libcuda1"} <= set(node.installed())
     assert node.installed()["dkms"] == "3.2", "only the driver is taken from there"
-    assert f"Signed-By: {APT_KEYS[1]}\n" in (node.read(SOURCES) or "")
+    assert f"Signed-By: {PLACE.apt_keys[1]}\n" in (node.read(PLACE.sources) or "")
     node.ran.clear()
     assert converge(node, **wanted(vendor)).steps == ()
     assert not [words for words in node.ran if "update" in words or "install" in words]
     converge(node, state="absent")
     assert node.installed() == {}
-    assert [path for path in (SOURCES, PREFERENCES, *APT_KEYS) if node.read(path)] == []
+    assert [
+        path for path in (PLACE.sources, PLACE.preferences, *PLACE.apt_keys) if node.read(path)
+    ] == []
     assert RECORD not in node.files
 
 
@@ -129,7 +127,9 @@ def test_change_of_flavour_and_fabric_manager(node: AptNode, vendor: Repository)
 
 def test_drift_of_each_file_is_repaired(node: AptNode, vendor: Repository) -> None:
     converge(node, **wanted(vendor))
-    before = {path: node.read(path) for path in (SOURCES, PREFERENCES, APT_KEYS[1])}
+    before = {
+        path: node.read(path) for path in (PLACE.sources, PLACE.preferences, PLACE.apt_keys[1])
+    }
     for path, text in before.items():
         for damage in ("# emptied\n", None):
             node.remove(path)
@@ -146,7 +146,7 @@ def test_check_mode_on_a_fresh_node_says_what_it_cannot_know(
     found = one.plan(one.observe())
     assert [step.action for step in found.steps][:2] == ["repository", "refresh"]
     assert "nvidia-driver-cuda (the newest that the sources offer)" in found.steps[2].summary
-    assert node.read(SOURCES) is None
+    assert node.read(PLACE.sources) is None
     assert "PGP" not in str(found.after) + str([step.describe() for step in found.steps])
 
 
@@ -166,7 +166,7 @@ def test_key_on_the_node_must_be_the_one_that_is_meant(
     spaced = f"{key.fingerprint[:20]} {key.fingerprint[20:].lower()}"
     pinned = wanted(vendor, key="/root/key.gpg", key_fingerprints=[spaced])
     assert converge(node, **pinned).steps == ()
-    assert node.read(APT_KEYS[1]) == key.binary
+    assert node.read(PLACE.apt_keys[1]) == key.binary
     node.files["/root/key.gpg"] = key.binary + stranger.binary
     with pytest.raises(InputError, match=f"in the file, which has {stranger.fingerprint} too"):
         converge(node, **pinned)
@@ -180,14 +180,14 @@ def test_change_of_the_key_leaves_no_old_one(node: AptNode, vendor: Repository, 
     node.files["/root/key.gpg"] = key.binary
     pinned = wanted(vendor, key="/root/key.gpg", key_fingerprints=[key.fingerprint])
     assert converge(node, **pinned).steps == ()
-    assert [node.read(path) is None for path in APT_KEYS] == [True, False]
+    assert [node.read(path) is None for path in PLACE.apt_keys] == [True, False]
 
 
 def test_repository_that_is_in_another_file_is_named(node: AptNode, vendor: Repository) -> None:
     node.files["/etc/apt/sources.list.d/cuda.list"] = f"deb [signed-by=/x] {vendor.url}/ /\n"
     with pytest.raises(NodeError, match=r"in another file .*cuda-keyring"):
         converge(node, **wanted(vendor))
-    assert node.read(SOURCES) is None
+    assert node.read(PLACE.sources) is None
 
 
 def test_way_back_to_the_distribution_forgets_the_repository(
@@ -196,7 +196,7 @@ def test_way_back_to_the_distribution_forgets_the_repository(
     converge(node, **wanted(vendor))
     with pytest.raises(NodeError, match=r"no source of Debian trixie main|offer no"):
         converge(node, source="distribution")
-    assert node.read(SOURCES) is None
+    assert node.read(PLACE.sources) is None
     assert driver(node) == {NEWEST}
 
 

@@ -168,7 +168,7 @@ def test_package_that_somebody_else_locks_is_named(node: RpmNode, manager: str) 
     converge(node, hold=False)
     one = capability(node)
     one.observe()
-    one._manager.hold([LIBRARY[manager]])
+    one._node.manager.hold([LIBRARY[manager]])
     before = node.installed()
     with pytest.raises(NodeError, match=f"{LIBRARY[manager]}.*(on hold|is locked)"):
         converge(node, version=OLDER, hold=False)

@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import (
-    REPOSITORIES,
-    RPM_KEY,
-)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from debian import capability, converge
 from pgp_keys import Key
@@ -73,7 +70,7 @@ def test_repository_comes_with_its_key_and_goes(
         NEWEST
     }
     one = capability(node)
-    assert len(one.observe() and one._manager.trusted()) == 1
+    assert len(one.observe() and one._node.manager.trusted()) == 1
     node.ran.clear()
     assert converge(node, **wanted(repo, key)).steps == ()
     assert not [
@@ -81,8 +78,10 @@ def test_repository_comes_with_its_key_and_goes(
     ]
     converge(node, state="absent")
     assert node.installed() == {}
-    assert one._manager.trusted() == ()
-    assert [node.read(path) for path in (RPM_KEY, *REPOSITORIES.values())] == [None] * 3
+    assert one._node.manager.trusted() == ()
+    assert [node.read(path) for path in (PLACE.rpm_key, *PLACE.rpm_repositories.values())] == [
+        None
+    ] * 3
     assert RECORD not in node.files
 
 
@@ -102,18 +101,18 @@ def test_key_that_rpm_had_before_stays(node: RpmNode, repo: Path, key: Key, tmp_
     converge(node, **wanted(repo, key))
     one = capability(node, state="absent")
     converge(node, state="absent")
-    assert len(one.observe() and one._manager.trusted()) == 1
+    assert len(one.observe() and one._node.manager.trusted()) == 1
 
 
 def test_drift_of_each_file_is_repaired(node: RpmNode, manager: str, repo: Path, key: Key) -> None:
     converge(node, **wanted(repo, key))
-    ours = REPOSITORIES[{"dnf": "rhel", "zypper": "suse"}[manager]]
+    ours = PLACE.rpm_repositories[{"dnf": "rhel", "zypper": "suse"}[manager]]
     text = node.read(ours)
     node.write(ours, (text or "").replace("gpgcheck=1", "gpgcheck=0"))
-    node.remove(RPM_KEY)
+    node.remove(PLACE.rpm_key)
     assert converge(node, **wanted(repo, key)).steps == ()
     assert node.read(ours) == text
-    assert node.read(RPM_KEY) == key.armoured
+    assert node.read(PLACE.rpm_key) == key.armoured
 
 
 def test_check_mode_on_a_fresh_node_says_what_it_cannot_know(
@@ -123,4 +122,4 @@ def test_check_mode_on_a_fresh_node_says_what_it_cannot_know(
     found = one.plan(one.observe())
     assert [step.action for step in found.steps][:2] == ["repository", "refresh"]
     assert "(the newest that the sources offer)" in found.steps[2].summary
-    assert node.read(RPM_KEY) is None
+    assert node.read(PLACE.rpm_key) is None

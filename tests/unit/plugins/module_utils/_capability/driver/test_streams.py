@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.streams import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.streams import (
     FILE,
     Streams,
     fits,
     parse_enabled,
     step,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 from debian import capability, converge
 from rpm_nodes import SYSTEMS, RpmNode, missing, with_streams
 

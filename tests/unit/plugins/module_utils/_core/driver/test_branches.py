@@ -14,11 +14,11 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches imp
     able,
     unsupported,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.streams import Streams
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile import Runfile
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import choose
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.streams import Streams
 from driver_nodes import DESIRED, KERNEL, OFFERED, node, package
 
 NEWER, LAST, OLD = "595.71.05-1", "580.159.03-1", "550.163.01-2"

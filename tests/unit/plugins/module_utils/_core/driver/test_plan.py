@@ -11,11 +11,6 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.secure_boot import SigningKey
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import (
-    COMPONENTS,
-    KERNEL,
-    RELEVANT,
-)
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt_sources import render
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
@@ -24,10 +19,13 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.package im
     State,
 )
 from driver_nodes import (
+    COMPONENTS,
+    KERNEL,
     MAIN,
     NEW,
     OFFERED,
     OLD,
+    RELEVANT,
     WANTED,
     actions,
     converged,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record, load
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,14 +16,14 @@ NAMES = st.frozensets(st.text())
 
 @given(st.builds(Record, NAMES, NAMES, NAMES, *[st.booleans()] * 4))
 def test_record_survives_the_round_trip(record: Record) -> None:
-    assert load(record.dump(), "r.json") == record
+    assert Record.load(record.dump(), "r.json") == record
     assert bool(record) is (record != Record())
 
 
 def test_node_without_a_record_has_had_no_additions() -> None:
-    assert not load(None, "r.json")
-    assert not load("{}", "r.json")
-    assert load('{"sources": true}', "r.json") == Record(sources=True)
+    assert not Record.load(None, "r.json")
+    assert not Record.load("{}", "r.json")
+    assert Record.load('{"sources": true}', "r.json") == Record(sources=True)
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_node_without_a_record_has_had_no_additions() -> None:
 )
 def test_damaged_record_is_refused_by_name(text: str) -> None:
     with pytest.raises(NodeError, match=r"^r\.json is damaged"):
-        load(text, "r.json")
+        Record.load(text, "r.json")

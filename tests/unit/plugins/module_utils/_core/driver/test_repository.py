@@ -5,28 +5,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages import (
-    names as driver_names,
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages import debian, ubuntu
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.names import (
+    Names,
+    Offer,
+    Wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.repository import (
-    named,
-    with_fabric,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import (
-    PREFERENCES,
-    REPOSITORIES,
-    RPM_KEY,
-    SOURCES,
-    files,
-    is_trusted,
-    parse,
-)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PLACE, parse
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.pgp import read
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.repository import (
+    RPM_FAMILIES,
+    files,
+    is_trusted,
+)
 
 # The public key of an example in RFC 9580, appendix A.3.
 KEY = """\
@@ -95,24 +90,25 @@ def test_source_and_repository_go_together() -> None:
 def test_files_for_apt() -> None:
     found = parse({**VALUES, "suite": "stable", "components": ["main"]}, "repository")
     assert found is not None
-    texts = files(found, "debian", read(KEY, "key"))
-    assert "Suites: stable\nComponents: main\nSigned-By: /etc/apt/keyrings/" in texts[SOURCES]
-    assert 'Package: *\nPin: origin "mirror"\nPin-Priority: 400\n' in texts[PREFERENCES]
+    texts = files(found, PLACE, "debian", read(KEY, "key"))
+    assert "Suites: stable\nComponents: main\nSigned-By: /etc/apt/keyrings/" in texts[PLACE.sources]
+    assert 'Package: *\nPin: origin "mirror"\nPin-Priority: 400\n' in texts[PLACE.preferences]
 
 
 def test_other_repositories_on_the_disk_keep_their_priority() -> None:
     found = parse({**VALUES, "url": "file:///srv/driver"}, "repository")
     assert found is not None
-    assert "Package: *\n" not in files(found, "ubuntu", read(KEY, "key"))[PREFERENCES]
+    assert "Package: *\n" not in files(found, PLACE, "ubuntu", read(KEY, "key"))[PLACE.preferences]
 
 
-@pytest.mark.parametrize("family", sorted(REPOSITORIES))
+@pytest.mark.parametrize("family", RPM_FAMILIES)
 def test_files_for_rpm(family: str) -> None:
     found = parse({**VALUES, "signed_metadata": True}, "repository")
     assert found is not None
-    texts = files(found, family, read(KEY, "key"))
+    texts = files(found, PLACE, family, read(KEY, "key"))
     assert (
-        f"\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file://{RPM_KEY}\n" in texts[REPOSITORIES[family]]
+        f"\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file://{PLACE.rpm_key}\n"
+        in texts[PLACE.rpm_repositories[family]]
     )
 
 
@@ -122,7 +118,11 @@ def test_rpm_knows_keys_by_the_end_of_their_fingerprint() -> None:
     assert not is_trusted(MARK, ["6387f7e3-bad9acc9", ""])
 
 
-UBUNTU = driver_names.ubuntu("580", (), "6.8.0-40-generic")
+def named(offered: tuple[str, ...], wanted: str, installed: tuple[str, ...] = ()) -> Names:
+    offer = Offer(frozenset(offered), installed=dict.fromkeys(installed, "1"))
+    return ubuntu.packages(offer, Wanted(wanted, "open", "6.8.0-40-generic", repository=True))
+
+
 BRANCHED = (
     "nvidia-dkms-570-open",
     "nvidia-dkms-580",
@@ -148,19 +148,19 @@ UNIFIED = ("nvidia-dkms", "nvidia-dkms-open", "nvidia-persistenced", "libnvidia-
 def test_names_for_ubuntu_follow_what_is_offered(
     offered: tuple[str, ...], wanted: str, installed: tuple[str, ...], kernel: str
 ) -> None:
-    found = named(UBUNTU, offered, wanted, installed, "open")
+    found = named(offered, wanted, installed)
     assert found.kernel["open"] == kernel
     assert not [name for name in found.relevant if "server" in name]
 
 
 def test_unknown_branch_for_ubuntu_keeps_those_that_are_offered() -> None:
-    found = named(UBUNTU, BRANCHED, "999", (), "open")
+    found = named(BRANCHED, "999")
     assert (found.branch, found.branches) == ("999", ("580", "570"))
 
 
 def test_persistence_daemon_for_ubuntu_is_found_under_either_name() -> None:
-    assert named(UBUNTU, UNIFIED, "", (), "open").persistenced == "nvidia-persistenced"
-    assert named(UBUNTU, BRANCHED, "", (), "open").persistenced == "nvidia-compute-utils-580"
+    assert named(UNIFIED, "").persistenced == "nvidia-persistenced"
+    assert named(BRANCHED, "").persistenced == "nvidia-compute-utils-580"
 
 
 @pytest.mark.parametrize(
@@ -175,5 +175,5 @@ def test_persistence_daemon_for_ubuntu_is_found_under_either_name() -> None:
 def test_fabric_manager_under_the_name_that_is_offered(
     offered: tuple[str, ...], wanted: str, fabric: str
 ) -> None:
-    plain = dataclasses.replace(driver_names.DEBIAN, fabric="")
-    assert with_fabric(plain, offered, wanted).fabric == fabric
+    switched = Wanted(wanted, nvswitch=True)
+    assert debian.packages(Offer(frozenset(offered)), switched).fabric == fabric

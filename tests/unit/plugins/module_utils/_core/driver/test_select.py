@@ -9,25 +9,34 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.names import DEBIAN
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import (
-    KERNEL,
-    MATCHED,
-    USER_SPACE,
     Choice,
-    Observed,
     UnknownVersion,
     check_components,
     choose,
     flavour,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
     parse_policy,
     upstream,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
-from driver_nodes import DESIRED, NEW, OFFERED, OLD, WANTED, node, package, recording
+from driver_nodes import (
+    DEBIAN,
+    DESIRED,
+    KERNEL,
+    MATCHED,
+    NEW,
+    OFFERED,
+    OLD,
+    USER_SPACE,
+    WANTED,
+    node,
+    package,
+    recording,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

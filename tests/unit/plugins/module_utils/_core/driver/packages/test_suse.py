@@ -9,14 +9,15 @@ import re
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.names import (
-    SUSE,
     Names,
+    Offer,
+    Wanted,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.suse import (
     PATTERN,
     candidates,
     kernel_flavour,
-    suse,
+    packages,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 
@@ -52,7 +53,8 @@ def names(
     kernel: str = KERNEL,
 ) -> Names:
     policies = {name: Policy(versions[0], tuple(versions)) for name, versions in offered.items()}
-    return suse(SUSE, policies, wanted, installed, kind, kernel)
+    there = {name: offered[name][0] for name in installed}
+    return packages(Offer(policies=policies, installed=there), Wanted(wanted, kind, kernel))
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ..errors import InputError, NodeError
-from ..steps import Plan
-from .report import describe
-from .select import Desired, Observed, flavour
+from ...errors import InputError, NodeError
+from ..select import Draft, flavour
+from ..state import Desired, Observed
 
 
-def check(observed: Observed, desired: Desired) -> Plan:
-    """Return a plan without steps; NodeError where the driver that is there will not do."""
+def plan(observed: Observed, desired: Desired, _check_mode: bool) -> Draft:
+    """Return no steps; NodeError where the driver that is there will not do."""
     if observed.loaded is None:
         raise NodeError(
             "no NVIDIA driver is loaded",
@@ -37,9 +36,8 @@ def check(observed: Observed, desired: Desired) -> Plan:
             cause=f"the kernel modules of {version} are loaded without their user space",
             hint="install the user space of the same version",
         )
-    state = describe(observed)
     reasons: t.Tuple[str, ...] = ()
     if version not in observed.libraries:
         found = ", ".join(observed.libraries)
         reasons = (f"version {version} of the driver is loaded, the libraries are of {found}",)
-    return Plan((), state, state, reboot_required=reasons)
+    return Draft((), reboot=reasons)

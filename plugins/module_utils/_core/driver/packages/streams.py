@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..errors import InputError
-from ..steps import Step
+from ...errors import InputError
+from ...steps import Step
+from ..branches import branch as branch_of
 
 MODULE = "nvidia-driver"
 FILE = f"/etc/dnf/modules.d/{MODULE}.module"
@@ -40,15 +41,10 @@ def parse_list(text: str) -> t.Tuple[str, ...]:
 
 def fits(stream: str, version: str, kind: str) -> bool:
     """Tell whether a stream has a version and a flavour; an empty version fits every branch."""
-    branch = _branch(version)
+    branch = branch_of(version)
     if not branch:
         return stream == ROLLING[kind] or bool(re.fullmatch(rf"\d+-{ENDINGS[kind]}", stream))
     return stream in (f"{branch}-{ENDINGS[kind]}", ROLLING[kind])
-
-
-def _branch(version: str) -> str:
-    match = re.match(r"\d+", version.split(":", 1)[-1])
-    return match[0] if match else ""
 
 
 def step(streams: Streams, version: str, kind: str) -> t.Optional[Step]:
@@ -58,7 +54,7 @@ def step(streams: Streams, version: str, kind: str) -> t.Optional[Step]:
     """
     if not streams.offered or fits(streams.enabled, version, kind):
         return None
-    branch = _branch(version)
+    branch = branch_of(version)
     exact = f"{branch}-{ENDINGS[kind]}"
     fitting = [one for one in streams.offered if fits(one, version, kind)]
     if not fitting:
@@ -71,7 +67,7 @@ def step(streams: Streams, version: str, kind: str) -> t.Optional[Step]:
     wanted = (
         exact if exact in fitting else next((one for one in fitting if one in ROLLING.values()), "")
     )
-    wanted = wanted or max(fitting, key=lambda one: int(_branch(one)))
+    wanted = wanted or max(fitting, key=lambda one: int(branch_of(one)))
     words = f", in place of {streams.enabled}" if streams.enabled else ""
     params = {"stream": wanted, "before": streams.enabled}
     return Step("stream", f"enable the module stream {MODULE}:{wanted}{words}", params)

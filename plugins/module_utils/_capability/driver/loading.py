@@ -1,0 +1,95 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The kernel's modules on a node: configured, loaded, exchanged, and the services that use them."""
+
+from __future__ import annotations
+
+from ..._core.driver.kernel import MODULES
+from ..._core.driver.services import FABRIC_SERVICE, SERVICE
+from ..._core.errors import NodeError
+from ..nodeinfo import bridges, pci_devices
+from .kernel import build_error, dkms, write_modprobe
+from .node import Node, Params
+
+
+class Loading:
+    """The modules and the driver's two services."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def configure(self, params: Params) -> None:
+        """Write or remove our modprobe file, and rebuild what has it."""
+        self._node.added.remember(modprobe=True)
+        write_modprobe(self._node.host, params["text"], params["kernels"])
+        if not params["text"]:
+            self._node.added.remember(modprobe=False)
+
+    def load(self, _params: Params) -> None:
+        """Load the driver."""
+        host = self._node.host
+        try:
+            host.run(["modprobe", "nvidia"])
+        except NodeError as error:
+            for one in dkms(host):
+                if one.kernel == self._node.kernel and one.state == "failed":
+                    raise build_error(host, one) from error
+            error.hint = (
+                "see 'dkms status' and the kernel's log: DKMS needs the headers of the running kernel, and "
+                "Secure Boot a known key. Or set load to false"
+            )
+            raise
+
+    def reload(self, params: Params) -> None:
+        """Exchange the modules; where the kernel does not let go of them, the next plan says so."""
+        host = self._node.host
+        # In the order in which the kernel lets go of them.
+        driver, *users = MODULES
+        loaded = [*(one for one in users if host.exists(f"/sys/module/{one}")), driver]
+        switches = bridges(host) or any(one.kind == "nvswitch" for one in pci_devices(host))
+        active = [
+            unit
+            for unit in ((FABRIC_SERVICE, SERVICE) if switches else (SERVICE,))
+            if host.run(["systemctl", "is-active", unit], check=False).rc == 0
+        ]
+        for unit in active:
+            host.run(["systemctl", "stop", unit])
+        try:
+            done = host.run(["rmmod", *loaded], check=False)
+            if done.rc != 0:
+                words = done.err.strip() or f"rmmod failed with status {done.rc}"
+                self._node.reload_note = words
+            self.load(params)
+            for name in reversed(loaded[:-1]):
+                host.run(["modprobe", name], check=False)
+        finally:
+            for unit in reversed(active):
+                host.run(["systemctl", "start", unit], check=False)
+
+    def persistence(self, params: Params) -> None:
+        """Enable and start the persistence daemon."""
+        if not params["was_enabled"]:
+            self._node.added.remember(service=True)
+        self._enable(SERVICE, params, "or set persistence to false")
+
+    def fabric(self, params: Params) -> None:
+        """Enable and start the fabric manager."""
+        if not params["was_enabled"]:
+            self._node.added.remember(fabric=True)
+        self._enable(FABRIC_SERVICE, params, "it must be of exactly the driver's version")
+
+    def disable(self, params: Params) -> None:
+        """Disable and stop the services that were enabled."""
+        for unit, ours in ((SERVICE, params["service"]), (FABRIC_SERVICE, params["fabric"])):
+            if ours:
+                self._node.host.run(["systemctl", "disable", "--now", unit])
+
+    def _enable(self, unit: str, params: Params, advice: str) -> None:
+        words = ["enable", "--now"] if params["start"] else ["enable"]
+        words = ["start"] if params["was_enabled"] else words
+        try:
+            self._node.host.run(["systemctl", *words, unit])
+        except NodeError as error:
+            error.hint = f"see 'journalctl -u {unit}', {advice}"
+            raise

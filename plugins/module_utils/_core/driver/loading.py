@@ -1,0 +1,99 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The kernel's part of the plan: nouveau kept away, the modules' options, and the modules that are loaded."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..steps import Step
+from .kernel import MODPROBE_FILE, blacklists, differing, render
+from .select import Choice
+from .state import Desired, Observed
+
+
+class Look(t.NamedTuple):
+    """How the loaded driver differs from the wanted one, and what comes of it.
+
+    ``exchange`` says that the modules may be reloaded: asked for, and nobody is on a GPU. ``reboot``
+    are the reasons for a reboot.
+    """
+
+    mismatch: str
+    exchange: bool
+    reboot: t.Tuple[str, ...]
+
+
+def look(observed: Observed, desired: Desired, choice: Choice) -> Look:
+    """Compare the loaded driver with the wanted one."""
+    words = _mismatch(observed, desired, choice)
+    if observed.nouveau:
+        return Look(words, False, ("the nouveau driver holds the GPUs",))
+    if not words or desired.reload != "when_idle":
+        return Look(words, False, (words,) if words else ())
+    if not (observed.users or observed.reload_note):
+        return Look(words, True, ())
+    users = f"processes have the GPUs open: {', '.join(observed.users)}"
+    return Look(words, False, (f"{words} (not reloaded: {observed.reload_note or users})",))
+
+
+def _mismatch(observed: Observed, desired: Desired, choice: Choice) -> str:
+    if observed.loaded is None:
+        return ""
+    version, kind = observed.loaded
+    if choice.version is not None and choice.version != version:
+        return (
+            f"version {version} of the driver is loaded, {choice.version} belongs to the packages"
+        )
+    if kind != choice.kind:
+        return f"the {kind} kernel modules are loaded, the packages have the {choice.kind} ones"
+    differences = differing(desired.module_options, observed.modules.options)
+    words = f"the modules were loaded with other options: {', '.join(differences)}"
+    return words if differences else ""
+
+
+def loads(observed: Observed, desired: Desired, found: Look) -> bool:
+    """Tell whether the driver is to be loaded now."""
+    free = observed.loaded is None and not found.reboot
+    return desired.load and free and bool(observed.gpus)
+
+
+def plan(observed: Observed, desired: Desired, found: Look) -> t.List[Step]:
+    """Return the steps, in their order."""
+    steps = _modprobe(observed, desired)
+    if loads(observed, desired, found):
+        steps.append(Step("load", "load the kernel module: modprobe nvidia"))
+    if found.exchange:
+        words = f"reload the kernel modules: {found.mismatch}"
+        steps.append(Step("reload", words, needs=("idle_gpu",)))
+    return steps
+
+
+def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
+    """Keep nouveau away from the GPUs and set the modules' options, in the initramfs as well.
+
+    A blacklist of ours stays though the packages may have brought theirs: the kernel reads both.
+    """
+    have = observed.modules
+    ours = have.own is not None and blacklists(have.own)
+    # Another's blacklist does not help against an initramfs that was made before it.
+    loose = have.nouveau and (observed.nouveau or not have.blacklisted)
+    nouveau = ours or (bool(observed.gpus) and loose)
+    current = observed.distribution == "debian"
+    text = render(desired.module_options, nouveau=nouveau, current=current)
+    kernels = have.images if text != (have.own or "") else have.stale
+    if text == (have.own or "") and not kernels and (text or not observed.record.modprobe):
+        return []
+    words = []
+    if text != (have.own or ""):
+        parts = [
+            "blacklist nouveau" if nouveau and not ours else "",
+            "set the options of the modules" if desired.module_options else "",
+        ]
+        what = " and ".join(part for part in parts if part) or "remove the modules' options"
+        words.append(f"{what} in {MODPROBE_FILE}")
+    if kernels:
+        words.append(f"rebuild the initramfs of {', '.join(kernels)}")
+    params = {"text": text, "kernels": kernels}
+    return [Step("modprobe", "; ".join(words) or "forget the modprobe file", params)]

@@ -1,0 +1,42 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver's packages in Debian, and in NVIDIA's repository for it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..repository import PREFERRED
+from .names import Names, Offer, Wanted, fabric
+
+COMMON: t.Dict[str, t.Any] = {
+    "title": "Debian",
+    "family": "debian",
+    "persistenced": "nvidia-persistenced",
+    "headers": "linux-headers-{}",
+    "pattern": r"nvidia(?:-open-kernel|-kernel(?:-open)?)-dkms",
+}
+DISTRIBUTION: t.Dict[str, t.Any] = {
+    "kernel": {"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"},
+    "user_space": (
+        *("libcuda1", "libnvidia-ml1", "nvidia-cuda-mps", "nvidia-persistenced", "nvidia-smi"),
+    ),
+    "components": ("contrib", "non-free", "non-free-firmware"),
+    "companion": ("libnvidia-cfg1",),
+    "firmware": "firmware-nvidia-gsp",
+    "loose": frozenset({"nvidia-persistenced"}),
+    "sources": {"": "nvidia-graphics-drivers", "open": "nvidia-open-gpu-kernel-modules"},
+}
+REPOSITORY: t.Dict[str, t.Any] = {
+    "kernel": {"open": "nvidia-kernel-open-dkms", "proprietary": "nvidia-kernel-dkms"},
+    "user_space": ("nvidia-driver-cuda", "nvidia-persistenced"),
+    "components": ("contrib",),
+    "alike": PREFERRED,
+}
+
+
+def packages(offered: Offer, wanted: Wanted) -> Names:
+    """Return the packages; only the fabric manager's name depends on what is offered."""
+    found = REPOSITORY if wanted.repository else DISTRIBUTION
+    return Names(**COMMON, **found, **fabric(offered, wanted))

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The distributions whose packages of the driver are known."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import debian, rhel, suse, ubuntu
+from .names import Names, Offer, Wanted
+
+
+class Distribution(t.NamedTuple):
+    """A family of distributions: their IDs in os-release, and the releases by what that calls them.
+
+    What the offer must have for ``packages`` are names with ``prefixes``, and the policies of ``candidates``.
+    """
+
+    family: str
+    title: str
+    ids: t.Tuple[str, ...]
+    releases: t.Mapping[str, str]
+    packages: t.Callable[[Offer, Wanted], Names]
+    prefixes: t.Tuple[str, ...] = ()
+    candidates: t.Callable[[str], t.Tuple[str, ...]] = lambda _kernel: ()
+
+
+SUPPORTED = (
+    Distribution(
+        "debian", "Debian", ("debian",), {"bookworm": "12", "trixie": "13"}, debian.packages
+    ),
+    Distribution(
+        "ubuntu",
+        "Ubuntu",
+        ("ubuntu",),
+        {"jammy": "22.04", "noble": "24.04", "resolute": "26.04"},
+        ubuntu.packages,
+        prefixes=ubuntu.PREFIXES,
+    ),
+    Distribution(
+        "rhel",
+        "RHEL family",
+        ("rhel", "rocky", "almalinux", "centos", "ol"),
+        {"8": "8", "9": "9", "10": "10"},
+        rhel.packages,
+    ),
+    Distribution(
+        "suse",
+        "SUSE",
+        ("sles", "opensuse-leap"),
+        {one: one for one in ("15.6", "15.7", "16.0")},
+        suse.packages,
+        candidates=suse.candidates,
+    ),
+)
+
+
+def release(values: t.Mapping[str, str]) -> str:
+    """Return what os-release says of the release in the word that the releases know it by."""
+    found = next((one.family for one in SUPPORTED if values.get("ID") in one.ids), "")
+    number = values.get("VERSION_ID", "")
+    words = {"rhel": number.split(".")[0], "suse": number}
+    return words.get(found, values.get("VERSION_CODENAME", ""))
+
+
+def supported(distribution: str, release: str) -> t.Optional[Distribution]:
+    """Return the distribution with an ID, None where it or its release is not supported."""
+    return next(
+        (one for one in SUPPORTED if distribution in one.ids and release in one.releases), None
+    )
+
+
+def in_words() -> str:
+    """Return the supported releases, for a user."""
+    return ", ".join(
+        f"{one.title} {number}" + (f" ({codename})" if codename != number else "")
+        for one in SUPPORTED
+        for codename, number in one.releases.items()
+    )

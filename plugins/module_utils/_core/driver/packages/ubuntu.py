@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver's packages in Ubuntu, where the branch is part of their names, and in NVIDIA's repository for it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .. import branches as driver_branches
+from ..repository import PREFERRED
+from .names import NO_BRANCH, Names, Offer, Wanted, fabric
+
+PREFIXES = ("nvidia-", "libnvidia-compute")
+# Server branches live longest.
+SERVER = re.compile(r"nvidia-dkms-(\d+)-server(-open)?")
+REPOSITORY = re.compile(r"nvidia-dkms-(\d+)(-open)?")
+INSTALLED = re.compile(r"libnvidia-compute-(\d+)-server|nvidia-dkms-(\d+)(?:-open)?")
+COMMON: t.Dict[str, t.Any] = {
+    "title": "Ubuntu",
+    "family": "ubuntu",
+    "headers": "linux-headers-{}",
+    "pattern": r"(?:nvidia-dkms|linux-modules-nvidia)-\d+.*",
+}
+
+
+def packages(offered: Offer, wanted: Wanted) -> Names:
+    """Return the packages of the branch to have: asked for, else installed, else the newest that runs the GPUs."""
+    return (_repository if wanted.repository else _server)(offered, wanted)
+
+
+def branches(
+    names: t.Iterable[str], flavour: str, pattern: t.Pattern[str] = SERVER
+) -> t.Tuple[str, ...]:
+    """Return the branches that have the kernel modules of a flavour, newest first."""
+    ending = "-open" if flavour == "open" else None
+    matches = [match for match in map(pattern.fullmatch, names) if match and match[2] == ending]
+    return tuple(sorted({match[1] for match in matches}, key=int, reverse=True))
+
+
+def _server(offered: Offer, wanted: Wanted) -> Names:
+    known = branches(offered.names, wanted.flavour)
+    able = driver_branches.able(known, wanted.gpus) or known
+    there = [
+        match[1] for match in map(INSTALLED.fullmatch, offered.installed) if match and match[1]
+    ]
+    have = [one for one in sorted(there, key=int, reverse=True) if one in able or not able]
+    found = [driver_branches.branch(wanted.version), *have, *able, NO_BRANCH]
+    branch = next(filter(None, found))
+    server = f"{branch}-server"
+    endings = {"open": f"{server}-open", "proprietary": server}
+    prebuilt = {
+        key: f"linux-modules-nvidia-{ending}-{wanted.kernel}" for key, ending in endings.items()
+    }
+    user_space = ("libnvidia-compute", "nvidia-compute-utils", "nvidia-utils")
+    return Names(
+        **COMMON,
+        **fabric(offered, wanted, f"nvidia-fabricmanager-{branch}", of=branch),
+        kernel={key: f"nvidia-dkms-{ending}" for key, ending in endings.items()},
+        prebuilt=prebuilt,
+        signed=frozenset(prebuilt.values()),
+        anchor=f"nvidia-kernel-common-{server}",
+        user_space=tuple(f"{name}-{server}" for name in user_space),
+        persistenced=f"nvidia-compute-utils-{server}",
+        components=("restricted", "multiverse"),
+        always=(f"nvidia-kernel-common-{server}",),
+        companion=(f"libnvidia-cfg1-{server}",),
+        sources={"": f"nvidia-graphics-drivers-{server}"},
+        branches=known,
+        branch=branch,
+    )
+
+
+def _repository(offered: Offer, wanted: Wanted) -> Names:
+    known = branches(offered.names, wanted.flavour, REPOSITORY)
+    unified = ("nvidia-dkms-open" if wanted.flavour == "open" else "nvidia-dkms") in offered.names
+    have = {match[2] for match in map(INSTALLED.fullmatch, offered.installed) if match}
+    asked = driver_branches.branch(wanted.version or driver_branches.last(wanted.gpus))
+    branch = asked or next((one for one in known if one in have), "")
+    if branch not in known:
+        branch = "" if unified or not known else branch or known[0]
+    suffix = f"-{branch}" if branch else ""
+    persistenced = f"nvidia-compute-utils{suffix}"
+    if persistenced not in offered.names and "nvidia-persistenced" in offered.names:
+        persistenced = "nvidia-persistenced"
+    utilities = f"nvidia-utils{suffix}"
+    others = (utilities,) if utilities in offered.names else ()
+    return Names(
+        **COMMON,
+        **fabric(offered, wanted, of=branch),
+        kernel={"open": f"nvidia-dkms{suffix}-open", "proprietary": f"nvidia-dkms{suffix}"},
+        user_space=(f"libnvidia-compute{suffix}", persistenced, *others),
+        persistenced=persistenced,
+        branches=() if unified else known,
+        branch=branch,
+        alike=PREFERRED,
+    )

@@ -1,0 +1,216 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver from packages, of the distribution or of a repository that the user names: the steps to them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...errors import NodeError
+from ...packages import repository
+from ...packages.apt_sources import Source, additions, render
+from ...packages.package import WAITING, State
+from ...steps import Step
+from .. import branches as driver_branches
+from ..absent import REPAIR
+from ..loading import look
+from ..packages import streams
+from ..report import NEWEST, offered_headers, uses_dkms
+from ..repository import PLACE
+from ..select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, flavour
+from ..state import Desired, Observed
+
+# What apt configures along with whatever it installs.
+CONFIGURED_ALONG = (State.UNPACKED, *WAITING)
+REFRESH = Step("refresh", "refresh the package lists")
+
+
+def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
+    """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
+    kind = flavour(desired.kernel_modules, observed.gpus)
+    named = _named(observed, desired, kind)
+    if named and not check_mode:
+        return Draft(tuple(named))
+    try:
+        choice = choose(observed, desired, kind)
+    except (UnknownVersion, NoCommonVersion, driver_branches.NoSupport):
+        enable = named or (_enable(observed) if desired.manage_sources else [])
+        if not enable and (observed.refreshed or check_mode):
+            raise
+        return Draft(tuple(enable) or (REFRESH,))
+    sources = named or _sources(observed, desired, choice.unknown)
+    install = _install(observed, desired, choice)
+    first = [REPAIR] if _needs_repair(observed, choice, [*sources, *install]) else []
+    if (first or sources) and not check_mode:
+        return Draft(tuple(first or sources))
+    changed = {name for step in install for name in step.params["packages"]}
+    holds = _holds(observed, desired, choice, changed)
+    return Draft((*first, *sources, *install, *holds), choice)
+
+
+def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) -> bool:
+    """Tell whether dpkg must be brought in order: apt will not work before, or it concerns us.
+
+    A package that is to have another version is not repaired but replaced: it may well be that its
+    own version cannot be finished.
+    """
+    broken = {name for name, one in observed.packages.items() if one.broken}
+    if any(observed.packages[name].state is State.TWICE for name in broken):
+        return True  # a package manager that installs another version leaves the twin there
+    replaced = {
+        name
+        for step in others
+        for name, version in step.params.get("packages", {}).items()
+        if name in broken and version and version != observed.packages[name].version
+        if not observed.held(name) or name in observed.record.holds
+    }
+    waiting = {
+        name
+        for name in broken
+        if observed.packages[name].state in CONFIGURED_ALONG and not observed.names.is_kernel(name)
+    }
+    if replaced and not observed.interrupted and not broken - replaced - waiting:
+        return False
+    ours = {*choice.targets, *observed.names.relevant, *observed.record.packages}
+    return bool(ours & broken) or (bool(others) and observed.unfinished)
+
+
+def _named(observed: Observed, desired: Desired, kind: str) -> t.List[Step]:
+    """Make the node know the repository that the user names, and what its packages need besides."""
+    family = observed.names.family
+    named = repository.step(
+        desired.repository, PLACE, family, observed.repository, observed.sources
+    )
+    steps = [named] if named else []
+    if desired.source == "repository" and desired.manage_sources:
+        steps += _enable(observed)
+    if steps:
+        return steps if steps[-1] is REFRESH else [*steps, REFRESH]
+    version = desired.version or driver_branches.last(observed.gpus)
+    stream = streams.step(observed.streams, version, kind)
+    return [stream] if stream else []
+
+
+def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
+    wanted = _lacking(observed)
+    own = observed.own_sources
+    stale = own is not None and bool(wanted) and own != render(wanted or ())
+    if not unknown and not (stale and desired.manage_sources):
+        return []
+    if wanted and not desired.manage_sources:
+        raise NodeError(
+            f"the node's package sources do not offer {', '.join(unknown)}",
+            hint=f"enable the components {', '.join(observed.names.components)}, or set manage_sources to true",
+        )
+    if wanted is None and own is None and desired.manage_sources:
+        raise NodeError(
+            f"no source of {observed.names.title} {observed.codename} main was found in /etc/apt",
+            hint="add one, or enable the components of the driver yourself and set manage_sources to false",
+        )
+    steps = _enable(observed)
+    if steps:
+        return steps
+    if observed.refreshed:
+        raise NodeError(
+            f"the package sources offer no {', '.join(unknown)}",
+            cause=observed.refresh_note or _enabled(observed),
+            hint="check that the mirror carries them, that the node reaches it, and that no pin forbids them",
+        )
+    return [REFRESH]
+
+
+def _enabled(observed: Observed) -> str:
+    components = observed.names.components
+    if components:
+        return f"the components {', '.join(components)} are enabled"
+    return "no enabled repository or module stream has them; NVIDIA's for this release does"
+
+
+def _lacking(observed: Observed) -> t.Optional[t.List[Source]]:
+    """Return what the node's sources lack, None where they cannot be told; only apt has components."""
+    components = observed.names.components
+    own = [one for one in observed.sources if one.signed_by not in PLACE.apt_keys]
+    return additions(own, observed.codename, components) if components else []
+
+
+def _enable(observed: Observed) -> t.List[Step]:
+    """Enable what the node's own sources lack, unless that was done."""
+    wanted = _lacking(observed)
+    if not wanted or observed.own_sources == render(wanted):
+        return []
+    words = ", ".join(dict.fromkeys(word for one in wanted for word in one.components))
+    text = f"enable the components {words} of {', '.join(one.suite for one in wanted)}"
+    return [Step("sources", text, {"text": render(wanted)}), REFRESH]
+
+
+def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Step]:
+    change = {
+        name: version
+        for name, version in choice.targets.items()
+        if observed.installed(name) is None or observed.installed(name) != version
+    }
+    drop = [name for name in observed.packages if _superseded(observed, choice, name)]
+    foreign = [
+        name
+        for name in (*change, *drop)
+        if observed.held(name)
+        and not observed.packages[name].broken
+        and name not in observed.record.holds
+    ]
+    if foreign:
+        have = ", ".join(f"{name} {observed.installed(name) or '(none)'}" for name in foreign)
+        raise NodeError(
+            f"{', '.join(foreign)} must change, but is on hold, and not by this module",
+            cause=f"installed: {have}",
+            hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(foreign)}",
+        )
+    dkms = uses_dkms(observed, choice.kind)
+    needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
+    headers = offered_headers(observed) if needed else []
+    if not (change or drop or headers):
+        return []
+    words = [f"{name} ({version or NEWEST})" for name, version in sorted(change.items())]
+    words += [f"{name} ({observed.candidate(name)})" for name in headers]
+    text = "; ".join(
+        ([f"install {', '.join(words)}"] if words else [])
+        + ([f"remove {', '.join(drop)}"] if drop else [])
+    )
+    needs = ("reboot",) if look(observed, desired, choice).reboot else ()
+    params = {
+        "packages": {**change, **dict.fromkeys(headers)},
+        "remove": drop,
+        "pins": choice.pins,
+    }
+    return [Step("install", text, params, needs)]
+
+
+def _superseded(observed: Observed, choice: Choice, name: str) -> bool:
+    """Tell whether a package has other kernel modules than those wanted, and must give way.
+
+    Modules of the same kind for another kernel stay: that kernel may be booted again.
+    """
+    names = observed.names
+    if name in choice.targets or not names.is_kernel(name) or not observed.installed(name):
+        return False
+    if name in names.kernel.values() or name in names.prebuilt.values():
+        return True
+    prefix = names.prebuilt[choice.kind][: -len(observed.kernel)] if names.prebuilt else ""
+    same = name.startswith(prefix) and name[len(prefix) :][:1].isdigit()
+    return name in observed.record.packages and not same
+
+
+def _holds(
+    observed: Observed, desired: Desired, choice: Choice, changed: t.Collection[str]
+) -> t.List[Step]:
+    """Hold what is not on hold; apt drops the hold of what it brings to another version."""
+    ours = {name for name in observed.record.holds if observed.held(name)}
+    hold = sorted(name for name in choice.targets if name in changed or not observed.held(name))
+    hold = hold if desired.hold else []
+    release = sorted(ours - set(choice.targets) if desired.hold else ours)
+    words = []
+    if hold:
+        words.append(f"hold {', '.join(hold)} at their version")
+    if release:
+        words.append(f"release the hold on {', '.join(release)}")
+    return [Step("hold", "; ".join(words), {"hold": hold, "release": release})] if words else []

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver from a .run file: the step that runs NVIDIA's own installer."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...errors import InputError, NodeError
+from ...steps import Step
+from .. import secure_boot
+from ..packages.names import Names
+from ..runfile import TRACES, UNINSTALLER, Installed, Runfile
+from ..select import Choice, Draft, flavour
+from ..state import Desired, Observed
+
+TYPED = 560  # older installers choose the flavour by the folder of its source
+
+
+def command(version: str, kind: str, installed: Installed, *, running: bool) -> t.Tuple[str, ...]:
+    """Return the arguments of the installer: silent, no part of a desktop, nothing unloaded."""
+    words = ["--silent", "--no-x-check", "--no-opengl-files", "--no-check-for-alternate-installs"]
+    if int(version.split(".")[0]) >= TYPED:
+        words.append(f"--kernel-module-type={kind}")
+    elif kind == "open":
+        words.append("--kernel-module-build-directory=kernel-open")
+    words += ["--dkms"] if installed.dkms else []
+    words += ["--allow-installation-with-running-driver"] if running else []
+    return tuple(words)
+
+
+def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
+    """Plan where NVIDIA's own installer brings the driver."""
+    assert desired.runfile is not None  # parse() has seen to it
+    kind = flavour(desired.kernel_modules, observed.gpus)
+    steps = _steps(observed, desired, desired.runfile, kind)
+    if steps and not check_mode:
+        return Draft(steps)
+    return Draft(steps, Choice(kind, desired.version, {}, (), Names(title="NVIDIA's installer")))
+
+
+def _steps(observed: Observed, desired: Desired, runfile: Runfile, kind: str) -> t.Tuple[Step, ...]:
+    """Return the step that installs, none where the version is there or nouveau must go first."""
+    version, have, ours = desired.version, observed.runfile.version, observed.record.runfile
+    packages = [one for one in observed.names.relevant if observed.installed(one)]
+    if packages:
+        raise NodeError(
+            f"the driver is installed from packages: {', '.join(packages)}",
+            cause="the files of the two would mix",
+            hint="remove the packages first: state absent, or the package manager where you installed them",
+        )
+    if have and not ours and have != version:
+        raise NodeError(
+            f"version {have} from NVIDIA's installer is on the node, and not by this module",
+            cause=f"{TRACES} is there, and version {version} would replace it",
+            hint=f"run {UNINSTALLER} on the node, or ask for version {have}",
+        )
+    # The installer refuses while nouveau holds the GPUs; the blacklist and a boot come first.
+    there = have == version and ours in ("", f"{version} {kind}")
+    if there or observed.nouveau:
+        return ()
+    _check(observed, runfile, refuse_unsigned=desired.secure_boot == "refuse")
+    dkms = observed.runfile.dkms
+    words = command(version, kind, observed.runfile, running=observed.loaded is not None)
+    how = "DKMS builds" if dkms else "the installer builds, for the running kernel only"
+    text = f"install {version} from {runfile.location}, with {kind} kernel modules that {how}"
+    params = {
+        "location": runfile.location,
+        "sha256": runfile.sha256,
+        "version": version,
+        "kind": kind,
+        "words": words,
+    }
+    return (Step("runfile", text, params),)
+
+
+def _check(observed: Observed, runfile: Runfile, *, refuse_unsigned: bool) -> None:
+    """Refuse what the installer would fail at after it has begun."""
+    if not observed.runfile.present:
+        raise InputError.of(
+            "runfile.location", runfile.location, "a file that is there on the node"
+        )
+    if not observed.headers:
+        raise NodeError(
+            f"the headers of the running kernel {observed.kernel} are not installed",
+            cause="NVIDIA's installer builds the kernel modules on the node",
+            hint="install the distribution's package with them, then run again",
+        )
+    if observed.runfile.lacking:
+        raise NodeError(
+            f"the node has no {', '.join(observed.runfile.lacking)}",
+            cause="NVIDIA's installer builds the kernel modules on the node",
+            hint="install a compiler and make, then run again",
+        )
+    if observed.signing_key and refuse_unsigned:
+        if not observed.runfile.dkms:
+            raise NodeError(
+                "Secure Boot is on",
+                cause="without DKMS the installer has no key to sign the modules with",
+                hint="install dkms and enrol its key, or turn Secure Boot off",
+            )
+        secure_boot.refuse(observed.signing_key)

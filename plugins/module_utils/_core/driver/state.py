@@ -1,0 +1,123 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is wanted of a node's driver, and what the node has."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..packages.apt_sources import Source
+from ..packages.package import Package, Policy
+from ..packages.repository import Known, Repository
+from ..packages.transaction import Removal
+from .kernel import Dkms, Modules, Options
+from .packages.names import Names
+from .packages.streams import Streams
+from .record import Record
+from .runfile import Installed, Runfile
+from .secure_boot import SigningKey
+
+
+@dataclasses.dataclass(frozen=True)
+class Desired:
+    """What the user wants."""
+
+    state: str
+    version: str
+    kernel_modules: str
+    components: t.Tuple[str, ...]
+    hold: bool
+    load: bool
+    persistence: bool
+    manage_sources: bool
+    secure_boot: str
+    reload: str
+    module_options: Options = ()
+    source: str = "distribution"
+    repository: t.Optional[Repository] = None
+    runfile: t.Optional[Runfile] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed:
+    """What the node has; ``record`` is what earlier runs wrote down of their additions.
+
+    ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went
+    wrong with it. ``removal`` is there when additions are to be taken back and dpkg is in order.
+    ``users`` are the processes that have a GPU open, ``reload_note`` is why this run could not
+    exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``bridged`` that
+    these are managed through InfiniBand, ``fabric``
+    what the fabric manager's service does; ``libraries`` are the versions of libnvidia-ml.
+    ``signing_key`` is there with Secure Boot on.
+    ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
+    """
+
+    distribution: str
+    codename: str
+    title: str
+    kernel: str
+    headers: bool
+    gpus: t.Tuple[t.Tuple[str, str], ...]
+    loaded: t.Optional[t.Tuple[str, str]]
+    nouveau: bool
+    own_sources: t.Optional[str]
+    record: Record
+    packages: t.Mapping[str, Package] = dataclasses.field(default_factory=dict)
+    policies: t.Mapping[str, Policy] = dataclasses.field(default_factory=dict)
+    interrupted: bool = False
+    service: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    sources: t.Tuple[Source, ...] = ()
+    foreign_installer: bool = False
+    smi: bool = False
+    refreshed: bool = False
+    refresh_note: str = ""
+    removal: t.Optional[Removal] = None
+    users: t.Tuple[str, ...] = ()
+    reload_note: str = ""
+    modules: Modules = dataclasses.field(default_factory=Modules)
+    dkms: t.Tuple[Dkms, ...] = ()
+    names: Names = dataclasses.field(default_factory=Names)
+    nvswitch: bool = False
+    bridged: bool = False
+    fabric: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    libraries: t.Tuple[str, ...] = ()
+    repository: Known = dataclasses.field(default_factory=Known)
+    signing_key: t.Optional[SigningKey] = None
+    runfile: Installed = dataclasses.field(default_factory=Installed)
+    firmware: t.Tuple[str, ...] = ()
+    streams: Streams = dataclasses.field(default_factory=Streams)
+
+    def installed(self, package: str) -> t.Optional[str]:
+        """Return an installed package's version."""
+        found = self.packages.get(package)
+        return found.version if found is not None and found.installed else None
+
+    @property
+    def unfinished(self) -> bool:
+        """Tell whether dpkg was stopped in the middle of any package."""
+        return self.interrupted or any(one.broken for one in self.packages.values())
+
+    def held(self, package: str) -> bool:
+        """Tell whether a package is on hold."""
+        return package in self.packages and self.packages[package].held
+
+    def versions(self, package: str) -> t.Tuple[str, ...]:
+        """Return every version that can be had, newest first, the installed one among them."""
+        policy = self.policies.get(package)
+        versions = policy.versions if policy else ()
+        installed = self.installed(package)
+        return versions if installed is None or installed in versions else (*versions, installed)
+
+    def kernel_package(self, kind: str) -> str:
+        """Return the package of the kernel modules: a prebuilt one unless DKMS has it in hand."""
+        built, prebuilt = self.names.kernel[kind], self.names.prebuilt.get(kind, "")
+        if self.installed(built) is not None or not prebuilt or not self.versions(prebuilt):
+            return built
+        return prebuilt
+
+    def candidate(self, package: str) -> t.Optional[str]:
+        """Return the version that apt would install."""
+        policy = self.policies.get(package)
+        return policy.candidate if policy else None
