@@ -12,10 +12,9 @@ from .._core.cdi import boot as cdi_boot
 from .._core.cdi.generated import NVIDIA_CTK
 from .._core.errors import NodeError
 from .._core.packages.apt import upstream
-from .._core.packages.package import still_there
+from .._core.packages.package import Change, still_there
 from .._core.packages.repository import Known
 from .._core.packages.repository import parse as parse_repository
-from .._core.packages.transaction import Change
 from .._core.steps import Plan, Step
 from .._core.toolkit import select as toolkit
 from .._core.toolkit.plan import plan

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ..._core.errors import NodeError
-from ..._core.packages.transaction import Change
+from ..._core.packages.package import Change
 from ..._host.api import Host
 from ..._host.packages.api import PackageManager
 from ..._host.packages.caller import Locked

@@ -10,11 +10,11 @@ import typing as t
 
 from ..._core.driver import repository as driver_repository
 from ..._core.driver import runfile as driver_runfile
-from ..._core.driver.facts import facts
 from ..._core.driver.kernel import parse_options
 from ..._core.driver.packages import distributions
 from ..._core.driver.plan import plan
 from ..._core.driver.record import Record
+from ..._core.driver.report import facts
 from ..._core.driver.state import Desired, Observed
 from ..._core.packages.apt import upstream
 from ..._core.steps import Plan, Step

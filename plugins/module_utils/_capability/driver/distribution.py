@@ -14,8 +14,7 @@ from ..._core.driver.select import check_components, flavour
 from ..._core.driver.services import FABRIC_SERVICE, SERVICE
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
-from ..._core.packages.package import Package, still_there
-from ..._core.packages.transaction import Change, Simulation
+from ..._core.packages.package import Change, Package, Simulation, still_there
 from ..._core.steps import Step
 from ..._host.packages.apt import OWN_SOURCES
 from ..._host.systemd import properties

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What there is to say of a node's driver: its state for the diff, and warnings."""
+"""What there is to say of a node's driver: its state for the diff, warnings, and facts of the node."""
 
 from __future__ import annotations
 
@@ -145,3 +145,35 @@ def _bare(observed: Observed, kind: str, kernel: str) -> str:
         f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works. "
         f"Next step: {advice}, or remove that kernel"
     )
+
+
+def facts(observed: Observed) -> t.Dict[str, t.Any]:
+    """Return the node's hardware, kernel, firmware, services and GPU clients, JSON-able."""
+    key = observed.signing_key
+    return {
+        "gpus": dict(observed.gpus),
+        "nvswitch": observed.nvswitch,
+        "kernel": observed.kernel,
+        "headers": observed.headers,
+        "held": sorted(name for name in observed.names.relevant if observed.held(name)),
+        "nouveau": _nouveau(observed),
+        "kernels_without_driver": list(observed.modules.bare),
+        "stale_initramfs": list(observed.modules.stale),
+        "secure_boot": key is not None,
+        "signing_key": key.path if key else "",
+        "signing_key_state": key.state if key else "",
+        "libraries": list(observed.libraries),
+        "firmware": list(observed.firmware),
+        "persistence_daemon": observed.service.get("ActiveState", ""),
+        "fabric_manager": observed.fabric.get("ActiveState", ""),
+        "gpu_users": list(observed.users),
+    }
+
+
+def _nouveau(observed: Observed) -> str:
+    if observed.nouveau:
+        return "loaded"
+    if not observed.modules.nouveau:
+        return "absent"
+    own = observed.modules.own or ""
+    return "blacklisted" if observed.modules.blacklisted or "nouveau" in own else "available"

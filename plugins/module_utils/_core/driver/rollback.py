@@ -9,18 +9,6 @@ import typing as t
 
 from ..packages.package import Package, State
 
-STATES = {
-    State.NOT_INSTALLED: "not installed",
-    State.CONFIG_FILES: "removed but for its configuration",
-    State.HALF_INSTALLED: "half installed",
-    State.UNPACKED: "unpacked, not configured",
-    State.HALF_CONFIGURED: "half configured",
-    State.TRIGGERS_AWAITED: "waiting for another package",
-    State.TRIGGERS_PENDING: "waiting for a trigger",
-    State.TWICE: "there in two versions",
-    State.INSTALLED: "installed",
-}
-
 
 class Rollback(t.NamedTuple):
     """What to put back, each with its version, what must go, and what gets its hold back."""
@@ -61,7 +49,7 @@ def in_words(wanted: Rollback, now: t.Mapping[str, Package]) -> t.Dict[str, str]
     found = {}
     for name in sorted({*wanted.packages, *wanted.remove}):
         have = now.get(name)
-        state = STATES[have.state if have else State.NOT_INSTALLED]
+        state = have.state if have else State.NOT_INSTALLED
         version = f"{have.version}, " if have and have.version else ""
-        found[name] = version + state
+        found[name] = version + state.value
     return found

@@ -9,9 +9,8 @@ import dataclasses
 import typing as t
 
 from ..packages.apt_sources import Source
-from ..packages.package import Package, Policy
+from ..packages.package import Package, Policy, Removal
 from ..packages.repository import Known, Repository
-from ..packages.transaction import Removal
 from .kernel import Dkms, Modules, Options
 from .packages.names import Names
 from .packages.streams import Streams

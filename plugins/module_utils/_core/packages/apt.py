@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .package import Package, Policy, State
-from .transaction import Simulation
+from .package import Package, Policy, Simulation, State
 
 DPKG_FORMAT = (
     "${binary:Package}\\t${Architecture}\\t${source:Package}\\t${Version}\\t${db:Status-Abbrev}\\n"

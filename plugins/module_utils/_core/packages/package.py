@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A package as package managers see it: what is there of it, and what is offered."""
+"""What package managers tell of packages, and what is asked of them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import typing as t
 
 
 class State(enum.Enum):
-    """What is there of a package, in dpkg's words; rpm knows the first, the last and TWICE."""
+    """What is there of a package, by dpkg's names and in words; rpm knows the first, the last and TWICE."""
 
     INSTALLED = "installed"
-    CONFIG_FILES = "config-files"
-    HALF_INSTALLED = "half-installed"
-    UNPACKED = "unpacked"
-    HALF_CONFIGURED = "half-configured"
-    TRIGGERS_AWAITED = "triggers-awaited"
-    TRIGGERS_PENDING = "triggers-pending"
-    TWICE = "twice"  # a killed transaction of rpm has left two versions
-    NOT_INSTALLED = "not-installed"
+    CONFIG_FILES = "removed but for its configuration"
+    HALF_INSTALLED = "half installed"
+    UNPACKED = "unpacked, not configured"
+    HALF_CONFIGURED = "half configured"
+    TRIGGERS_AWAITED = "waiting for another package"
+    TRIGGERS_PENDING = "waiting for a trigger"
+    TWICE = "there in two versions"  # a killed transaction of rpm has left them
+    NOT_INSTALLED = "not installed"
 
 
 WAITING = (State.TRIGGERS_AWAITED, State.TRIGGERS_PENDING)
@@ -67,6 +67,37 @@ class Policy(t.NamedTuple):
 
     candidate: t.Optional[str]
     versions: t.Tuple[str, ...]
+
+
+class Change(t.NamedTuple):
+    """One transaction: packages with their versions (None takes any), those to go, and what we hold.
+
+    ``pins`` are the versions of source packages, for what the packages depend on.
+    """
+
+    packages: t.Mapping[str, t.Optional[str]]
+    remove: t.Sequence[str]
+    pins: t.Mapping[str, str]
+    holds: t.FrozenSet[str]
+
+
+class Simulation(t.NamedTuple):
+    """What a transaction would install anew, bring to another version, and remove.
+
+    The names of packages of foreign architectures end in them: libcuda1:i386.
+    """
+
+    new: t.Tuple[str, ...]
+    changed: t.Tuple[str, ...]
+    removed: t.Tuple[str, ...]
+
+
+class Removal(t.NamedTuple):
+    """What taking back additions comes to: what goes, what others need, and who needs it."""
+
+    packages: t.Tuple[str, ...]
+    kept: t.Tuple[str, ...]
+    users: t.Tuple[str, ...]
 
 
 def still_there(names: t.Iterable[str], packages: t.Mapping[str, Package]) -> t.List[str]:

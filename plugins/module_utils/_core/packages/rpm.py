@@ -11,33 +11,19 @@ import typing as t
 import xml.etree.ElementTree as ET
 
 from ..errors import NodeError
-from .package import Package, Policy, State
-from .transaction import Simulation
+from .package import Package, Policy, Simulation, State
 
 RPM_FORMAT = "%{NAME}\\t%{ARCH}\\t%{EPOCHNUM}\\t%{VERSION}-%{RELEASE}\\n"
 DNF_FORMAT = "%{name}\\t%{arch}\\t%{epoch}\\t%{version}-%{release}"
+# By the first word of a section in dnf's table; zypper has more kinds of changes.
 SECTIONS = {
     "Installing": "new",
-    "Installing dependencies": "new",
-    "Installing weak dependencies": "new",
     "Upgrading": "changed",
     "Downgrading": "changed",
     "Reinstalling": "changed",
     "Removing": "removed",
-    "Removing dependent packages": "removed",
-    "Removing unused dependencies": "removed",
 }
-SOLVABLES = {
-    "to-install": "new",
-    "to-upgrade": "changed",
-    "to-downgrade": "changed",
-    "to-reinstall": "changed",
-    "to-change-arch": "changed",
-    "to-change-vendor": "changed",
-    "to-upgrade-change-arch": "changed",
-    "to-downgrade-change-arch": "changed",
-    "to-remove": "removed",
-}
+SOLVABLES = {"to-install": "new", "to-remove": "removed"}
 
 
 def _rows(text: str) -> t.Iterator[t.Tuple[str, str, str]]:
@@ -118,7 +104,7 @@ def parse_dnf_transaction(text: str) -> Simulation:
     section = ""
     for line in text.split("\n"):
         if line.endswith(":") and line[:1] not in ("", " "):
-            section = SECTIONS.get(line[:-1], "")
+            section = SECTIONS.get(line[:-1].split(" ")[0], "")
         match = re.match(r"^ (\S+)(?:\s|$)", line)
         if match and section:
             found[section].append(match[1])

@@ -12,9 +12,8 @@ from ..errors import InputError, NodeError
 from ..packages import record
 from ..packages.apt import upstream
 from ..packages.apt_sources import Source
-from ..packages.package import Package, Policy
+from ..packages.package import Package, Policy, Removal
 from ..packages.repository import Known, Place, Repository
-from ..packages.transaction import Removal
 from .version import MINIMUM_TEXT, is_safe
 
 PLACE = Place(

@@ -9,8 +9,7 @@ import abc
 import typing as t
 
 from ..._core.packages.apt_sources import Source
-from ..._core.packages.package import Package, Policy
-from ..._core.packages.transaction import Change, Removal, Simulation
+from ..._core.packages.package import Change, Package, Policy, Removal, Simulation
 from ..api import Completed, Host
 from .caller import Caller
 

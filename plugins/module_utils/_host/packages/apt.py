@@ -12,8 +12,7 @@ import typing as t
 from ..._core.errors import NodeError
 from ..._core.packages import apt
 from ..._core.packages.apt_sources import Source, parse_deb822, parse_one_line
-from ..._core.packages.package import Package, Policy, State
-from ..._core.packages.transaction import Change, Simulation
+from ..._core.packages.package import Change, Package, Policy, Simulation, State
 from ..api import Completed
 from .api import PackageManager
 from .caller import tail

@@ -10,8 +10,7 @@ import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.packages import rpm
-from ..._core.packages.package import Policy
-from ..._core.packages.transaction import Change, Simulation
+from ..._core.packages.package import Change, Policy, Simulation
 from ..api import Completed
 from .caller import tail
 from .rpm import Rpm

@@ -11,8 +11,7 @@ import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.packages import rpm
-from ..._core.packages.package import Package
-from ..._core.packages.transaction import Change
+from ..._core.packages.package import Change, Package
 from ..api import Completed
 from .api import PackageManager
 from .caller import tail

@@ -9,8 +9,7 @@ import shlex
 import typing as t
 
 from ..._core.packages import rpm
-from ..._core.packages.package import Policy
-from ..._core.packages.transaction import Change, Simulation
+from ..._core.packages.package import Change, Policy, Simulation
 from ..api import Completed
 from .caller import tail
 from .rpm import Rpm

@@ -26,9 +26,9 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.package im
     WAITING,
     Package,
     Policy,
+    Removal,
     State,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.transaction import Removal
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
 
 DEBIAN = packages(Offer(), Wanted())

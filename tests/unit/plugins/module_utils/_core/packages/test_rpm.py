@@ -8,7 +8,10 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import upstream
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import State
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+    Simulation,
+    State,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.rpm import (
     compare,
     parse_dnf_locks,
@@ -21,7 +24,6 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.rpm import
     parse_zypper_summary,
     zypper_messages,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.transaction import Simulation
 from hypothesis import given
 from hypothesis import strategies as st
 
