@@ -8,8 +8,7 @@ from __future__ import annotations
 from ..._core.errors import NodeError
 from ..._core.packages.package import Change
 from ..._host.api import Host
-from ..._host.packages.api import PackageManager
-from ..._host.packages.caller import Locked
+from ..._host.packages.api import Locked, PackageManager
 from ..._host.packages.families import package_manager
 
 PACKAGE = "python3-venv"

@@ -38,32 +38,33 @@ def carry_out(
         if not replaces or manager.interrupted():
             raise
         undo = rollback(before, manager.packages())
-        if not (undo.packages or undo.remove):
-            if undo.holds:
-                manager.hold(undo.holds)
-            raise
-        _put_back(host, manager, undo, _Reason(error, before, automatic & set(undo.packages)))
+        if undo.packages or undo.remove:
+            came_along = automatic & set(undo.packages)
+            _put_back(host, manager, undo, error, before=before, automatic=came_along)
+        if undo.holds:
+            manager.hold(undo.holds)
+        raise
 
 
-class _Reason(t.NamedTuple):
-    """Why there is a way back to go, where it leads, and the packages that came as dependencies."""
-
-    error: NodeError
-    before: t.Mapping[str, Package]
-    automatic: t.FrozenSet[str]
-
-
-def _put_back(host: Host, manager: PackageManager, undo: Rollback, reason: _Reason) -> t.NoReturn:
-    error = reason.error
-    holds = frozenset(name for name, one in reason.before.items() if one.held)
+def _put_back(
+    host: Host,
+    manager: PackageManager,
+    undo: Rollback,
+    error: NodeError,
+    *,
+    before: t.Mapping[str, Package],
+    automatic: t.Collection[str],
+) -> t.NoReturn:
+    """Put the packages back that were there ``before``; those of ``automatic`` came as dependencies."""
+    holds = frozenset(name for name, one in before.items() if one.held)
     change = Change(undo.packages, undo.remove, {}, holds)
     second: t.Optional[NodeError] = None
     try:
         with building(host):
-            manager.restore(change, reason.automatic)
+            manager.restore(change, automatic)
     except NodeError as found:
         second = found
-    left = rollback(reason.before, manager.packages())
+    left = rollback(before, manager.packages())
     again = [name for name in left.holds if name not in left.packages]
     if again:
         manager.hold(again)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import typing as t
 import xml.etree.ElementTree as ET
@@ -43,7 +42,7 @@ def parse_packages(text: str, locked: t.Collection[str]) -> t.Dict[str, Package]
     twice = {name for name, _versions in doubles(text)}
     for name, _machine, version in _rows(text):
         have = found.get(name)
-        if have is None or compare(version, have.version) > 0:
+        if have is None or version_key(version) > version_key(have.version):
             state = State.TWICE if name in twice else State.INSTALLED
             found[name] = Package(version, "", state, held=name in locked)
     for name in locked:
@@ -60,9 +59,8 @@ def doubles(text: str) -> t.List[t.Tuple[str, t.List[str]]]:
     for name, _machine, version in _rows(text):
         if "nvidia" in name and "-kmp-" not in name:
             found.setdefault(name, set()).add(version)
-    key = functools.cmp_to_key(compare)
     return [
-        (name, sorted(versions, key=key))
+        (name, sorted(versions, key=version_key))
         for name, versions in sorted(found.items())
         if len(versions) > 1
     ]
@@ -79,9 +77,9 @@ def parse_repoquery(text: str, names: t.Collection[str]) -> t.Dict[str, Policy]:
 
 
 def _policies(found: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, Policy]:
-    key = functools.cmp_to_key(compare)
     ordered = {
-        name: tuple(sorted(versions, key=key, reverse=True)) for name, versions in found.items()
+        name: tuple(sorted(versions, key=version_key, reverse=True))
+        for name, versions in found.items()
     }
     return {name: Policy(versions[0], versions) for name, versions in ordered.items()}
 
@@ -158,39 +156,14 @@ def _name(package: str) -> str:
     return package.rsplit("-", 2)[0]
 
 
-def compare(left: str, right: str) -> int:
-    """Compare two versions, epoch:version-release, as rpm does: -1, 0 or 1."""
-    one, other = _split(left), _split(right)
-    for index in range(len(one)):
-        found = _compare_part(one[index], other[index])
-        if found:
-            return found
-    return 0
+def version_key(version: str) -> t.Tuple[t.Any, ...]:
+    """Return what sorts versions, epoch:version-release, as rpm does."""
+    epoch, _colon, rest = version.rpartition(":")
+    return tuple(map(_parts, (epoch or "0", *rest.partition("-")[::2])))
 
 
-def _split(version: str) -> t.Tuple[str, str, str]:
-    epoch, colon, rest = version.rpartition(":")
-    body, _dash, release = rest.partition("-")
-    return (epoch if colon else "0", body, release)
-
-
-def _compare_part(left: str, right: str) -> int:
-    mine, yours = (re.findall(r"\d+|[A-Za-z]+|~|\^", text) for text in (left, right))
-    common = min(len(mine), len(yours))
-    for index in range(common):
-        one, other = mine[index], yours[index]
-        ranks = (_rank(one), _rank(other))
-        if ranks[0] != ranks[1]:
-            return 1 if ranks[0] > ranks[1] else -1
-        keys = [f"{int(word):040}" if word.isdigit() else word for word in (one, other)]
-        if keys[0] != keys[1]:
-            return 1 if keys[0] > keys[1] else -1
-    if len(mine) == len(yours):
-        return 0
-    longer, sign = (mine, 1) if len(mine) > len(yours) else (yours, -1)
-    return -sign if longer[common] == "~" else sign
-
-
-def _rank(word: str) -> int:
-    """Order the kinds of parts: a tilde is older than nothing, digits are newer than letters."""
-    return {"~": 0, "^": 1}.get(word, 3 if word.isdigit() else 2)
+def _parts(text: str) -> t.List[t.Tuple[t.Any, ...]]:
+    """Rank the parts: a tilde is older than the end, and digits are newer than letters."""
+    ranks = {"~": (0,), "^": (2,)}
+    words = re.findall(r"\d+|[A-Za-z]+|~|\^", text)
+    return [ranks.get(one, (4, int(one)) if one.isdigit() else (3, one)) for one in words] + [(1,)]

@@ -6,12 +6,27 @@
 from __future__ import annotations
 
 import abc
+import re
+import time
 import typing as t
 
+from ..._core.errors import NodeError
 from ..._core.packages.apt_sources import Source
 from ..._core.packages.package import Change, Package, Policy, Removal, Simulation
 from ..api import Completed, Host
-from .caller import Caller
+
+TAIL_LINES = 20
+RETRY_SECONDS = 2.0
+
+
+class Locked(NodeError):
+    """Another process has held a package manager's lock for too long."""
+
+
+def tail(done: Completed) -> str:
+    """Return the end of what a command has said."""
+    lines = [line for line in f"{done.out}\n{done.err}".split("\n") if line.strip()]
+    return "\n".join(lines[-TAIL_LINES:])
 
 
 class PackageManager(abc.ABC):
@@ -22,14 +37,48 @@ class PackageManager(abc.ABC):
     """
 
     environment: t.Mapping[str, str] = {}
+    tool = ""
+    # How an error says that a package is on hold, how that ends, and what else is in the way.
+    held, free, obstacles = "", "", ""
 
     def __init__(self, host: Host, timeout: float, purpose: str) -> None:
         self._host, self._timeout, self._purpose = host, timeout, purpose
-        self._call = Caller(host, timeout, self._is_busy, self.environment)
 
     @abc.abstractmethod
     def _is_busy(self, done: Completed) -> bool:
         """Tell whether a command gave up because another process holds the lock."""
+
+    def _call(
+        self,
+        argv: t.Sequence[str],
+        *,
+        check: bool = True,
+        stdin: t.Optional[str] = None,
+        good: t.Sequence[int] = (0,),
+    ) -> Completed:
+        """Run a command, and again for as long as another process holds the lock."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            done = self._host.run(argv, check=False, env=self.environment, stdin=stdin)
+            busy = self._is_busy(done)
+            if not busy or time.monotonic() >= deadline:
+                break
+            time.sleep(RETRY_SECONDS)
+        if busy:
+            raise Locked(
+                f"another package manager is at work on the node, for longer than {self._timeout:g} s",
+                cause=tail(done),
+                hint="wait until it has ended, or raise lock_timeout",
+            )
+        if check and done.rc not in good:
+            raise NodeError(
+                f"{argv[0]} failed with status {done.rc}",
+                cause=tail(done),
+                hint="fix the cause named above and run again, which finishes what was begun",
+                rc=done.rc,
+                command=" ".join(argv),
+            )
+        return done
 
     # --- looking ---
 
@@ -81,6 +130,20 @@ class PackageManager(abc.ABC):
     @abc.abstractmethod
     def simulate(self, change: Change) -> Simulation:
         """Return what a transaction would do; NodeError when there is no way."""
+
+    def _refused(self, done: Completed, said: str, change: Change) -> NodeError:
+        """Return the error where there is no way; ``said`` names the packages that hinder it."""
+        named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", said))
+        there = self.packages()
+        held = [one for one in sorted(named - change.holds) if one in there and there[one].held]
+        what = f" while {', '.join(held)} is {self.held}" if held else ""
+        return NodeError(
+            f"{self.tool} finds no way to install {self._purpose}{what}; nothing was changed",
+            cause=tail(done),
+            hint=f"{self.free} {' '.join(held)}"
+            if held
+            else f"look at the packages that {self.tool} names: {self.obstacles} is in the way",
+        )
 
     # --- changing ---
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import typing as t
 
@@ -15,7 +14,6 @@ from ..._core.packages.apt_sources import Source, parse_deb822, parse_one_line
 from ..._core.packages.package import Change, Package, Policy, Simulation, State
 from ..api import Completed
 from .api import PackageManager
-from .caller import tail
 
 FOLDER = "/etc/apt/sources.list.d"
 OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
@@ -36,6 +34,8 @@ class Apt(PackageManager):
     """apt, and dpkg below it."""
 
     environment = ENVIRONMENT
+    tool, held, free = "apt", "on hold", "release it: apt-mark unhold"
+    obstacles = "a pin or a foreign source"
 
     def _is_busy(self, done: Completed) -> bool:
         return done.rc != 0 and apt.is_busy(done.err)
@@ -97,20 +97,7 @@ class Apt(PackageManager):
             self.clean()
         if done.rc == 0:
             return apt.parse_simulation(done.out)
-        named = set(re.findall(r"[a-z0-9][a-z0-9+.-]+", done.out + done.err))
-        held = sorted(
-            name
-            for name, package in self.packages().items()
-            if package.held and name in named and name not in change.holds
-        )
-        what = f" while {', '.join(held)} is on hold" if held else ""
-        raise NodeError(
-            f"apt finds no way to install {self._purpose}{what}; nothing was changed",
-            cause=tail(done),
-            hint=f"release it: apt-mark unhold {' '.join(held)}"
-            if held
-            else "look at the packages that apt names: a pin or a foreign source is in the way",
-        )
+        raise self._refused(done, done.out + done.err, change)
 
     def change(self, change: Change) -> None:
         try:

@@ -12,7 +12,7 @@ from ..._core.errors import NodeError
 from ..._core.packages import rpm
 from ..._core.packages.package import Change, Policy, Simulation
 from ..api import Completed
-from .caller import tail
+from .api import tail
 from .rpm import Rpm
 
 DNF_LOCKS = "/etc/dnf/plugins/versionlock.list"
@@ -22,7 +22,7 @@ KEEP = "--setopt=clean_requirements_on_remove=False"
 class Dnf(Rpm):
     """dnf 4, whose plugin versionlock keeps packages at their version."""
 
-    unlock_words = "dnf versionlock delete"
+    tool, free = "dnf", "remove the lock: dnf versionlock delete"
 
     def _locked(self) -> t.FrozenSet[str]:
         return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")
@@ -43,7 +43,7 @@ class Dnf(Rpm):
         done = self._shell(["--assumeno"], change, check=False)
         found = rpm.parse_dnf_transaction(done.out)
         if not any(found) and "Nothing to do" not in done.out + done.err:
-            raise self._refuse("dnf", done, change)
+            raise self._no_way(done, change)
         return found
 
     def change(self, change: Change) -> None:

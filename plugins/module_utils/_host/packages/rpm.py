@@ -13,8 +13,7 @@ from ..._core.errors import NodeError
 from ..._core.packages import rpm
 from ..._core.packages.package import Change, Package
 from ..api import Completed
-from .api import PackageManager
-from .caller import tail
+from .api import PackageManager, tail
 
 RPM_BUSY = re.compile(r"transaction lock on|Existing lock |[Ww]aiting for process with pid")
 RPM_KEYS = ("rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n")
@@ -28,9 +27,9 @@ def _of(name: str, version: str) -> str:
 
 
 class Rpm(PackageManager):
-    """What both have in common; ``unlock_words`` are the command that takes a lock away."""
+    """What both have in common."""
 
-    unlock_words = ""
+    held, obstacles = "locked", "a repository or an exclusion"
 
     def _is_busy(self, done: Completed) -> bool:
         said = f"{done.out}\n{done.err}"
@@ -83,15 +82,6 @@ class Rpm(PackageManager):
             )
         return {user for _needed, user in needs}, needed
 
-    def _refuse(self, tool: str, done: Completed, change: Change) -> NodeError:
-        said = rpm.zypper_messages(done.out) + "\n" + done.err
-        named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", said))
-        held = sorted((self._locked() & named) - change.holds)
-        what = f" while {', '.join(held)} is locked" if held else ""
-        return NodeError(
-            f"{tool} finds no way to install {self._purpose}{what}; nothing was changed",
-            cause=tail(Completed(done.rc, said, "")),
-            hint=f"remove the lock: {self.unlock_words} {' '.join(held)}"
-            if held
-            else f"look at the packages that {tool} names: a repository or an exclusion is in the way",
-        )
+    def _no_way(self, done: Completed, change: Change) -> NodeError:
+        said = f"{rpm.zypper_messages(done.out)}\n{done.err}"
+        return self._refused(Completed(done.rc, said, ""), said, change)

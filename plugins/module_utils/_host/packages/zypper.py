@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import typing as t
 
 from ..._core.packages import rpm
 from ..._core.packages.package import Change, Policy, Simulation
 from ..api import Completed
-from .caller import tail
+from .api import tail
 from .rpm import Rpm
 
 ZYPPER_LOCKS = "/etc/zypp/locks"
@@ -24,7 +25,7 @@ ZYPPER_GOOD = (0, 102, 103, 106, 107)
 class Zypper(Rpm):
     """zypper, whose locks keep packages at their version, and must be off while we change them."""
 
-    unlock_words = "zypper removelock"
+    tool, free = "zypper", "remove the lock: zypper removelock"
 
     def _is_busy(self, done: Completed) -> bool:
         return done.rc == ZYPPER_BUSY or super()._is_busy(done)
@@ -48,27 +49,27 @@ class Zypper(Rpm):
         return "" if done.rc == 0 else tail(done)
 
     def simulate(self, change: Change) -> Simulation:
-        with_locks = sorted(self._locked() & change.holds)
-        if with_locks:
-            self.release(with_locks)
-        try:
+        with self._unlocked(change):
             done = self._install(["--xmlout"], ["--dry-run"], change, check=False)
-        finally:
-            if with_locks:
-                self.hold(with_locks)
         if done.rc not in ZYPPER_GOOD:
-            raise self._refuse("zypper", done, change)
+            raise self._no_way(done, change)
         return rpm.parse_zypper_summary(done.out)
 
     def change(self, change: Change) -> None:
-        with_locks = self._locked() & change.holds
-        if with_locks:
-            self.release(sorted(with_locks))
-        try:
+        with self._unlocked(change):
             self._install([], [], change)
+
+    @contextlib.contextmanager
+    def _unlocked(self, change: Change) -> t.Iterator[None]:
+        """Take our locks off for the time inside; what is gone then gets none again."""
+        ours = sorted(self._locked() & change.holds)
+        if ours:
+            self.release(ours)
+        try:
+            yield
         finally:
-            there = self.packages()
-            again = sorted(name for name in with_locks if name in there)
+            there = self.packages() if ours else {}
+            again = [name for name in ours if name in there]
             if again:
                 self.hold(again)
 
@@ -87,14 +88,9 @@ class Zypper(Rpm):
         self._zypper(["removelock", *names])
 
     def _install(
-        self,
-        before: t.Sequence[str],
-        options: t.Sequence[str],
-        change: Change,
-        *,
-        check: bool = True,
+        self, before: t.Sequence[str], more: t.Sequence[str], change: Change, *, check: bool = True
     ) -> Completed:
-        words = [*before, "install", *options, "--no-recommends", "--oldpackage"]
+        words = [*before, "install", *more, "--no-recommends", "--oldpackage"]
         words += ["--auto-agree-with-licenses", *_names(change)]
         return self._zypper(words, check=check)
 

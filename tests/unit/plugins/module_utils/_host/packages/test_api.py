@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.packages import caller
+from ansible_collections.gpu.node.plugins.module_utils._host.packages import api
 from debian import LOCKED, Debian, converge
 
 
@@ -29,7 +29,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     clock = Clock()
-    monkeypatch.setattr(caller, "time", clock)
+    monkeypatch.setattr(api, "time", clock)
     return clock
 
 
@@ -37,7 +37,7 @@ def test_lock_of_another_process_is_waited_for(clock: Clock) -> None:
     host = Debian()
     host.answers = [LOCKED, LOCKED, None, LOCKED]
     assert converge(host).steps == ()
-    assert clock.now == 3 * caller.RETRY_SECONDS
+    assert clock.now == 3 * api.RETRY_SECONDS
     changes = [words for words in host.ran if words[:2] == ("apt-get", "-y")]
     assert len(changes) == 2
     assert "DPkg::Lock::Timeout=300" in changes[0]
@@ -48,5 +48,5 @@ def test_lock_that_stays_is_given_up(clock: Clock) -> None:
     host.answers = [LOCKED] * 100
     with pytest.raises(NodeError, match=r"longer than 7 s.*held by 7.*raise lock_timeout"):
         converge(host, lock_timeout=7)
-    assert 7 <= clock.now <= 7 + caller.RETRY_SECONDS
+    assert 7 <= clock.now <= 7 + api.RETRY_SECONDS
     assert set(host.packages) == {"dpkg"}
