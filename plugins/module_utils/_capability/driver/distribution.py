@@ -92,7 +92,11 @@ class Distribution:
         names = {name for prefix in prefixes for name in manager.known(prefix)}
         candidates = self._known.candidates(wanted.kernel)
         policies = manager.policies(candidates) if candidates else {}
-        return Offer(frozenset(names), policies, installed)
+        modules = self._known.modules(names)
+        # What is there stays where no version is asked for.
+        chooses = modules and (wanted.version or not installed.keys() & set(modules))
+        relations = manager.relations(modules) if chooses else {}
+        return Offer(frozenset(names), policies, installed, relations)
 
     # --- apply ---
 

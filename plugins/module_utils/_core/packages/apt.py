@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .package import Package, Policy, Simulation, State
+from .package import Package, Policy, Relations, Simulation, State
 
 DPKG_FORMAT = (
     "${binary:Package}\\t${Architecture}\\t${source:Package}\\t${Version}\\t${db:Status-Abbrev}\\n"
@@ -85,6 +85,18 @@ def parse_dependencies(text: str) -> t.FrozenSet[str]:
     """
     names = re.findall(r"^(?:[ |]*(?:Pre)?Depends:)? *<?(\w[^\s<>]*)>?$", text, flags=re.M)
     return frozenset(name.split(":")[0] for name in names)
+
+
+def parse_relations(text: str) -> Relations:
+    """Parse ``apt-cache show``: what each version of each package depends on."""
+    found: t.Dict[str, t.Dict[str, t.Tuple[str, ...]]] = {}
+    for stanza in text.split("\n\n"):
+        fields = dict(re.findall(r"^([A-Z][A-Za-z-]*): (.*)$", stanza, flags=re.M))
+        needs = [fields[key] for key in ("Pre-Depends", "Depends") if key in fields]
+        relations = tuple(one.strip() for text in needs for one in text.split(","))
+        if "Package" in fields and "Version" in fields:
+            found.setdefault(fields["Package"], {})[fields["Version"]] = relations
+    return found
 
 
 def upstream(version: str) -> str:

@@ -69,6 +69,10 @@ class Policy(t.NamedTuple):
     versions: t.Tuple[str, ...]
 
 
+# What a package depends on, by its name and version: "libc6 (>= 2.3)", "perl | awk".
+Relations = t.Mapping[str, t.Mapping[str, t.Tuple[str, ...]]]
+
+
 class Change(t.NamedTuple):
     """One transaction: packages with their versions (None takes any), those to go, and what we hold.
 

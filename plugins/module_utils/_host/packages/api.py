@@ -12,7 +12,7 @@ import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.packages.apt_sources import Source
-from ..._core.packages.package import Change, Package, Policy, Removal, Simulation
+from ..._core.packages.package import Change, Package, Policy, Relations, Removal, Simulation
 from ..api import Completed, Host
 
 TAIL_LINES = 20
@@ -93,6 +93,10 @@ class PackageManager(abc.ABC):
     @abc.abstractmethod
     def known(self, prefix: str) -> t.List[str]:
         """Return the names of the packages that begin so, offered or installed."""
+
+    def relations(self, names: t.Collection[str]) -> Relations:
+        """Return what the versions that are offered of packages depend on, where that can be asked."""
+        return {}
 
     def interrupted(self) -> bool:
         """Tell whether a transaction was killed, where there is a journal of them."""

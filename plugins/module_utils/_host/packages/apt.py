@@ -11,7 +11,7 @@ import typing as t
 from ..._core.errors import NodeError
 from ..._core.packages import apt
 from ..._core.packages.apt_sources import Source, parse_deb822, parse_one_line
-from ..._core.packages.package import Change, Package, Policy, Simulation, State
+from ..._core.packages.package import Change, Package, Policy, Relations, Simulation, State
 from ..api import Completed
 from .api import PackageManager
 
@@ -52,6 +52,10 @@ class Apt(PackageManager):
 
     def known(self, prefix: str) -> t.List[str]:
         return self._host.run(["apt-cache", "pkgnames", prefix]).out.split()
+
+    def relations(self, names: t.Collection[str]) -> Relations:
+        # It fails where it does not know one of them.
+        return apt.parse_relations(self._host.run(["apt-cache", "show", *names], check=False).out)
 
     def interrupted(self) -> bool:
         # dpkg's journal has numbered files then.

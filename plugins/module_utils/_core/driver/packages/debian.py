@@ -34,6 +34,7 @@ REPOSITORY: t.Dict[str, t.Any] = {
     "components": ("contrib",),
     "alike": PREFERRED,
 }
+MODULES = tuple(dict.fromkeys((*DISTRIBUTION["kernel"].values(), *REPOSITORY["kernel"].values())))
 
 
 def packages(offered: Offer, wanted: Wanted) -> Names:

@@ -14,7 +14,8 @@ from .names import Names, Offer, Wanted
 class Distribution(t.NamedTuple):
     """A family of distributions: their IDs in os-release, and the releases by what that calls them.
 
-    What the offer must have for ``packages`` are names with ``prefixes``, and the policies of ``candidates``.
+    What the offer must have for ``packages`` are names with ``prefixes``, the policies of ``candidates`` for
+    a running kernel, and the relations of the ``modules`` that there are among the names.
     """
 
     family: str
@@ -24,11 +25,17 @@ class Distribution(t.NamedTuple):
     packages: t.Callable[[Offer, Wanted], Names]
     prefixes: t.Tuple[str, ...] = ()
     candidates: t.Callable[[str], t.Tuple[str, ...]] = lambda _kernel: ()
+    modules: t.Callable[[t.Iterable[str]], t.Tuple[str, ...]] = lambda _names: ()
 
 
 SUPPORTED = (
     Distribution(
-        "debian", "Debian", ("debian",), {"bookworm": "12", "trixie": "13"}, debian.packages
+        "debian",
+        "Debian",
+        ("debian",),
+        {"bookworm": "12", "trixie": "13"},
+        debian.packages,
+        modules=lambda _names: debian.MODULES,
     ),
     Distribution(
         "ubuntu",
@@ -37,6 +44,7 @@ SUPPORTED = (
         {"jammy": "22.04", "noble": "24.04", "resolute": "26.04"},
         ubuntu.packages,
         prefixes=ubuntu.PREFIXES,
+        modules=ubuntu.modules,
     ),
     Distribution(
         "rhel",

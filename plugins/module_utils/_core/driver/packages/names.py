@@ -9,7 +9,7 @@ import dataclasses
 import re
 import typing as t
 
-from ...packages.package import Policy
+from ...packages.package import Policy, Relations
 from ..branches import branch
 
 NO_BRANCH = "<branch>"
@@ -89,12 +89,14 @@ class Offer:
     """What a node's sources offer of the driver, and what is there.
 
     ``names`` are the packages that begin as a distribution's prefixes do, ``policies`` those of its
-    candidates. ``installed`` has versions by their package.
+    candidates, ``relations`` what the packages with kernel modules depend on. ``installed`` has versions
+    by their package.
     """
 
     names: t.FrozenSet[str] = frozenset()
     policies: t.Mapping[str, Policy] = dataclasses.field(default_factory=dict)
     installed: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    relations: Relations = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

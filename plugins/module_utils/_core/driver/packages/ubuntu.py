@@ -30,6 +30,11 @@ def packages(offered: Offer, wanted: Wanted) -> Names:
     return (_repository if wanted.repository else _server)(offered, wanted)
 
 
+def modules(names: t.Iterable[str]) -> t.Tuple[str, ...]:
+    """Return the packages that have the kernel modules of a branch."""
+    return tuple(sorted(one for one in names if SERVER.fullmatch(one) or REPOSITORY.fullmatch(one)))
+
+
 def branches(
     names: t.Iterable[str], flavour: str, pattern: t.Pattern[str] = SERVER
 ) -> t.Tuple[str, ...]:

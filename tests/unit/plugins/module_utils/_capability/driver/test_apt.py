@@ -6,6 +6,14 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages import (
+    debian as debian_packages,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.names import (
+    Names,
+    Offer,
+    Wanted,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
@@ -58,3 +66,19 @@ def test_complaints_about_the_lists_are_told_when_the_driver_is_not_there() -> N
     host.complaint = "Hit:1\nW: Failed to fetch http://mirror/debian: no route\n"
     with pytest.raises(NodeError, match=r"offer no .*nvidia-smi.*W: Failed to fetch .* no route"):
         converge(host)
+
+
+def test_offer_has_the_relations_of_the_kernel_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Debian()
+    text = "Package: nvidia-kernel-dkms\nVersion: 1\nDepends: dkms\n"
+    host.commands["apt-cache", "show"] = text
+    offers: list[Offer] = []
+
+    def packages(offered: Offer, wanted: Wanted) -> Names:
+        offers.append(offered)
+        return debian_packages.packages(offered, wanted)
+
+    one = capability(host)
+    monkeypatch.setattr(one._packages, "_known", one._packages._known._replace(packages=packages))
+    one.observe()
+    assert offers[0].relations == {"nvidia-kernel-dkms": {"1": ("dkms",)}}

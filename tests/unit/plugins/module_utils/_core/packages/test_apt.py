@@ -228,3 +228,27 @@ def test_pins_stand_beside_what_was_there() -> None:
 )
 def test_locks_are_told_from_other_failures(text: str, busy: bool) -> None:
     assert apt.is_busy(text) is busy
+
+
+def test_relations_are_those_of_each_version() -> None:
+    text = """\
+Package: nvidia-kernel-dkms
+Version: 550.163.01-2
+Depends: dkms (>= 2), nvidia-kernel-support (= 550.163.01-2) | other
+Pre-Depends: dpkg
+Description-en: one
+ Depends: nothing
+
+Package: nvidia-kernel-dkms
+Version: 535.261.03-1
+"""
+    assert apt.parse_relations(text) == {
+        "nvidia-kernel-dkms": {
+            "550.163.01-2": (
+                "dpkg",
+                "dkms (>= 2)",
+                "nvidia-kernel-support (= 550.163.01-2) | other",
+            ),
+            "535.261.03-1": (),
+        }
+    }
