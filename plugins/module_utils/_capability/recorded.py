@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._core.packages.package import held
 from .._core.packages.record import Record
 from .._core.packages.repository import is_trusted
 from .._host.api import Host
@@ -58,11 +59,10 @@ class Additions(t.Generic[R]):
 
     def release(self, manager: PackageManager, names: t.Collection[str]) -> None:
         """Take our holds away from packages."""
-        holds, packages = self.record.holds, manager.packages()
-        ours = sorted(holds & set(names))
-        held = [name for name in ours if name in packages and packages[name].held]
-        if held:
-            manager.release(held)
+        holds = self.record.holds
+        there = held(holds & set(names), manager.packages())
+        if there:
+            manager.release(there)
         self.remember(holds=holds - set(names))
 
     def write_repository(self, manager: PackageManager, params: t.Mapping[str, t.Any]) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ..._core.errors import NodeError
-from ..._core.packages.package import Change
+from ..._core.packages.package import Change, held
 from ..._host.api import Host
 from ..._host.packages.api import Locked, PackageManager
 from ..._host.packages.families import package_manager
@@ -35,11 +35,11 @@ def install(host: Host, timeout: float) -> None:
 def _install(manager: PackageManager) -> None:
     """Install the package; refuse where others' packages would go or lose their hold."""
     change = Change({PACKAGE: None}, (), {}, frozenset())
-    found, there = manager.simulate(change), manager.packages()
-    held = [name for name in found.changed if name in there and there[name].held]
-    if found.removed or held:
+    found = manager.simulate(change)
+    stuck = held(found.changed, manager.packages())
+    if found.removed or stuck:
         words = [f"remove {name}" for name in found.removed]
-        words += [f"change {name}, on hold" for name in held]
+        words += [f"change {name}, on hold" for name in stuck]
         raise NodeError(
             f"the installation of {PACKAGE} would {', '.join(words)}; nothing was changed",
             hint=f"install {PACKAGE} yourself, or name another Python in the option python",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 from ..._core.driver import repository as driver_repository
@@ -15,6 +16,7 @@ from ..._core.driver.packages import distributions
 from ..._core.driver.plan import plan
 from ..._core.driver.record import Record
 from ..._core.driver.report import facts
+from ..._core.driver.services import FABRIC_SERVICE, SERVICE
 from ..._core.driver.state import Desired, Observed
 from ..._core.packages.apt import upstream
 from ..._core.steps import Plan, Step
@@ -87,8 +89,8 @@ class DriverCapability:
             "modprobe": self._loading.configure,
             "load": self._loading.load,
             "reload": self._loading.reload,
-            "persistence": self._loading.persistence,
-            "fabric": self._loading.fabric,
+            "persistence": functools.partial(self._loading.enable, SERVICE),
+            "fabric": functools.partial(self._loading.enable, FABRIC_SERVICE),
             "remove": self._remove,
         }
 

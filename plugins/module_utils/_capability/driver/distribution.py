@@ -14,7 +14,7 @@ from ..._core.driver.select import check_components, flavour
 from ..._core.driver.services import FABRIC_SERVICE, SERVICE
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
-from ..._core.packages.package import Change, Package, Simulation, still_there
+from ..._core.packages.package import Change, Package, Simulation, held, still_there
 from ..._core.steps import Step
 from ..._host.packages.apt import OWN_SOURCES
 from ..._host.systemd import properties
@@ -152,8 +152,7 @@ class Distribution:
         record = self._node.added.record
         simulation = self._node.manager.simulate(change)
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
-        held = {name for name in touched if name in packages and packages[name].held}
-        foreign = sorted(held - record.holds)
+        foreign = held(touched - record.holds, packages)
         lost = sorted(
             name
             for name in set(simulation.removed) - set(change.remove) - record.packages

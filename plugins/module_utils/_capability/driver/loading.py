@@ -12,6 +12,12 @@ from ..nodeinfo import bridges, pci_devices
 from .kernel import build_error, dkms, write_modprobe
 from .node import Node, Params
 
+# How the record calls them, and what to do where they do not start.
+SERVICES = {
+    SERVICE: ("service", "or set persistence to false"),
+    FABRIC_SERVICE: ("fabric", "it must be of exactly the driver's version"),
+}
+
 
 class Loading:
     """The modules and the driver's two services."""
@@ -67,25 +73,11 @@ class Loading:
             for unit in reversed(active):
                 host.run(["systemctl", "start", unit], check=False)
 
-    def persistence(self, params: Params) -> None:
-        """Enable and start the persistence daemon."""
+    def enable(self, unit: str, params: Params) -> None:
+        """Enable and start one of the driver's services."""
+        name, advice = SERVICES[unit]
         if not params["was_enabled"]:
-            self._node.added.remember(service=True)
-        self._enable(SERVICE, params, "or set persistence to false")
-
-    def fabric(self, params: Params) -> None:
-        """Enable and start the fabric manager."""
-        if not params["was_enabled"]:
-            self._node.added.remember(fabric=True)
-        self._enable(FABRIC_SERVICE, params, "it must be of exactly the driver's version")
-
-    def disable(self, params: Params) -> None:
-        """Disable and stop the services that were enabled."""
-        for unit, ours in ((SERVICE, params["service"]), (FABRIC_SERVICE, params["fabric"])):
-            if ours:
-                self._node.host.run(["systemctl", "disable", "--now", unit])
-
-    def _enable(self, unit: str, params: Params, advice: str) -> None:
+            self._node.added.remember(**{name: True})
         words = ["enable", "--now"] if params["start"] else ["enable"]
         words = ["start"] if params["was_enabled"] else words
         try:
@@ -93,3 +85,9 @@ class Loading:
         except NodeError as error:
             error.hint = f"see 'journalctl -u {unit}', {advice}"
             raise
+
+    def disable(self, params: Params) -> None:
+        """Disable and stop the services that were enabled."""
+        for unit, (name, _advice) in SERVICES.items():
+            if params[name]:
+                self._node.host.run(["systemctl", "disable", "--now", unit])

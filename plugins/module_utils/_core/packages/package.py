@@ -111,3 +111,8 @@ def still_there(names: t.Iterable[str], packages: t.Mapping[str, Package]) -> t.
         for name in names
         if name in packages and packages[name].state is not State.NOT_INSTALLED
     ]
+
+
+def held(names: t.Iterable[str], packages: t.Mapping[str, Package]) -> t.List[str]:
+    """Return those of the names that are on hold, in order."""
+    return sorted(name for name in names if name in packages and packages[name].held)

@@ -13,6 +13,7 @@ import base64
 import binascii
 import hashlib
 import re
+import textwrap
 import typing as t
 
 from ..errors import InputError
@@ -87,8 +88,7 @@ def armoured(keys: t.Iterable[PublicKey]) -> str:
 
 
 def _armour(key: PublicKey) -> str:
-    text = base64.b64encode(key.packets).decode()
-    lines = [text[at : at + COLUMNS] for at in range(0, len(text), COLUMNS)]
+    lines = textwrap.wrap(base64.b64encode(key.packets).decode(), COLUMNS)
     return "\n".join([BEGIN, "", *lines, f"={_checksum(key.packets)}", END, ""])
 
 

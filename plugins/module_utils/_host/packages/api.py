@@ -12,7 +12,7 @@ import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.packages.apt_sources import Source
-from ..._core.packages.package import Change, Package, Policy, Relations, Removal, Simulation
+from ..._core.packages.package import Change, Package, Policy, Relations, Removal, Simulation, held
 from ..api import Completed, Host
 
 TAIL_LINES = 20
@@ -39,7 +39,7 @@ class PackageManager(abc.ABC):
     environment: t.Mapping[str, str] = {}
     tool = ""
     # How an error says that a package is on hold, how that ends, and what else is in the way.
-    held, free, obstacles = "", "", ""
+    on_hold, unhold, obstacles = "", "", ""
 
     def __init__(self, host: Host, timeout: float, purpose: str) -> None:
         self._host, self._timeout, self._purpose = host, timeout, purpose
@@ -138,14 +138,13 @@ class PackageManager(abc.ABC):
     def _refused(self, done: Completed, said: str, change: Change) -> NodeError:
         """Return the error where there is no way; ``said`` names the packages that hinder it."""
         named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", said))
-        there = self.packages()
-        held = [one for one in sorted(named - change.holds) if one in there and there[one].held]
-        what = f" while {', '.join(held)} is {self.held}" if held else ""
+        stuck = held(named - change.holds, self.packages())
+        what = f" while {', '.join(stuck)} is {self.on_hold}" if stuck else ""
         return NodeError(
             f"{self.tool} finds no way to install {self._purpose}{what}; nothing was changed",
             cause=tail(done),
-            hint=f"{self.free} {' '.join(held)}"
-            if held
+            hint=f"{self.unhold} {' '.join(stuck)}"
+            if stuck
             else f"look at the packages that {self.tool} names: {self.obstacles} is in the way",
         )
 

@@ -34,7 +34,7 @@ class Apt(PackageManager):
     """apt, and dpkg below it."""
 
     environment = ENVIRONMENT
-    tool, held, free = "apt", "on hold", "release it: apt-mark unhold"
+    tool, on_hold, unhold = "apt", "on hold", "release it: apt-mark unhold"
     obstacles = "a pin or a foreign source"
 
     def _is_busy(self, done: Completed) -> bool:

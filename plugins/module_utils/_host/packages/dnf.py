@@ -22,7 +22,7 @@ KEEP = "--setopt=clean_requirements_on_remove=False"
 class Dnf(Rpm):
     """dnf 4, whose plugin versionlock keeps packages at their version."""
 
-    tool, free = "dnf", "remove the lock: dnf versionlock delete"
+    tool, unhold = "dnf", "remove the lock: dnf versionlock delete"
 
     def _locked(self) -> t.FrozenSet[str]:
         return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")

@@ -29,7 +29,7 @@ def _of(name: str, version: str) -> str:
 class Rpm(PackageManager):
     """What both have in common."""
 
-    held, obstacles = "locked", "a repository or an exclusion"
+    on_hold, obstacles = "locked", "a repository or an exclusion"
 
     def _is_busy(self, done: Completed) -> bool:
         said = f"{done.out}\n{done.err}"

@@ -25,7 +25,7 @@ ZYPPER_GOOD = (0, 102, 103, 106, 107)
 class Zypper(Rpm):
     """zypper, whose locks keep packages at their version, and must be off while we change them."""
 
-    tool, free = "zypper", "remove the lock: zypper removelock"
+    tool, unhold = "zypper", "remove the lock: zypper removelock"
 
     def _is_busy(self, done: Completed) -> bool:
         return done.rc == ZYPPER_BUSY or super()._is_busy(done)
