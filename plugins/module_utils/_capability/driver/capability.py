@@ -36,7 +36,7 @@ from ..recorded import Additions
 from .distribution import Distribution
 from .kernel import dkms, modules, write_modprobe
 from .loading import Loading
-from .node import Node, Params, Source
+from .node import Node, Params, Part
 from .repository import Repository
 from .runfile import Runfile
 from .signing import signing_key
@@ -73,9 +73,9 @@ class DriverCapability:
         self._runfile, self._repository = Runfile(node), Repository(node)
         self._streams, self._loading = ModuleStreams(node), Loading(node)
         self._packages = Distribution(node, names, self._replan)
-        self._sources: t.Tuple[Source, ...] = (self._runfile, self._repository)
+        self._parts: t.Tuple[Part, ...] = (self._runfile, self._repository)
         if known and not only_checked:
-            self._sources += (self._streams, self._packages)
+            self._parts += (self._streams, self._packages, self._loading)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
             "repair": self._packages.repair,
             "sources": self._packages.enable,
@@ -95,10 +95,10 @@ class DriverCapability:
         }
 
     def observe(self) -> Observed:
-        """Read the node: the machine, and what each source knows."""
+        """Read the node: the machine, and what each part knows."""
         observed = self._machine()
-        for source in self._sources:
-            observed = source.observe(observed)
+        for part in self._parts:
+            observed = part.observe(observed)
         return observed
 
     def _machine(self) -> Observed:
@@ -124,7 +124,7 @@ class DriverCapability:
             signing_key=signing_key(host),
             own_sources=host.read(OWN_SOURCES),
             record=record,
-            foreign_installer=host.exists(driver_runfile.UNINSTALLER),
+            nvidia_installer=host.exists(driver_runfile.UNINSTALLER),
             smi=host.which("nvidia-smi") is not None,
             refreshed=node.refreshed,
             refresh_note=node.refresh_note,

@@ -11,13 +11,11 @@ import typing as t
 from ..._core.driver.packages.distributions import Distribution as Known
 from ..._core.driver.packages.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted
 from ..._core.driver.select import check_components, flavour
-from ..._core.driver.services import FABRIC_SERVICE, SERVICE
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
 from ..._core.packages.package import Change, Package, Simulation, held, still_there
 from ..._core.steps import Step
 from ..._host.packages.apt import OWN_SOURCES
-from ..._host.systemd import properties
 from .kernel import building
 from .node import Node, Params
 from .rollback import carry_out
@@ -29,18 +27,13 @@ KERNEL_PREFIXES = ("nvidia-kernel-", "nvidia-open-kernel-")
 class Distribution:
     """The packages of the driver, by the names that ``known`` has; ``replan`` observes and plans again."""
 
-    def __init__(
-        self,
-        node: Node,
-        known: Known,
-        replan: t.Callable[[], t.Sequence[Step]],
-    ) -> None:
+    def __init__(self, node: Node, known: Known, replan: t.Callable[[], t.Sequence[Step]]) -> None:
         self._node, self._known, self._replan = node, known, replan
 
     # --- observe ---
 
     def observe(self, observed: Observed) -> Observed:
-        """Add what the package manager and systemd know."""
+        """Add what the package manager knows."""
         manager, wanted = self._node.manager, self._node.desired
         absent = wanted.state == "absent"
         packages = manager.packages()
@@ -55,17 +48,12 @@ class Distribution:
             names=names,
             policies={} if absent or wanted.runfile else manager.policies(sorted(asked)),
             interrupted=manager.interrupted(),
-            service=self._unit(SERVICE),
-            fabric=self._unit(FABRIC_SERVICE) if observed.nvswitch else {},
             sources=manager.sources(),
         )
         if not absent or not observed.record or observed.unfinished:
             return observed
         ours = still_there(observed.record.packages, packages)
         return dataclasses.replace(observed, removal=manager.removal(ours))
-
-    def _unit(self, name: str) -> t.Dict[str, str]:
-        return properties(self._node.host, name, "ActiveState", "UnitFileState")
 
     def _names(self, observed: Observed, packages: t.Mapping[str, Package]) -> Names:
         wanted, kernel = self._node.desired, observed.kernel
@@ -74,15 +62,9 @@ class Distribution:
             return self._known.packages(Offer(installed=there), Wanted(kernel=kernel))
         there = {name: one.version for name, one in packages.items() if one.installed}
         kind = flavour(wanted.kernel_modules, observed.gpus)
-        fits = Wanted(
-            wanted.version,
-            kind,
-            kernel,
-            wanted.source == "repository",
-            observed.gpus,
-            observed.nvswitch,
-            observed.bridged,
-        )
+        named = wanted.source == "repository"
+        switches = {"nvswitch": observed.nvswitch, "bridged": observed.bridged}
+        fits = Wanted(wanted.version, kind, kernel, named, observed.gpus, **switches)
         return self._known.packages(self._offer(fits, there), fits)
 
     def _offer(self, wanted: Wanted, installed: t.Mapping[str, str]) -> Offer:
@@ -152,14 +134,14 @@ class Distribution:
         record = self._node.added.record
         simulation = self._node.manager.simulate(change)
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
-        foreign = held(touched - record.holds, packages)
+        others = held(touched - record.holds, packages)
         lost = sorted(
             name
             for name in set(simulation.removed) - set(change.remove) - record.packages
             if not name.startswith(KERNEL_PREFIXES)
         )
-        if foreign or lost:
-            what = f"remove {', '.join(lost)}" if lost else f"change {', '.join(foreign)}, on hold"
+        if others or lost:
+            what = f"remove {', '.join(lost)}" if lost else f"change {', '.join(others)}, on hold"
             raise NodeError(
                 f"the installation would {what}; nothing was changed",
                 cause="apt sees no other way to the wanted versions",

@@ -93,7 +93,7 @@ def _is_bare(host: Host, kernel: str) -> bool:
 
 
 def _images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:
-    """Return the kernels with an initramfs that can be made anew, and when it was made."""
+    """Return the kernels with an initramfs that can be rebuilt, and when it was made."""
     if host.which("update-initramfs") is None and host.which("dracut") is None:
         return {}
     found = {}

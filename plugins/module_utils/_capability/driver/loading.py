@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import typing as t
+
 from ..._core.driver.kernel import MODULES
 from ..._core.driver.services import FABRIC_SERVICE, SERVICE
+from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
+from ..._host.systemd import properties
 from ..nodeinfo import bridges, pci_devices
 from .kernel import build_error, dkms, write_modprobe
 from .node import Node, Params
@@ -24,6 +29,14 @@ class Loading:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+
+    def observe(self, observed: Observed) -> Observed:
+        """Add the state of the services; only NVSwitches need the fabric manager."""
+        fabric = self._unit(FABRIC_SERVICE) if observed.nvswitch else {}
+        return dataclasses.replace(observed, service=self._unit(SERVICE), fabric=fabric)
+
+    def _unit(self, name: str) -> t.Dict[str, str]:
+        return properties(self._node.host, name, "ActiveState", "UnitFileState")
 
     def configure(self, params: Params) -> None:
         """Write or remove our modprobe file, and rebuild what has it."""

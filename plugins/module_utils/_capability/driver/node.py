@@ -39,8 +39,8 @@ class Node:
         return (self.host.read("/proc/sys/kernel/osrelease") or "").strip()
 
 
-class Source(t.Protocol):
-    """Something that the driver can come from; what it changes is in the capability's table of steps."""
+class Part(t.Protocol):
+    """A source of the driver, or what is common to them; its steps are in the capability's table."""
 
     def observe(self, observed: Observed) -> Observed:
         """Add what it knows of the node."""

@@ -71,7 +71,7 @@ def _put_back(
     if second is None and not (left.packages or left.remove):
         raise NodeError(
             f"the new packages could not be installed, so the previous ones were restored: {_list(undo)}",
-            cause=_told(error),
+            cause=_without_advice(error),
             hint=f"{NEXT}, then run again",
             **{**error.details, "rolled_back": True},
         ) from error
@@ -79,13 +79,13 @@ def _put_back(
     words = "; ".join(f"{name} is {state}" for name, state in states.items())
     raise NodeError(
         "the new packages could not be installed, and the previous ones could not be restored",
-        cause=f"{_told(error)}\nThen: {_told(second)}\nNow: {words or 'all is back'}",
+        cause=f"{_without_advice(error)}\nThen: {_without_advice(second)}\nNow: {words or 'all is back'}",
         hint=f"fix the second cause, then run on the node: {manager.by_hand(change)}",
         **{**error.details, "rolled_back": False, "packages_left": states},
     ) from error
 
 
-def _told(error: t.Optional[NodeError]) -> str:
+def _without_advice(error: t.Optional[NodeError]) -> str:
     """Return an error without its advice, which is not that of the whole."""
     return str(NodeError(error.message, cause=error.cause)) if error else "no error was reported"
 

@@ -29,11 +29,11 @@ class Runfile:
         found = Installed(self._version())
         if runfile is not None:
             compiler = any(host.which(name) is not None for name in ("cc", "gcc"))
-            lacking = [] if compiler else ["C compiler"]
-            lacking += ["make"] if host.which("make") is None else []
+            missing = [] if compiler else ["C compiler"]
+            missing += ["make"] if host.which("make") is None else []
             there = not runfile.location.startswith("/") or host.exists(runfile.location)
             dkms = host.which("dkms") is not None
-            found = Installed(found.version, dkms, tuple(lacking), there)
+            found = Installed(found.version, dkms, tuple(missing), there)
         return dataclasses.replace(observed, runfile=found)
 
     def _version(self) -> str:

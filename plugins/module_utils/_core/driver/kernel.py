@@ -45,7 +45,7 @@ class Modules:
 
     ``own`` is the text of our modprobe file; ``nouveau`` says that some kernel has that module,
     ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels with an initramfs that
-    can be made anew, ``stale`` those of them whose initramfs is older than our file, or still may
+    can be rebuilt, ``stale`` those of them whose initramfs is older than our file, or still may
     have what was in it. ``options`` are those that the loaded modules have. ``bare`` are the kernels that
     can be booted and have no module of the driver.
     """

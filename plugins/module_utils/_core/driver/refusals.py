@@ -41,7 +41,7 @@ def _check_node(observed: Observed, desired: Desired, kind: str) -> None:
     package = observed.kernel_package(kind)
     if observed.installed(package):
         return
-    if observed.foreign_installer and not any(
+    if observed.nvidia_installer and not any(
         observed.installed(name) for name in observed.packages if observed.names.is_kernel(name)
     ):
         raise NodeError(

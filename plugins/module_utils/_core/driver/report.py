@@ -137,10 +137,10 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
 def _bare(observed: Observed, kind: str, kernel: str) -> str:
     """Say that a kernel has no driver, and what it lacks as far as that is known."""
     names = observed.names
-    lacking = names.headers.format(kernel) if uses_dkms(observed, kind) else ""
+    missing = names.headers.format(kernel) if uses_dkms(observed, kind) else ""
     if observed.kernel_package(kind) in names.prebuilt.values():
-        lacking = names.prebuilt[kind].replace(observed.kernel, kernel)
-    advice = f"install {lacking}" if lacking else "install its modules"
+        missing = names.prebuilt[kind].replace(observed.kernel, kernel)
+    advice = f"install {missing}" if missing else "install its modules"
     return (
         f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works. "
         f"Next step: {advice}, or remove that kernel"

@@ -35,7 +35,7 @@ class Installed:
 
     version: str = ""
     dkms: bool = False
-    lacking: t.Tuple[str, ...] = ()
+    missing: t.Tuple[str, ...] = ()
     present: bool = True
 
 

@@ -13,7 +13,7 @@ from ..errors import NodeError
 CONFIGURED = re.compile(r"^[ \t]*mok_certificate=[\"']?([^\"'\s#]+)", re.M)
 # Ubuntu's DKMS signs with the key that its shim package makes, all others with one of their own.
 DEFAULT_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
-TOLD = (
+ANSWERS = (
     ("is not enrolled", "refused"),
     ("is blocked in", "blocked"),
     ("is already in the enrollment request", "pending"),
@@ -23,7 +23,7 @@ TOLD = (
 
 
 class SigningKey(t.NamedTuple):
-    """The key that DKMS signs with; ``state`` is one of those in TOLD, missing or unknown."""
+    """The key that DKMS signs with; ``state`` is one of those in ANSWERS, missing or unknown."""
 
     path: str
     state: str
@@ -37,8 +37,8 @@ def configured_key(texts: t.Iterable[str]) -> str:
 
 def enrolment(words: str) -> str:
     """Return the state of a key from what ``mokutil --test-key`` says; its status tells nothing."""
-    for told, state in TOLD:
-        if told in words:
+    for answer, state in ANSWERS:
+        if answer in words:
             return state
     return "unknown"
 

@@ -68,7 +68,7 @@ class Observed:
     interrupted: bool = False
     service: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     sources: t.Tuple[Source, ...] = ()
-    foreign_installer: bool = False
+    nvidia_installer: bool = False
     smi: bool = False
     refreshed: bool = False
     refresh_note: str = ""

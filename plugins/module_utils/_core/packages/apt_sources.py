@@ -19,6 +19,7 @@ OWN_ENDINGS = (
 )
 KEYRINGS = ("debian-archive-keyring", "ubuntu-archive-keyring")
 DISABLED = ("no", "false", "without", "off", "disable")
+FIELD = re.compile(r"^([^\s:]+)[ \t]*:(.*(?:\n[ \t].*)*)", re.M)
 ONE_LINE = re.compile(r"^[ \t]*deb[ \t]+(?:\[([^]]*)\][ \t]+)?(\S+)[ \t]+(\S+)([^#\n]*)", re.M)
 
 
@@ -46,15 +47,7 @@ def parse_deb822(text: str) -> t.List[Source]:
     found = []
     lines = [line for line in text.split("\n") if not line.startswith("#")]
     for stanza in re.split(r"\n[ \t]*\n", "\n".join(lines)):
-        fields: t.Dict[str, str] = {}
-        key = ""
-        for line in stanza.split("\n"):
-            if line[:1] in (" ", "\t") and key:
-                fields[key] += f"\n{line}"
-            elif ":" in line:
-                key, value = line.split(":", 1)
-                key = key.strip().lower()
-                fields[key] = value.strip()
+        fields = {key.lower(): value.strip(" \t\r") for key, value in FIELD.findall(stanza)}
         if (
             fields.get("enabled", "").lower() not in DISABLED
             and "deb" in fields.get("types", "").split()
@@ -94,9 +87,9 @@ def additions(
     for suite in (name, f"{name}-updates", f"{name}-security"):
         base = next((one for one in ours if one.suite == suite), None)
         enabled = {word for one in sources if one.suite == suite for word in one.components}
-        lacking = tuple(one for one in components if one not in enabled)
-        if base is not None and lacking:
-            found.append(dataclasses.replace(base, components=lacking))
+        missing = tuple(one for one in components if one not in enabled)
+        if base is not None and missing:
+            found.append(dataclasses.replace(base, components=missing))
     return found
 
 

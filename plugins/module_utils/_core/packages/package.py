@@ -34,7 +34,7 @@ GONE = (State.NOT_INSTALLED, State.CONFIG_FILES)
 class Package(t.NamedTuple):
     """A package that is there, or that is kept at its version or away: ``held``.
 
-    ``torn`` says that its files are not whole, and that it must be installed anew.
+    ``torn`` says that its files are not whole, and that it must be reinstalled.
     """
 
     version: str
@@ -86,7 +86,7 @@ class Change(t.NamedTuple):
 
 
 class Simulation(t.NamedTuple):
-    """What a transaction would install anew, bring to another version, and remove.
+    """What a transaction would newly install, bring to another version, and remove.
 
     The names of packages of foreign architectures end in them: libcuda1:i386.
     """

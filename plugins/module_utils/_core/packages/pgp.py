@@ -116,12 +116,12 @@ def _decode(block: str) -> bytes:
     lines = [line.strip() for line in block.strip().split("\n")]
     while lines and (HEADER.fullmatch(lines[0]) or not lines[0]):
         lines.pop(0)
-    told = lines.pop()[1:] if lines and lines[-1][:1] == "=" and len(lines[-1]) == 5 else ""
+    checksum = lines.pop()[1:] if lines and lines[-1][:1] == "=" and len(lines[-1]) == 5 else ""
     try:
         data = base64.b64decode("".join(lines), validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError("what is in the armour is not base64") from error
-    if told and told != _checksum(data):
+    if checksum and checksum != _checksum(data):
         raise ValueError("the checksum of the armour is wrong")
     return data
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..errors import NodeError
@@ -96,19 +97,14 @@ def _vendor(observed: Observed, desired: Desired) -> t.List[Step]:
 def _install(observed: Observed, desired: Desired, version: str) -> t.List[Step]:
     names = PARTS[desired.parts]
     steps = []
-    surplus = tuple(
-        sorted(
-            name
-            for name in observed.record.packages & set(ALL)
-            if name not in names and observed.version(name)
-        )
-    )
+    others = observed.record.packages & set(ALL) - set(names)
+    surplus = tuple(sorted(filter(observed.version, others)))
     if surplus:
         steps.append(Step("purge", f"remove {', '.join(surplus)}", {"packages": surplus}))
-    lacking = {name: version for name in names if observed.version(name) != version}
-    if not lacking:
+    missing = {name: version for name in names if observed.version(name) != version}
+    if not missing:
         return steps
-    held = sorted(filter(observed.held, set(lacking) - observed.record.holds))
+    held = sorted(filter(observed.held, set(missing) - observed.record.holds))
     if held:
         raise NodeError(
             f"the NVIDIA container toolkit cannot become {version}: {', '.join(held)} is on hold",
@@ -117,7 +113,7 @@ def _install(observed: Observed, desired: Desired, version: str) -> t.List[Step]
         )
     # All of them are named, also those that fit: what one of them pulls in is of the same version.
     packages = dict.fromkeys(names, version)
-    summary = f"install {', '.join(lacking)} ({version})"
+    summary = f"install {', '.join(missing)} ({version})"
     return [*steps, Step("install", summary, {"packages": packages})]
 
 
@@ -167,14 +163,10 @@ def _absent(observed: Observed, before: t.Dict[str, t.Any], check_mode: bool) ->
 
 def describe(observed: Observed) -> t.Dict[str, t.Any]:
     """Return the node for the diff."""
-    uri = [
-        line.split(":", 1)[1].strip() if line.startswith("URIs:") else line.split("=", 1)[1]
-        for text in observed.repository.files.values()
-        for line in text.splitlines()
-        if line.startswith(("URIs:", "baseurl="))
-    ]
+    text = "\n".join(observed.repository.files.values())
+    uri = re.search(r"^(?:URIs: |baseurl=)(.*)", text, flags=re.M)
     found = {name: observed.version(name) for name in ALL}
     return {
-        "repository": uri[0] if uri else None,
+        "repository": uri[1] if uri else None,
         "packages": {name: version for name, version in found.items() if version},
     }

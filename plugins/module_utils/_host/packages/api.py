@@ -135,9 +135,9 @@ class PackageManager(abc.ABC):
     def simulate(self, change: Change) -> Simulation:
         """Return what a transaction would do; NodeError when there is no way."""
 
-    def _refused(self, done: Completed, said: str, change: Change) -> NodeError:
-        """Return the error where there is no way; ``said`` names the packages that hinder it."""
-        named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", said))
+    def _no_way(self, done: Completed, change: Change) -> NodeError:
+        """Return the error where the command finds no way, with what is on hold of what it names."""
+        named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", f"{done.out}\n{done.err}"))
         stuck = held(named - change.holds, self.packages())
         what = f" while {', '.join(stuck)} is {self.on_hold}" if stuck else ""
         return NodeError(

@@ -101,7 +101,7 @@ class Apt(PackageManager):
             self.clean()
         if done.rc == 0:
             return apt.parse_simulation(done.out)
-        raise self._refused(done, done.out + done.err, change)
+        raise self._no_way(done, change)
 
     def change(self, change: Change) -> None:
         try:

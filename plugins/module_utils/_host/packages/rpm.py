@@ -11,7 +11,7 @@ import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.packages import rpm
-from ..._core.packages.package import Change, Package
+from ..._core.packages.package import Package
 from ..api import Completed
 from .api import PackageManager, tail
 
@@ -81,7 +81,3 @@ class Rpm(PackageManager):
                 hint="remove the packages that it names, then run again",
             )
         return {user for _needed, user in needs}, needed
-
-    def _no_way(self, done: Completed, change: Change) -> NodeError:
-        said = f"{rpm.zypper_messages(done.out)}\n{done.err}"
-        return self._refused(Completed(done.rc, said, ""), said, change)

@@ -52,7 +52,7 @@ class Zypper(Rpm):
         with self._unlocked(change):
             done = self._install(["--xmlout"], ["--dry-run"], change, check=False)
         if done.rc not in ZYPPER_GOOD:
-            raise self._no_way(done, change)
+            raise self._no_way(done._replace(out=rpm.zypper_messages(done.out)), change)
         return rpm.parse_zypper_summary(done.out)
 
     def change(self, change: Change) -> None:

@@ -34,7 +34,7 @@ REPOSITORY: t.Dict[str, t.Any] = {
     "components": ("contrib",),
     "alike": PREFERRED,
 }
-MODULES = tuple(dict.fromkeys((*DISTRIBUTION["kernel"].values(), *REPOSITORY["kernel"].values())))
+MODULES = ("nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms")
 
 
 def packages(offered: Offer, wanted: Wanted) -> Names:

@@ -93,7 +93,7 @@ def _named(observed: Observed, desired: Desired, kind: str) -> t.List[Step]:
 
 
 def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
-    wanted = _lacking(observed)
+    wanted = _missing_components(observed)
     own = observed.own_sources
     stale = own is not None and bool(wanted) and own != render(wanted or ())
     if not unknown and not (stale and desired.manage_sources):
@@ -127,8 +127,8 @@ def _enabled(observed: Observed) -> str:
     return "no enabled repository or module stream has them; NVIDIA's for this release does"
 
 
-def _lacking(observed: Observed) -> t.Optional[t.List[Source]]:
-    """Return what the node's sources lack, None where they cannot be told; only apt has components."""
+def _missing_components(observed: Observed) -> t.Optional[t.List[Source]]:
+    """Return the components that the node's sources lack, None where it is unknown; only apt has components."""
     components = observed.names.components
     own = [one for one in observed.sources if one.signed_by not in PLACE.apt_keys]
     return additions(own, observed.codename, components) if components else []
@@ -136,7 +136,7 @@ def _lacking(observed: Observed) -> t.Optional[t.List[Source]]:
 
 def _enable(observed: Observed) -> t.List[Step]:
     """Enable what the node's own sources lack, unless that was done."""
-    wanted = _lacking(observed)
+    wanted = _missing_components(observed)
     if not wanted or observed.own_sources == render(wanted):
         return []
     words = ", ".join(dict.fromkeys(word for one in wanted for word in one.components))
@@ -151,19 +151,19 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         if observed.installed(name) is None or observed.installed(name) != version
     }
     drop = [name for name in observed.packages if _superseded(observed, choice, name)]
-    foreign = [
+    others = [
         name
         for name in (*change, *drop)
         if observed.held(name)
         and not observed.packages[name].broken
         and name not in observed.record.holds
     ]
-    if foreign:
-        have = ", ".join(f"{name} {observed.installed(name) or '(none)'}" for name in foreign)
+    if others:
+        have = ", ".join(f"{name} {observed.installed(name) or '(none)'}" for name in others)
         raise NodeError(
-            f"{', '.join(foreign)} must change, but is on hold, and not by this module",
+            f"{', '.join(others)} must change, but is on hold, and not by this module",
             cause=f"installed: {have}",
-            hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(foreign)}",
+            hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(others)}",
         )
     dkms = uses_dkms(observed, choice.kind)
     needed = dkms and (observed.loaded is None or bool(change) or bool(drop))

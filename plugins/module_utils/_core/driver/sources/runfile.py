@@ -87,9 +87,9 @@ def _check(observed: Observed, runfile: Runfile, *, refuse_unsigned: bool) -> No
             cause="NVIDIA's installer builds the kernel modules on the node",
             hint="install the distribution's package with them, then run again",
         )
-    if observed.runfile.lacking:
+    if observed.runfile.missing:
         raise NodeError(
-            f"the node has no {', '.join(observed.runfile.lacking)}",
+            f"the node has no {', '.join(observed.runfile.missing)}",
             cause="NVIDIA's installer builds the kernel modules on the node",
             hint="install a compiler and make, then run again",
         )

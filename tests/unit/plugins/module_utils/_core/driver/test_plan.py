@@ -226,8 +226,8 @@ def test_key_that_is_enrolled_is_enough_for_secure_boot() -> None:
 
 def test_driver_from_nvidias_installer_is_not_mixed_with_packages() -> None:
     with pytest.raises(NodeError, match="nvidia-uninstall"):
-        actions(node(foreign_installer=True))
-    assert actions(converged(foreign_installer=True)) == []
+        actions(node(nvidia_installer=True))
+    assert actions(converged(nvidia_installer=True)) == []
 
 
 def test_nouveau_is_not_fought() -> None:
