@@ -69,13 +69,13 @@ class ToolkitCapability:
         self._family = _family(host)
         self._refreshed, self._note = False, ""
         self._actions: t.Dict[str, t.Callable[[t.Mapping[str, t.Any]], None]] = {
-            "repair": lambda _: self._manager.repair(),
+            "repair": lambda _params: self._manager.repair(),
             "refresh": self._refresh,
             "repository": lambda params: self._added.write_repository(self._manager, params),
             "vendor": self._vendor,
             "install": self._install,
             "hold": self._hold,
-            "release": lambda _: self._added.release(self._manager, self._added.record.holds),
+            "release": lambda _params: self._added.release(self._manager, self._added.record.holds),
             "purge": self._purge,
             "remove": self._remove,
         }

@@ -27,6 +27,11 @@ def branch(version: str) -> str:
     return match[0] if match else ""
 
 
+def fits(version: str, wanted: str) -> bool:
+    """Tell whether a version is the one asked for, or of the branch; all are where nothing is asked for."""
+    return not wanted or f"{version}.".startswith(f"{wanted}.")
+
+
 def rule(architecture: str) -> str:
     """Return the rule in words, empty where there is none."""
     if architecture in FIRST:

@@ -122,8 +122,7 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
         and choice.kind == "open"
         and choice.version
         and candidate
-        and upstream(candidate)
-        not in {upstream(one) for one in observed.versions(observed.names.kernel["open"])}
+        and upstream(candidate) not in observed.upstreams(observed.names.kernel["open"])
         and upstream(candidate) != choice.version
         and "blackwell" not in architectures
     ):

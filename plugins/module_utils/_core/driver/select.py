@@ -124,15 +124,11 @@ def choose(observed: Observed, desired: Desired, kind: str) -> Choice:
         targets = {name: observed.installed(name) for name in names}
         return Choice(kind, None, targets, unknown, known)
     anchor = _anchor(observed, kind)
-    kernel = {upstream(one) for one in observed.versions(anchor)}
+    kernel, apart = set(observed.upstreams(anchor)), {*known.loose, *known.prebuilt.values()}
     matched = [
         name
         for name in names
-        if name in known.matched
-        or (
-            name not in {*known.loose, *known.prebuilt.values()}
-            and kernel & {upstream(one) for one in observed.versions(name)}
-        )
+        if name in known.matched or (name not in apart and kernel & set(observed.upstreams(name)))
     ]
     version = _common(observed, desired.version, anchor, matched)
     targets = {
@@ -150,12 +146,8 @@ def _anchor(observed: Observed, kind: str) -> str:
 
 def _common(observed: Observed, wanted: str, kernel: str, matched: t.Sequence[str]) -> str:
     """Return the upstream version to have: the installed one if it will do, else the newest."""
-    offered = {name: [upstream(one) for one in observed.versions(name)] for name in matched}
-    common = [
-        one
-        for one in dict.fromkeys(offered[kernel])
-        if all(one in versions for versions in offered.values())
-    ]
+    offered = {name: observed.upstreams(name) for name in matched}
+    common = [one for one in offered[kernel] if all(one in found for found in offered.values())]
     if not common:
         words = "; ".join(f"{name}: {', '.join(found)}" for name, found in offered.items())
         raise NoCommonVersion(
@@ -163,12 +155,9 @@ def _common(observed: Observed, wanted: str, kernel: str, matched: t.Sequence[st
             cause=words,
             hint="enable the same components in the release, its updates and its security suite",
         )
-    exact = {upstream(one) for name in matched for one in observed.versions(name) if one == wanted}
-    fitting = [
-        one
-        for one in common
-        if not wanted or one in exact or one == wanted or one.startswith(f"{wanted}.")
-    ]
+    is_full = any(wanted in observed.versions(name) for name in matched)
+    exact = upstream(wanted) if is_full else wanted
+    fitting = [one for one in common if driver_branches.fits(one, exact)]
     if not fitting:
         raise UnknownVersion.of(
             "version",
@@ -183,13 +172,12 @@ def _common(observed: Observed, wanted: str, kernel: str, matched: t.Sequence[st
         there = upstream(installed) if installed is not None else ""
         if there in fitting and driver_branches.able([there], observed.gpus):
             return there
-    fitting = supporting
-    return fitting[0] if wanted else _preferred(observed, kernel, fitting)
+    return supporting[0] if wanted else _preferred(observed, kernel, supporting)
 
 
 def _preferred(observed: Observed, kernel: str, fitting: t.Sequence[str]) -> str:
     """Return the newest version that is not newer than apt would choose by itself."""
-    order = list(dict.fromkeys(upstream(one) for one in observed.versions(kernel)))
+    order = observed.upstreams(kernel)
     candidate = observed.candidate(kernel)
     first = order.index(upstream(candidate)) if candidate in observed.versions(kernel) else 0
     return next((one for one in fitting if order.index(one) >= first), fitting[0])

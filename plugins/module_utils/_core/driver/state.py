@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..packages.apt import upstream
 from ..packages.apt_sources import Source
 from ..packages.package import Package, Policy, Removal
 from ..packages.repository import Known, Repository
@@ -108,6 +109,10 @@ class Observed:
         versions = policy.versions if policy else ()
         installed = self.installed(package)
         return versions if installed is None or installed in versions else (*versions, installed)
+
+    def upstreams(self, package: str) -> t.List[str]:
+        """Return the same versions as their authors count them."""
+        return list(dict.fromkeys(map(upstream, self.versions(package))))
 
     def kernel_package(self, kind: str) -> str:
         """Return the package of the kernel modules: a prebuilt one unless DKMS has it in hand."""

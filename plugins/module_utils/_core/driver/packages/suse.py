@@ -54,7 +54,7 @@ def packages(offered: Offer, wanted: Wanted) -> Names:
     What is installed stays where it fits.
     """
     flavour = kernel_flavour(wanted.kernel)
-    version = wanted.version or driver_branches.last(wanted.gpus)
+    version = upstream(wanted.version or driver_branches.last(wanted.gpus))
     older = int(driver_branches.branch(version) or NEWER_FROM) < NEWER_FROM
     policies = dict(offered.policies)
     for name in offered.installed.keys() & set(candidates(wanted.kernel)):
@@ -63,7 +63,7 @@ def packages(offered: Offer, wanted: Wanted) -> Names:
 
     def rank(package: str, generation: str) -> int:
         both = _common(policies, package, UTILITIES.format(generation))
-        return 0 if any(_fits(one, version) for one in both) else 1 if both else 2
+        return 0 if any(driver_branches.fits(one, version) for one in both) else 1 if both else 2
 
     def package(generation: str, of: str) -> str:
         names = [form.format(generation, flavour) for form in KERNEL[of]]
@@ -103,14 +103,10 @@ def packages(offered: Offer, wanted: Wanted) -> Names:
 def _daemon(policies: t.Mapping[str, Policy], utilities: str, wanted: str) -> str:
     """Return the package with the persistence daemon, which older utilities have in them."""
     both = _common(policies, DAEMON, utilities)
-    return DAEMON if any(_fits(one, wanted) for one in both) else utilities
+    return DAEMON if any(driver_branches.fits(one, wanted) for one in both) else utilities
 
 
 def _common(policies: t.Mapping[str, Policy], *names: str) -> t.FrozenSet[str]:
     """Return the driver's versions that packages share."""
     found = [policies[name].versions if name in policies else () for name in names]
     return frozenset.intersection(*(frozenset(map(upstream, versions)) for versions in found))
-
-
-def _fits(version: str, wanted: str) -> bool:
-    return not wanted or version == upstream(wanted) or version.startswith(f"{wanted}.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...errors import InputError, NodeError
+from ..branches import fits
 from ..select import Draft, flavour
 from ..state import Desired, Observed
 
@@ -22,7 +23,7 @@ def plan(observed: Observed, desired: Desired, _check_mode: bool) -> Draft:
         )
     version, kind = observed.loaded
     wanted = desired.version
-    if wanted and version != wanted and not version.startswith(f"{wanted}."):
+    if not fits(version, wanted):
         raise InputError.of("version", wanted, f"the version that is loaded, {version}")
     if desired.kernel_modules != "auto":
         flavour(desired.kernel_modules, observed.gpus)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -15,12 +16,15 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.nam
     Wanted,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PLACE, parse
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt_sources import Source
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.pgp import read
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.repository import (
     RPM_FAMILIES,
+    Known,
     files,
     is_trusted,
+    step,
 )
 
 # The public key of an example in RFC 9580, appendix A.3.
@@ -110,6 +114,15 @@ def test_files_for_rpm(family: str) -> None:
         f"\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file://{PLACE.rpm_key}\n"
         in texts[PLACE.rpm_repositories[family]]
     )
+
+
+def test_address_of_another_repository_is_refused() -> None:
+    found = parse(VALUES, "repository")
+    other = Source(VALUES["url"], "/", (), "/etc/apt/keyrings/gpu-node-container-toolkit.gpg")
+    with pytest.raises(NodeError, match=r"is in another file of /etc/apt already"):
+        step(found, PLACE, "debian", Known(), [other])
+    own = dataclasses.replace(other, signed_by=PLACE.apt_keys[1])
+    assert step(found, PLACE, "debian", Known(), [own]) is not None
 
 
 def test_rpm_knows_keys_by_the_end_of_their_fingerprint() -> None:
