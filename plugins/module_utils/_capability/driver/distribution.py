@@ -76,7 +76,7 @@ class Distribution:
         policies = manager.policies(candidates) if candidates else {}
         modules = self._known.modules(names)
         # What is there stays where no version is asked for.
-        chooses = modules and (wanted.version or not installed.keys() & set(modules))
+        chooses = modules and (wanted.version or not any("nvidia" in name for name in installed))
         relations = manager.relations(modules) if chooses else {}
         return Offer(frozenset(names), policies, installed, relations)
 

@@ -12,7 +12,7 @@ from .. import branches as driver_branches
 from ..repository import PREFERRED
 from .names import NO_BRANCH, Names, Offer, Wanted, fabric
 
-PREFIXES = ("nvidia-", "libnvidia-compute")
+PREFIXES = ("nvidia-",)
 # Server branches live longest.
 SERVER = re.compile(r"nvidia-dkms-(\d+)-server(-open)?")
 REPOSITORY = re.compile(r"nvidia-dkms-(\d+)(-open)?")
