@@ -154,8 +154,10 @@ def fault(engine: Engine, request: Request, _pid: int) -> None:
 
 
 def delay(engine: Engine, request: Request, _pid: int) -> None:
-    """Make a function slow."""
-    engine.delays[request["function"]] = request["ms"] / 1000
+    """Make a function slow, for all GPUs or for one."""
+    gpu = request.get("gpu")
+    uuid = engine.find(gpu).board.uuid if gpu else None
+    engine.delays[request["function"], uuid] = request["ms"] / 1000
 
 
 def passthrough(engine: Engine, request: Request, _pid: int) -> None:

@@ -103,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
     delay = verbs.add_parser("delay")
     delay.add_argument("function")
     delay.add_argument("ms", type=int)
+    delay.add_argument("--gpu", help="the only one that is slow")
     for verb in verbs.choices.values():
         verb.add_argument(
             "--json", action="store_true", help="one line instead of an indented text"

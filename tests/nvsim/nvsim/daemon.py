@@ -100,8 +100,8 @@ class Server:
 
     def _run(self, name: str, call: Call, version: str) -> int:
         engine = self.engine
-        if delay := engine.delays.get(name):
-            time.sleep(delay)
+        for gpu in {None, _gpu_of(call)} if engine.delays else ():
+            time.sleep(engine.delays.get((name, gpu), 0.0))
         if name in BLOCKING:
             with engine.lock:
                 engine.play_fault(name, None)

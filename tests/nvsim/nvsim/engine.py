@@ -65,7 +65,7 @@ class Engine:
         self.lock = threading.Condition(threading.RLock())
         self.processes: list[Process] = []
         self.faults: list[Fault] = []
-        self.delays: dict[str, float] = {}
+        self.delays: dict[tuple[str, str | None], float] = {}  # by function, and by GPU if of one
         self.profiles_need_mig = False  # as with drivers of branch 535 and older
         self.passthrough = False  # in a virtual machine the driver cannot reset a GPU by itself
         self.event_sets: dict[int, EventSet] = {}

@@ -174,6 +174,10 @@ def test_delay(h100: Sim) -> None:
     answer(time.time() - begun)
     """
     assert client(h100, ask) >= 0.15
+    h100.ctl("clear-faults")
+    h100.ctl("delay", function="nvmlDeviceGetName", gpu="1", ms=150)
+    assert client(h100, ask) < 0.15
+    assert client(h100, ask.replace("Index(0)", "Index(1)")) >= 0.15
 
 
 def test_unknown_function_and_failing_handler_are_answers(h100: Sim) -> None:
