@@ -21,7 +21,7 @@ import grpc
 from gpu_builders import device
 from gpu_plugin._shared._core.gpu import Links
 from gpu_plugin.config.configuration import parse
-from gpu_plugin.offer.allocation import Surroundings, grant
+from gpu_plugin.offer.allocation import HostState, grant
 from gpu_plugin.offer.devices import Devices
 from gpu_plugin.offer.preference import prefer
 from gpu_plugin.offer.replicas import share
@@ -69,7 +69,7 @@ def decisions(interpreter: float) -> None:
     for name, work in (
         ("choose 8 of 16 GPUs", lambda: prefer(SIXTEEN, names, [], 8, topology=topology)),
         ("choose 1 of 800 shares", lambda: prefer(replicas, ids, [], 1)),
-        ("grant 1 of 800 shares", lambda: grant(replicas, ids[:1], config, Surroundings())),
+        ("grant 1 of 800 shares", lambda: grant(replicas, ids[:1], config, HostState())),
     ):
         show(name, [seconds(work) for _time in range(500)], interpreter)
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from gpu_plugin._shared._core.gpu import Gpu, MigDevice
-from gpu_plugin.offer.devices import Device, GpuView, Inventory
+from gpu_plugin.config.configuration import Config
+from gpu_plugin.offer.allocation import HostState, Snapshot
+from gpu_plugin.offer.devices import Device, Devices, GpuView, Inventory, Resources
 from gpu_plugin.offer.problem import Kind, Problem
 
 
@@ -68,3 +70,11 @@ def inventory(*views: GpuView, unreadable: tuple[str, ...] = ()) -> Inventory:
 def device(index: int, numa: int | None = 0, problem: str = "") -> Device:
     why = Problem(Kind.FAULT, problem) if problem else None
     return Device(f"GPU-{index}", f"GPU-{index}", (index,), (f"/dev/nvidia{index}",), numa, why)
+
+
+def snapshot(
+    resources: Resources, config: Config | None = None, host: HostState | None = None
+) -> Snapshot:
+    """What is published where these are the devices."""
+    devices = {name: Devices.of(those) for name, those in resources.items()}
+    return Snapshot(devices, config or Config(), host or HostState())

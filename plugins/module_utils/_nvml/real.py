@@ -29,10 +29,7 @@ from .processes import processes
 
 @contextlib.contextmanager
 def open_nvml(library: str = "") -> t.Iterator[RealNvml]:
-    """Initialise NVML for the time of a with statement.
-
-    ``library`` is a path that is loaded first, so that pynvml finds that one.
-    """
+    """Initialise NVML for a with statement; the ``library`` is loaded first, so that pynvml finds it."""
     if pynvml is None:
         raise NvmlError(LIBRARY_NOT_FOUND, "importing pynvml (nvidia-ml-py)")
     if library:
@@ -59,6 +56,7 @@ class RealNvml:
         self._ci_profiles: t.Dict[t.Any, t.Dict[int, int]] = {}
         self._handles: t.Dict[str, t.Any] = {}
         self._facts: t.Dict[t.Tuple[int, str], t.Dict[str, t.Any]] = {}
+        self.reading: t.Optional[int] = None  # the GPU that is asked, for threads that wait for it
 
     @doing("reading the driver's version")
     def driver_version(self) -> str:
@@ -74,10 +72,12 @@ class RealNvml:
         found, broken = [], []
         self._handles.clear()  # a GPU that was taken away makes others' handles invalid
         for index in range(pynvml.nvmlDeviceGetCount()):
+            self.reading = index
             try:
                 found.append(self._gpu(index))
             except pynvml.NVMLError as error:
                 broken.append(NvmlError(error.value, f"reading GPU {index}", gpu_index=index))
+        self.reading = None
         return found, broken
 
     def _gpu(self, index: int) -> Gpu:

@@ -15,8 +15,9 @@ from gpu_plugin._shared._core.cdi.rules import problems
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi.added import CdiAdded
 from gpu_plugin.cdi.file import CdiFile
+from gpu_plugin.chores import Chore
 from gpu_plugin.config.configuration import Config
-from gpu_plugin.offer.allocation import AllocationRefused, Surroundings, grant
+from gpu_plugin.offer.allocation import HostState, grant
 
 VENDOR = "k8s.device-plugin.nvidia.com"
 HAVE = (
@@ -114,18 +115,19 @@ def test_a_file_that_can_not_be_written_is_told_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = CdiAdded(node(tmp_path, *HAVE, "var/run"))
+    chore = Chore("cdi_added", "a CDI specification can't be kept", kept.refresh)
     for _time in range(3):
-        kept.refresh(config(**ALL))
+        chore.run(config(**ALL))
     assert kept.names == frozenset()
     assert capsys.readouterr().err.count("can't be kept") == 1
 
 
-AROUND = Surroundings((), ("0",), frozenset({"GPU-0"}), frozenset(NAMES))
+HOST = HostState((), ("0",), frozenset({"GPU-0"}), frozenset(NAMES))
 
 
 @pytest.mark.parametrize("strategy", ["cdi-cri", "cdi-annotations"])
 def test_a_container_gets_them_by_cdi_too(strategy: str) -> None:
-    found = grant([device(0)], ["GPU-0"], config(strategy, **ALL), AROUND, "token")
+    found = grant([device(0)], ["GPU-0"], config(strategy, **ALL), HOST, "token")
     names = (
         f"{VENDOR}/gpu=GPU-0",
         f"{VENDOR}/imex-channel=0",
@@ -141,13 +143,11 @@ def test_a_container_gets_them_by_cdi_too(strategy: str) -> None:
     assert found.nodes == found.mounts == ()
 
 
-def test_what_the_node_lacks_is_dropped_unless_it_is_required() -> None:
-    bare = Surroundings((), (), frozenset({"GPU-0"}))
+def test_what_the_node_lacks_is_dropped() -> None:
+    bare = HostState((), (), frozenset({"GPU-0"}))
     assert grant([device(0)], ["GPU-0"], config(**ALL), bare).cdi_devices == (
         f"{VENDOR}/gpu=GPU-0",
     )
-    with pytest.raises(AllocationRefused, match=r"imex\.required is set"):
-        grant([device(0)], ["GPU-0"], config(**ALL, imex_required=True), bare)
 
 
 # --- hooks ---

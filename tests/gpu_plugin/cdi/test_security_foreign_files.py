@@ -83,6 +83,8 @@ def test_s10_daemon_goes_on_beside_cdi_files_of_others(make_node: MakeNode) -> N
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in FOREIGN.items():
         (folder / name).write_bytes(data)
+    uuid = node.sim.ctl("status")["gpus"][0]["uuid"]
+    (folder / "nvidia.yaml").write_text(json.dumps({**SPEC, "devices": [{"name": uuid}]}))
     node.start_kubelet()
     node.start_daemon("flags: {plugin: {deviceListStrategy: cdi-cri}}")
     node.wait("nvidia.com/gpu", 1)

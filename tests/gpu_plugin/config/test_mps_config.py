@@ -16,10 +16,11 @@ from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.mps.settings import Settings
 from gpu_plugin.mps.shares import Percent
-from gpu_plugin.offer.allocation import AllocationRefused, Surroundings, grant
+from gpu_plugin.offer.allocation import AllocationRefused, HostState, grant
+from gpu_plugin.offer.decide import Offered
 from gpu_plugin.offer.devices import Device
 from gpu_plugin.offer.preference import prefer
-from gpu_plugin.offer.replicas import held_back, offers, refused, share
+from gpu_plugin.offer.replicas import MpsState, offers, share
 
 GPU = "nvidia.com/gpu"
 UUIDS = tuple(f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in range(3))
@@ -166,11 +167,11 @@ def test_both_strategies_on_different_gpus() -> None:
 
 def test_what_a_device_does_not_allow_is_its_problem() -> None:
     config = parsed({"name": "gpu", "replicas": 50})
-    assert "MPS takes from 1 to 48 clients" in refused(offered(config))
+    assert "MPS takes from 1 to 48 clients" in Offered(offered(config)).unsharable
     for one in offered(config)[GPU]:
         assert str(one.problem).startswith("it can't be shared by MPS: 50 shares")
     assert offers(offered(config)) == {}
-    assert refused(NODE) == ""
+    assert Offered(offered(parse(""))).unsharable == ""
 
 
 def test_one_share_is_a_share() -> None:
@@ -180,8 +181,9 @@ def test_one_share_is_a_share() -> None:
 
 
 def test_problems_hold_devices_back() -> None:
-    devices = offered(parsed({"name": "gpu", "replicas": 2}))
-    found = held_back(devices, {UUIDS[1]: "starting"}, lambda uuid: uuid != UUIDS[2])[GPU]
+    config = parsed({"name": "gpu", "replicas": 2})
+    mps = MpsState({UUIDS[1]: "starting"}, frozenset(UUIDS[2:]))
+    found = share(NODE, config.sharing, config.mps_root, mps)[GPU]
     assert [str(one.problem or "") for one in found] == ["", "", "starting", "starting", "", ""]
     assert [one.mps.own_shm for one in found if one.mps] == [True] * 4 + [False] * 2
 
@@ -191,7 +193,7 @@ def ids(*places: tuple[int, int]) -> list[str]:
 
 
 def given(config: Config, *places: tuple[int, int]) -> dict[str, str]:
-    return grant(offered(config)[GPU], ids(*places), config, Surroundings()).envs
+    return grant(offered(config)[GPU], ids(*places), config, HostState()).envs
 
 
 def test_shares_of_one_device_add_up() -> None:
@@ -223,13 +225,13 @@ def test_requests_that_can_not_be_granted(
 def test_share_beside_a_whole_device_is_refused() -> None:
     config = parsed({"name": "gpu", "replicas": 4, "devices": [0], "combine": 2})
     with pytest.raises(AllocationRefused, match="several devices"):
-        grant(offered(config)[GPU], [*ids((0, 0)), UUIDS[1]], config, Surroundings())
+        grant(offered(config)[GPU], [*ids((0, 0)), UUIDS[1]], config, HostState())
 
 
 def test_cdi_has_variables_and_mounts_too() -> None:
     config = replace(parsed({"name": "gpu", "replicas": 2}), device_list_strategies=("cdi-cri",))
-    around = Surroundings(cdi_devices=frozenset(UUIDS))
-    found = grant(offered(config)[GPU], ids((0, 1)), config, around)
+    host = HostState(cdi_devices=frozenset(UUIDS))
+    found = grant(offered(config)[GPU], ids((0, 1)), config, host)
     assert found.cdi_devices == (f"k8s.device-plugin.nvidia.com/gpu={UUIDS[0]}",)
     assert found.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
     assert [one.inside for one in found.mounts] == ["/tmp/nvidia-mps", "/dev/shm"]

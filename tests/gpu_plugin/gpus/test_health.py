@@ -13,7 +13,7 @@ from gpu_builders import inventory, view
 from gpu_plugin._shared._core.gpu import Condition
 from gpu_plugin.config.xids import overrides
 from gpu_plugin.gpus.health import FORGET, STRIKES, Health
-from gpu_plugin.offer.devices import Inventory, enumerate_devices
+from gpu_plugin.offer.devices import Inventory, enumerate_devices, judged
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +33,8 @@ class Node:
         assert set(self.problems().values()) == {""}
 
     def problems(self, now: Inventory = GPUS, strategy: str = "mixed") -> dict[str, str]:
-        found = enumerate_devices(self.health.judge(now, self.generation), strategy)
+        faults = self.health.judge(now, self.generation)
+        found = enumerate_devices(judged(now, faults), strategy)
         return {one.id: str(one.problem or "") for devices in found.values() for one in devices}
 
     def unfit(self, now: Inventory = GPUS) -> set[str]:

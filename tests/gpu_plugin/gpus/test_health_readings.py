@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from gpu_builders import inventory, view
 from gpu_plugin._shared._core.gpu import Condition
+from gpu_plugin.chores import Chore
 from gpu_plugin.config.xids import RECOVERIES, overrides
 from gpu_plugin.gpus.health import Health
 from gpu_plugin.gpus.health_file import HealthFile
-from gpu_plugin.offer.devices import Inventory, left_out
+from gpu_plugin.offer.devices import Inventory, judged, left_out
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,10 +59,11 @@ class Node:
         self.health = Health(QUIET, self.clock)
         self.file = HealthFile(self.folder / "health.json", self.folder)
         self.file.read(self.health, self.load, (0, *self.load))
+        self.keep = Chore("health_file", "the GPUs' health can't be kept", self.file.write)
 
     def problems(self, now: Inventory = FINE) -> list[str]:
-        found = self.health.judge(now, (0, *self.load))
-        self.file.write(self.health, self.load)
+        found = judged(now, self.health.judge(now, (0, *self.load)))
+        self.keep.run(self.health, self.load)
         return [
             str(problem or "")
             for one in found.gpus
@@ -108,9 +110,7 @@ def test_errors_of_a_gpu_that_retires_pages_want_a_reset(node: Node) -> None:
 def test_errors_that_an_xid_told_of_are_not_counted_against_the_whole_gpu(node: Node) -> None:
     node.health.xid("GPU-1", 94, 7, 0)
     errors = replace(FINE.gpus[1], condition=Condition(rows_failed=False, uncorrected=1))
-    found = node.health.judge(inventory(view(0), errors), (0, 7, 8)).gpus[1]
-    assert found.problem is None
-    assert list(found.mig_problems) == ["MIG-1-0"]
+    assert list(node.health.judge(inventory(view(0), errors), (0, 7, 8))) == [("GPU-1", 7, 0)]
 
 
 @pytest.mark.parametrize("action", sorted(RECOVERIES))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from gpu_builders import device, inventory, view
+from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.sharing import Sharing
 from gpu_plugin.config.strict_yaml import ConfigError
@@ -86,19 +87,21 @@ def test_it_is_set_once_and_given_back(tmp_path: Path) -> None:
 def test_what_can_not_be_set_is_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slices = TimeSlices(str(Program(tmp_path, 3).path))
-    slices.want({"GPU-0": "long"}, 1)
-    slices.want({"GPU-0": "long"}, 1)
+    program = Program(tmp_path, 3)
+    chore = TimeSlices(str(program.path)).chore
+    chore.run({"GPU-0": "long"}, 1)
+    chore.run({"GPU-0": "long"}, 1)
     told = capsys.readouterr().err
     assert told.count("the time slice can't be set") == 1
-    assert "gpus=GPU-0 slice=long cause=no" in told
-    TimeSlices("/none").want({"GPU-0": "long"}, 1)
-    assert "not found" in capsys.readouterr().err
+    assert chore.error == "long for GPU-0: no"
+    assert len(program.calls()) == 1
+    chore.run({}, 1)
+    assert chore.error == "default for GPU-0: no"
+    with pytest.raises(NodeError, match="not found"):
+        TimeSlices("/none").want({"GPU-0": "long"}, 1)
 
 
-def test_genuine_program_knows_the_words(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_genuine_program_knows_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulated driver does not have it, and the program says that of this GPU and value."""
     program = genuine.nvidia_smi()
     if program is None:
@@ -108,7 +111,7 @@ def test_genuine_program_knows_the_words(
         for name, value in sim.env.items():
             monkeypatch.setenv(name, value)
         uuid = sim.ctl("status")["gpus"][0]["uuid"]
-        TimeSlices(os.fspath(program)).want({uuid: "medium"}, 1)
+        with pytest.raises(NodeError, match="Failed to set timeslice policy with value Medium for"):
+            TimeSlices(os.fspath(program)).want({uuid: "medium"}, 1)
     finally:
         sim.stop()
-    assert "Failed to set timeslice policy with value Medium for GPU 0" in capsys.readouterr().err

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import grpc
 import pytest
-from gpu_builders import device
-from gpu_plugin.config.configuration import Config
+from gpu_builders import device, snapshot
 from gpu_plugin.kubelet.manager import Manager
-from gpu_plugin.kubelet.server import identity
-from gpu_plugin.offer.allocation import Surroundings
+from gpu_plugin.kubelet.server import Published, identity
+from gpu_plugin.offer.devices import Resources
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 
 GPU = "nvidia.com/gpu"
@@ -69,13 +68,18 @@ def clock() -> Clock:
 
 @pytest.fixture
 def manager(tmp_path: Path, clock: Clock) -> Iterator[Manager]:
-    made = Manager(tmp_path / "kubelet.sock", Surroundings, clock)
+    made = Manager(tmp_path / "kubelet.sock", Published(), clock)
     yield made
     made.stop()
 
 
+def publish(manager: Manager, resources: Resources) -> None:
+    manager._published.put(snapshot(resources))
+    manager.tick()
+
+
 def test_what_is_registered(kubelet: Registrar, manager: Manager) -> None:
-    manager.sync({GPU: (device(0),), "nvidia.com/mig-1g.10gb": (device(1),)}, Config())
+    publish(manager, {GPU: (device(0),), "nvidia.com/mig-1g.10gb": (device(1),)})
     told = [(one.version, one.endpoint, one.resource_name) for one in kubelet.heard]
     assert told == [
         ("v1beta1", "nvidia-gpu.sock", GPU),
@@ -91,7 +95,7 @@ def test_a_refusal_is_retried_with_pauses(
     kubelet: Registrar, manager: Manager, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kubelet.refuse = True
-    manager.sync({GPU: (device(0),)}, Config())
+    publish(manager, {GPU: (device(0),)})
     manager.tick()
     assert len(kubelet.heard) == 1
     for clock.now, count in ((0.6, 2), (1.5, 2), (1.7, 3)):
@@ -108,7 +112,7 @@ def test_a_refusal_is_retried_with_pauses(
 def test_a_kubelet_that_does_not_listen_is_told_again(
     kubelet: Registrar, manager: Manager, clock: Clock
 ) -> None:
-    manager.sync({GPU: (device(0),)}, Config())
+    publish(manager, {GPU: (device(0),)})
     clock.now = 9
     manager.tick()
     assert len(kubelet.heard) == 1
@@ -120,7 +124,7 @@ def test_a_kubelet_that_does_not_listen_is_told_again(
 def test_a_removed_socket_comes_back(
     tmp_path: Path, kubelet: Registrar, manager: Manager, clock: Clock
 ) -> None:
-    manager.sync({GPU: (device(0),)}, Config())
+    publish(manager, {GPU: (device(0),)})
     socket = tmp_path / "nvidia-gpu.sock"
     socket.unlink()
     manager.tick()
@@ -129,8 +133,8 @@ def test_a_removed_socket_comes_back(
 
 
 def test_without_a_kubelet_nothing_breaks(tmp_path: Path, clock: Clock) -> None:
-    manager = Manager(tmp_path / "none" / "kubelet.sock", Surroundings, clock)
-    manager.sync({GPU: (device(0),)}, Config())
+    manager = Manager(tmp_path / "none" / "kubelet.sock", Published(), clock)
+    publish(manager, {GPU: (device(0),)})
     assert manager.registered() == {GPU: False}
     manager.stop()
 
@@ -145,7 +149,7 @@ def told(kubelet: Registrar) -> list[str]:
 def test_a_server_that_fails_is_made_anew_and_the_others_stay(
     tmp_path: Path, kubelet: Registrar, manager: Manager
 ) -> None:
-    manager.sync({GPU: (device(0),), MIG: (device(1),)}, Config())
+    publish(manager, {GPU: (device(0),), MIG: (device(1),)})
     before = identity(tmp_path / "nvidia-mig-1g.10gb.sock")
     server = manager._plugins[GPU].server
     assert server._server is not None
@@ -168,7 +172,7 @@ def test_a_resource_that_can_not_be_served_keeps_no_other_from_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "nvidia-gpu.sock/in-the-way").mkdir(parents=True)
-    manager.sync({GPU: (device(0),), MIG: (device(1),)}, Config())
+    publish(manager, {GPU: (device(0),), MIG: (device(1),)})
     for clock.now in (0.1, 0.6, 1.2, 2.0):
         manager.tick()
     assert manager.registered() == {GPU: False, MIG: True}
@@ -186,7 +190,7 @@ def test_a_resource_that_can_not_be_served_keeps_no_other_from_it(
 def test_a_server_that_no_kubelet_listens_to_is_made_anew(
     tmp_path: Path, kubelet: Registrar, manager: Manager, clock: Clock
 ) -> None:
-    manager.sync({GPU: (device(0),)}, Config())
+    publish(manager, {GPU: (device(0),)})
     first = identity(tmp_path / "nvidia-gpu.sock")
     clock.now = 11
     manager.tick()
@@ -200,9 +204,9 @@ def test_a_server_that_no_kubelet_listens_to_is_made_anew(
 def test_of_two_plugins_the_one_that_came_last_serves(
     tmp_path: Path, kubelet: Registrar, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old, new = (Manager(tmp_path / "kubelet.sock", Surroundings, clock) for _one in range(2))
-    old.sync({GPU: (device(0),)}, Config())
-    new.sync({GPU: (device(0),)}, Config())
+    old, new = (Manager(tmp_path / "kubelet.sock", Published(), clock) for _one in range(2))
+    publish(old, {GPU: (device(0),)})
+    publish(new, {GPU: (device(0),)})
     for clock.now in range(1, 9):
         old.tick()
         new.tick()
@@ -221,7 +225,7 @@ def test_of_two_plugins_the_one_that_came_last_serves(
 def test_the_one_that_gave_way_serves_again_when_the_other_ends(
     tmp_path: Path, kubelet: Registrar, manager: Manager, clock: Clock, leaves_its_socket: bool
 ) -> None:
-    manager.sync({GPU: (device(0),)}, Config())
+    publish(manager, {GPU: (device(0),)})
     path = tmp_path / "nvidia-gpu.sock"
     path.unlink()
     other = socket.socket(socket.AF_UNIX)

@@ -14,20 +14,25 @@ from typing import Any
 
 import grpc
 import pytest
-from gpu_builders import device
+from gpu_builders import device, snapshot
 from gpu_plugin.config.configuration import Config
-from gpu_plugin.kubelet.server import ResourceServer, SocketUnusable
-from gpu_plugin.offer.allocation import Surroundings
+from gpu_plugin.kubelet.server import Published, ResourceServer, SocketUnusable
+from gpu_plugin.offer.allocation import HostState, Snapshot
+from gpu_plugin.offer.devices import Device
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
+
+MIG = "nvidia.com/mig-1g.10gb"
+
+
+def devices(*those: Device) -> Snapshot:
+    return snapshot({MIG: those}, Config(pass_device_specs=True), HostState(("/dev/nvidiactl",)))
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ResourceServer]:
-    config = Config(pass_device_specs=True)
-    made = ResourceServer(
-        "nvidia.com/mig-1g.10gb", tmp_path, config, lambda: Surroundings(("/dev/nvidiactl",))
-    )
-    made.publish((device(0, 0), device(1, None), device(2, 1)))
+    published = Published()
+    made = ResourceServer(MIG, tmp_path, published)
+    published.put(devices(device(0, 0), device(1, None), device(2, 1)))
     made.start()
     yield made
     made.stop()
@@ -96,11 +101,14 @@ def test_changes_are_streamed_until_the_resource_is_retired(
 ) -> None:
     heard = watch(channel)
     assert heard.get(timeout=5) == dict.fromkeys(("GPU-0", "GPU-1", "GPU-2"), "Healthy")
-    server.publish((device(0, 0), device(1, None), device(2, 1)))  # nothing new, nothing sent
-    server.publish((device(0, problem="XID 79"),))
+    server._published.put(
+        devices(device(0, 0), device(1, None), device(2, 1))
+    )  # nothing new, nothing sent
+    server._published.put(devices(device(0, problem="XID 79")))
     assert heard.get(timeout=5) == {"GPU-0": "Unhealthy"}
     assert server.streams == 1
-    server.stop(retire=True)
+    server._published.put(Snapshot())
+    server.stop()
     assert heard.get(timeout=5) == {}
     assert heard.get(timeout=5) is None
 
@@ -154,7 +162,7 @@ def test_allocate(channel: grpc.Channel) -> None:
 
 
 def test_refusals_have_codes_and_words(server: ResourceServer, channel: grpc.Channel) -> None:
-    server.publish((device(0), device(1, problem="XID 79")))
+    server._published.put(devices(device(0), device(1, problem="XID 79")))
     for ids, code, words in (
         (("GPU-9",), grpc.StatusCode.NOT_FOUND, "unknown device 'GPU-9'"),
         (("GPU-1",), grpc.StatusCode.INVALID_ARGUMENT, "XID 79"),
@@ -183,6 +191,6 @@ def test_nothing_happens_before_the_start_of_a_container(channel: grpc.Channel) 
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    server = ResourceServer("nvidia.com/gpu", tmp_path / "none", Config(), Surroundings)
+    server = ResourceServer(MIG, tmp_path / "none", Published())
     with pytest.raises((SocketUnusable, OSError)):
         server.start()

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from conftest import MakeNode
-    from running import Node
 
 running = pytest.importorskip("running", exc_type=ImportError)
 eventually = running.eventually
@@ -68,9 +67,11 @@ def test_cdi_devices_follow_the_nodes_specification(make_node: MakeNode) -> None
     node = make_node(1)
     node.start_kubelet()
     node.start_daemon("flags: {plugin: {deviceListStrategy: [cdi-cri, cdi-annotations]}}")
-    (uuid,) = node.wait(GPU, 1)["devices"]
-    with pytest.raises(ValueError, match="no container runtime knows the CDI device"):
-        node.admit("one", gpu=1)
+    eventually(lambda: GPU in node.resources())
+    ((uuid, health),) = node.health(GPU).items()
+    assert health == "Unhealthy"
+    problems = eventually(lambda: node.status()["resources"][GPU]["problems"])
+    assert problems[uuid].startswith("no container runtime knows the CDI device")
     folder = node.sim.root / "etc/cdi"
     folder.mkdir(parents=True)
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": uuid}]}
@@ -78,17 +79,10 @@ def test_cdi_devices_follow_the_nodes_specification(make_node: MakeNode) -> None
     ours = node.sim.root / "var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
     eventually(ours.exists)
     name = f"k8s.device-plugin.nvidia.com/gpu={uuid}"
-    pod = eventually(lambda: admitted(node))
+    node.wait(GPU, 1)
+    pod = node.admit("one", gpu=1)
     assert pod["envs"] == {}
     assert pod["cdi_devices"] == [name]
     ((key, value),) = pod["annotations"].items()
     assert key.startswith("cdi.k8s.io/nvidia-device-plugin_")
     assert value == name
-
-
-def admitted(node: Node) -> Any:
-    """Admit a pod, or return None where that is refused."""
-    try:
-        return node.admit("one", gpu=1)
-    except ValueError:
-        return None

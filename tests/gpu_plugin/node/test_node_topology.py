@@ -67,6 +67,7 @@ def start(node: Node, count: int) -> None:
     node.start_daemon()
     node.wait(GPU, count)
     eventually(lambda: node.status()["resources"].get(GPU, {}).get("registered"))
+    eventually(lambda: "topology" in node.status()["chores"])
 
 
 def chosen(node: Node, pod: str, count: int) -> list[int]:

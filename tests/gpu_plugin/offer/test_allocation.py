@@ -8,14 +8,14 @@ from __future__ import annotations
 import pytest
 from gpu_builders import device, inventory, view
 from gpu_plugin.config.configuration import Config
-from gpu_plugin.offer.allocation import AllocationRefused, Surroundings, UnknownDevice, grant
+from gpu_plugin.offer.allocation import AllocationRefused, HostState, UnknownDevice, grant
 from gpu_plugin.offer.devices import enumerate_devices
 from hypothesis import given
 from hypothesis import strategies as st
 
 GPUS = tuple(device(index, index // 4) for index in range(8))
-CONTROL = Surroundings(control_nodes=("/dev/nvidiactl", "/dev/nvidia-uvm"))
-NOTHING = Surroundings()
+CONTROL = HostState(control_nodes=("/dev/nvidiactl", "/dev/nvidia-uvm"))
+NOTHING = HostState()
 
 
 def test_envvar() -> None:

@@ -10,7 +10,7 @@ from gpu_builders import device, gpu, inventory, view
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.config.naming import Naming, Rule
 from gpu_plugin.config.sharing import Share, Sharing
-from gpu_plugin.offer.allocation import AllocationRefused, Surroundings, grant
+from gpu_plugin.offer.allocation import AllocationRefused, HostState, grant
 from gpu_plugin.offer.devices import GpuView, Resources, enumerate_devices
 from gpu_plugin.offer.replicas import not_shared, share
 from hypothesis import given
@@ -95,18 +95,18 @@ def config(*, one_each: bool) -> Config:
 def test_how_many_shares_a_container_may_have(one_each: bool) -> None:
     asked = config(one_each=one_each)
     replicas = share(NODE, asked.sharing)[GPU]
-    assert grant(replicas, ["GPU-1::1"], asked, Surroundings()).envs == {
+    assert grant(replicas, ["GPU-1::1"], asked, HostState()).envs == {
         "NVIDIA_VISIBLE_DEVICES": "GPU-1"
     }
     two = ["GPU-1::0", "GPU-2::0"]
     if one_each:
         with pytest.raises(AllocationRefused, match="shared resources is 1; found 2"):
-            grant(replicas, two, asked, Surroundings())
+            grant(replicas, two, asked, HostState())
     else:
-        assert grant(replicas, two, asked, Surroundings()).envs == {
+        assert grant(replicas, two, asked, HostState()).envs == {
             "NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"
         }
-    whole = grant(NODE[GPU], ["GPU-1", "GPU-2"], asked, Surroundings())
+    whole = grant(NODE[GPU], ["GPU-1", "GPU-2"], asked, HostState())
     assert whole.envs == {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"}
 
 
@@ -114,7 +114,7 @@ def test_how_many_shares_a_container_may_have(one_each: bool) -> None:
 def test_two_shares_of_a_device_are_one_device(strategy: str, name: str) -> None:
     sharing = Sharing((Share(GPU, 2, GPU),))
     asked = Config(device_id_strategy=strategy, pass_device_specs=True, sharing=sharing)
-    got = grant(share(NODE, sharing)[GPU], ["GPU-1::1", "GPU-1::0"], asked, Surroundings())
+    got = grant(share(NODE, sharing)[GPU], ["GPU-1::1", "GPU-1::0"], asked, HostState())
     assert got.envs == {"NVIDIA_VISIBLE_DEVICES": name}
     assert got.nodes == (("/dev/nvidia1", "/dev/nvidia1"),)
 

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,13 @@ from gpu_builders import device
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi.file import CdiFile
+from gpu_plugin.chores import Chore
 from gpu_plugin.config.configuration import Config
-from gpu_plugin.offer.allocation import AllocationRefused, Grant, Surroundings, grant
+from gpu_plugin.offer.allocation import Grant, HostState, grant
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 GPUS = tuple(device(index) for index in range(4))
-AROUND = Surroundings(
+HOST = HostState(
     ("/dev/nvidiactl",), ("0",), frozenset(f"{kind}{n}" for n in range(4) for kind in ("", "GPU-"))
 )
 EVERY = [
@@ -28,9 +31,9 @@ EVERY = [
 FOLDER = "/var/run/nvidia-container-devices"
 
 
-def answer(strategies: tuple[str, ...], around: Surroundings = AROUND, **more: object) -> Grant:
+def answer(strategies: tuple[str, ...], host: HostState = HOST, **more: object) -> Grant:
     config = Config(device_list_strategies=strategies, **more)  # type: ignore[arg-type]
-    return grant(GPUS, ["GPU-2", "GPU-1"], config, around, "token")
+    return grant(GPUS, ["GPU-2", "GPU-1"], config, host, "token")
 
 
 @pytest.mark.parametrize("ids", ["uuid", "index"])
@@ -79,15 +82,11 @@ def test_imex_channels() -> None:
     mounted = answer(("volume-mounts",), **wanted)
     assert mounted.mounts[-1] == (f"{FOLDER}/imex/0", "/dev/null", False)
     assert "NVIDIA_IMEX_CHANNELS" not in mounted.envs
-    assert "NVIDIA_IMEX_CHANNELS" not in answer(("envvar",), Surroundings(), **wanted).envs
-    with pytest.raises(AllocationRefused, match=r"imex\.required is set"):
-        answer(("envvar",), Surroundings(), **wanted, imex_required=True)
+    assert "NVIDIA_IMEX_CHANNELS" not in answer(("envvar",), HostState(), **wanted).envs
 
 
-def test_a_device_that_no_runtime_knows_is_refused() -> None:
-    with pytest.raises(AllocationRefused, match=r"CDI device k8s\.device-plugin.*/gpu=GPU-2"):
-        answer(("cdi-cri",), Surroundings())
-    assert answer(("envvar",), Surroundings()).cdi_devices == ()
+def test_without_cdi_no_cdi_device_is_named() -> None:
+    assert answer(("envvar",), HostState()).cdi_devices == ()
 
 
 SPEC = {
@@ -154,10 +153,33 @@ def test_a_file_that_can_not_be_written_is_told_once(
     (tmp_path / "etc/cdi/nvidia.json").write_text(json.dumps(SPEC))
     (tmp_path / "var").write_text("in the way")
     kept = CdiFile(tmp_path)
+    chore = Chore("cdi_gpus", "the CDI specification can't be kept", kept.refresh)
     for _round in range(3):
-        kept.refresh()
+        chore.run()
     assert kept.names == frozenset()
     assert capsys.readouterr().err.count("can't be kept") == 1
+    assert "Not a directory" in (chore.error or "")
     (tmp_path / "var").unlink()
-    kept.refresh()
+    chore.run()
     assert "GPU-0" in kept.names
+    assert chore.error is None
+
+
+def test_a_file_that_can_not_be_replaced_still_counts(tmp_path: Path) -> None:
+    source = tmp_path / "etc/cdi/nvidia.json"
+    source.parent.mkdir(parents=True)
+    source.write_text(json.dumps(SPEC))
+    kept = CdiFile(tmp_path)
+    kept.refresh()
+    source.write_text(json.dumps({**SPEC, "devices": SPEC["devices"][:1]}))  # type: ignore[index]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gpu_plugin.files.replace", no_room)
+        with pytest.raises(OSError, match="No space left"):
+            kept.refresh()
+        assert kept.names == {"0", "GPU-0", "all"}  # what is on the disk
+    kept.refresh()
+    assert kept.names == {"0"}
+
+
+def no_room(path: Path, text: str) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

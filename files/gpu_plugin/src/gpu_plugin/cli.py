@@ -186,17 +186,19 @@ def _socket(text: str) -> Path:
 
 def _run(options: argparse.Namespace) -> int:
     from . import daemon  # brings gRPC in, which the other commands have no use for
+    from .config.reload import Loaded
+    from .gpus.driver import DriverReplaced
 
     given = flags.given(options)
     path = Path(options.config or config.DEFAULT_FILE)
 
-    def load() -> daemon.Loaded:
+    def load() -> Loaded:
         text, digest = "", hashlib.sha256(b"").hexdigest()
         if options.config or path.exists():
             text, digest = flags.read(path)
-        return daemon.Loaded(config.parse(text, str(path), os.environ, given), digest)
+        return Loaded(config.parse(text, str(path), os.environ, given), digest)
 
-    places = daemon.Places(
+    paths = daemon.Paths(
         path,
         options.kubelet_socket,
         options.status_file,
@@ -206,8 +208,8 @@ def _run(options: argparse.Namespace) -> int:
         options.mps_managers,
     )
     try:
-        return daemon.run(places, load)
-    except daemon.DriverReplaced:
+        return daemon.Daemon(paths, load).run()
+    except DriverReplaced:
         logs.info("the driver was replaced, restarting")
         os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])
 

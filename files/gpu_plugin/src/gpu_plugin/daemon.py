@@ -1,67 +1,49 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The daemon: looks at the driver, keeps the kubelet up to date, and tells how it is."""
+"""The daemon: what is known of the GPUs decides what is advertised, which is served until it changes."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import queue
-import select
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from . import __version__, logs
-from ._shared._core.device_nodes import CONTROL_NODES
-from ._shared._core.gpu import NvmlError
-from .cdi.added import CdiAdded
-from .cdi.file import CdiFile
-from .cdi.specification import IMEX_FOLDER
-from .config.configuration import CDI, Config, hook_program
+from .chores import Chore, errors
+from .config.configuration import Config
+from .config.reload import InForce, Loaded
 from .config.strict_yaml import ConfigError
-from .config.visible import told
-from .config.watch import ConfigWatch
-from .gpus.driver import Driver
+from .gpus.driver import Driver, DriverReplaced
 from .gpus.health import QUIET, Health
 from .gpus.health_file import NAME, HealthFile
+from .gpus.host import Host
 from .gpus.time_slices import TimeSlices
-from .gpus.xid_log import XidLog
+from .gpus.watch import GpuWatch
 from .kubelet.manager import Manager
+from .kubelet.server import Published
 from .mps.reconciler import units
 from .mps.reconciler.reconciler import Reconciler
 from .notify import notify
-from .observer import NVML_ERRORS, RELOADS, XIDS, Observer
-from .offer.allocation import Surroundings
-from .offer.decide import decide, without_driver
-from .offer.devices import EnumerationRefused, Inventory, remember
-from .offer.replicas import time_slices
+from .observer import Observer
+from .offer.allocation import Snapshot
+from .offer.decide import Offered, decide
+from .offer.devices import LATE
+from .offer.replicas import MpsState, time_slices
 from .report.service import Telemetry
-from .status import StatusFile
+from .report.state import Report, state
+from .wakeup import Wakeup
 
 TICK: Final = 0.5
-RETRY: Final = 1.0
-FEED: Final = 5.0  # seconds between two words to the watchdog, which waits for 30
-
-
-class DriverReplaced(Exception):
-    """The driver on disk is another one; only a new process can use it."""
+FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for 30
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A configuration and the digest of the file it came from."""
-
-    config: Config
-    digest: str
-
-
-@dataclass(frozen=True)
-class Places:
+class Paths:
     """Where things are, and how often to look."""
 
     config: Path
@@ -73,74 +55,52 @@ class Places:
     mps_managers: str = ""
 
 
-class Bell:
-    """Wakes the main thread. Unlike threading.Event it may be rung by a signal handler."""
-
-    def __init__(self) -> None:
-        self._ear, self._button = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def ring(self) -> None:
-        """End a wait, or the next one."""
-        with contextlib.suppress(BlockingIOError):  # the pipe is full of rings
-            os.write(self._button, b"!")
-
-    def wait(self, seconds: float) -> None:
-        """Wait until somebody rings, at most for so long."""
-        if select.select([self._ear], [], [], seconds)[0]:
-            os.read(self._ear, 4096)
-
-
 class Daemon:
-    """Everything runs in the main thread, but XIDs, which arrive in a queue, and gRPC's answers."""
+    """The main loop decides and publishes. It waits for nobody: NVML is asked in a thread of its own.
 
-    def __init__(self, places: Places, load: Callable[[], Loaded]) -> None:
-        self._places = places
-        self._load = load
-        self._watch = ConfigWatch(places.config)  # before it is read, so that no change is missed
-        self._config_problem = ""
-        self._loaded = load()
-        self._bell = Bell()
-        self._stopping = self._reloading = self._failing = False
-        self._driver = Driver(places.host_root, self._bell.ring)
-        self._health = Health(places.quiet)
-        self._health.overrides = self._loaded.config.xids
-        self._health_file = HealthFile(places.status_file.with_name(NAME), places.host_root)
-        self._health_file.read(self._health, self._driver.load, self._driver.generation)
-        self._cdi = CdiFile(places.host_root)
-        self._cdi_added = CdiAdded(places.host_root)
-        self._observer = Observer()
-        self._telemetry = Telemetry(self._observer, lambda: self._loaded.config.mps_root)
-        self._xid_log = XidLog()
-        self._manager = Manager(places.kubelet_socket, self._surroundings, observer=self._observer)
-        self._status = StatusFile(places.status_file)
-        managers = places.status_file.parent / "mps"
-        self._mps = Reconciler(managers, units.choose(places.mps_managers, managers))
-        self._slices = TimeSlices()
-        self._inventory: Inventory | None = None
-        self._absent: NvmlError | None = None
-        self._refused: EnumerationRefused | None = None
-        self._notes: tuple[str, ...] = ()
-        self._scan_at = 0.0
-        self._alive_at = 0.0
+    NodeError: the configuration can't be used.
+    """
+
+    def __init__(self, paths: Paths, load: Callable[[], Loaded]) -> None:
+        root, run = paths.host_root, paths.status_file.parent
+        observer, self._wakeup = Observer(), Wakeup()
+        self._configuration = InForce(paths.config, load, root, observer)
+        driver, health = Driver(root, self._wakeup.set), Health(paths.quiet)
+        kept = HealthFile(run / NAME, root)
+        self._gpus = GpuWatch(driver, health, kept, paths.rescan, observer, self._wakeup.set)
+        self._host, self._slices = Host(root), TimeSlices()
+        self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
+        self._offered, self._published = Offered(), Published(observer)
+        self._manager = Manager(paths.kubelet_socket, self._published, observer=observer)
+        self._telemetry = Telemetry(observer, lambda: self._configuration.config.mps_root)
+        self._report = Report(paths.status_file, observer)
+        self._stopping = self._asked = False
+        self._fed_at = 0.0
+        self._reconcile = Chore("mps", "MPS daemons can't be looked after", self._mps.tick)
+        self._advertise = Chore("devices", "devices can't be brought up to date", self._decide)
+        self._register = Chore("kubelet", "the kubelet can't be served", self._manager.tick)
+        self._chores = (
+            *(*self._gpus.chores, *self._host.chores, self._reconcile, self._advertise),
+            *(self._register, self._slices.chore, self._report.chore, self._telemetry.chore),
+        )
 
     def run(self) -> int:
-        """Run until a signal ends it. Returns the exit status."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
-        signal.signal(signal.SIGHUP, self._on_signal)
-        logs.info("started", version=__version__, **asdict(self._loaded.config))
-        self._warn()
+        """Run until a signal ends it. Returns the exit status. DriverReplaced: start another process."""
+        os.umask(0o077)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        self._configuration.log("started", version=__version__)
         try:
-            self._scan()
-            problem = self._absent or self._refused
-            if problem and self._loaded.config.fail_on_init_error:
+            self._wait_for_gpus()
+            self._round()
+            problem = self._gpus.inventory.absent or self._offered.refusal
+            if problem and self._configuration.config.fail_on_init_error:
                 logs.error("ends, since failOnInitError is set", cause=problem)
                 return 1
-            self._manager.tick()
-            self._tell("READY=1")
+            notify("READY=1")
             while not self._stopping:
-                self._telemetry.serve(self._loaded.config.metrics)
-                self._bell.wait(TICK)
+                self._telemetry.chore.run(self._configuration.config.metrics)
+                self._wakeup.wait(TICK)
                 self._round()
         finally:
             if self._stopping:
@@ -148,210 +108,93 @@ class Daemon:
             self._telemetry.stop()
             self._manager.stop()
             self._mps.close()
-            self._status.remove()
+            self._report.remove()
         logs.info("stopped")
         return 0
 
-    # --- one round ---
+    def _wait_for_gpus(self) -> None:
+        """Wait for the first look at the GPUs, as long as a driver may take that does not hang."""
+        deadline = time.monotonic() + LATE
+        while not self._stopping and time.monotonic() < deadline:
+            self._gpus.tick(self._configuration.config)
+            if self._gpus.looked:
+                return
+            self._wakeup.wait(TICK)
 
     def _round(self) -> None:
-        """Do a round. What the machine refuses for the moment, such as descriptors, ends nothing.
-
-        The watchdog is not fed by a round that failed: what stays so is ended by systemd.
-        """
-        try:
-            self._step()
-        except OSError as error:
-            if not self._failing:
-                logs.error("a pass of the main loop failed, trying again", cause=error)
-            self._failing = True
-            return
-        if self._failing:
-            logs.info("the main loop works again")
-        self._failing = False
-
-    def _step(self) -> None:
-        asked, self._reloading = self._reloading, False
+        asked, self._asked = self._asked, False
         if asked:
             notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
-        reloading = (asked or self._watch.changed()) and self._reload(asked)
-        noted = self._note_xids() | self._mps.tick()
-        if asked or reloading or time.monotonic() >= self._scan_at:
-            self._scan()
-        elif noted:
-            self._offer()
-        self._manager.tick()
-        self._tell(*(["READY=1"] if asked else []), *self._alive())
-
-    def _alive(self) -> list[str]:
-        """Return the watchdog's line, if it is time for it again."""
-        now = time.monotonic()
-        if now < self._alive_at:
-            return []
-        self._alive_at = now + FEED
-        self._status.still_true()
-        return ["WATCHDOG=1"]
-
-    def _reload(self, asked: bool) -> bool:
-        """Take the configuration on disk. Returns whether it is another one, or was asked for."""
-        before = self._loaded
-        try:
-            self._loaded = self._load()
-            self._check_mps()
-        except (ConfigError, OSError) as error:
-            logs.error("configuration refused, the one before stays", cause=error)
-            self._config_problem = str(error)
-            self._loaded = before
-            self._observer.count(RELOADS, "refused")
-            return False
-        self._config_problem = ""
-        self._observer.count(RELOADS, "accepted")
-        if self._loaded == before and not asked:
-            return False
-        config = self._loaded.config
-        logs.info("configuration loaded", **asdict(config))
-        self._warn()
-        self._health.overrides = config.xids
-        if config.driver_roots != before.config.driver_roots:
+        before = self._configuration.config
+        news = self._configuration.reload(self._check_mps, asked=asked)
+        config = self._configuration.config
+        if config.driver_roots != before.driver_roots:
             raise DriverReplaced  # a library that is loaded stays for the life of a process
-        return True
+        news |= self._gpus.tick(config, at_once=asked)
+        if self._reconcile.run() or news or not self._advertise.ran:
+            self._advertise.run()
+        self._register.run()
+        self._tell(*(["READY=1"] if asked else []))
 
-    def _warn(self) -> None:
-        """Say what the configuration in force leaves open."""
-        if words := told(self._loaded.config, self._places.host_root):
-            logs.warning(words)
-
-    def _check_mps(self) -> None:
+    def _check_mps(self, config: Config) -> None:
         """Refuse a configuration that asks for shares which the devices can't have now."""
-        if self._inventory is None or self._absent:
-            return
-        offered = decide(self._inventory, self._loaded.config)
-        if offered.refusal:
+        inventory = self._gpus.inventory
+        offered = decide(inventory, {}, config)
+        if inventory.absent or offered.refusal:
             return
         if why := offered.unsharable or self._mps.refuses(offered.mps):
             raise ConfigError(f"sharing.mps can't be as it is: {why}")
 
-    def _note_xids(self) -> bool:
-        noted = False
-        with contextlib.suppress(queue.Empty):
-            while True:
-                xid = self._driver.xids.get_nowait()
-                noted |= self._health.xid(*xid)
-                self._xid_log.heard(xid)
-                self._observer.count(XIDS, xid.gpu_uuid, str(xid.number))
-        self._xid_log.tick()
-        return noted
-
-    def _scan(self) -> None:
-        try:
-            found = self._driver.scan(*self._loaded.config.driver_roots)
-        except NvmlError as error:
-            self._observer.count(NVML_ERRORS, str(error.code))
-            if self._driver.replaced(error):
-                raise DriverReplaced from error
-            if self._absent is None or self._absent.code != error.code:
-                logs.warning("waiting for the driver", cause=error)
-            self._absent = error
-        else:
-            if self._absent is not None:
-                logs.info("the driver is there", version=found.driver_version)
-            if found.unreadable and not (self._inventory and self._inventory.unreadable):
-                logs.warning("a GPU does not answer", cause=found.unreadable[0])
-            self._absent = None
-            self._inventory = remember(self._inventory, found)
-        config = self._loaded.config
-        if set(CDI) & set(config.device_list_strategies):
-            self._cdi.refresh(hook_program(config), config.cdi_disabled_hooks)
-        self._cdi_added.refresh(config)
-        self._offer()
-        if self._inventory and not self._absent:  # after the offer: it may take a while
-            self._manager.topology = self._driver.connect(self._inventory)
-            self._slices.want(time_slices(self._manager.devices()), self._driver.generation)
-        pause = RETRY if self._absent else self._places.rescan
-        self._scan_at = time.monotonic() + pause
-
-    def _offer(self) -> None:
-        """Give the manager the devices as they are now."""
-        config = self._loaded.config
-        offered = decide(self._current(), config)
-        seen = self._inventory and not self._absent
-        if seen and not offered.refusal and (why := self._mps.refuses_to_begin(offered.mps)):
-            offered = offered.refused(why)
-        if offered.refusal and str(offered.refusal) != str(self._refused):
+    def _decide(self) -> None:
+        """Decide what is advertised, and publish it."""
+        config, inventory = self._configuration.config, self._gpus.inventory
+        host, faults, mps = (
+            self._host.look(config),
+            self._gpus.faults(),
+            self._mps_state(self._offered),
+        )
+        offered = decide(inventory, faults, config, mps, host)
+        if not inventory.absent and not offered.refusal:
+            refusal = self._mps.refuses_to_begin(offered.mps)
+            if not refusal:
+                self._mps.want(offered.mps, config.mps_root)
+            if (now := self._mps_state(offered, refusal)) != mps:
+                offered = decide(inventory, faults, config, now, host)
+            self._slices.begin(time_slices(offered.resources), inventory.generation)
+        if offered.refusal and str(offered.refusal) != str(self._offered.refusal):
             logs.error("no devices are advertised", cause=offered.refusal)
-        self._refused = offered.refusal
         for note in offered.notes:
-            if note not in self._notes:
+            if note not in self._offered.notes:
                 logs.warning(note)
-        self._notes = offered.notes
-        if seen and not self._refused:
-            self._mps.want(offered.mps, config.mps_root)
-        self._health_file.write(self._health, self._driver.load)  # what is told outlives a kill
-        self._manager.sync(offered.held_back(self._mps.problems(), self._mps.own_shm), config)
+        self._offered = offered
+        self._published.put(Snapshot(offered.resources, config, host, self._gpus.topology))
 
-    def _current(self) -> Inventory:
-        if self._inventory is None:
-            return Inventory(driver_version="")
-        if self._absent is None:
-            return self._health.judge(self._inventory, self._driver.generation)
-        return without_driver(self._inventory, str(self._absent))
-
-    # --- telling ---
+    def _mps_state(self, offered: Offered, refusal: str = "") -> MpsState:
+        without_shm = frozenset(one for one in offered.mps if not self._mps.own_shm(one))
+        return MpsState(self._mps.problems(), without_shm, refusal)
 
     def _tell(self, *lines: str) -> None:
-        state = self._state()
-        self._observer.round(state)
-        if self._status.write(state):
-            count = sum(len(one["devices"]) for one in state["resources"].values())
-            words = f"{state['state']}: {count} devices of {len(state['resources'])} resources"
-            lines = (*lines, f"STATUS={state['problem'] or words}")
+        """Tell the status file, the metrics and systemd how it is."""
+        lines += self._report.write(
+            state(
+                os.getpid(),
+                self._configuration,
+                self._gpus.inventory,
+                self._offered.refusal,
+                self._published.snapshot.resources,
+                self._manager.registered(),
+                self._mps.describe(),
+                errors(self._chores),
+            )
+        )
+        if time.monotonic() - self._fed_at >= FEED:  # the loop goes round: all else may hang
+            self._fed_at = time.monotonic()
+            self._report.still_true()
+            lines += ("WATCHDOG=1",)
         if lines:
             notify(*lines)
 
-    def _state(self) -> dict[str, Any]:
-        inventory, problem = self._inventory, self._absent or self._refused
-        registered = self._manager.registered()
-        name = "waiting_for_driver" if self._absent else "refused" if self._refused else "serving"
-        return {
-            "version": __version__,
-            "pid": os.getpid(),
-            "config_sha256": self._loaded.digest,
-            "config_problem": self._config_problem or None,
-            "driver_version": inventory.driver_version if inventory and not self._absent else None,
-            "state": name,
-            "problem": str(problem) if problem else None,
-            "resources": {
-                resource: {
-                    "devices": devices.health,
-                    "problems": devices.problems,
-                    "registered": registered[resource],
-                }
-                for resource, devices in self._manager.devices().items()
-            },
-            "mps": self._mps.describe(),
-            "gpu_uuids": [view.gpu.uuid for view in inventory.gpus] if inventory else [],
-            "mig_uuids": inventory.mig_uuids if inventory else [],
-        }
-
-    def _surroundings(self) -> Surroundings:
-        root = str(self._places.host_root).rstrip("/") + self._loaded.config.dev_root.rstrip("/")
-        channels = self._loaded.config.imex_channels
-        return Surroundings(
-            tuple(path for path in CONTROL_NODES if os.path.exists(root + path)),
-            tuple(one for one in channels if os.path.exists(f"{root}{IMEX_FOLDER}/channel{one}")),
-            self._cdi.names,
-            self._cdi_added.names,
-        )
-
     def _on_signal(self, number: int, _frame: object) -> None:
-        if number == signal.SIGHUP:
-            self._reloading = True
-        else:
-            self._stopping = True
-        self._bell.ring()
-
-
-def run(places: Places, load: Callable[[], Loaded]) -> int:
-    """Run the daemon. NodeError: the configuration can't be used."""
-    os.umask(0o077)
-    return Daemon(places, load).run()
+        self._asked |= number == signal.SIGHUP
+        self._stopping |= number != signal.SIGHUP
+        self._wakeup.set()

@@ -31,3 +31,13 @@ def replace(path: Path, text: str, mode: int = 0o644, *, durable: bool = False) 
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def keep(path: Path, text: str) -> None:
+    """Replace a file if there is anything else in it. OSError leaves the old file."""
+    try:
+        same = path.read_text(encoding="utf-8", errors="replace") == text
+    except OSError:
+        same = False
+    if not same:
+        replace(path, text)

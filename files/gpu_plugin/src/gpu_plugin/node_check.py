@@ -37,7 +37,7 @@ def check(config: Config, source: str) -> None:
         return
     finally:
         driver.close()
-    offered = decide(inventory, config)
+    offered = decide(inventory, {}, config)
     if offered.refusal:
         _not_known(offered.refusal)
     elif why := offered.unsharable or Reconciler(managers, Systemd()).refuses(offered.mps):

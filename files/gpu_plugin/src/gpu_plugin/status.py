@@ -54,6 +54,7 @@ def describe(state: dict[str, Any]) -> str:
         health = list(resource["devices"].values())
         registered = "registered" if resource["registered"] else "not registered with the kubelet"
         lines.append(f"{name}: {health.count('Healthy')} of {len(health)} healthy, {registered}")
+    lines += [f"{name} fails: {why}" for name, why in state.get("chores", {}).items() if why]
     if labels := state.get("labels"):
         problem = f", {labels['problem']}" if labels["problem"] else ""
         lines.append(f"labels: {labels['state']} ({labels['output']}){problem}")

@@ -33,20 +33,14 @@ class CdiAdded:
         self.names: frozenset[str] = frozenset()
         self._root = host_root
         self._missing: frozenset[str] = frozenset()
-        self._failed = False
 
     def refresh(self, config: Config) -> None:
-        """Describe what the configuration asks for, as far as the node has it; drop the rest."""
-        try:
-            names = [name for kind in (*NODES, CHANNELS) for name in self._keep(kind, config)]
-        except OSError as error:
-            if not self._failed:
-                logs.warning("a CDI specification can't be kept, trying again", cause=error)
-            self._failed, self.names = True, frozenset()
-            return
-        self._failed, self.names = False, frozenset(names)
+        """Describe what the configuration asks for, as far as the node has it; drop the rest. OSError."""
+        self.names = frozenset(
+            name for kind in (*NODES, CHANNELS) for name in self._keep(kind, config)
+        )
         missing = frozenset(
-            one for one in _wanted(config) if f"{cdi.VENDOR}/{one}=all" not in names
+            one for one in _wanted(config) if f"{cdi.VENDOR}/{one}=all" not in self.names
         )
         for kind in sorted(missing - self._missing):
             logs.warning("the node does not have what containers are to get", wanted=kind)
@@ -62,9 +56,7 @@ class CdiAdded:
         if spec is None:
             path.unlink(missing_ok=True)
             return []
-        text = json.dumps(spec, indent=2) + "\n"
-        if not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text:
-            files.replace(path, text)
+        files.keep(path, json.dumps(spec, indent=2) + "\n")
         return [f"{cdi.VENDOR}/{kind}={name}" for name in devices]
 
     def _devices(

@@ -30,31 +30,23 @@ class CdiFile:
     def refresh(self, program: str = "", disabled: tuple[str, ...] = ()) -> None:
         """Follow the node's specifications, if they are others than before.
 
-        ``program`` and ``disabled`` concern the hooks in them.
+        ``program`` and ``disabled`` concern the hooks in them. OSError: the file stays as it was, and
+        so do the names.
         """
         if (program, disabled) != self._hooks:
             self._stamp, self._hooks = None, (program, disabled)
-        try:
-            sources = self._sources()
-            stamp = tuple(
-                (str(path), stat.st_mtime_ns, stat.st_ino)
-                for path, stat in ((path, path.stat()) for path in sources)
-            )
-            if stamp == self._stamp and (self._path.exists() or not self.names):
-                return
-            spec = cdi.derive(self._specs(sources), program, disabled)
-            if spec is None:
-                logs.warning("no CDI specification describes the GPUs", kind=cdi.SOURCE_KIND)
-                self._path.unlink(missing_ok=True)
-            else:
-                files.replace(self._path, json.dumps(spec, indent=2) + "\n")
-            self.names = cdi.names(spec)
-            self._stamp = stamp
-        except OSError as error:
-            self.names = frozenset()
-            if self._stamp != ():
-                logs.warning("the CDI specification can't be kept, trying again", cause=error)
-            self._stamp = ()
+        sources = self._sources()
+        found = ((path, path.stat()) for path in sources)
+        stamp = tuple((str(path), stat.st_mtime_ns, stat.st_ino) for path, stat in found)
+        if stamp == self._stamp and (self._path.exists() or not self.names):
+            return
+        spec = cdi.derive(self._specs(sources), program, disabled)
+        if spec is None:
+            logs.warning("no CDI specification describes the GPUs", kind=cdi.SOURCE_KIND)
+            self._path.unlink(missing_ok=True)
+        else:
+            files.keep(self._path, json.dumps(spec, indent=2) + "\n")
+        self.names, self._stamp = cdi.names(spec), stamp
 
     def _specs(self, sources: list[Path]) -> Iterator[dict[str, Any]]:
         """Yield what can be read; what can't is left aside, as container runtimes do with it."""

@@ -30,11 +30,6 @@ ALL_HOOKS: Final = "all"
 READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind")
 
 
-def qualified(name: str) -> str:
-    """Return a device's name as a container runtime is told it."""
-    return f"{KIND}={name}"
-
-
 def derive(
     specs: Iterable[dict[str, Any]], program: str = "", disabled: Collection[str] = ()
 ) -> dict[str, Any] | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from .. import logs
 from .._shared._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, NvmlError
 from .._shared._nvml import topology as nvml
 from ..offer.topology import Topology
@@ -22,10 +21,12 @@ class Connections:
         self._generation: object = None
         self._levels: dict[frozenset[str], int | None] = {}
         self._links: dict[tuple[str, bool], Links] = {}
-        self._warned = False
 
     def refresh(self, gpus: Sequence[Gpu], generation: object) -> None:
-        """Read what is not known yet. ``generation``: the driver's; another one knows other links."""
+        """Read what is not known yet. NvmlError: a GPU did not answer, and the rest is known.
+
+        ``generation``: the driver's; another one knows other links.
+        """
         if generation != self._generation:
             self._levels.clear()
             self._links.clear()
@@ -47,14 +48,13 @@ class Connections:
                     self._links[mode] = nvml.links(gpu)
                 except NvmlError as error:
                     failed = error
-        if failed and not self._warned:
-            logs.warning("not all connections of the GPUs are known", cause=failed)
-        self._warned = failed is not None
         self._publish(gpus)
+        if failed:
+            raise failed
 
     def _publish(self, gpus: Sequence[Gpu]) -> None:
         on = {gpu.uuid: gpu.mig_current for gpu in gpus}
-        self.topology = Topology(
+        known = Topology(
             {pair: level for pair, level in self._levels.items() if level is not None},
             {
                 uuid: links
@@ -63,3 +63,5 @@ class Connections:
             },
             {**self.topology.addresses, **{gpu.uuid: gpu.pci_bus_id for gpu in gpus}},
         )
+        if known != self.topology:
+            self.topology = known

@@ -35,6 +35,7 @@ from .connections import Connections
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
 LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)
+EVERY: Final = -1  # not one GPU: what is asked for concerns all
 LIBRARY: Final = "libnvidia-ml.so.1"
 LIBRARY_FOLDERS: Final = (
     "usr/lib64",
@@ -44,6 +45,10 @@ LIBRARY_FOLDERS: Final = (
     "lib/x86_64-linux-gnu",
     "lib/aarch64-linux-gnu",
 )
+
+
+class DriverReplaced(Exception):
+    """The driver on disk is another one; only a new process can use it."""
 
 
 class Driver:
@@ -65,10 +70,10 @@ class Driver:
         self._numa: dict[str, int | None] = {}  # by PCI address, while NVML is open
         self._known: frozenset[tuple[str, int]] = frozenset()  # the driver's GPUs, as NVML has them
         self._absences = 0
-        self._worked = False
+        self._worked = self._scanning = False
 
     @property
-    def generation(self) -> object:
+    def generation(self) -> tuple[int | None, ...]:
         """Something that differs after the driver was loaded anew."""
         return (self._absences, *self.load)
 
@@ -83,22 +88,33 @@ class Driver:
 
         ``driver_roots`` are where the driver's files may be, the first that has them counts.
         """
+        self._scanning = True
         try:
-            nvml = self._current(driver_roots)
-            inventory = self._read(nvml)
+            inventory = self._read(self._current(driver_roots))
+            self._worked = True
+            self._follow({view.gpu.uuid for view in inventory.gpus if not view.problem})
+            return inventory
         except NvmlError as error:
             self.close()
             self._absences += error.code in ABSENT
             raise
-        self._worked = True
-        self._follow({view.gpu.uuid for view in inventory.gpus if not view.problem})
-        return inventory
+        finally:
+            self._scanning = False
 
-    def connect(self, inventory: Inventory) -> Topology:
-        """Return how the GPUs of a scan are connected, as far as they tell."""
-        if self._nvml is not None:
-            gpus = [view.gpu for view in inventory.gpus if not view.problem]
-            self._connections.refresh(gpus, (self.generation, self._known))
+    @property
+    def reading(self) -> int | None:
+        """What a scan in another thread asks for: a GPU by its index, or EVERY; None where none runs."""
+        index = self._nvml.reading if self._nvml else None
+        return None if not self._scanning else EVERY if index is None else index
+
+    def connect(self, inventory: Inventory) -> None:
+        """Ask how the GPUs of a scan are connected. NvmlError: one does not tell."""
+        gpus = [view.gpu for view in inventory.gpus if not view.problem]
+        self._connections.refresh(gpus, (self.generation, self._known))
+
+    @property
+    def topology(self) -> Topology:
+        """How the GPUs are connected, as far as they told."""
         return self._connections.topology
 
     def replaced(self, error: NvmlError) -> bool:
@@ -144,10 +160,12 @@ class Driver:
             caps=self._caps[1],
             unreadable=tuple(str(error) for error in broken),
             lost=any(error.code in LOST for error in broken),
+            generation=self.generation,
         )
 
     def _view(self, nvml: RealNvml, gpu: Gpu) -> GpuView:
         numa = self._numa_node(gpu.pci_bus_id)
+        nvml.reading = gpu.index
         try:
             migs = tuple(nvml.mig_devices(gpu))
             return GpuView(gpu, migs, numa, condition=condition(nvml.handle(gpu)))
@@ -155,6 +173,8 @@ class Driver:
             lost = isinstance(error, NvmlError) and error.code in LOST
             kind = Kind.LOST if lost else Kind.UNREADABLE
             return GpuView(gpu, (), numa, Problem(kind, f"it can't be read: {error}"))
+        finally:
+            nvml.reading = None
 
     def _numa_node(self, address: str) -> int | None:
         if address not in self._numa:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ..config.xids import (
@@ -28,15 +28,12 @@ from ..config.xids import (
     describe,
 )
 from ..offer.devices import GpuView, Inventory
-from ..offer.problem import Kind, Problem
+from ..offer.problem import Faults, Kind, Place
 
 QUIET: Final = 30.0
 MOST_DOUBLINGS: Final = 5
 FORGET: Final = 20  # recovery periods without a fault after which what was is forgotten
 STRIKES: Final = 4  # faults in a row that it coped with, the last of which is fatal
-
-# A GPU, or an instance of it: the UUID and the ids of the GPU and compute instance.
-Place = tuple[str, int | None, int | None]
 
 
 @dataclass
@@ -71,8 +68,8 @@ class Health:
         place = (gpu_uuid, None, None) if number in WHOLE else (gpu_uuid, gi, ci)
         return self._note(place, describe(number), what)
 
-    def judge(self, inventory: Inventory, generation: object) -> Inventory:
-        """Return a scan's inventory with what is unfit. ``generation``: the driver's."""
+    def judge(self, inventory: Inventory, generation: object) -> Faults:
+        """Return what is unfit after a look at the GPUs, and why. ``generation``: the driver's."""
         if generation != self._generation:
             self._generation = generation
             self._away.clear()
@@ -84,7 +81,7 @@ class Health:
         for view in inventory.gpus:
             self._look(view)
         self._pass()
-        return replace(inventory, gpus=tuple(self._marked(view) for view in inventory.gpus))
+        return {place: one.reason for place, one in self._faults.items() if one.over_since is None}
 
     # --- what outlives the process ---
 
@@ -181,13 +178,11 @@ class Health:
         if what is not Action.IGNORE:
             self._note(place, reason, what)
 
-    def _open(self, uuid: str) -> dict[Place, str]:
-        """Return why something of a GPU is unfit."""
-        return {
-            place: fault.reason
-            for place, fault in self._faults.items()
-            if place[0] == uuid and fault.over_since is None
-        }
+    def _open(self, uuid: str) -> bool:
+        """Tell whether something of a GPU is unfit."""
+        return any(
+            place[0] == uuid and fault.over_since is None for place, fault in self._faults.items()
+        )
 
     def _cured(self, at: Callable[[Place], bool]) -> None:
         for place, fault in self._faults.items():
@@ -205,20 +200,6 @@ class Health:
                 doubled = self._quiet * 2 ** min(fault.strikes - 1, MOST_DOUBLINGS)
                 if now - fault.quiet_since >= doubled:
                     fault.over_since = now
-
-    def _marked(self, view: GpuView) -> GpuView:
-        open_ = self._open(view.gpu.uuid)
-        if view.problem or not open_:
-            return view
-        parts = {
-            mig.uuid: Problem(Kind.FAULT, reason)
-            for mig in view.mig
-            for (_uuid, gi, ci), reason in open_.items()
-            if gi == mig.gi_id and ci in (None, mig.ci_id)
-        }
-        reasons = (reason for place, reason in open_.items() if place[1] is None)
-        whole = next((Problem(Kind.FAULT, reason) for reason in reasons), None)
-        return replace(view, problem=whole, mig_problems=parts)
 
 
 def _recalled(data: Mapping[str, Any], now: float) -> tuple[Place, _Fault]:

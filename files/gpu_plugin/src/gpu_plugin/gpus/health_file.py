@@ -29,7 +29,6 @@ class HealthFile:
     def __init__(self, path: Path, host_root: Path) -> None:
         self._path, self._file = path, StateFile(path)
         self._boot = _first_line(host_root / BOOT_ID) or _first_line(Path("/") / BOOT_ID)
-        self._failed = False
 
     def read(self, health: Health, load: object, generation: object) -> None:
         """Let ``health`` know what is in the file, if that is still true.
@@ -51,15 +50,8 @@ class HealthFile:
             )
 
     def write(self, health: Health, load: object) -> None:
-        """Keep what ``health`` knows. A file that can't be written is tried again at the next call."""
-        data = {"boot": self._boot, "load": load, "health": health.memory()}
-        try:
-            self._file.write(data)
-            self._failed = False
-        except OSError as error:
-            if not self._failed:
-                logs.warning("what is known of the GPUs' health can't be kept", cause=error)
-            self._failed = True
+        """Keep what ``health`` knows. OSError: it can't be written, and the next call tries again."""
+        self._file.write({"boot": self._boot, "load": load, "health": health.memory()})
 
 
 def _first_line(path: Path) -> str:

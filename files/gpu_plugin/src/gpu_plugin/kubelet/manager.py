@@ -13,12 +13,9 @@ from typing import Final
 from .. import logs
 from .._shared._core.errors import NodeError
 from ..backoff import Backoff
-from ..config.configuration import Config
-from ..observer import REENUMERATIONS, REGISTRATIONS, Observer
-from ..offer.devices import Device, Devices, Resources
-from ..offer.topology import Topology
+from ..observer import REGISTRATIONS, Observer
 from .registration import register
-from .server import Around, Identity, ResourceServer, identity
+from .server import Identity, Published, ResourceServer, identity
 
 RETRY, LONGEST_RETRY = 0.5, 5.0
 UNWATCHED: Final = 10.0
@@ -39,47 +36,31 @@ class _Plugin:
 
 
 class Manager:
-    """The plugins of a node. Everything but the answers to the kubelet happens in sync and tick."""
+    """The plugins of a node. Everything but the answers to the kubelet happens in tick."""
 
     def __init__(
         self,
         kubelet_socket: Path,
-        around: Around,
+        published: Published,
         clock: Callable[[], float] = time.monotonic,
         observer: Observer | None = None,
     ) -> None:
         self._socket = kubelet_socket
-        self._around = around
+        self._published = published
         self._clock = clock
         self._observer = observer or Observer()
         self._plugins: dict[str, _Plugin] = {}
-        self.topology = Topology()
-
-    def sync(self, resources: Resources, config: Config) -> None:
-        """Offer these resources and no others."""
-        for name in [name for name in self._plugins if name not in resources]:
-            logs.info("resource is gone", resource=name)
-            self._plugins.pop(name).server.stop(retire=True)
-        for name, devices in resources.items():
-            if name not in self._plugins:
-                server = ResourceServer(
-                    name,
-                    self._socket.parent,
-                    config,
-                    self._around,
-                    lambda: self.topology,
-                    self._observer,
-                )
-                self._plugins[name] = _Plugin(server)
-            server = self._plugins[name].server
-            if _tell(name, server.devices, devices):
-                self._observer.count(REENUMERATIONS, name)
-            server.config = config
-            server.publish(devices)
-        self.tick()
 
     def tick(self) -> None:
-        """Bring back what is missing: sockets that were removed, registrations that were lost."""
+        """Serve what is published and nothing else; bring back lost sockets and registrations."""
+        published = self._published.snapshot.resources
+        for name in [name for name in self._plugins if name not in published]:
+            logs.info("resource is gone", resource=name)
+            self._plugins.pop(name).server.stop()
+        for name in published:
+            if name not in self._plugins:
+                server = ResourceServer(name, self._socket.parent, self._published, self._observer)
+                self._plugins[name] = _Plugin(server)
         kubelet = identity(self._socket)
         now = self._clock()
         for plugin in self._plugins.values():
@@ -106,10 +87,6 @@ class Manager:
     def registered(self) -> dict[str, bool]:
         """Return for each resource whether the kubelet knows of it."""
         return {name: plugin.kubelet is not None for name, plugin in self._plugins.items()}
-
-    def devices(self) -> dict[str, Devices]:
-        """Return what is offered now."""
-        return {name: plugin.server.devices for name, plugin in self._plugins.items()}
 
     def stop(self) -> None:
         """Stop all plugins and remove their sockets."""
@@ -164,17 +141,3 @@ class Manager:
         if plugin.server.streams:
             plugin.watched_at, plugin.unheard = now, 0
         return now - plugin.watched_at > UNWATCHED
-
-
-def _tell(resource: str, before: tuple[Device, ...], now: tuple[Device, ...]) -> bool:
-    """Log what is new. Returns whether devices came or went."""
-    changed = {device.id for device in before} != {device.id for device in now}
-    if changed:
-        logs.info("devices", resource=resource, count=len(now))
-    old = {device.uuid: device.problem for device in before}
-    for uuid, problem in {device.uuid: device.problem for device in now}.items():
-        if problem and problem != old.get(uuid):
-            logs.warning("device is unhealthy", device=uuid, cause=problem.text)
-        elif not problem and old.get(uuid):
-            logs.info("device is healthy again", device=uuid)
-    return changed

@@ -13,26 +13,26 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import grpc
 
+from .. import logs
 from .._shared._core.errors import NodeError
-from ..config.configuration import Config
-from ..observer import ALLOCATIONS, REFUSALS, Observer
-from ..offer.allocation import AllocationRefused, Grant, Surroundings, grant
+from ..observer import ALLOCATIONS, REENUMERATIONS, REFUSALS, Observer
+from ..offer.allocation import AllocationRefused, Grant, Snapshot, grant
 from ..offer.devices import Device, Devices
 from ..offer.preference import prefer
-from ..offer.topology import Topology
 from ..proto.v1beta1 import api_pb2, rpc
 from .registration import options
 
 WORKERS: Final = 8
 GRACE: Final = 1.0
 CONNECT_SECONDS: Final = 1.0
+NO_DEVICES: Final = Devices()
 Identity = tuple[int, int, int]
-Around = Callable[[], Surroundings]
 
 
 class SocketUnusable(NodeError):
@@ -48,28 +48,39 @@ def identity(path: Path) -> Identity | None:
     return (found.st_dev, found.st_ino, found.st_mtime_ns)
 
 
+class Published:
+    """The snapshot that all servers answer from. ``changed`` wakes those that watch."""
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self.snapshot = Snapshot()
+        self.changed = threading.Condition()
+        self._observer = observer or Observer()
+
+    def put(self, snapshot: Snapshot) -> None:
+        """Advertise this from now on. Devices that are the same stay the same object."""
+        before, kept = self.snapshot.resources, dict(snapshot.resources)
+        for name, devices in snapshot.resources.items():
+            old = before.get(name, NO_DEVICES)
+            if devices == old:
+                kept[name] = old
+            elif _log(name, old, devices):
+                self._observer.count(REENUMERATIONS, name)
+        with self.changed:
+            self.snapshot = replace(snapshot, resources=kept)
+            self.changed.notify_all()
+
+
 class ResourceServer:
-    """Serves one resource. ``around`` returns what the node has by then."""
+    """Serves one resource from what is published: no answer asks anybody else."""
 
     def __init__(
-        self,
-        resource: str,
-        folder: Path,
-        config: Config,
-        around: Around,
-        topology: Callable[[], Topology] = Topology,
-        observer: Observer | None = None,
+        self, resource: str, folder: Path, published: Published, observer: Observer | None = None
     ) -> None:
         self.resource = resource
         self.socket = folder / f"nvidia-{resource.rpartition('/')[2]}.sock"
-        self.devices = Devices()
-        self.config = config
         self.streams = 0
-        self._around = around
-        self._topology = topology
+        self._published = published
         self._observer = observer or Observer()
-        self._changed = threading.Condition()
-        self._version = 0
         self._closing = False
         self._server: grpc.Server | None = None
         self._identity: Identity | None = None
@@ -119,21 +130,11 @@ class ResourceServer:
                 return False
         return True
 
-    def publish(self, devices: tuple[Device, ...]) -> None:
-        """Tell the kubelet of these devices, if they are others than before."""
-        with self._changed:
-            if devices != self.devices or not self._version:
-                self.devices = Devices.of(devices)
-                self._version += 1
-                self._changed.notify_all()
-
-    def stop(self, *, retire: bool = False) -> None:
-        """Stop listening; with ``retire`` tell the kubelet first that no device is left."""
-        if retire:
-            self.publish(())
-        with self._changed:
+    def stop(self) -> None:
+        """Stop listening, after what was published last has been sent."""
+        with self._published.changed:
             self._closing = True
-            self._changed.notify_all()
+            self._published.changed.notify_all()
         if self._server is not None:
             self._server.stop(GRACE).wait()
             self._server = None
@@ -182,42 +183,48 @@ class ResourceServer:
     ) -> Iterator[api_pb2.ListAndWatchResponse]:
         if not context.add_callback(self._wake):
             return
-        seen = 0
-        with self._changed:
+        changed = self._published.changed
+        sent: Devices | None = None
+        with changed:
             self.streams += 1
         try:
             while True:
-                with self._changed:
-                    self._changed.wait_for(
-                        lambda seen=seen: (  # type: ignore[misc]
-                            self._version != seen or self._closing or not context.is_active()
+                with changed:
+                    changed.wait_for(
+                        lambda sent=sent: (  # type: ignore[misc]
+                            self._devices() is not sent or self._closing or not context.is_active()
                         )
                     )
-                    if self._version == seen or not context.is_active():
+                    if self._devices() is sent or not context.is_active():
                         return
-                    seen, devices = self._version, self.devices
-                yield api_pb2.ListAndWatchResponse(devices=[_message(one) for one in devices])
+                    sent = self._devices()
+                yield api_pb2.ListAndWatchResponse(devices=[_message(one) for one in sent])
         finally:
-            with self._changed:
+            with changed:
                 self.streams -= 1
 
+    def _devices(self) -> Devices:
+        return self._published.snapshot.resources.get(self.resource, NO_DEVICES)
+
     def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+        with self._published.changed:
+            self._published.changed.notify_all()
 
     def _prefer(
         self, request: api_pb2.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> api_pb2.PreferredAllocationResponse:
         answer = api_pb2.PreferredAllocationResponse()
+        now = self._published.snapshot
+        devices = now.resources.get(self.resource, NO_DEVICES)
         with self._observed("GetPreferredAllocation", context):
             for one in request.container_requests:
                 chosen = prefer(
-                    self.devices,
+                    devices,
                     one.available_deviceIDs,
                     one.must_include_deviceIDs,
                     one.allocation_size,
-                    self.config.allocation_policy,
-                    self._topology(),
+                    now.config.allocation_policy,
+                    now.topology,
                 )
                 answer.container_responses.add(deviceIDs=chosen)
         return answer
@@ -226,10 +233,12 @@ class ResourceServer:
         self, request: api_pb2.AllocateRequest, context: grpc.ServicerContext
     ) -> api_pb2.AllocateResponse:
         answer = api_pb2.AllocateResponse()
+        now = self._published.snapshot
+        devices = now.resources.get(self.resource, NO_DEVICES)
         with self._observed("Allocate", context):
             for one in request.container_requests:
-                around, token = self._around(), str(uuid.uuid4())
-                given = grant(self.devices, one.devices_ids, self.config, around, token)
+                token = str(uuid.uuid4())
+                given = grant(devices, one.devices_ids, now.config, now.host, token)
                 answer.container_responses.append(_response(given))
             self._observer.count(ALLOCATIONS, self.resource)
         return answer
@@ -273,3 +282,17 @@ def _response(given: Grant) -> api_pb2.ContainerAllocateResponse:
         annotations=given.annotations,
         cdi_devices=[api_pb2.CDIDevice(name=name) for name in given.cdi_devices],
     )
+
+
+def _log(resource: str, before: tuple[Device, ...], now: tuple[Device, ...]) -> bool:
+    """Log what is new. Returns whether devices came or went."""
+    changed = {device.id for device in before} != {device.id for device in now}
+    if changed:
+        logs.info("devices", resource=resource, count=len(now))
+    old = {device.uuid: device.problem for device in before}
+    for one, problem in {device.uuid: device.problem for device in now}.items():
+        if problem and problem != old.get(one):
+            logs.warning("device is unhealthy", device=one, cause=problem.text)
+        elif not problem and old.get(one):
+            logs.info("device is healthy again", device=one)
+    return changed

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from .._shared._core.errors import NodeError
-from ..cdi.specification import IMEX_FOLDER, VENDOR, qualified
+from ..cdi.specification import KIND, VENDOR
 from ..config.configuration import CDI, Config
 from ..mps.paths import Mount, Part
 from .devices import Device, Devices
+from .topology import Topology
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 CHANNELS: Final = "NVIDIA_IMEX_CHANNELS"
@@ -41,7 +42,7 @@ class UnhealthyDevice(AllocationRefused):
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class HostState:
     """What else the node has at the moment: device nodes, IMEX channels and CDI devices.
 
     ``cdi_added`` are the qualified names of CDI devices of other classes than gpu.
@@ -51,6 +52,16 @@ class Surroundings:
     imex_channels: tuple[str, ...] = ()
     cdi_devices: frozenset[str] = frozenset()
     cdi_added: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is advertised, and all that answers about it are made of: both are published as one."""
+
+    resources: Mapping[str, Devices] = field(default_factory=dict)
+    config: Config = field(default_factory=Config)
+    host: HostState = field(default_factory=HostState)
+    topology: Topology = field(default_factory=Topology)
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ def grant(
     devices: Iterable[Device],
     ids: Sequence[str],
     config: Config,
-    around: Surroundings,
+    host: HostState,
     token: str = "",
 ) -> Grant:
     """Return what a container with these devices needs. ``token`` tells one annotation from others."""
@@ -79,7 +90,7 @@ def grant(
     by_index = config.device_id_strategy == "index"
     names = list(dict.fromkeys(device.index if by_index else device.uuid for device in chosen))
     strategies = config.device_list_strategies
-    channels = _channels(config, around)
+    channels = [one for one in config.imex_channels if one in host.imex_channels]
     envs = {
         f"NVIDIA_{name}": "enabled"
         for name, wanted in (
@@ -100,7 +111,7 @@ def grant(
         mounts = tuple(Mount(f"{VOLUMES}/{name}", "/dev/null") for name in inside)
     cdi: tuple[str, ...] = ()
     if set(strategies) & set(CDI):
-        cdi = (*_cdi(names, around), *_cdi_added(config, channels, around))
+        cdi = (*map(qualified, names), *_cdi_added(config, channels, host))
     annotations = {}
     if "cdi-annotations" in strategies:
         key = f"{config.cdi_annotation_prefix}nvidia-device-plugin_{token}"
@@ -108,10 +119,15 @@ def grant(
     return Grant(
         {**envs, **mps.envs},
         (*mounts, *mps.mounts),
-        _nodes(chosen, config, around),
+        _nodes(chosen, config, host),
         annotations,
         cdi if "cdi-cri" in strategies else (),
     )
+
+
+def qualified(name: str) -> str:
+    """Return a device's name as a container runtime is told it."""
+    return f"{KIND}={name}"
 
 
 def _check_shares(chosen: Sequence[Device], *, one_each: bool) -> None:
@@ -149,42 +165,21 @@ def _mps(chosen: Sequence[Device]) -> Part:
 
 
 def _nodes(
-    chosen: Iterable[Device], config: Config, around: Surroundings
+    chosen: Iterable[Device], config: Config, host: HostState
 ) -> tuple[tuple[str, str], ...]:
     if not config.pass_device_specs or config.only_cdi:
         return ()
-    paths = [*around.control_nodes, *(path for device in chosen for path in device.paths)]
+    paths = [*host.control_nodes, *(path for device in chosen for path in device.paths)]
     root = config.dev_root.rstrip("/")
     return tuple((path, root + path) for path in dict.fromkeys(paths))
 
 
-def _channels(config: Config, around: Surroundings) -> list[str]:
-    there = [one for one in config.imex_channels if one in around.imex_channels]
-    if config.imex_required and len(there) < len(config.imex_channels):
-        raise AllocationRefused(
-            "the IMEX channels are not there",
-            cause=f"imex.required is set, and {IMEX_FOLDER} does not have one",
-        )
-    return there
-
-
-def _cdi(names: Iterable[str], around: Surroundings) -> tuple[str, ...]:
-    for name in names:
-        if name not in around.cdi_devices:
-            raise AllocationRefused(
-                f"no container runtime knows the CDI device {qualified(name)}",
-                cause="the node's CDI specification does not have it",
-                hint="regenerate the CDI specification (gpu.node.cdi)",
-            )
-    return tuple(qualified(name) for name in names)
-
-
-def _cdi_added(config: Config, channels: Iterable[str], around: Surroundings) -> Iterable[str]:
+def _cdi_added(config: Config, channels: Iterable[str], host: HostState) -> Iterable[str]:
     """Name what a container gets besides GPUs, as far as the node has it."""
     asked = {"gdrcopy": config.gdrcopy, "gds": config.gds, "mofed": config.mofed}
     names = [f"imex-channel={channel}" for channel in channels]
     names += [f"{kind}=all" for kind, wanted in asked.items() if wanted]
-    return [one for name in names if (one := f"{VENDOR}/{name}") in around.cdi_added]
+    return [one for name in names if (one := f"{VENDOR}/{name}") in host.cdi_added]
 
 
 def known(devices: Iterable[Device], ids: Sequence[str]) -> list[Device]:

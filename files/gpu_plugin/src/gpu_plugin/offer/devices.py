@@ -14,8 +14,10 @@ from .._shared._core.errors import NodeError
 from .._shared._core.gpu import Condition, Gpu, MigDevice
 from ..config.naming import GPU_RESOURCE, Naming, named, resource_name
 from ..mps.settings import Offer
-from .problem import Kind, Problem
+from .problem import Faults, Kind, Problem
 
+LATE: Final = 10.0  # seconds that NVML may take over a GPU, or over what concerns all
+SLOW: Final = Problem(Kind.SLOW, f"NVML has not answered for it for {LATE:.0f} seconds")
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 
 Resources = Mapping[str, tuple["Device", ...]]
@@ -102,6 +104,8 @@ class Inventory:
     """All GPUs of a node. ``caps`` are the minors of MIG capabilities by their name.
 
     ``unreadable`` says why each other GPU could not be read, ``lost`` whether one is off the bus.
+    Where nobody answered, ``absent`` says why, and the GPUs are those seen last. NVML takes too long
+    over those that are ``late``, by UUID. ``generation`` differs after the driver was loaded again.
     """
 
     driver_version: str
@@ -109,6 +113,9 @@ class Inventory:
     caps: Mapping[str, int] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
     lost: bool = False
+    absent: str = ""
+    late: frozenset[str] = frozenset()
+    generation: tuple[int | None, ...] = ()
 
     @property
     def mig_uuids(self) -> list[str]:
@@ -132,6 +139,31 @@ def remember(before: Inventory | None, now: Inventory) -> Inventory:
     ]
     everything = sorted([*now.gpus, *kept], key=lambda view: view.gpu.index)
     return replace(now, gpus=tuple(everything))
+
+
+def judged(inventory: Inventory, faults: Faults) -> Inventory:
+    """Return the inventory with what makes GPUs and MIG devices unfit."""
+    return replace(inventory, gpus=tuple(_judged(one, inventory, faults) for one in inventory.gpus))
+
+
+def _judged(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
+    uuid = view.gpu.uuid
+    if inventory.absent:
+        return replace(view, problem=Problem(Kind.NO_DRIVER, inventory.absent))
+    if view.problem:
+        return view
+    if uuid in inventory.late:
+        return replace(view, problem=SLOW)
+    ours = {
+        place[1:]: Problem(Kind.FAULT, why) for place, why in faults.items() if place[0] == uuid
+    }
+    parts = {
+        mig.uuid: problem
+        for mig in view.mig
+        for (gi, ci), problem in ours.items()
+        if gi == mig.gi_id and ci in (None, mig.ci_id)
+    }
+    return replace(view, problem=ours.get((None, None)), mig_problems=parts) if ours else view
 
 
 def divided(device: MigDevice) -> bool:

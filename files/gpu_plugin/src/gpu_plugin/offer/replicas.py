@@ -5,21 +5,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Final
 
 from .._shared._core.errors import NodeError
 from ..config.sharing import Share, Sharing
 from ..mps.paths import ROOT, Names
 from ..mps.settings import Offer
-from .devices import Device, Resources
+from .devices import Device, Devices, Resources
 from .problem import Kind, Problem
 
 
+@dataclass(frozen=True)
+class MpsState:
+    """What MPS has against devices at the moment, by UUID, and against all: ``refusal``.
+
+    The daemons of devices in ``without_shm`` have no shm of their own.
+    """
+
+    problems: Mapping[str, str] = field(default_factory=dict)
+    without_shm: frozenset[str] = frozenset()
+    refusal: str = ""
+
+    def judge(self, device: Device) -> Device:
+        """Return the device with what there is to say of it."""
+        uuid = device.uuid
+        if uuid in self.problems and not device.problem:
+            device = replace(device, problem=Problem(Kind.MPS, self.problems[uuid]))
+        if device.mps and uuid in self.without_shm:
+            device = replace(device, mps=replace(device.mps, own_shm=False))
+        return device
+
+
+NO_MPS: Final = MpsState()
+
+
 def share(
-    resources: Resources, sharing: Sharing, mps_root: str = ROOT
-) -> dict[str, tuple[Device, ...]]:
+    resources: Resources, sharing: Sharing, mps_root: str = ROOT, mps: MpsState = NO_MPS
+) -> dict[str, Devices]:
     """Return the resources with what is shared as replicas, under the names that these have.
 
     A device goes to the first share that asks for it; what no share asks for stays as it is. One
@@ -32,10 +57,11 @@ def share(
             if one.name == name:
                 taken = _taken(rest, one)
                 rest = [device for device in rest if device not in taken]
-                found.setdefault(one.offered_as, []).extend(_replicas(taken, one, mps_root))
-        found.setdefault(name, []).extend(rest)
+                for device in taken:
+                    found.setdefault(one.offered_as, []).extend(_shared(device, one, mps_root, mps))
+        found.setdefault(name, []).extend(map(mps.judge, rest))
     return {
-        name: tuple(sorted(found[name], key=lambda device: (device.order, device.replica or 0)))
+        name: Devices(sorted(found[name], key=lambda device: (device.order, device.replica or 0)))
         for name in sorted(found)
         if found[name]
     }
@@ -58,15 +84,6 @@ def not_shared(resources: Resources, sharing: Sharing) -> list[str]:
     return notes
 
 
-def refused(shared: Resources) -> str:
-    """Return why a device of share() can't be shared as MPS is asked to, empty where all can."""
-    for devices in shared.values():
-        for device in devices:
-            if device.problem and device.problem.kind is Kind.UNSHARABLE:
-                return f"{device.uuid}: {device.problem}"
-    return ""
-
-
 def offers(resources: Resources) -> dict[str, Offer]:
     """Return by device what is offered in shares of MPS."""
     return {one.uuid: one.mps for devices in resources.values() for one in devices if one.mps}
@@ -80,27 +97,6 @@ def time_slices(resources: Resources) -> dict[str, str]:
         for one in devices
         if one.time_slice and one.instance is None
     }
-
-
-def held_back(
-    resources: Resources, problems: Mapping[str, str], own_shm: Callable[[str], bool]
-) -> dict[str, tuple[Device, ...]]:
-    """Return the resources with the problems that MPS has with devices."""
-    return {
-        name: tuple(_held_back(device, problems, own_shm) for device in devices)
-        for name, devices in resources.items()
-    }
-
-
-def _held_back(
-    device: Device, problems: Mapping[str, str], own_shm: Callable[[str], bool]
-) -> Device:
-    why = problems.get(device.uuid)
-    problem = device.problem or (Problem(Kind.MPS, why) if why else None)
-    offer = device.mps and replace(device.mps, own_shm=own_shm(device.uuid))
-    if (problem, offer) == (device.problem, device.mps):
-        return device
-    return replace(device, problem=problem, mps=offer)
 
 
 def _taken(devices: list[Device], one: Share) -> list[Device]:
@@ -119,11 +115,10 @@ def _names(device: Device) -> set[str]:
     return names
 
 
-def _replicas(devices: Iterable[Device], one: Share, mps_root: str) -> list[Device]:
+def _shared(device: Device, one: Share, root: str, mps: MpsState) -> tuple[Device, ...]:
     if one.replicas == 1 and one.mps is None:  # nothing is shared: only the name may be another one
-        return list(devices)
-    offered = (_offered(device, one, mps_root) for device in devices)
-    return [replica for device in offered for replica in _replicas_of(device, one.replicas)]
+        return (mps.judge(device),)
+    return _replicas(mps.judge(_offered(device, one, root)), one.replicas)
 
 
 def _offered(device: Device, one: Share, root: str) -> Device:
@@ -139,8 +134,8 @@ def _offered(device: Device, one: Share, root: str) -> Device:
         return replace(device, problem=device.problem or problem)
 
 
-@lru_cache(maxsize=64)
-def _replicas_of(device: Device, count: int) -> tuple[Device, ...]:
+@lru_cache(maxsize=256)
+def _replicas(device: Device, count: int) -> tuple[Device, ...]:
     """Return the same objects each time, so that a comparison of what did not change is quick."""
     return tuple(
         replace(device, id=f"{device.uuid}::{number}", replica=number) for number in range(count)

@@ -45,6 +45,7 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     available = _gauge("driver_available", "Whether the driver answers.")
     devices = _gauge("devices", "Devices advertised.", "resource", "health")
     registered = _gauge("registered", "Whether the kubelet knows of a resource.", "resource")
+    chores = _gauge("chore_failed", "Whether work beside serving failed the last time.", "chore")
     if state:
         build.add_metric([state["version"]], 1)
         if state["driver_version"]:
@@ -57,7 +58,9 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
             devices.add_metric([name, "healthy"], len(resource["devices"]) - unhealthy)
             devices.add_metric([name, "unhealthy"], unhealthy)
             registered.add_metric([name], resource["registered"])
-    yield from (build, driver, config, refused, available, devices, registered)
+        for name, error in state["chores"].items():
+            chores.add_metric([name], error is not None)
+    yield from (build, driver, config, refused, available, devices, registered, chores)
 
 
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:

@@ -6,49 +6,41 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from .. import logs
+from ..chores import Chore
 from ..observer import Observer
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint
 
-RETRY: Final = 10.0
-
 
 class Telemetry:
-    """Serves the observer's numbers, and those of the MPS daemons below ``mps_root``."""
+    """Serves the observer's numbers, and those of the MPS daemons below ``mps_root``.
+
+    ``chore`` is to be run with the address again and again.
+    """
 
     def __init__(self, observer: Observer, mps_root: Callable[[], str]) -> None:
         self._observer = observer
         self._mps_root = mps_root
         self._address: tuple[str, int] | None = None
         self._server: Endpoint | None = None
-        self._retry_at = 0.0
-        self._complained = False
+        self.chore = Chore("metrics", "no metrics are served, trying again", self._serve)
 
-    def serve(self, address: tuple[str, int] | None) -> None:
-        """Be at this address from now on. One that can't be had is tried again at later calls."""
+    def _serve(self, address: tuple[str, int] | None) -> None:
+        """Be at this address from now on. OSError: it can't be had, and later calls try again."""
         if address != self._address:
             self.stop()
-            self._address, self._retry_at, self._complained = address, 0.0, False
-        if address is None or self._server is not None or time.monotonic() < self._retry_at:
+            self._address = address
+        if address is None or self._server is not None:
             return
-        try:
-            from .endpoint import Endpoint  # HTTP and the client are loaded where they are wanted
-            from .pages import pages
+        from .endpoint import Endpoint  # HTTP and the client are loaded where they are wanted
+        from .pages import pages
 
-            self._server = Endpoint(address, pages(self._observer, self._mps_root))
-        except OSError as error:
-            if not self._complained:
-                logs.warning(
-                    "no metrics are served, trying again", address=_show(address), cause=error
-                )
-            self._complained, self._retry_at = True, time.monotonic() + RETRY
-            return
+        self._server = Endpoint(address, pages(self._observer, self._mps_root))
         serving = threading.Thread(target=self._server.serve, name="metrics", daemon=True)
         serving.start()
         logs.info("metrics are served", address=_show(address))

@@ -1,0 +1,154 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The GPUs as they are known now: what the driver told of them last, and the faults since."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import queue
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from .. import logs
+from .._shared._core.gpu import NvmlError
+from ..chores import Chore, Worker
+from ..config.configuration import Config
+from ..observer import NVML_ERRORS, XIDS, Observer
+from ..offer.devices import LATE, Inventory, remember
+from ..offer.problem import Faults
+from ..offer.topology import Topology
+from .driver import EVERY, Driver, DriverReplaced
+from .health import Health
+from .health_file import HealthFile
+from .xid_log import XidLog
+
+RETRY: Final = 1.0  # seconds between two looks for a driver
+UNKNOWN: Final = "NVML has not answered yet"
+
+
+class GpuWatch:
+    """Asks the driver in a thread of its own, each ``interval`` seconds: who serves need not wait.
+
+    ``health_file`` keeps what is known of faults for the next process, ``wake`` is called when there
+    is news.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        health: Health,
+        health_file: HealthFile,
+        interval: float,
+        observer: Observer,
+        wake: Callable[[], None],
+    ) -> None:
+        self.inventory = Inventory("", absent=UNKNOWN)
+        self.topology = Topology()
+        self._driver, self._health, self._observer = driver, health, observer
+        self._interval, self._wake = interval, wake
+        self._xid_log = XidLog()
+        self._worker = Worker("nvml")
+        self._found = self.inventory  # the worker's, as is whether the driver was replaced
+        self._replaced = False
+        self._looks = self._taken = 0
+        self._begun = -math.inf
+        self._faults: Faults = {}
+        self._reading: tuple[int, int | None] = (0, None)
+        self._reading_since = 0.0
+        self._late: frozenset[str] = frozenset()
+        self._late_before: frozenset[str] = frozenset()
+        self._scan = Chore("nvml", "the GPUs can't be looked at, trying again", self._look)
+        trouble = "not all connections of the GPUs are known"
+        self._connect = Chore("topology", trouble, driver.connect)
+        trouble = "what is known of the GPUs' health can't be kept"
+        self._keep = Chore("health_file", trouble, health_file.write)
+        self.chores = (self._scan, self._connect, self._keep)
+        health_file.read(health, driver.load, driver.generation)
+
+    @property
+    def looked(self) -> bool:
+        """Whether a look has ended, with GPUs or without a driver."""
+        return self._taken > 0
+
+    def tick(self, config: Config, *, at_once: bool = False) -> bool:
+        """Take what is new and ask again when it is time. Returns whether anything is new.
+
+        DriverReplaced: no look by this process can find the driver.
+        """
+        if self._replaced:
+            raise DriverReplaced
+        self._health.overrides = config.xids
+        now = time.monotonic()
+        pause = RETRY if self._found.absent else self._interval
+        if at_once:
+            self._begun = -math.inf
+        if now - self._begun >= pause and self._worker.start(lambda: self._poll(config)):
+            self._begun = now
+        before = (self._taken, self.inventory.late, self.topology)
+        self._taken, self.topology = self._looks, self._driver.topology
+        self.inventory = replace(self._found, late=self._slow(now))
+        return self._note_xids() or before != (self._taken, self.inventory.late, self.topology)
+
+    def faults(self) -> Faults:
+        """Return what makes GPUs unfit. It is kept before anybody is told: a kill forgets nothing."""
+        if not self.inventory.absent:
+            self._faults = self._health.judge(self.inventory, self.inventory.generation)
+        self._keep.run(self._health, self._driver.load)
+        return self._faults
+
+    def _note_xids(self) -> bool:
+        noted = False
+        with contextlib.suppress(queue.Empty):
+            while True:
+                xid = self._driver.xids.get_nowait()
+                noted |= self._health.xid(*xid)
+                self._xid_log.heard(xid)
+                self._observer.count(XIDS, xid.gpu_uuid, str(xid.number))
+        self._xid_log.tick()
+        return noted
+
+    def _slow(self, now: float) -> frozenset[str]:
+        """Return the GPUs over which NVML takes too long, or did in the last look that has ended."""
+        reading = (self._taken, self._driver.reading)
+        if reading[0] != self._reading[0]:
+            self._late_before, self._late = self._late, frozenset()
+        if reading != self._reading:
+            self._reading, self._reading_since = reading, now
+        elif reading[1] is not None and now - self._reading_since > LATE:
+            uuids = {one.gpu.uuid: one.gpu.index for one in self._found.gpus}
+            late = {uuid for uuid, index in uuids.items() if reading[1] in (index, EVERY)}
+            self._late |= late
+        return self._late | self._late_before
+
+    # --- in the worker ---
+
+    def _poll(self, config: Config) -> None:
+        self._scan.run(config)
+        self._looks += 1
+        self._wake()
+        if not self._found.absent:
+            before = self._driver.topology
+            self._connect.run(self._found)
+            if self._driver.topology is not before:
+                self._wake()
+
+    def _look(self, config: Config) -> None:
+        before = self._found
+        try:
+            found = self._driver.scan(*config.driver_roots)
+        except NvmlError as error:
+            self._observer.count(NVML_ERRORS, str(error.code))
+            self._replaced = self._driver.replaced(error)
+            if before.absent != str(error) and not self._replaced:
+                logs.warning("waiting for the driver", cause=error)
+            self._found = replace(before, absent=str(error))
+            return
+        if before.absent not in ("", UNKNOWN):
+            logs.info("the driver is there", version=found.driver_version)
+        if found.unreadable and not before.unreadable:
+            logs.warning("a GPU does not answer", cause=found.unreadable[0])
+        self._found = remember(before, found)

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is done beside serving fails alone, and hangs alone."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from gpu_plugin.chores import Chore, Worker, errors
+
+
+def test_an_error_is_kept_and_logged_once_per_change(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = iter([OSError("full"), OSError("full"), OSError("gone"), 7, KeyError("x")])
+
+    def work() -> int:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    chore = Chore("file", "the file can't be written", work)
+    assert errors([chore]) == {}
+    found = []
+    for _time in range(5):
+        found.append((chore.run(), chore.error))
+    full, gone, odd = "full", "gone", "KeyError: 'x'"
+    assert found == [(None, full), (None, full), (None, gone), (7, None), (None, odd)]
+    logged = capsys.readouterr().err
+    assert logged.count("the file can't be written") == 3
+    assert logged.count("works again") == 1
+    assert errors([chore]) == {"file": odd}
+
+
+def test_a_worker_that_hangs_is_waited_for_and_given_nothing_else() -> None:
+    worker, hangs, done = Worker("slow"), threading.Event(), threading.Semaphore(0)
+    before = threading.active_count()
+    assert worker.start(hangs.wait)
+    for _time in range(100):
+        assert not worker.start(done.release)
+    assert threading.active_count() == before + 1
+    hangs.set()
+    while not worker.start(done.release):
+        pass
+    assert done.acquire(timeout=5)
+    assert not done.acquire(blocking=False)
