@@ -9,8 +9,8 @@ import os
 from dataclasses import asdict
 from typing import Any
 
+from gpu_plugin.mps.managers import Observed
 from gpu_plugin.mps.paths import Names
-from gpu_plugin.mps.reconciler.verdict import Seen
 from gpu_plugin.mps.settings import Offer, Settings
 from gpu_plugin.state import started
 
@@ -44,6 +44,6 @@ def state(one: Offer, name: str = "ready", clients: int = 0, problem: str = "") 
     }
 
 
-def seen(one: Offer | None, told: dict[str, Any] | None, **more: bool) -> Seen:
+def seen(one: Offer | None, told: dict[str, Any] | None, **more: bool) -> Observed:
     settings = None if one is None else one.settings
-    return Seen(settings, told, **{"alive": told is not None, "serving": True, **more})
+    return Observed(settings, told, **{"alive": told is not None, "serving": True, **more})

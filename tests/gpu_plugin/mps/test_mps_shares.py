@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from decimal import Decimal
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from gpu_plugin._shared._core.errors import InputError, NodeError
 from gpu_plugin.mps import protocol
-from gpu_plugin.mps.manager.keeper import LONGEST_PAUSE
-from gpu_plugin.mps.paths import Names, daemon_environment, older_file, part, settings_file
+from gpu_plugin.mps.manager.supervisor import LONGEST_PAUSE
+from gpu_plugin.mps.paths import Names, daemon_environment, older_file, settings_file
+from gpu_plugin.mps.settings import Offer, Settings
 from gpu_plugin.mps.shares import (
     MIB,
     Bounds,
     Percent,
+    Shares,
     client_limit,
     parse_memory,
     parse_percent,
-    plan,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +35,12 @@ MIG = "MIG-4cf8db2d-06c0-5d70-8a51-e59b25b2c16c"
 BOUNDS = st.builds(
     Bounds, st.integers(1, 300_000), st.integers(1, 1000).map(lambda tenths: tenths / 10)
 )
+
+
+def plan(
+    replicas: int, total: int, capability: tuple[int, int], *, most: int = 1, **asked: Any
+) -> Shares:
+    return Settings(replicas, combine=most, **asked).shares(total, capability)
 
 
 @given(st.integers(1, 48), st.integers(GIB, 300 * GIB))
@@ -180,8 +188,8 @@ def test_log_without_the_traces_of_our_own_questions() -> None:
 
 
 def test_what_a_container_gets() -> None:
-    names = Names(UUID)
-    got = part(names, plan(8, 80 * GIB, HOPPER, most=2), 2)
+    names, asked = Names(UUID), Settings(8, combine=2)
+    got = Offer(names, asked, asked.shares(80 * GIB, HOPPER)).part(2)
     assert got.envs == {
         "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=20480M",
@@ -191,7 +199,7 @@ def test_what_a_container_gets() -> None:
         ("/tmp/nvidia-mps", f"/run/gpu-node/mps/{UUID}/ipc/pipe", True),
         ("/dev/shm", f"/run/gpu-node/mps/{UUID}/shm", False),
     )
-    shared = part(names, plan(8, 80 * GIB, HOPPER), 1, own_shm=False)
+    shared = Offer(names, asked, asked.shares(80 * GIB, HOPPER), own_shm=False).part(1)
     assert shared.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "12.5"
     assert shared.mounts[1] == ("/dev/shm", "/dev/shm", False)
 

@@ -11,9 +11,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from gpu_plugin.mps import listing
+from gpu_plugin.mps import state as mps_state
 from gpu_plugin.mps.clients import Client, look
-from gpu_plugin.mps.kept import devices, roots
+from gpu_plugin.mps.managers import devices, roots
 from gpu_plugin.mps.settings import Settings
 from gpu_plugin.observer import Observer
 from gpu_plugin.report.pages import pages
@@ -81,7 +81,7 @@ def test_daemons_are_found_where_their_settings_say(tmp_path: Path) -> None:
     (tmp_path / "GPU-4.settings.json").write_text("{}")
     assert roots(tmp_path) == [Path("/run") / one for one in ("gpu-node/mps", "other", "third")]
     assert devices(tmp_path) == {"GPU-1", "GPU-2", "GPU-3", "GPU-4"}
-    assert listing.load(tmp_path) == []
+    assert mps_state.load(tmp_path) == []
     assert roots(tmp_path / "none") == [Path("/run/gpu-node/mps")]
 
 
@@ -94,7 +94,7 @@ def test_only_who_shows_clients_looks_for_them(
         looked.append(pid)
         return Client(pid, "team/train-0")
 
-    monkeypatch.setattr(listing, "look", watched)
+    monkeypatch.setattr(mps_state, "look", watched)
     device = "GPU-00000000-0000-0000-0000-000000000000"
     state = {
         "device": device,
@@ -112,7 +112,7 @@ def test_only_who_shows_clients_looks_for_them(
     _status, _type, page = pages(Observer(), lambda: str(tmp_path))["/metrics"]()
     assert device.encode() in page
     assert looked == []
-    assert "clients: 7 (team/train-0), 9 (team/train-0)" in listing.describe(
-        listing.named(listing.load(tmp_path))
+    assert "clients: 7 (team/train-0), 9 (team/train-0)" in mps_state.describe(
+        mps_state.named(mps_state.load(tmp_path))
     )
     assert looked == [7, 9]

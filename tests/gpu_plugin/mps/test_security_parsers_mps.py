@@ -13,9 +13,9 @@ from gpu_plugin import status
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.gpus.health import Health
 from gpu_plugin.gpus.health_file import BOOT_ID, HealthFile
-from gpu_plugin.mps import kept, listing, protocol, settings
+from gpu_plugin.mps import managers, protocol, settings, state
 from gpu_plugin.mps.clients import look
-from gpu_plugin.mps.reconciler.observed import Eyes
+from gpu_plugin.mps.managers import ManagerFiles
 from gpu_plugin.mps.shares import Bounds, parse_memory, parse_percent
 from hostile import Thrown, inputs
 
@@ -93,12 +93,12 @@ def test_s10_hostile_clients(memory: Path) -> None:
 
 def test_s10_hostile_states_of_managers(memory: Path) -> None:
     path = memory / f"{UUID}.json"
-    eyes = Eyes(memory)
+    files = ManagerFiles(memory)
 
     def read(text: str) -> None:
         path.write_bytes(text.encode(errors="surrogatepass"))
-        listing.describe(listing.named(listing.load(memory)))
-        if eyes.look(UUID, str(memory)).state is None:
+        state.describe(state.named(state.load(memory)))
+        if files.look(UUID, str(memory)).state is None:
             raise NodeError("no state")
 
     Thrown(read, NodeError).throw(inputs((json.dumps(STATE), json.dumps(STATE, indent=1))))
@@ -137,7 +137,7 @@ def test_s10_hostile_settings_of_managers() -> None:
     Thrown(settings.from_json, NodeError).throw(inputs((asked.to_json(),)))
 
     def older(text: str) -> None:
-        if kept.older(text) == settings.Settings(1):
+        if managers.older(text) == settings.Settings(1):
             raise NodeError("nothing")
 
     Thrown(older, NodeError).throw(inputs(("# x\nGPU_MPS_ON_BUSY=refuse\nGPU_MPS_ROOT=/run/x\n",)))

@@ -21,10 +21,10 @@ from gpu_plugin import __version__
 from gpu_plugin.config.address import address
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.strict_yaml import ConfigError
-from gpu_plugin.mps.listing import load
-from gpu_plugin.mps.manager.report import FAILED, READY, Report
+from gpu_plugin.mps.manager.report import Report
 from gpu_plugin.mps.paths import Names
 from gpu_plugin.mps.shares import Shares
+from gpu_plugin.mps.state import READY, load
 from gpu_plugin.observer import BOUNDS, MOST_SERIES, Observer
 from gpu_plugin.report.families import Families
 from gpu_plugin.report.probes import STUCK, health, readiness
@@ -107,8 +107,7 @@ def test_each_metric_follows_its_fact(make_node: MakeNode, metrics: Metrics) -> 
     becomes(metrics, 1, "mps_servers", device=UUID)
     becomes(metrics, 2, "mps_clients", device=UUID)
     becomes(metrics, 4, "mps_replicas", device=UUID)
-    report.restarted()
-    report.state(FAILED, problem="it does not answer")
+    report.failed("it does not answer")
     becomes(metrics, 1, "mps_restarts_total", device=UUID)
     becomes(metrics, 1, "mps_state", device=UUID, state="failed")
     becomes(metrics, 0, "mps_state", device=UUID, state="ready")

@@ -1,17 +1,26 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that somebody else writes, read without waiting and up to a size."""
+"""What others write: files without waiting and up to a size, answers of programs up to a time too."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import selectors
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
+
+from ._shared._host.api import Completed
 
 # A configuration has a limit of its own; what else is read is never this long.
 LONGEST: Final = 1 << 20
+LONGEST_ANSWER: Final = 1 << 16
+CHUNK: Final = 4096
 
 
 class TooLong(OSError):
@@ -37,3 +46,49 @@ def read_text(path: Path, longest: int = LONGEST) -> str:
 
 def _open(path: str, how: int) -> int:
     return os.open(path, how | os.O_NONBLOCK)
+
+
+def run(argv: Sequence[str], text: str, env: Mapping[str, str], seconds: float) -> Completed:
+    """Run a program with a text of at most a page on its standard input, and no other variables.
+
+    One that does not end within so many seconds, or says more than LONGEST_ANSWER, is killed: 124.
+    OSError: it can't be started.
+    """
+    pipe = subprocess.PIPE
+    deadline = time.monotonic() + seconds
+    with subprocess.Popen(argv, env=env, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            with contextlib.suppress(BrokenPipeError), process.stdin as stream:
+                stream.write(text.encode())  # one that does not read it says why by its status
+            answers = _read_all((process.stdout, process.stderr), deadline)
+            status = process.wait(max(deadline - time.monotonic(), 0.1))
+        except TooLong as error:
+            return Completed(124, "", error.strerror or "")
+        except (TimeoutError, subprocess.TimeoutExpired):
+            return Completed(124, "", "it takes too long")
+        finally:
+            process.kill()
+    return Completed(status, *(one.decode(errors="replace") for one in answers))
+
+
+def _read_all(streams: Sequence[IO[bytes]], deadline: float) -> list[bytes]:
+    """Return all that streams have, each to its end."""
+    found = [bytearray() for _each in streams]
+    with selectors.DefaultSelector() as selector:
+        for stream, answer in zip(streams, found, strict=True):
+            selector.register(stream, selectors.EVENT_READ, answer)
+        while selector.get_map():
+            ready = selector.select(max(deadline - time.monotonic(), 0))
+            if not ready:
+                raise TimeoutError
+            for key, _events in ready:
+                data = os.read(key.fd, CHUNK)
+                if not data:
+                    selector.unregister(key.fileobj)
+                key.data.extend(data)
+                if len(key.data) > LONGEST_ANSWER:
+                    raise TooLong(errno.EFBIG, f"it tells more than {LONGEST_ANSWER} bytes")
+    return [bytes(answer) for answer in found]

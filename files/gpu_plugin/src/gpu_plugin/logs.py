@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -36,7 +37,9 @@ def _write(priority: int, level: str, event: str, fields: dict[str, object]) -> 
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     # The journal has its own time and takes the level so.
     start = f"<{priority}>" if os.environ.get("JOURNAL_STREAM") else f"{now} {level}: "
-    print(start + " ".join(words), file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody reads the log, which is no reason to end
+        sys.stderr.write(f"{start}{' '.join(words)}\n")  # at once: other threads write too
+        sys.stderr.flush()
 
 
 def _quoted(value: object) -> str:

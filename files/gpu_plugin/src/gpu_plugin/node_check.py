@@ -14,7 +14,7 @@ from ._shared._core.gpu import NvmlError
 from .config.configuration import Config
 from .config.strict_yaml import ConfigError
 from .gpus.driver import Driver
-from .mps import kept
+from .mps import managers as mps
 from .mps.manager.multi_user import PROGRAM as CONTROL
 from .mps.paths import SETTINGS
 from .mps.reconciler.reconciler import Reconciler
@@ -27,7 +27,7 @@ def check(config: Config, source: str) -> None:
     managers = Path(SETTINGS)
     if any(share.mps for share in config.sharing.shares):
         _check_program(source)
-    elif not kept.devices(managers):
+    elif not mps.devices(managers):
         return
     driver = Driver(Path("/"), lambda: None)
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ class StateFile:
     def __init__(
         self, path: Path, *, mode: int = 0o644, durable: bool = False, pid: int | None = None
     ) -> None:
-        self._path, self._mode, self._durable = path, mode, durable
+        self.path, self._mode, self._durable = path, mode, durable
         pid = os.getpid() if pid is None else pid
         self._stamp = {"version": VERSION, "pid": pid, "began": started(pid)}
         self._last: Mapping[str, Any] | None = None
@@ -46,18 +46,19 @@ class StateFile:
         if state == self._last:
             return False
         text = json.dumps({**self._stamp, **state}, indent=2, sort_keys=True) + "\n"
-        files.replace(self._path, text, self._mode, durable=self._durable)
+        files.replace(self.path, text, self._mode, durable=self._durable)
         self._last = state
         return True
 
     def still_true(self) -> None:
         """Let the file's time tell that the process goes on, also while nothing changes."""
         with contextlib.suppress(OSError):
-            os.utime(self._path)
+            os.utime(self.path)
 
     def remove(self) -> None:
         """Remove the file: the process ends."""
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
+        self._last = None
 
 
 def read(path: Path, versions: tuple[int | None, ...] = ()) -> dict[str, Any] | None:
@@ -93,10 +94,14 @@ def alive(state: Mapping[str, Any]) -> bool:
 
 def started(pid: object) -> str:
     """Return what tells a process from another one that gets its number later; empty: none runs."""
-    if not isinstance(pid, int) or pid <= 0:
-        return ""
+    fields = stat_fields(pid) if isinstance(pid, int) and pid > 0 else ()
+    return fields[19] if fields else ""
+
+
+def stat_fields(pid: int) -> Sequence[str]:
+    """Return what proc_pid_stat(5) has of a process after its name; nothing where none runs."""
     try:
         fields = Path(f"/proc/{pid:d}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
+        return ()
+    return () if fields[0] == "Z" else fields

@@ -27,7 +27,7 @@ class HealthFile:
     """``host_root`` is where the host's /proc is seen; where it is not, this machine's is as good."""
 
     def __init__(self, path: Path, host_root: Path) -> None:
-        self._path, self._file = path, StateFile(path)
+        self._file = StateFile(path)
         self._boot = _first_line(host_root / BOOT_ID) or _first_line(Path("/") / BOOT_ID)
 
     def read(self, health: Health, load: object, generation: object) -> None:
@@ -37,7 +37,7 @@ class HealthFile:
         the present one by. A file that can't be used is left aside with a word.
         """
         try:
-            data = read(self._path, (VERSION,))
+            data = read(self._file.path, (VERSION,))
             if data is None or data["boot"] != self._boot:
                 return
             same = data["load"] == json.loads(json.dumps(load))
@@ -45,7 +45,7 @@ class HealthFile:
         except (NodeError, ValueError, KeyError, TypeError) as error:
             logs.warning(
                 "what was known of the GPUs' health is lost",
-                file=self._path,
+                file=self._file.path,
                 cause=cut(f"{type(error).__name__}: {error}"),
             )
 

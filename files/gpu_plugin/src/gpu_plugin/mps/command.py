@@ -8,19 +8,32 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from .._shared._core.errors import InputError
-from . import kept
+from . import managers, settings
 from .paths import SETTINGS
-from .settings import PIPE_ACCESS, Settings
-from .shares import parse_memory, parse_percent
+from .settings import Settings
+from .shares import parse_memory
 
+READERS: Final = {**settings.READERS, "replace_silent": settings.whole(0)}
+SWITCH: Final[dict[str, Any]] = {"action": argparse.BooleanOptionalAction}
 SILENT_VARIABLE: Final = "GPU_MPS_REPLACE_SILENT"
+FLAGS: Final = {  # by the setting: the flag's value, if it has one, and its help
+    "replicas": ("N", "how many shares the device has"),
+    "memory": ("BYTES|PERCENT", "memory of one share (default: an equal part)"),
+    "threads": ("PERCENT", "threads of one share (default: an equal part)"),
+    "combine": ("N", "how many shares one container may have together (default: 1)"),
+    "drain": ("SECONDS", "how long clients may take to end at a stop (default: 30)"),
+    "pipe_access": ("read-only|read-write", "what containers may do (default: read-only)"),
+    "shm_size": ("BYTES", "of /dev/shm (default: an equal part of half the memory)"),
+    "root": ("DIR", "where files go"),
+    "overcommit": ("", "allow shares that are more than the device"),
+    "multi_user": ("", "start a multi-user server, shared by the clients of all users"),
+}
 
 
 def fill(mps: argparse.ArgumentParser) -> None:
@@ -35,24 +48,14 @@ def fill(mps: argparse.ArgumentParser) -> None:
         help="the settings, which other flags replace one by one; while the file is there an end is a"
         " pause: shared memory and compute mode stay",
     )
-    for flag, word, text in (
-        ("replicas", "N", "how many shares the device has"),
-        ("memory", "BYTES|PERCENT", "memory of one share (default: an equal part)"),
-        ("threads", "PERCENT", "threads of one share (default: an equal part)"),
-        ("combine", "N", "how many shares one container may have together (default: 1)"),
-        ("drain", "SECONDS", "how long clients may take to end at a stop (default: 30)"),
-        ("pipe-access", "read-only|read-write", "what containers may do (default: read-only)"),
-        ("shm-size", "BYTES", "of /dev/shm (default: an equal part of half the memory)"),
-    ):
-        run.add_argument(f"--{flag}", metavar=word, help=text)
-    for flag, text in (
-        ("overcommit", "allow shares that are more than the device"),
-        ("multi-user", "start a multi-user server, shared by the clients of all users"),
-    ):
-        run.add_argument(f"--{flag}", action=argparse.BooleanOptionalAction, help=text)
-    run.add_argument("--root", type=Path, metavar="DIR", help="where files go")
+    for name, (word, text) in FLAGS.items():
+        kind = {"type": partial(_value, name), "metavar": word} if word else SWITCH
+        run.add_argument(
+            f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, help=text, **kind
+        )
     run.add_argument(
         "--replace-silent",
+        type=partial(_value, "replace_silent"),
         default=os.environ.get(SILENT_VARIABLE) or "0",
         metavar="SECONDS",
         help="start a daemon again that has been silent for so long, although its clients end then"
@@ -85,7 +88,7 @@ def fill(mps: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from .manager import run as manager  # brings NVML in, which the other commands have no use for
-    from .manager.options import Options
+    from .manager.supervisor import Options
 
     return manager.run(
         Options(
@@ -96,55 +99,38 @@ def _run(options: argparse.Namespace) -> int:
             own_shm=not options.no_shm,
             interval=options.interval,
             steady=options.steady,
-            replace_silent=_number("replace-silent", options.replace_silent, least=0),
+            replace_silent=options.replace_silent,
         )
     )
 
 
 def _settings(options: argparse.Namespace) -> Settings:
     """Return the settings of the file with those of the flags in their place."""
-    given = {name: read(value) for name, read in FLAGS.items() if (value := getattr(options, name))}
-    given |= {
-        name: value
-        for name in ("overcommit", "multi_user")
-        if (value := getattr(options, name)) is not None
-    }
+    given = {name: value for name, value in vars(options).items() if name in FLAGS}
     if options.settings:
-        return replace(kept.load(options.settings), **given)
-    return Settings(**{"replicas": _number("replicas", options.replicas or ""), **given})
-
-
-def _pipe_access(text: str) -> str:
-    if text not in PIPE_ACCESS:
-        raise InputError.of("pipe-access", text, f"one of {', '.join(PIPE_ACCESS)}")
-    return text
+        return replace(managers.load(options.settings), **given)
+    if "replicas" not in given:
+        raise InputError.of("replicas", "", "a whole number from 1 on")
+    return Settings(**given)
 
 
 def _status(options: argparse.Namespace) -> int:
-    from . import listing
+    from . import state
 
-    roots = [options.root] if options.root else kept.roots(Path(SETTINGS))
-    states = listing.named([state for root in roots for state in listing.load(root)])
+    roots = [options.root] if options.root else managers.roots(Path(SETTINGS))
+    states = state.named([one for root in roots for one in state.load(root)])
     if options.json:
         print(json.dumps(states, indent=2))
     else:
-        print(listing.describe(states) or "no device is shared by MPS")
+        print(state.describe(states) or "no device is shared by MPS")
     return 0
 
 
-def _number(key: str, text: str, least: int = 1) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) >= least):
-        raise InputError.of(key, text, f"a whole number from {least} on")
-    return int(text)
-
-
-FLAGS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "replicas": partial(_number, "replicas"),
-    "memory": parse_memory,
-    "threads": partial(parse_percent, "threads"),
-    "combine": partial(_number, "combine"),
-    "drain": partial(_number, "drain"),
-    "pipe_access": _pipe_access,
-    "shm_size": partial(_number, "shm-size"),
-    "root": lambda path: str(path.absolute()),
-}
+def _value(name: str, text: str) -> Any:
+    """Return a setting that a flag gives. InputError: it is none."""
+    if name == "memory":
+        return parse_memory(text)
+    if name == "root":
+        text = str(Path(text).absolute())
+    number = name != "threads" and text.isascii() and text.isdecimal()
+    return READERS[name](name, int(text) if number else text)

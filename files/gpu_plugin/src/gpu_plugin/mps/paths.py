@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from .._shared._core.errors import InputError
-from .protocol import DEVICE
-from .shares import Shares
 
 ROOT: Final = "/run/gpu-node/mps"
 SETTINGS: Final = ROOT  # of the units; what is here is written anew after a boot
@@ -120,25 +118,3 @@ class Part:
 
     envs: dict[str, str]
     mounts: tuple[Mount, ...]
-
-
-def part(
-    names: Names, shares: Shares, count: int, *, own_shm: bool = True, writable: bool = False
-) -> Part:
-    """Return what a container with so many shares of a device gets.
-
-    ``own_shm``: the daemon has a shm of its own, rather than the node's. ``writable``: the container
-    may write in the pipe directory.
-    """
-    bounds = shares.of(count)
-    return Part(
-        {
-            "CUDA_MPS_PIPE_DIRECTORY": PIPE_IN_CONTAINER,
-            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"{DEVICE}={bounds.memory_mib}M",
-            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{bounds.threads:g}",
-        },
-        (
-            Mount(PIPE_IN_CONTAINER, names.pipe, read_only=not writable),
-            Mount(SHM_IN_CONTAINER, names.shm if own_shm else SHM_IN_CONTAINER),
-        ),
-    )

@@ -19,6 +19,8 @@ DEVICE: Final = 0
 SERVERS: Final = "get_server_list"
 THREADS: Final = "default_active_thread_percentage"
 MEMORY: Final = "default_device_pinned_mem_limit"
+# Tells at once whether the daemon lives and keeps its defaults.
+POLL: Final = f"{SERVERS}\nget_{THREADS}\nget_{MEMORY} {DEVICE}"
 LONGEST_EVENT: Final = 500  # a client's command is in the log as it gave it
 SIZE: Final = re.compile(r"([0-9]{1,12})([MG])")
 PID: Final = re.compile(r"[0-9]{1,10}")
@@ -115,11 +117,6 @@ def refusal(answer: str) -> str:
     return cut(next((one for one in answer.splitlines() if one.startswith(REFUSALS)), ""))
 
 
-def poll() -> str:
-    """Return the questions that tell at once whether the daemon lives and keeps its defaults."""
-    return f"{SERVERS}\nget_{THREADS}\nget_{MEMORY} {DEVICE}"
-
-
 def polled(told: str, bounds: Bounds) -> tuple[tuple[int, ...], bool]:
     """Return the servers, and whether the defaults are still those that were set."""
     lines = told.split()
@@ -138,11 +135,6 @@ def pids(answer: str) -> tuple[int, ...]:
     if not all(PID.fullmatch(one) for one in lines):
         raise ControlError("no process ids in the answer", cause=shown(answer.strip()))
     return tuple(map(int, lines))
-
-
-def clients_of(server: int) -> str:
-    """Return the question for the clients of a server."""
-    return f"get_client_list {server}"
 
 
 def gone(answer: str) -> bool:

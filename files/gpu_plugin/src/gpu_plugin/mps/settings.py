@@ -8,13 +8,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import Any, Final
 
 from .._shared._core.errors import InputError, NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut, shown
-from .paths import ROOT, Names, Part, part, problem_of_root
-from .shares import MEMORY_WORDS, THREADS_WORDS, Memory, Percent, Shares, parse_percent, plan
+from .paths import PIPE_IN_CONTAINER, ROOT, SHM_IN_CONTAINER, Mount, Names, Part, problem_of_root
+from .protocol import DEVICE
+from .shares import (
+    MEMORY_WORDS,
+    MIB,
+    THREADS_WORDS,
+    VOLTA,
+    Memory,
+    Percent,
+    Shares,
+    client_limit,
+    parse_percent,
+    part_of,
+)
 
 WAIT, REFUSE, TERMINATE = "wait", "refuse", "terminate"
 ON_BUSY: Final = (WAIT, REFUSE, TERMINATE)
@@ -23,6 +36,7 @@ DRAIN: Final = 30
 SMALLEST_SHM: Final = 64 * 1024**2
 READ_ONLY, READ_WRITE = "read-only", "read-write"
 PIPE_ACCESS: Final = (READ_ONLY, READ_WRITE)
+LESS: Final = "choose less for each share, or allow it with overcommit"
 VERSION: Final = 1  # of the JSON; a manager with another one is as one with other settings
 
 
@@ -52,27 +66,62 @@ class Settings:
 
     def to_json(self) -> str:
         """Return what from_json() reads."""
-        told = asdict(self) | {
-            name: str(value) if isinstance(value, Percent) else value
-            for name, value in (("memory", self.memory), ("threads", self.threads))
-        }
-        return json.dumps({"version": VERSION, **told}, indent=2) + "\n"
+        percent = {k: str(v) for k, v in vars(self).items() if isinstance(v, Percent)}
+        return json.dumps({"version": VERSION, **vars(self), **percent}, indent=2) + "\n"
 
     def suits(self, other: Settings) -> bool:
         """Tell whether a manager with these is one with the others: containers have the priority."""
         return replace(self, priority=other.priority) == other
 
     def shares(self, total_memory: int, compute_capability: tuple[int, int]) -> Shares:
-        """Return the shares of a device with so many bytes. NodeError: they don't add up."""
-        return plan(
-            self.replicas,
-            total_memory,
-            compute_capability,
-            memory=self.memory,
-            threads=self.threads,
-            most=self.combine,
-            overcommit=self.overcommit,
-            multi_user=self.multi_user,
+        """Return the shares of a device with so many bytes.
+
+        NodeError: they don't add up, or the architecture has no multi-user servers, which are asked for.
+        """
+        if self.multi_user and compute_capability < VOLTA:
+            raise NodeError(
+                "multiUser can't be had on this device",
+                cause="servers for several users need compute capability 7.0 (Volta), and it has "
+                + ".".join(map(str, compute_capability)),
+                hint="remove multiUser from sharing.mps",
+            )
+        limit = client_limit(compute_capability)
+        if not 1 <= self.replicas <= limit:
+            raise NodeError(
+                f"{self.replicas} shares can't be made of this device",
+                cause=f"MPS takes from 1 to {limit} clients on its architecture",
+                hint="choose fewer replicas",
+            )
+        if not 1 <= self.combine <= self.replicas:
+            raise InputError.of(
+                "combine", self.combine, f"a whole number from 1 to {self.replicas}"
+            )
+        equal = Fraction(1, self.replicas)
+        memory = equal * total_memory if self.memory is None else part_of(total_memory, self.memory)
+        threads = equal * 100 if self.threads is None else self.threads.of(100)
+        shares = Shares(self.replicas, memory, threads, self.combine)
+        if memory < MIB:
+            raise InputError.of("memory", str(self.memory or 0), "at least 1 MiB a share")
+        if shares.of(1).threads <= 0:
+            raise InputError.of("threads", str(self.threads or ""), "at least 0.1 percent a share")
+        _check_memory(shares, self.combine, total_memory)
+        if not self.overcommit:
+            _check_memory(shares, self.replicas, total_memory, LESS)
+            if threads * self.replicas > 100:
+                raise NodeError(
+                    f"{self.replicas} shares have more threads than the device",
+                    cause=f"{float(threads * self.replicas):g} percent",
+                    hint=LESS,
+                )
+        return shares
+
+
+def _check_memory(shares: Shares, count: int, total: int, hint: str = "") -> None:
+    if shares.memory * count > total:
+        raise NodeError(
+            f"{count} shares have more memory than the device",
+            cause=f"{round(shares.memory * count / MIB)} MiB of {total // MIB} MiB",
+            hint=hint,
         )
 
 
@@ -85,7 +134,7 @@ def from_json(text: str) -> Settings:
     if not isinstance(data, dict):
         raise NodeError("it is no JSON object")
     version = data.pop("version", None)
-    if not _is_whole(version) or version != VERSION:
+    if not _iswhole(version) or version != VERSION:
         raise InputError.of("version", version, str(VERSION))
     if unknown := sorted(data.keys() - READERS.keys()):
         raise NodeError(f"{shown(unknown[0])} is no setting")
@@ -97,13 +146,15 @@ def from_json(text: str) -> Settings:
 Reader = Callable[[str, Any], Any]
 
 
-def _is_whole(value: Any) -> bool:
+def _iswhole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _whole(least: int) -> Reader:
+def whole(least: int) -> Reader:
+    """Return what reads a whole number."""
+
     def read(name: str, value: Any) -> int:
-        if not _is_whole(value) or value < least:
+        if not _iswhole(value) or value < least:
             raise InputError.of(name, value, f"a whole number from {least} on")
         return int(value)
 
@@ -120,7 +171,7 @@ def _one_of(*allowed: Any) -> Reader:
 
 
 def _memory(name: str, value: Any) -> Memory | None:
-    if _is_whole(value) and value > 0:
+    if _iswhole(value) and value > 0:
         return int(value)
     if (isinstance(value, str) and value.endswith("%")) or value is None:
         return _threads(name, value)
@@ -142,17 +193,17 @@ def _root(name: str, value: Any) -> str:
 
 
 READERS: Final[Mapping[str, Reader]] = {
-    "replicas": _whole(1),
+    "replicas": whole(1),
     "memory": _memory,
     "threads": _threads,
-    "combine": _whole(1),
+    "combine": whole(1),
     "overcommit": _one_of(False, True),
     "priority": _one_of(*PRIORITIES),
-    "drain": _whole(1),
+    "drain": whole(1),
     "on_busy": _one_of(*ON_BUSY),
     "multi_user": _one_of(False, True),
     "pipe_access": _one_of(*PIPE_ACCESS),
-    "shm_size": _whole(0),
+    "shm_size": whole(0),
     "root": _root,
 }
 
@@ -168,11 +219,18 @@ class Offer:
 
     def part(self, count: int) -> Part:
         """Return what a container with so many shares gets. NodeError: they are too many."""
-        writable = self.settings.pipe_access == READ_WRITE
-        found = part(self.names, self.shares, count, own_shm=self.own_shm, writable=writable)
+        bounds = self.shares.of(count)
+        envs = {
+            "CUDA_MPS_PIPE_DIRECTORY": PIPE_IN_CONTAINER,
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"{DEVICE}={bounds.memory_mib}M",
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{bounds.threads:g}",
+        }
         if priority := PRIORITIES[self.settings.priority]:
-            return Part({**found.envs, "CUDA_MPS_CLIENT_PRIORITY": str(priority)}, found.mounts)
-        return found
+            envs["CUDA_MPS_CLIENT_PRIORITY"] = str(priority)
+        read_only = self.settings.pipe_access != READ_WRITE
+        shm = self.names.shm if self.own_shm else SHM_IN_CONTAINER
+        pipe = Mount(PIPE_IN_CONTAINER, self.names.pipe, read_only)
+        return Part(envs, (pipe, Mount(SHM_IN_CONTAINER, shm)))
 
     def agrees(self, state: Mapping[str, Any]) -> bool:
         """Tell whether a manager's state names the limits, users and directory that are asked for."""

@@ -82,76 +82,8 @@ def client_limit(compute_capability: tuple[int, int]) -> int:
     return 48 if compute_capability < (10, 0) else 60
 
 
-def plan(
-    replicas: int,
-    total_memory: int,
-    compute_capability: tuple[int, int],
-    *,
-    memory: Memory | None = None,
-    threads: Percent | None = None,
-    most: int = 1,
-    overcommit: bool = False,
-    multi_user: bool = False,
-) -> Shares:
-    """Return the shares of a device with so many bytes.
-
-    ``memory`` and ``threads`` are those of one share, an equal part where they are None. NodeError:
-    they don't add up, or the architecture has no servers for several users and ``multi_user`` asks
-    for them.
-    """
-    if multi_user and compute_capability < VOLTA:
-        raise NodeError(
-            "multiUser can't be had on this device",
-            cause="servers for several users need compute capability 7.0 (Volta), and it has "
-            + ".".join(map(str, compute_capability)),
-            hint="remove multiUser from sharing.mps",
-        )
-    limit = client_limit(compute_capability)
-    if not 1 <= replicas <= limit:
-        raise NodeError(
-            f"{replicas} shares can't be made of this device",
-            cause=f"MPS takes from 1 to {limit} clients on its architecture",
-            hint="choose fewer replicas",
-        )
-    if not 1 <= most <= replicas:
-        raise InputError.of("combine", most, f"a whole number from 1 to {replicas}")
-    shares = Shares(
-        replicas,
-        Fraction(total_memory, replicas) if memory is None else _bytes(memory, total_memory),
-        Fraction(100, replicas) if threads is None else threads.of(100),
-        most,
-    )
-    if shares.memory < MIB:
-        raise InputError.of("memory", str(memory or 0), "at least 1 MiB a share")
-    if shares.of(1).threads <= 0:
-        raise InputError.of("threads", str(threads or ""), "at least 0.1 percent a share")
-    if shares.memory * most > total_memory:
-        raise NodeError(
-            f"{most} shares have more memory than the device",
-            cause=f"{round(shares.memory * most / MIB)} MiB of {total_memory // MIB} MiB",
-        )
-    if not overcommit:
-        _check_sum(shares, total_memory)
-    return shares
-
-
-def _check_sum(shares: Shares, total_memory: int) -> None:
-    hint = "choose less for each share, or allow it with overcommit"
-    if shares.memory * shares.replicas > total_memory:
-        raise NodeError(
-            f"{shares.replicas} shares have more memory than the device",
-            cause=f"{round(shares.memory * shares.replicas / MIB)} MiB of {total_memory // MIB} MiB",
-            hint=hint,
-        )
-    if shares.threads * shares.replicas > 100:
-        raise NodeError(
-            f"{shares.replicas} shares have more threads than the device",
-            cause=f"{float(shares.threads * shares.replicas):g} percent",
-            hint=hint,
-        )
-
-
-def _bytes(memory: Memory, total: int) -> Fraction:
+def part_of(total: int, memory: Memory) -> Fraction:
+    """Return the bytes that are meant of a device with so many."""
     return memory.of(total) if isinstance(memory, Percent) else Fraction(memory)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from ..mps import listing
+from ..mps import state as mps_state
 from ..observer import Observer
 from .families import Families
 from .http import TEXT, Page
@@ -25,7 +25,9 @@ def pages(observer: Observer, mps_root: Callable[[], str]) -> dict[str, Page]:
     registry = CollectorRegistry(auto_describe=False)
     for metric in observer.metrics:
         registry.register(metric)
-    registry.register(Families(lambda: observer.last()[0], lambda: listing.load(Path(mps_root()))))
+    registry.register(
+        Families(lambda: observer.last()[0], lambda: mps_state.load(Path(mps_root())))
+    )
     ProcessCollector(registry=registry)
     return {
         "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)),

@@ -15,7 +15,7 @@ from .._shared._core.gpu import NvmlError
 from .._shared._nvml.real import open_nvml
 from ..cdi import state as cdi_state
 from ..kubelet.pod_resources import KubeletSilent, PodResources
-from ..mps import listing
+from ..mps import state as mps_state
 from ..offer import overview
 from ..offer.overview import Hardware, Holder
 
@@ -43,7 +43,7 @@ def show(sources: Sources, *, as_json: bool) -> int:
     hardware, driver_problem = _hardware()
     holders, allocatable, kubelet_problem = _kubelet(PodResources(sources.pods))
     resources = state["resources"] if state else {}
-    daemons = listing.load(sources.mps)
+    daemons = mps_state.load(sources.mps)
     rows = overview.rows(hardware, resources, holders, daemons)
     if as_json:
         report = {
@@ -69,7 +69,7 @@ def show(sources: Sources, *, as_json: bool) -> int:
         print()
         print(overview.table(rows))
     if daemons:
-        print(f"\nMPS\n{listing.describe(listing.named(daemons))}")
+        print(f"\nMPS\n{mps_state.describe(mps_state.named(daemons))}")
     if beside["labels"]:
         print(f"\nLABELS\n{status.describe_labels(beside['labels'])}")
     return 0 if state else 3

@@ -16,11 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from ... import logs
+from ... import bounded, logs
 from .. import protocol
 from ..paths import Names, daemon_environment
 from ..protocol import ControlError, Silent
-from . import asking
 
 ANSWER_SECONDS: Final = 5.0
 START_SECONDS: Final = 10.0
@@ -66,7 +65,7 @@ class Control:
         self._process = None  # the one before is over, whatever becomes of the next
         self._ended = threading.Event()
         try:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 command,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -78,10 +77,8 @@ class Control:
                 start_new_session=True,  # its servers are ended with it
             )
         except OSError as error:
-            raise ControlError(
-                f"can't start {self._program}", cause=error.strerror or ""
-            ) from error
-        process = self._process
+            raise self._no_start(error) from error
+        self._process = process
         self._reader = threading.Thread(target=self._follow, args=(process,), daemon=True)
         self._reader.start()
         threading.Thread(target=self._watch, args=(process, self._ended), daemon=True).start()
@@ -106,14 +103,13 @@ class Control:
     def _say(self, text: str, seconds: float) -> tuple[str, str]:
         """Return what the program told, and what went wrong."""
         try:
-            done = asking.ask([self._program], text, self._environment, max(seconds, PAUSE))
-        except asking.Unanswered as problem:
-            return "", f"{text.split()[0]}: {problem}"
+            done = bounded.run([self._program], text, self._environment, max(seconds, PAUSE))
         except OSError as error:
-            raise ControlError(
-                f"can't start {self._program}", cause=error.strerror or ""
-            ) from error
-        return done.out, done.err.strip() or f"status {done.status}"
+            raise self._no_start(error) from error
+        return done.out, done.err.strip() or f"status {done.rc}"
+
+    def _no_start(self, error: OSError) -> ControlError:
+        return ControlError(f"can't start {self._program}", cause=error.strerror or "")
 
     def quit(self, drain: float) -> None:
         """End the daemon: no new clients, and so many seconds for those that are there."""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The folders of a device's MPS daemon, its shared memory, and the lock of its manager."""
+"""The folders of a device's MPS daemon: who may write there, its shared memory, its manager's lock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from typing import Final
 from ... import logs
 from ..._shared._core.errors import NodeError
 from ..._shared._host.real import LocalHost
-from .. import roots
 from ..paths import Names
 from ..settings import SMALLEST_SHM
 
@@ -31,12 +30,46 @@ CONTROL: Final = "control"
 LOG: Final = "log"
 FOR_ROOT: Final = (LOG, "control_privileged", "control_lock", "nvidia-cuda-mps-control.pid")
 NOWHERE: Final = "/dev/null"  # of the container
+OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+ROOTS_ALONE: Final = "choose a mpsRoot that root alone may write, such as /run/gpu-node/mps"
+
+
+def refusal(root: str) -> str:
+    """Return why MPS can't have its files below a root, empty where root alone decides what is there.
+
+    Links, states and process ids are trusted there.
+    """
+    problem = _problem_of(Path(root))
+    return f"MPS can't have its files in {root}: {problem}" if problem else ""
+
+
+def _problem_of(root: Path) -> str:
+    return next(filter(None, map(_problem, (root, *root.parents))), "")
+
+
+def _problem(path: Path) -> str:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return ""  # it is made by root, then
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    if found.st_uid not in (0, os.geteuid()):
+        return f"{path} belongs to user {found.st_uid}"
+    if stat.S_ISLNK(found.st_mode):
+        return _problem_of(path.resolve())
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{path} is not a folder"
+    if found.st_mode & (stat.S_IWOTH if found.st_gid == 0 else OTHERS_WRITE):
+        return f"others may write in {path} (mode {stat.S_IMODE(found.st_mode):o})"
+    return ""
 
 
 @contextlib.contextmanager
 def locked(names: Names) -> Iterator[None]:
     """Be the one manager of a device. NodeError: another one is."""
-    roots.require(Path(names.root))
+    if problem := refusal(names.root):
+        raise NodeError(problem, hint=ROOTS_ALONE)
     if not Path(names.root).exists():  # who made it chose its mode
         folder(Path(names.root), 0o755)
     path = Path(names.lock)

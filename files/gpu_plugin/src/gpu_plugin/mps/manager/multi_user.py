@@ -60,8 +60,13 @@ def _starts(program: str, option: str) -> tuple[bool, str]:
             )
         except OSError as error:
             raise NodeError(f"can't start {program}", cause=error.strerror or "") from error
+        deadline = time.monotonic() + SECONDS
         try:
-            starts = _listens(program, process, Path(folder) / "control")
+            while process.poll() is None and not Path(folder, "control").exists():
+                if time.monotonic() > deadline:
+                    raise NodeError(f"{program} neither starts nor ends within {SECONDS:g} seconds")
+                time.sleep(PAUSE)
+            starts = process.poll() is None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -69,14 +74,3 @@ def _starts(program: str, option: str) -> tuple[bool, str]:
         log.seek(0)
         lines = log.read().decode(errors="replace").split("\n")
         return starts, next((line for line in reversed(lines) if line.strip()), "")
-
-
-def _listens(program: str, process: subprocess.Popen[bytes], socket: Path) -> bool:
-    deadline = time.monotonic() + SECONDS
-    while process.poll() is None:
-        if socket.exists():
-            return True
-        if time.monotonic() > deadline:
-            raise NodeError(f"{program} neither starts nor ends within {SECONDS:g} seconds")
-        time.sleep(PAUSE)
-    return False

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ..._shared._core.text.printable import printable
-from ...state import started
+from ...state import started, stat_fields
 from .. import clients
 
 PIDFD_GETFD: Final = 438  # pidfd_getfd(2) has this number on every architecture
@@ -41,10 +41,9 @@ def servers(daemon: int) -> tuple[int, ...]:
     found = []
     for folder in PROC.iterdir():
         if folder.name.isdecimal():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                if fields[0] != "Z" and daemon in (int(fields[1]), int(fields[2])):
-                    found.append(int(folder.name))
+            fields = stat_fields(int(folder.name))
+            if fields and str(daemon) in fields[1:3]:  # its parent, or the leader of its group
+                found.append(int(folder.name))
     return tuple(pid for pid in found if pid != daemon)
 
 
@@ -59,23 +58,14 @@ def _describe(pid: int, uid: int) -> str:
 
 def _peers(daemon: int) -> Iterator[tuple[int, int]]:
     """Return process and user of each living process at the other end of a daemon's sockets."""
-    with contextlib.suppress(OSError), _pidfd(daemon) as process:
+    with contextlib.suppress(OSError), open(os.pidfd_open(daemon), "rb", 0) as process:
         for entry in (PROC / str(daemon) / "fd").iterdir():
             with contextlib.suppress(OSError):
                 if os.readlink(entry).startswith("socket:"):
-                    with _duplicate(process, int(entry.name)) as one:
+                    with _duplicate(process.fileno(), int(entry.name)) as one:
                         pid, uid, _gid = _credentials(one)
                         if pid not in (0, daemon, os.getpid()) and started(pid):
                             yield pid, uid
-
-
-@contextlib.contextmanager
-def _pidfd(pid: int) -> Iterator[int]:
-    descriptor = os.pidfd_open(pid)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _duplicate(process: int, descriptor: int) -> socket.socket:

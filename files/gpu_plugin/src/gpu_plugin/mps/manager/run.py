@@ -5,37 +5,40 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from ... import logs
 from ..._shared._core.errors import NodeError
-from ..._shared._core.gpu import NOT_FOUND, NvmlError
+from ..._shared._core.gpu import NOT_FOUND, Gpu, NvmlError
 from ..._shared._nvml.api import Nvml
 from ..._shared._nvml.real import open_nvml
+from ...notify import notify
 from ..paths import Names, older_file
-from ..shares import Shares
+from ..state import FAILED, STARTING, STOPPING
 from . import folders, multi_user
 from .control import Control
-from .keeper import Keeper
-from .options import Options
-from .remembered import Remembered
-from .report import FAILED, STARTING, Report
+from .report import Report
+from .rollback import Rollback
+from .supervisor import Options, Supervisor
 
 STOP_SECONDS: Final = 20.0  # what an end takes beside the clients
 
 
-@dataclass
-class Told:
-    """What signals have told. ``last``: nobody will start this again, so no mode is to be left."""
+class Signals:
+    """SIGTERM and SIGINT. ``last``: nobody will start this again, so no mode is to be left."""
 
-    stop: threading.Event = field(default_factory=threading.Event)
-    wake: threading.Event = field(default_factory=threading.Event)
-    last: bool = False
+    def __init__(self) -> None:
+        self.stop, self.wake, self.last = threading.Event(), threading.Event(), False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._take)
+
+    def _take(self, number: int, _frame: object) -> None:
+        self.last |= number == signal.SIGINT
+        self.stop.set()
+        self.wake.set()
 
 
 def run(options: Options) -> int:
@@ -44,22 +47,14 @@ def run(options: Options) -> int:
     Returns the exit status.
     """
     names = Names(options.device, options.settings.root)
-    told = Told()
-
-    def stopping(number: int, _frame: object) -> None:
-        told.last |= number == signal.SIGINT
-        told.stop.set()
-        told.wake.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stopping)
+    signals = Signals()
     with folders.locked(names):
         if options.kept:  # a manager of an older release has ended, as the lock is ours
             Path(older_file(options.device, str(options.kept.parent))).unlink(missing_ok=True)
-        report = Report(names, os.getpid())
+        report = Report(names)
         report.state(STARTING)
         try:
-            _manage(options, names, report, told)
+            _manage(options, names, report, signals)
         except (NodeError, OSError) as error:
             report.state(FAILED, problem=str(error))
             return 1
@@ -67,29 +62,31 @@ def run(options: Options) -> int:
     return 0
 
 
-def _manage(options: Options, names: Names, report: Report, told: Told) -> None:
+def _manage(options: Options, names: Names, report: Report, signals: Signals) -> None:
     asked = options.settings
-    remembered = Remembered(names)
-    remembered.end_leftover()
+    rollback = Rollback(names)
+    rollback.end_leftover()
     folders.make(names)
     with open_nvml() as nvml:
-        shares = _shares(nvml, options)
+        gpu, memory = _find(nvml, options.device)
+        shares = asked.shares(memory, gpu.compute_capability)
         shm_size = asked.shm_size or folders.default_shm_size(_sharable(nvml))
         if asked.multi_user:
             multi_user.require(options.control)
-        if options.device.startswith("GPU-"):
-            _warn_of_others(nvml, options.device)
-            remembered.make_exclusive()
+        if options.device == gpu.uuid:
+            _warn_of_others(nvml, gpu)
+            rollback.make_exclusive()
     paused = False
     try:
         own_shm = options.own_shm and folders.mount_shm(names, shm_size)
         report.shares(shares, own_shm, asked.multi_user)
-        arguments = (multi_user.OPTION,) if asked.multi_user else ()
-        control = Control((options.control, *arguments), names, own_shm, told.wake.set)
-        keeper = Keeper(names, control, shares, report, remembered, options)
+        command = [options.control, *([multi_user.OPTION] if asked.multi_user else [])]
+        control = Control(command, names, own_shm, signals.wake.set)
         try:
-            keeper.keep(told.stop, told.wake)
-            report.stopping(control.pid, asked.drain + STOP_SECONDS)
+            supervisor = Supervisor(names, control, shares.default, report, rollback, options)
+            supervisor.run(signals.stop, signals.wake)
+            notify(f"EXTEND_TIMEOUT_USEC={round((asked.drain + STOP_SECONDS) * 1e6)}")
+            report.state(STOPPING, control.pid)
             control.quit(asked.drain)
         finally:
             control.kill()
@@ -98,23 +95,22 @@ def _manage(options: Options, names: Names, report: Report, told: Told) -> None:
         if not paused:  # containers have these mounts, and nobody else may take the GPU
             folders.unmount(names)
     finally:
-        if told.last or not paused:
-            _give_back(remembered)
+        if signals.last or not paused:
+            _give_back(rollback)
 
 
-def _shares(nvml: Nvml, options: Options) -> Shares:
+def _find(nvml: Nvml, device: str) -> tuple[Gpu, int]:
+    """Return the GPU that a device is, or is a part of, and the device's memory in bytes."""
     for gpu in nvml.gpus()[0]:
-        devices = {gpu.uuid: gpu.memory_total}
-        devices.update({one.uuid: one.memory_total for one in nvml.mig_devices(gpu)})
-        if options.device not in devices:
-            continue
-        if options.device == gpu.uuid and gpu.mig_current:
+        if device == gpu.uuid and gpu.mig_current:
             raise NodeError(
                 f"{gpu.uuid} is in MIG mode",
                 hint="name one of its MIG devices, or switch the mode off",
             )
-        return options.settings.shares(devices[options.device], gpu.compute_capability)
-    raise NvmlError(NOT_FOUND, f"looking for {options.device}")
+        parts = {one.uuid: one.memory_total for one in nvml.mig_devices(gpu)}
+        if memory := {gpu.uuid: gpu.memory_total, **parts}.get(device):
+            return gpu, memory
+    raise NvmlError(NOT_FOUND, f"looking for {device}")
 
 
 def _sharable(nvml: Nvml) -> int:
@@ -122,20 +118,18 @@ def _sharable(nvml: Nvml) -> int:
     return sum(max(len(nvml.mig_devices(gpu)), 1) for gpu in nvml.gpus()[0])
 
 
-def _warn_of_others(nvml: Nvml, device: str) -> None:
-    gpu = next(one for one in nvml.gpus()[0] if one.uuid == device)
-    others = [one.pid for one in nvml.processes(gpu)]
-    if others:
+def _warn_of_others(nvml: Nvml, gpu: Gpu) -> None:
+    if others := [one.pid for one in nvml.processes(gpu)]:
         logs.warning(
             "processes without MPS are on the GPU, clients wait until they have ended",
-            gpu=device,
+            gpu=gpu.uuid,
             pids=others,
         )
 
 
-def _give_back(remembered: Remembered) -> None:
+def _give_back(rollback: Rollback) -> None:
     try:
         with open_nvml():
-            remembered.give_back()
+            rollback.give_back()
     except NvmlError as error:  # the next manager tries again
         logs.warning("the compute mode was not restored", cause=error)

@@ -12,11 +12,10 @@ from typing import Any, Final
 
 from ... import files, logs
 from ..._shared._core.errors import NodeError
-from .. import roots
-from ..manager import multi_user
-from ..paths import ROOT, UUID
+from ..manager import folders, multi_user
+from ..managers import ManagerFiles
+from ..paths import ROOT, UUID, older_file
 from ..settings import REFUSE, Offer, Settings
-from .observed import Eyes
 from .units import Units
 from .verdict import Act, Verdict, judge
 
@@ -34,7 +33,7 @@ class Reconciler:
     def __init__(
         self, folder: Path, units: Units, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._eyes = Eyes(folder)
+        self._files = ManagerFiles(folder)
         self._units = units
         self._clock = clock
         self._offers: dict[str, Offer] = {}
@@ -53,9 +52,9 @@ class Reconciler:
 
     def tick(self) -> bool:
         """Look at all managers and do what is due. Returns whether anything is to be offered anew."""
-        before, known = self._verdicts, self._known()
+        before, known = self.problems(), sorted({*self._offers, *self._leaving})
         # What managers tell below a root that others may write to may be a lie: it is not looked at.
-        if known and (why := roots.refusal(self._root)):
+        if known and (why := folders.refusal(self._root)):
             self._verdicts = dict.fromkeys(known, Verdict(why))
         else:
             self._verdicts = {device: self._judge(device) for device in known}
@@ -68,12 +67,11 @@ class Reconciler:
             if ready := {one: pid for one, pid in due.items() if self._prepare(one, act)}:
                 logs.info(f"MPS daemons to {act.value}", devices=list(ready))
                 ask(ready)
-        return self.problems(before) != self.problems()
+        return self.problems() != before
 
-    def problems(self, verdicts: Mapping[str, Verdict] | None = None) -> dict[str, str]:
+    def problems(self) -> dict[str, str]:
         """Return by device why it must not be given to anybody."""
-        found = self._verdicts if verdicts is None else verdicts
-        return {device: one.problem for device, one in found.items() if one.problem}
+        return {device: one.problem for device, one in self._verdicts.items() if one.problem}
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """Return for the status how it is with each device."""
@@ -85,7 +83,7 @@ class Reconciler:
 
     def own_shm(self, device: str) -> bool:
         """Tell whether a device's daemon has a shm of its own."""
-        state = self._eyes.look(device, self._root).state
+        state = self._files.look(device, self._root).state
         return state is None or bool(state["own_shm"])
 
     def refuses(self, offers: Mapping[str, Offer]) -> str:
@@ -96,7 +94,7 @@ class Reconciler:
             except NodeError as error:
                 return str(error)
         for root in {one.names.root for one in offers.values()}:
-            if why := roots.refusal(root):
+            if why := folders.refusal(root):
                 return why
         return self._clients_against(offers)
 
@@ -108,10 +106,10 @@ class Reconciler:
         """Return which clients stand against other offers, where these or those before say so."""
         for device in sorted({*offers, *self._offers, *self._managed(self._root)}):
             now = offers.get(device)
-            seen = self._eyes.look(device, now.names.root if now else self._root)
+            observed = self._files.look(device, now.names.root if now else self._root)
             one = now or self._offers.get(device)  # a plugin that begins knows the settings only
-            settings = one.settings if one else seen.settings
-            verdict = judge(now, seen)
+            settings = one.settings if one else observed.settings
+            verdict = judge(now, observed)
             if settings and settings.on_busy == REFUSE and verdict.busy:
                 return f"{device}: {verdict.problem}, and onBusy is {REFUSE}"
         return ""
@@ -121,26 +119,19 @@ class Reconciler:
         self._units.close(self._managers(self._managed(self._root) if self._begun else ()))
 
     def _managed(self, root: str) -> set[str]:
-        return {one for one in self._eyes.devices(root) if UUID.fullmatch(one)}
+        return {one for one in self._files.devices(root) if UUID.fullmatch(one)}
 
     def _managers(self, devices: Iterable[str]) -> dict[str, int]:
         """Return the managers' processes, 0 where none runs."""
-        looks = {one: self._eyes.look(one, self._root) for one in devices}
-        return {
-            one: int(seen.state["pid"]) if seen.alive and seen.state else 0
-            for one, seen in looks.items()
-        }
-
-    def _known(self) -> list[str]:
-        return sorted({*self._offers, *self._leaving})
+        return {one: self._files.look(one, self._root).pid for one in devices}
 
     def _judge(self, device: str) -> Verdict:
-        seen = self._eyes.look(device, self._root)
-        verdict = judge(self._offers.get(device), seen)
-        if verdict.problem or device not in self._offers or seen.state is None:
+        observed = self._files.look(device, self._root)
+        verdict = judge(self._offers.get(device), observed)
+        if verdict.problem or device not in self._offers or observed.state is None:
             self._served.pop(device, None)
             return verdict
-        daemon, now = int(seen.state["daemon"]), self._clock()
+        daemon, now = int(observed.state["daemon"]), self._clock()
         known, since = self._served.get(device, (daemon, now - BLIP))
         if known != daemon:  # its clients are lost, also if nobody saw it away
             since = now
@@ -152,10 +143,10 @@ class Reconciler:
         last, since = self._asked.get(device, (Act.NOTHING, 0.0))
         if last is act and self._clock() - since < AGAIN:
             return False
-        path = self._eyes.settings(device)
+        path = self._files.file(device)
         try:
             if act is Act.STOP:  # else an older file goes with its manager, whose pause it is
-                self._eyes.older(device).unlink(missing_ok=True)
+                self._files.file(device, older_file).unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
             elif settings := self._settings(device):
                 files.replace(path, settings.to_json())
@@ -169,8 +160,8 @@ class Reconciler:
         """Return what a manager is to be started with, None where that stays as it is."""
         if device in self._offers:
             return self._offers[device].settings
-        seen = self._eyes.look(device, self._root)
-        if seen.settings is not None and not seen.strange:
+        observed = self._files.look(device, self._root)
+        if observed.settings is not None and not observed.strange:
             return None
         # All that cleans up has to know is where.
-        return Settings(1, root=seen.settings.root if seen.settings else self._root)
+        return Settings(1, root=observed.settings.root if observed.settings else self._root)

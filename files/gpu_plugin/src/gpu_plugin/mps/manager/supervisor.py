@@ -7,96 +7,110 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from ... import logs
 from ..._shared._core.errors import NodeError
 from ..._shared._nvml.real import open_nvml
 from ...backoff import Backoff
+from ...notify import notify
 from .. import protocol
 from ..paths import Names
 from ..protocol import ControlError, Silent
-from ..settings import READ_WRITE
-from ..shares import Shares
+from ..settings import READ_WRITE, Settings
+from ..shares import Bounds
+from ..state import FAILED, READY, STARTING
 from . import folders, peers
 from .control import ANSWER_SECONDS, START_SECONDS, Control
-from .options import Options
-from .remembered import Remembered
-from .report import FAILED, READY, STARTING, Report
+from .report import Report
+from .rollback import Rollback
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 MODE_ROUNDS: Final = 5  # each look at the compute mode opens the driver
 
 
-class Keeper:
+@dataclass(frozen=True)
+class Options:
+    """What is asked of a manager. While ``kept`` is there, the file of the settings, an end is a pause.
+
+    It asks its daemon every ``interval`` seconds. One that was ready for ``steady`` seconds ends for the
+    first time again, and one that is silent for ``replace_silent`` is replaced; never where it is 0.
+    """
+
+    device: str
+    settings: Settings
+    kept: Path | None
+    control: str
+    own_shm: bool
+    interval: float
+    steady: float
+    replace_silent: float = 0.0
+
+
+class Supervisor:
     """Ends a daemon that lives only where nobody loses anything by it, or the options say so."""
 
     def __init__(
         self,
         names: Names,
         control: Control,
-        shares: Shares,
+        bounds: Bounds,
         report: Report,
-        remembered: Remembered,
+        rollback: Rollback,
         options: Options,
     ) -> None:
         self._names, self._control = names, control
-        self._shares, self._report = shares, report
-        self._remembered, self._options = remembered, options
-        self._ready_since: float | None = None
-        self._silent_since: float | None = None
+        self._bounds, self._report = bounds, report
+        self._rollback, self._options = rollback, options
+        self._ready_since = self._silent_since = float("inf")
         self._in_place = False  # the limits, as far as was read back
         self._rounds = 0
 
-    def keep(self, stop: threading.Event, wake: threading.Event) -> None:
-        """Return when it is told to stop."""
+    def run(self, stop: threading.Event, wake: threading.Event) -> None:
+        """Return when ``stop`` is set; ``wake`` says that there is something to look at."""
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0)
         while not stop.is_set():
-            self._report.alive()
+            notify("WATCHDOG=1")  # whether the daemon answers is the state
             try:
                 self._bring_up()
                 self._watch(stop, wake)
             except NodeError as error:
                 self._control.kill()
-                if self._steady():
+                if time.monotonic() - self._ready_since > self._options.steady:
                     backoff.reset()
-                self._ready_since = self._silent_since = None
-                self._report.restarted()
-                self._report.state(FAILED, problem=str(error))
+                self._ready_since = self._silent_since = float("inf")
+                self._report.failed(str(error))
                 stop.wait(backoff.failed())
-
-    def _steady(self) -> bool:
-        since = self._ready_since
-        return since is not None and time.monotonic() - since > self._options.steady
 
     def _bring_up(self) -> None:
         """Start a daemon where no client can reach it, and let them once its limits are in place."""
         self._report.state(STARTING)
         own = folders.fresh(self._names)
         self._control.start(own)
-        self._remembered.daemon(self._control.pid)
+        self._rollback.daemon(self._control.pid)
         self._control.ask(protocol.SERVERS, START_SECONDS)
         self._set_limits()
         everything = self._options.settings.pipe_access == READ_WRITE
         folders.publish(self._names, own, everything=everything)
         self._ready_since = time.monotonic()
-        self._report.pipe(str(own))
-        self._report.state(READY, self._control.pid)
+        self._report.state(READY, self._control.pid, pipe=str(own))
 
     def _set_limits(self) -> None:
         self._in_place = False
         read_back = {}
-        for setting in protocol.settings(self._shares.default):
+        for setting in protocol.settings(self._bounds):
             self._control.ask(setting.set)
             read_back[setting.name] = protocol.check(setting, self._control.ask(setting.get))
         self._in_place = True
-        self._report.limits(read_back)
+        self._report.limits(read_back=read_back)
 
     def _watch(self, stop: threading.Event, wake: threading.Event) -> None:
         """Return when it is told to stop. ControlError: the daemon has to be started again."""
         before = ""
         while True:
-            self._report.alive()
+            notify("WATCHDOG=1")
             problem = self._problem()
             if problem != before:
                 state = FAILED if problem else READY
@@ -120,12 +134,12 @@ class Keeper:
             self._check_alive()
             self._in_place = False  # as far as is known: they are read again once it answers
             return self._silence(error) if isinstance(error, Silent) else str(error)
-        self._silent_since = None
+        self._silent_since = float("inf")
         return ""
 
     def _look(self) -> None:
-        answer = self._control.ask(protocol.poll())
-        servers, kept = protocol.polled(answer, self._shares.default)
+        answer = self._control.ask(protocol.POLL)
+        servers, kept = protocol.polled(answer, self._bounds)
         if not kept:
             logs.warning("somebody changed the limits, setting them again")
         if not (kept and self._in_place):
@@ -139,7 +153,7 @@ class Keeper:
         if not self._options.device.startswith("GPU-") or self._rounds % MODE_ROUNDS:
             return
         with open_nvml():
-            if self._remembered.keep_exclusive():
+            if self._rollback.make_exclusive():
                 logs.warning(
                     "somebody changed the compute mode, setting EXCLUSIVE_PROCESS again",
                     gpu=self._options.device,
@@ -150,10 +164,8 @@ class Keeper:
 
         One who connects and says nothing silences it. Its clients work on, and would be lost.
         """
-        now = time.monotonic()
-        if self._silent_since is None:
-            self._silent_since = now
-        silent, daemon = now - self._silent_since, self._control.pid
+        self._silent_since = min(self._silent_since, time.monotonic())
+        silent, daemon = time.monotonic() - self._silent_since, self._control.pid
         holders = peers.holders(daemon)
         asked = 0 < self._options.replace_silent <= silent + ANSWER_SECONDS
         nobody = not holders and not peers.servers(daemon) and silent >= ANSWER_SECONDS
@@ -164,5 +176,5 @@ class Keeper:
         return str(error)
 
     def _clients(self, server: int) -> tuple[int, ...]:
-        answer = self._control.ask(protocol.clients_of(server))
+        answer = self._control.ask(f"get_client_list {server}")
         return () if protocol.gone(answer) else protocol.pids(answer)

@@ -6,38 +6,33 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
 from pathlib import Path
 from typing import Any, Final
 
-from ... import files, logs
+from ... import logs
 from ..._shared._core.errors import NodeError
 from ..._shared._nvml import compute_mode
-from ...state import started
+from ...state import VERSION, StateFile, StateUnusable, read, started
 from ..paths import Names
 
 END_SECONDS: Final = 5.0
 
 
-class Remembered:
+class Rollback:
     """The compute mode as it was, and the control daemon that was started."""
 
     def __init__(self, names: Names) -> None:
-        self._path = Path(names.state)
+        self._file = StateFile(Path(names.state), mode=0o600)
         self._device, self._log = names.device, names.log
         self._data: dict[str, Any] = {}
         try:
-            found = json.loads(self._path.read_text())
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError) as error:
+            found = read(self._file.path, (None, VERSION)) or {}
+            self._data = {key: found[key] for key in ("daemon", "compute_mode") if key in found}
+        except StateUnusable as error:
             logs.warning("what the last run left behind can't be read", cause=error)
-            return
-        if isinstance(found, dict):
-            self._data = found
 
     def end_leftover(self) -> None:
         """End the control daemon of a manager that crashed, and its servers."""
@@ -72,29 +67,25 @@ class Remembered:
         except NodeError as error:  # a full disk is no reason to end a daemon that has clients
             logs.warning("a crash of this manager would leave its daemon behind", cause=error)
 
-    def make_exclusive(self) -> None:
-        """Let only one process, the MPS server, onto the GPU."""
+    def make_exclusive(self) -> bool:
+        """Let only one process, the MPS server, onto the GPU; return whether others were let there."""
+        mode = compute_mode.get(self._device)
         if "compute_mode" not in self._data:
-            self._data["compute_mode"] = compute_mode.get(self._device)
+            self._data["compute_mode"] = mode
             self._save()  # before the change, so that no crash in between loses it
-        compute_mode.put(self._device, compute_mode.EXCLUSIVE_PROCESS)
-
-    def keep_exclusive(self) -> bool:
-        """Make the GPU exclusive again where somebody changed that; return whether it was so."""
-        if compute_mode.get(self._device) == compute_mode.EXCLUSIVE_PROCESS:
-            return False
-        compute_mode.put(self._device, compute_mode.EXCLUSIVE_PROCESS)
-        return True
+        if mode != compute_mode.EXCLUSIVE_PROCESS:
+            compute_mode.put(self._device, compute_mode.EXCLUSIVE_PROCESS)
+        return bool(mode != compute_mode.EXCLUSIVE_PROCESS)
 
     def give_back(self) -> None:
         """Put the compute mode back as it was, and forget."""
         mode = self._data.pop("compute_mode", None)
         if mode is not None:
             compute_mode.put(self._device, mode)
-        self._path.unlink(missing_ok=True)
+        self._file.remove()
 
     def _save(self) -> None:
         try:
-            files.replace(self._path, json.dumps(self._data), 0o600)
+            self._file.write(dict(self._data))
         except OSError as error:
-            raise NodeError(f"can't write {self._path}", cause=error.strerror or "") from error
+            raise NodeError(f"can't write {self._file.path}", cause=error.strerror or "") from error
