@@ -44,6 +44,15 @@ def read_text(path: Path, longest: int = LONGEST) -> str:
     return read(path, longest).decode("utf-8")
 
 
+def peek(path: Path) -> str:
+    """Return the beginning of a file's text; nothing where it can't be read, as of a process that ended."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(LONGEST).decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def _open(path: str, how: int) -> int:
     return os.open(path, how | os.O_NONBLOCK)
 

@@ -100,8 +100,5 @@ def started(pid: object) -> str:
 
 def stat_fields(pid: int) -> Sequence[str]:
     """Return what proc_pid_stat(5) has of a process after its name; nothing where none runs."""
-    try:
-        fields = Path(f"/proc/{pid:d}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return ()
-    return () if fields[0] == "Z" else fields
+    fields = bounded.peek(Path(f"/proc/{pid:d}/stat")).rpartition(")")[2].split()
+    return fields if fields and fields[0] != "Z" else ()

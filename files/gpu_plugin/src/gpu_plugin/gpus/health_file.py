@@ -16,6 +16,7 @@ from typing import Final
 from .. import logs
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import cut
+from ..bounded import peek
 from ..state import VERSION, StateFile, read
 from .health import Health
 
@@ -28,7 +29,7 @@ class HealthFile:
 
     def __init__(self, path: Path, host_root: Path) -> None:
         self._file = StateFile(path)
-        self._boot = _first_line(host_root / BOOT_ID) or _first_line(Path("/") / BOOT_ID)
+        self._boot = (peek(host_root / BOOT_ID) or peek(Path("/") / BOOT_ID)).strip()
 
     def read(self, health: Health, load: object, generation: object) -> None:
         """Let ``health`` know what is in the file, if that is still true.
@@ -52,10 +53,3 @@ class HealthFile:
     def write(self, health: Health, load: object) -> None:
         """Keep what ``health`` knows. OSError: it can't be written, and the next call tries again."""
         self._file.write({"boot": self._boot, "load": load, "health": health.memory()})
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""

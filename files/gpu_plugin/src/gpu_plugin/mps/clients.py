@@ -12,12 +12,12 @@ from typing import Final
 from .._shared._core import pods
 from .._shared._core.text.printable import printable
 from .._shared._core.text.shown import cut
+from ..bounded import peek
 
 PROC: Final = Path("/proc")
 POD_LOGS: Final = Path("/var/log/pods")
 MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-LONGEST: Final = 1 << 20  # of an environment, which its process chooses
 LONGEST_LIMIT: Final = 40
 
 
@@ -39,18 +39,10 @@ class Client:
 def look(pid: int, proc: Path = PROC, logs: Path = POD_LOGS) -> Client:
     """Return a client, as far as its process lets itself be looked at."""
     folder = proc / str(pid)
-    uid = pods.uid_of(_read(folder / "cgroup"), _read(proc / "1/cgroup"))
-    pairs = (entry.split("=", 1) for entry in _read(folder / "environ").split("\0"))
+    uid = pods.uid_of(peek(folder / "cgroup"), peek(proc / "1/cgroup"))
+    pairs = (entry.split("=", 1) for entry in peek(folder / "environ").split("\0"))
     env = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
     names = [path.name for path in logs.iterdir()] if uid and logs.is_dir() else []
     pod = pods.name_of(uid, names) if uid else ""
     memory, threads = env.get(MEMORY, "").partition("=")[2], env.get(THREADS, "")
     return Client(pid, pod, *(printable(cut(one, LONGEST_LIMIT)) for one in (memory, threads)))
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(LONGEST).decode(errors="replace")
-    except OSError:
-        return ""

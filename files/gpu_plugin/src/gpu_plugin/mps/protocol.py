@@ -23,6 +23,7 @@ MEMORY: Final = "default_device_pinned_mem_limit"
 POLL: Final = f"{SERVERS}\nget_{THREADS}\nget_{MEMORY} {DEVICE}"
 LONGEST_EVENT: Final = 500  # a client's command is in the log as it gave it
 SIZE: Final = re.compile(r"([0-9]{1,12})([MG])")
+NUMBER: Final = re.compile(r"[0-9]{1,3}(\.[0-9]+)?")
 PID: Final = re.compile(r"[0-9]{1,10}")
 REFUSALS: Final = ("Unknown command", "Invalid", "Insufficient", "Not enough privilege")
 CHATTER: Final = re.compile(
@@ -74,24 +75,13 @@ def check(setting: Setting, answer: str) -> str:
 
 
 def _confirms(setting: Setting, found: str) -> bool:
-    same = _same_size if setting.name == MEMORY else _same_number
-    return same(setting.asked, found)
-
-
-def _same_size(asked: str, found: str) -> bool:
-    match = SIZE.fullmatch(found)
-    if match is None:
-        return False
-    mib = int(asked.rstrip("M"))
+    if setting.name == THREADS:
+        return (
+            NUMBER.fullmatch(found) is not None and abs(float(found) - float(setting.asked)) < 0.05
+        )
+    size, mib = SIZE.fullmatch(found), int(setting.asked.rstrip("M"))
     # From 1 GiB on the program tells whole GiB, whatever it holds: 1500M reads as 1G.
-    return int(match[1]) == (mib // 1024 if match[2] == "G" else mib)
-
-
-def _same_number(asked: str, found: str) -> bool:
-    try:
-        return abs(float(found) - float(asked)) < 0.05
-    except ValueError:
-        return False
+    return size is not None and int(size[1]) == (mib // 1024 if size[2] == "G" else mib)
 
 
 def question(command: str) -> str:

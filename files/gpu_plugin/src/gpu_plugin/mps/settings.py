@@ -26,7 +26,6 @@ from .shares import (
     Shares,
     client_limit,
     parse_percent,
-    part_of,
 )
 
 WAIT, REFUSE, TERMINATE = "wait", "refuse", "terminate"
@@ -96,9 +95,11 @@ class Settings:
             raise InputError.of(
                 "combine", self.combine, f"a whole number from 1 to {self.replicas}"
             )
-        equal = Fraction(1, self.replicas)
-        memory = equal * total_memory if self.memory is None else part_of(total_memory, self.memory)
-        threads = equal * 100 if self.threads is None else self.threads.of(100)
+        threads = self.threads.of(100) if self.threads else Fraction(100, self.replicas)
+        memory = Fraction(total_memory, self.replicas)
+        if self.memory is not None:
+            size = self.memory
+            memory = size.of(total_memory) if isinstance(size, Percent) else Fraction(size)
         shares = Shares(self.replicas, memory, threads, self.combine)
         if memory < MIB:
             raise InputError.of("memory", str(self.memory or 0), "at least 1 MiB a share")

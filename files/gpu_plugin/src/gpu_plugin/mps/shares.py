@@ -82,11 +82,6 @@ def client_limit(compute_capability: tuple[int, int]) -> int:
     return 48 if compute_capability < (10, 0) else 60
 
 
-def part_of(total: int, memory: Memory) -> Fraction:
-    """Return the bytes that are meant of a device with so many."""
-    return memory.of(total) if isinstance(memory, Percent) else Fraction(memory)
-
-
 def parse_memory(text: str) -> Memory:
     """Return the bytes or the part of a device that a text stands for."""
     if text.endswith("%"):

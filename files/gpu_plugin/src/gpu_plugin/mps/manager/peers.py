@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ..._shared._core.text.printable import printable
+from ...bounded import peek
 from ...state import started, stat_fields
 from .. import clients
 
@@ -48,10 +49,7 @@ def servers(daemon: int) -> tuple[int, ...]:
 
 
 def _describe(pid: int, uid: int) -> str:
-    try:
-        name = printable((PROC / str(pid) / "comm").read_text(errors="replace").rstrip("\n"))
-    except OSError:
-        name = "unknown"
+    name = printable(peek(PROC / str(pid) / "comm").rstrip("\n")) or "unknown"
     pod = clients.look(pid).pod
     return f"process {pid} ({name} of user {uid}{f', pod {pod}' if pod else ''})"
 

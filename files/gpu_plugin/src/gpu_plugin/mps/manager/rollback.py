@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from ... import logs
+from ... import bounded, logs
 from ..._shared._core.errors import NodeError
 from ..._shared._nvml import compute_mode
 from ...state import VERSION, StateFile, StateUnusable, read, started
@@ -50,14 +50,11 @@ class Rollback:
 
     def _is_ours(self, pid: int) -> bool:
         """Tell whether a process was started as this device's control daemon."""
-        try:
-            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            return False
-        ours = f"CUDA_MPS_LOG_DIRECTORY={self._log}".encode()
-        if ours not in environment:
+        environment = bounded.peek(Path(f"/proc/{pid}/environ")).split("\0")
+        ours = f"CUDA_MPS_LOG_DIRECTORY={self._log}" in environment
+        if not ours:
             logs.warning("a process that is no control daemon of ours is left alone", pid=pid)
-        return ours in environment
+        return ours
 
     def daemon(self, pid: int) -> None:
         """Remember a control daemon, with what tells it from a later process of its number."""

@@ -58,15 +58,11 @@ class Reconciler:
             self._verdicts = dict.fromkeys(known, Verdict(why))
         else:
             self._verdicts = {device: self._judge(device) for device in known}
-        for act, ask in (
-            (Act.STOP, self._units.stop),
-            (Act.RESTART, self._units.restart),
-            (Act.START, self._units.start),
-        ):
+        for act in (Act.STOP, Act.RESTART, Act.START):
             due = self._managers(one for one, found in self._verdicts.items() if found.act is act)
             if ready := {one: pid for one, pid in due.items() if self._prepare(one, act)}:
                 logs.info(f"MPS daemons to {act.value}", devices=list(ready))
-                ask(ready)
+                self._units.ask(act, ready)
         return self.problems() != before
 
     def problems(self) -> dict[str, str]:

@@ -11,14 +11,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from ... import logs
+from ... import bounded, logs
 from ..._shared._host.real import LocalHost
 from ...state import started
 from ..paths import settings_file
+from .verdict import Act
 
 BOOTED: Final = Path("/run/systemd/system")
 SYSTEMD, OWN = "systemd", "own"
@@ -36,14 +37,8 @@ class Units(Protocol):
     Only close() waits for what it asks for.
     """
 
-    def start(self, managers: Managers) -> None:
-        """Have these managers run."""
-
-    def restart(self, managers: Managers) -> None:
-        """Have these managers end and run again."""
-
-    def stop(self, managers: Managers) -> None:
-        """Have these managers end."""
+    def ask(self, act: Act, managers: Managers) -> None:
+        """Have these managers run, end and run again, or end."""
 
     def close(self, managers: Managers) -> None:
         """The daemon ends, and these are all managers."""
@@ -59,26 +54,16 @@ def choose(kind: str, folder: Path) -> Units:
 class Systemd:
     """The units gpu-mps@UUID.service. They outlive this process."""
 
-    def start(self, managers: Managers) -> None:
-        self._ask("start", managers)
-
-    def restart(self, managers: Managers) -> None:
-        self._ask("restart", managers)
-
-    def stop(self, managers: Managers) -> None:
-        self._ask("stop", managers)
-
-    def close(self, managers: Managers) -> None:
-        pass
-
-    @staticmethod
-    def _ask(verb: str, devices: Iterable[str]) -> None:
-        names = [f"gpu-mps@{device}.service" for device in devices]
-        words = ["systemctl", "--no-block", "--quiet", verb, *names]
+    def ask(self, act: Act, managers: Managers) -> None:
+        names = [f"gpu-mps@{device}.service" for device in managers]
+        words = ["systemctl", "--no-block", "--quiet", act.value, *names]
         done = LocalHost().run(words, check=False, timeout=TIMEOUT)
         if done.rc:
             problem = done.err.strip() or f"status {done.rc}"
-            logs.error(f"systemd does not {verb} MPS daemons", units=names, cause=problem)
+            logs.error(f"systemd does not {act.value} MPS daemons", units=names, cause=problem)
+
+    def close(self, managers: Managers) -> None:
+        pass
 
 
 class Children:
@@ -91,18 +76,12 @@ class Children:
         self._folder = folder
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, managers: Managers) -> None:
-        for device in managers:
-            if not self._runs(device):
-                self._start(device)
-
-    def restart(self, managers: Managers) -> None:
-        """End them. Each is started by the next start(), when its clients have gone."""
-        self.stop(managers)
-
-    def stop(self, managers: Managers) -> None:
+    def ask(self, act: Act, managers: Managers) -> None:
+        """One that is to end and run again is started the next time, when its clients have gone."""
         for device, pid in managers.items():
-            if _is_manager(pid, device):
+            if act is Act.START and not self._runs(device):
+                self._start(device)
+            elif act is not Act.START and _is_manager(pid, device):
                 _signal(pid, signal.SIGTERM)
 
     def close(self, managers: Managers) -> None:
@@ -136,10 +115,7 @@ class Children:
 
 def _is_manager(pid: int, device: str) -> bool:
     """Tell whether a process is a device's manager: what a file says may be wrong."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
-    except OSError:
-        return False
+    words = bounded.peek(Path(f"/proc/{pid}/cmdline")).split("\0")
     return "mps" in words and device in words
 
 

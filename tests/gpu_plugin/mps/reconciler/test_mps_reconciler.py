@@ -19,9 +19,11 @@ from typing import Any
 import pytest
 from gpu_plugin.mps.reconciler import units
 from gpu_plugin.mps.reconciler.reconciler import AGAIN, BLIP, Reconciler
+from gpu_plugin.mps.reconciler.verdict import Act
 from gpu_plugin.mps.settings import Offer, Settings, from_json
 from mps_builders import NOBODY, OTHER, UUID, offer, state
 from mps_running import ROOTS_ALONE
+from running import eventually
 
 
 class Units:
@@ -30,14 +32,8 @@ class Units:
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
 
-    def start(self, managers: Mapping[str, int]) -> None:
-        self.asked.append(("start", *managers))
-
-    def restart(self, managers: Mapping[str, int]) -> None:
-        self.asked.append(("restart", *managers))
-
-    def stop(self, managers: Mapping[str, int]) -> None:
-        self.asked.append(("stop", *managers))
+    def ask(self, act: Act, managers: Mapping[str, int]) -> None:
+        self.asked.append((act.value, *managers))
 
     def close(self, managers: Mapping[str, int]) -> None:
         self.closed = dict(managers)
@@ -322,10 +318,10 @@ def test_systemd_is_asked_in_words(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     asked = units.choose("systemd", tmp_path)
-    asked.start({UUID: 0, OTHER: 0})
-    asked.restart({UUID: NOBODY})
+    asked.ask(Act.START, {UUID: 0, OTHER: 0})
+    asked.ask(Act.RESTART, {UUID: NOBODY})
     assert capsys.readouterr().err == ""
-    asked.stop({OTHER: 0})
+    asked.ask(Act.STOP, {OTHER: 0})
     assert "systemd does not stop MPS daemons" in capsys.readouterr().err
     asked.close({UUID: os.getpid()})
     assert (tmp_path / "asked").read_text().splitlines() == [
@@ -342,10 +338,16 @@ def test_only_managers_are_ended(tmp_path: Path) -> None:
     # Who runs the tests in the background has them ignore SIGINT.
     words = ["env", "--default-signal=INT", sys.executable, "-c", script, "mps", "run", "--device"]
     with subprocess.Popen([*words, UUID]) as manager, subprocess.Popen([*words, OTHER]) as other:
+        for one in (
+            manager,
+            other,
+        ):  # env has it done with, and its own signals are no longer ignored
+            path = Path(f"/proc/{one.pid}/cmdline")
+            eventually(lambda path=path: path.read_bytes().startswith(sys.executable.encode()))
         children = units.Children(tmp_path)
-        children.stop({OTHER: os.getpid(), UUID: 0})
-        children.stop({UUID: other.pid})
-        children.stop({UUID: manager.pid})
+        children.ask(Act.STOP, {OTHER: os.getpid(), UUID: 0})
+        children.ask(Act.STOP, {UUID: other.pid})
+        children.ask(Act.STOP, {UUID: manager.pid})
         assert manager.wait(10) == -signal.SIGTERM
         assert other.poll() is None
         children.close({OTHER: other.pid, UUID: os.getpid()})
