@@ -9,9 +9,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gpu_plugin.mps.manager.report import Report
 from gpu_plugin.mps.paths import Names
-from gpu_plugin.mps.state import READY
+from gpu_plugin.mps.state import READY, Report
 from gpu_plugin.offer.overview import Hardware, Holder, Row, Use, rows, table
 
 if TYPE_CHECKING:

@@ -51,13 +51,13 @@ CASES = {
     ),
     "an older release started it": (
         NOW,
-        seen(NOW, state(NOW), strange=True),
+        seen(NOW, state(NOW), other_release=True),
         "its MPS daemon restarts with other limits",
         Act.RESTART,
     ),
     "an older release started it, and clients are there": (
         NOW,
-        seen(NOW, state(NOW, clients=2), strange=True),
+        seen(NOW, state(NOW, clients=2), other_release=True),
         "its limits change when its 2 clients have ended",
         Act.NOTHING,
     ),

@@ -80,7 +80,8 @@ class Service:
         self._wanted: rows.Labels | None = None
         self._driver_worked = False
         self._read_at = self._write_at = 0.0
-        self._reading, self._writing = (Backoff(settings.pause, LONGEST_PAUSE) for _each in "rw")
+        self._reading = Backoff(settings.pause, LONGEST_PAUSE)
+        self._writing = Backoff(settings.pause, LONGEST_PAUSE)
         self._chosen_for: object = None
         self._models: list[str] = []
         self._apply(load())

@@ -1,10 +1,16 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who a client of MPS is: its pod, and the limits that it gave itself."""
+"""Who uses an MPS daemon: its clients, with their pods and limits, who holds its socket, its servers."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
+import socket
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,12 +19,16 @@ from .._shared._core import pods
 from .._shared._core.text.printable import printable
 from .._shared._core.text.shown import cut
 from ..bounded import peek
+from ..state import started, stat_fields
 
 PROC: Final = Path("/proc")
 POD_LOGS: Final = Path("/var/log/pods")
 MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 LONGEST_LIMIT: Final = 40
+MOST_NAMED: Final = 5
+PIDFD_GETFD: Final = 438  # pidfd_getfd(2) has this number on every architecture
+CREDENTIALS: Final = struct.Struct("3i")
 
 
 @dataclass(frozen=True)
@@ -46,3 +56,60 @@ def look(pid: int, proc: Path = PROC, logs: Path = POD_LOGS) -> Client:
     pod = pods.name_of(uid, names) if uid else ""
     memory, threads = env.get(MEMORY, "").partition("=")[2], env.get(THREADS, "")
     return Client(pid, pod, *(printable(cut(one, LONGEST_LIMIT)) for one in (memory, threads)))
+
+
+def holders(daemon: int) -> str:
+    """Return in words which processes are connected to a control daemon, empty where none is.
+
+    It serves one at a time, so the one who says nothing is among them. SO_PEERCRED of the daemon's
+    own sockets names them, whatever namespace they are in (unix(7), pidfd_getfd(2)).
+    """
+    found = dict(_peers(daemon))
+    named = [_describe(pid, uid) for pid, uid in list(found.items())[:MOST_NAMED]]
+    more = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    return ", ".join([*named, *more])
+
+
+def servers(daemon: int) -> tuple[int, ...]:
+    """Return the processes that a control daemon started. Clients have a server; without, none is."""
+    found = []
+    for folder in PROC.iterdir():
+        if folder.name.isdecimal():
+            fields = stat_fields(int(folder.name))
+            if fields and str(daemon) in fields[1:3]:  # its parent, or the leader of its group
+                found.append(int(folder.name))
+    return tuple(pid for pid in found if pid != daemon)
+
+
+def _describe(pid: int, uid: int) -> str:
+    name = printable(peek(PROC / str(pid) / "comm").rstrip("\n")) or "unknown"
+    pod = look(pid).pod
+    return f"process {pid} ({name} of user {uid}{f', pod {pod}' if pod else ''})"
+
+
+def _peers(daemon: int) -> Iterator[tuple[int, int]]:
+    """Return process and user of each living process at the other end of a daemon's sockets."""
+    with contextlib.suppress(OSError), open(os.pidfd_open(daemon), "rb", 0) as process:
+        for entry in (PROC / str(daemon) / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                if os.readlink(entry).startswith("socket:"):
+                    with _duplicate(process.fileno(), int(entry.name)) as one:
+                        pid, uid, _gid = _credentials(one)
+                        if pid not in (0, daemon, os.getpid()) and started(pid):
+                            yield pid, uid
+
+
+def _duplicate(process: int, descriptor: int) -> socket.socket:
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = libc.syscall(PIDFD_GETFD, process, descriptor, 0)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), "pidfd_getfd")
+    return socket.socket(fileno=found)
+
+
+def _credentials(one: socket.socket) -> tuple[int, int, int]:
+    """Return process, user and group of the other end. OSError: it has none."""
+    one.getpeername()
+    raw = one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    pid, uid, gid = CREDENTIALS.unpack(raw)
+    return pid, uid, gid

@@ -28,10 +28,10 @@ ENDINGS: Final = (settings_file("", "")[1:], older_file("", "")[1:])
 
 @dataclass(frozen=True)
 class Observed:
-    """A device's manager: the settings it was last started with, and the state that it told.
+    """A device's manager: the settings it was last started with, and the state that it reports.
 
     ``alive``: its process runs, ``serving``: that of its control daemon too. ``state`` is None where
-    it told none, or took it back at its end. ``strange``: another release wrote the settings, and
+    it reports none, or has removed it at its end. ``other_release``: another release wrote the settings, and
     what is known of them is where its files are and what is with its clients.
     """
 
@@ -39,7 +39,7 @@ class Observed:
     state: Mapping[str, Any] | None
     alive: bool
     serving: bool
-    strange: bool = False
+    other_release: bool = False
 
     @property
     def pid(self) -> int:
@@ -48,7 +48,7 @@ class Observed:
 
     def suits(self, wanted: Settings) -> bool:
         """Tell whether it was started with these settings."""
-        return self.settings is not None and not self.strange and self.settings.suits(wanted)
+        return self.settings is not None and not self.other_release and self.settings.suits(wanted)
 
 
 class ManagerFiles:
@@ -60,14 +60,16 @@ class ManagerFiles:
 
     def look(self, device: str, root: str) -> Observed:
         """Return what is known of a device's manager; ``root`` is where it would be started now."""
-        settings, strange = self.settings(device)
-        if strange and settings is None:
+        settings, other_release = self.settings(device)
+        if other_release and settings is None:
             settings = Settings(1, root=root)
         names = Names(device, settings.root if settings else root)
-        told = self._read(Path(names.status), state.read)
-        if told is None:
-            return Observed(settings, None, alive=False, serving=False, strange=strange)
-        return Observed(settings, told, alive(told), bool(started(told["daemon"])), strange)
+        current = self._read(Path(names.status), state.read)
+        if current is None:
+            return Observed(settings, None, alive=False, serving=False, other_release=other_release)
+        return Observed(
+            settings, current, alive(current), bool(started(current["daemon"])), other_release
+        )
 
     def settings(self, device: str) -> tuple[Settings | None, bool]:
         """Return the settings of a device's manager, None where there are none that can be used.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The words of nvidia-cuda-mps-control: what it is told, and what its answers mean. Pure."""
+"""What nvidia-cuda-mps-control understands: commands, and what its answers mean. Pure."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ def question(command: str) -> str:
     return f"{command}\nget_{THREADS}\n"
 
 
-def answer(told: str) -> str | None:
+def answer(output: str) -> str | None:
     """Return the answer to a question(); None when it was lost.
 
     The program answers one who asks at a time. Two at once cut each other off, with status 0 or 1.
     """
-    lines = told.splitlines()
+    lines = output.splitlines()
     try:
         float(lines.pop())
     except (IndexError, ValueError):
@@ -107,9 +107,9 @@ def refusal(answer: str) -> str:
     return cut(next((one for one in answer.splitlines() if one.startswith(REFUSALS)), ""))
 
 
-def polled(told: str, bounds: Bounds) -> tuple[tuple[int, ...], bool]:
+def polled(output: str, bounds: Bounds) -> tuple[tuple[int, ...], bool]:
     """Return the servers, and whether the defaults are still those that were set."""
-    lines = told.split()
+    lines = output.split()
     # Without a memory limit the program says nothing, and the last line is the threads.
     has_memory = bool(lines) and SIZE.fullmatch(lines[-1]) is not None
     memory = lines.pop() if has_memory else ""

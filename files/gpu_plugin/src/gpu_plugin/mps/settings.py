@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the configuration asks of a device's MPS daemon, and how its manager is told. Pure."""
+"""What the configuration asks of a device's MPS daemon, as its manager is handed it, and what containers get. Pure."""
 
 from __future__ import annotations
 
@@ -77,6 +77,17 @@ class Settings:
 
         NodeError: they don't add up, or the architecture has no multi-user servers, which are asked for.
         """
+        self._check_counts(compute_capability)
+        threads = self.threads.of(100) if self.threads else Fraction(100, self.replicas)
+        memory = Fraction(total_memory, self.replicas)
+        if self.memory is not None:
+            size = self.memory
+            memory = size.of(total_memory) if isinstance(size, Percent) else Fraction(size)
+        shares = Shares(self.replicas, memory, threads, self.combine)
+        self._check_sizes(shares, total_memory)
+        return shares
+
+    def _check_counts(self, compute_capability: tuple[int, int]) -> None:
         if self.multi_user and compute_capability < VOLTA:
             raise NodeError(
                 "multiUser can't be had on this device",
@@ -92,29 +103,23 @@ class Settings:
                 hint="choose fewer replicas",
             )
         if not 1 <= self.combine <= self.replicas:
-            raise InputError.of(
-                "combine", self.combine, f"a whole number from 1 to {self.replicas}"
-            )
-        threads = self.threads.of(100) if self.threads else Fraction(100, self.replicas)
-        memory = Fraction(total_memory, self.replicas)
-        if self.memory is not None:
-            size = self.memory
-            memory = size.of(total_memory) if isinstance(size, Percent) else Fraction(size)
-        shares = Shares(self.replicas, memory, threads, self.combine)
-        if memory < MIB:
+            expected = f"a whole number from 1 to {self.replicas}"
+            raise InputError.of("combine", self.combine, expected)
+
+    def _check_sizes(self, shares: Shares, total_memory: int) -> None:
+        if shares.memory < MIB:
             raise InputError.of("memory", str(self.memory or 0), "at least 1 MiB a share")
         if shares.of(1).threads <= 0:
             raise InputError.of("threads", str(self.threads or ""), "at least 0.1 percent a share")
         _check_memory(shares, self.combine, total_memory)
         if not self.overcommit:
             _check_memory(shares, self.replicas, total_memory, LESS)
-            if threads * self.replicas > 100:
+            if shares.threads * self.replicas > 100:
                 raise NodeError(
                     f"{self.replicas} shares have more threads than the device",
-                    cause=f"{float(threads * self.replicas):g} percent",
+                    cause=f"{float(shares.threads * self.replicas):g} percent",
                     hint=LESS,
                 )
-        return shares
 
 
 def _check_memory(shares: Shares, count: int, total: int, hint: str = "") -> None:
@@ -135,7 +140,7 @@ def from_json(text: str) -> Settings:
     if not isinstance(data, dict):
         raise NodeError("it is no JSON object")
     version = data.pop("version", None)
-    if not _iswhole(version) or version != VERSION:
+    if not _is_whole(version) or version != VERSION:
         raise InputError.of("version", version, str(VERSION))
     if unknown := sorted(data.keys() - READERS.keys()):
         raise NodeError(f"{shown(unknown[0])} is no setting")
@@ -147,7 +152,7 @@ def from_json(text: str) -> Settings:
 Reader = Callable[[str, Any], Any]
 
 
-def _iswhole(value: Any) -> bool:
+def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -155,7 +160,7 @@ def whole(least: int) -> Reader:
     """Return what reads a whole number."""
 
     def read(name: str, value: Any) -> int:
-        if not _iswhole(value) or value < least:
+        if not _is_whole(value) or value < least:
             raise InputError.of(name, value, f"a whole number from {least} on")
         return int(value)
 
@@ -172,7 +177,7 @@ def _one_of(*allowed: Any) -> Reader:
 
 
 def _memory(name: str, value: Any) -> Memory | None:
-    if _iswhole(value) and value > 0:
+    if _is_whole(value) and value > 0:
         return int(value)
     if (isinstance(value, str) and value.endswith("%")) or value is None:
         return _threads(name, value)
@@ -236,8 +241,8 @@ class Offer:
     def agrees(self, state: Mapping[str, Any]) -> bool:
         """Tell whether a manager's state names the limits, users and directory that are asked for."""
         limits = state["limits"]
-        told = (state["replicas"], limits["asked"], limits["default"])
+        reported = (state["replicas"], limits["asked"], limits["default"])
         shares = self.shares
-        same = told == (shares.replicas, asdict(shares.of(1)), asdict(shares.default))
+        same = reported == (shares.replicas, asdict(shares.of(1)), asdict(shares.default))
         found = (state.get("multi_user", False), state.get("clients_pipe"))
         return same and found == (self.settings.multi_user, self.names.pipe)

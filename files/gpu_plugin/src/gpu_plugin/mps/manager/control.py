@@ -87,8 +87,8 @@ class Control:
         """Return the daemon's answer. Silent: there is none. ControlError: it ended or refuses."""
         deadline = time.monotonic() + seconds
         while True:
-            told, problem = self._say(protocol.question(command), deadline - time.monotonic())
-            answer = protocol.answer(told)
+            output, problem = self._say(protocol.question(command), deadline - time.monotonic())
+            answer = protocol.answer(output)
             if answer is not None:
                 break
             if not self.pid:
@@ -101,7 +101,7 @@ class Control:
         return answer
 
     def _say(self, text: str, seconds: float) -> tuple[str, str]:
-        """Return what the program told, and what went wrong."""
+        """Return what the program answers, and what went wrong."""
         try:
             done = bounded.run([self._program], text, self._environment, max(seconds, PAUSE))
         except OSError as error:
@@ -142,10 +142,10 @@ class Control:
         if process.stdout is not None:
             with process.stdout as stream:
                 while line := stream.readline(LONGEST_LINE):
-                    if told := protocol.event(line):
-                        if not told.startswith("Cmd:"):
-                            self._last.append(told)
-                        logs.info(told, daemon=process.pid)
+                    if event := protocol.event(line):
+                        if not event.startswith("Cmd:"):
+                            self._last.append(event)
+                        logs.info(event, daemon=process.pid)
 
     def _watch(self, process: subprocess.Popen[str], ended: threading.Event) -> None:
         """Wait for the daemon's end, and end its servers before its number can be another's."""

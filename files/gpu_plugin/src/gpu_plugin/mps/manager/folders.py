@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ CONTROL: Final = "control"
 LOG: Final = "log"
 FOR_ROOT: Final = (LOG, "control_privileged", "control_lock", "nvidia-cuda-mps-control.pid")
 NOWHERE: Final = "/dev/null"  # of the container
+TIMEOUT: Final = 30
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 ROOTS_ALONE: Final = "choose a mpsRoot that root alone may write, such as /run/gpu-node/mps"
 
@@ -87,7 +87,7 @@ def locked(names: Names) -> Iterator[None]:
                 f"the MPS daemon of {names.device} has a manager already",
                 cause=f"process {owner} holds {path}",
             ) from None
-        with contextlib.suppress(OSError):  # who holds it is only told, the lock itself counts
+        with contextlib.suppress(OSError):  # who holds it is for people, the lock itself counts
             stream.truncate(0)
             stream.write(str(os.getpid()).encode())
         yield
@@ -99,8 +99,7 @@ def make(names: Names) -> None:
     ipc = Path(names.ipc)
     folder(ipc, 0o711)
     if os.geteuid() == 0 and not ipc.is_mount():
-        options = f"rw,nosuid,nodev,noexec,mode=711,{IPC_LIMITS}"
-        _run("mount", "-t", "tmpfs", "-o", options, f"gpu-mps-{names.device}", names.ipc)
+        _mount(names, names.ipc, f"mode=711,{IPC_LIMITS}")
     folder(Path(names.pipe), 0o755)
     folder(Path(names.log), 0o755)
     _label(Path(names.pipe))
@@ -155,13 +154,10 @@ def folder(path: Path, mode: int) -> None:
 
 def clean(names: Names) -> None:
     """Remove what an earlier control daemon left; the directory that containers have stays."""
-    with contextlib.suppress(OSError):
-        kept = Path(names.pipe)
-        for path in (*kept.iterdir(), *(one for one in Path(names.ipc).iterdir() if one != kept)):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+    kept = Path(names.pipe)
+    for path in (*kept.glob("*"), *(one for one in kept.parent.glob("*") if one != kept)):
+        with contextlib.suppress(OSError):
+            LocalHost().remove(str(path))
 
 
 def mount_shm(names: Names, size: int) -> bool:
@@ -171,9 +167,8 @@ def mount_shm(names: Names, size: int) -> bool:
         return False
     path = Path(names.shm)
     folder(path, 0o1777)
-    again = ["remount"] if os.path.ismount(path) else []
-    options = ",".join([*again, "rw,nosuid,nodev,noexec,mode=1777", f"size={size}"])
-    _run("mount", "-t", "tmpfs", "-o", options, f"gpu-mps-{names.device}", names.shm)
+    again = ",remount" if os.path.ismount(path) else ""
+    _mount(names, names.shm, f"mode=1777,size={size}{again}")
     _label(path)
     return True
 
@@ -182,10 +177,9 @@ def unmount(names: Names) -> None:
     """Give shared memory and pipes back. A container that still has them keeps them."""
     for path in (names.shm, names.ipc):
         if os.path.ismount(path):
-            try:
-                _run("umount", path)
-            except NodeError as error:
-                logs.warning("a file system stays mounted", path=path, cause=error)
+            done = LocalHost().run(["umount", path], check=False, timeout=TIMEOUT)
+            if done.rc:
+                logs.warning("a file system stays mounted", path=path, cause=done.err.strip())
 
 
 def default_shm_size(devices: int) -> int:
@@ -208,7 +202,6 @@ def _label(path: Path) -> None:
         ) from error
 
 
-def _run(*words: str) -> None:
-    done = LocalHost().run(words, check=False, timeout=30)
-    if done.rc:
-        raise NodeError(f"{words[0]} {words[-1]} failed", cause=done.err.strip())
+def _mount(names: Names, path: str, options: str) -> None:
+    words = ["mount", "-t", "tmpfs", "-o", f"rw,nosuid,nodev,noexec,{options}"]
+    LocalHost().run([*words, f"gpu-mps-{names.device}", path], timeout=TIMEOUT)

@@ -29,11 +29,11 @@ def require(program: str = PROGRAM) -> None:
 
     Its help names no options, so it is started with this one, in a folder of its own.
     """
-    starts, told = _starts(program, OPTION)
+    starts, output = _starts(program, OPTION)
     if not starts:
         raise NodeError(
             f"{program} has no servers for several users",
-            cause=f"it does not take {OPTION}{f': {told}' if told else ''}",
+            cause=f"it does not take {OPTION}{f': {output}' if output else ''}",
             hint=HINT,
         )
     if _starts(program, NO_OPTION)[0]:

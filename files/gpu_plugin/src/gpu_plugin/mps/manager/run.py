@@ -17,10 +17,9 @@ from ..._shared._nvml.api import Nvml
 from ..._shared._nvml.real import open_nvml
 from ...notify import notify
 from ..paths import Names, older_file
-from ..state import FAILED, STARTING, STOPPING
+from ..state import FAILED, STARTING, STOPPING, Report
 from . import folders, multi_user
 from .control import Control
-from .report import Report
 from .rollback import Rollback
 from .supervisor import Options, Supervisor
 

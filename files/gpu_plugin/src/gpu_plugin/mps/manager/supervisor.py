@@ -16,15 +16,14 @@ from ..._shared._core.errors import NodeError
 from ..._shared._nvml.real import open_nvml
 from ...backoff import Backoff
 from ...notify import notify
-from .. import protocol
+from .. import clients, protocol
 from ..paths import Names
 from ..protocol import ControlError, Silent
 from ..settings import READ_WRITE, Settings
 from ..shares import Bounds
-from ..state import FAILED, READY, STARTING
-from . import folders, peers
+from ..state import FAILED, READY, STARTING, Report
+from . import folders
 from .control import ANSWER_SECONDS, START_SECONDS, Control
-from .report import Report
 from .rollback import Rollback
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
@@ -107,7 +106,7 @@ class Supervisor:
         self._report.limits(read_back=read_back)
 
     def _watch(self, stop: threading.Event, wake: threading.Event) -> None:
-        """Return when it is told to stop. ControlError: the daemon has to be started again."""
+        """Return when ``stop`` is set. ControlError: the daemon has to be started again."""
         before = ""
         while True:
             notify("WATCHDOG=1")
@@ -166,9 +165,9 @@ class Supervisor:
         """
         self._silent_since = min(self._silent_since, time.monotonic())
         silent, daemon = time.monotonic() - self._silent_since, self._control.pid
-        holders = peers.holders(daemon)
+        holders = clients.holders(daemon)
         asked = 0 < self._options.replace_silent <= silent + ANSWER_SECONDS
-        nobody = not holders and not peers.servers(daemon) and silent >= ANSWER_SECONDS
+        nobody = not holders and not clients.servers(daemon) and silent >= ANSWER_SECONDS
         if asked or nobody:
             raise ControlError(error.message, cause=error.cause)
         if holders:

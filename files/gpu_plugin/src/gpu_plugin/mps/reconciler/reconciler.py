@@ -19,7 +19,7 @@ from ..settings import REFUSE, Offer, Settings
 from .units import Units
 from .verdict import Act, Verdict, judge
 
-BLIP: Final = 1.0  # seconds for which a daemon that was soon back is told as away
+BLIP: Final = 1.0  # seconds for which a daemon that was soon back is reported as away
 AGAIN: Final = 3.0  # seconds until what had no effect is asked for again
 
 
@@ -157,7 +157,7 @@ class Reconciler:
         if device in self._offers:
             return self._offers[device].settings
         observed = self._files.look(device, self._root)
-        if observed.settings is not None and not observed.strange:
+        if observed.settings is not None and not observed.other_release:
             return None
         # All that cleans up has to know is where.
         return Settings(1, root=observed.settings.root if observed.settings else self._root)

@@ -56,8 +56,8 @@ class Systemd:
 
     def ask(self, act: Act, managers: Managers) -> None:
         names = [f"gpu-mps@{device}.service" for device in managers]
-        words = ["systemctl", "--no-block", "--quiet", act.value, *names]
-        done = LocalHost().run(words, check=False, timeout=TIMEOUT)
+        command = ["systemctl", "--no-block", "--quiet", act.value, *names]
+        done = LocalHost().run(command, check=False, timeout=TIMEOUT)
         if done.rc:
             problem = done.err.strip() or f"status {done.rc}"
             logs.error(f"systemd does not {act.value} MPS daemons", units=names, cause=problem)
@@ -104,19 +104,19 @@ class Children:
 
     def _start(self, device: str) -> None:
         path = settings_file(device, str(self._folder))
-        words = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--device", device]
-        words += ["--settings", path]
+        command = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--device", device]
+        command += ["--settings", path]
         env = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_MANAGERS)}
         try:
-            self._children[device] = subprocess.Popen(words, env=env, start_new_session=True)
+            self._children[device] = subprocess.Popen(command, env=env, start_new_session=True)
         except OSError as error:
             logs.error("can't start the manager of an MPS daemon", device=device, cause=error)
 
 
 def _is_manager(pid: int, device: str) -> bool:
     """Tell whether a process is a device's manager: what a file says may be wrong."""
-    words = bounded.peek(Path(f"/proc/{pid}/cmdline")).split("\0")
-    return "mps" in words and device in words
+    command = bounded.peek(Path(f"/proc/{pid}/cmdline")).split("\0")
+    return "mps" in command and device in command
 
 
 def _signal(pid: int, number: int) -> None:

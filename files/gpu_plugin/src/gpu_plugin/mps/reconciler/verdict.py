@@ -45,8 +45,10 @@ def _offered(offer: Offer, observed: Observed) -> Verdict:
     state = observed.state["state"]
     if state == STOPPING:
         return Verdict("its MPS daemon is about to end")
-    told = bool(observed.state["limits"]["asked"])  # one that has just begun has not said it yet
-    if not observed.suits(offer.settings) or (told and not offer.agrees(observed.state)):
+    reported = bool(
+        observed.state["limits"]["asked"]
+    )  # one that has just begun has not said it yet
+    if not observed.suits(offer.settings) or (reported and not offer.agrees(observed.state)):
         clients = observed.state["clients"]
         if clients and offer.settings.on_busy != TERMINATE:
             return Verdict(f"its limits change when {_count(clients)} ended", busy=True)
