@@ -67,6 +67,15 @@ def test_run_tells_what_a_command_said() -> None:
     )
 
 
+def test_a_program_that_can_not_be_started_says_why(tmp_path: Path) -> None:
+    program = tmp_path / "broken"
+    program.write_text("#!/none/of/these\n")
+    program.chmod(0o755)
+    done = LocalHost().run([str(program)], check=False)
+    assert (done.rc, done.err) == (126, f"{program}: No such file or directory")
+    assert LocalHost().run(["/none"], check=False).rc == 127
+
+
 def test_lock_is_exclusive(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     with (

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What others write is read without waiting for it, and up to a size."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from gpu_plugin import bounded
+
+
+def run(script: str, text: str = "", seconds: float = 20) -> tuple[int, str, str]:
+    done = bounded.run(["sh", "-c", script], text, {"PATH": os.environ["PATH"], "A": "b"}, seconds)
+    return done.rc, done.out, done.err
+
+
+def test_a_program_answers_with_the_variables_and_the_text_that_it_is_given() -> None:
+    assert run('read line; echo "$line $A $HOME"; echo no >&2; exit 3', "yes\n") == (
+        3,
+        "yes b \n",
+        "no\n",
+    )
+    assert run("exec <&-; exit 1", "not read" * 4096)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("sleep 60", "it takes too long"),
+        ("sleep 9 & exit 0", "it takes too long"),  # who has its output says nothing either
+        ("exec >&- 2>&-; sleep 60", "it takes too long"),
+        ("yes", "it tells more than 65536 bytes"),
+        ("yes >&2", "it tells more than 65536 bytes"),
+    ],
+)
+def test_one_that_does_not_come_to_an_end_is_killed(script: str, why: str) -> None:
+    begun = time.monotonic()
+    assert run(script, seconds=0.5 if "yes" not in script else 20) == (124, "", why)
+    assert time.monotonic() - begun < 10
+
+
+def test_one_that_is_not_there_can_not_be_started() -> None:
+    with pytest.raises(FileNotFoundError):
+        bounded.run(["/none"], "", {}, 1)
+
+
+def test_what_can_not_be_read_is_peeked_at_in_vain(tmp_path: Path) -> None:
+    assert bounded.peek(tmp_path / "none") == bounded.peek(tmp_path) == ""
+    (tmp_path / "long").write_bytes(b"\xff" * (bounded.LONGEST + 1))
+    assert bounded.peek(tmp_path / "long") == "\ufffd" * bounded.LONGEST
