@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -189,17 +188,11 @@ def _run(options: argparse.Namespace) -> int:
     from .config.reload import Loaded
     from .gpus.driver import DriverReplaced
 
-    given = flags.given(options)
-    path = Path(options.config or config.DEFAULT_FILE)
-
     def load() -> Loaded:
-        text, digest = "", hashlib.sha256(b"").hexdigest()
-        if options.config or path.exists():
-            text, digest = flags.read(path)
-        return Loaded(config.parse(text, str(path), os.environ, given), digest)
+        return Loaded(*flags.load(options, os.environ))
 
     paths = daemon.Paths(
-        path,
+        flags.path(options),
         options.kubelet_socket,
         options.status_file,
         options.host_root,

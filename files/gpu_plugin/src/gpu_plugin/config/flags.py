@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from .. import bounded
-from .configuration import KEYS
+from .configuration import DEFAULT_FILE, KEYS, Config, parse
 from .schema import Key
 from .strict_yaml import LONGEST, ConfigError
 
@@ -52,6 +52,20 @@ def given(options: argparse.Namespace) -> dict[str, str]:
         for path, value in found.items()
         if value is not None
     }
+
+
+def path(options: argparse.Namespace) -> Path:
+    """Return where the configuration's file is, if it is there."""
+    return Path(options.config or DEFAULT_FILE)
+
+
+def load(options: argparse.Namespace, env: Mapping[str, str]) -> tuple[Config, str]:
+    """Return the configuration of a command, and the digest of its file. ConfigError."""
+    file = path(options)
+    text, digest = "", hashlib.sha256(b"").hexdigest()
+    if options.config or file.exists():
+        text, digest = read(file)
+    return parse(text, str(file), env, given(options)), digest
 
 
 def read(path: Path) -> tuple[str, str]:

@@ -69,17 +69,13 @@ def _run(options: argparse.Namespace) -> int:
     from . import service  # brings NVML in
 
     settings = _settings(options)
-    given = flags.given(options)
     environment = dict(os.environ)
     for name in ("MIG_STRATEGY", "FAIL_ON_INIT_ERROR"):
         if text := environment.get(f"GFD_{name}"):
             environment[name] = text
 
     def load() -> config.Config:
-        text = ""
-        if options.config or settings.config.exists():
-            text, _digest = flags.read(settings.config)
-        return config.parse(text, str(settings.config), environment, given)
+        return flags.load(options, environment)[0]
 
     if options.remove:
         return service.remove(settings, load())
@@ -92,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _settings(options: argparse.Namespace) -> Settings:
     configs = None
-    path = Path(options.config or config.DEFAULT_FILE)
+    path = flags.path(options)
     if options.config_file_srcdir:
         listed = options.fallback_strategies or f"{NAMED},{SINGLE}"
         configs = Configs(
