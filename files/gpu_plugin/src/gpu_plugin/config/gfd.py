@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from .schema import Key
 from .strict_yaml import invalid
@@ -39,6 +39,12 @@ def interval(where: str, text: str) -> float | None:
     return seconds
 
 
+def _key(name: str, default: Any, flags: tuple[str, ...], text: str, **more: Any) -> Any:
+    """Return the field of a key of ``flags.gfd``; its variable is GFD_ and its name."""
+    variable = "GFD_" + re.sub("([A-Z])", r"_\1", name).upper()
+    return Key(f"flags.gfd.{name}", default, flags, text, (variable,), **more).field()
+
+
 @dataclass(frozen=True)
 class Gfd:
     """How labels are made, and where they are written.
@@ -46,43 +52,30 @@ class Gfd:
     ``sleep`` is in seconds, None is for ever. ``node_feature_api`` is None where nobody chose.
     """
 
-    oneshot: bool = Key(
-        "flags.gfd.oneshot",
-        False,
-        ("--oneshot", "--once"),
-        "do it once",
-        ("GFD_ONESHOT",),
-    ).field()
-    no_timestamp: bool = Key(
-        "flags.gfd.noTimestamp",
-        False,
-        ("--no-timestamp",),
-        "leave out the label with the time of the start",
-        ("GFD_NO_TIMESTAMP",),
-    ).field()
-    sleep: float | None = Key(
-        "flags.gfd.sleepInterval",
+    oneshot: bool = _key("oneshot", False, ("--oneshot", "--once"), "do it once")
+    no_timestamp: bool = _key(
+        "noTimestamp", False, ("--no-timestamp",), "leave out the label with the time of the start"
+    )
+    sleep: float | None = _key(
+        "sleepInterval",
         "60s",
         ("--sleep-interval",),
         "how long to wait between two looks at the GPUs",
-        ("GFD_SLEEP_INTERVAL",),
         may_be_whole=True,
         read=interval,
-    ).field()
-    output_file: str = Key(
-        "flags.gfd.outputFile",
+    )
+    output_file: str = _key(
+        "outputFile",
         "/etc/kubernetes/node-feature-discovery/features.d/gfd",
         ("--output-file", "--output", "-o"),
         "where a file of labels goes; empty is standard output",
-        ("GFD_OUTPUT_FILE",),
-    ).field()
-    machine_type_file: str = Key(
-        "flags.gfd.machineTypeFile",
+    )
+    machine_type_file: str = _key(
+        "machineTypeFile",
         "/sys/class/dmi/id/product_name",
         ("--machine-type-file",),
         "the file that names the machine",
-        ("GFD_MACHINE_TYPE_FILE",),
-    ).field()
+    )
     node_feature_api: bool | None = Key(
         "flags.useNodeFeatureAPI",
         None,
