@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A release of the daemon that does not start, on a node where one serves; and how the unit is shut in."""
+"""A release of the daemon that does not start, on a node where one serves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from gpunode_tool.testing import Node
 
 PACKAGE = Path(__file__).resolve().parents[2] / "files/gpu_plugin"
 UNIT = "gpu-device-plugin.service"
-EXPOSURE = 3.1  # systemd's measure of what a unit may do, from 0 to 10
 
 pytestmark = pytest.mark.node
 
@@ -55,7 +54,3 @@ def test_a_release_that_does_not_start_is_taken_back(
     third = node.play()
     assert third.ok, third.message()
     assert third.changed() == []
-
-    told = node.run("systemd-analyze", "security", "--no-pager", UNIT)
-    score = float(told.rpartition("service: ")[2].split()[0])
-    assert score <= EXPOSURE, told
