@@ -9,7 +9,7 @@ SHELL := /bin/bash
 PRODUCT ?= h100-80
 GPUS ?= 8
 PYTHON ?= python3
-LEFT_OUT ?= exhaustive
+LEFT_OUT ?= exhaustive or endurance
 
 CACHE := $(CURDIR)/.cache
 VENV := $(CACHE)/venv
@@ -72,13 +72,15 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-fast lint unit oracle nvsim-test module-test daemon-test sanity molecule integration integration-driver dkms bench build
-test: ## Everything: lint, sanity, unit tests, nvsim, daemon, molecule, integration
-	@$(MAKE) --no-print-directory setup $(WHEELHOUSE)/stamp image
+.PHONY: test test-all test-fast lint unit oracle endurance nvsim-test module-test daemon-test sanity molecule integration integration-driver dkms bench build
+test: image $(WHEELHOUSE)/stamp ## What every change has to pass: at most half an hour on two cores
 	@tests/run-all
 
+test-all: image $(WHEELHOUSE)/stamp ## That, and endurance, oracle and dkms: ten minutes more
+	@tests/run-all --all
+
 test-fast: setup lint ## What takes two minutes and no container
-	@$(MAKE) --no-print-directory LEFT_OUT="exhaustive or slow" MORE="-n 2" unit nvsim-test daemon-test
+	@$(MAKE) --no-print-directory LEFT_OUT="exhaustive or endurance or slow" MORE="-n 2" unit nvsim-test daemon-test
 
 lint: setup ## ruff, mypy, import-linter, ansible-lint
 	$(BIN)/ruff check .
@@ -92,7 +94,11 @@ unit: setup ## Unit tests of the collection
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not ($(LEFT_OUT))" tests/unit tests/node
 
 oracle: setup ## The MIG planner against brute force: every layout from every state
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m exhaustive tests/unit
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m exhaustive tests/unit
+
+endurance: setup ## The device plugin through restarts, faults and changes by the thousand
+	$(MAKE) --no-print-directory -C tests/nvsim shim
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m endurance tests/gpu_plugin
 
 nvsim-test: setup ## The simulated driver's own tests, and the stand-in kubelet's
 	$(MAKE) --no-print-directory -C tests/nvsim shim
@@ -113,7 +119,7 @@ molecule: image $(WHEELHOUSE)/stamp ## The default scenario on a simulated node
 	$(BIN)/molecule test
 
 integration: image $(WHEELHOUSE)/stamp ## The playbooks through ansible-runner on simulated nodes, but for the driver's
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q --ignore=tests/integration/driver tests/integration
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) --ignore=tests/integration/driver tests/integration
 
 integration-driver: image $(WHEELHOUSE)/stamp ## The driver on simulated nodes, with the genuine packages
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m "not dkms" tests/integration/driver

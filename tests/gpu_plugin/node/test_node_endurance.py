@@ -74,6 +74,7 @@ def assert_no_more(after: tuple[int, int, int], before: tuple[int, int, int]) ->
     assert after[2] <= before[2] + 4096
 
 
+@pytest.mark.endurance
 def test_many_requests_leave_nothing_behind(make_node: MakeNode) -> None:
     node = make_node(8)
     node.start_kubelet()
@@ -85,6 +86,7 @@ def test_many_requests_leave_nothing_behind(make_node: MakeNode) -> None:
     assert_no_more(held(node), before)
 
 
+@pytest.mark.endurance
 def test_a_kubelet_that_restarts_again_and_again(make_node: MakeNode) -> None:
     node = make_node(2)
     node.start_kubelet()
@@ -99,6 +101,7 @@ def test_a_kubelet_that_restarts_again_and_again(make_node: MakeNode) -> None:
     assert_no_more(held(node), before)
 
 
+@pytest.mark.endurance
 def test_a_storm_of_xids_leaves_nothing_behind(make_node: MakeNode) -> None:
     node = make_node(2)
     node.start_kubelet()
@@ -120,6 +123,7 @@ def test_a_storm_of_xids_leaves_nothing_behind(make_node: MakeNode) -> None:
     assert_no_more(held(node), before)
 
 
+@pytest.mark.endurance
 def test_gpus_that_are_lost_and_drivers_that_are_loaded_again_and_again(
     make_node: MakeNode,
 ) -> None:
@@ -141,6 +145,7 @@ def test_gpus_that_are_lost_and_drivers_that_are_loaded_again_and_again(
     assert_no_more(held(node), before)
 
 
+@pytest.mark.endurance
 def test_a_configuration_that_changes_again_and_again(make_node: MakeNode) -> None:
     node = make_node(2)
     node.start_kubelet()
