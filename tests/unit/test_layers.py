@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,17 @@ import rooms
 REPOSITORY = links.REPOSITORY
 CORE = links.LIBRARY / "_core"
 READS = {"open", "print", "input", "exec", "eval"}
+ROOTS = (
+    "changelogs",
+    "docs",
+    "files",
+    "meta",
+    "molecule",
+    "playbooks",
+    "plugins",
+    "roles",
+    "tests",
+)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +78,11 @@ def test_the_page_draws_the_rooms_as_the_contracts_have_them() -> None:
     assert [one for row in rooms.layers("rooms") for one in row] == [
         *("_capability", "_host", "_nvml", "_core")
     ]
+
+
+def test_no_folder_is_crowded() -> None:
+    words = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *ROOTS)
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    there = {name for name in done.stdout.split("\0") if name and (REPOSITORY / name).exists()}
+    count = Counter(str(Path(name).parent) for name in there)
+    assert {folder: number for folder, number in count.items() if number > 15} == {}
