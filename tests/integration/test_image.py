@@ -29,7 +29,7 @@ def image(tmp_path: Path) -> Iterator[str]:
     podman("build", "--quiet", "--tag", BASE, str(tmp_path))
     wheelhouse = Path(os.environ.get("WHEELHOUSE") or REPOSITORY / ".cache/wheelhouse")
     podman(
-        *("build", "--quiet", "--tag", IMAGE, "--network", "none"),
+        *("build", "--quiet", "--layers=false", "--tag", IMAGE, "--network", "none"),
         *("--file", str(REPOSITORY / "files/gpu_plugin/Containerfile")),
         *("--volume", f"{wheelhouse}:/wheels:ro"),
         *("--build-arg", f"BASE={BASE}"),
