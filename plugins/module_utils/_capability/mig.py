@@ -287,19 +287,19 @@ def _end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
 
     The daemon is asked again and again: two who ask at once cut each other off.
     """
-    pid, told = step.params["pid"], ""
+    pid, answer = step.params["pid"], ""
     env = {"CUDA_MPS_PIPE_DIRECTORY": step.params["pipe"]}
     deadline = time.monotonic() + SERVER_SECONDS
     while any(one.pid == pid for one in nvml.processes(gpu)):
         if time.monotonic() > deadline:
             raise NodeError(
                 f"{step.summary}: failed",
-                cause=told or "it does not end, so clients came meanwhile",
+                cause=answer or "it does not end, so clients came meanwhile",
                 hint="see gpu-plugin mps status, end its clients, and run again",
             )
         asked = f"shutdown_server {pid}\n"
         done = host.run(
             [mig_mps.PROGRAM], check=False, env=env, stdin=asked, timeout=SERVER_SECONDS
         )
-        told = (done.err or done.out).strip()
+        answer = (done.err or done.out).strip()
         time.sleep(SERVER_POLL_SECONDS)

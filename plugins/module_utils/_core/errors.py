@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from .text.shown import cut, shown
@@ -35,6 +36,15 @@ class NodeError(Exception):
 def damaged(path: str, error: Exception, hint: str) -> NodeError:
     """Return the error where a file of ours can't be understood."""
     return NodeError(f"{path} is damaged", cause=cut(str(error)), hint=hint)
+
+
+@contextlib.contextmanager
+def readable(path: str, hint: str) -> t.Iterator[None]:
+    """Call a file of ours damaged where what is done in a with statement shows that it can't be understood."""
+    try:
+        yield
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
+        raise damaged(path, error, hint) from error
 
 
 class InputError(NodeError):

@@ -57,15 +57,15 @@ class Daemon:
     def of(cls, text: str) -> Daemon:
         """Read the answer of ``gpu-plugin status --json``, also one of another version or cut short."""
         try:
-            told = _table(json_data.loads(text))
+            report = _table(json_data.loads(text))
         except ValueError:
-            told = {}
-        boot, labels, cdi = (_table(told.get(name)) for name in ("mig_boot", "labels", "cdi"))
+            report = {}
+        boot, labels, cdi = (_table(report.get(name)) for name in ("mig_boot", "labels", "cdi"))
         return cls(
-            state=_text(told.get("state")),
-            problem=_text(told.get("problem")),
-            unhealthy=tuple(_unhealthy(_table(told.get("resources")))),
-            mig_uuids=_texts(told.get("mig_uuids")),
+            state=_text(report.get("state")),
+            problem=_text(report.get("problem")),
+            unhealthy=tuple(_unhealthy(_table(report.get("resources")))),
+            mig_uuids=_texts(report.get("mig_uuids")),
             mig_boot_state=_text(boot.get("state")),
             mig_boot_problems=_texts(boot.get("problems")),
             labels_state=_text(labels.get("state")),
@@ -163,7 +163,7 @@ def checks(node: Node, gpu_count: int = -1) -> t.List[Check]:
 
 
 def message(found: t.Sequence[Check]) -> str:
-    """Return what to tell of the checks that do not hold, a line for each; empty where all hold."""
+    """Return what to say of the checks that do not hold, a line for each; empty where all hold."""
     bad = [str(one) for one in found if not one.holds]
     if len(bad) < 2:
         return "".join(bad)
@@ -185,9 +185,9 @@ def _because(reasons: t.Sequence[str]) -> str:
 
 
 def _unhealthy(resources: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    for resource, told in resources.items():
-        problems = _table(_table(told).get("problems"))
-        for device, health in _table(_table(told).get("devices")).items():
+    for resource, report in resources.items():
+        problems = _table(_table(report).get("problems"))
+        for device, health in _table(_table(report).get("devices")).items():
             if health == UNHEALTHY:
                 problem = _text(problems.get(device))
                 yield f"{resource} {device}: {problem}" if problem else f"{resource} {device}"

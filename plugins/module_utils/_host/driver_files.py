@@ -139,11 +139,11 @@ class DriverFiles:
 
     def _ldconfig(self) -> t.List[cdi_files.Pair]:
         if self._cache is None:
-            words = ["ldconfig", "-p"]
+            argv = ["ldconfig", "-p"]
             if self.root:
-                words += ["-C", f"{self.root}/etc/ld.so.cache"]
+                argv += ["-C", f"{self.root}/etc/ld.so.cache"]
             # Without a cache there are still the folders where packages keep their libraries.
-            self._cache = cdi_files.parse_ldconfig(self._host.run(words, check=False).out)
+            self._cache = cdi_files.parse_ldconfig(self._host.run(argv, check=False).out)
         return self._cache
 
     def _real(self, path: str) -> t.Optional[str]:

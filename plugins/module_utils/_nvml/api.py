@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What NVML can be asked, and what it can be told to do."""
+"""What NVML can be asked, and what it can be made to do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Nvml(t.Protocol):
     def create_instance(self, gpu: Gpu, profile: GiProfile, start: int) -> int:
         """Create a GPU instance without compute instances; return its id."""
 
-    def ci_places(self, gpu: Gpu, gi_id: int) -> t.Dict[int, t.Tuple[int, ...]]:
+    def ci_placements(self, gpu: Gpu, gi_id: int) -> t.Dict[int, t.Tuple[int, ...]]:
         """Return where compute instances may begin in a GPU instance, by their slices."""
 
     def create_compute_instance(self, gpu: Gpu, gi_id: int, slices: int, start: int) -> None:

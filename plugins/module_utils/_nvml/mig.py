@@ -34,7 +34,7 @@ def read(nvml: Nvml, gpu: Gpu) -> GpuState:
         instances,
         tuple(nvml.processes(gpu)),
         tuple(nvml.mig_devices(gpu)),
-        {one.id: nvml.ci_places(gpu, one.id) for one in instances},
+        {one.id: nvml.ci_placements(gpu, one.id) for one in instances},
     )
 
 
@@ -113,10 +113,10 @@ class Changes:
         nvml = self._nvml
         profile = next(one for one in nvml.gi_profiles(gpu) if one.name == name)
         gi = nvml.create_instance(gpu, profile, start)
-        places = spread(cis, nvml.ci_places(gpu, gi))
-        if places is None:
+        placements = spread(cis, nvml.ci_placements(gpu, gi))
+        if placements is None:
             raise NodeError(f"{name} has no room for compute instances of {cis} slices")
-        for slices, at in places:
+        for slices, at in placements:
             nvml.create_compute_instance(gpu, gi, slices, at)
 
     def _set_mode(self, gpu: Gpu, on: bool) -> None:

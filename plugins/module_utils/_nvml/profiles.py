@@ -39,7 +39,7 @@ def _gi_profile(handle: t.Any, gpu: Gpu, number: int) -> t.Optional[GiProfile]:
         name = canonical(reported)
     except InputError:
         name = name_from_sizes(info.sliceCount, info.memorySizeMB, gpu.memory_total, number)
-    places = listed(
+    placements = listed(
         pynvml.nvmlDeviceGetGpuInstancePossiblePlacements,
         pynvml.c_nvmlGpuInstancePlacement_t,
         handle,
@@ -52,7 +52,7 @@ def _gi_profile(handle: t.Any, gpu: Gpu, number: int) -> t.Optional[GiProfile]:
         slices=info.sliceCount,
         max_count=info.instanceCount,
         memory_mb=info.memorySizeMB,
-        placements=tuple((one.start, one.size) for one in places),
+        placements=tuple((one.start, one.size) for one in placements),
     )
 
 
@@ -66,13 +66,13 @@ def ci_profiles(gi: t.Any) -> t.Dict[int, int]:
 
 def ci_starts(gi: t.Any, profile_id: int) -> t.Tuple[int, ...]:
     """Return where compute instances of a profile may begin."""
-    places = listed(
+    placements = listed(
         pynvml.nvmlGpuInstanceGetComputeInstancePossiblePlacements,
         pynvml.c_nvmlComputeInstancePlacement_t,
         gi,
         profile_id,
     )
-    return tuple(one.start for one in places)
+    return tuple(one.start for one in placements)
 
 
 def instances(parent: t.Any, profile_id: int, *, compute: bool) -> t.List[t.Any]:

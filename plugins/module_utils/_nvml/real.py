@@ -222,7 +222,7 @@ class RealNvml:
         return int(pynvml.nvmlGpuInstanceGetInfo(gi).id)
 
     @doing("reading the places of compute instances")
-    def ci_places(self, gpu: Gpu, gi_id: int) -> t.Dict[int, t.Tuple[int, ...]]:
+    def ci_placements(self, gpu: Gpu, gi_id: int) -> t.Dict[int, t.Tuple[int, ...]]:
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
         found: t.Dict[int, t.Tuple[int, ...]] = {}
         for profile_id, slices in profiles.ci_profiles(gi).items():

@@ -144,13 +144,13 @@ class RuntimeCapability:
     def _observe(self, runtime: Runtime) -> State:
         path = self._config_path or runtime.kind.config_path
         view = runtime.view(path, self._wanted)
-        lacking = view.changes() if self._present else []
+        changes = view.changes() if self._present else []
         keep = view.wanted_paths() if self._present else set()
         records = self._records.all()
         files = []
         for number, name in enumerate(view.files):
             there = File(name, self._host.read(name), view.fresh, written=records.get(name))
-            file = there.planned(runtime, lacking if number == 0 else [], keep)
+            file = there.planned(runtime, changes if number == 0 else [], keep)
             files += [file] if file else []
         stale = bool(runtime.unit) and self._records.stale(runtime.unit)
         stale_live = bool(runtime.unit) and self._records.stale(runtime.unit, live=True)

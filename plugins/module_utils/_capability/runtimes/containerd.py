@@ -58,8 +58,8 @@ class Containerd(Runtime):
 
     def _dump(self, path: t.Optional[str]) -> Config:
         """Return what containerd makes of a file and its imports."""
-        words = [self.kind.program, *(["--config", path] if path else []), "config", "dump"]
-        return self.parse(self._host.run(words).out, "containerd config dump")
+        argv = [self.kind.program, *(["--config", path] if path else []), "config", "dump"]
+        return self.parse(self._host.run(argv).out, "containerd config dump")
 
     def check(self, path: str, text: str) -> None:
         with contextlib.ExitStack() as stack:

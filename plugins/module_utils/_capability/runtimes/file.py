@@ -32,7 +32,7 @@ class File(t.NamedTuple):
         return not gone and all(any(key[: len(one)] == one for one in live) for key in keys)
 
     def summary(self) -> str:
-        """Return the edit in words."""
+        """Return the edit as text."""
         if self.restored:
             verb = "remove" if self.written and self.written.base is None else "restore"
             return f"{verb} {self.path}"

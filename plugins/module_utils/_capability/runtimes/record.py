@@ -5,27 +5,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 import typing as t
 
-from ..._core.errors import damaged
+from ..._core.errors import readable
 from ..._core.runtimes.edits import Entry
 from ..._host.api import Host
 from ..._host.systemd import properties
 
 RECORD = "/var/lib/gpu-node/container_runtime.json"
 MARK = "/run/gpu-node/container_runtime.json"  # after a boot, every runtime has read its files
-
-
-@contextlib.contextmanager
-def _readable(path: str, hint: str) -> t.Iterator[None]:
-    """Say of what can't be understood that the file is damaged."""
-    try:
-        yield
-    except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
-        raise damaged(path, error, hint) from error
 
 
 class Written(t.NamedTuple):
@@ -45,7 +35,7 @@ class Records:
 
     def all(self) -> t.Dict[str, Written]:
         """Return all of them."""
-        with _readable(RECORD, "remove the file; what earlier runs wrote then counts as your own"):
+        with readable(RECORD, "remove the file; what earlier runs wrote then counts as your own"):
             return {
                 path: Written(**{**one, "entries": tuple(map(Entry.of, one["entries"]))})
                 for path, one in json.loads(self._host.read(RECORD) or "{}").items()
@@ -64,7 +54,7 @@ class Records:
             self._host.remove(path)
 
     def _marks(self) -> t.Dict[str, float]:
-        with _readable(MARK, "remove the file, and restart the container runtime once"):
+        with readable(MARK, "remove the file, and restart the container runtime once"):
             marks = json.loads(self._host.read(MARK) or "{}")
             return {str(unit): float(since) for unit, since in marks.items()}
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What keeps the CDI specification up to date: a file with the options, and units that write it anew."""
+"""What keeps the CDI specification up to date: a file with the options, and units that regenerate it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import posixpath
 import typing as t
 
 from ..boot import PROGRAM, SANDBOX, Boot
-from ..errors import damaged
+from ..errors import readable
 from ..mig.boot import STATUS as MIG_STATUS
 from ..mig.boot import UNIT as MIG_UNIT
 from ..text import json_data
@@ -47,7 +47,7 @@ RuntimeDirectoryPreserve=yes
 WantedBy=multi-user.target
 """
 # The kernel tells of nothing in /proc: nodes come and go with the module and with MIG devices, and
-# the loader's cache is written anew when a package brings other libraries. A specification that
+# the loader's cache is rewritten when a package brings other libraries. A specification that
 # names a hook which is gone would let no container start.
 PATH_TEXT = f"""\
 # Written by gpu.node.cdi.
@@ -87,7 +87,7 @@ def dump(options: Options) -> str:
 
 def load(text: str, path: str) -> Options:
     """Return the options from the file's text."""
-    try:
+    with readable(path, "run gpu.node.cdi again, which writes it"):
         data = json_data.loads(text)
         return Options(
             str(data["path"]),
@@ -96,8 +96,6 @@ def load(text: str, path: str) -> Options:
             str(data["driver_root"]),
             _generator(data.get("generator", NVML)),
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error, "run gpu.node.cdi again, which writes it") from error
 
 
 def _generator(value: t.Any) -> str:

@@ -21,16 +21,16 @@ NVIDIA_CTK = "nvidia-ctk"
 GENERATORS = (NVML, NVIDIA_CTK)
 INSTALL = "install the NVIDIA container toolkit (gpu.node.container_toolkit)"
 
-MOST = 5  # problems that are told; where there are more, they are much alike
+MOST = 5  # problems that are named; where there are more, they are much alike
 
 Spec = t.Dict[str, t.Any]
 
 
 def arguments(root: str) -> t.List[str]:
     """Return what nvidia-ctk is called with, for devices by the same names as ours."""
-    words = ["cdi", "generate", "--format=json"]
-    words += ["--device-name-strategy=index", "--device-name-strategy=uuid"]
-    return [*words, f"--driver-root={root}"] if root else words
+    argv = ["cdi", "generate", "--format=json"]
+    argv += ["--device-name-strategy=index", "--device-name-strategy=uuid"]
+    return [*argv, f"--driver-root={root}"] if root else argv
 
 
 def check_program(found: t.Optional[t.Tuple[str, str]]) -> str:
@@ -124,9 +124,9 @@ def _edits(device: str, mine: Spec, yours: Spec) -> t.List[t.Dict[str, str]]:
 
 
 def _hook(hook: Spec) -> str:
-    """Return a hook in a word: the first argument that is not a program's name."""
-    words = [str(word) for word in hook.get("args", ())[1:] if word != "hook"]
-    return words[0] if words else posixpath.basename(str(hook["path"]))
+    """Return what a hook does: the first argument that is not a program's name."""
+    argv = [str(one) for one in hook.get("args", ())[1:] if one != "hook"]
+    return argv[0] if argv else posixpath.basename(str(hook["path"]))
 
 
 def _compare(

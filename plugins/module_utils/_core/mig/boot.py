@@ -9,7 +9,7 @@ import json
 import typing as t
 
 from ..boot import PROGRAM, SANDBOX, Boot
-from ..errors import InputError, damaged
+from ..errors import InputError, readable
 from ..text import json_data
 
 CONFIG = "/etc/gpu-node/mig.json"
@@ -55,8 +55,6 @@ def dump(config: t.Any, selected: str) -> str:
 
 def load(text: str, path: str) -> t.Tuple[t.Any, str]:
     """Return configuration and selection from the file's text."""
-    try:
+    with readable(path, "run gpu.node.mig again, which writes it"):
         data = json_data.loads(text)
         return data["config"], str(data["selected"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error, "run gpu.node.mig again, which writes it") from error

@@ -260,7 +260,7 @@ class Selection:
 
     def _generated(self, state: GpuState) -> Target:
         if self.label != "all-disabled" and not state.profiles and not state.gpu.mig_current:
-            return True, {}  # the profiles are told once MIG mode is on, and then planned for
+            return True, {}  # the profiles are known once MIG mode is on, and then planned for
         with about(state.gpu):
             layout = generated(self.label, state.profiles)
         return layout is not None, layout or {}

@@ -27,14 +27,14 @@ class Server:
 
 
 def idle_servers(states: t.Iterable[t.Optional[str]]) -> t.Dict[int, str]:
-    """Return by process the servers without clients that managers tell, with their pipe folders."""
+    """Return by process the servers without clients that managers report, with their pipe folders."""
     found: t.Dict[int, str] = {}
     for text in states:
         try:
-            told = json_data.loads(text or "{}")
-            pipe = str(told.get("pipe", ""))
+            state = json_data.loads(text or "{}")
+            pipe = str(state.get("pipe", ""))
             found.update(
-                {int(one["pid"]): pipe for one in told.get("servers", ()) if not one["clients"]}
+                {int(one["pid"]): pipe for one in state.get("servers", ()) if not one["clients"]}
             )
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
             continue  # not the state of a manager of ours

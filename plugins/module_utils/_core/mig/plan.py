@@ -13,7 +13,7 @@ from ..errors import NodeError
 from ..gpu import GiProfile, Gpu, GpuInstance, MigDevice, Process
 from ..steps import Step
 from .picture import Placed, picture
-from .profile import Places, Shape, shapes
+from .profile import Placements, Shape, shapes
 from .search import Found, Kept, arrange
 
 IDLE = ("idle_gpu",)
@@ -27,7 +27,7 @@ class Busy(NodeError):
 class GpuState:
     """A GPU with its profiles, instances, processes and MIG devices.
 
-    ``places`` tells where compute instances may begin, by GPU instance id and slices.
+    ``placements`` tells where compute instances may begin, by GPU instance id and slices.
     """
 
     gpu: Gpu
@@ -35,7 +35,7 @@ class GpuState:
     instances: t.Tuple[GpuInstance, ...]
     processes: t.Tuple[Process, ...]
     devices: t.Tuple[MigDevice, ...] = ()
-    places: t.Mapping[int, Places] = dataclasses.field(default_factory=dict)
+    placements: t.Mapping[int, Placements] = dataclasses.field(default_factory=dict)
 
     def profile_of(self, instance: GpuInstance) -> GiProfile:
         """Return an instance's profile."""
@@ -120,19 +120,19 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int], reset
         # Drivers of branch 535 and older tell profiles only once MIG mode is on.
         return GpuPlan(gpu, mode, before, picture(gpu, (), (), enabled=True), more=True)
     busy = {_at(one) for one in state.processes if one.gi_id is not None}
-    found = arrange(state.profiles, state.instances, shapes(layout), busy, state.places)
+    found = arrange(state.profiles, state.instances, shapes(layout), busy, state.placements)
     gone = [one for one in state.instances if one not in [kept.instance for kept in found.keep]]
     _refuse_if_in_the_way(state, gone, found.keep)
-    places = tuple(_place(*one) for one in found.create)
+    placements = tuple(_place(*one) for one in found.create)
     stay = [Placed(str(one.shape), one.instance.start, one.instance.size) for one in found.keep]
     return GpuPlan(
         gpu,
         (*mode, *_clear(state, gone), *_reshape(state, found.keep), *_create(gpu, found)),
         before,
-        picture(gpu, state.profiles, [*stay, *places], enabled=True),
+        picture(gpu, state.profiles, [*stay, *placements], enabled=True),
         kept=tuple(one.instance.id for one in found.keep),
         destroyed=tuple(one.id for one in gone),
-        created=places,
+        created=placements,
         more=bool(mode),
     )
 

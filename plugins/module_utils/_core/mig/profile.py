@@ -31,7 +31,7 @@ ATTRIBUTES = {
 MOST_SLICES = 8
 FORM = "a MIG profile such as 1g.10gb, 1g.10gb+me or 1c.3g.40gb"
 
-Places = t.Mapping[int, t.Tuple[int, ...]]  # where compute instances may begin, by slices
+Placements = t.Mapping[int, t.Tuple[int, ...]]  # where compute instances may begin, by slices
 
 
 class Profile(t.NamedTuple):
@@ -124,10 +124,10 @@ def _share(sizes: t.Sequence[int], slices: int) -> t.List[t.Tuple[int, ...]]:
 
 @functools.lru_cache(maxsize=1024)
 def _fit(sizes: t.Tuple[int, ...], slices: int) -> bool:
-    return spread(sizes, usual_places(slices)) is not None
+    return spread(sizes, usual_placements(slices)) is not None
 
 
-def usual_places(slices: int) -> t.Dict[int, t.Tuple[int, ...]]:
+def usual_placements(slices: int) -> t.Dict[int, t.Tuple[int, ...]]:
     """Return where compute instances begin in a GPU instance of so many slices.
 
     That is what NVML reports of every GPU so far; it can be asked only once the instance is there.
@@ -139,7 +139,7 @@ def usual_places(slices: int) -> t.Dict[int, t.Tuple[int, ...]]:
 
 
 def spread(
-    sizes: t.Sequence[int], places: Places, taken: int = 0
+    sizes: t.Sequence[int], placements: Placements, taken: int = 0
 ) -> t.Optional[t.Tuple[t.Tuple[int, int], ...]]:
     """Return (slices, start) for compute instances beside the taken slices (a mask), or None."""
     if not sizes:
@@ -147,9 +147,9 @@ def spread(
     size = max(sizes)
     rest = list(sizes)
     rest.remove(size)
-    for start in places.get(size, ()):
+    for start in placements.get(size, ()):
         if not taken & mask(start, size):
-            found = spread(rest, places, taken | mask(start, size))
+            found = spread(rest, placements, taken | mask(start, size))
             if found is not None:
                 return ((size, start), *found)
     return None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is told of MIG: every GPU before and after, and what became of each instance."""
+"""What is reported of MIG: every GPU before and after, and what became of each instance."""
 
 from __future__ import annotations
 

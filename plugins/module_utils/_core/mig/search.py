@@ -12,7 +12,7 @@ import typing as t
 
 from ..errors import NodeError
 from ..gpu import GiProfile, GpuInstance
-from .profile import Places, Shape, mask, parse, spread, usual_places
+from .profile import Placements, Shape, mask, parse, spread, usual_placements
 
 Place = t.Tuple[GiProfile, int]
 Busy = t.Collection[t.Tuple[int, int]]
@@ -33,7 +33,7 @@ class Kept(t.NamedTuple):
 
 
 class Found(t.NamedTuple):
-    """The instances that stay where they are, and the places for those to be created."""
+    """The instances that stay where they are, and the placements for those to be created."""
 
     keep: t.Tuple[Kept, ...]
     create: t.Tuple[t.Tuple[GiProfile, int, Shape], ...]
@@ -44,11 +44,11 @@ def arrange(
     existing: t.Sequence[GpuInstance],
     wanted: t.Sequence[Shape],
     busy: Busy = (),
-    places: t.Optional[t.Mapping[int, Places]] = None,
+    placements: t.Optional[t.Mapping[int, Placements]] = None,
 ) -> Found:
     """Return the arrangement that disturbs the fewest busy instances, and then the fewest at all.
 
-    ``busy`` holds ids of (GPU instance, compute instance) in use, ``places`` where compute
+    ``busy`` holds ids of (GPU instance, compute instance) in use, ``placements`` where compute
     instances may begin in each GPU instance. Raises NodeError when the layout fits in no way.
     """
     by_name = {one.name: one for one in profiles}
@@ -71,7 +71,7 @@ def arrange(
         for keep in alike:
             free = _complete(by_name, names, keep, layout)
             if free is not None:
-                found.append(_assign(names, keep, free, wanted, busy, places or {}))
+                found.append(_assign(names, keep, free, wanted, busy, placements or {}))
                 if not _touched(found[-1]):
                     break
         if found:
@@ -114,14 +114,16 @@ def _assign(
     free: t.Sequence[Place],
     wanted: t.Sequence[Shape],
     busy: Busy,
-    places: t.Mapping[int, Places],
+    placements: t.Mapping[int, Placements],
 ) -> Found:
-    """Give the kept instances their shapes, and the free places the rest of them."""
+    """Give the kept instances their shapes, and the free placements the rest of them."""
     left = list(wanted)
     kept: t.List[Kept] = []
     for name in sorted({names[one.profile_id] for one in keep}):
         same = [one for one in keep if names[one.profile_id] == name]
-        for one in match(same, [shape for shape in left if shape.profile == name], busy, places):
+        for one in match(
+            same, [shape for shape in left if shape.profile == name], busy, placements
+        ):
             kept.append(one)
             left.remove(one.shape)
     create = []
@@ -164,19 +166,19 @@ def check_engines(by_name: t.Mapping[str, GiProfile], layout: t.Mapping[str, int
     NVML tells only how often each profile fits by itself. Profiles with +me share the same engines,
     and one with +me.all leaves none, so that nothing but profiles with -me can be beside it.
     """
-    words = {name: _media(name) for name in by_name}
-    for word in ("+me", "+me.all"):
+    engines = {name: _media(name) for name in by_name}
+    for kind in ("+me", "+me.all"):
         most = max(
-            (one.max_count for name, one in by_name.items() if words[name] == word), default=0
+            (one.max_count for name, one in by_name.items() if engines[name] == kind), default=0
         )
-        asked = {name: count for name, count in layout.items() if words[name] == word}
+        asked = {name: count for name, count in layout.items() if engines[name] == kind}
         if sum(asked.values()) > most:
             raise NodeError(
                 f"{describe(asked)} do not fit on the GPU",
-                cause=f"its media engines serve {most} instance with {word}",
+                cause=f"its media engines serve {most} instance with {kind}",
             )
-    greedy = [name for name in layout if words[name] == "+me.all"]
-    beside = [name for name in layout if words[name] not in ("+me.all", "-me")]
+    greedy = [name for name in layout if engines[name] == "+me.all"]
+    beside = [name for name in layout if engines[name] not in ("+me.all", "-me")]
     if greedy and beside:
         raise NodeError(
             f"{describe(layout)} does not fit on the GPU",
@@ -191,7 +193,7 @@ def _media(name: str) -> str:
 
 
 def describe(layout: t.Mapping[str, int]) -> str:
-    """Return a layout in words."""
+    """Return a layout as text."""
     return ", ".join(f"{count} x {name}" for name, count in sorted(layout.items())) or "no instance"
 
 
@@ -201,7 +203,7 @@ def _complete(
     keep: t.Sequence[GpuInstance],
     layout: t.Mapping[str, int],
 ) -> t.Optional[t.Tuple[Place, ...]]:
-    """Return places for what the kept instances leave to be created, or None."""
+    """Return placements for what the kept instances leave to be created, or None."""
     left = dict(layout)
     taken = 0
     for one in keep:
@@ -233,8 +235,8 @@ def _place(
         here = mask(*place)
         return sum(size for start, size in free if here & mask(start, size))
 
-    places = [place for place in todo[0].placements if not taken & mask(*place)]
-    for start, size in sorted(places, key=lambda place: (lost(place), place)):
+    placements = [place for place in todo[0].placements if not taken & mask(*place)]
+    for start, size in sorted(placements, key=lambda place: (lost(place), place)):
         found = _place(todo[1:], taken | mask(start, size), free, dead)
         if found is not None:
             return ((todo[0], start), *found)
@@ -246,14 +248,14 @@ def keep(
     instance: GpuInstance,
     shape: Shape,
     busy: t.Collection[t.Tuple[int, int]],
-    places: t.Optional[Places] = None,
+    placements: t.Optional[Placements] = None,
 ) -> Kept:
     """Return how to keep the busy compute instances first, and then the most of the others.
 
-    ``busy`` holds ids of (GPU instance, compute instance); ``places`` is what NVML tells of this
+    ``busy`` holds ids of (GPU instance, compute instance); ``placements`` is what NVML tells of this
     GPU instance, and the usual ones stand in for it.
     """
-    known = places or usual_places(parse(shape.profile).g)
+    known = placements or usual_placements(parse(shape.profile).g)
 
     def worth(chosen: t.Tuple[t.Any, ...]) -> t.Tuple[int, int]:
         return sum((instance.id, one.id) in busy for one in chosen), len(chosen)
@@ -270,7 +272,7 @@ def keep(
         create = spread(list(missing.elements()), known, taken)
         if create is not None:
             return Kept(instance, shape, frozenset(one.id for one in chosen), create)
-    # NVML's places do not hold the shape at all: creating it will fail, and say so.
+    # NVML's placements do not hold the shape at all: creating it will fail, and say so.
     return Kept(instance, shape, frozenset(), tuple((size, 0) for size in shape.cis))
 
 
@@ -278,16 +280,16 @@ def match(
     instances: t.Sequence[GpuInstance],
     wanted: t.Sequence[Shape],
     busy: t.Collection[t.Tuple[int, int]],
-    places: t.Mapping[int, Places],
+    placements: t.Mapping[int, Placements],
 ) -> t.Tuple[Kept, ...]:
     """Give each GPU instance one of the shapes of its profile, so that most compute instances stay.
 
     There are at least as many shapes as instances, all of one profile.
     """
     if len(set(wanted)) == 1:
-        return tuple(keep(one, wanted[0], busy, places.get(one.id)) for one in instances)
+        return tuple(keep(one, wanted[0], busy, placements.get(one.id)) for one in instances)
     pairs = {
-        (one.id, shape): keep(one, shape, busy, places.get(one.id))
+        (one.id, shape): keep(one, shape, busy, placements.get(one.id))
         for one in instances
         for shape in set(wanted)
     }

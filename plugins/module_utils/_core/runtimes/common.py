@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a container runtime has to be told, whichever it is."""
+"""What the configuration of a container runtime must have, whichever it is."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Kind(t.NamedTuple):
 
 
 class View(t.NamedTuple):
-    """A runtime as it is, and what it has to be told.
+    """A runtime as it is, and what it must have.
 
     ``files`` are those that may hold something of ours, the one to edit first; ``fresh`` is what
     a new one begins with. ``effective`` is what the runtime makes of all of its files, from

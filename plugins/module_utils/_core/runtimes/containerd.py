@@ -63,7 +63,7 @@ def drop_in(config: t.Mapping[str, t.Any], version: Version) -> t.Optional[str]:
 
 
 def check_owner(text: str, path: str) -> None:
-    """Refuse to edit a file that something else writes anew."""
+    """Refuse to edit a file that something else regenerates."""
     for line in text.splitlines()[:3]:
         if any(word in line.lower() for word in GENERATED):
             raise NodeError(
@@ -80,13 +80,13 @@ def settings(cri: t.Mapping[str, t.Any], wanted: Wanted, cdi: bool) -> t.List[Ch
 
 def _handler(cri: t.Mapping[str, t.Any], wanted: Wanted) -> t.Iterator[Change]:
     at = ("containerd", "runtimes", wanted.handler)
-    # Pods keep what runc is told, above all how cgroups are managed.
+    # Pods keep what runc has, above all how cgroups are managed.
     runc = lookup(cri, ("containerd", "runtimes", "runc")) or {}
     copied = {key: runc[key] for key in sorted(runc) if _is_copied(key, runc[key])}
     for key, value in {"runtime_type": RUNTIME_TYPE, **copied}.items():
         yield (*at, key), value
     if runc or lookup(cri, CONTAINERD.default) in (None, "", "runc"):
-        # A file that names runc at all drops what it is told by default.
+        # A file that names runc at all drops what it has by default.
         beside = {"runtime_type": str(runc.get("runtime_type") or RUNTIME_TYPE), **copied}
         for key, value in beside.items():
             yield ("containerd", "runtimes", "runc", key), value

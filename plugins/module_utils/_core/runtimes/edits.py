@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Edits of nested settings that can be taken back, also after others have edited the same file."""
+"""Edits of nested settings that can be reverted, also after others have edited the same file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def note(
 def revert(
     config: t.Mapping[str, t.Any], entries: t.Iterable[Entry]
 ) -> t.Tuple[t.List[Change], t.List[Removal]]:
-    """Return how entries are taken back; what others have set since then stays."""
+    """Return how entries are reverted; what others have set since then stays."""
     changes: t.List[Change] = []
     removals: t.List[Removal] = []
     for one in entries:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Docker, CRI-O and podman must be told."""
+"""What the configurations of Docker, CRI-O and podman must have."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""k3s and RKE2: each brings a containerd, and writes its configuration anew at each start."""
+"""k3s and RKE2: each brings a containerd, and regenerates its configuration at each start."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ def _under(key: t.Any, value: t.Any) -> t.Any:
 
 
 def _item(before: t.Any, value: t.Any) -> t.Any:
-    told = isinstance(before, str) and OPTION.fullmatch(before)
-    return MASK if told and isinstance(value, str) and value[:1] != "-" else masked(value)
+    named = isinstance(before, str) and OPTION.fullmatch(before)
+    return MASK if named and isinstance(value, str) and value[:1] != "-" else masked(value)
 
 
 def masked_text(text: str) -> str:

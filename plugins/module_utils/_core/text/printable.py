@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Foreign text as a terminal may be shown it: a tenant chooses the names of processes, a node its answers."""
+"""Text of others as a terminal may be shown it: a tenant chooses the names of processes, a node its answers."""
 
 from __future__ import annotations
 

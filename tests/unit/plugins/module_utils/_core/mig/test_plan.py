@@ -21,7 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import (
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.profile import (
     shapes,
     spread,
-    usual_places,
+    usual_placements,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.search import arrange
 from grids import A30, A100, GPU, RTX_PRO, instance
@@ -114,7 +114,7 @@ def carried_out(state: GpuState, plan: GpuPlan) -> GpuState:
             del after[params["gi"]]
         elif step.action == "create_gi":
             number = max(after, default=0) + 100
-            spans = spread(params["cis"], usual_places(7))
+            spans = spread(params["cis"], usual_placements(7))
             assert spans is not None
             after[number] = instance(A100, params["profile"], params["start"], number, spans)
         else:

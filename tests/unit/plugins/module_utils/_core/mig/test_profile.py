@@ -14,7 +14,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.mig.profile import 
     parse,
     shapes,
     spread,
-    usual_places,
+    usual_placements,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,9 +109,9 @@ def test_every_compute_instance_gets_its_place(slices: int, sizes: list[int]) ->
     found = shapes(layout)
     assert sum(len(one.cis) for one in found) == sum(layout.values())
     for one in found:
-        places = spread(one.cis, usual_places(slices))
-        assert places is not None
-        taken = [at for size, start in places for at in range(start, start + size)]
+        placements = spread(one.cis, usual_placements(slices))
+        assert placements is not None
+        taken = [at for size, start in placements for at in range(start, start + size)]
         assert len(taken) == len(set(taken))
         assert max(taken) < slices
 
