@@ -189,7 +189,7 @@ def _run(options: argparse.Namespace) -> int:
     from .gpus.driver import DriverReplaced
 
     def load() -> Loaded:
-        return Loaded(*flags.load(options, os.environ))
+        return flags.load(options, os.environ)
 
     paths = daemon.Paths(
         flags.path(options),

@@ -56,7 +56,7 @@ class Paths:
 
 
 class Daemon:
-    """The main loop decides and publishes. It waits for nobody: NVML is asked in a thread of its own.
+    """The main loop decides and publishes. It never waits for NVML, which has a thread of its own.
 
     NodeError: the configuration can't be used.
     """
@@ -134,7 +134,7 @@ class Daemon:
         if self._reconcile.run() or news or not self._advertise.ran:
             self._advertise.run()
         self._register.run()
-        self._tell(*(["READY=1"] if asked else []))
+        self._report_state(*(["READY=1"] if asked else []))
 
     def _check_mps(self, config: Config) -> None:
         """Refuse a configuration that asks for shares which the devices can't have now."""
@@ -173,8 +173,8 @@ class Daemon:
         without_shm = frozenset(one for one in offered.mps if not self._mps.own_shm(one))
         return MpsState(self._mps.problems(), without_shm, refusal)
 
-    def _tell(self, *lines: str) -> None:
-        """Tell the status file, the metrics and systemd how it is."""
+    def _report_state(self, *lines: str) -> None:
+        """Report to the status file, the metrics and systemd."""
         lines += self._report.write(
             state(
                 os.getpid(),

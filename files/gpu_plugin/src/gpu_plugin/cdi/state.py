@@ -21,14 +21,14 @@ def read(config: Path) -> dict[str, Any] | None:
 
     ``missing`` are the libraries and hooks that it names and that are not there: it is older than the
     driver or the toolkit, and no container that asks for a device starts.
-    ``failed`` tells whether the last run of gpu-cdi.service failed.
+    ``failed``: whether the last run of gpu-cdi.service failed.
     """
     try:
         options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))
     except (OSError, NodeError):
         return None
-    words = ["systemctl", "is-failed", "--quiet", cdi_boot.UNIT]
-    failed = LocalHost().run(words, check=False).rc == 0
+    command = ["systemctl", "is-failed", "--quiet", cdi_boot.UNIT]
+    failed = LocalHost().run(command, check=False).rc == 0
     return {"path": options.path, "failed": failed, **content(Path(options.path))}
 
 

@@ -6,23 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from .. import logs
 from ..observer import RELOADS, Observer
+from . import visible
 from .configuration import Config
 from .strict_yaml import ConfigError
-from .visible import told
 from .watch import ConfigWatch
 
-
-@dataclass(frozen=True)
-class Loaded:
-    """A configuration and the digest of the file it came from."""
-
-    config: Config
-    digest: str
+Loaded = tuple[Config, str]  # and the digest of its file
 
 
 class InForce:
@@ -36,18 +30,8 @@ class InForce:
     ) -> None:
         self._watch = ConfigWatch(path)  # before it is read, so that no change is missed
         self._load, self._host_root, self._observer = load, host_root, observer
-        self._loaded = load()
+        self.config, self.digest = load()
         self.problem = ""
-
-    @property
-    def config(self) -> Config:
-        """The configuration."""
-        return self._loaded.config
-
-    @property
-    def digest(self) -> str:
-        """The digest of its file."""
-        return self._loaded.digest
 
     def reload(self, check: Callable[[Config], None], *, asked: bool) -> bool:
         """Take the configuration on disk if it is another one, or was asked for. Returns whether it was.
@@ -57,8 +41,8 @@ class InForce:
         if not (self._watch.changed() or asked):
             return False
         try:
-            found = self._load()
-            check(found.config)
+            config, digest = self._load()
+            check(config)
         except (ConfigError, OSError) as error:
             logs.error("configuration refused, the one before stays", cause=error)
             self.problem = str(error)
@@ -66,14 +50,14 @@ class InForce:
             return False
         self.problem = ""
         self._observer.count(RELOADS, "accepted")
-        if found == self._loaded and not asked:
+        if (config, digest) == (self.config, self.digest) and not asked:
             return False
-        self._loaded = found
+        self.config, self.digest = config, digest
         self.log("configuration loaded")
         return True
 
     def log(self, event: str, **more: str) -> None:
         """Log the configuration, and what it leaves open."""
         logs.info(event, **more, **asdict(self.config))
-        if warning := told(self.config, self._host_root):
+        if warning := visible.told(self.config, self._host_root):
             logs.warning(warning)

@@ -52,7 +52,7 @@ class DriverReplaced(Exception):
 
 
 class Driver:
-    """NVML, opened when there is a driver and opened anew when it failed.
+    """NVML, opened when there is a driver and opened again when it failed.
 
     ``host_root`` is where the host's /proc and /sys are seen, ``wake`` is called when an XID came.
     """
@@ -74,14 +74,14 @@ class Driver:
 
     @property
     def generation(self) -> tuple[int | None, ...]:
-        """Something that differs after the driver was loaded anew."""
+        """Something that differs after the driver was loaded again."""
         return (self._absences, *self.load)
 
     @property
     def load(self) -> tuple[int | None, ...]:
         """What another process would see as well of which load of the driver this is."""
-        places = ("sys/module/nvidia", "proc/driver/nvidia/version")
-        return tuple(_inode(self._root / place) for place in places)
+        paths = ("sys/module/nvidia", "proc/driver/nvidia/version")
+        return tuple(_inode(self._root / path) for path in paths)
 
     def scan(self, *driver_roots: str) -> Inventory:
         """Return what is there. NvmlError: there is no driver to ask.
@@ -108,13 +108,13 @@ class Driver:
         return None if not self._scanning else EVERY if index is None else index
 
     def connect(self, inventory: Inventory) -> None:
-        """Ask how the GPUs of a scan are connected. NvmlError: one does not tell."""
+        """Ask how the GPUs of a scan are connected. NvmlError: one does not answer."""
         gpus = [view.gpu for view in inventory.gpus if not view.problem]
         self._connections.refresh(gpus, (self.generation, self._known))
 
     @property
     def topology(self) -> Topology:
-        """How the GPUs are connected, as far as they told."""
+        """How the GPUs are connected, as far as they answered."""
         return self._connections.topology
 
     def replaced(self, error: NvmlError) -> bool:
@@ -204,7 +204,7 @@ class Driver:
 
 
 class _Watcher(threading.Thread):
-    """Waits for XIDs until it is told to stop or NVML fails. ``quiet``: that it does is known."""
+    """Waits for XIDs until it is stopped or NVML fails. ``quiet``: that it does is known."""
 
     def __init__(
         self, gpu_uuids: set[str], put: Callable[[Xid], None], *, quiet: bool = False

@@ -3,7 +3,7 @@
 
 """Which GPUs and MIG devices must not be used, and until when. Pure.
 
-A fault sets aside all that is made of the GPU, or of the MIG instance that it concerns. What the GPU
+A fault makes all unfit that is made of the GPU, or of the MIG instance that it concerns. What the GPU
 coped with passes when it stays quiet; all else needs a reset or another load of the driver first,
 since that a GPU answers is not enough. Each return to a fault doubles the recovery period, and what keeps
 coming back by itself is not let pass any more. What is known can be handed to the next process.
@@ -56,7 +56,7 @@ class Health:
         self._clock = clock
         self._faults: dict[Place, _Fault] = {}
         self._away: set[str] = set()
-        self._errors: dict[str, int] = {}  # the errors that each GPU had told of
+        self._errors: dict[str, int] = {}  # the errors that each GPU had reported
         self._asked: set[str] = set()  # the GPUs that wanted something done
         self._generation: object = None
 
@@ -150,26 +150,28 @@ class Health:
         self._weigh(view)
 
     def _weigh(self, view: GpuView) -> None:
-        """Judge what a GPU tells of its condition. What it does not tell changes nothing."""
-        uuid, told = view.gpu.uuid, view.condition
+        """Judge what a GPU reports of its condition. What it does not report changes nothing."""
+        uuid, reported = view.gpu.uuid, view.condition
         place = (uuid, None, None)
-        if told.recovery is not None and self.overrides.disabled is not None:
-            if words := RECOVERIES.get(told.recovery):
+        if reported.recovery is not None and self.overrides.disabled is not None:
+            if reason := RECOVERIES.get(reported.recovery):
                 self._asked.add(uuid)
-                self._note(place, words, Action.FATAL)
+                self._note(place, reason, Action.FATAL)
             elif uuid in self._asked:
                 self._asked.discard(uuid)
                 self._cured(lambda place: place[0] == uuid)
-        if told.uncorrected is not None:
+        if reported.uncorrected is not None:
             before = self._errors.get(uuid, 0)
-            self._errors[uuid] = told.uncorrected
-            if told.uncorrected < before:  # only a reset takes errors back
+            self._errors[uuid] = reported.uncorrected
+            if reported.uncorrected < before:  # only a reset takes errors back
                 self._cured(lambda place: place[0] == uuid)
                 before = 0
-            if told.uncorrected > before and not self._open(uuid):  # else an XID told of them
-                number = CONTAINED if told.contains_errors else NOT_CORRECTED
-                self._judge(place, number, f"{told.uncorrected} memory errors since its last reset")
-        if told.rows_failed:  # after all else, since no reset mends it
+            if reported.uncorrected > before and not self._open(uuid):  # else an XID reported them
+                number = CONTAINED if reported.contains_errors else NOT_CORRECTED
+                self._judge(
+                    place, number, f"{reported.uncorrected} memory errors since its last reset"
+                )
+        if reported.rows_failed:  # after all else, since no reset mends it
             self.xid(uuid, ROW_NOT_REPLACED)
 
     def _judge(self, place: Place, number: int, reason: str) -> None:

@@ -34,7 +34,7 @@ class HealthFile:
     def read(self, health: Health, load: object, generation: object) -> None:
         """Let ``health`` know what is in the file, if that is still true.
 
-        ``load`` tells one load of the driver from another, ``generation`` is what ``health`` knows
+        ``load`` distinguishes one load of the driver from another, ``generation`` is what ``health`` knows
         the present one by. A file that can't be used is left aside with a word.
         """
         try:

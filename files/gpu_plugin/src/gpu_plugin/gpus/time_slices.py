@@ -56,9 +56,9 @@ class TimeSlices:
 
     def _put(self, gpus: list[str], name: str) -> str:
         """Tell the driver. Returns why it does not; the GPU is shared all the same."""
-        words = [self._program, "compute-policy", "-i", ",".join(gpus)]
-        words += ["--set-timeslice", str(TIME_SLICES.index(name))]
-        done = LocalHost().run(words, check=False, timeout=TIMEOUT)
+        command = [self._program, "compute-policy", "-i", ",".join(gpus)]
+        command += ["--set-timeslice", str(TIME_SLICES.index(name))]
+        done = LocalHost().run(command, check=False, timeout=TIMEOUT)
         if done.rc:
             return f"{name} for {','.join(gpus)}: {(done.out + done.err).strip()}"
         logs.info("time slice", gpus=gpus, slice=name)

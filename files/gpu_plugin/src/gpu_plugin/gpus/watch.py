@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The GPUs as they are known now: what the driver told of them last, and the faults since."""
+"""The GPUs as they are known now: what the driver reported last, and the faults since."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class GpuWatch:
         return self._note_xids() or before != (self._taken, self.inventory.late, self.topology)
 
     def faults(self) -> Faults:
-        """Return what makes GPUs unfit. It is kept before anybody is told: a kill forgets nothing."""
+        """Return what makes GPUs unfit. It is kept before it is published: a kill forgets nothing."""
         if not self.inventory.absent:
             self._faults = self._health.judge(self.inventory, self.inventory.generation)
         self._keep.run(self._health, self._driver.load)

@@ -23,7 +23,7 @@ class _Said:
 
 
 class XidLog:
-    """``pause`` is how long, in seconds, XIDs that are alike are gathered before they are told of."""
+    """``pause`` is how long, in seconds, XIDs that are alike are gathered before they are logged."""
 
     def __init__(self, pause: float = PAUSE, clock: Callable[[], float] = time.monotonic) -> None:
         self._pause = pause
@@ -35,7 +35,7 @@ class XidLog:
         said = self._said.get(xid)
         if said is None:
             self._said[xid] = _Said(self._clock())
-            _tell(xid, 1)
+            _log(xid, 1)
         else:
             said.since += 1
 
@@ -46,12 +46,12 @@ class XidLog:
             if now - said.at < self._pause:
                 continue
             if said.since:
-                _tell(xid, said.since)
+                _log(xid, said.since)
                 self._said[xid] = _Said(now)
             else:
                 del self._said[xid]
 
 
-def _tell(xid: Xid, times: int) -> None:
+def _log(xid: Xid, times: int) -> None:
     where = {"gpu": xid.gpu_uuid, "xid": xid.number, "gi": xid.gi_id, "ci": xid.ci_id}
     logs.warning("XID", **where, **({"times": times} if times > 1 else {}))

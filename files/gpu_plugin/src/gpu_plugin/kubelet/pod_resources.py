@@ -15,12 +15,12 @@ from ..offer.overview import Holder
 from ..proto.podresources_v1 import api_pb2, rpc
 
 TIMEOUT: Final = 3.0
-LARGEST: Final = 64 << 20  # bytes: a node with many pods and shares has much to tell
+LARGEST: Final = 64 << 20  # bytes: a node with many pods and shares answers much
 T = TypeVar("T")
 
 
 class KubeletSilent(NodeError):
-    """The kubelet did not tell who has which devices."""
+    """The kubelet did not say who has which devices."""
 
 
 class PodResources:

@@ -40,7 +40,7 @@ class SocketUnusable(NodeError):
 
 
 def identity(path: Path) -> Identity | None:
-    """Return what tells one socket from another of the same name; None when there is none."""
+    """Return what distinguishes one socket from another of the same name; None when there is none."""
     try:
         found = path.stat()
     except OSError:

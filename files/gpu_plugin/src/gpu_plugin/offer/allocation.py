@@ -126,7 +126,7 @@ def grant(
 
 
 def qualified(name: str) -> str:
-    """Return a device's name as a container runtime is told it."""
+    """Return a device's name as container runtimes know it."""
     return f"{KIND}={name}"
 
 

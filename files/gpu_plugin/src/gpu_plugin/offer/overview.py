@@ -16,7 +16,7 @@ NOTHING: Final = "-"
 
 @dataclass(frozen=True)
 class Hardware:
-    """A GPU ("0") or a MIG device ("0:1"), as the driver tells of it."""
+    """A GPU ("0") or a MIG device ("0:1"), as the driver reports it."""
 
     index: str
     name: str
@@ -36,25 +36,22 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Use:
+class Use(Holder):
     """A holder, and how many shares of the device it has."""
 
-    namespace: str
-    pod: str
-    container: str
     shares: int
+
+    def __str__(self) -> str:
+        return super().__str__() + (f" x{self.shares}" if self.shares > 1 else "")
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Hardware):
     """A device. ``shares`` is how many it has, 1 for a whole one, and 0 where it is not offered.
 
     ``health`` is "Healthy", "Unhealthy" or empty. ``mps`` is the state of its MPS daemon, if any.
     """
 
-    index: str
-    name: str
-    uuid: str
     resource: str = ""
     shares: int = 0
     health: str = ""
@@ -88,7 +85,7 @@ def rows(
     found = []
     for one in known:
         daemon = daemons.get(one.uuid, {})
-        told = {"mps": daemon.get("state", ""), "mps_clients": daemon.get("clients", 0)}
+        shared = {"mps": daemon.get("state", ""), "mps_clients": daemon.get("clients", 0)}
         for name, ids, problems in offered.get(one.uuid, [("", {}, {})]):
             reasons = [problems[device] for device in ids if device in problems]
             health = "Unhealthy" if reasons else "Healthy" if ids else ""
@@ -101,7 +98,7 @@ def rows(
                     health=health,
                     problem=reasons[0] if reasons else "",
                     used_by=uses,
-                    **told,
+                    **shared,
                 )
             )
     return found
@@ -114,7 +111,7 @@ def healthy(resource: Mapping[str, Any]) -> int:
 
 def _uses(holders: Mapping[str, Sequence[Holder]], ids: Iterable[str]) -> list[Use]:
     counted = Counter(holder for device in ids for holder in holders.get(device, ()))
-    return [Use(one.namespace, one.pod, one.container, shares) for one, shares in counted.items()]
+    return [Use(**asdict(one), shares=shares) for one, shares in counted.items()]
 
 
 def table(found: Sequence[Row]) -> str:
@@ -129,11 +126,6 @@ def table(found: Sequence[Row]) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     shared = row.shares > 1
     used = sum(one.shares for one in row.used_by)
-    uses = [
-        str(Holder(one.namespace, one.pod, one.container))
-        + (f" x{one.shares}" if one.shares > 1 else "")
-        for one in row.used_by
-    ]
     clients = f", {row.mps_clients} clients" if row.mps == "ready" else ""
     return (
         row.index or NOTHING,
@@ -143,5 +135,5 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{used}/{row.shares}" if shared else NOTHING,
         f"{row.health}: {row.problem}" if row.problem else row.health or NOTHING,
         f"{row.mps}{clients}" if row.mps else NOTHING,
-        ", ".join(uses) or NOTHING,
+        ", ".join(map(str, row.used_by)) or NOTHING,
     )

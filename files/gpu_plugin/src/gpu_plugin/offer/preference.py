@@ -53,9 +53,9 @@ def _picked(
     count = size - len(must)
     if size < 2 or not any(device.mps is not None for device in (*rest, *must)):
         return _by_policy(everything, rest, count, policy)
-    places = {device.uuid for device in must} or {device.uuid for device in rest if device.mps}
-    full = [uuid for uuid in places if sum(one.uuid == uuid for one in rest) < count]
-    near = [one for one in rest if one.uuid in places and one.uuid not in full]
+    uuids = {device.uuid for device in must} or {device.uuid for device in rest if device.mps}
+    full = [uuid for uuid in uuids if sum(one.uuid == uuid for one in rest) < count]
+    near = [one for one in rest if one.uuid in uuids and one.uuid not in full]
     if near:
         first = _by_policy(everything, near, 1, policy)[0] if count else near[0]
         near = [one for one in near if one.uuid == first.uuid]

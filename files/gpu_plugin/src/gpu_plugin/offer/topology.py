@@ -22,7 +22,7 @@ NVLINK: Final = 100
 class Topology:
     """What is known: levels by pairs of GPUs' UUIDs, and each GPU's NVLinks.
 
-    Where a pair is not known, because a GPU did not answer, its NUMA nodes tell how near it is.
+    Where a pair is not known, because a GPU did not answer, its NUMA nodes say how near it is.
     """
 
     levels: Mapping[frozenset[str], int] = field(default_factory=dict)

@@ -72,5 +72,5 @@ class Report:
         self._last = found
         resources = found["resources"]
         count = sum(len(one["devices"]) for one in resources.values())
-        words = f"{found['state']}: {count} devices of {len(resources)} resources"
-        return (f"STATUS={found['problem'] or words}",)
+        summary = f"{found['state']}: {count} devices of {len(resources)} resources"
+        return (f"STATUS={found['problem'] or summary}",)
