@@ -177,10 +177,10 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deploym
     SPEC,
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.interpreter import (
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
     ensure_importable,
+    run_capability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 
 

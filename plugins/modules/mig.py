@@ -187,14 +187,14 @@ reboot_reasons:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.interpreter import (
-    ensure_importable,
-)
 from ansible_collections.gpu.node.plugins.module_utils._capability.mig import (
     SPEC,
     MigCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
+    ensure_importable,
+    run_capability,
+)
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 
 

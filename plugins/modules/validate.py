@@ -86,10 +86,10 @@ failed_checks:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.interpreter import (
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
     ensure_importable,
+    run_capability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._capability.validate import (
     SPEC,
     ValidateCapability,

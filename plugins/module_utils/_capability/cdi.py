@@ -39,7 +39,6 @@ SPEC: t.Dict[str, t.Any] = {
         "compare": {"type": "bool", "default": False},
         "boot": {"type": "bool", "default": True},
     },
-    "supports_check_mode": True,
 }
 
 

@@ -48,7 +48,6 @@ SPEC: t.Dict[str, t.Any] = {
         },
         "lock_timeout": {"type": "int", "default": 300},
     },
-    "supports_check_mode": True,
 }
 
 

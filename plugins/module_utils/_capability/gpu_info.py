@@ -16,7 +16,7 @@ from .._nvml.real import open_nvml
 from .nodeinfo import loaded_driver, pci_devices
 
 Info = t.Dict[str, t.Any]
-SPEC: t.Dict[str, t.Any] = {"argument_spec": {}, "supports_check_mode": True}
+SPEC: t.Dict[str, t.Any] = {"argument_spec": {}}
 
 
 class GpuInfoCapability:

@@ -41,7 +41,6 @@ SPEC: t.Dict[str, t.Any] = {
         "boot": {"type": "bool", "default": True},
         "lock_timeout": {"type": "int", "default": 60},
     },
-    "supports_check_mode": True,
 }
 
 

@@ -26,7 +26,6 @@ SPEC: t.Dict[str, t.Any] = {
         "gpu_count": {"type": "int", "default": -1},
         "fail": {"type": "bool", "default": True},
     },
-    "supports_check_mode": True,
 }
 
 

@@ -67,7 +67,7 @@ def edit(
 ) -> str:
     """Return the text with values set at paths of keys and keys removed; comments, order and other keys stay.
 
-    Needs tomlkit: see _capability.interpreter.
+    Needs tomlkit: see _capability.run.
     """
     tomlkit = importlib.import_module("tomlkit")
     try:

@@ -75,7 +75,6 @@ SPEC: t.Dict[str, t.Any] = {
         "units": {"type": "dict"},
         "payload": {"type": "path"},
     },
-    "supports_check_mode": True,
 }
 
 

@@ -42,5 +42,4 @@ SPEC: t.Dict[str, t.Any] = {
         "module_options": {"type": "dict", "default": {}},
         "lock_timeout": {"type": "int", "default": 300},
     },
-    "supports_check_mode": True,
 }

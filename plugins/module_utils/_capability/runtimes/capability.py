@@ -23,7 +23,7 @@ from ..._core.steps import Plan, Step
 from ..._core.text.masking import excerpts, masked_text
 from ..._core.toolkit import version as toolkit_version
 from ..._host.api import Host
-from ..interpreter import ensure_importable
+from ..run import ensure_importable
 from .engines import NAMES, choose
 from .file import File
 from .record import RECORD, Records
@@ -44,7 +44,6 @@ SPEC: t.Dict[str, t.Any] = {
         "spec_dirs": {"type": "list", "elements": "path", "default": list(Wanted().spec_dirs)},
         "backup": {"type": "bool", "default": False},
     },
-    "supports_check_mode": True,
 }
 
 
