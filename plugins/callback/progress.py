@@ -44,13 +44,13 @@ CONTROLLER_ACTIONS = (
     "set_fact",
     "validate_argument_spec",
 )
-MARKS = {"ok": "=", "changed": "+", "failed": "!", "unreachable": "!", "told": "i"}
+MARKS = {"ok": "=", "changed": "+", "failed": "!", "unreachable": "!", "message": "i"}
 COLORS = {
     "ok": constants.COLOR_OK,
     "changed": constants.COLOR_CHANGED,
     "failed": constants.COLOR_ERROR,
     "unreachable": constants.COLOR_UNREACHABLE,
-    "told": constants.COLOR_VERBOSE,
+    "message": constants.COLOR_VERBOSE,
 }
 
 
@@ -83,7 +83,7 @@ class CallbackModule(CallbackBase):
         data, action = result._result, result._task.action.rsplit(".", 1)[-1]
         self._count(result, action)
         if action == "debug" and data.get("msg"):
-            self._line("told", result, str(data["msg"]))
+            self._line("message", result, str(data["msg"]))
             return
         if action in CONTROLLER_ACTIONS:
             return

@@ -135,7 +135,7 @@ class ToolkitCapability:
         text = host.read(cdi_boot.CONFIG)
         if text is not None and cdi_boot.load(text, cdi_boot.CONFIG).generator == NVIDIA_CTK:
             found.append(f"{NVIDIA_CTK} writes the CDI specification, says {cdi_boot.CONFIG}")
-        if text is None:  # nothing would write the specification anew
+        if text is None:  # nothing would write the specification again
             paths = [f"{one}/{name}" for one in SPEC_FOLDERS for name in host.listdir(one)]
             found += [
                 f"{path} names {HOOK}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a capability adds to a node: recorded first, so that it can be taken back."""
+"""What a capability adds to a node: recorded first, so that it can be removed again."""
 
 from __future__ import annotations
 

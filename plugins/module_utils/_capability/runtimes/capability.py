@@ -134,7 +134,7 @@ class RuntimeCapability:
             ]
         if not toolkit_version.is_safe(text):
             raise NodeError(
-                f"{path} has version {toolkit_version.told(text)}",
+                f"{path} has version {toolkit_version.described(text)}",
                 cause=f"before {toolkit_version.MINIMUM_TEXT} containers could break out through it",
                 hint="upgrade the NVIDIA container toolkit (gpu.node.container_toolkit)",
             )

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
-# What these hand out reaches containers through NVIDIA's runtime only, which reads the variable.
+# What these allocate reaches containers through NVIDIA's runtime only, which reads the variable.
 BY_HANDLER = ("envvar", "volume-mounts")
 BY_DEFAULT = ("envvar",)  # as NVIDIA's plugin has it
 REFUSED = re.compile(

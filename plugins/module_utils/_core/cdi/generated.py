@@ -11,7 +11,7 @@ import typing as t
 from ..errors import NodeError
 from ..text import json_data
 from ..text.shown import cut, shown
-from ..toolkit.version import MINIMUM_TEXT, is_safe, told
+from ..toolkit.version import MINIMUM_TEXT, described, is_safe
 from .rules import problems
 from .sources import without_pipes
 from .specification import KIND
@@ -44,7 +44,7 @@ def check_program(found: t.Optional[t.Tuple[str, str]]) -> str:
     path, text = found
     if not is_safe(text):
         raise NodeError(
-            f"{path} has version {told(text)}",
+            f"{path} has version {described(text)}",
             cause=f"before {MINIMUM_TEXT} containers could break out through the hooks that it names",
             hint=INSTALL,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..device_nodes import CONTROL_NODES
-from ..toolkit.version import MINIMUM_TEXT, is_safe, told
+from ..toolkit.version import MINIMUM_TEXT, described, is_safe
 from . import specification as cdi
 from .generated import NVML
 
@@ -43,7 +43,7 @@ def choose_hook(found: t.Optional[t.Tuple[str, str]]) -> t.Tuple[str, t.List[str
     if is_safe(text):
         return path, []
     return "", [
-        f"{path} is not used: its version is {told(text)}, and before {MINIMUM_TEXT} containers could "
+        f"{path} is not used: its version is {described(text)}, and before {MINIMUM_TEXT} containers could "
         "break out through it. Libraries are mounted without it. Next step: upgrade the NVIDIA container toolkit"
     ]
 

@@ -36,7 +36,7 @@ def is_safe(text: str) -> bool:
     return found is not None and (*found, 0)[:4] >= (*MINIMUM, 0)
 
 
-def told(text: str) -> str:
-    """Return a version as people write it, from what a program tells."""
+def described(text: str) -> str:
+    """Return a version as people write it, from what a program prints."""
     match = NUMBER.search(text)
     return match[0].lstrip("v") if match else "unknown"
