@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rollback import (
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Package, State
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.rollback import (
     Rollback,
     in_words,
     rollback,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Package, State
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..packages.package import Package, State
+from .package import Package, State
 
 
 class Rollback(t.NamedTuple):
