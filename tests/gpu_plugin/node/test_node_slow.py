@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -77,6 +78,17 @@ def test_a_driver_that_hangs_at_the_start_holds_up_nothing(make_node: MakeNode) 
     eventually(lambda: watchdogs(node) >= 1)
     assert "has not answered" in node.status()["problem"]
     node.wait(GPU, 1)
+
+
+def test_it_ends_when_it_is_asked_to_while_nvml_hangs(make_node: MakeNode) -> None:
+    node = make_node(1)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 1)
+    node.sim.ctl("delay", function="nvmlDeviceGetCount_v2", ms=60_000)
+    time.sleep(1)
+    node.signal(signal.SIGTERM)
+    assert node.ended() == 0
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ class Daemon:
         self._host, self._slices = Host(root), TimeSlices()
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
         self._offered, self._published = Offered(), Published(observer)
-        self._manager = Manager(paths.kubelet_socket, self._published, observer=observer)
+        self._manager = Manager(paths.kubelet_socket, self._published)
         self._telemetry = Telemetry(observer, lambda: self._configuration.config.mps_root)
         self._report = Report(paths.status_file, observer)
         self._stopping = self._asked = False

@@ -13,7 +13,7 @@ from typing import Final
 from .. import logs
 from .._shared._core.errors import NodeError
 from ..backoff import Backoff
-from ..observer import REGISTRATIONS, Observer
+from ..observer import REGISTRATIONS
 from .registration import register
 from .server import Identity, Published, ResourceServer, identity
 
@@ -43,12 +43,9 @@ class Manager:
         kubelet_socket: Path,
         published: Published,
         clock: Callable[[], float] = time.monotonic,
-        observer: Observer | None = None,
     ) -> None:
-        self._socket = kubelet_socket
-        self._published = published
-        self._clock = clock
-        self._observer = observer or Observer()
+        self._socket, self._clock = kubelet_socket, clock
+        self._published, self._observer = published, published.observer
         self._plugins: dict[str, _Plugin] = {}
 
     def tick(self) -> None:
@@ -59,7 +56,7 @@ class Manager:
             self._plugins.pop(name).server.stop()
         for name in published:
             if name not in self._plugins:
-                server = ResourceServer(name, self._socket.parent, self._published, self._observer)
+                server = ResourceServer(name, self._socket.parent, self._published)
                 self._plugins[name] = _Plugin(server)
         kubelet = identity(self._socket)
         now = self._clock()

@@ -54,7 +54,7 @@ class Published:
     def __init__(self, observer: Observer | None = None) -> None:
         self.snapshot = Snapshot()
         self.changed = threading.Condition()
-        self._observer = observer or Observer()
+        self.observer = observer or Observer()
 
     def put(self, snapshot: Snapshot) -> None:
         """Advertise this from now on. Devices that are the same stay the same object."""
@@ -64,7 +64,7 @@ class Published:
             if devices == old:
                 kept[name] = old
             elif _log(name, old, devices):
-                self._observer.count(REENUMERATIONS, name)
+                self.observer.count(REENUMERATIONS, name)
         with self.changed:
             self.snapshot = replace(snapshot, resources=kept)
             self.changed.notify_all()
@@ -73,14 +73,11 @@ class Published:
 class ResourceServer:
     """Serves one resource from what is published: no answer asks anybody else."""
 
-    def __init__(
-        self, resource: str, folder: Path, published: Published, observer: Observer | None = None
-    ) -> None:
+    def __init__(self, resource: str, folder: Path, published: Published) -> None:
         self.resource = resource
         self.socket = folder / f"nvidia-{resource.rpartition('/')[2]}.sock"
         self.streams = 0
-        self._published = published
-        self._observer = observer or Observer()
+        self._published, self._observer = published, published.observer
         self._closing = False
         self._server: grpc.Server | None = None
         self._identity: Identity | None = None
@@ -145,38 +142,25 @@ class ResourceServer:
     # --- what the kubelet calls ---
 
     def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
-        def unary(
-            method: Callable[..., Any], request: Any, response: Any
-        ) -> grpc.RpcMethodHandler[Any, Any]:
-            return grpc.unary_unary_rpc_method_handler(
-                method,
-                request_deserializer=request.FromString,
-                response_serializer=response.SerializeToString,
-            )
-
-        methods = {
-            rpc.GET_DEVICE_PLUGIN_OPTIONS: unary(
-                lambda _request, _context: options(), api_pb2.Empty, api_pb2.DevicePluginOptions
-            ),
-            rpc.LIST_AND_WATCH: grpc.unary_stream_rpc_method_handler(
-                self._list_and_watch,
-                request_deserializer=api_pb2.Empty.FromString,
-                response_serializer=api_pb2.ListAndWatchResponse.SerializeToString,
-            ),
-            rpc.GET_PREFERRED_ALLOCATION: unary(
-                self._prefer,
-                api_pb2.PreferredAllocationRequest,
-                api_pb2.PreferredAllocationResponse,
-            ),
-            rpc.ALLOCATE: unary(self._allocate, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
-            rpc.PRE_START_CONTAINER: unary(
-                lambda _request, _context: api_pb2.PreStartContainerResponse(),
+        unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+        methods: dict[str, tuple[Any, Callable[..., Any], Any]] = {
+            rpc.GET_DEVICE_PLUGIN_OPTIONS: (unary, lambda *_: options(), api_pb2.Empty),
+            rpc.LIST_AND_WATCH: (stream, self._list_and_watch, api_pb2.Empty),
+            rpc.GET_PREFERRED_ALLOCATION: (unary, self._prefer, api_pb2.PreferredAllocationRequest),
+            rpc.ALLOCATE: (unary, self._allocate, api_pb2.AllocateRequest),
+            rpc.PRE_START_CONTAINER: (
+                unary,
+                lambda *_: api_pb2.PreStartContainerResponse(),
                 api_pb2.PreStartContainerRequest,
-                api_pb2.PreStartContainerResponse,
             ),
         }
-        names = {path.rpartition("/")[2]: handler for path, handler in methods.items()}
-        return grpc.method_handlers_generic_handler(rpc.DEVICE_PLUGIN, names)
+        handlers = {
+            path.rpartition("/")[2]: kind(
+                method, request.FromString, lambda answer: answer.SerializeToString()
+            )
+            for path, (kind, method, request) in methods.items()
+        }
+        return grpc.method_handlers_generic_handler(rpc.DEVICE_PLUGIN, handlers)
 
     def _list_and_watch(
         self, _request: api_pb2.Empty, context: grpc.ServicerContext
