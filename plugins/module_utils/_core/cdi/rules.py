@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..text.json_data import is_whole
 from ..text.shown import cut, shown
 
 VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
@@ -102,7 +103,7 @@ def _is(value: t.Any, name: str) -> bool:
     if name == "flag":
         return isinstance(value, bool)
     if name == "number":
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        return is_whole(value) and value >= 0
     if name == "map":
         return isinstance(value, dict) and all(
             isinstance(text, str) for pair in value.items() for text in pair

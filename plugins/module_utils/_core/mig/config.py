@@ -13,6 +13,7 @@ import typing as t
 from ..errors import InputError, NodeError
 from ..gpu import Gpu, NvmlError
 from ..pci import NVIDIA
+from ..text.json_data import is_whole
 from ..text.shown import cut
 from .generated import MOST_NAMES, check_name, generated
 from .plan import GpuState, about
@@ -155,7 +156,7 @@ def _filters(key: str, value: t.Any) -> t.Tuple[Filter, ...]:
 
 
 def _filter(key: str, value: t.Any) -> Filter:
-    if not isinstance(value, (int, str)) or isinstance(value, bool):
+    if not is_whole(value) and not isinstance(value, str):
         raise InputError.of(key, value, FILTER_FORM)
     if isinstance(value, str) and PRODUCT.fullmatch(value):
         return value
@@ -181,7 +182,7 @@ def _devices(key: str, value: t.Any) -> t.Optional[t.Tuple[Device, ...]]:
     if not isinstance(value, list):
         raise InputError.of(key, value, expected)
     for one in value:
-        number = isinstance(one, int) and not isinstance(one, bool) and one >= 0
+        number = is_whole(one) and one >= 0
         if not number and not (isinstance(one, str) and SELECTOR.fullmatch(one)):
             raise InputError.of(key, one, expected)
     return tuple(value)
@@ -197,7 +198,7 @@ def _layout(key: str, value: t.Any, enabled: bool) -> Layout:
         raise InputError.of(key, value, expected)
     layout: t.Dict[str, int] = collections.Counter()
     for name, count in value.items():
-        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST:
+        if not is_whole(count) or not 0 <= count <= MOST:
             raise InputError.of(f"{key}.{name}", count, f"a count of 0 or more, up to {MOST}")
         if count:
             layout[canonical(name, key)] += count

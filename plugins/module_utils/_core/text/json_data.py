@@ -38,3 +38,8 @@ def levels(data: t.Any) -> t.Iterator[t.List[t.Any]]:
             return
         level = [item for one in held for item in (one.values() if isinstance(one, dict) else one)]
     raise ValueError(f"it is nested more than {DEEPEST} deep")
+
+
+def is_whole(value: object) -> t.TypeGuard[int]:
+    """Tell whether a value is a whole number, which Python says of true and false too."""
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from .._shared._core.text.json_data import is_whole
 from .._shared._core.text.shown import shown
-from .strict_yaml import ConfigError, Value, invalid, is_whole
+from .strict_yaml import ConfigError, Value, invalid
 
 TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")

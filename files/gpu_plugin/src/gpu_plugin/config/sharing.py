@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from .._shared._core.errors import NodeError
+from .._shared._core.text.json_data import is_whole
 from .._shared._core.text.shown import cut
 from ..mps.settings import Settings
 from . import mps as entry
 from .naming import LONGEST_PATTERN, Naming, Rule, qualified
-from .strict_yaml import ConfigError, Found, Value, is_whole
+from .strict_yaml import ConfigError, Found, Value
 
 MOST_REPLICAS: Final = 4096
 ALL: Final = "all"

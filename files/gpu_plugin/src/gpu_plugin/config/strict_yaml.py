@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 import yaml
 
 from .._shared._core.errors import NodeError
+from .._shared._core.text.json_data import is_whole
 from .._shared._core.text.shown import cut, shown
 from . import plain_yaml
 
@@ -204,8 +205,3 @@ def nearest(path: str, section: str, known: Collection[str]) -> str:
         below = [key for key in by_word[word] if key.startswith(f"{section}.")]
         return (below or by_word[word])[0]
     return (siblings or candidates or [""])[0]
-
-
-def is_whole(value: object) -> TypeGuard[int]:
-    """Tell whether a value is a whole number; true and false are none."""
-    return isinstance(value, int) and not isinstance(value, bool)

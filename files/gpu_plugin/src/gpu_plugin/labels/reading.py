@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from .._shared._core.gpu import Gpu, NvmlError
+from .._shared._core.gpu import NvmlError
 from .._shared._nvml import label_reading
-from .._shared._nvml.api import Nvml
+from .._shared._nvml.inventory import inventory
 from .._shared._nvml.real import open_nvml
 from ..gpus.driver import preload
 from ..offer.devices import GpuView, Inventory
@@ -31,37 +31,31 @@ def read(host_root: Path, driver_roots: tuple[str, ...], machine_type_file: str)
     """
     preload(driver_roots)
     with open_nvml() as nvml:
-        gpus, broken = nvml.gpus()
-        views = tuple(_view(nvml, gpu) for gpu in gpus)
-        attributes = {
-            mig.uuid: found
-            for view in views
-            for mig in view.mig
-            if (found := _or_none(label_reading.attributes, mig))
-        }
+        found = inventory(nvml)
+        gpus = [one.gpu for one in found.gpus]
+        migs = [mig for one in found.gpus for mig in one.migs]
+        attributes = {mig.uuid: _or_none(label_reading.attributes, mig) for mig in migs}
         cliques = {gpu.uuid: _or_none(label_reading.clique, gpu) for gpu in gpus}
-        inventory = Inventory(
-            nvml.driver_version(), views, unreadable=tuple(str(error) for error in broken)
-        )
         cuda = nvml.cuda_version()
     folders = {gpu.uuid: host_root / BUS / gpu.pci_bus_id for gpu in gpus}
     spaces = {uuid: _content(folder / "config") for uuid, folder in folders.items()}
     return Facts(
-        inventory,
+        Inventory(
+            found.driver_version,
+            tuple(GpuView(one.gpu, one.migs, problem=_problem(one.error)) for one in found.gpus),
+            unreadable=tuple(str(error) for error in found.broken),
+        ),
         cuda,
         _content(host_root / machine_type_file.lstrip("/")).decode(errors="replace").strip(),
         {uuid: _class(_content(folder / "class")) for uuid, folder in folders.items()},
-        attributes,
+        {uuid: one for uuid, one in attributes.items() if one},
         cliques,
         {uuid: vgpu(space) for uuid, space in spaces.items() if readable(space)},
     )
 
 
-def _view(nvml: Nvml, gpu: Gpu) -> GpuView:
-    try:
-        return GpuView(gpu, tuple(nvml.mig_devices(gpu)))
-    except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
-        return GpuView(gpu, problem=Problem(Kind.UNREADABLE, f"it can't be read: {error}"))
+def _problem(error: Exception | None) -> Problem | None:
+    return Problem(Kind.UNREADABLE, f"it can't be read: {error}") if error else None
 
 
 def _or_none(ask: Callable[[D], T | None], device: D) -> T | None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from .._shared._core.errors import InputError, NodeError
 from .._shared._core.text import json_data
+from .._shared._core.text.json_data import is_whole
 from .._shared._core.text.shown import cut, shown
 from .paths import PIPE_IN_CONTAINER, ROOT, SHM_IN_CONTAINER, Mount, Names, Part, problem_of_root
 from .protocol import DEVICE
@@ -140,7 +141,7 @@ def from_json(text: str) -> Settings:
     if not isinstance(data, dict):
         raise NodeError("it is no JSON object")
     version = data.pop("version", None)
-    if not _is_whole(version) or version != VERSION:
+    if not is_whole(version) or version != VERSION:
         raise InputError.of("version", version, str(VERSION))
     if unknown := sorted(data.keys() - READERS.keys()):
         raise NodeError(f"{shown(unknown[0])} is no setting")
@@ -152,15 +153,11 @@ def from_json(text: str) -> Settings:
 Reader = Callable[[str, Any], Any]
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def whole(least: int) -> Reader:
     """Return what reads a whole number."""
 
     def read(name: str, value: Any) -> int:
-        if not _is_whole(value) or value < least:
+        if not is_whole(value) or value < least:
             raise InputError.of(name, value, f"a whole number from {least} on")
         return int(value)
 
@@ -177,7 +174,7 @@ def _one_of(*allowed: Any) -> Reader:
 
 
 def _memory(name: str, value: Any) -> Memory | None:
-    if _is_whole(value) and value > 0:
+    if is_whole(value) and value > 0:
         return int(value)
     if (isinstance(value, str) and value.endswith("%")) or value is None:
         return _threads(name, value)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .. import status
 from .._shared._core.gpu import NvmlError
+from .._shared._nvml.inventory import inventory
 from .._shared._nvml.real import open_nvml
 from ..cdi import state as cdi_state
 from ..kubelet.pod_resources import KubeletSilent, PodResources
@@ -77,23 +78,17 @@ def show(sources: Sources, *, as_json: bool) -> int:
 
 def _hardware() -> tuple[list[Hardware], str | None]:
     """Return the GPUs, or their MIG devices, and what of them can't be read."""
-    found: list[Hardware] = []
+    rows: list[Hardware] = []
     try:
         with open_nvml() as nvml:
-            gpus, broken = nvml.gpus()
-            for gpu in gpus:
-                found.append(Hardware(str(gpu.index), gpu.name, gpu.uuid))
-                try:
-                    parts = nvml.mig_devices(gpu)
-                except NvmlError as error:
-                    broken.append(error)
-                    continue
-                found += [
-                    Hardware(f"{gpu.index}:{mig.mig_index}", mig.profile, mig.uuid) for mig in parts
-                ]
-            return found, str(broken[0]) if broken else None
+            found = inventory(nvml)
     except NvmlError as error:
-        return found, str(error)
+        return rows, str(error)
+    for gpu, migs, _error in found.gpus:
+        rows.append(Hardware(str(gpu.index), gpu.name, gpu.uuid))
+        rows += [Hardware(f"{gpu.index}:{mig.mig_index}", mig.profile, mig.uuid) for mig in migs]
+    problems = (*found.broken, *(one.error for one in found.gpus if one.error))
+    return rows, str(problems[0]) if problems else None
 
 
 def _kubelet(pods: PodResources) -> tuple[dict[str, list[Holder]], dict[str, int], str | None]:
