@@ -148,11 +148,8 @@ class Daemon:
     def _decide(self) -> None:
         """Decide what is advertised, and publish it."""
         config, inventory = self._configuration.config, self._gpus.inventory
-        host, faults, mps = (
-            self._host.look(config),
-            self._gpus.faults(),
-            self._mps_state(self._offered),
-        )
+        host, faults = self._host.look(config), self._gpus.faults()
+        mps = self._mps_state(self._offered)
         offered = decide(inventory, faults, config, mps, host)
         if not inventory.absent and not offered.refusal:
             refusal = self._mps.refuses_to_begin(offered.mps)
