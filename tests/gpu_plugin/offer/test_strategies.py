@@ -16,9 +16,9 @@ from gpu_builders import device
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi.file import CdiFile
-from gpu_plugin.chores import Chore
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.offer.allocation import Grant, HostState, grant
+from gpu_plugin.tools.chores import Chore
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 GPUS = tuple(device(index) for index in range(4))
@@ -173,7 +173,7 @@ def test_a_file_that_can_not_be_replaced_still_counts(tmp_path: Path) -> None:
     kept.refresh()
     source.write_text(json.dumps({**SPEC, "devices": SPEC["devices"][:1]}))  # type: ignore[index]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpu_plugin.files.replace", no_room)
+        patch.setattr("gpu_plugin.tools.files.replace", no_room)
         with pytest.raises(OSError, match="No space left"):
             kept.refresh()
         assert kept.names == {"0", "GPU-0", "all"}  # what is on the disk

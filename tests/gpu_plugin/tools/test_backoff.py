@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from gpu_plugin.backoff import Backoff
+from gpu_plugin.tools.backoff import Backoff
 from hypothesis import given
 from hypothesis import strategies as st
 

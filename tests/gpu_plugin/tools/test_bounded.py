@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gpu_plugin import bounded
+from gpu_plugin.tools import bounded
 
 
 def run(script: str, text: str = "", seconds: float = 20) -> tuple[int, str, str]:

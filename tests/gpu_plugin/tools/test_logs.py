@@ -9,7 +9,7 @@ import json
 import re
 
 import pytest
-from gpu_plugin import logs
+from gpu_plugin.tools import logs
 from hypothesis import given
 from hypothesis import strategies as st
 

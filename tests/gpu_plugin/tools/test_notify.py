@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from gpu_plugin import notify as module
-from gpu_plugin.notify import notify
+from gpu_plugin.tools import notify as module
+from gpu_plugin.tools.notify import notify
 
 
 def test_a_service_manager_that_does_not_read_stops_nothing(

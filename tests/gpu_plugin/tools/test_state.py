@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from gpu_plugin.state import VERSION, StateFile, StateUnusable, alive, read, started
+from gpu_plugin.tools.state import VERSION, StateFile, StateUnusable, alive, read, started
 
 NOBODY = 2**22  # beyond the numbers of processes
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from . import __version__, logs, status
+from . import __version__, status
 from ._shared._core.errors import NodeError
 from .config import configuration as config
 from .config import flags, visible
 from .gpus.health import QUIET
 from .mps.paths import ROOT as MPS_ROOT
+from .tools import logs
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"

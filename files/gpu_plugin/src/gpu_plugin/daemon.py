@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from . import __version__, logs
-from .chores import Chore, errors
+from . import __version__
 from .config.configuration import Config
 from .config.reload import InForce, Loaded
 from .config.strict_yaml import ConfigError
@@ -28,7 +27,6 @@ from .kubelet.manager import Manager
 from .kubelet.server import Published
 from .mps.reconciler import units
 from .mps.reconciler.reconciler import Reconciler
-from .notify import notify
 from .observer import Observer
 from .offer.allocation import Snapshot
 from .offer.decide import Offered, decide
@@ -36,7 +34,10 @@ from .offer.devices import LATE
 from .offer.replicas import MpsState, time_slices
 from .report.service import Telemetry
 from .report.state import Report, state
-from .wakeup import Wakeup
+from .tools import logs
+from .tools.chores import Chore, errors
+from .tools.notify import notify
+from .tools.wakeup import Wakeup
 
 TICK: Final = 0.5
 FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for 30

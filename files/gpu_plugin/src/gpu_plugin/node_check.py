@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from . import logs
 from ._shared._core.errors import NodeError
 from ._shared._core.gpu import NvmlError
 from .config.configuration import Config
@@ -20,6 +19,7 @@ from .mps.paths import SETTINGS
 from .mps.reconciler.reconciler import Reconciler
 from .mps.reconciler.units import Systemd
 from .offer.decide import decide
+from .tools import logs
 
 
 def check(config: Config, source: str) -> None:

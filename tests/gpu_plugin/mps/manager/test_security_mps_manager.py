@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gpu_plugin.state import started
+from gpu_plugin.tools.state import started
 from mps_running import Mps, living
 from nvsim.testing import client
 from running import eventually

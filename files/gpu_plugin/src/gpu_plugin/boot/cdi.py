@@ -9,7 +9,6 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from .. import bounded, logs
 from .._shared._core.cdi import boot as cdi_boot
 from .._shared._core.cdi.wanted import Options
 from .._shared._core.errors import NodeError
@@ -17,6 +16,7 @@ from .._shared._host.cdi import specify
 from .._shared._host.driver_files import DriverFiles
 from .._shared._host.real import LocalHost
 from .._shared._nvml.inventory import inventory
+from ..tools import bounded, logs
 from .common import driver
 
 ROUNDS: Final = 5

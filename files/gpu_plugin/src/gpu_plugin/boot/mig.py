@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
 
-from .. import bounded, files, logs
 from .._shared._core.errors import NodeError
 from .._shared._core.mig import boot as mig_boot
 from .._shared._core.mig.config import Selection
 from .._shared._host.real import LocalHost
 from .._shared._nvml.api import Nvml
 from .._shared._nvml.mig import Changes, planned, read
+from ..tools import bounded, files, logs
 from .common import driver
 
 CONVERGED, WAITING, FAILED = "converged", "waiting", "failed"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from .. import files, logs
 from ..config.configuration import CDI, Config
+from ..tools import files, logs
 from . import specification as cdi
 
 # For each class the device nodes that make it up, and the host's files that its users read.

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .. import bounded, files, logs
 from .._shared._core.errors import NodeError
+from ..tools import bounded, files, logs
 from . import specification as cdi
 
 Stamp = tuple[tuple[str, int, int], ...]

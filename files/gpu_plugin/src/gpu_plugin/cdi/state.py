@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .. import bounded
 from .._shared._core.cdi import boot as cdi_boot
 from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
 from .._shared._host.real import LocalHost
+from ..tools import bounded
 
 
 def read(config: Path) -> dict[str, Any] | None:

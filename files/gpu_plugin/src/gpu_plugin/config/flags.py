@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from .. import bounded
+from ..tools import bounded
 from .configuration import DEFAULT_FILE, KEYS, Config, parse
 from .schema import Key
 from .strict_yaml import LONGEST, ConfigError

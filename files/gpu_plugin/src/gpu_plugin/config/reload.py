@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from .. import logs
 from ..observer import RELOADS, Observer
+from ..tools import logs
 from . import visible
 from .configuration import Config
 from .strict_yaml import ConfigError

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from .. import logs
 from .._shared._core.device_nodes import parse_minors
 from .._shared._core.gpu import (
     DRIVER_NOT_LOADED,
@@ -31,6 +30,7 @@ from .._shared._nvml.real import RealNvml, open_nvml
 from ..offer.devices import GpuView, Inventory
 from ..offer.problem import Kind, Problem
 from ..offer.topology import Topology
+from ..tools import logs
 from .connections import Connections
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)

@@ -13,11 +13,11 @@ import json
 from pathlib import Path
 from typing import Final
 
-from .. import logs
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import cut
-from ..bounded import peek
-from ..state import VERSION, StateFile, read
+from ..tools import logs
+from ..tools.bounded import peek
+from ..tools.state import VERSION, StateFile, read
 from .health import Health
 
 NAME: Final = "health.json"

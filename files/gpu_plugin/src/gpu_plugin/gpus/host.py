@@ -12,9 +12,9 @@ from .._shared._core.device_nodes import CONTROL_NODES
 from ..cdi.added import CdiAdded
 from ..cdi.file import CdiFile
 from ..cdi.specification import IMEX_FOLDER
-from ..chores import Chore
 from ..config.configuration import CDI, Config, hook_program
 from ..offer.allocation import HostState
+from ..tools.chores import Chore
 
 
 class Host:

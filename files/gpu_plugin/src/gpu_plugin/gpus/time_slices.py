@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from .. import logs
 from .._shared._core.errors import NodeError
 from .._shared._host.real import LocalHost
-from ..chores import Chore, Worker
 from ..config.sharing import TIME_SLICES
+from ..tools import logs
+from ..tools.chores import Chore, Worker
 
 PROGRAM: Final = "nvidia-smi"
 TIMEOUT: Final = 20.0

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from .. import logs
 from .._shared._core.gpu import NvmlError
-from ..chores import Chore, Worker
 from ..config.configuration import Config
 from ..observer import NVML_ERRORS, XIDS, Observer
 from ..offer.devices import LATE, Inventory, remember
 from ..offer.problem import Faults
 from ..offer.topology import Topology
+from ..tools import logs
+from ..tools.chores import Chore, Worker
 from .driver import EVERY, Driver, DriverReplaced
 from .health import Health
 from .health_file import HealthFile

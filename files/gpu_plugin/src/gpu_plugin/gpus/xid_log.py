@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from .. import logs
 from .._shared._nvml.events import Xid
+from ..tools import logs
 
 PAUSE: Final = 5.0
 

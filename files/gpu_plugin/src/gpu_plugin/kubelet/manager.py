@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from .. import logs
 from .._shared._core.errors import NodeError
-from ..backoff import Backoff
 from ..observer import REGISTRATIONS
+from ..tools import logs
+from ..tools.backoff import Backoff
 from .registration import register
 from .server import Identity, Published, ResourceServer, identity
 

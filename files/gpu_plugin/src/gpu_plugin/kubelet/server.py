@@ -19,13 +19,13 @@ from typing import Any, Final, NoReturn
 
 import grpc
 
-from .. import logs
 from .._shared._core.errors import NodeError
 from ..observer import ALLOCATIONS, REENUMERATIONS, REFUSALS, Observer
 from ..offer.allocation import AllocationRefused, Grant, Snapshot, grant
 from ..offer.devices import Device, Devices
 from ..offer.preference import prefer
 from ..proto.v1beta1 import api_pb2, rpc
+from ..tools import logs
 from .registration import options
 
 WORKERS: Final = 8

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from .. import logs
 from ..config import configuration as config
 from ..config import flags
 from ..status import LABELS_FILE
+from ..tools import logs
 from .configs import LABEL, NAMED, SINGLE, Configs, fallbacks
 from .settings import OUTPUTS, Settings, extra, label_output
 

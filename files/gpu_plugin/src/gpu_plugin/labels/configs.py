@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .. import logs
 from .._shared._core.errors import InputError, NodeError
 from ..config import configuration as config
 from ..config import flags
+from ..tools import logs
 
 NOTHING: Final = "/dev/null"
 LABEL: Final = "nvidia.com/device-plugin.config"

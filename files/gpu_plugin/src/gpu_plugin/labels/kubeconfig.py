@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import yaml
 
-from .. import bounded
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import cut, shown
 from ..config import plain_yaml
+from ..tools import bounded
 
 LIMITS: Final = plain_yaml.Limits(256 << 10, 4000)  # with certificates in it, and many clusters
 PROGRAM_SECONDS: Final = 60.0

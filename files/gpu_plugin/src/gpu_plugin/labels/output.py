@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from .. import files, logs
 from .._shared._core.errors import NodeError
+from ..tools import files, logs
 
 
 class FileOutput:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .. import logs
+from ..tools import logs
 
 
 class Problems(dict[str, str]):

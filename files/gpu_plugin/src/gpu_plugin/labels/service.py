@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .. import logs
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import VERSION_MISMATCH, NvmlError
-from ..backoff import Backoff
 from ..config.configuration import Config
 from ..config.watch import ConfigWatch
 from ..gpus.driver import library_deleted
-from ..notify import notify
-from ..state import StateFile
+from ..tools import logs
+from ..tools.backoff import Backoff
+from ..tools.notify import notify
+from ..tools.state import StateFile
 from . import reading, rows
 from .output import FileOutput
 from .owned import ApiError, Change, NodeState, change

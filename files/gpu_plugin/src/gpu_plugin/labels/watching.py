@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..backoff import Backoff
+from ..tools.backoff import Backoff
 from .owned import GONE, ApiError, NodeState
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Final
 from .._shared._core import pods
 from .._shared._core.text.printable import printable
 from .._shared._core.text.shown import cut
-from ..bounded import peek
-from ..state import started, stat_fields
+from ..tools.bounded import peek
+from ..tools.state import started, stat_fields
 
 PROC: Final = Path("/proc")
 POD_LOGS: Final = Path("/var/log/pods")

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from .. import bounded
 from .._shared._core.errors import NodeError
-from ..state import alive, started
+from ..tools import bounded
+from ..tools.state import alive, started
 from . import state
 from .paths import ROOT, Names, older_file, problem_of_root, settings_file
 from .settings import ON_BUSY, WAIT, Settings, from_json

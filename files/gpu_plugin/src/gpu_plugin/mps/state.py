@@ -12,10 +12,10 @@ from numbers import Number
 from pathlib import Path
 from typing import Any, Final
 
-from .. import logs
-from ..notify import notify
-from ..state import VERSION, StateFile, StateUnusable, alive
-from ..state import read as read_file
+from ..tools import logs
+from ..tools.notify import notify
+from ..tools.state import VERSION, StateFile, StateUnusable, alive
+from ..tools.state import read as read_file
 from .clients import Client, look
 from .paths import Names
 from .shares import Shares

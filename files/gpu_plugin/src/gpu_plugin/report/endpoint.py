@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .. import logs
+from ..tools import logs
 from .http import LONGEST, Answers, Page, is_whole
 
 SECONDS: Final = 4.0  # from the connection to the last byte of the answer

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
-from .. import logs
+from ..tools import logs
 
 LONGEST: Final = 8192  # bytes of a request, all its headers among them
 TEXT: Final = "text/plain; charset=utf-8"

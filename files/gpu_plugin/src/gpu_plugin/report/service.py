@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .. import logs
-from ..chores import Chore
 from ..observer import Observer
+from ..tools import logs
+from ..tools.chores import Chore
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint

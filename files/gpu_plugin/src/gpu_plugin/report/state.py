@@ -11,11 +11,11 @@ from typing import Any
 
 from .. import __version__
 from .._shared._core.errors import NodeError
-from ..chores import Chore
 from ..config.reload import InForce
 from ..observer import Observer
 from ..offer.devices import Devices, Inventory
 from ..status import StatusFile
+from ..tools.chores import Chore
 
 
 def state(

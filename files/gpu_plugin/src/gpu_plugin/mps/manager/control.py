@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from ... import bounded, logs
+from ...tools import bounded, logs
 from .. import protocol
 from ..paths import Names, daemon_environment
 from ..protocol import ControlError, Silent

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ... import logs
 from ..._shared._core.errors import NodeError
 from ..._shared._host.real import LocalHost
+from ...tools import logs
 from ..paths import Names
 from ..settings import SMALLEST_SHM
 

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from ... import bounded, logs
 from ..._shared._core.errors import NodeError
 from ..._shared._nvml import compute_mode
-from ...state import VERSION, StateFile, StateUnusable, read, started
+from ...tools import bounded, logs
+from ...tools.state import VERSION, StateFile, StateUnusable, read, started
 from ..paths import Names
 
 END_SECONDS: Final = 5.0

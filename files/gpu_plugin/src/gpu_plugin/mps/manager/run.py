@@ -10,12 +10,12 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from ... import logs
 from ..._shared._core.errors import NodeError
 from ..._shared._core.gpu import NOT_FOUND, Gpu, NvmlError
 from ..._shared._nvml.api import Nvml
 from ..._shared._nvml.real import open_nvml
-from ...notify import notify
+from ...tools import logs
+from ...tools.notify import notify
 from ..paths import Names, older_file
 from ..state import FAILED, STARTING, STOPPING, Report
 from . import folders, multi_user

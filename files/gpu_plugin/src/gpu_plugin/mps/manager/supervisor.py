@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ... import logs
 from ..._shared._core.errors import NodeError
 from ..._shared._nvml.real import open_nvml
-from ...backoff import Backoff
-from ...notify import notify
+from ...tools import logs
+from ...tools.backoff import Backoff
+from ...tools.notify import notify
 from .. import clients, protocol
 from ..paths import Names
 from ..protocol import ControlError, Silent

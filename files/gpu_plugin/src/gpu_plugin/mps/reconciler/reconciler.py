@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ... import files, logs
 from ..._shared._core.errors import NodeError
+from ...tools import files, logs
 from ..manager import folders, multi_user
 from ..managers import ManagerFiles
 from ..paths import ROOT, UUID, older_file

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from ... import bounded, logs
 from ..._shared._host.real import LocalHost
-from ...state import started
+from ...tools import bounded, logs
+from ...tools.state import started
 from ..paths import settings_file
 from .verdict import Act
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from gpu_plugin.chores import Chore, Worker, errors
+from gpu_plugin.tools.chores import Chore, Worker, errors
 
 
 def test_an_error_is_kept_and_logged_once_per_change(capsys: pytest.CaptureFixture[str]) -> None:

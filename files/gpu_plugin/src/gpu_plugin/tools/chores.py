@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from .._shared._core.errors import NodeError
+from .._shared._core.text.shown import cut
 from . import logs
-from ._shared._core.errors import NodeError
-from ._shared._core.text.shown import cut
 
 P = ParamSpec("P")
 T = TypeVar("T")

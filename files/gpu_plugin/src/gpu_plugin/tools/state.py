@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from .._shared._core.errors import NodeError
+from .._shared._core.text import json_data
+from .._shared._core.text.shown import cut, shown
 from . import bounded, files
-from ._shared._core.errors import NodeError
-from ._shared._core.text import json_data
-from ._shared._core.text.shown import cut, shown
 
 VERSION: Final = 1
 
