@@ -82,7 +82,7 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
 
     node.reboot()
     eventually(lambda: property_of(node, "gpu-mig.service", "ActiveState"), "active")
-    eventually(lambda: node.allocatable(), {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1})
+    eventually(node.allocatable, {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1})
     ready = int(property_of(node, "gpu-mig.service", "ActiveEnterTimestampMonotonic"))
     for unit in ("kubelet.service", "containerd.service", "gpu-device-plugin.service"):
         assert ready <= int(property_of(node, unit, "InactiveExitTimestampMonotonic"))
@@ -91,7 +91,7 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
     node.reboot()
     eventually(lambda: property_of(node, "gpu-mig.service", "ActiveState"), "failed")
     eventually(lambda: property_of(node, "kubelet.service", "ActiveState"), "active")
-    eventually(lambda: node.allocatable(), {"gpu": 2})
+    eventually(node.allocatable, {"gpu": 2})
     refused = node.play("gpu.node.validate")
     assert not refused.ok
     assert "gpu-mig.service failed at boot" in refused.message()

@@ -241,7 +241,7 @@ def test_s10_hostile_texts_of_the_kernel_and_of_programs() -> None:
         device_nodes.parse_minors(text)
         pods.name_of(pods.uid_of(text), [text])
         toolkit_version.is_safe(text)
-        toolkit_version.told(text)
+        toolkit_version.described(text)
         mps_units.settings(None, text)
         runtime.parse_version(text, "containerd")
 

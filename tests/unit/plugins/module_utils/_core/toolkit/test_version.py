@@ -32,6 +32,6 @@ def test_a_version_is_safe_from_the_last_fix_on(
     assert toolkit_version.is_safe(text) is safe
 
 
-def test_a_version_is_told_as_people_write_it() -> None:
-    assert toolkit_version.told("runtime version v1.18.2\n") == "1.18.2"
-    assert toolkit_version.told("broken") == "unknown"
+def test_a_version_is_described_as_people_write_it() -> None:
+    assert toolkit_version.described("runtime version v1.18.2\n") == "1.18.2"
+    assert toolkit_version.described("broken") == "unknown"
