@@ -122,7 +122,7 @@ class MigCapability:
         """Return what the managers of MPS daemons tell."""
         read = self._host.read
         for device in mps_units.devices(self._host.listdir(mps_units.FOLDER)):
-            asked = mps_units.settings(*map(read, mps_units.files(device)))
+            asked = mps_units.settings(read(mps_units.file(device)))
             yield read(f"{asked.root}/{device}.json")
 
     def _with_pods(self, state: GpuState) -> GpuState:

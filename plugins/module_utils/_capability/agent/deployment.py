@@ -11,10 +11,9 @@ import posixpath
 import time
 import typing as t
 
-from ..._core.agent import env_file, mps_units, visible_devices
+from ..._core.agent import mps_units, visible_devices
 from ..._core.agent.deployment import LABELS_UNIT, UNIT, Observed, Service, plan, serving
-from ..._core.agent.desired import CONFIG, CONFIGS, SETTINGS, UNITS, wanted
-from ..._core.agent.index_url import checked
+from ..._core.agent.desired import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
 from ..._core.errors import NodeError
 from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
@@ -24,8 +23,7 @@ from ..._host.packages.families import checked_timeout
 from ..._host.systemd import instances, properties
 from ..._nvml.real import open_nvml
 from ..nodeinfo import environment
-from . import venv_package
-from .release import fill
+from .release import checked, fill, install_venv
 from .rollback import Rollback
 
 STATUS = "/run/gpu-node/status.json"
@@ -149,7 +147,7 @@ class DevicePluginCapability:
     def _mps(self) -> t.Tuple[mps_units.Daemon, ...]:
         host, found = self._host, []
         for device in instances(host, mps_units.UNIT):
-            asked = mps_units.settings(*map(host.read, mps_units.files(device)))
+            asked = mps_units.settings(host.read(mps_units.file(device)))
             state = host.read(f"{asked.root}/{device}.json")
             found.append(mps_units.daemon(device, asked, state))
         return tuple(found)
@@ -218,7 +216,7 @@ class DevicePluginCapability:
         getattr(self, f"_do_{step.action}")(**step.params)
 
     def _do_venv_package(self) -> None:
-        venv_package.install(self._host, self._timeout)
+        install_venv(self._host, self._timeout)
 
     def _do_release(self) -> None:
         """Make the release beside the one in use, then switch; a half-made one is begun again."""
@@ -273,7 +271,7 @@ class DevicePluginCapability:
         self._host.symlink(target, path)
 
     def _do_file(self, path: str, text: str) -> None:
-        if path == SETTINGS and env_file.parse(text).get("GPU_LABELS_OUTPUT") == "file":
+        if path == SETTINGS and env_variables(text).get("GPU_LABELS_OUTPUT") == "file":
             gfd = ((self._params["config"] or {}).get("flags") or {}).get("gfd") or {}
             self._host.makedirs(posixpath.dirname(gfd.get("outputFile") or FEATURES))
         self._host.write(path, text, mode=0o644)
@@ -343,7 +341,7 @@ class DevicePluginCapability:
         """Remove our labels. A node that has left its cluster can't, and goes on without."""
         self._host.run(["systemctl", "stop", LABELS_UNIT], check=False)
         words = [f"{self._prefix}/bin/gpu-plugin", "labels", "--config", CONFIG, "--remove"]
-        env = env_file.parse(settings)
+        env = env_variables(settings)
         done = self._host.run(words, check=False, env=env, timeout=UNLABEL_SECONDS)
         self._labels_left = (done.err or done.out).strip() if done.rc else ""
 
@@ -359,8 +357,7 @@ class DevicePluginCapability:
         """End all daemons for good: one whose settings are there would only pause."""
         daemons = self._mps()
         for one in daemons:
-            for path in mps_units.files(one.device):
-                self._host.remove(path)
+            self._host.remove(mps_units.file(one.device))
         self._host.run(["systemctl", "stop", *(one.unit for one in daemons)])
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:

@@ -1,16 +1,23 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A release of the device plugin: its environment, in which nothing is that is not listed."""
+"""A release of the device plugin: its environment, in which nothing is that is not listed.
+
+And what it takes: the address of a package index, with a password in it, and the package that makes environments.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import typing as t
+from urllib.parse import unquote, urlsplit
 
-from ..._core.agent.index_url import masked
-from ..._core.errors import NodeError
+from ..._core.errors import InputError, NodeError
+from ..._core.packages.package import Change, held
 from ..._host.api import Host
+from ..._host.packages.api import Locked, PackageManager
+from ..._host.packages.families import package_manager
 
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 PIP_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-cache-dir")
@@ -22,6 +29,8 @@ from gpu_plugin.cli import main
 
 sys.exit(main())
 """
+MASK = "****"
+PACKAGE = "python3-venv"  # what Debian and Ubuntu leave out of their Python
 HINT = (
     "give the role a package index (device_plugin_index_url) or a wheelhouse (device_plugin_wheelhouse);"
     " what the daemon's requirements.txt does not list by its hash is not installed, nor is anything built"
@@ -72,3 +81,68 @@ def _daemon(host: Host, release: str) -> None:
     site = host.run([own, "-I", "-c", SITE]).out.strip()
     host.run(["cp", "-R", f"{release}/payload/package/src/gpu_plugin", f"{site}/gpu_plugin"])
     host.write(f"{release}/bin/gpu-plugin", SCRIPT.format(python=own), mode=0o755)
+
+
+def masked(text: str, url: str) -> str:
+    """Return a text without the password that an address has; a user without a password is a token."""
+    user, found, password = _userinfo(url).partition(":")
+    secret = password if found else user
+    for word in sorted({_userinfo(url), secret, unquote(secret)}, key=len, reverse=True):
+        if word:
+            text = text.replace(word, MASK)
+    return text
+
+
+def checked(url: t.Optional[str]) -> t.Optional[str]:
+    """Return an address that pip can use; what is refused is named without its password."""
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("https", "http", "file") and bool(
+            parts.hostname or parts.scheme == "file"
+        )
+        good = good and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or re.search(r"[\s\x00-\x1f\x7f]", url):
+        shown = re.sub(r"^.*@", f"{MASK}@", url, flags=re.DOTALL)
+        raise InputError.of("index_url", shown, "a URL such as https://host/simple")
+    return url
+
+
+def _userinfo(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[0]
+
+
+def install_venv(host: Host, timeout: float) -> None:
+    """Install what makes virtual environments; lists that are missing or too old are fetched."""
+    manager = package_manager("debian", host, timeout, PACKAGE)
+    if manager.interrupted() or any(one.broken for one in manager.packages().values()):
+        manager.repair()
+    try:
+        _install_venv(manager)
+    except Locked:
+        raise
+    except NodeError:
+        complaint = manager.update()
+        try:
+            _install_venv(manager)
+        except NodeError as error:
+            error.cause = "; ".join(one for one in (error.cause, complaint) if one)
+            raise
+
+
+def _install_venv(manager: PackageManager) -> None:
+    """Install the package; refuse where others' packages would go or lose their hold."""
+    change = Change({PACKAGE: None}, (), {}, frozenset())
+    found = manager.simulate(change)
+    stuck = held(found.changed, manager.packages())
+    if found.removed or stuck:
+        words = [f"remove {name}" for name in found.removed]
+        words += [f"change {name}, on hold" for name in stuck]
+        raise NodeError(
+            f"the installation of {PACKAGE} would {', '.join(words)}; nothing was changed",
+            hint=f"install {PACKAGE} yourself, or name another Python in the option python",
+        )
+    manager.change(change)

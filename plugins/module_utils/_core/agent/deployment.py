@@ -10,8 +10,8 @@ import typing as t
 
 from ..errors import NodeError
 from ..steps import Plan, Step
-from . import env_file, mps_units
-from .desired import CONFIG, CONFIGS, SETTINGS, UNITS, Desired
+from . import mps_units
+from .desired import CONFIG, CONFIGS, SETTINGS, UNITS, Desired, env_variables
 
 UNIT = "gpu-device-plugin.service"
 LABELS_UNIT = "gpu-node-labels.service"
@@ -197,7 +197,7 @@ def _labels(observed: Observed, desired: Desired, *, released: bool) -> t.List[S
     if not desired.labels:
         return _unlabel(observed)
     old, why = observed.files.get(SETTINGS), CHANGES if released else ""
-    before, settings = env_file.parse(old), env_file.parse(desired.labels)
+    before, settings = env_variables(old), env_variables(desired.labels)
     if not why and observed.labels.environment.get(DIGEST) != settings[DIGEST]:
         why = "it runs on other settings"
     steps = []

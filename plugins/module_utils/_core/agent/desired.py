@@ -12,7 +12,6 @@ import re
 import typing as t
 
 from ..errors import InputError, NodeError
-from . import env_file
 
 CONFIG = "/etc/gpu-node/config.yaml"
 CONFIGS = "/etc/gpu-node/configs"
@@ -94,5 +93,21 @@ def settings(labels: t.Mapping[str, t.Any], *, choosing: bool) -> str:
         "CONFIG_FILE_DST": CONFIG if choosing else "",
         "DEFAULT_CONFIG": labels["default_config"] if choosing else "",
     }
-    body = "".join(env_file.line(name, text) for name, text in named.items() if text)
+    body = "".join(_line(name, text) for name, text in named.items() if text)
     return f"{HEADER}{body}GPU_LABELS_SETTINGS={hashlib.sha256(body.encode()).hexdigest()[:12]}\n"
+
+
+def env_variables(text: t.Optional[str]) -> t.Dict[str, str]:
+    """Return the variables of a file for systemd's EnvironmentFile, none where there is none."""
+    lines = (text or "").splitlines()
+    pairs = (line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
+    return {
+        name: re.sub(r"\\(.)", r"\1", value[1:-1]) if value[:1] == '"' else value
+        for name, value in pairs
+    }
+
+
+def _line(name: str, value: str) -> str:
+    if any(ord(char) < 32 for char in value):
+        raise InputError.of(f"labels: {name}", value, "a text of one line")
+    return f'{name}="' + re.sub(r'([\\"$`])', r"\\\1", value) + '"\n'

@@ -11,11 +11,10 @@ import typing as t
 from ..errors import NodeError
 from ..steps import Step
 from ..text import json_data
-from . import env_file
 
 UNIT = "gpu-mps@.service"
 FOLDER = "/run/gpu-node/mps"
-SETTINGS, OLDER = ".settings.json", ".env"  # what an older release wrote may still be there
+SETTINGS = ".settings.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,26 +39,22 @@ class Daemon:
         return f"gpu-mps@{self.device}.service"
 
 
-def files(device: str) -> t.Tuple[str, str]:
-    """Return where a manager's settings are, and where an older release had them."""
-    return f"{FOLDER}/{device}{SETTINGS}", f"{FOLDER}/{device}{OLDER}"
+def file(device: str) -> str:
+    """Return where a manager's settings are."""
+    return f"{FOLDER}/{device}{SETTINGS}"
 
 
 def devices(names: t.Iterable[str]) -> t.List[str]:
-    """Return the devices that have one of these files, from what is in their folder."""
-    endings = (SETTINGS, OLDER)
-    return sorted({name[: -len(one)] for name in names for one in endings if name.endswith(one)})
+    """Return the devices that have such a file, from what is in their folder."""
+    return sorted(name[: -len(SETTINGS)] for name in names if name.endswith(SETTINGS))
 
 
-def settings(text: t.Optional[str], older: t.Optional[str]) -> Settings:
-    """Return the settings in a manager's files; while the older one is there its manager runs."""
-    if older is None:
-        found = _json(text)
-        root, on_busy = found.get("root"), found.get("on_busy")
-    else:
-        found = env_file.parse(older)
-        root, on_busy = found.get("GPU_MPS_ROOT"), found.get("GPU_MPS_ON_BUSY")
-    return Settings(root if isinstance(root, str) and root else FOLDER, on_busy == "terminate")
+def settings(text: t.Optional[str]) -> Settings:
+    """Return the settings in a manager's file."""
+    found = _json(text)
+    root = found.get("root")
+    terminate = found.get("on_busy") == "terminate"
+    return Settings(root if isinstance(root, str) and root else FOLDER, terminate)
 
 
 def daemon(device: str, asked: Settings, state: t.Optional[str]) -> Daemon:

@@ -12,8 +12,9 @@ import time
 import typing as t
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent import rollback
 from ansible_collections.gpu.node.plugins.module_utils._core import device_nodes, pci, pods
-from ansible_collections.gpu.node.plugins.module_utils._core.agent import mps_units, rollback
+from ansible_collections.gpu.node.plugins.module_utils._core.agent import mps_units
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import files as cdi_files
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import generated as cdi_generated
@@ -220,7 +221,7 @@ def test_s10_hostile_daemon_json() -> None:
 def test_s10_hostile_records() -> None:
     def read(text: str) -> None:
         rollback.parse(text)
-        mps_units.daemon("GPU-1", mps_units.settings(text, None), text)
+        mps_units.daemon("GPU-1", mps_units.settings(text), text)
         mig_mps.idle_servers([text])
         for load in (toolkit.Record.load, driver_record.Record.load, cdi_boot.load):
             load(text, "the record")
@@ -242,7 +243,6 @@ def test_s10_hostile_texts_of_the_kernel_and_of_programs() -> None:
         pods.name_of(pods.uid_of(text), [text])
         toolkit_version.is_safe(text)
         toolkit_version.described(text)
-        mps_units.settings(None, text)
         runtime.parse_version(text, "containerd")
 
     samples = (

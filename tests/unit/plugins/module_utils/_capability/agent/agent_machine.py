@@ -14,7 +14,6 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deploym
     STATUS,
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent import env_file
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
     LABELS_UNIT,
     UNIT,
@@ -23,6 +22,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired impor
     CONFIG,
     SETTINGS,
     UNITS,
+    env_variables,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
@@ -92,7 +92,7 @@ class Machine(FakeHost):
 
     def labels_systemctl(self, verb: str) -> Completed:
         if verb == "restart":
-            self.labels = env_file.parse(self.files[SETTINGS])
+            self.labels = env_variables(self.files[SETTINGS])
             variables = {**self.labels, "GPU_NODE_RELEASE": self.current}
             pairs = (f"{name}={text}" for name, text in variables.items())
             self.files["/proc/4711/environ"] = "\0".join(pairs)

@@ -14,13 +14,13 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deploym
     STATUS,
     DevicePluginCapability,
 )
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent.rollback import Kept, parse
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
     UNIT,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import (
     CONFIG,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.rollback import Kept, parse
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 
@@ -229,14 +229,12 @@ def test_s19_the_role_warns_where_an_image_may_take_gpus(
     assert all("NVIDIA_VISIBLE_DEVICES" in one for one in plan.warnings)
 
 
-@pytest.mark.parametrize("name", ["settings.json", "env"])
-def test_an_end_takes_the_settings_of_mps_daemons_whichever_release_wrote_them(name: str) -> None:
+def test_an_end_takes_the_settings_of_mps_daemons() -> None:
     machine = Machine()
     deploy(machine, "r1")
     gpu, folder = "GPU-1", "/run/gpu-node/mps"
     machine.commands[("systemctl", "list-units")] = f"gpu-mps@{gpu}.service loaded active running\n"
-    texts = {"settings.json": '{"root": "/run/x"}', "env": "GPU_MPS_ROOT=/run/x\n"}
-    machine.files[f"{folder}/{gpu}.{name}"] = texts[name]
+    machine.files[f"{folder}/{gpu}.settings.json"] = '{"root": "/run/x"}'
     machine.files[f"/run/x/{gpu}.json"] = '{"clients": 1}'
     params = {**parameters("r1", 0), "state": "absent"}
     found = DevicePluginCapability(machine, params, check_mode=False)
@@ -245,5 +243,5 @@ def test_an_end_takes_the_settings_of_mps_daemons_whichever_release_wrote_them(n
     del machine.files[f"/run/x/{gpu}.json"]
     for step in found.plan(found.observe()).steps:
         found.apply(step)
-    assert f"{folder}/{gpu}.{name}" not in machine.files
+    assert f"{folder}/{gpu}.settings.json" not in machine.files
     assert ("systemctl", "stop", f"gpu-mps@{gpu}.service") in machine.ran

@@ -13,7 +13,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.index_url import masked
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent.release import masked
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from hostile_index import GENUINE, GOOD, REPOSITORY, Index, Install, listed, payload
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from agent_nodes import LABELS
-from ansible_collections.gpu.node.plugins.module_utils._core.agent import env_file
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import (
     CONFIG,
     CONFIGS,
     Desired,
     check_configs,
+    env_variables,
     settings,
     wanted,
 )
@@ -55,7 +55,7 @@ def test_the_plain_configuration_is_the_default_one() -> None:
 def test_settings() -> None:
     assert settings({**LABELS, "output": "off"}, choosing=False) == ""
     chosen = {**LABELS, "extra": {"b/c": "1", "a": "2"}, "node_name": "n"}
-    found = env_file.parse(settings(chosen, choosing=True))
+    found = env_variables(settings(chosen, choosing=True))
     digest = found.pop("GPU_LABELS_SETTINGS")
     assert found == {
         "GPU_LABELS_OUTPUT": "api",
@@ -64,7 +64,7 @@ def test_settings() -> None:
         "CONFIG_FILE_SRCDIR": CONFIGS,
         "CONFIG_FILE_DST": CONFIG,
     }
-    other = env_file.parse(settings(LABELS, choosing=True))
+    other = env_variables(settings(LABELS, choosing=True))
     assert digest != other["GPU_LABELS_SETTINGS"]
 
 
@@ -74,7 +74,7 @@ def test_settings() -> None:
     )
 )
 def test_every_text_comes_through_the_file(text: str) -> None:
-    found = env_file.parse(settings({**LABELS, "kubeconfig": text}, choosing=False))
+    found = env_variables(settings({**LABELS, "kubeconfig": text}, choosing=False))
     assert found["KUBECONFIG"] == text
 
 

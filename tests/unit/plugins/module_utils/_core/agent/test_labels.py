@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from agent_nodes import FILES, FRESH, LABELS, NAMED, ON, PREFIX, WANTED, actions
 from agent_nodes import RUNNING as UNLABELLED
-from ansible_collections.gpu.node.plugins.module_utils._core.agent import env_file
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
     LABELS_UNIT,
     UNIT,
@@ -25,6 +24,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired impor
     SETTINGS,
     UNITS,
     Desired,
+    env_variables,
     settings,
 )
 
@@ -41,7 +41,7 @@ ABSENT = ["unlabel", f"remove_service {LABELS_UNIT}", "remove labels.env"]
 def labels(text: str = TEXT, release: str = "new", **properties: str) -> Service:
     variables = {
         "GPU_NODE_RELEASE": release,
-        "GPU_LABELS_SETTINGS": env_file.parse(text).get("GPU_LABELS_SETTINGS", text),
+        "GPU_LABELS_SETTINGS": env_variables(text).get("GPU_LABELS_SETTINGS", text),
     }
     return Service({**ON, **properties}, variables)
 

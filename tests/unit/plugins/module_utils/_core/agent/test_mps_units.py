@@ -23,7 +23,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.mps_units imp
     Settings,
     daemon,
     devices,
-    files,
+    file,
     settings,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
@@ -64,22 +64,18 @@ def test_clients_are_ended_only_where_that_was_said(state: str) -> None:
 
 def test_a_daemon_is_read_from_its_files() -> None:
     text = json.dumps({"version": 1, "on_busy": "terminate", "root": "/run/x"})
-    asked = settings(text, None)
+    asked = settings(text)
     assert asked == Settings("/run/x", True)
     assert daemon(GPU, asked, json.dumps({"clients": 3})) == Daemon(GPU, 3, True)
-    assert daemon(GPU, Settings(), None) == daemon(GPU, settings(None, None), "{") == Daemon(GPU)
+    assert daemon(GPU, Settings(), None) == daemon(GPU, settings(None), "{") == Daemon(GPU)
     for damaged in ("", "{", "[]", json.dumps({"root": 7, "on_busy": ["terminate"]})):
-        assert settings(damaged, None) == Settings()
+        assert settings(damaged) == Settings()
 
 
-def test_a_daemon_of_an_older_release_is_read_from_its_variables() -> None:
-    older = "# Written\nGPU_MPS_ON_BUSY=terminate\nGPU_MPS_ROOT=/run/x\n"
-    now = json.dumps({"on_busy": "wait", "root": "/run/y"})
-    assert settings(None, older) == settings(now, older) == Settings("/run/x", True)
-    assert settings(now, "GPU_MPS_REPLICAS=2\n") == Settings()
-    assert files(GPU) == (f"{FOLDER}/{GPU}.settings.json", f"{FOLDER}/{GPU}.env")
-    names = ["a.json", "a.settings.json", "a.env", "a.lock", "a", "b.env", "c.settings.json"]
-    assert devices(names) == ["a", "b", "c"]
+def test_devices_are_those_with_settings() -> None:
+    assert file(GPU) == f"{FOLDER}/{GPU}.settings.json"
+    names = ["a.json", "a.settings.json", "a.lock", "a", "c.settings.json"]
+    assert devices(names) == ["a", "c"]
 
 
 def test_a_deployment_waits_for_daemons_but_not_for_clients() -> None:

@@ -10,18 +10,18 @@ import json
 import typing as t
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent.rollback import (
+    Kept,
+    parse,
+    proven,
+    render,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
     UNIT,
     Observed,
     Service,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import CONFIG, UNITS
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.rollback import (
-    Kept,
-    parse,
-    proven,
-    render,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 
