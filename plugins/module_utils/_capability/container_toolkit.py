@@ -16,9 +16,8 @@ from .._core.packages.package import Change, still_there
 from .._core.packages.repository import Known
 from .._core.packages.repository import parse as parse_repository
 from .._core.steps import Plan, Step
-from .._core.toolkit import select as toolkit
-from .._core.toolkit.plan import plan
-from .._core.toolkit.select import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, Desired, Observed, Record
+from .._core.toolkit import plan as toolkit
+from .._core.toolkit.plan import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, Desired, Observed, Record
 from .._core.toolkit.version import MINIMUM_TEXT
 from .._host.api import Host
 from .._host.driver_files import SPEC_FOLDERS
@@ -146,7 +145,7 @@ class ToolkitCapability:
 
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions."""
-        return plan(state, self._desired, check_mode=self._check_mode)
+        return toolkit.plan(state, self._desired, check_mode=self._check_mode)
 
     # --- apply ---
 

@@ -26,7 +26,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as 
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi.wanted import Options
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._core.toolkit.select import (
+from ansible_collections.gpu.node.plugins.module_utils._core.toolkit.plan import (
     ALL,
     BASE,
     DROP_IN,

@@ -16,7 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.container_too
     ToolkitCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.toolkit.select import ALL, BASE, PLACE
+from ansible_collections.gpu.node.plugins.module_utils._core.toolkit.plan import ALL, BASE, PLACE
 from pgp_keys import Key
 from rpm_nodes import BASE as BASE_SYSTEM
 from rpm_nodes import SYSTEMS, RpmNode, _build, missing

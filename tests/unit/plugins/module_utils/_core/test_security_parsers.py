@@ -32,7 +32,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import com
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits, json_text
 from ansible_collections.gpu.node.plugins.module_utils._core.text import json_data
 from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import LONGEST, shown
-from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import select as toolkit
+from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import plan as toolkit
 from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import (
     version as toolkit_version,
 )
