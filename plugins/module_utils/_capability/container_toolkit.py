@@ -46,7 +46,7 @@ SPEC: t.Dict[str, t.Any] = {
             },
         },
         "lock_timeout": {"type": "int", "default": 300},
-    },
+    }
 }
 
 
@@ -105,9 +105,7 @@ class ToolkitCapability:
             packages={name: packages[name] for name in ALL if name in packages},
             policies=manager.policies(ALL) if present else {},
             repository=Known(
-                files,
-                host.read(path) if path and present else None,
-                manager.trusted(),
+                files, host.read(path) if path and present else None, manager.trusted()
             ),
             record=record,
             sources=manager.sources() if wanted.repository else (),

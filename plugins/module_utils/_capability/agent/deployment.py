@@ -72,7 +72,7 @@ SPEC: t.Dict[str, t.Any] = {
         "digest": {"type": "str"},
         "units": {"type": "dict"},
         "payload": {"type": "path"},
-    },
+    }
 }
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._core.errors import NodeError
-from ..._core.packages.package import Change, Package
-from ..._core.packages.rollback import Rollback, in_words, rollback
+from ..._core.packages.package import Change, Package, Rollback, in_words, rollback
 from ..._host.api import Host
 from ..._host.packages.api import PackageManager
 from .kernel import building

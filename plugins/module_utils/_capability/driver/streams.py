@@ -18,7 +18,7 @@ from ..._core.driver.packages.streams import (
 )
 from ..._core.driver.select import flavour
 from ..._core.driver.state import Observed
-from ..._host.packages.dnf import Dnf
+from ..._host.packages.rpm import Dnf
 from .node import Node, Params
 
 

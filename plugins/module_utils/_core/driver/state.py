@@ -8,8 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..packages.apt import upstream
-from ..packages.apt_sources import Source
+from ..packages.apt import Source, upstream
 from ..packages.package import Package, Policy, Removal
 from ..packages.repository import Known, Repository
 from .kernel import Dkms, Modules, Options

@@ -11,13 +11,12 @@ import typing as t
 
 from ..errors import InputError, NodeError
 from ..steps import Step
-from .apt_sources import Source
+from .apt import Source
 from .pgp import PublicKey, armoured, binary, is_armoured, read
 
 URL = re.compile(r"(?:https?|file)://([^\s\"'#@/:]*)[^\s\"'#@]*")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
-RPM_PRIORITY = 50
 RPM_FAMILIES = ("rhel", "suse")
 APT_PRIORITY, APT_OTHERS = 600, 400
 
@@ -130,7 +129,7 @@ def step(
     wanted = files(repository, place, family, keys)
     write = {path: one for path, one in wanted.items() if known.files.get(path) != one}
     stale = tuple(sorted(set(known.files) - set(wanted)))
-    marks = [one.fingerprint for one in keys] if family in RPM_FAMILIES else []
+    marks = (one.fingerprint for one in keys if family in RPM_FAMILIES)
     trust = tuple(one for one in marks if not is_trusted(one, known.trusted))
     words = [f"write {', '.join(sorted(write))}"] if write else []
     words += [f"remove {', '.join(stale)}"] if stale else []
@@ -160,38 +159,32 @@ def parse(values: t.Mapping[str, t.Any]) -> Repository:
     """Return the repository; InputError names the key that cannot be meant."""
     url, suite, key = values["url"], values["suite"], values["key"]
     components = tuple(values["components"])
-    if not URL.fullmatch(url):
-        raise InputError.of(
-            "repository.url", url, "an address with http, https or file, without a password in it"
-        )
-    if not all(WORD.fullmatch(part) for part in suite.split("/") if part not in ("", ".")):
-        raise InputError.of("repository.suite", suite, "a suite, or the path of a flat repository")
-    for name in components:
-        if not WORD.fullmatch(name):
-            raise InputError.of("repository.components", name, "names of components")
-    if suite.endswith("/") == bool(components):
-        raise InputError.of(
-            "repository.components",
-            list(components),
-            f"none for the flat repository {suite!r}, and at least one for a suite",
-        )
-    if not is_armoured(key) and not key.startswith("/"):
-        raise InputError.of(
-            "repository.key", key[:40], "an ASCII-armoured public key, or its path on the node"
-        )
     pinned = tuple(one.replace(" ", "").upper() for one in values["key_fingerprints"])
-    for one in pinned:
-        if not FINGERPRINT.fullmatch(one):
-            raise InputError.of("repository.key_fingerprints", one, "40 or 64 hexadecimal digits")
-    if not pinned and not is_armoured(key):
-        raise InputError.of(
-            "repository.key_fingerprints", [], "the key's fingerprint, as a file may change"
-        )
     metadata, packages = values["signed_metadata"], values.get("signed_packages", True)
-    if not (metadata or packages):
-        raise InputError.of(
-            "repository.signed_packages", packages, "true, or signed_metadata to be true"
-        )
+    path = [part for part in suite.split("/") if part not in ("", ".")]
+    as_text = "an ASCII-armoured public key, or its path on the node"
+    as_file = "the key's fingerprint, as a file may change"
+    digits = "40 or 64 hexadecimal digits"
+    none = f"none for the flat repository {suite!r}, and at least one for a suite"
+    address = "an address with http, https or file, without a password in it"
+    checks: t.Tuple[t.Tuple[t.Any, str, t.Any, str], ...] = (
+        (URL.fullmatch(url), "url", url, address),
+        (
+            all(map(WORD.fullmatch, path)),
+            "suite",
+            suite,
+            "a suite, or the path of a flat repository",
+        ),
+        *((WORD.fullmatch(one), "components", one, "names of components") for one in components),
+        (suite.endswith("/") != bool(components), "components", list(components), none),
+        (is_armoured(key) or key.startswith("/"), "key", key[:40], as_text),
+        *((FINGERPRINT.fullmatch(one), "key_fingerprints", one, digits) for one in pinned),
+        (pinned or is_armoured(key), "key_fingerprints", [], as_file),
+        (metadata or packages, "signed_packages", packages, "true, or signed_metadata to be true"),
+    )
+    for good, name, value, expected in checks:
+        if not good:
+            raise InputError.of(f"repository.{name}", value, expected)
     plain = values.get("plain_http", False)
     return Repository(url, key, suite, components, pinned, metadata, packages, plain)
 
@@ -220,9 +213,9 @@ def files(
         text = _repo(repository, place, family)
         return {place.rpm_key: armoured(keys), place.rpm_repositories[family]: text}
     _ascii, path = place.apt_keys
-    components = " ".join(repository.components)
     text = f"{place.header}Types: deb\nURIs: {repository.url}\nSuites: {repository.suite}\n"
-    text += f"Components: {components}\n" if components else ""
+    if repository.components:
+        text += f"Components: {' '.join(repository.components)}\n"
     found = {path: binary(keys), place.sources: text + f"Signed-By: {path}\n"}
     return {**found, place.preferences: _pins(repository, place)} if place.preferred else found
 
@@ -257,7 +250,7 @@ def _repo(repository: Repository, place: Place, family: str) -> str:
         "gpgcheck": packages,
         "repo_gpgcheck": "1" if repository.signed_metadata else "0",
         "gpgkey": f"file://{place.rpm_key}",
-        "priority": str(RPM_PRIORITY),
+        "priority": "50",
     }
     if family == "suse":
         values.update(autorefresh="0", type="rpm-md", pkg_gpgcheck=packages)

@@ -11,8 +11,7 @@ import typing as t
 
 from ..errors import InputError, NodeError
 from ..packages import record, repository
-from ..packages.apt import upstream
-from ..packages.apt_sources import Source
+from ..packages.apt import Source, upstream
 from ..packages.package import Package, Policy, Removal
 from ..packages.repository import Known, Place, Repository
 from ..steps import Plan, Step
@@ -27,12 +26,7 @@ BASE = "nvidia-container-toolkit-base"
 # The base is enough for CDI; the legacy hook and its library come with the rest.
 PARTS = {
     "base": (BASE,),
-    "all": (
-        BASE,
-        "libnvidia-container1",
-        "libnvidia-container-tools",
-        "nvidia-container-toolkit",
-    ),
+    "all": (BASE, "libnvidia-container1", "libnvidia-container-tools", "nvidia-container-toolkit"),
 }
 ALL = PARTS["all"]
 # From 1.18 on the base has a service that writes a specification of its own, which runtimes prefer to

@@ -11,7 +11,7 @@ import time
 import typing as t
 
 from ..._core.errors import NodeError
-from ..._core.packages.apt_sources import Source
+from ..._core.packages.apt import Source
 from ..._core.packages.package import Change, Package, Policy, Relations, Removal, Simulation, held
 from ..api import Completed, Host
 

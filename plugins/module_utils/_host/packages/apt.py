@@ -10,7 +10,7 @@ import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.packages import apt
-from ..._core.packages.apt_sources import Source, parse_deb822, parse_one_line
+from ..._core.packages.apt import Source, parse_deb822, parse_one_line
 from ..._core.packages.package import Change, Package, Policy, Relations, Simulation, State
 from ..api import Completed
 from .api import PackageManager

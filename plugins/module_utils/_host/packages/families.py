@@ -11,8 +11,7 @@ from ..._core.errors import InputError
 from ..api import Host
 from .api import PackageManager
 from .apt import Apt
-from .dnf import Dnf
-from .zypper import Zypper
+from .rpm import Dnf, Zypper
 
 FAMILIES: t.Dict[str, t.Callable[[Host, float, str], PackageManager]] = {
     "debian": Apt,

@@ -1,17 +1,19 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""rpm, which dnf and zypper stand on: it knows what is installed and what needs it."""
+"""rpm, which knows what is installed and what needs it, and dnf and zypper, which stand on it."""
 
 from __future__ import annotations
 
 import abc
+import contextlib
 import re
+import shlex
 import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.packages import rpm
-from ..._core.packages.package import Package
+from ..._core.packages.package import Change, Package, Policy, Simulation
 from ..api import Completed
 from .api import PackageManager, tail
 
@@ -19,6 +21,13 @@ RPM_BUSY = re.compile(r"transaction lock on|Existing lock |[Ww]aiting for proces
 RPM_KEYS = ("rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n")
 # dnf's shell ends with status 0 all the same; nothing was done then.
 DNF_LOCKED = re.compile(r"^Error: .* already locked by \d+", re.M)
+DNF_LOCKS = "/etc/dnf/plugins/versionlock.list"
+KEEP = "--setopt=clean_requirements_on_remove=False"
+ZYPPER_LOCKS = "/etc/zypp/locks"
+ZYPPER_BUSY = 7
+ZYPPER_NOTHING_FOUND = 104
+# Installed, but a restart or a reboot is advised, or a script of a package has complained.
+ZYPPER_GOOD = (0, 102, 103, 106, 107)
 
 
 def _of(name: str, version: str) -> str:
@@ -81,3 +90,170 @@ class Rpm(PackageManager):
                 hint="remove the packages that it names, then run again",
             )
         return {user for _needed, user in needs}, needed
+
+
+class Dnf(Rpm):
+    """dnf 4, whose plugin versionlock keeps packages at their version."""
+
+    tool, unhold = "dnf", "remove the lock: dnf versionlock delete"
+
+    def _locked(self) -> t.FrozenSet[str]:
+        return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")
+
+    def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
+        words = ["repoquery", "--available", "--showduplicates", "--qf", rpm.DNF_FORMAT]
+        done = self._dnf([*words, *names], check=False)
+        return rpm.parse_repoquery(done.out, set(names)) if done.rc == 0 else {}
+
+    def known(self, prefix: str) -> t.List[str]:
+        return self._dnf(["repoquery", "--qf", "%{name}", f"{prefix}*"]).out.split()
+
+    def update(self) -> str:
+        done = self._dnf(["--assumeyes", "makecache", "--refresh"], check=False)
+        return "" if done.rc == 0 else tail(done)
+
+    def simulate(self, change: Change) -> Simulation:
+        done = self._shell(["--assumeno"], change, check=False)
+        found = rpm.parse_dnf_transaction(done.out)
+        if not any(found) and "Nothing to do" not in done.out + done.err:
+            raise self._no_way(done, change)
+        return found
+
+    def change(self, change: Change) -> None:
+        self._shell(["-y"], change)
+
+    def by_hand(self, change: Change) -> str:
+        return "dnf history undo last"
+
+    def purge(self, names: t.Sequence[str]) -> None:
+        if names:
+            self._call(["rpm", "--erase", "--test", *names])
+            self._dnf(["-y", KEEP, "remove", *names])
+
+    def hold(self, names: t.Sequence[str]) -> None:
+        done = self._host.run(["dnf", "-q", "versionlock", "list"], check=False)
+        if done.rc != 0:
+            raise NodeError(
+                "dnf cannot lock packages at their version",
+                cause=tail(done),
+                hint="install its plugin versionlock (python3-dnf-plugin-versionlock), or set hold to false",
+            )
+        stale = sorted(set(names) & self._locked())
+        if stale:
+            self.release(stale)
+        self._call(["dnf", "-q", "versionlock", "add", *names])
+
+    def release(self, names: t.Sequence[str]) -> None:
+        self._call(["dnf", "-q", "versionlock", "delete", *names])
+
+    def _dnf(self, words: t.Sequence[str], *, check: bool = True) -> Completed:
+        # Locks of ours would hide versions; those of others are respected by the plan.
+        options = ["-q", "--disableplugin=versionlock", "--setopt=exit_on_lock=True"]
+        return self._call(["dnf", *options, *words], check=check)
+
+    def module(self, words: t.Sequence[str], *, check: bool = False) -> str:
+        """Call ``dnf module`` and return what it prints, nothing where it fails and may."""
+        done = self._dnf(["--assumeyes", "module", *words], check=check)
+        return done.out if done.rc == 0 else ""
+
+    def _shell(self, options: t.Sequence[str], change: Change, *, check: bool = True) -> Completed:
+        lines = [
+            f"install {name}-{version}" if version else f"install {name}"
+            for name, version in change.packages.items()
+        ]
+        lines += [f"remove {name}" for name in change.remove]
+        words = ["dnf", *options, "--disableplugin=versionlock", "--setopt=exit_on_lock=True", KEEP]
+        words += ["--setopt=install_weak_deps=False", "shell"]
+        done = self._call(words, check=check, stdin="\n".join([*lines, "run", "exit"]) + "\n")
+        # The shell ends with status 0 whatever happened in it.
+        if check and re.search(r"^(?:Error|Failed)\b", done.out + "\n" + done.err, flags=re.M):
+            raise NodeError(
+                "dnf could not carry out the transaction",
+                cause=tail(done),
+                hint="fix the cause named above and run again, which finishes what was begun",
+            )
+        return done
+
+
+class Zypper(Rpm):
+    """zypper, whose locks keep packages at their version, and must be off while we change them."""
+
+    tool, unhold = "zypper", "remove the lock: zypper removelock"
+
+    def _is_busy(self, done: Completed) -> bool:
+        return done.rc == ZYPPER_BUSY or super()._is_busy(done)
+
+    def _locked(self) -> t.FrozenSet[str]:
+        return rpm.parse_zypper_locks(self._host.read(ZYPPER_LOCKS) or "")
+
+    def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
+        return self._search(["--match-exact", *(name for name in names if name)])
+
+    def known(self, prefix: str) -> t.List[str]:
+        return sorted(self._search([f"{prefix}*"]))
+
+    def _search(self, words: t.Sequence[str]) -> t.Dict[str, Policy]:
+        options = ["--xmlout", "--no-refresh", "search", "--details", "--type", "package"]
+        done = self._zypper([*options, *words], good=(0, ZYPPER_NOTHING_FOUND))
+        return rpm.parse_zypper_search(done.out)
+
+    def update(self) -> str:
+        done = self._zypper(["refresh"], check=False)
+        return "" if done.rc == 0 else tail(done)
+
+    def simulate(self, change: Change) -> Simulation:
+        with self._unlocked(change):
+            done = self._install(["--xmlout"], ["--dry-run"], change, check=False)
+        if done.rc not in ZYPPER_GOOD:
+            raise self._no_way(done._replace(out=rpm.zypper_messages(done.out)), change)
+        return rpm.parse_zypper_summary(done.out)
+
+    def change(self, change: Change) -> None:
+        with self._unlocked(change):
+            self._install([], [], change)
+
+    @contextlib.contextmanager
+    def _unlocked(self, change: Change) -> t.Iterator[None]:
+        """Take our locks off for the time inside; what is gone then gets none again."""
+        ours = sorted(self._locked() & change.holds)
+        if ours:
+            self.release(ours)
+        try:
+            yield
+        finally:
+            there = self.packages() if ours else {}
+            again = [name for name in ours if name in there]
+            if again:
+                self.hold(again)
+
+    def by_hand(self, change: Change) -> str:
+        return shlex.join(["zypper", "install", "--oldpackage", *_names(change)])
+
+    def purge(self, names: t.Sequence[str]) -> None:
+        if names:
+            self._call(["rpm", "--erase", "--test", *names])
+            self._zypper(["remove", "--no-clean-deps", *names])
+
+    def hold(self, names: t.Sequence[str]) -> None:
+        self._zypper(["addlock", *names])
+
+    def release(self, names: t.Sequence[str]) -> None:
+        self._zypper(["removelock", *names])
+
+    def _install(
+        self, before: t.Sequence[str], more: t.Sequence[str], change: Change, *, check: bool = True
+    ) -> Completed:
+        words = [*before, "install", *more, "--no-recommends", "--oldpackage"]
+        words += ["--auto-agree-with-licenses", *_names(change)]
+        return self._zypper(words, check=check)
+
+    def _zypper(
+        self, words: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = ZYPPER_GOOD
+    ) -> Completed:
+        return self._call(["zypper", "--non-interactive", *words], check=check, good=good)
+
+
+def _names(change: Change) -> t.List[str]:
+    """Return what zypper is told to install, and with a mark before it to remove."""
+    names = [f"{name}={version}" if version else name for name, version in change.packages.items()]
+    return names + [f"!{name}" for name in change.remove]

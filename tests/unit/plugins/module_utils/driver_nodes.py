@@ -17,10 +17,10 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.nam
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Desired, Observed
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import upstream
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt_sources import (
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
     Source,
     render,
+    upstream,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
     WAITING,

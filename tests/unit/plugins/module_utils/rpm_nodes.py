@@ -16,8 +16,10 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.str
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.dnf import DNF_LOCKS
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.zypper import ZYPPER_LOCKS
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import (
+    DNF_LOCKS,
+    ZYPPER_LOCKS,
+)
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 from debian import DRIVER, GPU, LOADED
 from fakes import FakeHost

@@ -9,7 +9,7 @@ import typing as t
 
 from ...errors import NodeError
 from ...packages import repository
-from ...packages.apt_sources import Source, additions, render
+from ...packages.apt import Source, additions, render
 from ...packages.package import WAITING, State
 from ...steps import Step
 from .. import branches as driver_branches

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.secure_boot import SigningKey
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt_sources import render
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import render
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
     Package,
     Policy,

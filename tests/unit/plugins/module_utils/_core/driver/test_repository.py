@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.nam
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PLACE, parse
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt_sources import Source
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import Source
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.pgp import read
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.repository import (
     RPM_FAMILIES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt_sources import (
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
     Source,
     additions,
     parse_deb822,

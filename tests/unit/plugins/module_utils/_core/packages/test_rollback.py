@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Package, State
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.rollback import (
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+    Package,
     Rollback,
+    State,
     in_words,
     rollback,
 )
