@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 
 from gpu_plugin._shared._core.gpu import Gpu, NvmlError
-from gpu_plugin._shared._nvml.real import RealNvml, open_nvml
+from gpu_plugin._shared._nvml.real import Nvml, open_nvml
 
 
-def create(nvml: RealNvml, gpu: Gpu, name: str) -> None:
+def create(nvml: Nvml, gpu: Gpu, name: str) -> None:
     """Create an instance of a profile at the first place that is free."""
     profile = next(one for one in nvml.gi_profiles(gpu) if one.name == name)
     for start, _size in profile.placements:

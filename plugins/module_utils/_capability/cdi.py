@@ -14,17 +14,13 @@ from .._core.boot import State as Boot
 from .._core.cdi import boot as cdi_boot
 from .._core.cdi import specification as cdi
 from .._core.cdi.generated import GENERATORS, NVIDIA_CTK, NVML, differences
-from .._core.cdi.wanted import Options, Wanted
 from .._core.errors import InputError
 from .._core.gpu import NvmlError
 from .._core.mig.boot import LOCK
 from .._core.steps import Plan, Step
 from .._host.api import Host
-from .._host.cdi import specify
-from .._host.driver_files import DriverFiles
-from .._nvml.api import Nvml
-from .._nvml.inventory import inventory
-from .._nvml.real import open_nvml
+from .._host.cdi import DriverFiles, Wanted, specify
+from .._nvml.real import Nvml, inventory, open_nvml
 from . import boot
 
 LOCK_SECONDS = 60
@@ -62,7 +58,7 @@ class CdiCapability:
         self._host, self._check_mode = host, check_mode
         self._present = params["state"] == "present"
         self._path: str = params["path"]
-        self._options = Options(
+        self._options = cdi_boot.Options(
             self._path,
             params["hooks"],
             tuple(params["library_folders"]),

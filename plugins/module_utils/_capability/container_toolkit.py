@@ -20,7 +20,7 @@ from .._core.toolkit import plan as toolkit
 from .._core.toolkit.plan import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, Desired, Observed, Record
 from .._core.toolkit.version import MINIMUM_TEXT
 from .._host.api import Host
-from .._host.driver_files import SPEC_FOLDERS
+from .._host.cdi import SPEC_FOLDERS
 from .._host.packages.api import PackageManager
 from .._host.packages.families import checked_timeout, package_manager
 from .nodeinfo import os_release

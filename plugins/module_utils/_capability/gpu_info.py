@@ -11,8 +11,7 @@ import typing as t
 from .._core.gpu import Gpu, NvmlError
 from .._core.steps import Plan, Step
 from .._host.api import Host
-from .._nvml.api import Nvml
-from .._nvml.real import open_nvml
+from .._nvml.real import Nvml, open_nvml
 from .nodeinfo import loaded_driver, pci_devices
 
 Info = t.Dict[str, t.Any]

@@ -22,9 +22,8 @@ from .._core.mig.plan import Busy, GpuPlan, GpuState, plan_gpu
 from .._core.mig.report import gpu as report
 from .._core.steps import Plan, Step
 from .._host.api import Host
-from .._nvml.api import Nvml
 from .._nvml.mig import Changes, planned, read
-from .._nvml.real import open_nvml
+from .._nvml.real import Nvml, open_nvml
 from . import boot
 
 POLL_SECONDS = 1.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._core import cgroups
+from .._core import pods
 from .._core.driver.services import FABRIC_SERVICE, SERVICE
 from .._core.errors import NodeError
 from .._core.pci import PciDevice, nvidia_device
@@ -101,7 +101,7 @@ def _is_drivers_own(host: Host, pid: str, name: str) -> bool:
     Anybody can have such a name. A unit's cgroup takes nobody else's processes, and a daemon that
     was started by hand is root's and sees the same files as we do, which no container does.
     """
-    where = cgroups.paths(_proc(host, pid, "cgroup"), _proc(host, "1", "cgroup"))
+    where = pods.paths(_proc(host, pid, "cgroup"), _proc(host, "1", "cgroup"))
     if any(path in DRIVERS_CGROUPS for path in where):
         return True
     users = re.search(r"^Uid:(.*)$", _proc(host, pid, "status"), re.M)

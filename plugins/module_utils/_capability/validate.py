@@ -15,8 +15,7 @@ from .._core.gpu import NvmlError
 from .._core.steps import Plan, Step
 from .._core.validation import Check, Daemon, Node
 from .._host.api import Host
-from .._nvml.api import Nvml
-from .._nvml.real import open_nvml
+from .._nvml.real import Nvml, open_nvml
 from .nodeinfo import gpus
 
 PATIENCE = 60.0  # seconds for the daemon's answer: a driver that hangs must not hang the play

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""GPUs and what is on them as plain values, and the error of the library that tells them."""
+"""GPUs and what is on them as plain values, their device nodes, and the error of the library that tells them."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from .errors import NodeError
@@ -169,3 +170,38 @@ class Links(t.NamedTuple):
 
     switch: int
     peers: t.Dict[str, int]
+
+
+CONTROL_NODES = (
+    "/dev/nvidiactl",
+    "/dev/nvidia-uvm",
+    "/dev/nvidia-uvm-tools",
+    "/dev/nvidia-modeset",
+)
+CAPS_FOLDER = "/dev/nvidia-caps"
+MINOR = re.compile("[0-9]{1,9}")
+MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
+
+
+def parse_minors(text: str) -> t.Dict[str, int]:
+    """Read the driver's list of capabilities: lines such as ``gpu0/gi1/ci0/access 13``."""
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and MINOR.fullmatch(pair[1])}
+
+
+def gpu_nodes(gpu: Gpu) -> t.Tuple[str, ...]:
+    """Return the nodes of a whole GPU."""
+    return (f"/dev/nvidia{gpu.minor}",)
+
+
+def mig_nodes(gpu: Gpu, device: MigDevice, minors: t.Mapping[str, int]) -> t.Tuple[str, ...]:
+    """Return the nodes of a MIG device: the GPU's, and the capabilities of its two instances."""
+    instance = f"gpu{gpu.minor}/gi{device.gi_id}"
+    names = (f"{instance}/access", f"{instance}/ci{device.ci_id}/access")
+    missing = [name for name in names if name not in minors]
+    if missing:
+        raise NodeError(
+            f"MIG device {device.uuid} has no capability nodes",
+            cause=f"the driver does not list {missing[0]}",
+        )
+    return (*gpu_nodes(gpu), *(f"{CAPS_FOLDER}/nvidia-cap{minors[name]}" for name in names))

@@ -15,7 +15,7 @@ from .._core.mig.config import Selection
 from .._core.mig.plan import GpuPlan, GpuState, plan_gpu
 from .._core.mig.profile import spread
 from .._core.steps import Step
-from .api import Nvml
+from .real import Nvml
 
 HOLDERS = (
     "end what holds the GPU (see nvidia-smi and 'lsof /dev/nvidia*'; monitoring such as dcgm, and"

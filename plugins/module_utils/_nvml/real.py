@@ -17,18 +17,19 @@ from .._core.gpu import (
     ComputeInstance,
     GiProfile,
     Gpu,
+    GpuDevices,
     GpuInstance,
+    Inventory,
     MigDevice,
     NvmlError,
     Process,
 )
-from . import profiles
+from . import handles
 from .calls import doing, or_none, pynvml, text
-from .processes import processes
 
 
 @contextlib.contextmanager
-def open_nvml(library: str = "") -> t.Iterator[RealNvml]:
+def open_nvml(library: str = "") -> t.Iterator[Nvml]:
     """Initialise NVML for a with statement; the ``library`` is loaded first, so that pynvml finds it."""
     if pynvml is None:
         raise NvmlError(LIBRARY_NOT_FOUND, "importing pynvml (nvidia-ml-py)")
@@ -37,7 +38,7 @@ def open_nvml(library: str = "") -> t.Iterator[RealNvml]:
             ctypes.CDLL(library)
     doing("starting NVML")(pynvml.nvmlInit)()
     try:
-        yield RealNvml()
+        yield Nvml()
     finally:
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
@@ -48,8 +49,8 @@ def _model(gpu: Gpu) -> t.Tuple[t.Any, ...]:
     return (gpu.name, gpu.pci_device_id, gpu.pci_subsystem_id, gpu.memory_total)
 
 
-class RealNvml:
-    """The node's NVML. Implements the Nvml protocol."""
+class Nvml:
+    """The node's NVML. Every method may raise NvmlError."""
 
     def __init__(self) -> None:
         self._profiles: t.Dict[t.Any, t.List[GiProfile]] = {}
@@ -60,15 +61,18 @@ class RealNvml:
 
     @doing("reading the driver's version")
     def driver_version(self) -> str:
+        """Return the driver's version, such as 550.163.01."""
         return text(pynvml.nvmlSystemGetDriverVersion())
 
     @doing("reading the CUDA version")
     def cuda_version(self) -> str:
+        """Return the newest CUDA version that the driver serves, such as 12.4."""
         version = pynvml.nvmlSystemGetCudaDriverVersion()
         return f"{version // 1000}.{version % 1000 // 10}"
 
     @doing("counting GPUs")
     def gpus(self) -> t.Tuple[t.List[Gpu], t.List[NvmlError]]:
+        """Return the GPUs that answer, and an error for each that does not."""
         found, broken = [], []
         self._handles.clear()  # a GPU that was taken away makes others' handles invalid
         for index in range(pynvml.nvmlDeviceGetCount()):
@@ -117,6 +121,7 @@ class RealNvml:
 
     @doing("listing MIG devices")
     def mig_devices(self, gpu: Gpu) -> t.List[MigDevice]:
+        """Return the MIG devices of a GPU."""
         if not gpu.mig_current:
             return []
         handle, found = self.handle(gpu), []
@@ -158,21 +163,23 @@ class RealNvml:
 
     @doing("reading MIG profiles")
     def gi_profiles(self, gpu: Gpu) -> t.List[GiProfile]:
+        """Return the profiles that a GPU offers."""
         if not gpu.mig_capable:
             return []
         found = self._profiles.get(_model(gpu), [])
         if not found:  # drivers of branch 535 and older tell them only while the mode is on
-            found = profiles.gi_profiles(self.handle(gpu), gpu)
+            found = handles.gi_profiles(self.handle(gpu), gpu)
             self._profiles[_model(gpu)] = found
         return found
 
     @doing("listing GPU instances")
     def gpu_instances(self, gpu: Gpu) -> t.List[GpuInstance]:
+        """Return the GPU instances, with their compute instances."""
         if not gpu.mig_current:
             return []
         handle, found = self.handle(gpu), []
         for profile in self.gi_profiles(gpu):
-            for gi in profiles.instances(handle, profile.id, compute=False):
+            for gi in handles.instances(handle, profile.id, compute=False):
                 info = pynvml.nvmlGpuInstanceGetInfo(gi)
                 found.append(
                     GpuInstance(
@@ -191,9 +198,9 @@ class RealNvml:
         seen = set()
         key = (_model(gpu), gi_profile)
         if key not in self._ci_profiles:  # instances of one profile can all be divided alike
-            self._ci_profiles[key] = profiles.ci_profiles(gi)
+            self._ci_profiles[key] = handles.ci_profiles(gi)
         for profile_id, slices in self._ci_profiles[key].items():
-            for ci in profiles.instances(gi, profile_id, compute=True):
+            for ci in handles.instances(gi, profile_id, compute=True):
                 info = pynvml.nvmlComputeInstanceGetInfo(ci)
                 if info.id not in seen:
                     seen.add(info.id)
@@ -201,19 +208,22 @@ class RealNvml:
 
     @doing("listing processes")
     def processes(self, gpu: Gpu) -> t.List[Process]:
+        """Return the processes on a GPU and its instances."""
         handle = self.handle(gpu)
         parts = (
             pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, one.mig_index)
             for one in self.mig_devices(gpu)
         )
-        return processes(gpu, (handle, *parts))
+        return handles.processes(gpu, (handle, *parts))
 
     @doing("setting MIG mode")
     def set_mig_mode(self, gpu: Gpu, on: bool) -> int:
+        """Set MIG mode and return the activation status: 0, or why it is only pending."""
         return int(pynvml.nvmlDeviceSetMigMode(self.handle(gpu), int(on)))
 
     @doing("creating a GPU instance")
     def create_instance(self, gpu: Gpu, profile: GiProfile, start: int) -> int:
+        """Create a GPU instance without compute instances; return its id."""
         size = next(size for at, size in profile.placements if at == start)
         place = pynvml.c_nvmlGpuInstancePlacement_t(start, size)
         gi = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(
@@ -223,17 +233,19 @@ class RealNvml:
 
     @doing("reading the places of compute instances")
     def ci_placements(self, gpu: Gpu, gi_id: int) -> t.Dict[int, t.Tuple[int, ...]]:
+        """Return where compute instances may begin in a GPU instance, by their slices."""
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
         found: t.Dict[int, t.Tuple[int, ...]] = {}
-        for profile_id, slices in profiles.ci_profiles(gi).items():
+        for profile_id, slices in handles.ci_profiles(gi).items():
             if slices not in found:
-                found[slices] = profiles.ci_starts(gi, profile_id)
+                found[slices] = handles.ci_starts(gi, profile_id)
         return found
 
     @doing("creating a compute instance")
     def create_compute_instance(self, gpu: Gpu, gi_id: int, slices: int, start: int) -> None:
+        """Create a compute instance at a place in a GPU instance."""
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
-        for profile_id, size in profiles.ci_profiles(gi).items():
+        for profile_id, size in handles.ci_profiles(gi).items():
             if size == slices:
                 place = pynvml.c_nvmlComputeInstancePlacement_t(start, slices)
                 pynvml.nvmlGpuInstanceCreateComputeInstanceWithPlacement(
@@ -244,6 +256,7 @@ class RealNvml:
 
     @doing("destroying a GPU instance")
     def destroy_instance(self, gpu: Gpu, gi_id: int) -> None:
+        """Destroy a GPU instance with its compute instances."""
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
         profile_id = pynvml.nvmlGpuInstanceGetInfo(gi).profileId
         for one in self._compute_instances(gpu, gi, profile_id):
@@ -254,5 +267,20 @@ class RealNvml:
 
     @doing("destroying a compute instance")
     def destroy_compute_instance(self, gpu: Gpu, gi_id: int, ci_id: int) -> None:
+        """Destroy one compute instance and leave its GPU instance."""
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
         pynvml.nvmlComputeInstanceDestroy(pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, ci_id))
+
+
+def inventory(nvml: Nvml) -> Inventory:
+    """Return what there is. A GPU whose MIG devices can't be read is part of it, with the error."""
+    gpus, broken = nvml.gpus()
+    devices = tuple(_devices(nvml, gpu) for gpu in gpus)
+    return Inventory(nvml.driver_version(), devices, tuple(broken))
+
+
+def _devices(nvml: Nvml, gpu: Gpu) -> GpuDevices:
+    try:
+        return GpuDevices(gpu, tuple(nvml.mig_devices(gpu)))
+    except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
+        return GpuDevices(gpu, error=error)

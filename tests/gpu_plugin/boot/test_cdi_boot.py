@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._core.cdi import boot as cdi_boot
-from gpu_plugin._shared._core.cdi.wanted import Options
+from gpu_plugin._shared._core.cdi.boot import Options
 from nvsim.testing import VERSION, Sim, start
 from running import REPOSITORY
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._core.cdi import boot as cdi_boot
-from gpu_plugin._shared._core.cdi.wanted import Options
+from gpu_plugin._shared._core.cdi.boot import Options
 from gpu_plugin.cdi import state as cdi_state
 
 

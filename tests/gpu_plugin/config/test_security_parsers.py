@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.device_nodes import parse_minors
 from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._core.gpu import parse_minors
 from gpu_plugin._shared._core.pci import nvidia_device
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi import state as cdi_state

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 from gpu_plugin._shared._core.cdi import boot as cdi_boot
-from gpu_plugin._shared._core.cdi.wanted import Options
+from gpu_plugin._shared._core.cdi.boot import Options
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 import exposure

@@ -19,7 +19,7 @@ running = pytest.importorskip("running", exc_type=ImportError)
 
 LOOK = """
 import collections, dataclasses, json, pynvml
-from gpu_plugin._shared._nvml.condition import condition
+from gpu_plugin._shared._nvml.readings import condition
 from gpu_plugin._shared._nvml.real import open_nvml
 
 asked = collections.Counter()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from gpu_plugin._shared._nvml.events import Xid
+from gpu_plugin._shared._nvml.readings import Xid
 from gpu_plugin.gpus.xid_log import XidLog
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from gpu_builders import gpu, inventory, view
-from gpu_plugin._shared._nvml.label_reading import MigAttributes
+from gpu_plugin._shared._nvml.readings import MigAttributes
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.labels.rows import Facts, labels, models
 from gpu_plugin.labels.vgpu import Vgpu, vgpu

@@ -21,7 +21,7 @@ eventually = running.eventually
 GPU = "nvidia.com/gpu"
 READ = """
 import json
-from gpu_plugin._shared._nvml import topology
+from gpu_plugin._shared._nvml import readings as topology
 from gpu_plugin._shared._nvml.real import open_nvml
 with open_nvml() as nvml:
     gpus = nvml.gpus()[0]

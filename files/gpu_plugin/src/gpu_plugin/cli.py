@@ -244,12 +244,12 @@ def _probe(options: argparse.Namespace) -> int:
 
 
 def _mig(options: argparse.Namespace) -> int:
-    from .boot import mig as mig_boot  # the other commands have no use for the planner
+    from . import boot  # the other commands have no use for the planner
 
-    return mig_boot.run(options.config, options.status, options.lock, options.wait)
+    return boot.mig(options.config, options.status, options.lock, options.wait)
 
 
 def _cdi(options: argparse.Namespace) -> int:
-    from .boot import cdi as cdi_boot  # as above
+    from . import boot  # as above
 
-    return cdi_boot.run(options.config, options.lock, options.wait)
+    return boot.cdi(options.config, options.lock, options.wait)

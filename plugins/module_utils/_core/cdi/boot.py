@@ -16,7 +16,6 @@ from ..mig.boot import UNIT as MIG_UNIT
 from ..text import json_data
 from ..text.shown import shown
 from .generated import GENERATORS, NVML
-from .wanted import Options
 
 CONFIG = "/etc/gpu-node/cdi.json"
 UNIT = "gpu-cdi.service"
@@ -70,6 +69,16 @@ BOOT = Boot(CONFIG, UNIT, "keeps the specification up to date", "change", PATH_U
 FOLDERS = ("/etc/cdi", "/run/cdi", "/var/run/cdi")
 
 
+class Options(t.NamedTuple):
+    """What a user chooses: see the options of gpu.node.cdi."""
+
+    path: str
+    hooks: str = "auto"
+    library_folders: t.Tuple[str, ...] = ()
+    driver_root: str = "/"
+    generator: str = NVML
+
+
 def texts(options: Options) -> t.Dict[str, str]:
     """Return the units' texts; a specification in a folder of the user's own can be written too."""
     folder = posixpath.dirname(options.path)
@@ -89,16 +98,13 @@ def load(text: str, path: str) -> Options:
     """Return the options from the file's text."""
     with readable(path, "run gpu.node.cdi again, which writes it"):
         data = json_data.loads(text)
+        generator = data["generator"]
+        if generator not in GENERATORS:
+            raise ValueError(f"generator: {shown(generator)} is not one of {', '.join(GENERATORS)}")
         return Options(
             str(data["path"]),
             str(data["hooks"]),
             tuple(map(str, data["library_folders"])),
             str(data["driver_root"]),
-            _generator(data.get("generator", NVML)),
+            generator,
         )
-
-
-def _generator(value: t.Any) -> str:
-    if value not in GENERATORS:
-        raise ValueError(f"generator: {shown(value)} is not one of {', '.join(GENERATORS)}")
-    return str(value)

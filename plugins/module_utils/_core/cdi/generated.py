@@ -12,8 +12,7 @@ from ..errors import NodeError
 from ..text import json_data
 from ..text.shown import cut, shown
 from ..toolkit.version import MINIMUM_TEXT, described, is_safe
-from .rules import problems
-from .sources import without_pipes
+from .rules import problems, without_pipes
 from .specification import KIND
 
 NVML = "nvml"

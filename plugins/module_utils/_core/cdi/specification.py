@@ -11,9 +11,8 @@ import posixpath
 import re
 import typing as t
 
-from ..device_nodes import CONTROL_NODES, gpu_nodes, mig_nodes
 from ..errors import NodeError
-from ..gpu import Gpu, MigDevice
+from ..gpu import CONTROL_NODES, Gpu, MigDevice, gpu_nodes, mig_nodes
 from ..text import json_data
 from . import files as cdi_files
 from .rules import minimum_version, problems

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""MIG layouts: mig-parted configurations, version v1, checked strictly, and which GPUs they are for."""
+"""MIG layouts: mig-parted configurations, version v1, checked strictly, and those that every GPU offers by itself."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import re
 import typing as t
 
 from ..errors import InputError, NodeError
-from ..gpu import Gpu, NvmlError
+from ..gpu import GiProfile, Gpu, NvmlError
 from ..pci import NVIDIA
 from ..text.json_data import is_whole
 from ..text.shown import cut
-from .generated import MOST_NAMES, check_name, generated
 from .plan import GpuState, about
-from .profile import canonical, shapes
+from .profile import canonical, parse, shapes
+from .search import room
 
 Layout = t.Dict[str, int]
 Target = t.Tuple[bool, Layout]  # MIG on or off, and how many instances of each profile
@@ -30,8 +30,12 @@ FILTER_FORM = (
     "a PCI id such as 0x233010DE (device, then vendor 10DE), 0x233010DE:0x16C110DE with the subsystem, "
     "or a product name such as A100-SXM4-40GB"
 )
-UNNAMED = "config"
 MOST = 64  # instances of a profile; GPUs have eight slices at most
+# Instances by slices, for GPUs of so many slices.
+BALANCED: t.Dict[int, t.Dict[int, int]] = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
+
+MOST_NAMES = 500  # characters of names to choose from
+FORMS = "all-disabled, all-balanced or all-<profile>, such as all-1g.10gb"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +53,6 @@ class Spec:
         if self.filters and not any(_passes(gpu, one) for one in self.filters):
             return False
         return self.devices is None or any(_is(gpu, one) for one in self.devices)
-
-    def may_mean(self, index: int) -> bool:
-        """Tell whether the entry could be about a GPU of which only the index is known."""
-        return self.devices is None or any(one == index for one in self.devices)
 
 
 def _passes(gpu: Gpu, one: Filter) -> bool:
@@ -86,7 +86,7 @@ def select(config: t.Any, selected: str) -> t.Tuple[str, t.Optional[t.List[Spec]
             raise InputError.of(
                 "selected", selected, "nothing, since config is one list of entries"
             )
-        return UNNAMED, _entries("config", config)
+        return "config", _entries("config", config)
     key, layouts = _layouts(config)
     parsed = {}
     for name, specs in layouts.items():
@@ -141,18 +141,15 @@ def _entry(key: str, spec: t.Any) -> Spec:
     if not isinstance(enabled, bool):
         raise InputError.of(f"{key}.mig-enabled", enabled, "true or false")
     layout = _layout(f"{key}.mig-devices", spec.get("mig-devices"), enabled)
+    filters = spec.get("device-filter")
+    filters = filters if isinstance(filters, list) else [filters]
     return Spec(
         key,
-        _filters(f"{key}.device-filter", spec.get("device-filter")),
+        tuple(_filter(f"{key}.device-filter", one) for one in filters if one not in (None, "")),
         _devices(f"{key}.devices", spec.get("devices")),
         enabled,
         tuple(sorted(layout.items())),
     )
-
-
-def _filters(key: str, value: t.Any) -> t.Tuple[Filter, ...]:
-    listed = value if isinstance(value, list) else [value]
-    return tuple(_filter(key, one) for one in listed if one not in (None, ""))
 
 
 def _filter(key: str, value: t.Any) -> Filter:
@@ -223,6 +220,57 @@ def wanted(specs: t.Sequence[Spec], gpus: t.Sequence[Gpu]) -> t.Dict[str, Spec]:
     return {gpu.uuid: spec for spec in specs for gpu in gpus if spec.matches(gpu)}
 
 
+def check_name(selected: str, known: t.Iterable[str] = ()) -> None:
+    """Refuse what can't be a generated name; ``known`` are names that would have been good too."""
+    names = ", ".join(filter(None, (cut(", ".join(sorted(known)), MOST_NAMES), FORMS)))
+    if selected in ("all-disabled", "all-balanced"):
+        return
+    if not selected.startswith("all-"):
+        raise InputError.of("selected", selected, names)
+    try:
+        profile = parse(selected[len("all-") :].replace("gb.", "gb+"))
+    except InputError:
+        raise InputError.of("selected", selected, names) from None
+    if profile.c != profile.g:
+        raise InputError.of(
+            "selected", selected, "a profile without a c part: not supported by this release"
+        )
+
+
+def generated(selected: str, profiles: t.Sequence[GiProfile]) -> t.Optional[Layout]:
+    """Return the layout of a generated name for a GPU with these profiles; None means MIG off."""
+    if selected == "all-disabled":
+        return None
+    if selected == "all-balanced":
+        return _balanced(profiles)
+    name = selected[len("all-") :] if selected.startswith("all-") else ""
+    for one in profiles:
+        # mig-parted writes a point for the plus, since labels of Kubernetes cannot hold one.
+        if name in (one.name, one.name.replace("+", ".")):
+            return {one.name: room(one)}
+    offered = sorted(f"all-{one.name}" for one in profiles)
+    raise InputError.of(
+        "selected", selected, f"one of: {', '.join(['all-disabled', 'all-balanced', *offered])}"
+    )
+
+
+def _balanced(profiles: t.Sequence[GiProfile]) -> Layout:
+    plain: t.Dict[int, t.Tuple[int, str]] = {}
+    for one in profiles:
+        profile = parse(one.name)
+        if not profile.attributes:
+            # Of two profiles with as many slices, the one with less memory leaves room for others.
+            plain[profile.g] = min(
+                plain.get(profile.g, (profile.gb, one.name)), (profile.gb, one.name)
+            )
+    parts = BALANCED.get(max((one.slices for one in profiles), default=0), {})
+    if not parts or not all(slices in plain for slices in parts):
+        raise NodeError(
+            "all-balanced is not defined for this GPU", hint="give the layout in config"
+        )
+    return {plain[slices][1]: count for slices, count in parts.items()}
+
+
 @dataclasses.dataclass(frozen=True)
 class Selection:
     """A layout by its name; ``specs`` is None for one that the GPUs themselves generate."""
@@ -275,7 +323,8 @@ class Selection:
         """Raise the error of a GPU that does not answer and that the layout may be about."""
         for error in broken:
             index = error.gpu_index
-            if self.specs is None or index is None or any(s.may_mean(index) for s in self.specs):
+            devices = [one.devices for one in self.specs or ()]
+            if self.specs is None or any(one is None or index in one for one in devices):
                 error.hint = (
                     "reset the GPU or reboot the node, or leave the GPU out of the layout's devices"
                 )

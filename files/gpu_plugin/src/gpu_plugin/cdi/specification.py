@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from .._shared._core.cdi.rules import HOOK_PROGRAMS, minimum_version
-from .._shared._core.cdi.sources import without_pipes
+from .._shared._core.cdi.rules import HOOK_PROGRAMS, minimum_version, without_pipes
 from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut

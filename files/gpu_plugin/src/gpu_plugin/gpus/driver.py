@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.device_nodes import parse_minors
 from .._shared._core.gpu import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
@@ -23,10 +22,11 @@ from .._shared._core.gpu import (
     VERSION_MISMATCH,
     Gpu,
     NvmlError,
+    parse_minors,
 )
-from .._shared._nvml.condition import condition
-from .._shared._nvml.events import Xid, XidWatch
-from .._shared._nvml.real import RealNvml, open_nvml
+from .._shared._nvml.readings import Xid, XidWatch, condition
+from .._shared._nvml.real import Nvml as RealNvml
+from .._shared._nvml.real import open_nvml
 from ..offer.devices import GpuView, Inventory
 from ..offer.problem import Kind, Problem
 from ..offer.topology import Topology

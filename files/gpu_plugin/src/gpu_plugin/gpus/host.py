@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .._shared._core.device_nodes import CONTROL_NODES
+from .._shared._core.gpu import CONTROL_NODES
 from ..cdi.added import CdiAdded
 from ..cdi.file import CdiFile
 from ..cdi.specification import IMEX_FOLDER

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from .._shared._nvml.events import Xid
+from .._shared._nvml.readings import Xid
 from ..tools import logs
 
 PAUSE: Final = 5.0

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from .._shared._core.gpu import NvmlError
-from .._shared._nvml import label_reading
-from .._shared._nvml.inventory import inventory
-from .._shared._nvml.real import open_nvml
+from .._shared._nvml import readings
+from .._shared._nvml.real import inventory, open_nvml
 from ..gpus.driver import preload
 from ..offer.devices import GpuView, Inventory
 from ..offer.problem import Kind, Problem
@@ -34,8 +33,8 @@ def read(host_root: Path, driver_roots: tuple[str, ...], machine_type_file: str)
         found = inventory(nvml)
         gpus = [one.gpu for one in found.gpus]
         migs = [mig for one in found.gpus for mig in one.migs]
-        attributes = {mig.uuid: _or_none(label_reading.attributes, mig) for mig in migs}
-        cliques = {gpu.uuid: _or_none(label_reading.clique, gpu) for gpu in gpus}
+        attributes = {mig.uuid: _or_none(readings.attributes, mig) for mig in migs}
+        cliques = {gpu.uuid: _or_none(readings.clique, gpu) for gpu in gpus}
         cuda = nvml.cuda_version()
     folders = {gpu.uuid: host_root / BUS / gpu.pci_bus_id for gpu in gpus}
     spaces = {uuid: _content(folder / "config") for uuid, folder in folders.items()}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .._shared._core.gpu import MigDevice
-from .._shared._nvml.label_reading import MigAttributes
+from .._shared._nvml.readings import MigAttributes
 from ..config.configuration import Config
 from ..config.naming import GPU_RESOURCE, VENDOR, resource_name
 from ..offer.devices import (

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from .. import status
 from .._shared._core.gpu import NvmlError
-from .._shared._nvml.inventory import inventory
-from .._shared._nvml.real import open_nvml
+from .._shared._nvml.real import inventory, open_nvml
 from ..cdi import state as cdi_state
 from ..kubelet.pod_resources import KubeletSilent, PodResources
 from ..mps import state as mps_state

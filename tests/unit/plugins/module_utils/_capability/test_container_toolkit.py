@@ -23,7 +23,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.reco
     Written,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.wanted import Options
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi.boot import Options
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._core.toolkit.plan import (

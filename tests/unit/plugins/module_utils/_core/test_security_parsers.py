@@ -13,7 +13,7 @@ import typing as t
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent import rollback
-from ansible_collections.gpu.node.plugins.module_utils._core import device_nodes, pci, pods
+from ansible_collections.gpu.node.plugins.module_utils._core import pci, pods
 from ansible_collections.gpu.node.plugins.module_utils._core.agent import mps_units
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import files as cdi_files
@@ -21,6 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.cdi import generate
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import specification as cdi
 from ansible_collections.gpu.node.plugins.module_utils._core.driver import record as driver_record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.gpu import parse_minors
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import mps as mig_mps
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
@@ -78,7 +79,7 @@ RECORDS = (
     '{"packages": ["a"], "holds": [], "keys": [], "repository": true}',
     '{"packages": ["a"], "fabric": true, "runfile": "550", "stream": ""}',
     '{"servers": [{"pid": 7, "clients": []}], "pipe": "/run/x", "clients": 2}',
-    '{"path": "/etc/cdi/x", "hooks": "", "library_folders": ["/l"], "driver_root": ""}',
+    '{"path": "/etc/cdi/x", "hooks": "", "library_folders": ["/l"], "driver_root": "", "generator": "nvml"}',
 )
 
 
@@ -239,7 +240,7 @@ def test_s10_hostile_texts_of_the_kernel_and_of_programs() -> None:
     def read(text: str) -> None:
         names = ("vendor", "device", "class", "numa_node")
         pci.nvidia_device("0000:01:00.0", dict(zip(names, text.split("|"), strict=False)))
-        device_nodes.parse_minors(text)
+        parse_minors(text)
         pods.name_of(pods.uid_of(text), [text])
         toolkit_version.is_safe(text)
         toolkit_version.described(text)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..._shared._core.errors import NodeError
-from ..._shared._nvml import compute_mode
+from ..._shared._nvml import readings
 from ...tools import bounded, logs
 from ...tools.state import VERSION, StateFile, StateUnusable, read, started
 from ..paths import Names
@@ -66,19 +66,19 @@ class Rollback:
 
     def make_exclusive(self) -> bool:
         """Let only one process, the MPS server, onto the GPU; return whether others were let there."""
-        mode = compute_mode.get(self._device)
+        mode = readings.compute_mode(self._device)
         if "compute_mode" not in self._data:
             self._data["compute_mode"] = mode
             self._save()  # before the change, so that no crash in between loses it
-        if mode != compute_mode.EXCLUSIVE_PROCESS:
-            compute_mode.put(self._device, compute_mode.EXCLUSIVE_PROCESS)
-        return bool(mode != compute_mode.EXCLUSIVE_PROCESS)
+        if mode != readings.EXCLUSIVE_PROCESS:
+            readings.set_compute_mode(self._device, readings.EXCLUSIVE_PROCESS)
+        return bool(mode != readings.EXCLUSIVE_PROCESS)
 
     def give_back(self) -> None:
         """Put the compute mode back as it was, and forget."""
         mode = self._data.pop("compute_mode", None)
         if mode is not None:
-            compute_mode.put(self._device, mode)
+            readings.set_compute_mode(self._device, mode)
         self._file.remove()
 
     def _save(self) -> None:

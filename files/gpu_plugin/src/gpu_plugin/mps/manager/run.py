@@ -12,8 +12,7 @@ from typing import Final
 
 from ..._shared._core.errors import NodeError
 from ..._shared._core.gpu import NOT_FOUND, Gpu, NvmlError
-from ..._shared._nvml.api import Nvml
-from ..._shared._nvml.real import open_nvml
+from ..._shared._nvml.real import Nvml, open_nvml
 from ...tools import logs
 from ...tools.notify import notify
 from ..paths import Names, older_file

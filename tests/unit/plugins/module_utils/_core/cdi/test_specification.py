@@ -17,12 +17,13 @@ from ansible_collections.gpu.node.plugins.module_utils._core.cdi.rules import (
     minimum_version,
     problems,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.device_nodes import (
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     CONTROL_NODES,
+    Gpu,
+    MigDevice,
     parse_minors,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Gpu, MigDevice
 from gpu_values import gpu, mig, minors_text
 from hypothesis import given
 from hypothesis import strategies as st

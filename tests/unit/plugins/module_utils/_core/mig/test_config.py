@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
+    generated,
     select,
     wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.generated import generated
 from gpu_values import gpu
 from grids import A30, A100
 

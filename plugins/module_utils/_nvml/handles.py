@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What GPU and compute instances there can be, and those that there are, by the handles of their parents."""
+"""What there is on a GPU, by the handles of its parts: profiles, instances and processes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import ctypes
 import typing as t
 
 from .._core.errors import InputError
-from .._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, GiProfile, Gpu
+from .._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, GiProfile, Gpu, Process
 from .._core.mig.profile import canonical, name_from_sizes
+from .._core.text.printable import printable
 from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, listed, or_none, pynvml, text
 
 PROFILES = 32  # newer drivers have more profiles than pynvml knows of
@@ -85,3 +86,33 @@ def instances(parent: t.Any, profile_id: int, *, compute: bool) -> t.List[t.Any]
     array, count = (kind * ROOM)(), ctypes.c_uint()
     ask(parent, profile_id, array, ctypes.byref(count))
     return [ctypes.cast(ctypes.cast(array[i], ctypes.c_void_p), kind) for i in range(count.value)]
+
+
+NOT_THERE = (None, 0xFFFFFFFF)
+
+
+def processes(gpu: Gpu, devices: t.Iterable[t.Any]) -> t.List[Process]:
+    """Return the processes on a GPU, given the handles of itself and its MIG devices."""
+    found = {}
+    kinds = (
+        pynvml.nvmlDeviceGetComputeRunningProcesses,
+        pynvml.nvmlDeviceGetGraphicsRunningProcesses,
+    )
+    for device in devices:
+        for kind in kinds:
+            for one in or_none((NOT_SUPPORTED,), kind, device) or ():
+                gi, ci = (
+                    None if number in NOT_THERE else number
+                    for number in (one.gpuInstanceId, one.computeInstanceId)
+                )
+                found[one.pid, gi, ci] = Process(one.pid, _name(one.pid), gpu.uuid, gi, ci)
+    return sorted(found.values(), key=lambda one: one.pid)
+
+
+def _name(pid: int) -> str:
+    try:
+        return printable(text(pynvml.nvmlSystemGetProcessName(pid)))
+    except UnicodeDecodeError as error:
+        return printable(error.object.decode(errors="replace"))
+    except pynvml.NVMLError:
+        return ""

@@ -1,0 +1,152 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What runs at boot: the MIG layout that gpu.node.mig has written down, and the CDI specification."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from ._shared._core.cdi import boot as cdi_boot
+from ._shared._core.errors import NodeError
+from ._shared._core.gpu import NvmlError
+from ._shared._core.mig import boot as mig_boot
+from ._shared._core.mig.config import Selection
+from ._shared._host.cdi import DriverFiles, specify
+from ._shared._host.real import LocalHost
+from ._shared._nvml.mig import Changes, planned, read
+from ._shared._nvml.real import Nvml, inventory, open_nvml
+from .tools import bounded, files, logs
+
+CONVERGED, WAITING, FAILED = STATES = "converged", "waiting", "failed"
+POLL_SECONDS: Final = 0.5
+ROUNDS: Final = 5
+
+
+@contextlib.contextmanager
+def _driver(wait: float, library: str = "") -> Iterator[Nvml]:
+    """Open NVML as soon as the driver is there."""
+    deadline = time.monotonic() + wait
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                nvml = stack.enter_context(open_nvml(library))
+                break
+            except NvmlError:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(POLL_SECONDS)
+        yield nvml
+
+
+@dataclass
+class Outcome:
+    """How it went: the state of the node and of each GPU, and what went wrong or waits."""
+
+    selected: str = ""
+    state: str = CONVERGED
+    gpus: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def note(self, uuid: str, state: str, problem: str = "") -> None:
+        """Write down how it went with a GPU; the worst of them is the node's state."""
+        self.gpus[uuid] = state
+        self.problems += [problem] if problem else []
+        self.state = max(self.state, state, key=STATES.index)
+
+
+def mig(config: Path, status: Path, lock: Path, wait: float) -> int:
+    """Apply the layout. Returns the exit status: 0 converged, 1 failed, 2 waiting for a reset.
+
+    ``wait`` is how many seconds the driver may take to come up. A GPU that cannot be brought to
+    its layout keeps the one that it had, and the others get theirs.
+    """
+    outcome = Outcome()
+    try:
+        text = bounded.read(config).decode("utf-8", "replace")
+        selection = Selection.of(*mig_boot.load(text, str(config)))
+        outcome.selected = selection.label
+        with LocalHost().lock(str(lock), timeout=inf), _driver(wait) as nvml:
+            _converge(nvml, selection, outcome)
+    except OSError as error:
+        outcome.state, outcome.problems = FAILED, [f"can't read {config}: {error.strerror}"]
+    except NodeError as error:
+        outcome.state = FAILED
+        outcome.problems.append(str(error))
+    files.replace(status, json.dumps(asdict(outcome), indent=1) + "\n")
+    for problem in outcome.problems:
+        logs.error(problem)
+    logs.info(f"MIG layout {outcome.selected or '(none)'}: {outcome.state}")
+    return {CONVERGED: 0, FAILED: 1, WAITING: 2}[outcome.state]
+
+
+def _converge(nvml: Nvml, selection: Selection, outcome: Outcome) -> None:
+    gpus, broken = nvml.gpus()
+    selection.check_broken(broken)
+    changes = Changes(nvml)
+    for uuid in selection.targets([read(nvml, gpu) for gpu in gpus]):
+        try:
+            pending = _converge_gpu(nvml, selection, uuid, changes)
+            outcome.note(uuid, WAITING if pending else CONVERGED, pending)
+        except NodeError as error:
+            outcome.note(uuid, FAILED, str(error))
+
+
+def _converge_gpu(nvml: Nvml, selection: Selection, uuid: str, changes: Changes) -> str:
+    """Apply the plan and look again; older drivers list the profiles only after the mode is on."""
+    for _attempt in range(3):
+        state, plan = planned(nvml, selection, uuid)
+        if not plan.steps:
+            return plan.pending
+        for step in plan.steps:
+            logs.info(step.summary)
+            changes.carry_out(step, state)
+    raise NodeError(f"GPU {uuid} did not reach the layout")
+
+
+def cdi(config: Path, lock: Path, wait: float) -> int:
+    """Write the specification that gpu.node.cdi would write. Returns the exit status: 1 if it could not.
+
+    ``wait`` is how many seconds the driver may take to come up. A file that was there stays when
+    it does not: to containers it makes no difference, and the driver may only be about to change.
+    """
+    try:
+        options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))
+        # What changes while this runs starts no service a second time.
+        for _round in range(ROUNDS):
+            if not _write(options, lock, wait):
+                return 0
+        logs.warning("the GPUs keep changing; the next change is waited for")
+    except OSError as error:
+        logs.error(f"can't read {config}: {error.strerror}")
+        return 1
+    except NodeError as error:
+        logs.error(str(error))
+        return 1
+    return 0
+
+
+def _write(options: cdi_boot.Options, lock: Path, wait: float) -> bool:
+    """Bring the file up to date; tell whether it was not."""
+    host = LocalHost()
+    driver = DriverFiles(host, options.driver_root)
+    with _driver(wait, driver.nvml_library()) as nvml, host.lock(str(lock), timeout=inf):
+        wanted, warnings = specify(inventory(nvml), driver, options)
+        if (host.read(options.path) or "") == wanted.text:
+            return False
+        for warning in warnings:
+            logs.warning(warning)
+        if wanted.text:
+            host.write(options.path, wanted.text, mode=0o644)
+            logs.info(f"{options.path}: {', '.join(wanted.devices)}")
+        else:
+            host.remove(options.path)
+            logs.info(f"{options.path} removed")
+        return True
