@@ -24,10 +24,8 @@ from ..._core.text.masking import excerpts, masked_text
 from ..._core.toolkit import version as toolkit_version
 from ..._host.api import Host
 from ..run import ensure_importable
-from .engines import NAMES, choose
-from .file import File
-from .record import RECORD, Records
-from .runtime import Runtime
+from .engines import NAMES, Runtime, choose
+from .record import RECORD, File, Records
 
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
@@ -144,7 +142,7 @@ class RuntimeCapability:
         path = self._config_path or runtime.kind.config_path
         view = runtime.view(path, self._wanted)
         changes = view.changes() if self._present else []
-        keep = view.wanted_paths() if self._present else set()
+        keep = [(*view.prefix, *path) for path, _value in view.settings if self._present]
         records = self._records.all()
         files = []
         for number, name in enumerate(view.files):

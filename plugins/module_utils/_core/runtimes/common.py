@@ -10,6 +10,7 @@ import typing as t
 
 from ..errors import InputError, NodeError
 from ..text.shown import cut
+from .edits import Change, Path, lookup
 
 CDI = "cdi"
 RUNTIME_CLASS = "runtime_class"
@@ -19,9 +20,7 @@ MODES = (CDI, RUNTIME_CLASS, DEFAULT_RUNTIME)
 HANDLER = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")  # as in a RuntimeClass
 # Names that runtimes have for what starts containers that name no handler.
 RESERVED = ("runc", "crun", "default")
-
-Path = t.Tuple[str, ...]
-Change = t.Tuple[Path, t.Any]
+SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 Version = t.Tuple[int, ...]
 
 
@@ -35,7 +34,7 @@ class Wanted(t.NamedTuple):
     mode: str = CDI
     handler: str = "nvidia"
     runtime_path: str = "/usr/bin/nvidia-container-runtime"
-    spec_dirs: t.Tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
+    spec_dirs: t.Tuple[str, ...] = SPEC_DIRS
 
 
 class Kind(t.NamedTuple):
@@ -69,10 +68,10 @@ class Kind(t.NamedTuple):
         """Return what the effective configuration must have; ``handler`` where a program is not all of it."""
         found: t.List[Change] = []
         if cdi:
-            found += self.on
-            found.append(
-                (self.spec_dirs, union(lookup(effective, self.spec_dirs), wanted.spec_dirs))
-            )
+            there = lookup(effective, self.spec_dirs)
+            folders = there if isinstance(there, list) else []
+            more = [one for one in wanted.spec_dirs if one not in folders]
+            found += [*self.on, (self.spec_dirs, [*folders, *more])]
         if wanted.mode != CDI:
             program = ("runtimes", wanted.handler, self.handler), wanted.runtime_path
             found += [program] if handler is None else handler
@@ -105,9 +104,34 @@ class View(t.NamedTuple):
             if lookup(self.effective, path) != value
         ]
 
-    def wanted_paths(self) -> t.Set[Path]:
-        """Return the keys that the file may keep."""
-        return {(*self.prefix, *path) for path, _value in self.settings}
+
+DOCKER = Kind(
+    "docker",
+    "dockerd",
+    ("docker.service",),
+    "/etc/docker/daemon.json",
+    (25,),
+    on=((("features", "cdi"), True),),
+    spec_dirs=("cdi-spec-dirs",),
+    handler="path",
+    default=("default-runtime",),
+    # On SIGHUP, and provided that they have a value: that a key is gone goes unnoticed.
+    live=(("runtimes",), ("default-runtime",)),
+    toml=False,
+)
+DOCKER_CHECKS = (23,)  # from it on, dockerd has --validate
+CRIO = Kind(  # CDI itself is always on
+    "cri-o",
+    "crio",
+    ("crio.service",),
+    "/etc/crio/crio.conf.d/99-gpu-node.conf",
+    (1, 23),
+    spec_dirs=("cdi_spec_dirs",),
+    handler="runtime_path",
+    default=("default_runtime",),
+    prefix=("crio", "runtime"),
+)
+PODMAN = Kind("podman", "podman", (), "", (4, 1), toml=False)
 
 
 def check_wanted(wanted: Wanted, config_path: t.Optional[str]) -> None:
@@ -125,7 +149,7 @@ def check_wanted(wanted: Wanted, config_path: t.Optional[str]) -> None:
             "a name of its own: containers that ask for nothing use this one",
         )
     paths = [("runtime_path", wanted.runtime_path), ("config_path", config_path or "/")]
-    for key, path in [*paths, *(("spec_dirs", one) for one in wanted.spec_dirs)]:
+    for key, path in paths + [("spec_dirs", one) for one in wanted.spec_dirs]:
         if not path.startswith("/"):
             raise InputError.of(key, path, "an absolute path")
 
@@ -147,7 +171,7 @@ def version_text(version: Version) -> str:
 
 def has_cdi(kind: Kind, version: Version, wanted: Wanted) -> bool:
     """Tell whether a runtime knows CDI; refuse one that does not where it is needed."""
-    if version[: len(kind.minimum)] >= kind.minimum:
+    if version >= kind.minimum:
         return True
     if wanted.mode == CDI:
         raise TooOld(
@@ -156,22 +180,6 @@ def has_cdi(kind: Kind, version: Version, wanted: Wanted) -> bool:
             hint=f"upgrade {kind.name}",
         )
     return False
-
-
-def lookup(config: t.Mapping[str, t.Any], path: t.Sequence[str]) -> t.Any:
-    """Return the value at a path of keys, None where there is none."""
-    value: t.Any = config
-    for key in path:
-        if not isinstance(value, t.Mapping) or key not in value:
-            return None
-        value = value[key]
-    return value
-
-
-def union(have: t.Any, wanted: t.Iterable[str]) -> t.List[str]:
-    """Return a list that has what it had and what it must have."""
-    found = list(have) if isinstance(have, (list, tuple)) else []
-    return [*found, *(one for one in wanted if one not in found)]
 
 
 def describe(changes: t.Iterable[Change]) -> str:
@@ -189,4 +197,26 @@ def about_default(default: t.Any, wanted: Wanted) -> t.Tuple[str, ...]:
     return (
         f"{wanted.handler} is the default runtime: containers that ask for no GPU may see all of them. "
         "Next step: make another one the default",
+    )
+
+
+def docker(config: t.Mapping[str, t.Any], version: Version) -> t.Dict[str, t.Any]:
+    """Return Docker's configuration with the defaults that matter here."""
+    features = {"cdi": version >= (28, 2), **(config.get("features") or {})}
+    return {"cdi-spec-dirs": list(SPEC_DIRS), **config, "features": features}
+
+
+def crio(config: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """Return CRI-O's section with the defaults, which ``crio config`` shows as comments."""
+    return {"cdi_spec_dirs": list(SPEC_DIRS), **(lookup(config, CRIO.prefix) or {})}
+
+
+def podman(wanted: Wanted) -> t.Tuple[str, ...]:
+    """Name folders that podman does not look into by itself; refuse what its command line is for."""
+    if wanted.mode not in ("", CDI):
+        raise InputError.of("mode", wanted.mode, "cdi for podman; --runtime names another runtime")
+    return tuple(
+        f"podman reads no CDI specifications in {folder}. Next step: name it with --cdi-spec-dir"
+        for folder in wanted.spec_dirs
+        if folder not in SPEC_DIRS
     )

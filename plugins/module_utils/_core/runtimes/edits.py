@@ -8,8 +8,8 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from .common import Change, Path
-
+Path = t.Tuple[str, ...]
+Change = t.Tuple[Path, t.Any]
 Removal = t.Tuple[Path, int]  # a key, and how many of the tables around it stay even if empty
 Config = t.Dict[str, t.Any]
 
@@ -37,6 +37,12 @@ def find(config: t.Mapping[str, t.Any], path: Path) -> t.Tuple[t.Tuple[t.Any, ..
             return (), depth
         table = table[key]
     return (table,), len(path) - 1
+
+
+def lookup(config: t.Mapping[str, t.Any], path: Path) -> t.Any:
+    """Return the value at a path of keys, None where there is none."""
+    found, _depth = find(config, path)
+    return found[0] if found else None
 
 
 def note(

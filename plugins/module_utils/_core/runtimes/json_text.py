@@ -11,8 +11,7 @@ import typing as t
 
 from ..errors import NodeError
 from ..text import json_data
-from .common import Change, Path
-from .edits import Removal
+from .edits import Change, Path, Removal
 
 DECODER = json.JSONDecoder()
 INDENT = "  "

@@ -203,7 +203,7 @@ def test_s10_hostile_cdi_specification_of_nvidia_ctk() -> None:
 
 
 def test_s10_hostile_daemon_json() -> None:
-    changes: t.List[runtime.Change] = [
+    changes: t.List[edits.Change] = [
         (("runtimes", "nvidia", "path"), "/usr/bin/nvidia-container-runtime"),
         (("features", "cdi"), True),
     ]

@@ -9,12 +9,12 @@ import typing as t
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import rancher
+from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import containerd
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.common import Kind
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from runtime_fakes import NEW, OLD, Machine, capability, converge
 
-BOTH = [rancher.K3S, rancher.RKE2]
+BOTH = [containerd.K3S, containerd.RKE2]
 
 
 class Node(Machine):
@@ -108,10 +108,11 @@ def test_auto_finds_it(one: Kind) -> None:
 def test_unit_that_runs_is_preferred_to_one_that_is_only_installed() -> None:
     loaded = {"LoadState": "loaded", "ActiveState": "inactive"}
     states = {"k3s.service": loaded, "k3s-agent.service": {**loaded, "ActiveState": "active"}}
-    assert rancher.choose_unit(rancher.K3S, states) == "k3s-agent.service"
+    assert containerd.choose_unit(containerd.K3S, states) == "k3s-agent.service"
     states["k3s-agent.service"] = loaded
-    assert rancher.choose_unit(rancher.K3S, states) == "k3s.service"
+    assert containerd.choose_unit(containerd.K3S, states) == "k3s.service"
     gone = {"LoadState": "not-found"}
     assert (
-        rancher.choose_unit(rancher.K3S, {"k3s.service": gone, "k3s-agent.service": gone}) is None
+        containerd.choose_unit(containerd.K3S, {"k3s.service": gone, "k3s-agent.service": gone})
+        is None
     )

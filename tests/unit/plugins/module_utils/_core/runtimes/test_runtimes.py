@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import (
+    common,
     containerd,
-    engines,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.common import (
     View,
     Wanted,
     describe,
     has_cdi,
-    lookup,
     parse_version,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.edits import lookup
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,9 +53,9 @@ def test_version_that_is_not_told_is_an_error() -> None:
     ("kind", "last_without", "first_with"),
     [
         (containerd.CONTAINERD, (1, 6, 33), (1, 7, 0)),
-        (engines.DOCKER, (24, 0, 9), (25, 0, 0)),
-        (engines.CRIO, (1, 22, 5), (1, 23, 0)),
-        (engines.PODMAN, (4, 0, 3), (4, 1, 0)),
+        (common.DOCKER, (24, 0, 9), (25, 0, 0)),
+        (common.CRIO, (1, 22, 5), (1, 23, 0)),
+        (common.PODMAN, (4, 0, 3), (4, 1, 0)),
     ],
 )
 def test_runtime_without_cdi_is_refused_where_it_is_needed(
@@ -188,28 +188,28 @@ def test_changes_made_leave_nothing_to_change(enabled: Any, dirs: list[str]) -> 
     ],
 )
 def test_docker_has_cdi_by_flag_and_then_by_default(version: Any, config: Any, paths: Any) -> None:
-    effective = engines.docker(config, version)
-    settings = engines.DOCKER.settings(effective, Wanted(), True)
+    effective = common.docker(config, version)
+    settings = common.DOCKER.settings(effective, Wanted(), True)
     view = View(version, effective=effective, settings=tuple(settings))
     assert [path for path, _value in view.changes()] == paths
 
 
 def test_docker_handler() -> None:
-    assert engines.DOCKER.settings({}, CLASS, False) == [(("runtimes", "nvidia", "path"), PATH)]
-    assert engines.DOCKER.settings({}, DEFAULT, False)[-1] == (("default-runtime",), "nvidia")
+    assert common.DOCKER.settings({}, CLASS, False) == [(("runtimes", "nvidia", "path"), PATH)]
+    assert common.DOCKER.settings({}, DEFAULT, False)[-1] == (("default-runtime",), "nvidia")
 
 
 def test_crio_needs_nothing_for_cdi() -> None:
-    effective = engines.crio({})
+    effective = common.crio({})
     assert (
         View(
             (),
             effective=effective,
-            settings=tuple(engines.CRIO.settings(effective, Wanted(), True)),
+            settings=tuple(common.CRIO.settings(effective, Wanted(), True)),
         ).changes()
         == []
     )
-    assert engines.CRIO.settings({}, DEFAULT, False) == [
+    assert common.CRIO.settings({}, DEFAULT, False) == [
         (("runtimes", "nvidia", "runtime_path"), PATH),
         (("default_runtime",), "nvidia"),
     ]
@@ -217,9 +217,9 @@ def test_crio_needs_nothing_for_cdi() -> None:
 
 def test_podman_has_no_handler() -> None:
     with pytest.raises(InputError, match="cdi for podman"):
-        engines.podman(CLASS)
-    assert engines.podman(Wanted()) == ()
-    assert "/opt/cdi" in engines.podman(Wanted(spec_dirs=("/opt/cdi",)))[0]
+        common.podman(CLASS)
+    assert common.podman(Wanted()) == ()
+    assert "/opt/cdi" in common.podman(Wanted(spec_dirs=("/opt/cdi",)))[0]
 
 
 def test_lookup_of_what_is_not_there() -> None:
