@@ -9,9 +9,9 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from gpu_plugin.mps.managers import Observed
 from gpu_plugin.mps.paths import Names
 from gpu_plugin.mps.settings import Offer, Settings
+from gpu_plugin.mps.state import Observed
 from gpu_plugin.tools.state import started
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"

@@ -33,9 +33,7 @@ def test_a_walk_passes_what_is_there(path: str, functions: list[str]) -> None:
     if not path.endswith(".py"):
         return
     assert functions, f"the walk names no function of {path}"
-    defined = {
-        node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)
-    }
+    defined = {node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
     assert set(functions) <= defined
 
 

@@ -14,8 +14,7 @@ import pytest
 from gpu_builders import device
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.strict_yaml import ConfigError
-from gpu_plugin.mps.settings import Settings
-from gpu_plugin.mps.shares import Percent
+from gpu_plugin.mps.settings import Percent, Settings
 from gpu_plugin.offer.allocation import AllocationRefused, HostState, grant
 from gpu_plugin.offer.decide import Offered
 from gpu_plugin.offer.devices import Device

@@ -21,7 +21,7 @@ from gpu_plugin.config.naming import Rule, qualified
 from gpu_plugin.config.xids import overrides
 from gpu_plugin.labels.kubeconfig import check
 from gpu_plugin.labels.settings import extra
-from gpu_plugin.mps.shares import parse_memory, parse_percent
+from gpu_plugin.mps.settings import parse_memory, parse_percent
 from hostile import Thrown, inputs
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,15 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin.mps.settings import ON_BUSY, PIPE_ACCESS, PRIORITIES, READERS, Settings, from_json
-from gpu_plugin.mps.shares import Percent
+from gpu_plugin.mps.settings import (
+    ON_BUSY,
+    PIPE_ACCESS,
+    PRIORITIES,
+    READERS,
+    Percent,
+    Settings,
+    from_json,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

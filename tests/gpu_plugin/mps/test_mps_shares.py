@@ -12,18 +12,19 @@ from typing import Any
 import pytest
 from gpu_plugin._shared._core.errors import InputError, NodeError
 from gpu_plugin.mps import protocol
-from gpu_plugin.mps.manager.supervisor import LONGEST_PAUSE
-from gpu_plugin.mps.paths import Names, daemon_environment, older_file, settings_file
-from gpu_plugin.mps.settings import Offer, Settings
-from gpu_plugin.mps.shares import (
+from gpu_plugin.mps.paths import Names, daemon_environment, settings_file
+from gpu_plugin.mps.settings import (
     MIB,
     Bounds,
+    Offer,
     Percent,
+    Settings,
     Shares,
     client_limit,
     parse_memory,
     parse_percent,
 )
+from gpu_plugin.mps.supervisor import LONGEST_PAUSE
 from hypothesis import given
 from hypothesis import strategies as st
 from running import REPOSITORY
@@ -210,7 +211,6 @@ def test_paths_are_by_uuid() -> None:
         assert environment["CUDA_VISIBLE_DEVICES"] == uuid
         assert environment["CUDA_MPS_PIPE_DIRECTORY"] == "/own"
         assert settings_file(uuid) == f"/run/gpu-node/mps/{uuid}.settings.json"
-        assert older_file(uuid) == f"/run/gpu-node/mps/{uuid}.env"
     for wrong in ("0", "GPU-1", f"{UUID}/..", "../../etc", f"MIG-{UUID}/1/0", ""):
         with pytest.raises(InputError, match="device"):
             Names(wrong)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from gpu_plugin.mps import state as mps_state
 from gpu_plugin.mps.clients import Client, look
-from gpu_plugin.mps.managers import devices, roots
 from gpu_plugin.mps.settings import Settings
+from gpu_plugin.mps.state import devices, roots
 from gpu_plugin.observer import Observer
 from gpu_plugin.report.pages import pages
 from running import eventually
@@ -75,12 +75,11 @@ def test_s15_what_a_client_calls_its_limits_steers_no_terminal(hostile: str) -> 
 
 
 def test_daemons_are_found_where_their_settings_say(tmp_path: Path) -> None:
-    (tmp_path / "GPU-1.env").write_text("# Written\nGPU_MPS_ROOT=/run/other\n")
-    (tmp_path / "GPU-2.env").write_text("GPU_MPS_REPLICAS=2\n")
+    (tmp_path / "GPU-2.settings.json").write_text(Settings(4, root="/run/other").to_json())
     (tmp_path / "GPU-3.settings.json").write_text(Settings(4, root="/run/third").to_json())
     (tmp_path / "GPU-4.settings.json").write_text("{}")
     assert roots(tmp_path) == [Path("/run") / one for one in ("gpu-node/mps", "other", "third")]
-    assert devices(tmp_path) == {"GPU-1", "GPU-2", "GPU-3", "GPU-4"}
+    assert devices(tmp_path) == {"GPU-2", "GPU-3", "GPU-4"}
     assert mps_state.load(tmp_path) == []
     assert roots(tmp_path / "none") == [Path("/run/gpu-node/mps")]
 

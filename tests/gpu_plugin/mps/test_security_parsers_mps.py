@@ -13,10 +13,10 @@ from gpu_plugin import status
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.gpus.health import Health
 from gpu_plugin.gpus.health_file import BOOT_ID, HealthFile
-from gpu_plugin.mps import managers, protocol, settings, state
+from gpu_plugin.mps import protocol, settings, state
 from gpu_plugin.mps.clients import look
-from gpu_plugin.mps.managers import ManagerFiles
-from gpu_plugin.mps.shares import Bounds, parse_memory, parse_percent
+from gpu_plugin.mps.settings import Bounds, parse_memory, parse_percent
+from gpu_plugin.mps.state import ManagerFiles
 from hostile import Thrown, inputs
 
 pytestmark = pytest.mark.slow
@@ -135,9 +135,3 @@ def test_s10_hostile_memory_of_health(memory: Path, capsys: pytest.CaptureFixtur
 def test_s10_hostile_settings_of_managers() -> None:
     asked = settings.Settings(4, parse_memory("8GiB"), parse_percent("threads", "12.5"))
     Thrown(settings.from_json, NodeError).throw(inputs((asked.to_json(),)))
-
-    def older(text: str) -> None:
-        if managers.older(text) == settings.Settings(1):
-            raise NodeError("nothing")
-
-    Thrown(older, NodeError).throw(inputs(("# x\nGPU_MPS_ON_BUSY=refuse\nGPU_MPS_ROOT=/run/x\n",)))

@@ -22,7 +22,7 @@ from gpu_plugin.config.address import address
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.mps.paths import Names
-from gpu_plugin.mps.shares import Shares
+from gpu_plugin.mps.settings import Shares
 from gpu_plugin.mps.state import READY, Report, load
 from gpu_plugin.observer import BOUNDS, MOST_SERIES, Observer
 from gpu_plugin.report.families import Families

@@ -106,7 +106,8 @@ def test_pods_see_what_they_ask_for(brought_up: Callable[..., Node]) -> None:
     assert created(node) == 2  # the pod's own container, and the one in it
 
     gone = node.play(container_runtime_state="absent", cdi_state="absent")
-    assert not gone.ok  # all is removed, and the device plugin is left with devices that nobody can have
+    # All is removed, and the device plugin is left with devices that no container can have.
+    assert not gone.ok
     assert "no container runtime knows the CDI device" in gone.message()
     assert node.run("cat", CONFIG) == other
     left = node.run(

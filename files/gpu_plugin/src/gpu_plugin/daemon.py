@@ -25,8 +25,8 @@ from .gpus.time_slices import TimeSlices
 from .gpus.watch import GpuWatch
 from .kubelet.manager import Manager
 from .kubelet.server import Published
-from .mps.reconciler import units
-from .mps.reconciler.reconciler import Reconciler
+from .mps import reconciler as units
+from .mps.reconciler import Reconciler
 from .observer import Observer
 from .offer.allocation import Snapshot
 from .offer.decide import Offered, decide

@@ -13,11 +13,10 @@ from ._shared._core.gpu import NvmlError
 from .config.configuration import Config
 from .config.strict_yaml import ConfigError
 from .gpus.driver import Driver
-from .mps import managers as mps
-from .mps.manager.multi_user import PROGRAM as CONTROL
+from .mps import state as mps
+from .mps.control import PROGRAM as CONTROL
 from .mps.paths import SETTINGS
-from .mps.reconciler.reconciler import Reconciler
-from .mps.reconciler.units import Systemd
+from .mps.reconciler import Reconciler, Systemd
 from .offer.decide import decide
 from .tools import logs
 

@@ -187,13 +187,10 @@ def test_settings_are_of_a_file_and_flags_replace_them_one_by_one(mps: Mps) -> N
     kept = mps.folder / f"{uuid}.settings.json"
     asked = Settings(8, memory=4 << 30, combine=3, drain=1, root=str(mps.folder / "other"))
     kept.write_text(asked.to_json())
-    older = mps.folder / f"{uuid}.env"
-    older.write_text("GPU_MPS_REPLICAS=8\n")
     manager = mps.run(uuid, "--settings", kept, "--threads", 10)
     status = mps.ready(uuid)  # below the root that a flag names
     assert status["limits"]["asked"] == {"memory_mib": 4096, "threads": 10.0}
     assert status["limits"]["default"] == {"memory_mib": 12288, "threads": 30.0}
-    assert not older.exists()
     assert mps.end(manager) == 0
     assert (mps.mode(), os.path.ismount(mps.root / uuid / "shm")) == (3, True)
     manager = mps.run(uuid, "--settings", kept)

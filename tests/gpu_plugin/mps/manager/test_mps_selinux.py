@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin.mps.manager import folders
+from gpu_plugin.mps import folders
 from gpu_plugin.mps.paths import Names
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin.mps.reconciler import units
-from gpu_plugin.mps.reconciler.reconciler import AGAIN, BLIP, Reconciler
-from gpu_plugin.mps.reconciler.verdict import Act
+from gpu_plugin.mps import reconciler as units
+from gpu_plugin.mps.reconciler import AGAIN, BLIP, Reconciler
 from gpu_plugin.mps.settings import Offer, Settings, from_json
+from gpu_plugin.mps.verdict import Act
 from mps_builders import NOBODY, OTHER, UUID, offer, state
 from mps_running import ROOTS_ALONE
 from running import eventually
@@ -64,13 +64,6 @@ class Scene:
 
     def settings(self, device: str = UUID) -> Settings:
         return from_json((self.folder / f"mps/{device}.settings.json").read_text())
-
-    def older(self, *lines: str) -> Path:
-        """Write what an older release wrote, whose manager may run."""
-        path = self.folder / f"mps/{UUID}.env"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("\n".join(("# Written", f"GPU_MPS_ROOT={self.root}", *lines)))
-        return path
 
     def want(self, *offers: Offer) -> dict[str, str]:
         self.reconciler.want({one.names.device: one for one in offers}, str(self.root))
@@ -227,57 +220,6 @@ def test_another_root_is_another_start(scene: Scene) -> None:
     moved = offer(UUID, str(scene.folder / "new"))
     scene.reconciler.want({UUID: moved}, str(scene.folder / "new"))
     assert scene.units.since() == [("restart", UUID)]
-
-
-def test_a_manager_of_an_older_release_goes_on_until_its_clients_have_ended(scene: Scene) -> None:
-    one, older = scene.offer(), scene.older("GPU_MPS_REPLICAS=4")
-    scene.tell(one, "ready", 1)
-    assert scene.want(one) == {UUID: "its limits change when its last client has ended"}
-    assert scene.units.since() == []
-    scene.tell(one)
-    scene.tick(0.1)
-    assert scene.units.since() == [("restart", UUID)]
-    assert scene.settings() == one.settings
-    assert older.exists()  # so that its end is a pause
-    scene.tick(AGAIN * 2)
-    assert scene.units.since() == [("restart", UUID)]  # as long as it is still that one
-    older.unlink()  # as the manager does that comes after it
-    assert scene.tick(0.1) == {}
-    assert scene.units.since() == []
-
-
-def test_what_an_older_release_left_goes_with_its_manager_and_at_the_end(scene: Scene) -> None:
-    one, older = scene.offer(), scene.older("GPU_MPS_REPLICAS=4")
-    scene.want(one)
-    assert scene.units.since() == [("start", UUID)]
-    assert scene.settings() == one.settings
-    scene.tell(one)  # by a manager of that release, which was about to start
-    scene.tick(0.1)
-    assert scene.units.since() == [("restart", UUID)]
-    assert older.exists()
-    scene.want()
-    assert scene.units.since() == [("stop", UUID)]
-    assert not list((scene.folder / "mps").iterdir())
-
-
-def test_what_an_older_release_left_behind_is_cleaned_up(scene: Scene) -> None:
-    scene.older("GPU_MPS_REPLICAS=4")
-    scene.want()
-    assert scene.units.since() == [("start", UUID)]
-    assert scene.settings() == Settings(1, root=str(scene.root))
-
-
-def test_clients_of_an_older_release_are_ended_as_they_were_told(scene: Scene) -> None:
-    one = scene.offer()
-    scene.tell(one, "ready", 1)
-    scene.older("GPU_MPS_ON_BUSY=refuse")
-    assert "its last client has" in scene.reconciler.refuses_to_begin({})
-    scene.older("GPU_MPS_ON_BUSY=wait")
-    assert "it was shared by MPS" in scene.want()[UUID]
-    assert scene.units.since() == []
-    scene.older("GPU_MPS_ON_BUSY=terminate").touch()
-    scene.tick(0.1)
-    assert scene.units.since() == [("stop", UUID)]
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 2}', "GPU_MPS_REPLICAS=4"])

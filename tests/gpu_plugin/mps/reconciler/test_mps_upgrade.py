@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A daemon that begins where an older release ran managers: nothing is taken from their clients."""
+"""A daemon that begins where another release ran managers: nothing is taken from their clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mps_sharing import EXCLUSIVE_PROCESS, GPU, Client, Shared, eventually
 MPS = "{resources: [{name: gpu, replicas: 3}]}"
 
 
-def test_a_manager_of_an_older_release_goes_on_until_its_clients_have_ended(
+def test_a_manager_of_another_release_goes_on_until_its_clients_have_ended(
     make_shared: Callable[..., Shared], standin: Path
 ) -> None:
     shared = make_shared(3, MPS, program=standin)
@@ -26,9 +26,7 @@ def test_a_manager_of_an_older_release_goes_on_until_its_clients_have_ended(
     client = Client(shared, uuid)
     node.daemon.kill()
     node.daemon.wait()
-    (shared.settings / f"{uuid}.settings.json").unlink()
-    older = shared.settings / f"{uuid}.env"  # as it was written then
-    older.write_text(f"# Written\nGPU_MPS_REPLICAS=3\nGPU_MPS_ROOT={shared.root}\n")
+    (shared.settings / f"{uuid}.settings.json").write_text('{"version": 2, "replicas": 3}')
     shared.start(MPS)
     eventually(lambda: "its limits change when its last client has ended" in node.logged())
     eventually(lambda: list(node.health(GPU).values()) == ["Unhealthy"] * 3)

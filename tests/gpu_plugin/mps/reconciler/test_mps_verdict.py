@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from gpu_plugin.mps.reconciler.verdict import Act, Verdict, judge
+from gpu_plugin.mps.verdict import Act, Verdict, judge
 from mps_builders import offer, seen, state
 
 NOW, BEFORE = offer(), offer(replicas=2)
+OTHERS = replace(NOW, settings=replace(NOW.settings, replicas=0))  # they can't be read
 CASES = {
     "all is well": (NOW, seen(NOW, state(NOW)), "", Act.NOTHING),
     "nothing runs yet": (NOW, seen(None, None), "its MPS daemon is about to start", Act.START),
@@ -49,15 +52,15 @@ CASES = {
         "its MPS daemon restarts with other limits",
         Act.RESTART,
     ),
-    "an older release started it": (
+    "another release started it": (
         NOW,
-        seen(NOW, state(NOW), other_release=True),
+        seen(OTHERS, state(NOW)),
         "its MPS daemon restarts with other limits",
         Act.RESTART,
     ),
-    "an older release started it, and clients are there": (
+    "another release started it, and clients are there": (
         NOW,
-        seen(NOW, state(NOW, clients=2), other_release=True),
+        seen(OTHERS, state(NOW, clients=2)),
         "its limits change when its 2 clients have ended",
         Act.NOTHING,
     ),

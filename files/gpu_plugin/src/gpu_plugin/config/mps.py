@@ -13,19 +13,17 @@ from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import shown
 from ..mps.settings import (
     DRAIN,
+    MEMORY_WORDS,
     ON_BUSY,
     PIPE_ACCESS,
     PRIORITIES,
     READ_ONLY,
     SMALLEST_SHM,
-    WAIT,
-    Settings,
-)
-from ..mps.shares import (
-    MEMORY_WORDS,
     THREADS_WORDS,
+    WAIT,
     Memory,
     Percent,
+    Settings,
     parse_memory,
     parse_percent,
 )

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._shared._core.errors import InputError
-from . import managers, settings
+from . import settings, state
 from .paths import SETTINGS
-from .settings import Settings
-from .shares import parse_memory
+from .settings import Settings, parse_memory
 
 READERS: Final = {**settings.READERS, "replace_silent": settings.whole(0)}
 SWITCH: Final[dict[str, Any]] = {"action": argparse.BooleanOptionalAction}
@@ -87,8 +86,8 @@ def fill(mps: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from .manager import run as manager  # brings NVML in, which the other commands have no use for
-    from .manager.supervisor import Options
+    from . import run as manager  # brings NVML in, which the other commands have no use for
+    from .supervisor import Options
 
     return manager.run(
         Options(
@@ -108,16 +107,14 @@ def _settings(options: argparse.Namespace) -> Settings:
     """Return the settings of the file with those of the flags in their place."""
     given = {name: value for name, value in vars(options).items() if name in FLAGS}
     if options.settings:
-        return replace(managers.load(options.settings), **given)
+        return replace(state.load_settings(options.settings), **given)
     if "replicas" not in given:
         raise InputError.of("replicas", "", "a whole number from 1 on")
     return Settings(**given)
 
 
 def _status(options: argparse.Namespace) -> int:
-    from . import state
-
-    roots = [options.root] if options.root else managers.roots(Path(SETTINGS))
+    roots = [options.root] if options.root else state.roots(Path(SETTINGS))
     states = state.named([one for root in roots for one in state.load(root)])
     if options.json:
         print(json.dumps(states, indent=2))

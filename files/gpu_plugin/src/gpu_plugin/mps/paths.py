@@ -1,13 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the files of a device's MPS daemon are, and what a container gets of them. Pure."""
+"""Where the files of a device's MPS daemon are. Pure."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from .._shared._core.errors import InputError
 
@@ -61,23 +61,10 @@ class Names:
     def status(self) -> str:
         return f"{self.root}/{self.device}.json"
 
-    @property
-    def state(self) -> str:
-        return f"{self.root}/{self.device}.state"
-
-    @property
-    def lock(self) -> str:
-        return f"{self.root}/{self.device}.lock"
-
 
 def settings_file(device: str, folder: str = SETTINGS) -> str:
     """Return where the settings of a device's manager are. It is there while the device is shared."""
     return f"{folder}/{device}.settings.json"
-
-
-def older_file(device: str, folder: str = SETTINGS) -> str:
-    """Return where older releases had them, as variables. It is gone when their manager is."""
-    return f"{folder}/{device}.env"
 
 
 def problem_of_root(root: str) -> str:
@@ -102,19 +89,3 @@ def daemon_environment(names: Names, own: str) -> dict[str, str]:
         "CUDA_MPS_PIPE_DIRECTORY": own,
         "CUDA_MPS_LOG_DIRECTORY": names.log,
     }
-
-
-class Mount(NamedTuple):
-    """A path of the node in a container."""
-
-    inside: str
-    outside: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True)
-class Part:
-    """What a container gets with its shares."""
-
-    envs: dict[str, str]
-    mounts: tuple[Mount, ...]

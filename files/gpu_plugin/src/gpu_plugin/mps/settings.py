@@ -1,33 +1,23 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the configuration asks of a device's MPS daemon, as its manager is handed it, and what containers get. Pure."""
+"""How a device is shared by MPS: what is asked of its daemon, one share's bounds, what containers get. Pure."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .._shared._core.errors import InputError, NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.json_data import is_whole
 from .._shared._core.text.shown import cut, shown
-from .paths import PIPE_IN_CONTAINER, ROOT, SHM_IN_CONTAINER, Mount, Names, Part, problem_of_root
-from .protocol import DEVICE
-from .shares import (
-    MEMORY_WORDS,
-    MIB,
-    THREADS_WORDS,
-    VOLTA,
-    Memory,
-    Percent,
-    Shares,
-    client_limit,
-    parse_percent,
-)
+from .paths import PIPE_IN_CONTAINER, ROOT, SHM_IN_CONTAINER, Names, problem_of_root
 
 WAIT, REFUSE, TERMINATE = "wait", "refuse", "terminate"
 ON_BUSY: Final = (WAIT, REFUSE, TERMINATE)
@@ -38,6 +28,92 @@ READ_ONLY, READ_WRITE = "read-only", "read-write"
 PIPE_ACCESS: Final = (READ_ONLY, READ_WRITE)
 LESS: Final = "choose less for each share, or allow it with overcommit"
 VERSION: Final = 1  # of the JSON; a manager with another one is as one with other settings
+MIB: Final = 1024**2
+UNITS: Final = {"": 1, "K": 1024, "M": MIB, "G": 1024**3, "T": 1024**4}
+SIZE: Final = re.compile(r"([0-9]{1,18})(?:([KMGT])i?B?)?")
+MEMORY_WORDS: Final = "bytes, such as 8589934592 or 8GiB, or percent (25%)"
+THREADS_WORDS: Final = "a percentage above 0 and up to 100"
+VOLTA: Final = (7, 0)
+PERCENT: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)%?")
+
+
+@dataclass(frozen=True)
+class Percent:
+    """A part of a device, in percent of it."""
+
+    value: Decimal
+
+    def of(self, whole: int) -> Fraction:
+        """Return so much of a whole."""
+        return Fraction(self.value) * whole / 100
+
+    def __str__(self) -> str:
+        return f"{self.value.normalize():f}%"
+
+
+Memory = int | Percent  # in bytes, or a part of the device's
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a client may have at most: memory in MiB, threads in percent with one decimal."""
+
+    memory_mib: int
+    threads: float
+
+
+@dataclass(frozen=True)
+class Shares:
+    """A device in ``replicas`` shares; ``memory`` in bytes and ``threads`` in percent are one's.
+
+    ``most`` is how many of them one container may have together.
+    """
+
+    replicas: int
+    memory: Fraction
+    threads: Fraction
+    most: int = 1
+
+    def of(self, count: int) -> Bounds:
+        """Return what a container with so many shares may have; rounded down, to stay within all."""
+        if not 1 <= count <= self.most:
+            raise NodeError(
+                f"{count} shares of one device can't be given to one container",
+                cause=f"from 1 to {self.most} are allowed",
+            )
+        threads = min(self.threads * count, Fraction(100))
+        return Bounds(int(self.memory * count / MIB), int(threads * 10) / 10)
+
+    @property
+    def default(self) -> Bounds:
+        """What bounds a client that says nothing: a client can lower a default, never raise it."""
+        return self.of(self.most)
+
+
+def client_limit(compute_capability: tuple[int, int]) -> int:
+    """Return how many clients an MPS server takes on a GPU of this architecture."""
+    if compute_capability < VOLTA:
+        return 16
+    return 48 if compute_capability < (10, 0) else 60
+
+
+def parse_memory(text: str) -> Memory:
+    """Return the bytes or the part of a device that a text stands for."""
+    if text.endswith("%"):
+        return parse_percent("memory", text)
+    found = SIZE.fullmatch(text)
+    if found is None:
+        raise InputError.of("memory", text, MEMORY_WORDS)
+    return int(found[1]) * UNITS[found[2] or ""]
+
+
+def parse_percent(key: str, text: str) -> Percent:
+    """Return a percentage, which must be above 0 and at most 100."""
+    found = PERCENT.fullmatch(text)
+    value = Decimal(found[1]) if found else Decimal(0)
+    if not 0 < value <= 100:
+        raise InputError.of(key, text, THREADS_WORDS)
+    return Percent(value)
 
 
 @dataclass(frozen=True)
@@ -211,6 +287,22 @@ READERS: Final[Mapping[str, Reader]] = {
 }
 
 
+class Mount(NamedTuple):
+    """A path of the node in a container."""
+
+    inside: str
+    outside: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a container gets with its shares."""
+
+    envs: dict[str, str]
+    mounts: tuple[Mount, ...]
+
+
 @dataclass(frozen=True)
 class Offer:
     """A device that is offered in shares. ``own_shm``: its daemon has a shm of its own."""
@@ -225,7 +317,7 @@ class Offer:
         bounds = self.shares.of(count)
         envs = {
             "CUDA_MPS_PIPE_DIRECTORY": PIPE_IN_CONTAINER,
-            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"{DEVICE}={bounds.memory_mib}M",
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={bounds.memory_mib}M",  # the one device that it sees
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{bounds.threads:g}",
         }
         if priority := PRIORITIES[self.settings.priority]:

@@ -1,27 +1,32 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state of a device's MPS daemon, as its manager writes it and all others read it."""
+"""What is on disk about a device's manager: its settings, and its state as it writes it and all others read it.
+
+The file with a device's settings is there while the device is shared.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from numbers import Number
 from pathlib import Path
 from typing import Any, Final
 
-from ..tools import logs
+from .._shared._core.errors import NodeError
+from ..tools import bounded, logs
 from ..tools.notify import notify
-from ..tools.state import VERSION, StateFile, StateUnusable, alive
+from ..tools.state import VERSION, StateFile, StateUnusable, alive, started
 from ..tools.state import read as read_file
 from .clients import Client, look
-from .paths import Names
-from .shares import Shares
+from .paths import ROOT, Names, settings_file
+from .settings import Settings, Shares, from_json
 
 STARTING, READY, FAILED, STOPPING = "starting", "ready", "failed", "stopping"
 CRASHED: Final = "crashed"  # nobody writes it: what is left of a state when its manager was killed
+ENDING: Final = settings_file("", "")[1:]
 KILLED: Final = {"state": CRASHED, "problem": "its manager was killed", "servers": [], "clients": 0}
 NO_LIMITS: Final[Mapping[str, Any]] = {"asked": {}, "default": {}, "read_back": {}}
 # ``pid`` and ``began``, which tell whether the manager lives, are added as the file is written.
@@ -111,7 +116,7 @@ class Report:
 def read(path: Path) -> dict[str, Any] | None:
     """Return the state in a file; None: there is none, or no manager of ours has written it.
 
-    Those of older releases run on after an upgrade: what they don't tell is as in EMPTY.
+    Managers run on after an upgrade: what those of another release don't tell is as in EMPTY.
     """
     try:
         found = read_file(path, (None, VERSION))
@@ -176,3 +181,96 @@ def _whole(limits: Mapping[str, Any], servers: list[Any]) -> bool:
 
 def _pids(found: Any) -> bool:
     return isinstance(found, list) and all(isinstance(one, int) for one in found)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A device's manager: the settings it was last started with, and the state that it reports.
+
+    ``alive``: its process runs, ``serving``: that of its control daemon too. ``state`` is None where it
+    reports none, or has removed it at its end. Settings that can't be read, such as those
+    of another release, have no replicas.
+    """
+
+    settings: Settings | None
+    state: Mapping[str, Any] | None
+    alive: bool = False
+    serving: bool = False
+
+    @property
+    def pid(self) -> int:
+        """The manager's process, 0 where none runs."""
+        return int(self.state["pid"]) if self.alive and self.state else 0
+
+    def suits(self, wanted: Settings) -> bool:
+        """Tell whether it was started with these settings."""
+        return self.settings is not None and self.settings.suits(wanted)
+
+
+class ManagerFiles:
+    """Files are read again only where they changed. ``folder`` has those with the settings."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[Path, tuple[tuple[int, int], Any]] = {}
+
+    def look(self, device: str, root: str) -> Observed:
+        """Return what is known of a device's manager; ``root`` is where it would be started now."""
+        path = self.file(device)
+        settings: Settings | None = self._read(path, _parsed)
+        if settings is None and path.exists():
+            settings = Settings(0, root=root)
+        current = self._read(Path(Names(device, settings.root if settings else root).status), read)
+        if current is None:
+            return Observed(settings, None)
+        return Observed(settings, current, alive(current), bool(started(current["daemon"])))
+
+    def file(self, device: str) -> Path:
+        """Return where the settings of a device's manager are."""
+        return Path(settings_file(device, str(self._folder)))
+
+    def devices(self, root: str) -> set[str]:
+        """Return the devices that have a manager, or had one."""
+        return devices(self._folder) | {path.stem for path in Path(root).glob("*-*.json")}
+
+    def _read(self, path: Path, read: Callable[[Path], Any]) -> Any:
+        try:
+            stat = path.stat()
+        except OSError:
+            self._known.pop(path, None)
+            return None
+        stamp = (stat.st_ino, stat.st_mtime_ns)
+        known, value = self._known.get(path, (None, None))
+        if known != stamp and (value := read(path)) is not None:
+            self._known[path] = (stamp, value)
+        return value
+
+
+def devices(folder: Path) -> set[str]:
+    """Return the devices that have settings."""
+    return {path.name.removesuffix(ENDING) for path in folder.glob(f"*-*{ENDING}")}
+
+
+def roots(folder: Path) -> list[Path]:
+    """Return where managers have their files."""
+    found = map(_parsed, folder.glob(f"*-*{ENDING}"))
+    return sorted({Path(ROOT), *(Path(one.root) for one in found if one)})
+
+
+def load_settings(path: Path) -> Settings:
+    """Return the settings in a file. NodeError: they can't be had."""
+    try:
+        return from_json(bounded.read_text(path))
+    except (NodeError, OSError, ValueError) as error:
+        raise NodeError(
+            f"the settings in {path} can't be used",
+            cause=str(error),
+            hint="the device plugin writes the file anew when it starts the manager",
+        ) from error
+
+
+def _parsed(path: Path) -> Settings | None:
+    try:
+        return load_settings(path)
+    except NodeError:
+        return None

@@ -12,7 +12,7 @@ from typing import Final
 from .._shared._core.errors import NodeError
 from ..cdi.specification import KIND, VENDOR
 from ..config.configuration import CDI, Config
-from ..mps.paths import Mount, Part
+from ..mps.settings import Mount, Part
 from .devices import Device, Devices
 from .topology import Topology
 

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ..._shared._core.errors import NodeError
-from ..._shared._host.real import LocalHost
-from ...tools import logs
-from ..paths import Names
-from ..settings import SMALLEST_SHM
+from .._shared._core.errors import NodeError
+from .._shared._host.real import LocalHost
+from ..tools import logs
+from .paths import Names
+from .settings import SMALLEST_SHM
 
 SELINUX: Final = Path("/sys/fs/selinux/enforce")
 XATTR: Final = "security.selinux"
@@ -72,7 +72,7 @@ def locked(names: Names) -> Iterator[None]:
         raise NodeError(problem, hint=ROOTS_ALONE)
     if not Path(names.root).exists():  # who made it chose its mode
         folder(Path(names.root), 0o755)
-    path = Path(names.lock)
+    path = Path(f"{names.folder}.lock")
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         stream = open(os.open(path, flags, 0o600), "r+b", buffering=0)  # noqa: SIM115

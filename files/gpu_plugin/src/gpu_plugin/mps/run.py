@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import signal
 import threading
-from pathlib import Path
 from typing import Final
 
-from ..._shared._core.errors import NodeError
-from ..._shared._core.gpu import NOT_FOUND, Gpu, NvmlError
-from ..._shared._nvml.real import Nvml, open_nvml
-from ...tools import logs
-from ...tools.notify import notify
-from ..paths import Names, older_file
-from ..state import FAILED, STARTING, STOPPING, Report
-from . import folders, multi_user
-from .control import Control
-from .rollback import Rollback
-from .supervisor import Options, Supervisor
+from .._shared._core.errors import NodeError
+from .._shared._core.gpu import NOT_FOUND, Gpu, NvmlError
+from .._shared._nvml.real import Nvml, open_nvml
+from ..tools import logs
+from ..tools.notify import notify
+from . import control, folders
+from .paths import Names
+from .state import FAILED, STARTING, STOPPING, Report
+from .supervisor import Options, Rollback, Supervisor
 
 STOP_SECONDS: Final = 20.0  # what an end takes beside the clients
 
@@ -47,8 +44,6 @@ def run(options: Options) -> int:
     names = Names(options.device, options.settings.root)
     signals = Signals()
     with folders.locked(names):
-        if options.kept:  # a manager of an older release has ended, as the lock is ours
-            Path(older_file(options.device, str(options.kept.parent))).unlink(missing_ok=True)
         report = Report(names)
         report.state(STARTING)
         try:
@@ -70,7 +65,7 @@ def _manage(options: Options, names: Names, report: Report, signals: Signals) ->
         shares = asked.shares(memory, gpu.compute_capability)
         shm_size = asked.shm_size or folders.default_shm_size(_sharable(nvml))
         if asked.multi_user:
-            multi_user.require(options.control)
+            control.require_multi_user(options.control)
         if options.device == gpu.uuid:
             _warn_of_others(nvml, gpu)
             rollback.make_exclusive()
@@ -78,16 +73,16 @@ def _manage(options: Options, names: Names, report: Report, signals: Signals) ->
     try:
         own_shm = options.own_shm and folders.mount_shm(names, shm_size)
         report.shares(shares, own_shm, asked.multi_user)
-        command = [options.control, *([multi_user.OPTION] if asked.multi_user else [])]
-        control = Control(command, names, own_shm, signals.wake.set)
+        command = [options.control, *([control.MULTI_USER] if asked.multi_user else [])]
+        daemon = control.Control(command, names, own_shm, signals.wake.set)
         try:
-            supervisor = Supervisor(names, control, shares.default, report, rollback, options)
+            supervisor = Supervisor(names, daemon, shares.default, report, rollback, options)
             supervisor.run(signals.stop, signals.wake)
             notify(f"EXTEND_TIMEOUT_USEC={round((asked.drain + STOP_SECONDS) * 1e6)}")
-            report.state(STOPPING, control.pid)
-            control.quit(asked.drain)
+            report.state(STOPPING, daemon.pid)
+            daemon.quit(asked.drain)
         finally:
-            control.kill()
+            daemon.kill()
         folders.clean(names)
         paused = options.kept is not None and options.kept.exists()
         if not paused:  # containers have these mounts, and nobody else may take the GPU

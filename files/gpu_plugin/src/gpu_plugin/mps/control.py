@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The genuine nvidia-cuda-mps-control: the daemon as a child process, and questions to it."""
+"""The genuine nvidia-cuda-mps-control: the daemon as a child process, questions to it, what it can do."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from ...tools import bounded, logs
-from .. import protocol
-from ..paths import Names, daemon_environment
-from ..protocol import ControlError, Silent
+from .._shared._core.errors import NodeError
+from ..tools import bounded, logs
+from . import protocol
+from .paths import Names, daemon_environment
+from .protocol import ControlError, Silent
 
+PROGRAM: Final = "nvidia-cuda-mps-control"
+MULTI_USER: Final = "-multiuser-server"
+NO_OPTION: Final = "-no-such-option"
+HINT: Final = "remove multiUser from sharing.mps, or install a driver whose program has it"
 ANSWER_SECONDS: Final = 5.0
 START_SECONDS: Final = 10.0
 PAUSE: Final = 0.03
@@ -155,3 +161,57 @@ class Control:
         process.wait()
         ended.set()
         self._on_end()
+
+
+def require_multi_user(program: str = PROGRAM) -> None:
+    """Return if the control program starts servers for clients of several users. NodeError: why it does not.
+
+    Its help names no options, so it is started with this one, in a folder of its own.
+    """
+    starts, output = _starts(program, MULTI_USER)
+    if not starts:
+        raise NodeError(
+            f"{program} has no servers for several users",
+            cause=f"it does not take {MULTI_USER}{f': {output}' if output else ''}",
+            hint=HINT,
+        )
+    if _starts(program, NO_OPTION)[0]:
+        raise NodeError(
+            f"whether {program} supports a multi-user server is not known",
+            cause=f"it takes any option, also {NO_OPTION}",
+            hint=HINT,
+        )
+
+
+def _starts(program: str, option: str) -> tuple[bool, str]:
+    """Return whether the program becomes a control daemon with an option, and its last words."""
+    with tempfile.TemporaryDirectory(prefix="gpu-mps-") as folder, tempfile.TemporaryFile() as log:
+        places = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        try:
+            process = subprocess.Popen(
+                [program, "-f", option],
+                env={**os.environ, **places},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NodeError(f"can't start {program}", cause=error.strerror or "") from error
+        deadline = time.monotonic() + ANSWER_SECONDS
+        try:
+            while process.poll() is None and not Path(folder, "control").exists():
+                if time.monotonic() > deadline:
+                    raise NodeError(
+                        f"{program} neither starts nor ends within {ANSWER_SECONDS:g} seconds"
+                    )
+                time.sleep(PAUSE)
+            starts = process.poll() is None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        log.seek(0)
+        lines = log.read().decode(errors="replace").split("\n")
+        return starts, next((line for line in reversed(lines) if line.strip()), "")
