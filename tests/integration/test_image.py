@@ -50,7 +50,7 @@ def test_the_image_has_the_daemon_and_not_its_tools(image: str) -> None:
     assert run("--version").startswith("gpu-plugin ")
     assert "--metrics-address" in run("run", "--help")
     python = "/opt/gpu-node/bin/python"
-    run("-c", "import gpu_plugin.daemon, gpu_plugin.report.families", entry=python)
+    run("-c", "import gpu_plugin.daemon, gpu_plugin.report.pages", entry=python)
     assert (
         run("-c", "import importlib.util as u; print(u.find_spec('pip'))", entry=python) == "None"
     )

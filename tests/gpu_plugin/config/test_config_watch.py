@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin.config.watch import SETTLE, ConfigWatch
+from gpu_plugin.config.sources import SETTLE, ConfigWatch
 
 if TYPE_CHECKING:
     from conftest import MakeNode

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from gpu_plugin.config.configuration import parse
-from gpu_plugin.config.gfd import Gfd
+from gpu_plugin.config.configuration import Gfd, parse
 from gpu_plugin.config.strict_yaml import ConfigError
 
 PATHS = {

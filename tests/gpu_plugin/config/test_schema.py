@@ -12,7 +12,7 @@ import pytest
 import yaml
 from gpu_plugin.cli import _parser
 from gpu_plugin.config.configuration import KEYS, Config, parse
-from gpu_plugin.config.flags import given
+from gpu_plugin.config.sources import given
 from gpu_plugin.config.strict_yaml import ConfigError
 
 

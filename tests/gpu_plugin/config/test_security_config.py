@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin.config import flags
+from gpu_plugin.config import sources
 from gpu_plugin.config.configuration import parse
-from gpu_plugin.config.naming import LONGEST_PATTERN, Rule
+from gpu_plugin.config.sharing import LONGEST_PATTERN, Rule
 from gpu_plugin.config.strict_yaml import ConfigError
-from gpu_plugin.labels.configs import Configs
+from gpu_plugin.labels.settings import Configs
 from hostile_configurations import ATTACKS, GOOD, STARS
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_s10_what_is_no_file_of_this_size_is_refused_as_well(tmp_path: Path) -> 
         assert (done.returncode, "KiB" in done.stderr) == (1, True), done.stderr
     nothing = tmp_path / "nothing"
     nothing.symlink_to("/dev/null")  # what the labels' process links to for an empty configuration
-    assert flags.read(nothing)[0] == ""
+    assert sources.read(nothing)[0] == ""
 
 
 def test_s10_stars_are_matched_in_linear_time() -> None:

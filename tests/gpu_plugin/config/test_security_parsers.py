@@ -14,10 +14,9 @@ from gpu_plugin._shared._core.gpu import parse_minors
 from gpu_plugin._shared._core.pci import nvidia_device
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi import state as cdi_state
-from gpu_plugin.config.address import address
 from gpu_plugin.config.configuration import parse
-from gpu_plugin.config.gfd import interval
-from gpu_plugin.config.naming import Rule, qualified
+from gpu_plugin.config.schema import address, interval
+from gpu_plugin.config.sharing import Rule, qualified
 from gpu_plugin.config.xids import overrides
 from gpu_plugin.labels.kubeconfig import check
 from gpu_plugin.labels.settings import extra

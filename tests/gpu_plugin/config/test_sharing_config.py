@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from gpu_plugin.config.configuration import parse
-from gpu_plugin.config.naming import Naming, Rule
-from gpu_plugin.config.sharing import Share, Sharing
+from gpu_plugin.config.sharing import Naming, Rule, Share, Sharing
 from gpu_plugin.config.strict_yaml import ConfigError
 
 UUID = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"

@@ -13,7 +13,7 @@ import pytest
 from gpu_plugin import cli
 from gpu_plugin._shared._core.agent.visible_devices import TOOLKIT_CONFIG, strategies, warning
 from gpu_plugin.config import configuration as config
-from gpu_plugin.config.visible import told
+from gpu_plugin.config.sources import told
 
 if TYPE_CHECKING:
     from conftest import MakeNode

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin.labels import api as module
-from gpu_plugin.labels.api import NodeApi, find_kubeconfig
+from gpu_plugin.labels.api import NodeApi, NodeWatch, find_kubeconfig
 from gpu_plugin.labels.owned import OURS, ApiError, Change, NodeState, change
-from gpu_plugin.labels.watching import NodeWatch
 from running import eventually
 from standin_api import DROP, NODE, Api
 

@@ -9,10 +9,8 @@ import re
 
 import pytest
 from gpu_plugin._shared._core.errors import InputError
-from gpu_plugin.labels.configs import NoChoice, choose, fallbacks
-from gpu_plugin.labels.owned import NFD, OURS, REFUSED, Change, NodeState, change
-from gpu_plugin.labels.settings import extra
-from gpu_plugin.labels.values import value
+from gpu_plugin.labels.owned import NFD, OURS, REFUSED, Change, NodeState, change, value
+from gpu_plugin.labels.settings import NoChoice, choose, extra, fallbacks
 from hypothesis import given
 from hypothesis import strategies as st
 

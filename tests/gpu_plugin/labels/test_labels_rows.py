@@ -11,8 +11,7 @@ import pytest
 from gpu_builders import gpu, inventory, view
 from gpu_plugin._shared._nvml.readings import MigAttributes
 from gpu_plugin.config.configuration import Config, parse
-from gpu_plugin.labels.rows import Facts, labels, models
-from gpu_plugin.labels.vgpu import Vgpu, vgpu
+from gpu_plugin.labels.rows import Facts, Vgpu, labels, models, vgpu
 from gpu_plugin.offer.devices import GpuView
 
 ONE = MigAttributes(9984, 16, 1, 1, 1, 2, 3, 4, 5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from gpu_builders import gpu, inventory, view
 from gpu_plugin._shared._core.gpu import parse_minors
-from gpu_plugin.config.naming import Naming, Rule, resource_name
+from gpu_plugin.config.sharing import Naming, Rule, resource_name
 from gpu_plugin.offer.devices import (
     EnumerationRefused,
     GpuView,

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from gpu_plugin import __version__
-from gpu_plugin.config.address import address
 from gpu_plugin.config.configuration import parse
+from gpu_plugin.config.schema import address
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.mps.paths import Names
 from gpu_plugin.mps.settings import Shares
 from gpu_plugin.mps.state import READY, Report, load
 from gpu_plugin.observer import BOUNDS, MOST_SERIES, Observer
-from gpu_plugin.report.families import Families
+from gpu_plugin.report.pages import Families
 from gpu_plugin.report.probes import STUCK, health, readiness
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from gpu_plugin.observer import Observer
-from gpu_plugin.report.families import Families
+from gpu_plugin.report.pages import Families
 from nvsim import genuine
 
 REPOSITORY = Path(__file__).resolve().parents[3]

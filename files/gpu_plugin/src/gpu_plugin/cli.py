@@ -15,7 +15,7 @@ from typing import Any, Final
 from . import __version__, status
 from ._shared._core.errors import NodeError
 from .config import configuration as config
-from .config import flags, visible
+from .config import sources
 from .gpus.health import QUIET
 from .mps.paths import ROOT as MPS_ROOT
 from .tools import logs
@@ -171,7 +171,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         default="",
         help="who runs the managers of MPS daemons (default: systemd, where it is the init)",
     )
-    flags.add(run, config.RUN_KEYS)
+    sources.add(run, config.RUN_KEYS)
     run.set_defaults(command=_run)
 
 
@@ -190,10 +190,10 @@ def _run(options: argparse.Namespace) -> int:
     from .gpus.driver import DriverReplaced
 
     def load() -> Loaded:
-        return flags.load(options, os.environ)
+        return sources.load(options, os.environ)
 
     paths = daemon.Paths(
-        flags.path(options),
+        sources.path(options),
         options.kubelet_socket,
         options.status_file,
         options.host_root,
@@ -209,13 +209,13 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    text, _digest = flags.read(options.file)
+    text, _digest = sources.read(options.file)
     checked = config.parse(text, str(options.file))
     if options.node:
         from . import node_check  # brings NVML in
 
         node_check.check(checked, str(options.file))
-    if words := visible.told(checked, Path("/")):
+    if words := sources.told(checked, Path("/")):
         logs.warning(words)
     print(f"{options.file}: valid")
     return 0
@@ -236,9 +236,9 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _probe(options: argparse.Namespace) -> int:
-    from .report import file_probe
+    from .report import probes
 
-    problem = file_probe.problem(options.status_file, ready=options.ready)
+    problem = probes.problem(options.status_file, ready=options.ready)
     print(problem or "ok")
     return 1 if problem else 0
 

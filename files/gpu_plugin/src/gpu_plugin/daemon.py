@@ -32,8 +32,7 @@ from .offer.allocation import Snapshot
 from .offer.decide import Offered, decide
 from .offer.devices import LATE
 from .offer.replicas import MpsState, time_slices
-from .report.service import Telemetry
-from .report.state import Report, state
+from .report.state import Report, Telemetry, state
 from .tools import logs
 from .tools.chores import Chore, errors
 from .tools.notify import notify

@@ -8,17 +8,15 @@ A value comes from a flag, else from the environment, else from the file, else i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..mps.paths import ROOT, problem_of_root
-from .address import address
-from .gfd import Gfd
-from .naming import Naming
-from .schema import Key, absolute, keys_of
+from .schema import Key, absolute, address, interval, keys_of
 from .sharing import KEYS as SECTIONS
-from .sharing import Sharing, naming, sharing
+from .sharing import Naming, Sharing, naming, sharing
 from .strict_yaml import invalid, read
 from .xids import DISABLE, ENABLE, Overrides, overrides
 
@@ -34,6 +32,52 @@ def _mps_root(where: str, path: str) -> str:
     if path and (problem := problem_of_root(absolute(where, path))):
         raise invalid(where, path, problem)
     return path or ROOT
+
+
+def _key(name: str, default: Any, flags: tuple[str, ...], text: str, **more: Any) -> Any:
+    """Return the field of a key of ``flags.gfd``; its variable is GFD_ and its name."""
+    variable = "GFD_" + re.sub("([A-Z])", r"_\1", name).upper()
+    return Key(f"flags.gfd.{name}", default, flags, text, (variable,), **more).field()
+
+
+@dataclass(frozen=True)
+class Gfd:
+    """How labels are made, and where they are written.
+
+    ``sleep`` is in seconds, None is for ever. ``node_feature_api`` is None where nobody chose.
+    """
+
+    oneshot: bool = _key("oneshot", False, ("--oneshot", "--once"), "do it once")
+    no_timestamp: bool = _key(
+        "noTimestamp", False, ("--no-timestamp",), "leave out the label with the time of the start"
+    )
+    sleep: float | None = _key(
+        "sleepInterval",
+        "60s",
+        ("--sleep-interval",),
+        "how long to wait between two looks at the GPUs",
+        may_be_whole=True,
+        read=interval,
+    )
+    output_file: str = _key(
+        "outputFile",
+        "/etc/kubernetes/node-feature-discovery/features.d/gfd",
+        ("--output-file", "--output", "-o"),
+        "where a file of labels goes; empty is standard output",
+    )
+    machine_type_file: str = _key(
+        "machineTypeFile",
+        "/sys/class/dmi/id/product_name",
+        ("--machine-type-file",),
+        "the file that names the machine",
+    )
+    node_feature_api: bool | None = Key(
+        "flags.useNodeFeatureAPI",
+        None,
+        ("--use-node-feature-api",),
+        "publish labels as a NodeFeature object, or with false as a file",
+        ("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
+    ).field()
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from ..observer import RELOADS, Observer
 from ..tools import logs
-from . import visible
 from .configuration import Config
+from .sources import ConfigWatch, told
 from .strict_yaml import ConfigError
-from .watch import ConfigWatch
 
 Loaded = tuple[Config, str]  # and the digest of its file
 
@@ -59,5 +58,5 @@ class InForce:
     def log(self, event: str, **more: str) -> None:
         """Log the configuration, and what it leaves open."""
         logs.info(event, **more, **asdict(self.config))
-        if warning := visible.told(self.config, self._host_root):
+        if warning := told(self.config, self._host_root):
             logs.warning(warning)

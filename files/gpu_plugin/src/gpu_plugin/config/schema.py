@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
@@ -16,6 +18,9 @@ from .strict_yaml import ConfigError, Value, invalid
 TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 EXPECTED: Final = {bool: "true or false", str: "a string", list: "a list"}
+UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+INTERVAL: Final = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)"
+LONGEST_INTERVAL: Final = 64
 
 
 @dataclass(frozen=True)
@@ -121,3 +126,43 @@ def absolute(where: str, path: str) -> str:
     if path and not path.startswith("/"):
         raise invalid(where, path, "an absolute path")
     return path
+
+
+def address(where: str, text: str) -> tuple[str, int] | None:
+    """Return the IP address and the port; None for ``off``. ConfigError: ``where`` it is wrong.
+
+    Names are not looked up: what they mean may change, and a look-up may take long.
+    """
+    if text == "off":
+        return None
+    given, _colon, port = text.rpartition(":")
+    bracketed = given.startswith("[") and given.endswith("]")
+    host = given[1:-1] if bracketed else given
+    try:
+        good = bracketed == (ipaddress.ip_address(host).version == 6)
+    except ValueError:
+        good = False
+    if not (good and re.fullmatch("[0-9]{1,5}", port) and 1 <= int(port) <= 65535):
+        expected = "ADDRESS:PORT such as 127.0.0.1:9402 or [::1]:9402, or off"
+        raise invalid(where, text, expected)
+    return host, int(port)
+
+
+def interval(where: str, text: str) -> float | None:
+    """Return the seconds of a duration such as 1m30s, None for ever. ConfigError: it is none.
+
+    A number without a unit is nanoseconds, as in NVIDIA's own.
+    """
+    if text == "infinite":
+        return None
+    if len(text) > LONGEST_INTERVAL:
+        raise invalid(where, text, f"a duration of at most {LONGEST_INTERVAL} characters")
+    if re.fullmatch("[0-9]+", text):
+        seconds = int(text) / 1e9
+    elif re.fullmatch(f"({INTERVAL})+", text):
+        seconds = sum(float(count) * UNITS[unit] for count, unit in re.findall(INTERVAL, text))
+    else:
+        raise invalid(where, text, "a duration such as 60s or 1m30s, or infinite")
+    if not 1 <= seconds <= 366 * 86400:
+        raise invalid(where, text, "from 1s to a year (a number without a unit is nanoseconds)")
+    return seconds

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,8 +21,9 @@ from kubernetes.config import exec_provider, kube_config
 from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut
+from ..tools.backoff import Backoff
 from . import kubeconfig as kubeconfig_file
-from .owned import MISSING, ApiError, Change, NodeState
+from .owned import GONE, MISSING, ApiError, Change, NodeState
 
 T = TypeVar("T")
 exec_provider.subprocess = kube_config.subprocess = kubeconfig_file.BOUNDED
@@ -38,6 +40,7 @@ GROUP, VERSION, PLURAL = "nfd.k8s-sigs.io", "v1alpha1", "nodefeatures"
 CONNECT, ANSWER = 5.0, 30.0
 TIMES: Final = (CONNECT, ANSWER)
 WATCH: Final = 120
+LONGEST_PAUSE: Final = 60.0  # between two tries to follow a node
 MERGE: Final = "application/merge-patch+json"
 NODE_RIGHTS: Final = "give the kubeconfig's user the right to get, list, watch and patch this node"
 FEATURE_RIGHTS: Final = (
@@ -228,3 +231,50 @@ def _json(doing: str, method: Callable[..., Any], *arguments: Any, **options: An
 def _state(node: Mapping[str, Any]) -> NodeState:
     meta = node["metadata"]
     return NodeState(dict(meta.get("labels") or {}), dict(meta.get("annotations") or {}))
+
+
+class NodeWatch(threading.Thread):
+    """Reports the node's state, and each failure, until the process ends."""
+
+    def __init__(
+        self,
+        connect: Callable[[], NodeApi],
+        report: Callable[[NodeState | ApiError], None],
+        pause: float = 1.0,
+    ) -> None:
+        super().__init__(name="node", daemon=True)
+        self._connect = connect
+        self._report = report
+        self._first = pause
+        self._backoff = Backoff(pause, LONGEST_PAUSE)
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            pause = self._first
+            try:
+                self._follow()
+            except ApiError as error:
+                if error.status != GONE:  # which only asks for the list to be read again
+                    self._report(error)
+                    pause = self._backoff.failed()
+            self._stopping.wait(pause)
+
+    def stop(self) -> None:
+        """Ask for the end; a request under way is not waited for."""
+        self._stopping.set()
+
+    def _follow(self) -> None:
+        connection = self._connect()
+        try:
+            last, version = connection.read()
+            self._backoff.reset()
+            self._report(last)
+            for state in connection.follow(version):
+                if self._stopping.is_set():
+                    return
+                if state != last:  # most changes are the kubelet's, and not of labels
+                    last = state
+                    self._report(state)
+        finally:
+            connection.close()

@@ -13,11 +13,20 @@ from pathlib import Path
 from typing import Final
 
 from ..config import configuration as config
-from ..config import flags
+from ..config import sources
 from ..status import LABELS_FILE
 from ..tools import logs
-from .configs import LABEL, NAMED, SINGLE, Configs, fallbacks
-from .settings import OUTPUTS, Settings, extra, label_output
+from .settings import (
+    LABEL,
+    NAMED,
+    OUTPUTS,
+    SINGLE,
+    Configs,
+    Settings,
+    extra,
+    fallbacks,
+    label_output,
+)
 
 SHARED_KEYS: Final = ("flags.migStrategy", "flags.failOnInitError", "flags.nvidiaDriverRoot")
 TEXTS: Final = (
@@ -42,7 +51,7 @@ TEXTS: Final = (
 def fill(command: argparse.ArgumentParser) -> None:
     """Give the command its options."""
     shared = (key for key in config.RUN_KEYS if key.path in SHARED_KEYS)
-    flags.add(command, (*shared, *config.LABEL_KEYS))
+    sources.add(command, (*shared, *config.LABEL_KEYS))
     for name, variable, word, text in TEXTS:
         command.add_argument(
             f"--{name}",
@@ -75,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
             environment[name] = text
 
     def load() -> config.Config:
-        return flags.load(options, environment)[0]
+        return sources.load(options, environment)[0]
 
     if options.remove:
         return service.remove(settings, load())
@@ -88,7 +97,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _settings(options: argparse.Namespace) -> Settings:
     configs = None
-    path = flags.path(options)
+    path = sources.path(options)
     if options.config_file_srcdir:
         listed = options.fallback_strategies or f"{NAMED},{SINGLE}"
         configs = Configs(

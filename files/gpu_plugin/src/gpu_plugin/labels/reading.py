@@ -12,23 +12,23 @@ from typing import TypeVar
 from .._shared._core.gpu import NvmlError
 from .._shared._nvml import readings
 from .._shared._nvml.real import inventory, open_nvml
+from ..config.configuration import Config
 from ..gpus.driver import preload
 from ..offer.devices import GpuView, Inventory
 from ..offer.problem import Kind, Problem
-from .rows import Facts
-from .vgpu import readable, vgpu
+from .rows import Facts, readable, vgpu
 
 D = TypeVar("D")
 T = TypeVar("T")
 BUS = "sys/bus/pci/devices"
 
 
-def read(host_root: Path, driver_roots: tuple[str, ...], machine_type_file: str) -> Facts:
+def read(host_root: Path, config: Config) -> Facts:
     """Return what a node has. NvmlError: there is no driver to ask, or it failed.
 
     The driver is let go of afterwards, so that it can be unloaded.
     """
-    preload(driver_roots)
+    preload(config.driver_roots)
     with open_nvml() as nvml:
         found = inventory(nvml)
         gpus = [one.gpu for one in found.gpus]
@@ -45,7 +45,9 @@ def read(host_root: Path, driver_roots: tuple[str, ...], machine_type_file: str)
             unreadable=tuple(str(error) for error in found.broken),
         ),
         cuda,
-        _content(host_root / machine_type_file.lstrip("/")).decode(errors="replace").strip(),
+        _content(host_root / config.gfd.machine_type_file.lstrip("/"))
+        .decode(errors="replace")
+        .strip(),
         {uuid: _class(_content(folder / "class")) for uuid, folder in folders.items()},
         {uuid: one for uuid, one in attributes.items() if one},
         cliques,

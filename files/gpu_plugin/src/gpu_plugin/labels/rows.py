@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from .._shared._core.gpu import MigDevice
 from .._shared._nvml.readings import MigAttributes
 from ..config.configuration import Config
-from ..config.naming import GPU_RESOURCE, VENDOR, resource_name
+from ..config.sharing import GPU_RESOURCE, VENDOR, resource_name
 from ..offer.devices import (
     DISPLAY_ONLY,
     Device,
@@ -25,8 +25,65 @@ from ..offer.devices import (
     enumerate_devices,
 )
 from ..offer.replicas import share
-from .values import value
-from .vgpu import Vgpu
+from .owned import value
+
+WHOLE: Final = 256
+STATUS, HAS_CAPABILITIES, FIRST = 0x06, 0x10, 0x34
+VENDOR_SPECIFIC: Final = 0x09
+MARK: Final = b"VF"
+RECORDS: Final = 5
+HOST_DRIVER, TEXT = 0, 10
+
+
+@dataclass(frozen=True)
+class Vgpu:
+    """The driver of a virtual GPU's host; empty where it is not known."""
+
+    host_driver_version: str = ""
+    host_driver_branch: str = ""
+
+
+def vgpu(config: bytes) -> Vgpu | None:
+    """Return what a GPU's configuration space has of its host; None for a GPU that is real."""
+    for capability in _vendor_specific(config):
+        if capability[3:5] == MARK:
+            return _host(capability)
+    return None
+
+
+def readable(config: bytes) -> bool:
+    """Tell whether it is the whole space; a user without rights is shown the beginning only."""
+    return len(config) >= WHOLE
+
+
+def _vendor_specific(config: bytes) -> Iterator[bytes]:
+    if not readable(config) or not config[STATUS] & HAS_CAPABILITIES:
+        return
+    seen: set[int] = set()
+    at = config[FIRST]
+    while at and at not in seen and at + 2 < len(config):
+        seen.add(at)
+        if config[at] == VENDOR_SPECIFIC:
+            yield config[at : at + config[at + 2]]
+        at = config[at + 1]
+
+
+def _host(capability: bytes) -> Vgpu:
+    """Look for the record of the host's driver among records of id, length and data."""
+    at = RECORDS
+    while at + 1 < len(capability):
+        data = capability[at + 2 : at + 2 + 2 * TEXT]
+        if capability[at] == HOST_DRIVER and len(data) == 2 * TEXT:
+            version, branch = (
+                part.split(b"\0")[0].decode("ascii", "replace")
+                for part in (data[:TEXT], data[TEXT:])
+            )
+            return Vgpu(version, branch)
+        if not capability[at + 1]:
+            break
+        at += capability[at + 1]
+    return Vgpu()
+
 
 MIB: Final = 1024**2
 OLDEST_MPS: Final = (3, 5)

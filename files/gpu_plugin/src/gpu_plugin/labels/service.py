@@ -10,34 +10,72 @@ import os
 import queue
 import signal
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import VERSION_MISMATCH, NvmlError
 from ..config.configuration import Config
-from ..config.watch import ConfigWatch
+from ..config.sources import ConfigWatch
 from ..gpus.driver import library_deleted
-from ..tools import logs
+from ..tools import files, logs
 from ..tools.backoff import Backoff
 from ..tools.notify import notify
 from ..tools.state import StateFile
 from . import reading, rows
-from .output import FileOutput
-from .owned import ApiError, Change, NodeState, change
-from .problems import Problems
+from .owned import ApiError, NodeState, change
 from .settings import API, FEATURE, FILE, OFF, Settings
-from .watching import LONGEST_PAUSE, NodeWatch
 
 if TYPE_CHECKING:
     from .api import NodeApi
 
+TICK: Final = 1.0  # seconds between two looks at files
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 STOP, RELOAD = "stop", "reload"
 Message = NodeState | ApiError | str
 
 
 class RestartNeeded(Exception):
     """Only a new process can go on, such as after the driver on disk was replaced."""
+
+
+class FileOutput:
+    """Writes ``key=value`` lines for Node Feature Discovery; ``path`` empty is standard output."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path) if path else None
+        self._last: str | None = None
+
+    def write(self, labels: Mapping[str, str]) -> None:
+        """Write the labels, if they are others than before. NodeError: they can't be written."""
+        text = "".join(f"{key}={labels[key]}\n" for key in sorted(labels))
+        if self._path is None:
+            if text != self._last:
+                print(text, end="", flush=True)
+        elif _content(self._path) != text:
+            try:
+                files.replace(self._path, text, durable=True)
+            except OSError as error:
+                cause = error.strerror or str(error)
+                raise NodeError(f"can't write {self._path}", cause=cause) from error
+            logs.info("labels written", file=self._path, labels=len(labels))
+        self._last = text
+
+    def remove(self) -> None:
+        """Remove the file, so that the labels go."""
+        if self._path is not None:
+            try:
+                self._path.unlink(missing_ok=True)
+            except OSError as error:
+                logs.warning("the file of labels stays", file=self._path, cause=error)
+
+
+def _content(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def connect(settings: Settings) -> NodeApi:
@@ -73,15 +111,15 @@ class Service:
         self._load = load
         self._watch = ConfigWatch(settings.config)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._problems = Problems()
+        self._problems: dict[str, str] = {}  # in words, by what they are about, the oldest first
         self._status = StateFile(settings.status_file)
         self._node: NodeState | None = None
         self._api: NodeApi | None = None
         self._wanted: rows.Labels | None = None
         self._driver_worked = False
         self._read_at = self._write_at = 0.0
-        self._reading = Backoff(settings.pause, LONGEST_PAUSE)
-        self._writing = Backoff(settings.pause, LONGEST_PAUSE)
+        self._reading = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        self._writing = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._chosen_for: object = None
         self._models: list[str] = []
         self._apply(load())
@@ -100,10 +138,10 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         logs.info("started", output=self._output, node=self._settings.node)
-        pause = self._settings.pause
-        watch = NodeWatch(lambda: connect(self._settings), self._messages.put, pause)
         if self._settings.reads_node(self._config.gfd):
-            watch.start()
+            from .api import NodeWatch  # as above
+
+            NodeWatch(lambda: connect(self._settings), self._messages.put).start()
         notify("READY=1")
         try:
             while self._handle_messages():
@@ -111,7 +149,6 @@ class Service:
                 self._report()
         finally:
             notify("STOPPING=1")
-            watch.stop()
             if self._output == FILE and self._config.gfd.sleep is not None:
                 self._file.remove()
             self._status.remove()
@@ -127,12 +164,18 @@ class Service:
         self._write()
         return 0
 
+    def _note(self, about: str, error: Exception) -> None:
+        """Note a problem, and log it if it is another one than before."""
+        if self._problems.get(about) != str(error):
+            logs.warning(f"{about}: trying again", cause=error)
+        self._problems[about] = str(error)
+
     # --- one round ---
 
     def _handle_messages(self) -> bool:
         """Wait for news, at most a tick. Returns whether to go on."""
         with contextlib.suppress(queue.Empty):
-            message = self._messages.get(timeout=self._settings.tick)
+            message = self._messages.get(timeout=TICK)
             while message != STOP:
                 self._handle(message)
                 message = self._messages.get_nowait()
@@ -143,10 +186,10 @@ class Service:
         if isinstance(message, NodeState):
             self._node = message
             self._write_at = 0.0
-            if self._problems.resolve("node"):
+            if self._problems.pop("node", None):
                 logs.info("the node can be read again")
         elif isinstance(message, ApiError):
-            self._problems.note("node", message)
+            self._note("node", message)
         elif message == RELOAD:
             self._reload()
 
@@ -165,9 +208,9 @@ class Service:
         try:
             config = self._load()
         except (NodeError, OSError) as error:
-            self._problems.note("configuration", error)
+            self._note("configuration", error)
             return
-        self._problems.resolve("configuration")
+        self._problems.pop("configuration", None)
         if self._settings.output(config.gfd) != self._output:
             raise RestartNeeded("the label output has changed")
         self._apply(config)
@@ -182,10 +225,10 @@ class Service:
                 raise RestartNeeded("the driver was replaced") from error
             if self._config.fail_on_init_error and not self._driver_worked:
                 raise
-            self._problems.note("driver", error)
+            self._note("driver", error)
             self._read_at = now + self._reading.failed()
             return
-        if self._problems.resolve("driver"):
+        if self._problems.pop("driver", None):
             logs.info("the driver is there", version=facts.inventory.driver_version)
         self._driver_worked = True
         self._reading.reset()
@@ -197,10 +240,7 @@ class Service:
             self._write_at = 0.0
 
     def _facts(self) -> rows.Facts:
-        gfd = self._config.gfd
-        return reading.read(
-            self._settings.host_root, self._config.driver_roots, gfd.machine_type_file
-        )
+        return reading.read(self._settings.host_root, self._config)
 
     def _labels(self, facts: rows.Facts) -> rows.Labels:
         models = rows.models(facts.inventory)
@@ -219,11 +259,10 @@ class Service:
         if stamp == self._chosen_for:
             return
         self._chosen_for = stamp
-        refused = configs.follow(label)
-        if refused:
-            self._problems.note("choice", NodeError("configuration not changed", cause=refused))
+        if refused := configs.follow(label):
+            self._note("choice", NodeError("configuration not changed", cause=refused))
         else:
-            self._problems.resolve("choice")
+            self._problems.pop("choice", None)
         self._write_at = 0.0
 
     # --- writing ---
@@ -232,14 +271,16 @@ class Service:
         try:
             self._write()
         except NodeError as error:
-            self._problems.note("labels", error)
+            self._note("labels", error)
             self._write_at = now + self._writing.failed()
-            self._drop_api()
+            if self._api is not None:
+                self._api.close()
+                self._api = None
             return
-        if self._problems.resolve("labels"):
+        if self._problems.pop("labels", None):
             logs.info("labels can be written again")
         self._writing.reset()
-        self._write_at = float("inf") if self._output != FILE else now + self._settings.tick
+        self._write_at = float("inf") if self._output != FILE else now + TICK
 
     def _write(self) -> None:
         if self._wanted is None:
@@ -255,16 +296,17 @@ class Service:
             planned = change(self._node, wanted, self._problems.get("choice", ""))
             if planned:
                 self._node = self._connected().write(planned)
-                _log(planned)
+                changes = planned.labels.items()
+                removed = [key for key, text in changes if text is None]
+                changed = [f"{key}={text}" for key, text in changes if text is not None]
+                logs.info("node labelled", changed=changed, removed=removed)
+                if planned.left:
+                    left = "Node Feature Discovery has labels that are left to it"
+                    logs.warning(left, labels=planned.left)
 
     def _connected(self) -> NodeApi:
         self._api = self._api or connect(self._settings)
         return self._api
-
-    def _drop_api(self) -> None:
-        if self._api is not None:
-            self._api.close()
-            self._api = None
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._messages.put(RELOAD if number == signal.SIGHUP else STOP)
@@ -286,11 +328,3 @@ class Service:
         if self._status.write(state):
             lines.append(f"STATUS={problem or state['state']}")
         notify(*lines)
-
-
-def _log(written: Change) -> None:
-    removed = [key for key, text in written.labels.items() if text is None]
-    changed = [f"{key}={text}" for key, text in written.labels.items() if text is not None]
-    logs.info("node labelled", changed=changed, removed=removed)
-    if written.left:
-        logs.warning("Node Feature Discovery has labels that are left to it", labels=written.left)

@@ -12,7 +12,7 @@ from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import Condition, Gpu, MigDevice
-from ..config.naming import GPU_RESOURCE, Naming, named, resource_name
+from ..config.sharing import GPU_RESOURCE, Naming, named, resource_name
 from ..mps.settings import Offer
 from .problem import Faults, Kind, Problem
 

@@ -15,16 +15,65 @@ import asyncio
 import socket
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from ..tools import logs
-from .http import LONGEST, Answers, Page, is_whole
+
+LONGEST: Final = 8192  # bytes of a request, all its headers among them
+TEXT: Final = "text/plain; charset=utf-8"
+# Returns the status, the content type and the content.
+Page = Callable[[], tuple[HTTPStatus, str, bytes]]
+
+
+class Answers:
+    """Answers requests with pages, which are known by their paths. Each answer ends its connection."""
+
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        self._pages = pages
+        self._failed: dict[str, str] = {}
+
+    def to(self, request: bytes) -> bytes:
+        """Return the answer to a whole request."""
+        words = request.partition(b"\n")[0].decode("latin-1").split()
+        if len(request) >= LONGEST:
+            return _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return _refusal(HTTPStatus.BAD_REQUEST)
+        if words[0] not in ("GET", "HEAD"):
+            return _refusal(HTTPStatus.NOT_IMPLEMENTED)
+        path = words[1].partition("?")[0]
+        if path not in self._pages:
+            return _refusal(HTTPStatus.NOT_FOUND)
+        try:
+            shown = self._pages[path]()
+        except Exception as error:  # one page that fails takes no other with it
+            if self._failed.get(path) != repr(error):  # who asks again shall not fill the log
+                logs.error("a page could not be made", page=path, cause=repr(error))
+            self._failed[path] = repr(error)
+            return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._failed.pop(path, None)
+        return _bytes(*shown, with_content=words[0] == "GET")
+
+
+def _refusal(status: HTTPStatus) -> bytes:
+    return _bytes(status, TEXT, f"{status.phrase.lower()}\n".encode(), with_content=True)
+
+
+def _bytes(status: HTTPStatus, kind: str, content: bytes, *, with_content: bool) -> bytes:
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        f"Content-Type: {kind}\r\n"
+        f"Content-Length: {len(content)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + (content if with_content else b"")
+
 
 SECONDS: Final = 4.0  # from the connection to the last byte of the answer
 EACH: Final = 8  # connections of one address
 ALL: Final = 64  # connections in all
-BACKLOG: Final = 128
 
 
 class Endpoint:
@@ -56,7 +105,7 @@ class Endpoint:
 
     async def _serve(self) -> None:
         server = await asyncio.start_server(
-            self._talk, sock=self._listener, limit=LONGEST, backlog=BACKLOG
+            self._talk, sock=self._listener, limit=LONGEST, backlog=128
         )
         await self._ended.wait()
         server.close()
@@ -111,9 +160,9 @@ class Endpoint:
 
 
 async def _request(reader: asyncio.StreamReader) -> bytes:
-    """Return a whole request; nothing where the client goes away before."""
+    """Return a request with all its headers, or too many; nothing where the client goes away before."""
     request = b""
-    while not is_whole(request):
+    while b"\r\n\r\n" not in request and b"\n\n" not in request and len(request) < LONGEST:
         part = await reader.read(LONGEST - len(request))
         if not part:
             return b""

@@ -5,19 +5,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from ..mps import state as mps_state
-from ..observer import Observer
-from .families import Families
-from .http import TEXT, Page
+from ..observer import PREFIX, Observer
+from .endpoint import TEXT, Page
 from .probes import health, readiness
+
+MPS_STATES: Final = ("starting", "ready", "failed", "stopping", "crashed")
+
+
+class Families(Collector):
+    """``state`` returns the daemon's state, ``mps`` the states of the MPS daemons."""
+
+    def __init__(
+        self,
+        state: Callable[[], Mapping[str, Any]],
+        mps: Callable[[], Iterable[Mapping[str, Any]]],
+    ) -> None:
+        self._state = state
+        self._mps = mps
+
+    def collect(self) -> Iterator[Metric]:
+        """Return all families, with those that have no samples yet."""
+        yield from _state(self._state())
+        yield from _mps(self._mps())
+
+
+def _gauge(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, help_, labels=labels)
+
+
+def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
+    build = _gauge("build_info", "The daemon's version.", "version")
+    driver = _gauge("driver_info", "The driver's version, while it answers.", "version")
+    config = _gauge("config_info", "The configuration in force, by its digest.", "sha256")
+    refused = _gauge("config_refused", "Whether the configuration on disk can't be used.")
+    available = _gauge("driver_available", "Whether the driver answers.")
+    devices = _gauge("devices", "Devices advertised.", "resource", "health")
+    registered = _gauge("registered", "Whether the kubelet knows of a resource.", "resource")
+    chores = _gauge("chore_failed", "Whether work beside serving failed the last time.", "chore")
+    if state:
+        build.add_metric([state["version"]], 1)
+        if state["driver_version"]:
+            driver.add_metric([state["driver_version"]], 1)
+        config.add_metric([state["config_sha256"]], 1)
+        refused.add_metric([], bool(state["config_problem"]))
+        available.add_metric([], state["state"] != "waiting_for_driver")
+        for name, resource in state["resources"].items():
+            unhealthy = len(resource["problems"])
+            devices.add_metric([name, "healthy"], len(resource["devices"]) - unhealthy)
+            devices.add_metric([name, "unhealthy"], unhealthy)
+            registered.add_metric([name], resource["registered"])
+        for name, error in state["chores"].items():
+            chores.add_metric([name], error is not None)
+    yield from (build, driver, config, refused, available, devices, registered, chores)
+
+
+def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+    state = _gauge("mps_state", "1 for the state of a device's MPS daemon.", "device", "state")
+    replicas = _gauge("mps_replicas", "Shares of a device.", "device")
+    servers = _gauge("mps_servers", "MPS servers of a device.", "device")
+    clients = _gauge("mps_clients", "Clients of a device's MPS servers.", "device")
+    name, help_ = PREFIX + "mps_restarts", "Restarts of a device's MPS daemon."
+    restarts = CounterMetricFamily(name, help_, labels=("device",))
+    for one in daemons:
+        device = [one["device"]]
+        for name in MPS_STATES:
+            state.add_metric([*device, name], name == one["state"])
+        replicas.add_metric(device, one["replicas"])
+        servers.add_metric(device, len(one["servers"]))
+        clients.add_metric(device, one["clients"])
+        restarts.add_metric(device, one["restarts"])
+    yield from (state, replicas, servers, clients, restarts)
 
 
 def pages(observer: Observer, mps_root: Callable[[], str]) -> dict[str, Page]:

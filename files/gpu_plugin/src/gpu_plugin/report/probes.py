@@ -1,19 +1,21 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether the daemon lives, and whether it does its work. Pure."""
+"""Whether the daemon lives, and whether it does its work."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
+
+from .. import status
 
 STUCK: Final = 30.0  # as the unit's watchdog
 
 
-def health(state: Mapping[str, Any], age: float) -> str:
+def health(_state: Mapping[str, Any], age: float) -> str:
     """Return what is wrong with the daemon itself, or nothing; ``age`` is its state's, in seconds."""
-    del state
     return f"the main loop has not gone round for {age:.0f} seconds" if age > STUCK else ""
 
 
@@ -25,7 +27,21 @@ def readiness(state: Mapping[str, Any], age: float) -> str:
         return "starting"
     if state["problem"]:
         return str(state["problem"])
-    missing = [name for name, one in state["resources"].items() if not one["registered"]]
-    if missing:
+    if missing := [name for name, one in state["resources"].items() if not one["registered"]]:
         return f"not registered with the kubelet: {', '.join(missing)}"
     return ""
+
+
+def problem(path: Path, *, ready: bool) -> str:
+    """Return what is wrong with the daemon that keeps this file, or nothing.
+
+    It is for a pod: a probe of its own depends on no port that others reach.
+    """
+    try:
+        age = status.age(path)
+    except OSError as error:
+        return f"{path}: {error.strerror}: the daemon has not started, or has ended"
+    state = status.load(path)
+    if state is None:
+        return f"{path}: the daemon that wrote it does not run"
+    return (readiness if ready else health)(state, age)

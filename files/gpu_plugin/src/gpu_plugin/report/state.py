@@ -1,13 +1,14 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the daemon serves at the moment, for its status file, its metrics and systemd."""
+"""What the daemon does at the moment, for its status file, its metrics and systemd."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .._shared._core.errors import NodeError
@@ -15,7 +16,11 @@ from ..config.reload import InForce
 from ..observer import Observer
 from ..offer.devices import Devices, Inventory
 from ..status import StatusFile
+from ..tools import logs
 from ..tools.chores import Chore
+
+if TYPE_CHECKING:
+    from .endpoint import Endpoint
 
 
 def state(
@@ -74,3 +79,39 @@ class Report:
         count = sum(len(one["devices"]) for one in resources.values())
         summary = f"{found['state']}: {count} devices of {len(resources)} resources"
         return (f"STATUS={found['problem'] or summary}",)
+
+
+class Telemetry:
+    """Serves the observer's numbers, and those of the MPS daemons below ``mps_root``.
+
+    ``chore`` is to be run with the configuration's address again and again; without one it serves nowhere.
+    """
+
+    def __init__(self, observer: Observer, mps_root: Callable[[], str]) -> None:
+        self._observer, self._mps_root = observer, mps_root
+        self._address: tuple[str, int] | None = None
+        self._server: Endpoint | None = None
+        self.chore = Chore("metrics", "no metrics are served, trying again", self._serve)
+
+    def _serve(self, address: tuple[str, int] | None) -> None:
+        """Be at this address from now on. OSError: it can't be had, and later calls try again."""
+        if address != self._address:
+            self.stop()
+            self._address = address
+        if address is None or self._server is not None:
+            return
+        from .endpoint import Endpoint  # HTTP and the client are loaded where they are wanted
+        from .pages import pages
+
+        self._server = Endpoint(address, pages(self._observer, self._mps_root))
+        serving = threading.Thread(target=self._server.serve, name="metrics", daemon=True)
+        serving.start()
+        host, port = address
+        shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        logs.info("metrics are served", address=shown)
+
+    def stop(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            self._server.end()
+            self._server = None

@@ -1,17 +1,19 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The configuration's keys as flags of a command, and the file that they win over."""
+"""Where the configuration comes from: a command's flags, and the file that they win over."""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from .._shared._core.agent.visible_devices import TOOLKIT_CONFIG, warning
 from ..tools import bounded
 from .configuration import DEFAULT_FILE, KEYS, Config, parse
 from .schema import Key
@@ -77,3 +79,48 @@ def read(path: Path) -> tuple[str, str]:
         raise ConfigError(f"can't read {path}", cause=error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text", cause=str(error)) from error
+
+
+SETTLE: Final = 0.5
+Stamp = tuple[int, int, int, int]
+
+
+class ConfigWatch:
+    """Watches one file, through links. A file that is gone changes nothing: it is being replaced."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._seen = self._stamp()
+        self._coming: Stamp | None = None
+        self._since = 0.0
+
+    def changed(self) -> bool:
+        """Tell, once for each change, that the file is another one and no longer being written."""
+        now = self._stamp()
+        if now is None or now == self._seen:
+            self._coming = None
+            return False
+        if now != self._coming:
+            self._coming, self._since = now, self._clock()
+            return False
+        if self._clock() - self._since < SETTLE:
+            return False
+        self._seen, self._coming = now, None
+        return True
+
+    def _stamp(self) -> Stamp | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+def told(config: Config, root: Path) -> str:
+    """Return a warning, or nothing. ``root`` is where the node's / is seen, if it is seen at all."""
+    try:
+        text = (root / TOOLKIT_CONFIG.lstrip("/")).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = None
+    return warning(config.device_list_strategies, text)
