@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from gpu_plugin._shared._core.gpu import Gpu, MigDevice
+from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config
-from gpu_plugin.offer.allocation import HostState, Snapshot
-from gpu_plugin.offer.devices import Device, Devices, GpuView, Inventory, Resources
-from gpu_plugin.offer.problem import Kind, Problem
+from gpu_plugin.kubelet.server import Snapshot
+from gpu_plugin.offer.devices import Device, Devices, GpuView, Inventory, Kind, Problem, Resources
 
 
 def gpu(index: int = 0, *, mig: bool = False, name: str = "NVIDIA H100 80GB HBM3") -> Gpu:

@@ -13,8 +13,8 @@ from gpu_builders import inventory, view
 from gpu_plugin.cli import _parser
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.sources import given
+from gpu_plugin.offer.decide import share
 from gpu_plugin.offer.devices import enumerate_devices
-from gpu_plugin.offer.replicas import share
 
 WHOLE = inventory(*(view(index) for index in range(8)))
 PARTED = inventory(

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from gpu_builders import device
+from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.mps.settings import Percent, Settings
-from gpu_plugin.offer.allocation import AllocationRefused, HostState, grant
-from gpu_plugin.offer.decide import Offered
+from gpu_plugin.offer.allocation import AllocationRefused, grant
+from gpu_plugin.offer.decide import MpsState, Offered, offers, share
 from gpu_plugin.offer.devices import Device
 from gpu_plugin.offer.preference import prefer
-from gpu_plugin.offer.replicas import MpsState, offers, share
 
 GPU = "nvidia.com/gpu"
 UUIDS = tuple(f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in range(3))

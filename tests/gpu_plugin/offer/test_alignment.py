@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from gpu_plugin.offer.alignment import Scores, best
+from gpu_plugin.offer.preference import Scores, best
 from hypothesis import given
 from hypothesis import strategies as st
 

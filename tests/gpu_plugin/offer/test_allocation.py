@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 from gpu_builders import device, inventory, view
+from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config
-from gpu_plugin.offer.allocation import AllocationRefused, HostState, UnknownDevice, grant
+from gpu_plugin.offer.allocation import AllocationRefused, UnknownDevice, grant
 from gpu_plugin.offer.devices import enumerate_devices
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,12 +9,11 @@ from dataclasses import replace
 
 import pytest
 from gpu_builders import inventory, view
+from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config, parse
-from gpu_plugin.offer.allocation import HostState, grant, qualified
-from gpu_plugin.offer.decide import decide
-from gpu_plugin.offer.devices import Inventory
-from gpu_plugin.offer.problem import Kind, Place
-from gpu_plugin.offer.replicas import MpsState
+from gpu_plugin.offer.allocation import grant, qualified
+from gpu_plugin.offer.decide import MpsState, decide
+from gpu_plugin.offer.devices import Inventory, Kind, Place
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,10 +10,9 @@ from gpu_builders import device, inventory, view
 from gpu_plugin._shared._core.gpu import Links
 from gpu_plugin.config.sharing import Share, Sharing
 from gpu_plugin.offer.allocation import AllocationRefused, UnknownDevice
+from gpu_plugin.offer.decide import share
 from gpu_plugin.offer.devices import Device, enumerate_devices
-from gpu_plugin.offer.preference import prefer
-from gpu_plugin.offer.replicas import share
-from gpu_plugin.offer.topology import Topology
+from gpu_plugin.offer.preference import Topology, prefer
 from hypothesis import given
 from hypothesis import strategies as st
 

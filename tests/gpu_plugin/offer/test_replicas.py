@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pytest
 from gpu_builders import device, gpu, inventory, view
+from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.config.sharing import Naming, Rule, Share, Sharing
-from gpu_plugin.offer.allocation import AllocationRefused, HostState, grant
+from gpu_plugin.offer.allocation import AllocationRefused, grant
+from gpu_plugin.offer.decide import not_shared, share
 from gpu_plugin.offer.devices import GpuView, Resources, enumerate_devices
-from gpu_plugin.offer.replicas import not_shared, share
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -24,14 +24,12 @@ from .gpus.host import Host
 from .gpus.time_slices import TimeSlices
 from .gpus.watch import GpuWatch
 from .kubelet.manager import Manager
-from .kubelet.server import Published
+from .kubelet.server import Published, Snapshot
 from .mps import reconciler as units
 from .mps.reconciler import Reconciler
 from .observer import Observer
-from .offer.allocation import Snapshot
-from .offer.decide import Offered, decide
+from .offer.decide import MpsState, Offered, decide, time_slices
 from .offer.devices import LATE
-from .offer.replicas import MpsState, time_slices
 from .report.state import Report, Telemetry, state
 from .tools import logs
 from .tools.chores import Chore, errors

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
@@ -17,6 +18,7 @@ from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut
 from ..config import plain_yaml
+from ..config.configuration import Config
 
 SOURCE_KIND: Final = "nvidia.com/gpu"
 VENDOR: Final = "k8s.device-plugin.nvidia.com"
@@ -27,6 +29,24 @@ FILE: Final = f"var/run/cdi/{VENDOR}-gpu.json"
 LIMITS: Final = plain_yaml.Limits(1 << 20, 20_000)  # those of eight GPUs in MIG devices have 5,000
 ALL_HOOKS: Final = "all"
 READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind")
+
+
+@dataclass(frozen=True)
+class HostState:
+    """What else the node has at the moment: device nodes, IMEX channels and CDI devices.
+
+    ``cdi_added`` are the qualified names of CDI devices of other classes than gpu.
+    """
+
+    control_nodes: tuple[str, ...] = ()
+    imex_channels: tuple[str, ...] = ()
+    cdi_devices: frozenset[str] = frozenset()
+    cdi_added: frozenset[str] = frozenset()
+
+
+def extras(config: Config) -> list[str]:
+    """Return what containers are to get besides GPUs and IMEX channels."""
+    return [kind for kind in ("gdrcopy", "gds", "mofed") if getattr(config, kind)]
 
 
 def derive(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from .._shared._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, NvmlError
 from .._shared._nvml import readings as nvml
-from ..offer.topology import Topology
+from ..offer.preference import Topology
 
 
 class Connections:

@@ -27,9 +27,8 @@ from .._shared._core.gpu import (
 from .._shared._nvml.readings import Xid, XidWatch, condition
 from .._shared._nvml.real import Nvml as RealNvml
 from .._shared._nvml.real import open_nvml
-from ..offer.devices import GpuView, Inventory
-from ..offer.problem import Kind, Problem
-from ..offer.topology import Topology
+from ..offer.devices import GpuView, Inventory, Kind, Problem
+from ..offer.preference import Topology
 from ..tools import logs
 from .connections import Connections
 

@@ -27,8 +27,7 @@ from ..config.xids import (
     action,
     describe,
 )
-from ..offer.devices import GpuView, Inventory
-from ..offer.problem import Faults, Kind, Place
+from ..offer.devices import Faults, GpuView, Inventory, Kind, Place
 
 QUIET: Final = 30.0
 MOST_DOUBLINGS: Final = 5

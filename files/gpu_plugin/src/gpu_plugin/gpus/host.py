@@ -11,9 +11,8 @@ from pathlib import Path
 from .._shared._core.gpu import CONTROL_NODES
 from ..cdi.added import CdiAdded
 from ..cdi.file import CdiFile
-from ..cdi.specification import IMEX_FOLDER
+from ..cdi.specification import IMEX_FOLDER, HostState
 from ..config.configuration import CDI, Config, hook_program
-from ..offer.allocation import HostState
 from ..tools.chores import Chore
 
 

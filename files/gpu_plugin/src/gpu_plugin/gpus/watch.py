@@ -16,9 +16,8 @@ from typing import Final
 from .._shared._core.gpu import NvmlError
 from ..config.configuration import Config
 from ..observer import NVML_ERRORS, XIDS, Observer
-from ..offer.devices import LATE, Inventory, remember
-from ..offer.problem import Faults
-from ..offer.topology import Topology
+from ..offer.devices import LATE, Faults, Inventory, remember
+from ..offer.preference import Topology
 from ..tools import logs
 from ..tools.chores import Chore, Worker
 from .driver import EVERY, Driver, DriverReplaced

@@ -10,16 +10,41 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import grpc
+
 from .._shared._core.errors import NodeError
 from ..observer import REGISTRATIONS
+from ..proto.v1beta1 import api_pb2, rpc
 from ..tools import logs
 from ..tools.backoff import Backoff
-from .registration import register
-from .server import Identity, Published, ResourceServer, identity
+from .server import Identity, Published, ResourceServer, identity, options
 
 RETRY, LONGEST_RETRY = 0.5, 5.0
 UNWATCHED: Final = 10.0
 DEAF: Final = 2
+TIMEOUT: Final = 3.0
+
+
+class RegistrationFailed(NodeError):
+    """The kubelet did not take the registration."""
+
+
+def register(kubelet_socket: Path, endpoint: str, resource: str) -> None:
+    """Announce the plugin that listens on ``endpoint`` beside the kubelet's socket."""
+    request = api_pb2.RegisterRequest(
+        version=rpc.VERSION, endpoint=endpoint, resource_name=resource, options=options()
+    )
+    with grpc.insecure_channel(f"unix://{kubelet_socket}") as channel:
+        call = channel.unary_unary(
+            rpc.REGISTER,
+            request_serializer=api_pb2.RegisterRequest.SerializeToString,
+            response_deserializer=api_pb2.Empty.FromString,
+        )
+        try:
+            call(request, timeout=TIMEOUT)
+        except grpc.RpcError as error:
+            details = str(getattr(error, "details", lambda: "")())
+            raise RegistrationFailed(f"can't register {resource}", cause=details) from error
 
 
 class _Plugin:

@@ -11,22 +11,23 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import grpc
 
 from .._shared._core.errors import NodeError
+from ..cdi.specification import HostState
+from ..config.configuration import Config
 from ..observer import ALLOCATIONS, REENUMERATIONS, REFUSALS, Observer
-from ..offer.allocation import AllocationRefused, Grant, Snapshot, grant
+from ..offer.allocation import AllocationRefused, Grant, UnknownDevice, grant
 from ..offer.devices import Device, Devices
-from ..offer.preference import prefer
+from ..offer.preference import Topology, prefer
 from ..proto.v1beta1 import api_pb2, rpc
 from ..tools import logs
-from .registration import options
 
 WORKERS: Final = 8
 GRACE: Final = 1.0
@@ -39,6 +40,11 @@ class SocketUnusable(NodeError):
     """The plugin can't listen on its socket."""
 
 
+def options() -> api_pb2.DevicePluginOptions:
+    """What the kubelet may ask a plugin for."""
+    return api_pb2.DevicePluginOptions(get_preferred_allocation_available=True)
+
+
 def identity(path: Path) -> Identity | None:
     """Return what distinguishes one socket from another of the same name; None when there is none."""
     try:
@@ -46,6 +52,16 @@ def identity(path: Path) -> Identity | None:
     except OSError:
         return None
     return (found.st_dev, found.st_ino, found.st_mtime_ns)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is advertised, and all that answers about it are made of: both are published as one."""
+
+    resources: Mapping[str, Devices] = field(default_factory=dict)
+    config: Config = field(default_factory=Config)
+    host: HostState = field(default_factory=HostState)
+    topology: Topology = field(default_factory=Topology)
 
 
 class Published:
@@ -235,14 +251,11 @@ class ResourceServer:
             yield
         except AllocationRefused as refusal:
             self._observer.count(REFUSALS, self.resource, call, refusal.reason)
-            _refuse(context, refusal)
+            unknown = isinstance(refusal, UnknownDevice)
+            code = grpc.StatusCode.NOT_FOUND if unknown else grpc.StatusCode.INVALID_ARGUMENT
+            context.abort(code, str(refusal))
         finally:
             self._observer.took(time.perf_counter() - begun, self.resource, call)
-
-
-def _refuse(context: grpc.ServicerContext, refusal: AllocationRefused) -> NoReturn:
-    code = grpc.StatusCode.NOT_FOUND if refusal.unknown else grpc.StatusCode.INVALID_ARGUMENT
-    context.abort(code, str(refusal))
 
 
 def _message(device: Device) -> api_pb2.Device:

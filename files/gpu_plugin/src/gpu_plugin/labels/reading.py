@@ -14,8 +14,7 @@ from .._shared._nvml import readings
 from .._shared._nvml.real import inventory, open_nvml
 from ..config.configuration import Config
 from ..gpus.driver import preload
-from ..offer.devices import GpuView, Inventory
-from ..offer.problem import Kind, Problem
+from ..offer.devices import GpuView, Inventory, Kind, Problem
 from .rows import Facts, readable, vgpu
 
 D = TypeVar("D")

@@ -14,6 +14,7 @@ from .._shared._core.gpu import MigDevice
 from .._shared._nvml.readings import MigAttributes
 from ..config.configuration import Config
 from ..config.sharing import GPU_RESOURCE, VENDOR, resource_name
+from ..offer.decide import share
 from ..offer.devices import (
     DISPLAY_ONLY,
     Device,
@@ -24,7 +25,6 @@ from ..offer.devices import (
     check_single,
     enumerate_devices,
 )
-from ..offer.replicas import share
 from .owned import value
 
 WHOLE: Final = 256

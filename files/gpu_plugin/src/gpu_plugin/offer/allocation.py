@@ -5,33 +5,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from .._shared._core.errors import NodeError
-from ..cdi.specification import KIND, VENDOR
+from ..cdi.specification import KIND, VENDOR, HostState, extras
 from ..config.configuration import CDI, Config
 from ..mps.settings import Mount, Part
 from .devices import Device, Devices
-from .topology import Topology
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
-CHANNELS: Final = "NVIDIA_IMEX_CHANNELS"
 VOLUMES: Final = "/var/run/nvidia-container-devices"
 
 
 class AllocationRefused(NodeError):
-    """A request that can't be granted. ``reason`` is one of a few, ``unknown``: not there."""
+    """A request that can't be granted. ``reason`` is one of a few."""
 
-    unknown = False
     reason = "invalid_request"
 
 
 class UnknownDevice(AllocationRefused):
     """A request names a device that this resource does not have."""
 
-    unknown = True
     reason = "unknown_device"
 
 
@@ -39,29 +35,6 @@ class UnhealthyDevice(AllocationRefused):
     """A request names a device that must not be used."""
 
     reason = "unhealthy_device"
-
-
-@dataclass(frozen=True)
-class HostState:
-    """What else the node has at the moment: device nodes, IMEX channels and CDI devices.
-
-    ``cdi_added`` are the qualified names of CDI devices of other classes than gpu.
-    """
-
-    control_nodes: tuple[str, ...] = ()
-    imex_channels: tuple[str, ...] = ()
-    cdi_devices: frozenset[str] = frozenset()
-    cdi_added: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """What is advertised, and all that answers about it are made of: both are published as one."""
-
-    resources: Mapping[str, Devices] = field(default_factory=dict)
-    config: Config = field(default_factory=Config)
-    host: HostState = field(default_factory=HostState)
-    topology: Topology = field(default_factory=Topology)
 
 
 @dataclass(frozen=True)
@@ -84,34 +57,37 @@ def grant(
     token: str = "",
 ) -> Grant:
     """Return what a container with these devices needs. ``token`` tells one annotation from others."""
-    chosen = [_usable(device) for device in known(devices, ids)]
+    chosen = known(devices, ids)
+    for device in chosen:
+        if device.problem:
+            raise UnhealthyDevice(f"device {device.id!r} is unhealthy", cause=device.problem.text)
     _check_shares(chosen, one_each=config.sharing.one_each)
     mps = _mps(chosen)
     by_index = config.device_id_strategy == "index"
     names = list(dict.fromkeys(device.index if by_index else device.uuid for device in chosen))
     strategies = config.device_list_strategies
     channels = [one for one in config.imex_channels if one in host.imex_channels]
-    envs = {
-        f"NVIDIA_{name}": "enabled"
-        for name, wanted in (
-            ("GDRCOPY", config.gdrcopy),
-            ("GDS", config.gds),
-            ("MOFED", config.mofed),
-        )
-        if wanted
-    }
+    envs = {f"NVIDIA_{kind.upper()}": "enabled" for kind in extras(config)}
     mounts: tuple[Mount, ...] = ()
     if "envvar" in strategies:
         envs[VISIBLE] = ",".join(names)
         if channels:
-            envs[CHANNELS] = ",".join(channels)
+            envs["NVIDIA_IMEX_CHANNELS"] = ",".join(channels)
     if "volume-mounts" in strategies:
         envs[VISIBLE] = VOLUMES
         inside = [*names, *(f"imex/{channel}" for channel in channels)]
         mounts = tuple(Mount(f"{VOLUMES}/{name}", "/dev/null") for name in inside)
     cdi: tuple[str, ...] = ()
     if set(strategies) & set(CDI):
-        cdi = (*map(qualified, names), *_cdi_added(config, channels, host))
+        others = [f"imex-channel={channel}" for channel in channels]
+        others += [f"{kind}=all" for kind in extras(config)]
+        added = (f"{VENDOR}/{name}" for name in others)  # as far as the node has it
+        cdi = (*map(qualified, names), *(name for name in added if name in host.cdi_added))
+    nodes: tuple[tuple[str, str], ...] = ()
+    if config.pass_device_specs and not config.only_cdi:
+        paths = [*host.control_nodes, *(path for device in chosen for path in device.paths)]
+        root = config.dev_root.rstrip("/")
+        nodes = tuple((path, root + path) for path in dict.fromkeys(paths))
     annotations = {}
     if "cdi-annotations" in strategies:
         key = f"{config.cdi_annotation_prefix}nvidia-device-plugin_{token}"
@@ -119,7 +95,7 @@ def grant(
     return Grant(
         {**envs, **mps.envs},
         (*mounts, *mps.mounts),
-        _nodes(chosen, config, host),
+        nodes,
         annotations,
         cdi if "cdi-cri" in strategies else (),
     )
@@ -164,24 +140,6 @@ def _mps(chosen: Sequence[Device]) -> Part:
         raise AllocationRefused(error.message, cause=error.cause) from error
 
 
-def _nodes(
-    chosen: Iterable[Device], config: Config, host: HostState
-) -> tuple[tuple[str, str], ...]:
-    if not config.pass_device_specs or config.only_cdi:
-        return ()
-    paths = [*host.control_nodes, *(path for device in chosen for path in device.paths)]
-    root = config.dev_root.rstrip("/")
-    return tuple((path, root + path) for path in dict.fromkeys(paths))
-
-
-def _cdi_added(config: Config, channels: Iterable[str], host: HostState) -> Iterable[str]:
-    """Name what a container gets besides GPUs, as far as the node has it."""
-    asked = {"gdrcopy": config.gdrcopy, "gds": config.gds, "mofed": config.mofed}
-    names = [f"imex-channel={channel}" for channel in channels]
-    names += [f"{kind}=all" for kind, wanted in asked.items() if wanted]
-    return [one for name in names if (one := f"{VENDOR}/{name}") in host.cdi_added]
-
-
 def known(devices: Iterable[Device], ids: Sequence[str]) -> list[Device]:
     """Return the devices of these ids, each of which must be there and must be named once."""
     by_id = Devices.of(devices).by_id
@@ -193,9 +151,3 @@ def known(devices: Iterable[Device], ids: Sequence[str]) -> list[Device]:
             raise AllocationRefused(f"device {name!r} is requested twice")
         seen.add(name)
     return [by_id[name] for name in ids]
-
-
-def _usable(device: Device) -> Device:
-    if device.problem:
-        raise UnhealthyDevice(f"device {device.id!r} is unhealthy", cause=device.problem.text)
-    return device

@@ -7,22 +7,153 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
 
-from ..cdi.specification import IMEX_FOLDER
+from .._shared._core.errors import NodeError
+from ..cdi.specification import IMEX_FOLDER, HostState
 from ..config.configuration import CDI, Config
+from ..config.sharing import Share, Sharing
+from ..mps.paths import ROOT, Names
 from ..mps.settings import Offer
-from .allocation import HostState, qualified
+from .allocation import qualified
 from .devices import (
     Device,
     Devices,
     EnumerationRefused,
+    Faults,
     Inventory,
+    Kind,
+    Problem,
+    Resources,
     enumerate_devices,
     judged,
     left_out,
 )
-from .problem import Faults, Kind, Problem
-from .replicas import NO_MPS, MpsState, not_shared, offers, share
+
+
+@dataclass(frozen=True)
+class MpsState:
+    """What MPS has against devices at the moment, by UUID, and against all: ``refusal``.
+
+    The daemons of devices in ``without_shm`` have no shm of their own.
+    """
+
+    problems: Mapping[str, str] = field(default_factory=dict)
+    without_shm: frozenset[str] = frozenset()
+    refusal: str = ""
+
+    def judge(self, device: Device) -> Device:
+        """Return the device with what there is to say of it."""
+        uuid = device.uuid
+        if uuid in self.problems and not device.problem:
+            device = replace(device, problem=Problem(Kind.MPS, self.problems[uuid]))
+        if device.mps and uuid in self.without_shm:
+            device = replace(device, mps=replace(device.mps, own_shm=False))
+        return device
+
+
+NO_MPS: Final = MpsState()
+
+
+def share(
+    resources: Resources, sharing: Sharing, mps_root: str = ROOT, mps: MpsState = NO_MPS
+) -> dict[str, Devices]:
+    """Return the resources with what is shared as replicas, under the names that these have.
+
+    A device goes to the first share that asks for it; what no share asks for stays as it is. One
+    that can't be shared as MPS is asked to is there with that as its problem.
+    """
+    found: dict[str, list[Device]] = {}
+    for name, devices in resources.items():
+        rest = list(devices)
+        for one in sharing.shares:
+            if one.name == name:
+                taken = _taken(rest, one)
+                rest = [device for device in rest if device not in taken]
+                for device in taken:
+                    found.setdefault(one.offered_as, []).extend(_shared(device, one, mps_root, mps))
+        found.setdefault(name, []).extend(map(mps.judge, rest))
+    return {
+        name: Devices(sorted(found[name], key=lambda device: (device.order, device.replica or 0)))
+        for name in sorted(found)
+        if found[name]
+    }
+
+
+def not_shared(resources: Resources, sharing: Sharing) -> list[str]:
+    """Say which shares find nothing on this node."""
+    notes = []
+    for one in sharing.shares:
+        known = resources.get(one.name, ())
+        if not known:
+            notes.append(f"sharing names {one.name}, which this node does not have")
+        notes += [
+            f"sharing names device {reference}, which is none of {one.name}"
+            for reference in one.devices
+            if known and not any(reference in _names(device) for device in known)
+        ]
+        if one.time_slice and any(device.instance is not None for device in known):
+            notes.append(f"timeSlice has no effect on {one.name}: MIG devices have none")
+    return notes
+
+
+def offers(resources: Resources) -> dict[str, Offer]:
+    """Return by device what is offered in shares of MPS."""
+    return {one.uuid: one.mps for devices in resources.values() for one in devices if one.mps}
+
+
+def time_slices(resources: Resources) -> dict[str, str]:
+    """Return by GPU the time slice that is asked for. MIG devices have none of their own."""
+    return {
+        one.uuid: one.time_slice
+        for devices in resources.values()
+        for one in devices
+        if one.time_slice and one.instance is None
+    }
+
+
+def _taken(devices: list[Device], one: Share) -> list[Device]:
+    if one.first is not None:
+        return devices[: one.first]
+    if not one.devices:
+        return devices
+    return [device for device in devices if not _names(device).isdisjoint(one.devices)]
+
+
+def _names(device: Device) -> set[str]:
+    names = {device.uuid, device.index}
+    if device.instance is not None:
+        gi, ci = device.instance
+        names.add(f"MIG-{device.gpu_uuid}/{gi}/{ci}")
+    return names
+
+
+def _shared(device: Device, one: Share, root: str, mps: MpsState) -> tuple[Device, ...]:
+    if one.replicas == 1 and one.mps is None:  # nothing is shared: only the name may be another one
+        return (mps.judge(device),)
+    return _replicas(mps.judge(_offered(device, one, root)), one.replicas)
+
+
+def _offered(device: Device, one: Share, root: str) -> Device:
+    """Return a device with how it is shared."""
+    if one.mps is None:
+        return replace(device, time_slice=one.time_slice) if one.time_slice else device
+    try:
+        settings = replace(one.mps, root=root)
+        shares = settings.shares(device.memory_total, device.compute_capability)
+        return replace(device, mps=Offer(Names(device.uuid, root), settings, shares))
+    except NodeError as error:
+        problem = Problem(Kind.UNSHARABLE, f"it can't be shared by MPS: {error}")
+        return replace(device, problem=device.problem or problem)
+
+
+@lru_cache(maxsize=256)
+def _replicas(device: Device, count: int) -> tuple[Device, ...]:
+    """Return the same objects each time, so that a comparison of what did not change is quick."""
+    return tuple(
+        replace(device, id=f"{device.uuid}::{number}", replica=number) for number in range(count)
+    )
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which devices a node offers, and under which resource names. Pure."""
+"""Which devices a node offers, under which resource names, and why not to give one away. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 from typing import Final
 
@@ -14,7 +15,37 @@ from .._shared._core.errors import NodeError
 from .._shared._core.gpu import Condition, Gpu, MigDevice
 from ..config.sharing import GPU_RESOURCE, Naming, named, resource_name
 from ..mps.settings import Offer
-from .problem import Faults, Kind, Problem
+
+# A GPU, or an instance of it: the UUID and the ids of the GPU and compute instance.
+Place = tuple[str, int | None, int | None]
+Faults = Mapping[Place, str]  # what XIDs and GPUs reported, in words
+
+
+class Kind(Enum):
+    """What a problem is about, whatever its words are."""
+
+    NO_DRIVER = "no_driver"
+    SLOW = "slow"  # NVML has not answered for it for a while
+    UNREADABLE = "unreadable"
+    LOST = "lost"  # off the bus, or in want of a reset
+    FAULT = "fault"  # an XID, or what the GPU says of its memory
+    NO_CAPABILITY = "no_capability"
+    UNSHARABLE = "unsharable"  # not as MPS is asked to
+    MPS = "mps"  # its MPS daemon is not ready
+    NO_CDI = "no_cdi"  # no container runtime knows it
+    NO_CHANNEL = "no_channel"  # a required IMEX channel is missing
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem in words for people, and what it is about."""
+
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
 
 LATE: Final = 10.0  # seconds that NVML may take over a GPU, or over what concerns all
 SLOW: Final = Problem(Kind.SLOW, f"NVML has not answered for it for {LATE:.0f} seconds")
@@ -179,15 +210,18 @@ def enumerate_devices(
     views = [view for view in inventory.gpus if view.gpu.name not in DISPLAY_ONLY]
     if strategy == "single":
         check_single(views)
-    pairs: list[tuple[str, Device]] = []
+    found: dict[str, list[Device]] = {}
     for view in views:
         if strategy == "none" or not view.gpu.mig_current:
-            pairs.append((named(naming.gpus, view.gpu.name) or GPU_RESOURCE, _whole(view)))
+            name = named(naming.gpus, view.gpu.name) or GPU_RESOURCE
+            found.setdefault(name, []).append(_whole(view))
             continue
         for mig in view.mig:
             if name := _mig_name(mig, strategy, naming):
-                pairs.append((name, _part(view, mig, inventory.caps)))
-    return _grouped(pairs)
+                found.setdefault(name, []).append(_part(view, mig, inventory.caps))
+    return {
+        name: tuple(sorted(found[name], key=lambda device: device.order)) for name in sorted(found)
+    }
 
 
 def _mig_name(mig: MigDevice, strategy: str, naming: Naming) -> str:
@@ -285,13 +319,3 @@ def _part(view: GpuView, mig: MigDevice, caps: Mapping[str, int]) -> Device:
         memory_total=mig.memory_total,
         compute_capability=view.gpu.compute_capability,
     )
-
-
-def _grouped(pairs: Iterable[tuple[str, Device]]) -> dict[str, tuple[Device, ...]]:
-    groups: dict[str, list[Device]] = {}
-    for name, device in pairs:
-        groups.setdefault(name, []).append(device)
-    return {
-        name: tuple(sorted(groups[name], key=lambda device: device.order))
-        for name in sorted(groups)
-    }
