@@ -13,8 +13,7 @@ import pytest
 from gpu_builders import device
 from gpu_plugin._shared._core.cdi.rules import problems
 from gpu_plugin.cdi import specification as cdi
-from gpu_plugin.cdi.added import CdiAdded
-from gpu_plugin.cdi.file import CdiFile
+from gpu_plugin.cdi.files import CdiAdded, CdiFile
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.offer.allocation import grant

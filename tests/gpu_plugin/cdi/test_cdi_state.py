@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gpu_plugin._shared._core.cdi import boot as cdi_boot
 from gpu_plugin._shared._core.cdi.boot import Options
-from gpu_plugin.cdi import state as cdi_state
+from gpu_plugin.cdi import files as cdi_state
 
 
 def specification(folder: Path, *files: Path) -> Path:

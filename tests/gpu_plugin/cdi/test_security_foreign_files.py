@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin.cdi.file import CdiFile
+from gpu_plugin.cdi.files import CdiFile
 from gpu_plugin.labels import kubeconfig
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.owned import ApiError

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from . import __version__
+from .cdi.files import Host
 from .config.configuration import Config
 from .config.reload import InForce, Loaded
 from .config.strict_yaml import ConfigError
 from .gpus.driver import Driver, DriverReplaced
 from .gpus.health import QUIET, Health
 from .gpus.health_file import NAME, HealthFile
-from .gpus.host import Host
 from .gpus.time_slices import TimeSlices
 from .gpus.watch import GpuWatch
 from .kubelet.manager import Manager

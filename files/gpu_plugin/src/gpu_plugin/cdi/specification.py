@@ -18,7 +18,7 @@ from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut
 from ..config import plain_yaml
-from ..config.configuration import Config
+from ..config.configuration import CDI, Config
 
 SOURCE_KIND: Final = "nvidia.com/gpu"
 VENDOR: Final = "k8s.device-plugin.nvidia.com"
@@ -27,8 +27,6 @@ IMEX_FOLDER: Final = "/dev/nvidia-caps-imex-channels"
 FOLDERS: Final = ("etc/cdi", "var/run/cdi")  # the runtimes' own, the later wins
 FILE: Final = f"var/run/cdi/{VENDOR}-gpu.json"
 LIMITS: Final = plain_yaml.Limits(1 << 20, 20_000)  # those of eight GPUs in MIG devices have 5,000
-ALL_HOOKS: Final = "all"
-READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind")
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,11 @@ class HostState:
     imex_channels: tuple[str, ...] = ()
     cdi_devices: frozenset[str] = frozenset()
     cdi_added: frozenset[str] = frozenset()
+
+
+def asked(config: Config) -> bool:
+    """Tell whether containers get any devices by CDI."""
+    return not set(CDI).isdisjoint(config.device_list_strategies)
 
 
 def extras(config: Config) -> list[str]:
@@ -79,7 +82,7 @@ def _rehooked(part: dict[str, Any], program: str, disabled: Collection[str]) -> 
         words = _hook_words(hook)
         if words is None:
             hooks.append(hook)
-        elif ALL_HOOKS not in disabled and words[0] not in disabled:
+        elif "all" not in disabled and words[0] not in disabled:
             hooks.append({**hook, **_hook_call(program, words)} if program else hook)
     rest = {key: value for key, value in edits.items() if key != "hooks"}
     return {**part, "containerEdits": {**rest, "hooks": hooks} if hooks else rest}
@@ -117,7 +120,7 @@ def added(
             {"path": path, **({"hostPath": root + path} if root else {})} for path in parts["nodes"]
         ]
         mounts = [
-            {"hostPath": path, "containerPath": path, "options": list(READ_ONLY)}
+            {"hostPath": path, "containerPath": path, "options": ["ro", "nosuid", "nodev", "rbind"]}
             for path in parts.get("mounts", ())
         ]
         edits = {"deviceNodes": nodes, **({"mounts": mounts} if mounts else {})}

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .._shared._core.errors import NodeError
-from ..cdi.specification import KIND, VENDOR, HostState, extras
-from ..config.configuration import CDI, Config
+from ..cdi.specification import KIND, VENDOR, HostState, asked, extras
+from ..config.configuration import Config
 from ..mps.settings import Mount, Part
 from .devices import Device, Devices
 
@@ -78,7 +78,7 @@ def grant(
         inside = [*names, *(f"imex/{channel}" for channel in channels)]
         mounts = tuple(Mount(f"{VOLUMES}/{name}", "/dev/null") for name in inside)
     cdi: tuple[str, ...] = ()
-    if set(strategies) & set(CDI):
+    if asked(config):
         others = [f"imex-channel={channel}" for channel in channels]
         others += [f"{kind}=all" for kind in extras(config)]
         added = (f"{VENDOR}/{name}" for name in others)  # as far as the node has it

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Final
 
 from .._shared._core.errors import NodeError
-from ..cdi.specification import IMEX_FOLDER, HostState
-from ..config.configuration import CDI, Config
+from ..cdi.specification import IMEX_FOLDER, HostState, asked
+from ..config.configuration import Config
 from ..config.sharing import Share, Sharing
 from ..mps.paths import ROOT, Names
 from ..mps.settings import Offer
@@ -220,7 +220,7 @@ def _reachable(device: Device, config: Config, host: HostState) -> Device:
     problem = None
     if device.problem:
         return device
-    if set(config.device_list_strategies) & set(CDI) and name not in host.cdi_devices:
+    if asked(config) and name not in host.cdi_devices:
         problem = Problem(
             Kind.NO_CDI,
             f"no container runtime knows the CDI device {qualified(name)}: the node's CDI "

@@ -13,7 +13,7 @@ from pathlib import Path
 from .. import status
 from .._shared._core.gpu import NvmlError
 from .._shared._nvml.real import inventory, open_nvml
-from ..cdi import state as cdi_state
+from ..cdi import files as cdi_state
 from ..kubelet.pod_resources import KubeletSilent, PodResources
 from ..mps import state as mps_state
 from ..offer import overview

@@ -1,0 +1,192 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The CDI files that the plugin keeps of what the node has, and what the node's own says at the moment."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from .._shared._core.cdi import boot as cdi_boot
+from .._shared._core.errors import NodeError
+from .._shared._core.gpu import CONTROL_NODES
+from .._shared._core.text import json_data
+from .._shared._host.real import LocalHost
+from ..config.configuration import Config, hook_program
+from ..tools import bounded, files, logs
+from ..tools.chores import Chore
+from . import specification as cdi
+
+# For each class the device nodes that make it up, and the host's files that its users read.
+NODES: Final = {
+    "gdrcopy": ("/dev/gdrdrv",),
+    "gds": ("/dev/nvidia-fs*",),
+    "mofed": ("/dev/infiniband/uverbs*", "/dev/infiniband/rdma_cm"),
+}
+FILES: Final = {"gds": ("/etc/cufile.json", "/run/udev")}
+CHANNELS: Final = "imex-channel"
+
+
+class CdiFile:
+    """Keeps the plugin's specification like the one that describes the node's GPUs.
+
+    ``names`` are the devices that a container runtime can be asked for.
+    """
+
+    def __init__(self, host_root: Path) -> None:
+        self.names: frozenset[str] = frozenset()
+        self._root = host_root
+        self._path = host_root / cdi.FILE
+        self._seen: object = None
+
+    def refresh(self, program: str = "", disabled: tuple[str, ...] = ()) -> None:
+        """Follow the node's specifications, if they are others than before.
+
+        ``program`` and ``disabled`` concern the hooks in them. OSError: the file stays as it was, and
+        so do the names.
+        """
+        sources = self._sources()
+        found = [(path, path.stat()) for path in sources]
+        stamps = [(path, stat.st_mtime_ns, stat.st_ino) for path, stat in found]
+        seen = (program, disabled, stamps)
+        if seen == self._seen and (self._path.exists() or not self.names):
+            return
+        spec = cdi.derive(_specs(sources), program, disabled)
+        if spec is None:
+            logs.warning("no CDI specification describes the GPUs", kind=cdi.SOURCE_KIND)
+        _keep(self._path, spec)
+        self.names, self._seen = cdi.names(spec), seen
+
+    def _sources(self) -> list[Path]:
+        found: list[Path] = []
+        for place in (self._root / folder for folder in cdi.FOLDERS):
+            if place.is_dir():
+                found += sorted(one for one in place.iterdir() if one.suffix in (".json", ".yaml"))
+        return [path for path in found if path != self._path]
+
+
+class CdiAdded:
+    """Keeps a file for each class of what containers get besides GPUs: GDRCopy, GPUDirect Storage,
+    OFED and IMEX channels. ``names`` are the qualified names that a runtime can be asked for."""
+
+    def __init__(self, host_root: Path) -> None:
+        self.names: frozenset[str] = frozenset()
+        self._root = host_root
+        self._missing: frozenset[str] = frozenset()
+
+    def refresh(self, config: Config) -> None:
+        """Describe what the configuration asks for, as far as the node has it; drop the rest. OSError."""
+        wanted = [*cdi.extras(config), CHANNELS] if cdi.asked(config) else []
+        names: set[str] = set()
+        root = config.dev_root.rstrip("/")
+        for kind in (*NODES, CHANNELS):
+            devices = dict(self._devices(kind, config)) if kind in wanted else {}
+            path = self._root / "var/run/cdi" / f"{cdi.VENDOR}-{kind}.json"
+            _keep(path, cdi.added(kind, devices, root))
+            names |= {f"{cdi.VENDOR}/{kind}={name}" for name in devices}
+        self.names = frozenset(names)
+        missing = frozenset(kind for kind in wanted if f"{cdi.VENDOR}/{kind}=all" not in names)
+        missing -= {CHANNELS}
+        for kind in sorted(missing - self._missing):
+            logs.warning("the node does not have what containers are to get", wanted=kind)
+        self._missing = missing
+
+    def _devices(
+        self, kind: str, config: Config
+    ) -> Iterator[tuple[str, Mapping[str, tuple[str, ...]]]]:
+        if kind == CHANNELS:
+            for channel in config.imex_channels:
+                if nodes := self._found(f"{cdi.IMEX_FOLDER}/channel{channel}", config.dev_root):
+                    yield channel, {"nodes": nodes}
+        elif nodes := tuple(
+            node for pattern in NODES[kind] for node in self._found(pattern, config.dev_root)
+        ):
+            mounts = tuple(one for path in FILES.get(kind, ()) for one in self._found(path))
+            yield "all", {"nodes": nodes, "mounts": mounts}
+
+    def _found(self, pattern: str, below: str = "/") -> tuple[str, ...]:
+        root = str(self._root).rstrip("/") + below.rstrip("/")
+        paths = sorted(glob.glob(glob.escape(root) + pattern))
+        return tuple(path[len(root) :] for path in paths)
+
+
+class Host:
+    """What the node has besides GPUs. ``root`` is where the host's /dev and CDI folders are seen."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root).rstrip("/")
+        self._gpus, self._added = CdiFile(root), CdiAdded(root)
+        trouble = "the CDI specification can't be kept, trying again"
+        self._keep_gpus = Chore("cdi_gpus", trouble, self._gpus.refresh)
+        self._keep_added = Chore("cdi_added", trouble, self._added.refresh)
+        self.chores = (self._keep_gpus, self._keep_added)
+
+    def look(self, config: Config) -> cdi.HostState:
+        """Bring the CDI files up to date, and return what there is."""
+        if cdi.asked(config):
+            self._keep_gpus.run(hook_program(config), config.cdi_disabled_hooks)
+        self._keep_added.run(config)
+        root = self._root + config.dev_root.rstrip("/")
+        channels = config.imex_channels
+        return cdi.HostState(
+            tuple(path for path in CONTROL_NODES if os.path.exists(root + path)),
+            tuple(
+                one for one in channels if os.path.exists(f"{root}{cdi.IMEX_FOLDER}/channel{one}")
+            ),
+            self._gpus.names,
+            self._added.names,
+        )
+
+
+def read(config: Path) -> dict[str, Any] | None:
+    """Return the specification's path, devices and missing files; None where nothing keeps one.
+
+    ``missing`` are the libraries and hooks that it names and that are not there: it is older than the
+    driver or the toolkit, and no container that asks for a device starts.
+    ``failed``: whether the last run of gpu-cdi.service failed.
+    """
+    try:
+        options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))
+    except (OSError, NodeError):
+        return None
+    command = ["systemctl", "is-failed", "--quiet", cdi_boot.UNIT]
+    failed = LocalHost().run(command, check=False).rc == 0
+    return {"path": options.path, "failed": failed, **content(Path(options.path))}
+
+
+def content(path: Path) -> dict[str, list[str]]:
+    """Return the devices of a specification and the files that are gone; no devices where it is damaged."""
+    try:
+        spec = json_data.loads(bounded.read_text(path))
+        devices = [str(one["name"]) for one in spec["devices"]]
+        mounts = [str(one["hostPath"]) for one in spec["containerEdits"].get("mounts", ())]
+        hooks = {str(one["path"]) for one in spec["containerEdits"].get("hooks", ())}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {"devices": [], "missing": []}
+    # Sockets come and go with their services; a library's name has the version of its driver.
+    libraries = {one for one in mounts if ".so." in Path(one).name}
+    return {
+        "devices": devices,
+        "missing": sorted(one for one in libraries | hooks if not os.path.exists(one)),
+    }
+
+
+def _keep(path: Path, spec: dict[str, Any] | None) -> None:
+    if spec is None:
+        path.unlink(missing_ok=True)
+    else:
+        files.keep(path, json.dumps(spec, indent=2) + "\n")
+
+
+def _specs(sources: list[Path]) -> Iterator[dict[str, Any]]:
+    """Yield what can be read; what can't is left aside, as container runtimes do with it."""
+    for path in sources:
+        try:
+            yield cdi.read(bounded.read_text(path))
+        except (NodeError, UnicodeDecodeError, IsADirectoryError, bounded.TooLong) as error:
+            logs.warning("a CDI specification is ignored", file=path, cause=error)
