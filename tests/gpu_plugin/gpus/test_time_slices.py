@@ -15,7 +15,7 @@ from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.sharing import Sharing
 from gpu_plugin.config.strict_yaml import ConfigError
-from gpu_plugin.gpus.time_slices import TimeSlices
+from gpu_plugin.gpus.driver import TimeSlices
 from gpu_plugin.offer.decide import not_shared, share, time_slices
 from gpu_plugin.offer.devices import enumerate_devices
 from nvsim import genuine

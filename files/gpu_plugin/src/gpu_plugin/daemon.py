@@ -18,10 +18,8 @@ from .cdi.files import Host
 from .config.configuration import Config
 from .config.reload import InForce, Loaded
 from .config.strict_yaml import ConfigError
-from .gpus.driver import Driver, DriverReplaced
-from .gpus.health import QUIET, Health
-from .gpus.health_file import NAME, HealthFile
-from .gpus.time_slices import TimeSlices
+from .gpus.driver import DriverReplaced, TimeSlices
+from .gpus.health import QUIET
 from .gpus.watch import GpuWatch
 from .kubelet.manager import Manager
 from .kubelet.server import Published, Snapshot
@@ -63,9 +61,7 @@ class Daemon:
         root, run = paths.host_root, paths.status_file.parent
         observer, self._wakeup = Observer(), Wakeup()
         self._configuration = InForce(paths.config, load, root, observer)
-        driver, health = Driver(root, self._wakeup.set), Health(paths.quiet)
-        kept = HealthFile(run / NAME, root)
-        self._gpus = GpuWatch(driver, health, kept, paths.rescan, observer, self._wakeup.set)
+        self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, self._wakeup.set)
         self._host, self._slices = Host(root), TimeSlices()
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
         self._offered, self._published = Offered(), Published(observer)

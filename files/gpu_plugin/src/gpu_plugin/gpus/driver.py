@@ -1,41 +1,47 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver as it is now: scans for GPUs, and XIDs as they come."""
+"""The driver as it is now: scans for GPUs and their connections, and XIDs as they come."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from .._shared._core.errors import NodeError
 from .._shared._core.gpu import (
     DRIVER_NOT_LOADED,
+    FUNCTION_NOT_FOUND,
     GPU_IS_LOST,
     LIBRARY_NOT_FOUND,
+    NOT_SUPPORTED,
     RESET_REQUIRED,
     VERSION_MISMATCH,
     Gpu,
+    Links,
     NvmlError,
     parse_minors,
 )
+from .._shared._host.real import LocalHost
+from .._shared._nvml import readings
 from .._shared._nvml.readings import Xid, XidWatch, condition
-from .._shared._nvml.real import Nvml as RealNvml
-from .._shared._nvml.real import open_nvml
+from .._shared._nvml.real import Nvml, open_nvml
+from ..config.sharing import TIME_SLICES
 from ..offer.devices import GpuView, Inventory, Kind, Problem
 from ..offer.preference import Topology
 from ..tools import logs
-from .connections import Connections
+from ..tools.chores import Chore, Worker
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
 LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)
 EVERY: Final = -1  # not one GPU: what is asked for concerns all
-LIBRARY: Final = "libnvidia-ml.so.1"
 LIBRARY_FOLDERS: Final = (
     "usr/lib64",
     "usr/lib/x86_64-linux-gnu",
@@ -61,10 +67,10 @@ class Driver:
         self._root = host_root
         self._wake = wake
         self._session = contextlib.ExitStack()
-        self._nvml: RealNvml | None = None
+        self._nvml: Nvml | None = None
         self._watch: _Watcher | None = None
         self._deaf = False  # events could not be had, and that was said
-        self._connections = Connections()
+        self._connections = _Connections()
         self._caps: tuple[str, dict[str, int]] = ("", {})
         self._numa: dict[str, int | None] = {}  # by PCI address, while NVML is open
         self._known: frozenset[tuple[str, int]] = frozenset()  # the driver's GPUs, as NVML has them
@@ -127,7 +133,7 @@ class Driver:
         self._numa.clear()
         self._session.close()
 
-    def _current(self, driver_roots: tuple[str, ...]) -> RealNvml:
+    def _current(self, driver_roots: tuple[str, ...]) -> Nvml:
         """Return NVML. It keeps to the GPUs that it met at its opening, so others want another."""
         taken = self._taken()
         if self._nvml is not None and taken and taken != self._known:
@@ -147,7 +153,7 @@ class Driver:
         except OSError:
             return frozenset()
 
-    def _read(self, nvml: RealNvml) -> Inventory:
+    def _read(self, nvml: Nvml) -> Inventory:
         found, broken = nvml.gpus()
         path = self._root / "proc/driver/nvidia-caps/mig-minors"
         text = path.read_text() if path.exists() else ""
@@ -162,7 +168,7 @@ class Driver:
             generation=self.generation,
         )
 
-    def _view(self, nvml: RealNvml, gpu: Gpu) -> GpuView:
+    def _view(self, nvml: Nvml, gpu: Gpu) -> GpuView:
         numa = self._numa_node(gpu.pci_bus_id)
         nvml.reading = gpu.index
         try:
@@ -176,9 +182,13 @@ class Driver:
             nvml.reading = None
 
     def _numa_node(self, address: str) -> int | None:
+        """Return a GPU's; None where none is known, or one below 0, which says the same."""
         if address not in self._numa:
-            place = self._root / "sys/bus/pci/devices" / address / "numa_node"
-            self._numa[address] = _number(place)
+            number = -1
+            with contextlib.suppress(OSError, ValueError):
+                place = self._root / "sys/bus/pci/devices" / address / "numa_node"
+                number = int(place.read_text())
+            self._numa[address] = number if number >= 0 else None
         return self._numa[address]
 
     def _follow(self, gpu_uuids: set[str]) -> None:
@@ -189,7 +199,7 @@ class Driver:
             self._watch = None
         if self._watch is None and gpu_uuids:
             try:
-                self._watch = _Watcher(gpu_uuids, self._put, quiet=self._deaf)
+                self._watch = _Watcher(gpu_uuids, self._put, self._deaf)
             except NvmlError as error:
                 if not self._deaf:
                     logs.warning("no events from the GPUs, trying again", cause=error)
@@ -202,12 +212,107 @@ class Driver:
         self._wake()
 
 
+class _Connections:
+    """How the GPUs are connected, asked for each pair once: ``topology`` is what is known."""
+
+    def __init__(self) -> None:
+        self.topology = Topology()
+        self._generation: object = None
+        self._levels: dict[frozenset[str], int | None] = {}
+        self._links: dict[tuple[str, bool], Links] = {}
+
+    def refresh(self, gpus: Sequence[Gpu], generation: object) -> None:
+        """Read what is not known yet. NvmlError: a GPU did not answer, which the next call asks again.
+
+        ``generation``: the driver's; another one knows other links.
+        """
+        if generation != self._generation:
+            self._levels.clear()
+            self._links.clear()
+            self._generation = generation
+        failed: NvmlError | None = None
+        for pair in itertools.combinations(gpus, 2):
+            key = frozenset(gpu.uuid for gpu in pair)
+            if key not in self._levels:
+                try:
+                    self._levels[key] = readings.level(*pair)
+                except NvmlError as error:
+                    if error.code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
+                        self._levels[key] = None
+                    failed = error
+        on = {gpu.uuid: gpu.mig_current for gpu in gpus}  # MIG mode takes NVLinks down
+        for gpu in gpus if len(gpus) > 1 else ():
+            mode = (gpu.uuid, gpu.mig_current)
+            if mode not in self._links:
+                try:
+                    self._links[mode] = readings.links(gpu)
+                except NvmlError as error:
+                    failed = error
+        known = Topology(
+            {pair: level for pair, level in self._levels.items() if level is not None},
+            {uuid: one for (uuid, mode), one in self._links.items() if on.get(uuid, mode) == mode},
+            {**self.topology.addresses, **{gpu.uuid: gpu.pci_bus_id for gpu in gpus}},
+        )
+        if known != self.topology:
+            self.topology = known
+        if failed:
+            raise failed
+
+
+class TimeSlices:
+    """How long each process has a time-sliced GPU: a policy of the driver, which only nvidia-smi can set.
+
+    What is asked for is set once, and again after another load of the driver, which forgets it.
+    """
+
+    def __init__(self, program: str = "nvidia-smi") -> None:
+        self._program = program
+        self._set: dict[str, str] = {}
+        self._problem = ""
+        self._generation: object = None
+        self._worker = Worker("time slices")  # the driver's program may hang
+        self.chore = Chore("time_slices", "the time slice can't be set", self.want)
+
+    def begin(self, slices: Mapping[str, str], generation: object) -> None:
+        """Do what want() does, without waiting for it."""
+        if slices or self.chore.ran:
+            self._worker.start(lambda: self.chore.run(slices, generation))
+
+    def want(self, slices: Mapping[str, str], generation: object) -> None:
+        """Set time slices by GPU. What is no longer asked for gets the default back.
+
+        NodeError: the driver does not set them, and is not asked the same again.
+        """
+        if generation != self._generation:
+            self._generation = generation
+            self._set.clear()
+        wanted = {**dict.fromkeys(self._set, "default"), **slices}
+        groups = {
+            name: [uuid for uuid, one in wanted.items() if one == name != self._set.get(uuid)]
+            for name in TIME_SLICES
+        }
+        if any(groups.values()):
+            problems = [self._put(gpus, name) for name, gpus in groups.items() if gpus]
+            self._problem = "; ".join(filter(None, problems))
+        self._set = {uuid: wanted[uuid] for uuid in wanted if uuid in slices}
+        if self._problem:
+            raise NodeError(self._problem)
+
+    def _put(self, gpus: list[str], name: str) -> str:
+        """Tell the driver. Returns why it does not; the GPU is shared all the same."""
+        command = [self._program, "compute-policy", "-i", ",".join(gpus)]
+        command += ["--set-timeslice", str(TIME_SLICES.index(name))]
+        done = LocalHost().run(command, check=False, timeout=20.0)
+        if done.rc:
+            return f"{name} for {','.join(gpus)}: {(done.out + done.err).strip()}"
+        logs.info("time slice", gpus=gpus, slice=name)
+        return ""
+
+
 class _Watcher(threading.Thread):
     """Waits for XIDs until it is stopped or NVML fails. ``quiet``: that it does is known."""
 
-    def __init__(
-        self, gpu_uuids: set[str], put: Callable[[Xid], None], *, quiet: bool = False
-    ) -> None:
+    def __init__(self, gpu_uuids: set[str], put: Callable[[Xid], None], quiet: bool) -> None:
         super().__init__(name="xids", daemon=True)
         self.gpu_uuids = gpu_uuids
         self._put = put
@@ -242,15 +347,6 @@ def _inode(path: Path) -> int | None:
         return None
 
 
-def _number(path: Path) -> int | None:
-    """Return the number in a file; None where there is none, or one below 0, which says the same."""
-    try:
-        number = int(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return number if number >= 0 else None
-
-
 def preload(driver_roots: tuple[str, ...]) -> None:
     """Load the library from the first root that has it, so that the bindings find that one.
 
@@ -260,7 +356,7 @@ def preload(driver_roots: tuple[str, ...]) -> None:
         if root.rstrip("/") == "":
             return
         for folder in LIBRARY_FOLDERS:
-            path = Path(root, folder, LIBRARY)
+            path = Path(root, folder, "libnvidia-ml.so.1")
             if path.exists():
                 with contextlib.suppress(OSError):
                     ctypes.CDLL(os.fspath(path))

@@ -59,13 +59,23 @@ class Health:
         self._asked: set[str] = set()  # the GPUs that wanted something done
         self._generation: object = None
 
-    def xid(self, gpu_uuid: str, number: int, gi: int | None = None, ci: int | None = None) -> bool:
-        """Take note of an XID. Returns whether it makes something unfit that was fit before."""
+    def xid(
+        self,
+        gpu_uuid: str,
+        number: int,
+        gi: int | None = None,
+        ci: int | None = None,
+        reason: str = "",
+    ) -> bool:
+        """Take note of an XID, or of what it stands for, which is the ``reason`` then.
+
+        Returns whether it makes something unfit that was fit before.
+        """
         what = action(number, self.overrides)
         if what is Action.IGNORE:
             return False
         place = (gpu_uuid, None, None) if number in WHOLE else (gpu_uuid, gi, ci)
-        return self._note(place, describe(number), what)
+        return self._note(place, reason or describe(number), what)
 
     def judge(self, inventory: Inventory, generation: object) -> Faults:
         """Return what is unfit after a look at the GPUs, and why. ``generation``: the driver's."""
@@ -165,25 +175,13 @@ class Health:
             if reported.uncorrected < before:  # only a reset takes errors back
                 self._cured(lambda place: place[0] == uuid)
                 before = 0
-            if reported.uncorrected > before and not self._open(uuid):  # else an XID reported them
+            unfit = (at[0] for at, fault in self._faults.items() if fault.over_since is None)
+            if reported.uncorrected > before and uuid not in unfit:  # else an XID reported them
                 number = CONTAINED if reported.contains_errors else NOT_CORRECTED
-                self._judge(
-                    place, number, f"{reported.uncorrected} memory errors since its last reset"
-                )
+                reason = f"{reported.uncorrected} memory errors since its last reset"
+                self.xid(uuid, number, reason=reason)
         if reported.rows_failed:  # after all else, since no reset mends it
             self.xid(uuid, ROW_NOT_REPLACED)
-
-    def _judge(self, place: Place, number: int, reason: str) -> None:
-        """Take note of something that an XID stands for."""
-        what = action(number, self.overrides)
-        if what is not Action.IGNORE:
-            self._note(place, reason, what)
-
-    def _open(self, uuid: str) -> bool:
-        """Tell whether something of a GPU is unfit."""
-        return any(
-            place[0] == uuid and fault.over_since is None for place, fault in self._faults.items()
-        )
 
     def _cured(self, at: Callable[[Place], bool]) -> None:
         for place, fault in self._faults.items():

@@ -6,48 +6,125 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import queue
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
+from .._shared._core.errors import NodeError
 from .._shared._core.gpu import NvmlError
+from .._shared._core.text.shown import cut
+from .._shared._nvml.events import Xid
 from ..config.configuration import Config
 from ..observer import NVML_ERRORS, XIDS, Observer
 from ..offer.devices import LATE, Faults, Inventory, remember
 from ..offer.preference import Topology
 from ..tools import logs
+from ..tools.bounded import peek
 from ..tools.chores import Chore, Worker
+from ..tools.state import VERSION, StateFile, read
 from .driver import EVERY, Driver, DriverReplaced
 from .health import Health
-from .health_file import HealthFile
-from .xid_log import XidLog
 
 RETRY: Final = 1.0  # seconds between two looks for a driver
 UNKNOWN: Final = "NVML has not answered yet"
+BOOT_ID: Final = "proc/sys/kernel/random/boot_id"
+
+
+class HealthFile:
+    """What is known of the GPUs' health, in a file that the next process of the daemon reads.
+
+    A reboot is a reset of everything, so the file says of which boot it is; times in it are of the
+    monotonic clock, which all processes of a boot share. ``host_root`` is where the host's /proc is
+    seen; where it is not, this machine's is as good.
+    """
+
+    def __init__(self, path: Path, host_root: Path) -> None:
+        self._file = StateFile(path)
+        self._boot = (peek(host_root / BOOT_ID) or peek(Path("/") / BOOT_ID)).strip()
+
+    def read(self, health: Health, load: object, generation: object) -> None:
+        """Let ``health`` know what is in the file, if that is still true.
+
+        ``load`` distinguishes one load of the driver from another, ``generation`` is what ``health`` knows
+        the present one by. A file that can't be used is left aside with a word.
+        """
+        try:
+            data = read(self._file.path, (VERSION,))
+            if data is None or data["boot"] != self._boot:
+                return
+            same = data["load"] == json.loads(json.dumps(load))
+            health.recall(data["health"], generation if same else None)
+        except (NodeError, ValueError, KeyError, TypeError) as error:
+            logs.warning(
+                "what was known of the GPUs' health is lost",
+                file=self._file.path,
+                cause=cut(f"{type(error).__name__}: {error}"),
+            )
+
+    def write(self, health: Health, load: object) -> None:
+        """Keep what ``health`` knows. OSError: it can't be written, and the next call tries again."""
+        self._file.write({"boot": self._boot, "load": load, "health": health.memory()})
+
+
+class XidLog:
+    """Tells of XIDs: the first of its kind at once, what follows it within ``pause`` as a number."""
+
+    def __init__(self, pause: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pause = pause
+        self._clock = clock
+        self._said: dict[Xid, tuple[float, int]] = {}  # when it was told, and how many came since
+
+    def heard(self, xid: Xid) -> None:
+        """Take note of an XID."""
+        if xid in self._said:
+            at, since = self._said[xid]
+            self._said[xid] = at, since + 1
+        else:
+            self._tell(xid, 1)
+
+    def tick(self) -> None:
+        """Tell of what was gathered for long enough."""
+        for xid, (at, since) in list(self._said.items()):
+            if self._clock() - at >= self._pause:
+                del self._said[xid]
+                if since:
+                    self._tell(xid, since)
+
+    def _tell(self, xid: Xid, times: int) -> None:
+        where = {"gpu": xid.gpu_uuid, "xid": xid.number, "gi": xid.gi_id, "ci": xid.ci_id}
+        logs.warning("XID", **where, **({"times": times} if times > 1 else {}))
+        self._said[xid] = self._clock(), 0
 
 
 class GpuWatch:
     """Asks the driver in a thread of its own, each ``interval`` seconds: who serves need not wait.
 
-    ``health_file`` keeps what is known of faults for the next process, ``wake`` is called when there
-    is news.
+    ``host_root`` is where the host's /proc and /sys are seen, ``folder`` is where what is known of
+    faults is kept for the next process, ``quiet`` is their recovery period, ``wake`` is called when
+    there is news.
     """
 
     def __init__(
         self,
-        driver: Driver,
-        health: Health,
-        health_file: HealthFile,
+        host_root: Path,
+        folder: Path,
         interval: float,
+        quiet: float,
         observer: Observer,
         wake: Callable[[], None],
     ) -> None:
         self.inventory = Inventory("", absent=UNKNOWN)
         self.topology = Topology()
-        self._driver, self._health, self._observer = driver, health, observer
+        self._driver, self._health, self._observer = (
+            Driver(host_root, wake),
+            Health(quiet),
+            observer,
+        )
         self._interval, self._wake = interval, wake
         self._xid_log = XidLog()
         self._worker = Worker("nvml")
@@ -62,11 +139,12 @@ class GpuWatch:
         self._late_before: frozenset[str] = frozenset()
         self._scan = Chore("nvml", "the GPUs can't be looked at, trying again", self._look)
         trouble = "not all connections of the GPUs are known"
-        self._connect = Chore("topology", trouble, driver.connect)
+        self._connect = Chore("topology", trouble, self._driver.connect)
+        health_file = HealthFile(folder / "health.json", host_root)
         trouble = "what is known of the GPUs' health can't be kept"
         self._keep = Chore("health_file", trouble, health_file.write)
         self.chores = (self._scan, self._connect, self._keep)
-        health_file.read(health, driver.load, driver.generation)
+        health_file.read(self._health, self._driver.load, self._driver.generation)
 
     @property
     def looked(self) -> bool:
