@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,10 +15,13 @@ from typing import Any, Final
 
 from . import __version__, status
 from ._shared._core.errors import NodeError
+from ._shared._core.gpu import NvmlError
 from .config import configuration as config
 from .config import sources
+from .config.strict_yaml import ConfigError
 from .gpus.health import QUIET
 from .mps.paths import ROOT as MPS_ROOT
+from .mps.paths import SETTINGS
 from .tools import logs
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -78,10 +82,13 @@ def _status_options(show: argparse.ArgumentParser) -> None:
     from ._shared._core.mig import boot as mig_boot
 
     show.add_argument("--json", action="store_true", help="as JSON")
-    show.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
-    show.add_argument("--mig-status-file", type=Path, default=mig_boot.STATUS, metavar="FILE")
-    show.add_argument("--labels-status-file", type=Path, default=status.LABELS_FILE, metavar="FILE")
-    show.add_argument("--cdi-config", type=Path, default=cdi_boot.CONFIG, metavar="FILE")
+    _files(
+        show,
+        status_file=status.DEFAULT_FILE,
+        mig_status_file=mig_boot.STATUS,
+        labels_status_file=status.LABELS_FILE,
+        cdi_config=cdi_boot.CONFIG,
+    )
     show.add_argument("--mps-root", type=Path, default=MPS_ROOT, metavar="DIR")
     show.add_argument(
         "--pod-resources",
@@ -99,19 +106,15 @@ def _probe_options(probe: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also whether all devices are advertised to the kubelet",
     )
-    probe.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
+    _files(probe, status_file=status.DEFAULT_FILE)
     probe.set_defaults(command=_probe)
 
 
 def _mig_options(mig: argparse.ArgumentParser) -> None:
     from ._shared._core.mig import boot as mig_boot
 
-    mig.add_argument("--config", type=Path, default=mig_boot.CONFIG, metavar="FILE")
-    mig.add_argument("--status", type=Path, default=mig_boot.STATUS, metavar="FILE")
-    mig.add_argument("--lock", type=Path, default=mig_boot.LOCK, metavar="FILE")
-    mig.add_argument(
-        "--wait", type=float, default=120.0, metavar="SECONDS", help="how long to wait for a driver"
-    )
+    _files(mig, config=mig_boot.CONFIG, status=mig_boot.STATUS, lock=mig_boot.LOCK)
+    _wait(mig, 120.0)
     mig.set_defaults(command=_mig)
 
 
@@ -119,11 +122,8 @@ def _cdi_options(cdi: argparse.ArgumentParser) -> None:
     from ._shared._core.cdi import boot as cdi_boot
     from ._shared._core.mig import boot as mig_boot
 
-    cdi.add_argument("--config", type=Path, default=cdi_boot.CONFIG, metavar="FILE")
-    cdi.add_argument("--lock", type=Path, default=mig_boot.LOCK, metavar="FILE")
-    cdi.add_argument(
-        "--wait", type=float, default=60.0, metavar="SECONDS", help="how long to wait for a driver"
-    )
+    _files(cdi, config=cdi_boot.CONFIG, lock=mig_boot.LOCK)
+    _wait(cdi, 60.0)
     cdi.set_defaults(command=_cdi)
 
 
@@ -147,7 +147,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         metavar="SOCKET",
         help="the kubelet's; the plugin's own are beside it (environment: KUBELET_SOCKET)",
     )
-    run.add_argument("--status-file", type=Path, default=status.DEFAULT_FILE, metavar="FILE")
+    _files(run, status_file=status.DEFAULT_FILE)
     run.add_argument(
         "--host-root",
         type=Path,
@@ -173,6 +173,17 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     )
     sources.add(run, config.RUN_KEYS)
     run.set_defaults(command=_run)
+
+
+def _files(parser: argparse.ArgumentParser, **defaults: object) -> None:
+    for name, default in defaults.items():
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, type=Path, default=default, metavar="FILE")
+
+
+def _wait(parser: argparse.ArgumentParser, seconds: float) -> None:
+    text = "how long to wait for a driver"
+    parser.add_argument("--wait", type=float, default=seconds, metavar="SECONDS", help=text)
 
 
 def _socket(text: str) -> Path:
@@ -212,13 +223,45 @@ def _check(options: argparse.Namespace) -> int:
     text, _digest = sources.read(options.file)
     checked = config.parse(text, str(options.file))
     if options.node:
-        from . import node_check  # brings NVML in
-
-        node_check.check(checked, str(options.file))
+        _check_node(checked, str(options.file))
     if words := sources.told(checked, Path("/")):
         logs.warning(words)
     print(f"{options.file}: valid")
     return 0
+
+
+def _check_node(checked: config.Config, source: str) -> None:
+    """Return if this node allows what a configuration asks for. ConfigError: MPS can't be like that."""
+    from .gpus.driver import Driver  # brings NVML in
+    from .mps import state as mps
+    from .mps.control import PROGRAM as CONTROL
+    from .mps.reconciler import Reconciler, Systemd
+    from .offer.decide import decide
+
+    managers = Path(SETTINGS)
+    if any(share.mps for share in checked.sharing.shares):
+        if shutil.which(CONTROL) is None:
+            raise ConfigError(
+                f"{source}: sharing.mps needs the program {CONTROL}",
+                cause="it is not installed",
+                hint="install the driver's package for it (nvidia-cuda-mps in Debian)",
+            )
+    elif not mps.devices(managers):
+        return
+    driver = Driver(Path("/"), lambda: None)
+    try:
+        offered = decide(driver.scan(checked.driver_root), {}, checked)
+        unknown: NodeError | None = offered.refusal
+    except NvmlError as error:
+        unknown = error
+    finally:
+        driver.close()
+    if unknown:
+        logs.warning(
+            "the devices can't be looked at, so what they allow is not known", cause=unknown
+        )
+    elif why := offered.unsharable or Reconciler(managers, Systemd()).refuses(offered.mps):
+        raise ConfigError(f"{source}: sharing.mps can't be as it is: {why}")
 
 
 def _status(options: argparse.Namespace) -> int:

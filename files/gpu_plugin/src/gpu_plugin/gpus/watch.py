@@ -18,7 +18,7 @@ from typing import Final
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import NvmlError
 from .._shared._core.text.shown import cut
-from .._shared._nvml.events import Xid
+from .._shared._nvml.readings import Xid
 from ..config.configuration import Config
 from ..observer import NVML_ERRORS, XIDS, Observer
 from ..offer.devices import LATE, Faults, Inventory, remember
