@@ -346,9 +346,9 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import (
+    SPEC,
     DriverCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from .._core import pods
-from .._core.driver.services import FABRIC_SERVICE, SERVICE
+from .._core.driver.loading import FABRIC_SERVICE, SERVICE
 from .._core.errors import NodeError
 from .._core.pci import PciDevice, nvidia_device
 from .._core.text.printable import printable

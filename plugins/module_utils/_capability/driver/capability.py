@@ -9,41 +9,59 @@ import dataclasses
 import functools
 import typing as t
 
-from ..._core.driver import repository as driver_repository
-from ..._core.driver import runfile as driver_runfile
-from ..._core.driver.kernel import parse_options
-from ..._core.driver.packages import distributions
+from ..._core.driver import distributions
+from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
+from ..._core.driver.names import PLACE
 from ..._core.driver.plan import plan
-from ..._core.driver.record import Record
 from ..._core.driver.report import facts
-from ..._core.driver.services import FABRIC_SERVICE, SERVICE
-from ..._core.driver.state import Desired, Observed
+from ..._core.driver.runfile import UNINSTALLER
+from ..._core.driver.state import Observed, Record, parse_desired
 from ..._core.packages.apt import upstream
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
 from ..._host.packages.apt import OWN_SOURCES
 from ..._host.packages.families import checked_timeout, package_manager
-from ..nodeinfo import (
-    bridges,
-    firmware_versions,
-    gpu_users,
-    library_versions,
-    loaded_driver,
-    os_release,
-    pci_devices,
-)
-from ..recorded import Additions
-from .distribution import Distribution
-from .kernel import dkms, modules, write_modprobe
+from .. import nodeinfo
+from ..recorded import REPOSITORY_SPEC, Additions
+from .kernel import dkms, modules, signing_key, write_modprobe
 from .loading import Loading
-from .node import Node, Params, Part
-from .repository import Repository
-from .runfile import Runfile
-from .signing import signing_key
-from .streams import ModuleStreams
+from .packages import Packages
+from .sources import ModuleStreams, Node, Params, Runfile, known_repository
 
+SPEC: t.Dict[str, t.Any] = {
+    "argument_spec": {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "version": {"type": "str", "default": ""},
+        "kernel_modules": {
+            "type": "str",
+            "choices": ["auto", "open", "proprietary"],
+            "default": "auto",
+        },
+        "components": {"type": "list", "elements": "str", "default": []},
+        "source": {
+            "type": "str",
+            "choices": ["distribution", "repository", "runfile", "preinstalled"],
+            "default": "distribution",
+        },
+        "repository": REPOSITORY_SPEC,
+        "runfile": {
+            "type": "dict",
+            "options": {
+                "location": {"type": "str", "required": True},
+                "sha256": {"type": "str", "required": True, "no_log": False},
+            },
+        },
+        "hold": {"type": "bool", "default": True},
+        "load": {"type": "bool", "default": True},
+        "persistence": {"type": "bool", "default": True},
+        "manage_sources": {"type": "bool", "default": True},
+        "secure_boot": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
+        "reload": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
+        "module_options": {"type": "dict", "default": {}},
+        "lock_timeout": {"type": "int", "default": 300},
+    },
+}
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
-PURPOSE = "the driver"
 
 
 class DriverCapability:
@@ -54,33 +72,28 @@ class DriverCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
         timeout = checked_timeout(values.pop("lock_timeout"))
-        values["runfile"] = driver_runfile.parse(
-            values["runfile"], values["source"], values["version"], values["state"]
-        )
-        values["components"] = tuple(values["components"])
-        values["repository"] = driver_repository.parse(values["repository"], values["source"])
-        values["module_options"] = parse_options(values["module_options"])
-        self._desired = Desired(**values)
+        self._desired = parse_desired(values)
         self._check_mode = check_mode
         self._warnings: t.Tuple[str, ...] = ()
-        self._release = os_release(host)
+        self._release = nodeinfo.os_release(host)
         self._codename = distributions.release(self._release)
         known = distributions.supported(self._release.get("ID", ""), self._codename)
         only_checked = self._desired.state == "present" and self._desired.source == "preinstalled"
+        self._has_packages = known is not None and not only_checked
         names = known or distributions.SUPPORTED[0]
-        manager = package_manager(names.family, host, timeout, PURPOSE)
+        manager = package_manager(names.family, host, timeout, "the driver")
         self._node = node = Node(host, self._desired, manager, Additions(host, RECORD, Record))
-        self._runfile, self._repository = Runfile(node), Repository(node)
-        self._streams, self._loading = ModuleStreams(node), Loading(node)
-        self._packages = Distribution(node, names, self._replan)
-        self._parts: t.Tuple[Part, ...] = (self._runfile, self._repository)
-        if known and not only_checked:
-            self._parts += (self._streams, self._packages, self._loading)
+        self._runfile, self._streams, self._loading = (
+            Runfile(node),
+            ModuleStreams(node),
+            Loading(node),
+        )
+        self._packages = Packages(node, names, lambda: self.plan(self.observe()).steps)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
             "repair": self._packages.repair,
             "sources": self._packages.enable,
             "refresh": self._packages.refresh,
-            "repository": self._repository.write,
+            "repository": functools.partial(node.added.write_repository, manager),
             "stream": self._streams.enable,
             "install": self._packages.install,
             "hold": self._packages.hold,
@@ -96,17 +109,22 @@ class DriverCapability:
 
     def observe(self) -> Observed:
         """Read the node: the machine, and what each part knows."""
-        observed = self._machine()
-        for part in self._parts:
-            observed = part.observe(observed)
+        observed = self._runfile.observe(self._machine())
+        if self._has_packages:
+            observed = self._packages.observe(self._streams.observe(observed))
+            observed = self._loading.observe(observed)
         return observed
 
     def _machine(self) -> Observed:
         host, node = self._node.host, self._node
-        kernel, driver, devices = node.kernel, loaded_driver(host), pci_devices(host)
+        kernel, driver, devices = (
+            node.kernel,
+            nodeinfo.loaded_driver(host),
+            nodeinfo.pci_devices(host),
+        )
         record = node.added.record
         gpus = tuple((one.address, one.architecture) for one in devices if one.kind == "gpu")
-        bridged = bool(gpus) and bool(bridges(host))
+        bridged = bool(gpus) and bool(nodeinfo.bridges(host))
         distribution = self._release.get("ID", "unknown")
         return Observed(
             distribution=distribution,
@@ -117,21 +135,22 @@ class DriverCapability:
             gpus=gpus,
             nvswitch=bridged or any(one.kind == "nvswitch" for one in devices),
             bridged=bridged,
-            libraries=library_versions(host),
-            firmware=firmware_versions(host, kernel),
+            libraries=nodeinfo.library_versions(host),
+            firmware=nodeinfo.firmware_versions(host, kernel),
             loaded=(driver.version, driver.flavour) if driver else None,
             nouveau=host.exists("/sys/module/nouveau"),
             signing_key=signing_key(host),
             own_sources=host.read(OWN_SOURCES),
             record=record,
-            nvidia_installer=host.exists(driver_runfile.UNINSTALLER),
+            nvidia_installer=host.exists(UNINSTALLER),
             smi=host.which("nvidia-smi") is not None,
             refreshed=node.refreshed,
             refresh_note=node.refresh_note,
-            users=gpu_users(host) if driver else (),
+            users=nodeinfo.gpu_users(host) if driver else (),
             reload_note=node.reload_note,
             modules=modules(host, self._desired.module_options, added=record.modprobe),
             dkms=dkms(host),
+            repository=known_repository(node),
         )
 
     def plan(self, state: Observed) -> Plan:
@@ -139,9 +158,6 @@ class DriverCapability:
         found = plan(state, self._desired, check_mode=self._check_mode)
         self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
         return dataclasses.replace(found, warnings=self._warnings)
-
-    def _replan(self) -> t.Sequence[Step]:
-        return self.plan(self.observe()).steps
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""
@@ -152,10 +168,12 @@ class DriverCapability:
         self._loading.disable(params)
         self._packages.remove(params["packages"])
         self._streams.forget()
-        self._repository.forget()
-        if self._node.added.record.modprobe:
+        added = self._node.added
+        if added.record.repository:
+            added.forget_repository(self._node.manager, PLACE.paths)
+        if added.record.modprobe:
             write_modprobe(self._node.host, "", params["kernels"])
-        self._node.added.forget()
+        added.forget()
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The kernel's side of the driver on a node: DKMS's folders, modprobe's files and the initramfs."""
+"""The kernel's side of the driver on a node: DKMS, modprobe's files, the initramfs, Secure Boot."""
 
 from __future__ import annotations
 
@@ -9,18 +9,8 @@ import contextlib
 import time
 import typing as t
 
-from ..._core.driver.kernel import (
-    MODPROBE_FILE,
-    Dkms,
-    Modules,
-    Options,
-    blacklists,
-    blacklists_on_command_line,
-    failed_kernel,
-    has_driver,
-    parse_params,
-    tail,
-)
+from ..._core.driver import kernel as driver_kernel
+from ..._core.driver.kernel import MODPROBE_FILE, Dkms, Modules, Options, SigningKey, tail
 from ..._core.errors import NodeError
 from ..._host.api import Host
 
@@ -53,7 +43,7 @@ def dkms(host: Host) -> t.Tuple[Dkms, ...]:
                         found.append(Dkms(module, version, kernel, state))
                         built.add(kernel)
             log = f"{base}/build/make.log"
-            failed = failed_kernel(host.read(log) or "")
+            failed = driver_kernel.failed_kernel(host.read(log) or "")
             if failed and failed not in built:
                 found.append(Dkms(module, version, failed, "failed", log))
     return tuple(found)
@@ -75,8 +65,8 @@ def modules(host: Host, options: Options, *, added: bool) -> Modules:
     return Modules(
         own=host.read(MODPROBE_FILE),
         nouveau=any(host.listdir(f"{KERNELS}/{kernel}/{nouveau}") for kernel in kernels),
-        blacklisted=blacklists_on_command_line(host.read("/proc/cmdline") or "")
-        or any(blacklists(host.read(path) or "") for path in files),
+        blacklisted=driver_kernel.blacklists_on_command_line(host.read("/proc/cmdline") or "")
+        or any(driver_kernel.blacklists(host.read(path) or "") for path in files),
         images=tuple(images),
         stale=tuple(stale) if own is not None or added else (),
         options=_loaded_options(host, options),
@@ -89,7 +79,7 @@ def _is_bare(host: Host, kernel: str) -> bool:
     if not host.exists(f"/boot/vmlinuz-{kernel}"):
         return False
     dependencies = host.read(f"{KERNELS}/{kernel}/modules.dep")
-    return bool(dependencies) and not has_driver(dependencies or "")
+    return bool(dependencies) and not driver_kernel.has_driver(dependencies or "")
 
 
 def _images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:
@@ -106,7 +96,7 @@ def _images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:
 
 
 def _loaded_options(host: Host, options: Options) -> t.Dict[str, str]:
-    found = parse_params(host.read(PARAMS) or "")
+    found = driver_kernel.parse_params(host.read(PARAMS) or "")
     for name, _value in options:
         module, option = name.split(".", 1)
         text = host.read(f"/sys/module/{module}/parameters/{option}")
@@ -170,3 +160,26 @@ def build_error(host: Host, failed: Dkms) -> NodeError:
         "then run again",
         dkms=[failed.describe()],
     )
+
+
+SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+CONFIG = "/etc/dkms/framework.conf"
+CONFIG_FOLDER = f"{CONFIG}.d"
+
+
+def signing_key(host: Host) -> t.Optional[SigningKey]:
+    """Return the key and whether the firmware knows it, None where Secure Boot is off."""
+    efi = host.read_bytes(SECURE_BOOT)
+    if not efi or efi[-1] != 1:
+        return None
+    names = (name for name in host.listdir(CONFIG_FOLDER) if name.endswith(".conf"))
+    paths = [CONFIG, *(f"{CONFIG_FOLDER}/{name}" for name in names)]
+    path = driver_kernel.configured_key(host.read(one) or "" for one in paths)
+    path = path or next(
+        (one for one in driver_kernel.DEFAULT_KEYS if host.exists(one)),
+        driver_kernel.DEFAULT_KEYS[-1],
+    )
+    if not host.exists(path):
+        return SigningKey(path, "missing")
+    done = host.run(["mokutil", "--test-key", path], check=False)
+    return SigningKey(path, driver_kernel.enrolment(done.out + done.err))

@@ -9,13 +9,13 @@ import dataclasses
 import typing as t
 
 from ..._core.driver.kernel import MODULES
-from ..._core.driver.services import FABRIC_SERVICE, SERVICE
+from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
 from ..._host.systemd import properties
 from ..nodeinfo import bridges, pci_devices
 from .kernel import build_error, dkms, write_modprobe
-from .node import Node, Params
+from .sources import Params, Part
 
 # How the record calls them, and what to do where they do not start.
 SERVICES = {
@@ -24,11 +24,8 @@ SERVICES = {
 }
 
 
-class Loading:
+class Loading(Part):
     """The modules and the driver's two services."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
 
     def observe(self, observed: Observed) -> Observed:
         """Add the state of the services; only NVSwitches need the fabric manager."""

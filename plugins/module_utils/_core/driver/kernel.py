@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The kernel's side of the driver: what DKMS has built, nouveau, and the options of the modules."""
+"""The kernel's side of the driver: what DKMS has built, nouveau, the options of the modules, Secure Boot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import dataclasses
 import re
 import typing as t
 
-from ..errors import InputError
+from ..errors import InputError, NodeError
 
 MODPROBE_FILE = "/etc/modprobe.d/gpu-node.conf"
 HEADER = "# Written by gpu.node.nvidia_driver.\n"
@@ -20,8 +20,19 @@ DRIVER = re.compile(
     r"^(?:\S+/)?nvidia(?:-current(?:-open)?|-tesla-\d+|-legacy-\d+xx)?\.ko(?:\.\w+)?:", re.M
 )
 VALUE = re.compile(r"[A-Za-z0-9_.,:;=/+-]+")
+Options = t.Tuple[t.Tuple[str, str], ...]
 TAIL_LINES = 20
 TAIL_WIDTH = 300
+CONFIGURED = re.compile(r"^[ \t]*mok_certificate=[\"']?([^\"'\s#]+)", re.M)
+# Ubuntu's DKMS signs with the key that its shim package makes, all others with one of their own.
+DEFAULT_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+ANSWERS = (
+    ("is not enrolled", "refused"),
+    ("is blocked in", "blocked"),
+    ("is already in the enrollment request", "pending"),
+    ("is already enrolled", "enrolled"),
+    ("is already in db", "enrolled"),
+)
 
 
 class Dkms(t.NamedTuple):
@@ -57,9 +68,6 @@ class Modules:
     stale: t.Tuple[str, ...] = ()
     options: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     bare: t.Tuple[str, ...] = ()
-
-
-Options = t.Tuple[t.Tuple[str, str], ...]
 
 
 def parse_options(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
@@ -160,3 +168,53 @@ def tail(log: str) -> str:
     if first is not None and first not in end:
         end = [first, "...", *end]
     return "\n".join(f"{one[:TAIL_WIDTH]}..." if len(one) > TAIL_WIDTH else one for one in end)
+
+
+class SigningKey(t.NamedTuple):
+    """The key that DKMS signs with; ``state`` is one of those in ANSWERS, missing or unknown."""
+
+    path: str
+    state: str
+
+
+def configured_key(texts: t.Iterable[str]) -> str:
+    """Return the path that DKMS's configuration names, empty where it is left to DKMS."""
+    found = [path for text in texts for path in CONFIGURED.findall(text)]
+    return found[-1] if found else ""
+
+
+def enrolment(words: str) -> str:
+    """Return the state of a key from what ``mokutil --test-key`` says; its status tells nothing."""
+    for answer, state in ANSWERS:
+        if answer in words:
+            return state
+    return "unknown"
+
+
+def refuse_key(key: SigningKey) -> None:
+    """Raise NodeError unless modules that DKMS builds will be accepted."""
+    problems = {
+        "missing": (
+            f"DKMS has no key to sign modules with: {key.path} is not there",
+            f"make one (dkms generate_mok), then mokutil --import {key.path}, reboot and confirm it on the console",
+        ),
+        "refused": (
+            f"the key that DKMS signs modules with, {key.path}, is not enrolled, so the kernel rejects them",
+            f"mokutil --import {key.path}, reboot and confirm it on the console",
+        ),
+        "pending": (
+            f"the key that DKMS signs modules with, {key.path}, waits to be confirmed at the next boot",
+            "reboot and confirm it on the console (Enroll MOK)",
+        ),
+        "blocked": (
+            f"the firmware blocks the key that DKMS signs modules with, {key.path}",
+            "have DKMS make another key and enrol that",
+        ),
+        "unknown": (
+            f"mokutil does not report whether {key.path}, which DKMS signs modules with, is enrolled",
+            "install mokutil, or set secure_boot to ignore if you know that it is",
+        ),
+    }
+    if key.state in problems:
+        cause, hint = problems[key.state]
+        raise NodeError("Secure Boot is on", cause=cause, hint=f"{hint}, or turn Secure Boot off")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The kernel's part of the plan: nouveau kept away, the modules' options, and the modules that are loaded."""
+"""The kernel's part of the plan: nouveau, the modules' options, what is loaded, and the services."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from ..steps import Step
 from .kernel import MODPROBE_FILE, blacklists, differing, render
 from .select import Choice
 from .state import Desired, Observed
+
+SERVICE = "nvidia-persistenced.service"
+FABRIC_SERVICE = "nvidia-fabricmanager.service"
 
 
 class Look(t.NamedTuple):
@@ -53,20 +56,23 @@ def _mismatch(observed: Observed, desired: Desired, choice: Choice) -> str:
     return words if differences else ""
 
 
-def loads(observed: Observed, desired: Desired, found: Look) -> bool:
-    """Tell whether the driver is to be loaded now."""
-    free = observed.loaded is None and not found.reboot
-    return desired.load and free and bool(observed.gpus)
-
-
 def plan(observed: Observed, desired: Desired, found: Look) -> t.List[Step]:
-    """Return the steps, in their order."""
+    """Return the steps, in their order; the services start where the driver is or gets loaded."""
     steps = _modprobe(observed, desired)
-    if loads(observed, desired, found):
+    usable = bool(observed.gpus) and not found.reboot
+    if usable and desired.load and observed.loaded is None:
         steps.append(Step("load", "load the kernel module: modprobe nvidia"))
     if found.exchange:
         words = f"reload the kernel modules: {found.mismatch}"
         steps.append(Step("reload", words, needs=("idle_gpu",)))
+    start = usable and (observed.loaded is not None or desired.load)
+    # NVIDIA's installer brings the persistence daemon without a unit.
+    if desired.persistence and (
+        observed.names.persistenced or observed.service.get("UnitFileState")
+    ):
+        steps += _service("persistence", SERVICE, observed.service, start=start)
+    if observed.nvswitch and observed.names.fabric:
+        steps += _service("fabric", FABRIC_SERVICE, observed.fabric, start=start)
     return steps
 
 
@@ -82,11 +88,12 @@ def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
     nouveau = ours or (bool(observed.gpus) and loose)
     current = observed.distribution == "debian"
     text = render(desired.module_options, nouveau=nouveau, current=current)
-    kernels = have.images if text != (have.own or "") else have.stale
-    if text == (have.own or "") and not kernels and (text or not observed.record.modprobe):
+    changes = text != (have.own or "")
+    kernels = have.images if changes else have.stale
+    if not changes and not kernels and (text or not observed.record.modprobe):
         return []
     words = []
-    if text != (have.own or ""):
+    if changes:
         parts = [
             "blacklist nouveau" if nouveau and not ours else "",
             "set the options of the modules" if desired.module_options else "",
@@ -97,3 +104,13 @@ def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
         words.append(f"rebuild the initramfs of {', '.join(kernels)}")
     params = {"text": text, "kernels": kernels}
     return [Step("modprobe", "; ".join(words) or "forget the modprobe file", params)]
+
+
+def _service(action: str, unit: str, states: t.Mapping[str, str], *, start: bool) -> t.List[Step]:
+    # Ubuntu's unit is static: udev starts it, and there is nothing to enable.
+    enabled = states.get("UnitFileState") in ("enabled", "static")
+    active = states.get("ActiveState") == "active"
+    if enabled and (active or not start):
+        return []
+    words = f"enable {'and start ' if start else ''}{unit}"
+    return [Step(action, words, {"start": start, "was_enabled": enabled})]

@@ -1,28 +1,21 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plan from a node as it is to one with the wanted driver, or without it."""
+"""The plan: what stands in the way, the steps of the source, those of the kernel, and the way back."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from ..steps import Plan
-from . import loading, services
-from .absent import absent
-from .refusals import check
+from ..errors import InputError, NodeError
+from ..steps import Plan, Step
+from . import branches as driver_branches
+from . import distributions, loading, packages, runfile
+from .kernel import refuse_key
 from .report import after, describe, warnings
-from .select import Draft
-from .sources import distribution, preinstalled, runfile
+from .select import flavour
 from .state import Desired, Observed
-
-SOURCES: t.Dict[str, t.Callable[[Observed, Desired, bool], Draft]] = {
-    "distribution": distribution.plan,
-    "repository": distribution.plan,
-    "runfile": runfile.plan,
-    "preinstalled": preinstalled.plan,
-}
 
 
 def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
@@ -32,26 +25,158 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     in check mode, which tells all of it as far as it is known.
     """
     if desired.state == "absent":
-        return absent(observed, check_mode)
-    check(observed, desired)
-    draft = SOURCES[desired.source](observed, desired, check_mode)
-    choice, more = draft.choice, bool(draft.steps)
-    observed = dataclasses.replace(observed, names=choice.names) if choice else observed
-    before = describe(observed)
+        return _absent(observed, check_mode)
+    if desired.source == "preinstalled":
+        return _preinstalled(observed, desired)
+    _check(observed, desired)
+    source = runfile.plan if desired.runfile else packages.plan
+    steps, choice = source(observed, desired, check_mode)
     if choice is None:
-        return Plan(draft.steps, before, before, reboot_required=draft.reboot, more=more)
+        before = describe(observed)
+        return Plan(steps, before, before, more=bool(steps))
+    observed = dataclasses.replace(observed, names=choice.names)
     found = loading.look(observed, desired, choice)
-    usable = not found.reboot and bool(observed.gpus)
-    start = usable and (observed.loaded is not None or desired.load)
-    steps = (
-        *draft.steps,
-        *loading.plan(observed, desired, found),
-        *services.plan(observed, desired, start=start),
-    )
+    steps = (*steps, *loading.plan(observed, desired, found))
     return Plan(
         steps,
-        before,
+        describe(observed),
         after(observed, choice, steps),
         reboot_required=found.reboot,
         warnings=warnings(observed, choice, steps),
     )
+
+
+def _check(observed: Observed, desired: Desired) -> None:
+    """Refuse; NodeError says why."""
+    if desired.runfile is None:
+        _check_platform(observed)
+    kind = flavour(desired.kernel_modules, observed.gpus)
+    if desired.runfile is None:
+        _check_node(observed, desired, kind)
+    elif not driver_branches.able([desired.version], observed.gpus):
+        raise driver_branches.no_version([desired.version], observed.gpus)
+
+
+def _check_platform(observed: Observed) -> None:
+    """Refuse a distribution or release whose packages are not known."""
+    if distributions.supported(observed.distribution, observed.codename) is None:
+        raise NodeError(
+            f"{observed.title or observed.distribution!r} is not supported",
+            cause=f"found ID={observed.distribution} release {observed.codename or '(none)'}; "
+            f"expected {distributions.in_words()}",
+            hint="install the driver yourself and leave this module out",
+        )
+
+
+def _check_node(observed: Observed, desired: Desired, kind: str) -> None:
+    package = observed.kernel_package(kind)
+    if observed.installed(package):
+        return
+    if observed.nvidia_installer and not any(
+        observed.installed(name) for name in observed.packages if observed.names.is_kernel(name)
+    ):
+        raise NodeError(
+            "a driver from NVIDIA's own installer is on the node",
+            cause=f"{runfile.UNINSTALLER} is there, and its files would mix with the packages",
+            hint="run nvidia-uninstall on the node, then run again",
+        )
+    signed = package in observed.names.signed
+    if observed.signing_key and desired.secure_boot == "refuse" and not signed:
+        refuse_key(observed.signing_key)
+
+
+def _preinstalled(observed: Observed, desired: Desired) -> Plan:
+    """Return no steps; NodeError where the driver that is there will not do."""
+    if observed.loaded is None:
+        raise NodeError(
+            "no NVIDIA driver is loaded",
+            cause="source is preinstalled, so nothing is installed or loaded here",
+            hint="install and load the driver (modprobe nvidia), or set source to distribution",
+        )
+    version, kind = observed.loaded
+    wanted = desired.version
+    if not driver_branches.fits(version, wanted):
+        raise InputError.of("version", wanted, f"the version that is loaded, {version}")
+    if desired.kernel_modules != "auto":
+        flavour(desired.kernel_modules, observed.gpus)
+        if desired.kernel_modules != kind:
+            raise InputError.of(
+                "kernel_modules", desired.kernel_modules, f"the loaded kernel module type, {kind}"
+            )
+    if not observed.libraries:
+        raise NodeError(
+            "the driver's library libnvidia-ml.so is not on the node",
+            cause=f"the kernel modules of {version} are loaded without their user space",
+            hint="install the user space of the same version",
+        )
+    reasons: t.Tuple[str, ...] = ()
+    if version not in observed.libraries:
+        found = ", ".join(observed.libraries)
+        reasons = (f"version {version} of the driver is loaded, the libraries are of {found}",)
+    before = describe(observed)
+    return Plan((), before, before, reboot_required=reasons)
+
+
+def _absent(observed: Observed, check_mode: bool) -> Plan:
+    """Return the plan of the way back."""
+    record, removal, names = observed.record, observed.removal, observed.names
+    before, after = describe(observed), describe(observed)
+    steps: t.List[Step] = []
+    if record and not record.runfile:
+        _check_platform(observed)
+    if record and observed.unfinished:
+        steps.append(packages.REPAIR)
+        if not check_mode:
+            return Plan(tuple(steps), before, before, more=True)
+    blocking = record.requested & set(removal.kept if removal else ())
+    if removal and blocking:
+        raise NodeError(
+            f"{', '.join(sorted(blocking))} cannot be removed",
+            cause=f"{', '.join(removal.users)}, which this module did not install, need it",
+            hint=f"remove them first: apt-get purge {' '.join(removal.users)}",
+        )
+    # Without a simulation, which needs dpkg in order, all that was added goes.
+    gone = removal.packages if removal else tuple(sorted(record.packages & set(observed.packages)))
+    if record:
+        steps += _take_back(observed, gone)
+    after["packages"] = {
+        name: version for name, version in after["packages"].items() if name not in gone
+    }
+    after["held"] = [name for name in after["held"] if name not in record.holds]
+    if record.repository:
+        after.pop("repository", None)
+    after.pop("runfile", None)
+    after["modprobe"] = "" if record.modprobe else after["modprobe"]
+    if names.persistenced in gone or record.service:
+        after["persistence"] = False
+    smi = observed.smi and "nvidia-smi" not in gone
+    loaded = observed.loaded is not None and (not smi or bool(record.runfile))
+    reboot = ("the driver is still loaded, though its packages are gone",) if loaded else ()
+    return Plan(tuple(steps), before, after, reboot_required=reboot)
+
+
+def _take_back(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
+    record = observed.record
+    held = sorted(name for name in record.holds if observed.held(name))
+    steps = []
+    if held:
+        words = f"release the hold on {', '.join(held)}"
+        steps.append(Step("hold", words, {"hold": [], "release": held}))
+    if record.runfile:
+        words = f"uninstall what NVIDIA's installer brought: {runfile.UNINSTALLER}"
+        steps.append(Step("uninstall", words))
+    asked = ", ".join(name for name in gone if name in record.requested)
+    words = f"remove the {len(gone)} packages that were added ({asked or 'dependencies only'})"
+    if not gone:
+        words = "forget the record of additions"
+    words += " and the sources file" if record.sources else ""
+    words += " and the repository with its key" if record.repository else ""
+    words += " and the module stream" if record.stream else ""
+    words += " and the modprobe file" if record.modprobe else ""
+    params = {
+        "packages": gone,
+        "service": record.service and observed.names.persistenced not in gone,
+        "fabric": record.fabric and observed.names.fabric not in gone,
+        "kernels": observed.modules.images if record.modprobe else (),
+    }
+    return [*steps, Step("remove", words, params)]

@@ -11,7 +11,7 @@ from ..packages.apt import upstream
 from ..packages.repository import texts
 from ..steps import Step
 from . import branches as driver_branches
-from .repository import PLACE
+from .names import PLACE
 from .select import Choice
 from .state import Observed
 

@@ -1,68 +1,101 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""NVIDIA's own installer, a .run file: what is asked for, and what it leaves on a node."""
+"""The driver from NVIDIA's own installer, and the step that runs it."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing as t
 
-from ..errors import InputError
+from ..errors import InputError, NodeError
+from ..steps import Step
+from .kernel import refuse_key
+from .names import Names
+from .select import Choice, Draft, flavour
+from .state import Desired, Observed, Runfile
 
 UNINSTALLER = "/usr/bin/nvidia-uninstall"
 # Where the installer writes what it has put where; its first line is "1.0-5809505 (580.95.05)".
 TRACES = "/var/lib/nvidia/log"
-LOG = "/var/log/nvidia-installer.log"
-COPY = "/var/lib/gpu-node/nvidia-driver.run"
-VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
-SHA256 = re.compile(r"[0-9a-f]{64}")
-LOCATION = re.compile(r"https?://[^\s\"'@]+|/[^\n]+")
-
-
-@dataclasses.dataclass(frozen=True)
-class Runfile:
-    """The file: its path on the node or its address, and its checksum."""
-
-    location: str
-    sha256: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Installed:
-    """What the installer has left: a version, empty where it left nothing; what its run needs."""
-
-    version: str = ""
-    dkms: bool = False
-    missing: t.Tuple[str, ...] = ()
-    present: bool = True
-
-
-def parse(
-    values: t.Optional[t.Mapping[str, t.Any]], source: str, version: str, state: str
-) -> t.Optional[Runfile]:
-    """Return the file; InputError names the key that cannot be meant."""
-    if (values is None) != (source != "runfile"):
-        wanted = "its location and sha256" if values is None else "source to be runfile with it"
-        raise InputError.of("runfile", values and values.get("location"), wanted)
-    if values is None:
-        return None
-    if not LOCATION.fullmatch(values["location"]):
-        raise InputError.of(
-            "runfile.location", values["location"], "a path on the node, or an http(s) address"
-        )
-    checksum = values["sha256"].lower()
-    if not SHA256.fullmatch(checksum):
-        raise InputError.of("runfile.sha256", values["sha256"], "64 hexadecimal digits")
-    if state == "present" and not VERSION.fullmatch(version):
-        raise InputError.of(
-            "version", version, "the exact version that the file has, such as 580.95.05"
-        )
-    return Runfile(values["location"], checksum)
+TYPED = 560  # older installers choose the flavour by the folder of its source
 
 
 def parse_traces(text: str) -> str:
     """Return the version in the installer's list of what it has put where."""
     match = re.match(r"[^\n]*\(([^)\n]+)\)|([^\s(]+)", text)
     return (match[1] or match[2] or "") if match else ""
+
+
+def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
+    """Plan where NVIDIA's own installer brings the driver."""
+    assert desired.runfile is not None  # the user's options have been checked
+    kind = flavour(desired.kernel_modules, observed.gpus)
+    steps = _steps(observed, desired, desired.runfile, kind)
+    if steps and not check_mode:
+        return steps, None
+    return steps, Choice(kind, desired.version, {}, (), Names(title="NVIDIA's installer"))
+
+
+def _steps(observed: Observed, desired: Desired, runfile: Runfile, kind: str) -> t.Tuple[Step, ...]:
+    """Return the step that installs, none where the version is there or nouveau must go first."""
+    version, have, ours = desired.version, observed.runfile.version, observed.record.runfile
+    packages = [one for one in observed.names.relevant if observed.installed(one)]
+    if packages:
+        raise NodeError(
+            f"the driver is installed from packages: {', '.join(packages)}",
+            cause="the files of the two would mix",
+            hint="remove the packages first: state absent, or the package manager where you installed them",
+        )
+    if have and not ours and have != version:
+        raise NodeError(
+            f"version {have} from NVIDIA's installer is on the node, and not by this module",
+            cause=f"{TRACES} is there, and version {version} would replace it",
+            hint=f"run {UNINSTALLER} on the node, or ask for version {have}",
+        )
+    # The installer refuses while nouveau holds the GPUs; the blacklist and a boot come first.
+    there = have == version and ours in ("", f"{version} {kind}")
+    if there or observed.nouveau:
+        return ()
+    _check(observed, runfile, refuse_unsigned=desired.secure_boot == "refuse")
+    dkms = observed.runfile.dkms
+    # Silent, no part of a desktop, nothing unloaded.
+    words = ["--silent", "--no-x-check", "--no-opengl-files", "--no-check-for-alternate-installs"]
+    if int(version.split(".")[0]) >= TYPED:
+        words.append(f"--kernel-module-type={kind}")
+    elif kind == "open":
+        words.append("--kernel-module-build-directory=kernel-open")
+    words += ["--dkms"] if dkms else []
+    words += ["--allow-installation-with-running-driver"] if observed.loaded else []
+    how = "DKMS builds" if dkms else "the installer builds, for the running kernel only"
+    text = f"install {version} from {runfile.location}, with {kind} kernel modules that {how}"
+    params = {**runfile._asdict(), "version": version, "kind": kind, "words": words}
+    return (Step("runfile", text, params),)
+
+
+def _check(observed: Observed, runfile: Runfile, *, refuse_unsigned: bool) -> None:
+    """Refuse what the installer would fail at after it has begun."""
+    if not observed.runfile.present:
+        raise InputError.of(
+            "runfile.location", runfile.location, "a file that is there on the node"
+        )
+    if not observed.headers:
+        raise NodeError(
+            f"the headers of the running kernel {observed.kernel} are not installed",
+            cause="NVIDIA's installer builds the kernel modules on the node",
+            hint="install the distribution's package with them, then run again",
+        )
+    if observed.runfile.missing:
+        raise NodeError(
+            f"the node has no {', '.join(observed.runfile.missing)}",
+            cause="NVIDIA's installer builds the kernel modules on the node",
+            hint="install a compiler and make, then run again",
+        )
+    if observed.signing_key and refuse_unsigned:
+        if not observed.runfile.dkms:
+            raise NodeError(
+                "Secure Boot is on",
+                cause="without DKMS the installer has no key to sign the modules with",
+                hint="install dkms and enrol its key, or turn Secure Boot off",
+            )
+        refuse_key(observed.signing_key)

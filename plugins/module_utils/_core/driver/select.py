@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing as t
 
@@ -13,15 +12,14 @@ from ..errors import InputError, NodeError
 from ..packages.apt import upstream
 from ..steps import Step
 from . import branches as driver_branches
-from .packages.names import Names
+from .names import Names
 from .state import Desired, Observed
 
 PROPRIETARY_ONLY = ("kepler", "maxwell", "pascal", "volta")
-OPEN_ONLY = ("blackwell",)
+ONLY = {"blackwell": "open", **dict.fromkeys(PROPRIETARY_ONLY, "proprietary")}
 
 
-@dataclasses.dataclass(frozen=True)
-class Choice:
+class Choice(t.NamedTuple):
     """The packages of the wanted driver, each with its version, None where that is not known yet."""
 
     kind: str
@@ -43,15 +41,8 @@ class Choice:
         return pins
 
 
-class Draft(t.NamedTuple):
-    """What a source comes to: its steps and its choice, None where nothing else can be planned yet.
-
-    ``reboot`` are reasons for a reboot.
-    """
-
-    steps: t.Tuple[Step, ...]
-    choice: t.Optional[Choice] = None
-    reboot: t.Tuple[str, ...] = ()
+# What a source comes to: its steps and its choice, None where nothing else can be planned yet.
+Draft = t.Tuple[t.Tuple[Step, ...], t.Optional[Choice]]
 
 
 class UnknownVersion(InputError):
@@ -65,10 +56,8 @@ class NoCommonVersion(NodeError):
 def flavour(wanted: str, gpus: t.Sequence[t.Tuple[str, str]]) -> str:
     """Return open or proprietary for GPUs given as (address, architecture)."""
     for address, architecture in gpus:
-        only = "open" if architecture in OPEN_ONLY else ""
-        only = "proprietary" if architecture in PROPRIETARY_ONLY else only
-        if wanted == "auto" and only:
-            wanted = only
+        only = ONLY.get(architecture)
+        wanted = only if only and wanted == "auto" else wanted
         if only and wanted != only:
             raise NodeError(
                 f"the {wanted} kernel modules do not run on the {architecture} GPU {address}",
@@ -99,7 +88,7 @@ def package_names(observed: Observed, desired: Desired, kind: str) -> t.Tuple[st
     """Return the packages of the wanted driver."""
     known = observed.names
     names = {*(desired.components or known.user_space), observed.kernel_package(kind)}
-    names.update(known.always)
+    names.update([known.anchor] if known.anchor else [])
     if observed.nvswitch and known.fabric:
         names.update([known.fabric, *known.subnet])
     if known.persistenced in names:
@@ -123,7 +112,8 @@ def choose(observed: Observed, desired: Desired, kind: str) -> Choice:
     if unknown:
         targets = {name: observed.installed(name) for name in names}
         return Choice(kind, None, targets, unknown, known)
-    anchor = _anchor(observed, kind)
+    anchor = observed.kernel_package(kind)  # the package that has the version of the driver
+    anchor = known.anchor if anchor in known.prebuilt.values() else anchor
     kernel, apart = set(observed.upstreams(anchor)), {*known.loose, *known.prebuilt.values()}
     matched = [
         name
@@ -136,12 +126,6 @@ def choose(observed: Observed, desired: Desired, kind: str) -> Choice:
         for name in names
     }
     return Choice(kind, version, targets, (), known)
-
-
-def _anchor(observed: Observed, kind: str) -> str:
-    """Return the package that has the version of the driver."""
-    package = observed.kernel_package(kind)
-    return observed.names.anchor if package in observed.names.prebuilt.values() else package
 
 
 def _common(observed: Observed, wanted: str, kernel: str, matched: t.Sequence[str]) -> str:

@@ -1,22 +1,34 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is wanted of a node's driver, and what the node has."""
+"""What the user wants, what the node has, and what was added to it."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
+from ..errors import InputError
+from ..packages import record, repository
 from ..packages.apt import Source, upstream
 from ..packages.package import Package, Policy, Removal
 from ..packages.repository import Known, Repository
-from .kernel import Dkms, Modules, Options
-from .packages.names import Names
-from .packages.streams import Streams
-from .record import Record
-from .runfile import Installed, Runfile
-from .secure_boot import SigningKey
+from .kernel import Dkms, Modules, Options, SigningKey, parse_options
+from .names import Names
+from .rhel import Streams
+
+VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+LOCATION = re.compile(r"https?://[^\s\"'@]+|/[^\n]+")
+Values = t.Optional[t.Mapping[str, t.Any]]
+
+
+class Runfile(t.NamedTuple):
+    """NVIDIA's installer: its path on the node or its address, and its checksum."""
+
+    location: str
+    sha256: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +51,76 @@ class Desired:
     runfile: t.Optional[Runfile] = None
 
 
+def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
+    """Return what the options say; InputError names the one that cannot be meant."""
+    parsed = {
+        "runfile": _runfile(params),
+        "components": tuple(params["components"]),
+        "repository": parse_repository(params["repository"], params["source"]),
+        "module_options": parse_options(params["module_options"]),
+    }
+    return Desired(**{**params, **parsed})
+
+
+def parse_repository(values: Values, source: str) -> t.Optional[Repository]:
+    """Return the repository; InputError names the key that cannot be meant."""
+    if values is None and source == "repository":
+        raise InputError.of("repository", None, "its url and its key, with source: repository")
+    if values is not None and source != "repository":
+        raise InputError.of("repository", values.get("url"), "source to be repository with it")
+    return None if values is None else repository.parse(values)
+
+
+def _runfile(params: t.Mapping[str, t.Any]) -> t.Optional[Runfile]:
+    values, version = params["runfile"], params["version"]
+    if (values is None) != (params["source"] != "runfile"):
+        wanted = "its location and sha256" if values is None else "source to be runfile with it"
+        raise InputError.of("runfile", values and values.get("location"), wanted)
+    if values is None:
+        return None
+    location, checksum = values["location"], values["sha256"].lower()
+    if not LOCATION.fullmatch(location):
+        raise InputError.of(
+            "runfile.location", location, "a path on the node, or an http(s) address"
+        )
+    if not SHA256.fullmatch(checksum):
+        raise InputError.of("runfile.sha256", values["sha256"], "64 hexadecimal digits")
+    if params["state"] == "present" and not VERSION.fullmatch(version):
+        raise InputError.of(
+            "version", version, "the exact version that the file has, such as 580.95.05"
+        )
+    return Runfile(location, checksum)
+
+
+@dataclasses.dataclass(frozen=True)
+class Record(record.Record):
+    """The additions; of the packages, ``requested`` are those that were asked for.
+
+    ``sources``, ``service`` and ``fabric`` say that a sources file is there and services were enabled,
+    ``modprobe`` that our modprobe file, or what an initramfs has of it, must go.
+    ``runfile`` is what NVIDIA's installer brought, "version flavour", or "?" where it was cut off.
+    ``stream`` is the module stream that was enabled, ``stream_before`` the one that was enabled then.
+    """
+
+    sources: bool = False
+    service: bool = False
+    modprobe: bool = False
+    fabric: bool = False
+    requested: t.FrozenSet[str] = frozenset()
+    runfile: str = ""
+    stream: str = ""
+    stream_before: str = ""
+
+
+class Installed(t.NamedTuple):
+    """What NVIDIA's installer has left: a version, empty where it left nothing; what its run needs."""
+
+    version: str = ""
+    dkms: bool = False
+    missing: t.Tuple[str, ...] = ()
+    present: bool = True
+
+
 @dataclasses.dataclass(frozen=True)
 class Observed:
     """What the node has; ``record`` is what earlier runs wrote down of their additions.
@@ -47,9 +129,8 @@ class Observed:
     wrong with it. ``removal`` is there when additions are to be taken back and dpkg is in order.
     ``users`` are the processes that have a GPU open, ``reload_note`` is why this run could not
     exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``bridged`` that
-    these are managed through InfiniBand, ``fabric``
-    what the fabric manager's service does; ``libraries`` are the versions of libnvidia-ml.
-    ``signing_key`` is there with Secure Boot on.
+    these are managed through InfiniBand, ``fabric`` what the fabric manager's service does; ``libraries``
+    are the versions of libnvidia-ml. ``signing_key`` is there with Secure Boot on.
     ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
     """
 

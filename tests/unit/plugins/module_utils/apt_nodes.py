@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
 from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost

@@ -9,14 +9,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.debian import packages
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.names import (
-    Offer,
-    Wanted,
-)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.debian import packages
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Desired, Observed
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import (
+    Desired,
+    Observed,
+    Record,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
     Source,
     render,

@@ -19,7 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as 
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import files as cdi_files
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import generated as cdi_generated
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import specification as cdi
-from ansible_collections.gpu.node.plugins.module_utils._core.driver import record as driver_record
+from ansible_collections.gpu.node.plugins.module_utils._core.driver import state as driver_record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import parse_minors
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot

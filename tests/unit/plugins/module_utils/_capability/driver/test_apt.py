@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages import (
-    debian as debian_packages,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.names import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver import debian as debian_packages
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
     Names,
     Offer,
     Wanted,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.signing import SECURE_BOOT
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import (

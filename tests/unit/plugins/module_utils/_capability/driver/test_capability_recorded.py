@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import recorded_packages as recorded
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.ubuntu import branches
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.debian import branches
 from debian import converge
 from rpm_nodes import SYSTEMS, RpmNode, missing, recorded_repository
 from ubuntu import Ubuntu

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.signing import SECURE_BOOT
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_SOURCES
 from debian import GPU, capability, converge

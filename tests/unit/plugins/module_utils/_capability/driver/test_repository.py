@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from apt_nodes import AptNode, Repository, missing
 from debian import capability, converge

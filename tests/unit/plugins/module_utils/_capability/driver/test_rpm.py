@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.signing import SECURE_BOOT
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from debian import capability, converge
 from rpm_nodes import (

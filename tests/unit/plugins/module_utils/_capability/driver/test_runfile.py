@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.download import bring
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver import (
-    runfile as nvidia_driver_runfile,
+    sources as nvidia_driver_runfile,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.signing import SECURE_BOOT
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.sources import COPY, LOG
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import MODPROBE_FILE
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile import (
-    COPY,
-    LOG,
     TRACES,
     UNINSTALLER,
     parse_traces,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.signing import (
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import (
     CONFIG,
     SECURE_BOOT,
     signing_key,

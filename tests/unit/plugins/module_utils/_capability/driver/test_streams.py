@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.streams import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel import (
     FILE,
     Streams,
     fits,
     parse_enabled,
-    step,
+    stream_step,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 from debian import capability, converge
@@ -107,7 +107,7 @@ def test_streams_that_fit(stream: str, version: str, kind: str, fit: bool) -> No
 )
 def test_exact_branch_comes_before_the_one_that_rolls(version: str, kind: str, wanted: str) -> None:
     offered = ("570-open", "580-open", "580-dkms", "latest-dkms", "open-dkms")
-    found = step(Streams("", offered), version, kind)
+    found = stream_step(Streams("", offered), version, kind)
     assert found is not None
     assert found.params == {"stream": wanted, "before": ""}
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from driver_nodes import (
     WANTED,

@@ -14,10 +14,10 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches imp
     able,
     unsupported,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.streams import Streams
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile import Runfile
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel import Streams
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import choose
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Runfile
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 from driver_nodes import DESIRED, KERNEL, OFFERED, node, package
 

@@ -24,8 +24,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel impor
     tail,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed, Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from driver_nodes import DESIRED, converged, node, with_removal

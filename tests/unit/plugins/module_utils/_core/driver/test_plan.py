@@ -9,8 +9,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.secure_boot import SigningKey
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import SigningKey
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import render
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (

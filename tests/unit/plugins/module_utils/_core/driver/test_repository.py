@@ -9,13 +9,16 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages import debian, ubuntu
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.names import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver import debian
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
+    PLACE,
     Names,
     Offer,
     Wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.repository import PLACE, parse
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import (
+    parse_repository as parse,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import Source
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.pgp import read
@@ -133,7 +136,9 @@ def test_rpm_knows_keys_by_the_end_of_their_fingerprint() -> None:
 
 def named(offered: tuple[str, ...], wanted: str, installed: tuple[str, ...] = ()) -> Names:
     offer = Offer(frozenset(offered), installed=dict.fromkeys(installed, "1"))
-    return ubuntu.packages(offer, Wanted(wanted, "open", "6.8.0-40-generic", repository=True))
+    return debian.ubuntu_packages(
+        offer, Wanted(wanted, "open", "6.8.0-40-generic", repository=True)
+    )
 
 
 BRANCHED = (

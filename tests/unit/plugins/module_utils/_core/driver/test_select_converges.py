@@ -11,8 +11,11 @@ from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import Modules
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.record import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Desired, Observed
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import (
+    Desired,
+    Observed,
+    Record,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import upstream
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import State

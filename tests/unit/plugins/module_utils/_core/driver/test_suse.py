@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.names import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
     Names,
     Offer,
     Wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.packages.suse import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.suse import (
     PATTERN,
     candidates,
     kernel_flavour,

@@ -1,28 +1,26 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver from packages, of the distribution or of a repository that the user names: the steps to them."""
+"""The driver from packages: sources, the transaction and holds."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ...errors import NodeError
-from ...packages import repository
-from ...packages.apt import Source, additions, render
-from ...packages.package import WAITING, State
-from ...steps import Step
-from .. import branches as driver_branches
-from ..absent import REPAIR
-from ..loading import look
-from ..packages import streams
-from ..report import NEWEST, offered_headers, uses_dkms
-from ..repository import PLACE
-from ..select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, flavour
-from ..state import Desired, Observed
+from ..errors import NodeError
+from ..packages import repository
+from ..packages.apt import Source, additions, render
+from ..packages.package import WAITING, State
+from ..steps import Step
+from . import branches as driver_branches
+from . import rhel
+from .loading import look
+from .names import PLACE
+from .report import NEWEST, offered_headers, uses_dkms
+from .select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, flavour
+from .state import Desired, Observed
 
-# What apt configures along with whatever it installs.
-CONFIGURED_ALONG = (State.UNPACKED, *WAITING)
+REPAIR = Step("repair", "finish what a transaction that was killed has left")
 REFRESH = Step("refresh", "refresh the package lists")
 
 
@@ -31,22 +29,22 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     kind = flavour(desired.kernel_modules, observed.gpus)
     named = _named(observed, desired, kind)
     if named and not check_mode:
-        return Draft(tuple(named))
+        return tuple(named), None
     try:
         choice = choose(observed, desired, kind)
     except (UnknownVersion, NoCommonVersion, driver_branches.NoSupport):
         enable = named or (_enable(observed) if desired.manage_sources else [])
         if not enable and (observed.refreshed or check_mode):
             raise
-        return Draft(tuple(enable) or (REFRESH,))
+        return tuple(enable) or (REFRESH,), None
     sources = named or _sources(observed, desired, choice.unknown)
     install = _install(observed, desired, choice)
     first = [REPAIR] if _needs_repair(observed, choice, [*sources, *install]) else []
     if (first or sources) and not check_mode:
-        return Draft(tuple(first or sources))
+        return tuple(first or sources), None
     changed = {name for step in install for name in step.params["packages"]}
     holds = _holds(observed, desired, choice, changed)
-    return Draft((*first, *sources, *install, *holds), choice)
+    return (*first, *sources, *install, *holds), choice
 
 
 def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) -> bool:
@@ -65,11 +63,9 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
         if name in broken and version and version != observed.packages[name].version
         if not observed.held(name) or name in observed.record.holds
     }
-    waiting = {
-        name
-        for name in broken
-        if observed.packages[name].state in CONFIGURED_ALONG and not observed.names.is_kernel(name)
-    }
+    # What apt configures along with whatever it installs.
+    along = {name for name in broken if observed.packages[name].state in (State.UNPACKED, *WAITING)}
+    waiting = {name for name in along if not observed.names.is_kernel(name)}
     if replaced and not observed.interrupted and not broken - replaced - waiting:
         return False
     ours = {*choice.targets, *observed.names.relevant, *observed.record.packages}
@@ -88,7 +84,7 @@ def _named(observed: Observed, desired: Desired, kind: str) -> t.List[Step]:
     if steps:
         return steps if steps[-1] is REFRESH else [*steps, REFRESH]
     version = desired.version or driver_branches.last(observed.gpus)
-    stream = streams.step(observed.streams, version, kind)
+    stream = rhel.stream_step(observed.streams, version, kind)
     return [stream] if stream else []
 
 
@@ -112,19 +108,15 @@ def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> 
     if steps:
         return steps
     if observed.refreshed:
+        enabled = "no enabled repository or module stream has them; NVIDIA's for this release does"
+        if observed.names.components:
+            enabled = f"the components {', '.join(observed.names.components)} are enabled"
         raise NodeError(
             f"the package sources offer no {', '.join(unknown)}",
-            cause=observed.refresh_note or _enabled(observed),
+            cause=observed.refresh_note or enabled,
             hint="check that the mirror carries them, that the node reaches it, and that no pin forbids them",
         )
     return [REFRESH]
-
-
-def _enabled(observed: Observed) -> str:
-    components = observed.names.components
-    if components:
-        return f"the components {', '.join(components)} are enabled"
-    return "no enabled repository or module stream has them; NVIDIA's for this release does"
 
 
 def _missing_components(observed: Observed) -> t.Optional[t.List[Source]]:
@@ -172,17 +164,12 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         return []
     words = [f"{name} ({version or NEWEST})" for name, version in sorted(change.items())]
     words += [f"{name} ({observed.candidate(name)})" for name in headers]
-    text = "; ".join(
-        ([f"install {', '.join(words)}"] if words else [])
-        + ([f"remove {', '.join(drop)}"] if drop else [])
-    )
+    texts = [f"install {', '.join(words)}"] if words else []
+    texts += [f"remove {', '.join(drop)}"] if drop else []
     needs = ("reboot",) if look(observed, desired, choice).reboot else ()
-    params = {
-        "packages": {**change, **dict.fromkeys(headers)},
-        "remove": drop,
-        "pins": choice.pins,
-    }
-    return [Step("install", text, params, needs)]
+    packages = {**change, **dict.fromkeys(headers)}
+    params = {"packages": packages, "remove": drop, "pins": choice.pins}
+    return [Step("install", "; ".join(texts), params, needs)]
 
 
 def _superseded(observed: Observed, choice: Choice, name: str) -> bool:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What decides about the driver's packages, and what they are called then."""
+"""The names of the driver's packages, and the place of the repository that the user names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import dataclasses
 import re
 import typing as t
 
-from ...packages.package import Policy, Relations
-from ..branches import branch
+from ..packages.package import Policy, Relations
+from ..packages.repository import Place
+from .branches import branch
 
 NO_BRANCH = "<branch>"
 SUBNET = "nvlsm"
 FABRIC_PREFIX = "nvidia-fabric"
+PREFERRED = "nvidia-* libnvidia-* libcuda* libnvcuvid* libnvoptix* libxnvctrl* firmware-nvidia-* cuda-drivers*"
+PLACE = Place(
+    "gpu-node-driver", "The NVIDIA driver, for gpu.node", "gpu.node.nvidia_driver", PREFERRED
+)
 FABRICS = ("nvidia-fabricmanager", "nvidia-fabric-manager")
 
 
@@ -23,9 +28,9 @@ class Names:
     """The packages of one distribution's driver.
 
     ``kernel`` has the package of the kernel modules for each flavour, ``prebuilt`` one that is
-    made for the running kernel only and needs no compiler. ``anchor`` has the driver's version
-    where ``prebuilt`` has the kernel's. ``always`` comes along, ``companion`` with the persistence
-    daemon, ``firmware`` where a GPU needs it. ``loose`` need not be of the driver's version.
+    made for the running kernel only and needs no compiler. ``anchor`` comes along and has the driver's
+    version where ``prebuilt`` has the kernel's. ``companion`` comes with the persistence daemon,
+    ``firmware`` where a GPU needs it. ``loose`` need not be of the driver's version.
     ``sources`` are the source packages that the parts come from, for each flavour's kernel modules
     and, under the empty name, for the rest. ``pattern`` finds kernel modules of any branch.
     ``fabric`` is the fabric manager, which NVSwitches need at exactly the driver's version; ``subnet``
@@ -48,7 +53,6 @@ class Names:
     anchor: str = ""
     fabric: str = ""
     subnet: t.Tuple[str, ...] = ()
-    always: t.Tuple[str, ...] = ()
     companion: t.Tuple[str, ...] = ()
     firmware: str = ""
     loose: t.FrozenSet[str] = frozenset()
@@ -61,7 +65,7 @@ class Names:
     @property
     def relevant(self) -> t.Tuple[str, ...]:
         """Return every package that may belong to the driver."""
-        others = (*self.always, *self.companion, self.firmware, self.fabric, *self.subnet)
+        others = (self.anchor, *self.companion, self.firmware, self.fabric, *self.subnet)
         names = (*self.user_space, *others, *self.kernel.values(), *self.prebuilt.values())
         return tuple(dict.fromkeys(name for name in names if name))
 
@@ -84,8 +88,7 @@ class Names:
         return self.sources.get(flavour) or self.sources.get("", "")
 
 
-@dataclasses.dataclass(frozen=True)
-class Offer:
+class Offer(t.NamedTuple):
     """What a node's sources offer of the driver, and what is there.
 
     ``names`` are the packages that begin as a distribution's prefixes do, ``policies`` those of its
@@ -94,13 +97,12 @@ class Offer:
     """
 
     names: t.FrozenSet[str] = frozenset()
-    policies: t.Mapping[str, Policy] = dataclasses.field(default_factory=dict)
-    installed: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    relations: Relations = dataclasses.field(default_factory=dict)
+    policies: t.Mapping[str, Policy] = {}
+    installed: t.Mapping[str, str] = {}
+    relations: Relations = {}
 
 
-@dataclasses.dataclass(frozen=True)
-class Wanted:
+class Wanted(t.NamedTuple):
     """What the packages must fit: a version or branch, or empty, and the node.
 
     ``flavour`` is that of the kernel modules, ``kernel`` the running one, ``repository`` says that the

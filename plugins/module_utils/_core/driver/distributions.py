@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import debian, rhel, suse, ubuntu
+from . import debian, rhel, suse
 from .names import Names, Offer, Wanted
 
 
@@ -42,15 +42,15 @@ SUPPORTED = (
         "Ubuntu",
         ("ubuntu",),
         {"jammy": "22.04", "noble": "24.04", "resolute": "26.04"},
-        ubuntu.packages,
-        prefixes=ubuntu.PREFIXES,
-        modules=ubuntu.modules,
+        debian.ubuntu_packages,
+        prefixes=("nvidia-",),
+        modules=debian.ubuntu_modules,
     ),
     Distribution(
         "rhel",
         "RHEL family",
         ("rhel", "rocky", "almalinux", "centos", "ol"),
-        {"8": "8", "9": "9", "10": "10"},
+        {one: one for one in ("8", "9", "10")},
         rhel.packages,
     ),
     Distribution(

@@ -1,23 +1,54 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver's packages in Ubuntu, where the branch is part of their names, and in NVIDIA's repository for it."""
+"""The driver's packages in Debian, in Ubuntu, and in NVIDIA's repositories for the two."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-from .. import branches as driver_branches
-from ..repository import PREFERRED
-from .names import NO_BRANCH, Names, Offer, Wanted, fabric
+from . import branches as driver_branches
+from .names import NO_BRANCH, PREFERRED, Names, Offer, Wanted, fabric
 
-PREFIXES = ("nvidia-",)
+DEBIAN: t.Dict[str, t.Any] = {
+    "title": "Debian",
+    "family": "debian",
+    "persistenced": "nvidia-persistenced",
+    "headers": "linux-headers-{}",
+    "pattern": r"nvidia(?:-open-kernel|-kernel(?:-open)?)-dkms",
+}
+DISTRIBUTION: t.Dict[str, t.Any] = {
+    "kernel": {"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"},
+    "user_space": (
+        *("libcuda1", "libnvidia-ml1", "nvidia-cuda-mps", "nvidia-persistenced", "nvidia-smi"),
+    ),
+    "components": ("contrib", "non-free", "non-free-firmware"),
+    "companion": ("libnvidia-cfg1",),
+    "firmware": "firmware-nvidia-gsp",
+    "loose": frozenset({"nvidia-persistenced"}),
+    "sources": {"": "nvidia-graphics-drivers", "open": "nvidia-open-gpu-kernel-modules"},
+}
+REPOSITORY: t.Dict[str, t.Any] = {
+    "kernel": {"open": "nvidia-kernel-open-dkms", "proprietary": "nvidia-kernel-dkms"},
+    "user_space": ("nvidia-driver-cuda", "nvidia-persistenced"),
+    "components": ("contrib",),
+    "alike": PREFERRED,
+}
+MODULES = ("nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms")
+
+
+def packages(offered: Offer, wanted: Wanted) -> Names:
+    """Return the packages; only the fabric manager's name depends on what is offered."""
+    found = REPOSITORY if wanted.repository else DISTRIBUTION
+    return Names(**DEBIAN, **found, **fabric(offered, wanted))
+
+
 # Server branches live longest.
 SERVER = re.compile(r"nvidia-dkms-(\d+)-server(-open)?")
-REPOSITORY = re.compile(r"nvidia-dkms-(\d+)(-open)?")
+BRANCH = re.compile(r"nvidia-dkms-(\d+)(-open)?")
 INSTALLED = re.compile(r"libnvidia-compute-(\d+)-server|nvidia-dkms-(\d+)(?:-open)?")
-COMMON: t.Dict[str, t.Any] = {
+UBUNTU: t.Dict[str, t.Any] = {
     "title": "Ubuntu",
     "family": "ubuntu",
     "headers": "linux-headers-{}",
@@ -25,14 +56,14 @@ COMMON: t.Dict[str, t.Any] = {
 }
 
 
-def packages(offered: Offer, wanted: Wanted) -> Names:
+def ubuntu_packages(offered: Offer, wanted: Wanted) -> Names:
     """Return the packages of the branch to have: asked for, else installed, else the newest that runs the GPUs."""
     return (_repository if wanted.repository else _server)(offered, wanted)
 
 
-def modules(names: t.Iterable[str]) -> t.Tuple[str, ...]:
+def ubuntu_modules(names: t.Iterable[str]) -> t.Tuple[str, ...]:
     """Return the packages that have the kernel modules of a branch."""
-    return tuple(sorted(one for one in names if SERVER.fullmatch(one) or REPOSITORY.fullmatch(one)))
+    return tuple(sorted(one for one in names if SERVER.fullmatch(one) or BRANCH.fullmatch(one)))
 
 
 def branches(
@@ -60,7 +91,7 @@ def _server(offered: Offer, wanted: Wanted) -> Names:
     }
     user_space = ("libnvidia-compute", "nvidia-compute-utils", "nvidia-utils")
     return Names(
-        **COMMON,
+        **UBUNTU,
         **fabric(offered, wanted, f"nvidia-fabricmanager-{branch}", of=branch),
         kernel={key: f"nvidia-dkms-{ending}" for key, ending in endings.items()},
         prebuilt=prebuilt,
@@ -69,7 +100,6 @@ def _server(offered: Offer, wanted: Wanted) -> Names:
         user_space=tuple(f"{name}-{server}" for name in user_space),
         persistenced=f"nvidia-compute-utils-{server}",
         components=("restricted", "multiverse"),
-        always=(f"nvidia-kernel-common-{server}",),
         companion=(f"libnvidia-cfg1-{server}",),
         sources={"": f"nvidia-graphics-drivers-{server}"},
         branches=known,
@@ -78,7 +108,7 @@ def _server(offered: Offer, wanted: Wanted) -> Names:
 
 
 def _repository(offered: Offer, wanted: Wanted) -> Names:
-    known = branches(offered.names, wanted.flavour, REPOSITORY)
+    known = branches(offered.names, wanted.flavour, BRANCH)
     unified = ("nvidia-dkms-open" if wanted.flavour == "open" else "nvidia-dkms") in offered.names
     have = {match[2] for match in map(INSTALLED.fullmatch, offered.installed) if match}
     asked = driver_branches.branch(wanted.version or driver_branches.last(wanted.gpus))
@@ -92,7 +122,7 @@ def _repository(offered: Offer, wanted: Wanted) -> Names:
     utilities = f"nvidia-utils{suffix}"
     others = (utilities,) if utilities in offered.names else ()
     return Names(
-        **COMMON,
+        **UBUNTU,
         **fabric(offered, wanted, of=branch),
         kernel={"open": f"nvidia-dkms{suffix}-open", "proprietary": f"nvidia-dkms{suffix}"},
         user_space=(f"libnvidia-compute{suffix}", persistenced, *others),

@@ -1,16 +1,17 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Module streams of dnf: which one of nvidia-driver fits, and the step that enables it."""
+"""The driver's packages in NVIDIA's repository for the RHEL family, and their module streams."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-from ...errors import InputError
-from ...steps import Step
-from ..branches import branch as branch_of
+from ..errors import InputError
+from ..steps import Step
+from .branches import branch as branch_of
+from .names import Names, Offer, Wanted, fabric
 
 MODULE = "nvidia-driver"
 FILE = f"/etc/dnf/modules.d/{MODULE}.module"
@@ -41,21 +42,17 @@ def parse_list(text: str) -> t.Tuple[str, ...]:
 
 def fits(stream: str, version: str, kind: str) -> bool:
     """Tell whether a stream has a version and a flavour; an empty version fits every branch."""
-    branch = branch_of(version)
-    if not branch:
-        return stream == ROLLING[kind] or bool(re.fullmatch(rf"\d+-{ENDINGS[kind]}", stream))
-    return stream in (f"{branch}-{ENDINGS[kind]}", ROLLING[kind])
+    branch = branch_of(version) or r"\d+"
+    return stream == ROLLING[kind] or bool(re.fullmatch(f"{branch}-{ENDINGS[kind]}", stream))
 
 
-def step(streams: Streams, version: str, kind: str) -> t.Optional[Step]:
+def stream_step(streams: Streams, version: str, kind: str) -> t.Optional[Step]:
     """Return the step, None where the enabled stream fits or none is offered.
 
     InputError names the streams that are offered where none of them fits.
     """
     if not streams.offered or fits(streams.enabled, version, kind):
         return None
-    branch = branch_of(version)
-    exact = f"{branch}-{ENDINGS[kind]}"
     fitting = [one for one in streams.offered if fits(one, version, kind)]
     if not fitting:
         raise InputError.of(
@@ -64,10 +61,23 @@ def step(streams: Streams, version: str, kind: str) -> t.Optional[Step]:
             f"a branch that the module {MODULE} has a stream of with {kind} kernel modules: "
             f"{', '.join(streams.offered)}",
         )
-    wanted = (
-        exact if exact in fitting else next((one for one in fitting if one in ROLLING.values()), "")
-    )
+    exact = f"{branch_of(version)}-{ENDINGS[kind]}"
+    rolling = next((one for one in fitting if one in ROLLING.values()), "")
+    wanted = exact if exact in fitting else rolling
     wanted = wanted or max(fitting, key=lambda one: int(branch_of(one)))
     words = f", in place of {streams.enabled}" if streams.enabled else ""
     params = {"stream": wanted, "before": streams.enabled}
     return Step("stream", f"enable the module stream {MODULE}:{wanted}{words}", params)
+
+
+def packages(offered: Offer, wanted: Wanted) -> Names:
+    """Return the packages; only the fabric manager's name depends on what is offered."""
+    return Names(
+        title="RHEL family",
+        family="rhel",
+        kernel={"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"},
+        user_space=("nvidia-driver-cuda", "nvidia-persistenced"),
+        persistenced="nvidia-persistenced",
+        headers="kernel-devel-{}",
+        **fabric(offered, wanted, "nvidia-fabric-manager"),
+    )

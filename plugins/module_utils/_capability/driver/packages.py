@@ -8,27 +8,35 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..._core.driver.packages.distributions import Distribution as Known
-from ..._core.driver.packages.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted
+from ..._core.driver.distributions import Distribution
+from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted
 from ..._core.driver.select import check_components, flavour
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
-from ..._core.packages.package import Change, Package, Simulation, held, still_there
+from ..._core.packages.package import (
+    Change,
+    Package,
+    Rollback,
+    Simulation,
+    held,
+    in_words,
+    rollback,
+    still_there,
+)
 from ..._core.steps import Step
 from ..._host.packages.apt import OWN_SOURCES
 from .kernel import building
-from .node import Node, Params
-from .rollback import carry_out
-
-# What one flavour of the kernel modules leaves behind may go with it; nothing else may.
-KERNEL_PREFIXES = ("nvidia-kernel-", "nvidia-open-kernel-")
+from .sources import Node, Params, Part
 
 
-class Distribution:
+class Packages(Part):
     """The packages of the driver, by the names that ``known`` has; ``replan`` observes and plans again."""
 
-    def __init__(self, node: Node, known: Known, replan: t.Callable[[], t.Sequence[Step]]) -> None:
-        self._node, self._known, self._replan = node, known, replan
+    def __init__(
+        self, node: Node, known: Distribution, replan: t.Callable[[], t.Sequence[Step]]
+    ) -> None:
+        super().__init__(node)
+        self._known, self._replan = known, replan
 
     # --- observe ---
 
@@ -123,7 +131,7 @@ class Distribution:
         ours = {*change.packages, *change.remove}
         replaces = bool(ours & {*simulation.changed, *simulation.removed})
         try:
-            carry_out(self._node.host, manager, change, before=before, replaces=replaces)
+            self._carry_out(change, before, replaces)
         except NodeError as error:
             if error.details.get("rolled_back"):
                 added.remember(packages=record.packages, requested=record.requested)
@@ -135,10 +143,11 @@ class Distribution:
         simulation = self._node.manager.simulate(change)
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
         others = held(touched - record.holds, packages)
+        # What one flavour of the kernel modules leaves behind may go with it; nothing else may.
         lost = sorted(
             name
             for name in set(simulation.removed) - set(change.remove) - record.packages
-            if not name.startswith(KERNEL_PREFIXES)
+            if not name.startswith(("nvidia-kernel-", "nvidia-open-kernel-"))
         )
         if others or lost:
             what = f"remove {', '.join(lost)}" if lost else f"change {', '.join(others)}, on hold"
@@ -148,6 +157,66 @@ class Distribution:
                 hint="release the hold, remove the package yourself, or ask for another version",
             )
         return simulation
+
+    def _carry_out(self, change: Change, before: t.Mapping[str, Package], replaces: bool) -> None:
+        """Carry a transaction out; where it fails, put back the packages that were there ``before``.
+
+        ``replaces`` says that a driver was there before. A first installation has nothing to go back to,
+        and the next run finishes it; it finishes a killed one as well, of which nobody knows that it fails.
+        """
+        manager = self._node.manager
+        automatic = manager.automatic() if replaces else frozenset()
+        try:
+            with building(self._node.host, complete=replaces):
+                manager.change(change)
+        except NodeError as error:
+            if not replaces or manager.interrupted():
+                raise
+            undo = rollback(before, manager.packages())
+            if undo.packages or undo.remove:
+                self._put_back(undo, error, before, automatic & set(undo.packages))
+            if undo.holds:
+                manager.hold(undo.holds)
+            raise
+
+    def _put_back(
+        self,
+        undo: Rollback,
+        error: NodeError,
+        before: t.Mapping[str, Package],
+        automatic: t.Collection[str],
+    ) -> t.NoReturn:
+        """Put the packages back that were there ``before``; those of ``automatic`` came as dependencies."""
+        manager = self._node.manager
+        holds = frozenset(name for name, one in before.items() if one.held)
+        change = Change(undo.packages, undo.remove, {}, holds)
+        second: t.Optional[NodeError] = None
+        try:
+            with building(self._node.host):
+                manager.restore(change, automatic)
+        except NodeError as found:
+            second = found
+        left = rollback(before, manager.packages())
+        again = [name for name in left.holds if name not in left.packages]
+        if again:
+            manager.hold(again)
+        if second is None and not (left.packages or left.remove):
+            back = [f"{name} {version}" for name, version in sorted(undo.packages.items())]
+            words = ", ".join([*back, *(f"without {name}" for name in undo.remove)])
+            raise NodeError(
+                f"the new packages could not be installed, so the previous ones were restored: {words}",
+                cause=_without_advice(error),
+                hint="fix the cause, or ask for the version that is installed, then run again",
+                **{**error.details, "rolled_back": True},
+            ) from error
+        states = in_words(left, manager.packages())
+        words = "; ".join(f"{name} is {state}" for name, state in states.items())
+        raise NodeError(
+            "the new packages could not be installed, and the previous ones could not be restored",
+            cause=f"{_without_advice(error)}\nThen: {_without_advice(second)}\nNow: {words or 'all is back'}",
+            hint=f"fix the second cause, then run on the node: {manager.by_hand(change)}",
+            **{**error.details, "rolled_back": False, "packages_left": states},
+        ) from error
 
     def hold(self, params: Params) -> None:
         """Release packages, and keep others at their version."""
@@ -163,3 +232,8 @@ class Distribution:
         if self._node.added.record.sources:
             self._node.host.remove(OWN_SOURCES)
         self._node.manager.clean()
+
+
+def _without_advice(error: t.Optional[NodeError]) -> str:
+    """Return an error without its advice, which is not that of the whole."""
+    return str(NodeError(error.message, cause=error.cause)) if error else "no error was reported"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ...packages.apt import upstream
-from ...packages.package import Policy
-from .. import branches as driver_branches
+from ..packages.apt import upstream
+from ..packages.package import Policy
+from . import branches as driver_branches
 from .names import Names, Offer, Wanted, fabric
 
 GENERATIONS = ("G07", "G06")

@@ -1,0 +1,162 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where the driver comes from besides packages: a repository, a module stream, NVIDIA's installer."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..._core.driver.kernel import tail
+from ..._core.driver.names import PLACE
+from ..._core.driver.rhel import FILE, MODULE, RELEASES, Streams, fits, parse_enabled, parse_list
+from ..._core.driver.runfile import TRACES, UNINSTALLER, parse_traces
+from ..._core.driver.select import flavour
+from ..._core.driver.state import Desired, Installed, Observed, Record
+from ..._core.errors import NodeError
+from ..._core.packages.repository import Known
+from ..._host.api import Host
+from ..._host.packages.api import PackageManager
+from ..._host.packages.rpm import Dnf
+from ..download import bring
+from ..recorded import Additions, existing
+from .kernel import building
+
+LOG = "/var/log/nvidia-installer.log"
+COPY = "/var/lib/gpu-node/nvidia-driver.run"
+Params = t.Mapping[str, t.Any]
+
+
+@dataclasses.dataclass
+class Node:
+    """The machine, what is wanted of it and was added to it, and what this run has met with.
+
+    ``refreshed`` says that it has fetched the package lists, ``refresh_note`` what went wrong with it,
+    ``reload_note`` why it could not exchange the loaded modules.
+    """
+
+    host: Host
+    desired: Desired
+    manager: PackageManager
+    added: Additions[Record]
+    refreshed: bool = False
+    refresh_note: str = ""
+    reload_note: str = ""
+
+    @property
+    def kernel(self) -> str:
+        """Return the running kernel."""
+        return (self.host.read("/proc/sys/kernel/osrelease") or "").strip()
+
+
+class Part:
+    """A part of the driver on a node; its steps are in the capability's table."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+
+def known_repository(node: Node) -> Known:
+    """Return our files; where it is wanted, also the key's text and the keys that rpm believes."""
+    known, repository = Known(existing(node.host, PLACE.paths)), node.desired.repository
+    if repository is not None and node.desired.state == "present":
+        key = node.host.read(repository.key_path) if repository.key_path else None
+        known = known._replace(key=key, trusted=node.manager.trusted())
+    return known
+
+
+class ModuleStreams(Part):
+    """The streams of the module that has the driver."""
+
+    def observe(self, observed: Observed) -> Observed:
+        """Add the streams; dnf is asked only where the one that is enabled does not fit."""
+        manager, wanted = self._node.manager, self._node.desired
+        if not isinstance(manager, Dnf) or observed.codename not in RELEASES:
+            return observed
+        enabled, offered = self._enabled(), ""
+        kind = flavour(wanted.kernel_modules, observed.gpus)
+        if wanted.state == "present" and not fits(enabled, wanted.version, kind):
+            offered = manager.module(["list", MODULE])
+        return dataclasses.replace(observed, streams=Streams(enabled, parse_list(offered)))
+
+    def enable(self, params: Params) -> None:
+        """Enable a stream; the one that was enabled before the first is remembered."""
+        record = self._node.added.record
+        before = record.stream_before if record.stream else params["before"]
+        self._node.added.remember(stream=params["stream"], stream_before=before)
+        self._switch(params["stream"])
+
+    def forget(self) -> None:
+        """Put the stream back to what it was, unless somebody has enabled another since."""
+        record = self._node.added.record
+        if record.stream and self._enabled() == record.stream:
+            self._switch(record.stream_before)
+
+    def _enabled(self) -> str:
+        return parse_enabled(self._node.host.read(FILE) or "")
+
+    def _switch(self, stream: str) -> None:
+        """Enable a stream in place of any other; none only resets the module."""
+        manager = self._node.manager
+        if isinstance(manager, Dnf):
+            manager.module(["reset", MODULE], check=True)
+            if stream:
+                manager.module(["enable", f"{MODULE}:{stream}"], check=True)
+
+
+class Runfile(Part):
+    """The driver from a .run file."""
+
+    def observe(self, observed: Observed) -> Observed:
+        """Add what the installer has left, and what the next one would lack."""
+        host, runfile = self._node.host, self._node.desired.runfile
+        found = Installed(self._version())
+        if runfile is not None:
+            compiler = any(host.which(name) is not None for name in ("cc", "gcc"))
+            missing = [] if compiler else ["C compiler"]
+            missing += ["make"] if host.which("make") is None else []
+            there = not runfile.location.startswith("/") or host.exists(runfile.location)
+            dkms = host.which("dkms") is not None
+            found = Installed(found.version, dkms, tuple(missing), there)
+        return dataclasses.replace(observed, runfile=found)
+
+    def _version(self) -> str:
+        host = self._node.host
+        return parse_traces(host.read(TRACES) or "") if host.exists(UNINSTALLER) else ""
+
+    def install(self, params: Params) -> None:
+        """Run the installer from a copy that nobody else can change, and see that it did its work."""
+        host, added = self._node.host, self._node.added
+        bring(params["location"], COPY, params["sha256"])
+        added.remember(runfile="?")
+        try:
+            with building(host):
+                self._call(["sh", COPY, *params["words"]], "NVIDIA's installer")
+        finally:
+            host.remove(COPY)
+        found = self._version()
+        if found != params["version"]:
+            raise NodeError(
+                f"the installer has brought version {found or '(none)'}, not {params['version']}",
+                cause=f"{TRACES} says so",
+                hint="set version to the one that the file has",
+            )
+        added.remember(runfile=f"{params['version']} {params['kind']}")
+
+    def uninstall(self, _params: Params) -> None:
+        """Have the installer take back what it brought; the loaded modules stay."""
+        if self._node.host.exists(UNINSTALLER):
+            self._call([UNINSTALLER, "--silent", "--skip-module-unload"], UNINSTALLER)
+        self._node.added.remember(runfile="")
+
+    def _call(self, words: t.Sequence[str], name: str) -> None:
+        done = self._node.host.run(words, check=False)
+        if done.rc != 0:
+            log = tail(self._node.host.read(LOG) or "") or done.err.strip() or done.out.strip()
+            raise NodeError(
+                f"{name} failed with status {done.rc}",
+                cause=f"the end of {LOG}:\n{log}",
+                hint="fix the cause named above and run again",
+                rc=done.rc,
+            )
