@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import typing as t
 
 from ..._core.driver.kernel import MODULES
 from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
@@ -29,11 +28,11 @@ class Loading(Part):
 
     def observe(self, observed: Observed) -> Observed:
         """Add the state of the services; only NVSwitches need the fabric manager."""
-        fabric = self._unit(FABRIC_SERVICE) if observed.nvswitch else {}
-        return dataclasses.replace(observed, service=self._unit(SERVICE), fabric=fabric)
-
-    def _unit(self, name: str) -> t.Dict[str, str]:
-        return properties(self._node.host, name, "ActiveState", "UnitFileState")
+        units = (SERVICE, FABRIC_SERVICE) if observed.nvswitch else (SERVICE,)
+        host, names = self._node.host, ("ActiveState", "UnitFileState")
+        states = {unit: properties(host, unit, *names) for unit in units}
+        service, fabric = states[SERVICE], states.get(FABRIC_SERVICE, {})
+        return dataclasses.replace(observed, service=service, fabric=fabric)
 
     def configure(self, params: Params) -> None:
         """Write or remove our modprobe file, and rebuild what has it."""
@@ -74,8 +73,8 @@ class Loading(Part):
         try:
             done = host.run(["rmmod", *loaded], check=False)
             if done.rc != 0:
-                words = done.err.strip() or f"rmmod failed with status {done.rc}"
-                self._node.reload_note = words
+                failed = f"rmmod failed with status {done.rc}"
+                self._node.reload_note = done.err.strip() or failed
             self.load(params)
             for name in reversed(loaded[:-1]):
                 host.run(["modprobe", name], check=False)

@@ -10,7 +10,15 @@ import typing as t
 
 from ..._core.driver.kernel import tail
 from ..._core.driver.names import PLACE
-from ..._core.driver.rhel import FILE, MODULE, RELEASES, Streams, fits, parse_enabled, parse_list
+from ..._core.driver.rpm import (
+    MODULE,
+    MODULE_FILE,
+    RELEASES,
+    Streams,
+    parse_enabled,
+    parse_list,
+    stream_fits,
+)
 from ..._core.driver.runfile import TRACES, UNINSTALLER, parse_traces
 from ..._core.driver.select import flavour
 from ..._core.driver.state import Desired, Installed, Observed, Record
@@ -76,7 +84,7 @@ class ModuleStreams(Part):
             return observed
         enabled, offered = self._enabled(), ""
         kind = flavour(wanted.kernel_modules, observed.gpus)
-        if wanted.state == "present" and not fits(enabled, wanted.version, kind):
+        if wanted.state == "present" and not stream_fits(enabled, wanted.version, kind):
             offered = manager.module(["list", MODULE])
         return dataclasses.replace(observed, streams=Streams(enabled, parse_list(offered)))
 
@@ -94,7 +102,7 @@ class ModuleStreams(Part):
             self._switch(record.stream_before)
 
     def _enabled(self) -> str:
-        return parse_enabled(self._node.host.read(FILE) or "")
+        return parse_enabled(self._node.host.read(MODULE_FILE) or "")
 
     def _switch(self, stream: str) -> None:
         """Enable a stream in place of any other; none only resets the module."""
@@ -113,12 +121,10 @@ class Runfile(Part):
         host, runfile = self._node.host, self._node.desired.runfile
         found = Installed(self._version())
         if runfile is not None:
-            compiler = any(host.which(name) is not None for name in ("cc", "gcc"))
-            missing = [] if compiler else ["C compiler"]
-            missing += ["make"] if host.which("make") is None else []
+            missing = [] if host.which("cc") or host.which("gcc") else ["C compiler"]
+            missing += [] if host.which("make") else ["make"]
             there = not runfile.location.startswith("/") or host.exists(runfile.location)
-            dkms = host.which("dkms") is not None
-            found = Installed(found.version, dkms, tuple(missing), there)
+            found = Installed(found.version, bool(host.which("dkms")), tuple(missing), there)
         return dataclasses.replace(observed, runfile=found)
 
     def _version(self) -> str:

@@ -78,9 +78,8 @@ def branches(
 def _server(offered: Offer, wanted: Wanted) -> Names:
     known = branches(offered.names, wanted.flavour)
     able = driver_branches.able(known, wanted.gpus) or known
-    there = [
-        match[1] for match in map(INSTALLED.fullmatch, offered.installed) if match and match[1]
-    ]
+    matches = map(INSTALLED.fullmatch, offered.installed)
+    there = [match[1] for match in matches if match and match[1]]
     have = [one for one in sorted(there, key=int, reverse=True) if one in able or not able]
     found = [driver_branches.branch(wanted.version), *have, *able, NO_BRANCH]
     branch = next(filter(None, found))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import debian, rhel, suse
+from . import debian, rpm
 from .names import Names, Offer, Wanted
 
 
@@ -51,15 +51,15 @@ SUPPORTED = (
         "RHEL family",
         ("rhel", "rocky", "almalinux", "centos", "ol"),
         {one: one for one in ("8", "9", "10")},
-        rhel.packages,
+        rpm.rhel_packages,
     ),
     Distribution(
         "suse",
         "SUSE",
         ("sles", "opensuse-leap"),
         {one: one for one in ("15.6", "15.7", "16.0")},
-        suse.packages,
-        candidates=suse.candidates,
+        rpm.suse_packages,
+        candidates=rpm.suse_candidates,
     ),
 )
 

@@ -13,10 +13,10 @@ from ..packages.apt import Source, additions, render
 from ..packages.package import WAITING, State
 from ..steps import Step
 from . import branches as driver_branches
-from . import rhel
 from .loading import look
 from .names import PLACE
 from .report import NEWEST, offered_headers, uses_dkms
+from .rpm import stream_step
 from .select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, flavour
 from .state import Desired, Observed
 
@@ -74,17 +74,15 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
 
 def _named(observed: Observed, desired: Desired, kind: str) -> t.List[Step]:
     """Make the node know the repository that the user names, and what its packages need besides."""
-    family = observed.names.family
-    named = repository.step(
-        desired.repository, PLACE, family, observed.repository, observed.sources
-    )
+    known, family = observed.repository, observed.names.family
+    named = repository.step(desired.repository, PLACE, family, known, observed.sources)
     steps = [named] if named else []
     if desired.source == "repository" and desired.manage_sources:
         steps += _enable(observed)
     if steps:
         return steps if steps[-1] is REFRESH else [*steps, REFRESH]
     version = desired.version or driver_branches.last(observed.gpus)
-    stream = rhel.stream_step(observed.streams, version, kind)
+    stream = stream_step(observed.streams, version, kind)
     return [stream] if stream else []
 
 
@@ -105,9 +103,7 @@ def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> 
             hint="add one, or enable the components of the driver yourself and set manage_sources to false",
         )
     steps = _enable(observed)
-    if steps:
-        return steps
-    if observed.refreshed:
+    if observed.refreshed and not steps:
         enabled = "no enabled repository or module stream has them; NVIDIA's for this release does"
         if observed.names.components:
             enabled = f"the components {', '.join(observed.names.components)} are enabled"
@@ -116,7 +112,7 @@ def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> 
             cause=observed.refresh_note or enabled,
             hint="check that the mirror carries them, that the node reaches it, and that no pin forbids them",
         )
-    return [REFRESH]
+    return steps or [REFRESH]
 
 
 def _missing_components(observed: Observed) -> t.Optional[t.List[Source]]:
@@ -195,9 +191,6 @@ def _holds(
     hold = sorted(name for name in choice.targets if name in changed or not observed.held(name))
     hold = hold if desired.hold else []
     release = sorted(ours - set(choice.targets) if desired.hold else ours)
-    words = []
-    if hold:
-        words.append(f"hold {', '.join(hold)} at their version")
-    if release:
-        words.append(f"release the hold on {', '.join(release)}")
+    words = [f"hold {', '.join(hold)} at their version"] if hold else []
+    words += [f"release the hold on {', '.join(release)}"] if release else []
     return [Step("hold", "; ".join(words), {"hold": hold, "release": release})] if words else []

@@ -51,24 +51,10 @@ def _check(observed: Observed, desired: Desired) -> None:
     if desired.runfile is None:
         _check_platform(observed)
     kind = flavour(desired.kernel_modules, observed.gpus)
-    if desired.runfile is None:
-        _check_node(observed, desired, kind)
-    elif not driver_branches.able([desired.version], observed.gpus):
-        raise driver_branches.no_version([desired.version], observed.gpus)
-
-
-def _check_platform(observed: Observed) -> None:
-    """Refuse a distribution or release whose packages are not known."""
-    if distributions.supported(observed.distribution, observed.codename) is None:
-        raise NodeError(
-            f"{observed.title or observed.distribution!r} is not supported",
-            cause=f"found ID={observed.distribution} release {observed.codename or '(none)'}; "
-            f"expected {distributions.in_words()}",
-            hint="install the driver yourself and leave this module out",
-        )
-
-
-def _check_node(observed: Observed, desired: Desired, kind: str) -> None:
+    if desired.runfile is not None:
+        if not driver_branches.able([desired.version], observed.gpus):
+            raise driver_branches.no_version([desired.version], observed.gpus)
+        return
     package = observed.kernel_package(kind)
     if observed.installed(package):
         return
@@ -83,6 +69,17 @@ def _check_node(observed: Observed, desired: Desired, kind: str) -> None:
     signed = package in observed.names.signed
     if observed.signing_key and desired.secure_boot == "refuse" and not signed:
         refuse_key(observed.signing_key)
+
+
+def _check_platform(observed: Observed) -> None:
+    """Refuse a distribution or release whose packages are not known."""
+    if distributions.supported(observed.distribution, observed.codename) is None:
+        raise NodeError(
+            f"{observed.title or observed.distribution!r} is not supported",
+            cause=f"found ID={observed.distribution} release {observed.codename or '(none)'}; "
+            f"expected {distributions.in_words()}",
+            hint="install the driver yourself and leave this module out",
+        )
 
 
 def _preinstalled(observed: Observed, desired: Desired) -> Plan:

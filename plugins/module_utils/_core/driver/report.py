@@ -89,11 +89,11 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
             f"the headers of the running kernel {observed.kernel} are neither installed nor offered as "
             f"{headers_package(observed)}: DKMS cannot build the modules for this kernel"
         )
-    for one in observed.dkms:
-        if one.state == "failed" and not installing:
-            found.append(
-                f"DKMS could not build {one.module} {one.version} for the kernel {one.kernel}: see {one.log}"
-            )
+    found += [
+        f"DKMS could not build {one.module} {one.version} for the kernel {one.kernel}: see {one.log}"
+        for one in observed.dkms
+        if one.state == "failed" and not installing
+    ]
     if observed.gpus and not installing:
         found += [_bare(observed, choice.kind, kernel) for kernel in observed.modules.bare]
     version = observed.loaded[0] if observed.loaded else ""
@@ -114,9 +114,7 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
         )
     if not observed.gpus:
         found.append("no NVIDIA GPU was found on the PCI bus: the driver is not loaded")
-    other = observed.names.kernel["proprietary"]
-    candidate = observed.candidate(other)
-    architectures = {architecture for _address, architecture in observed.gpus}
+    candidate = observed.candidate(observed.names.kernel["proprietary"])
     if (
         installing
         and choice.kind == "open"
@@ -124,7 +122,7 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
         and candidate
         and upstream(candidate) not in observed.upstreams(observed.names.kernel["open"])
         and upstream(candidate) != choice.version
-        and "blackwell" not in architectures
+        and "blackwell" not in dict(observed.gpus).values()
     ):
         found.append(
             f"the open kernel modules are offered in version {choice.version} at most, the proprietary "
@@ -174,5 +172,5 @@ def _nouveau(observed: Observed) -> str:
         return "loaded"
     if not observed.modules.nouveau:
         return "absent"
-    own = observed.modules.own or ""
-    return "blacklisted" if observed.modules.blacklisted or "nouveau" in own else "available"
+    ours = "nouveau" in (observed.modules.own or "")
+    return "blacklisted" if observed.modules.blacklisted or ours else "available"

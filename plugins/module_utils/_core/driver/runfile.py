@@ -29,17 +29,18 @@ def parse_traces(text: str) -> str:
 
 def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     """Plan where NVIDIA's own installer brings the driver."""
-    assert desired.runfile is not None  # the user's options have been checked
     kind = flavour(desired.kernel_modules, observed.gpus)
-    steps = _steps(observed, desired, desired.runfile, kind)
+    steps = _steps(observed, desired, kind)
     if steps and not check_mode:
         return steps, None
     return steps, Choice(kind, desired.version, {}, (), Names(title="NVIDIA's installer"))
 
 
-def _steps(observed: Observed, desired: Desired, runfile: Runfile, kind: str) -> t.Tuple[Step, ...]:
+def _steps(observed: Observed, desired: Desired, kind: str) -> t.Tuple[Step, ...]:
     """Return the step that installs, none where the version is there or nouveau must go first."""
-    version, have, ours = desired.version, observed.runfile.version, observed.record.runfile
+    runfile, version = desired.runfile, desired.version
+    assert runfile is not None  # the user's options have been checked
+    have, ours = observed.runfile.version, observed.record.runfile
     packages = [one for one in observed.names.relevant if observed.installed(one)]
     if packages:
         raise NodeError(

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel import FILE as STREAM_FILE
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rpm import (
+    MODULE_FILE as STREAM_FILE,
+)
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import (
     DNF_LOCKS,

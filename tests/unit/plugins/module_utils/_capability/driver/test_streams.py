@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel import (
-    FILE,
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rpm import (
+    MODULE_FILE,
     Streams,
-    fits,
     parse_enabled,
+    stream_fits,
     stream_step,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
@@ -35,7 +35,7 @@ def node(repo: Path, tmp_path: Path) -> RpmNode:
 
 
 def enabled(node: RpmNode) -> str:
-    return parse_enabled(node.read(FILE) or "")
+    return parse_enabled(node.read(MODULE_FILE) or "")
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_unknown_branch_lists_the_streams(node: RpmNode) -> None:
     ],
 )
 def test_streams_that_fit(stream: str, version: str, kind: str, fit: bool) -> None:
-    assert fits(stream, version, kind) is fit
+    assert stream_fits(stream, version, kind) is fit
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches imp
     unsupported,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel import Streams
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rpm import Streams
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import choose
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Runfile
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy

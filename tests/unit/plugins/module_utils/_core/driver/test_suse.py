@@ -13,11 +13,11 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import
     Offer,
     Wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.suse import (
-    PATTERN,
-    candidates,
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rpm import (
+    SUSE_MODULES,
     kernel_flavour,
-    packages,
+    suse_candidates,
+    suse_packages,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 
@@ -54,7 +54,7 @@ def names(
 ) -> Names:
     policies = {name: Policy(versions[0], tuple(versions)) for name, versions in offered.items()}
     there = {name: offered[name][0] for name in installed}
-    return packages(Offer(policies=policies, installed=there), Wanted(wanted, kind, kernel))
+    return suse_packages(Offer(policies=policies, installed=there), Wanted(wanted, kind, kernel))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_modules_are_those_of_the_running_kernels_flavour() -> None:
 
 
 def test_every_candidate_with_modules_is_known_as_such() -> None:
-    modules = [one for one in candidates(KERNEL) if "driver" in one]
+    modules = [one for one in suse_candidates(KERNEL) if "driver" in one]
     assert len(modules) == 12
-    assert all(re.fullmatch(PATTERN, one) for one in modules)
-    assert not re.fullmatch(PATTERN, UTILS06)
+    assert all(re.fullmatch(SUSE_MODULES, one) for one in modules)
+    assert not re.fullmatch(SUSE_MODULES, UTILS06)
