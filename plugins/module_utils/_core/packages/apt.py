@@ -16,6 +16,9 @@ DPKG_FORMAT = (
 )
 
 
+BUSY = re.compile(
+    r"[Cc]ould not get lock|lock was locked by|Unable to lock |is another process using it"
+)
 # dpkg's letter for what is there, the second of its abbreviation.
 STATES = {
     "n": State.NOT_INSTALLED,
@@ -59,9 +62,7 @@ def parse_packages(text: str) -> t.Dict[str, Package]:
 
 def _package(version: str, source: str, letters: str) -> Package:
     """Return a package by dpkg's abbreviation of its state: wanted, actual, error."""
-    return Package(
-        version, source, STATES[letters[1]], held=letters[0] == "h", torn=letters[2:3] == "R"
-    )
+    return Package(version, source, STATES[letters[1]], letters[0] == "h", letters[2:3] == "R")
 
 
 def parse_policy(text: str) -> t.Dict[str, Policy]:
@@ -80,15 +81,11 @@ def parse_policy(text: str) -> t.Dict[str, Policy]:
 
 def parse_simulation(text: str) -> Simulation:
     """Parse the output of ``apt-get --simulate``."""
-    new, changed, removed = [], [], []
-    for word, name, old in re.findall(r"^(Inst|Remv|Purg) (\S+)( \[)?", text, flags=re.M):
-        if word != "Inst":
-            removed.append(name)
-        elif old:
-            changed.append(name)
-        else:
-            new.append(name)
-    return Simulation(tuple(new), tuple(changed), tuple(removed))
+    found = re.findall(r"^(Inst|Remv|Purg) (\S+)( \[)?", text, flags=re.M)
+    return Simulation.of(
+        ("removed" if word != "Inst" else "changed" if old else "new", name)
+        for word, name, old in found
+    )
 
 
 def parse_dependencies(text: str) -> t.FrozenSet[str]:
@@ -129,12 +126,7 @@ def preferences(pins: t.Mapping[str, str], existing: str) -> str:
 
 def is_busy(text: str) -> bool:
     """Tell whether apt or dpkg gave up because another process holds its lock."""
-    return bool(
-        re.search(
-            r"[Cc]ould not get lock|lock was locked by|Unable to lock |is another process using it",
-            text,
-        )
-    )
+    return bool(BUSY.search(text))
 
 
 @dataclasses.dataclass(frozen=True)

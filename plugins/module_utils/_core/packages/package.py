@@ -24,11 +24,7 @@ class State(enum.Enum):
 
 
 WAITING = (State.TRIGGERS_AWAITED, State.TRIGGERS_PENDING)
-UNFINISHED = (
-    *(State.HALF_INSTALLED, State.UNPACKED, State.HALF_CONFIGURED),
-    *(*WAITING, State.TWICE),
-)
-GONE = (State.NOT_INSTALLED, State.CONFIG_FILES)
+UNFINISHED = (State.HALF_INSTALLED, State.UNPACKED, State.HALF_CONFIGURED, *WAITING, State.TWICE)
 
 
 class Package(t.NamedTuple):
@@ -56,7 +52,7 @@ class Package(t.NamedTuple):
     @property
     def gone(self) -> bool:
         """Tell whether nothing is left of it, or its configuration alone."""
-        return self.state in GONE
+        return self.state in (State.NOT_INSTALLED, State.CONFIG_FILES)
 
 
 class Policy(t.NamedTuple):
@@ -95,6 +91,12 @@ class Simulation(t.NamedTuple):
     changed: t.Tuple[str, ...]
     removed: t.Tuple[str, ...]
 
+    @classmethod
+    def of(cls, found: t.Iterable[t.Tuple[str, str]]) -> Simulation:
+        """Return a simulation from kinds of changes, which are our fields, with names."""
+        pairs = list(found)
+        return cls(*(tuple(name for kind, name in pairs if kind == one) for one in cls._fields))
+
 
 class Removal(t.NamedTuple):
     """What taking back additions comes to: what goes, what others need, and who needs it."""
@@ -106,11 +108,8 @@ class Removal(t.NamedTuple):
 
 def still_there(names: t.Iterable[str], packages: t.Mapping[str, Package]) -> t.List[str]:
     """Return those of the names of which anything is there, configuration included."""
-    return [
-        name
-        for name in names
-        if name in packages and packages[name].state is not State.NOT_INSTALLED
-    ]
+    there = {name for name, one in packages.items() if one.state is not State.NOT_INSTALLED}
+    return [name for name in names if name in there]
 
 
 def held(names: t.Iterable[str], packages: t.Mapping[str, Package]) -> t.List[str]:
@@ -136,19 +135,16 @@ def rollback(before: t.Mapping[str, Package], now: t.Mapping[str, Package]) -> R
     Packages that were not installed before, or not in order, are no state to go back to: the former
     go, the latter stay as they are.
     """
-    packages = {}
-    for name, old in before.items():
-        have = now.get(name)
-        fine = old.installed and not old.broken
-        if fine and (have is None or not have.installed or have.version != old.version):
-            packages[name] = old.version
+    have = {name: one.version for name, one in now.items() if one.installed}
+    packages = {
+        name: old.version
+        for name, old in before.items()
+        if old.installed and not old.broken and have.get(name) != old.version
+    }
     there = {name for name, one in now.items() if not one.gone}
     known = {name for name, one in before.items() if not one.gone}
-    holds = [
-        name
-        for name, old in before.items()
-        if old.held and old.installed and not (name in now and now[name].held)
-    ]
+    wanted = {name for name, old in before.items() if old.held and old.installed}
+    holds = wanted - set(held(wanted, now))
     return Rollback(packages, tuple(sorted(there - known)), tuple(sorted(holds)))
 
 

@@ -26,8 +26,6 @@ MAX_BYTES = 1 << 18
 PUBLIC_KEY = 6
 BELONGING = (2, 13, 14, 17)  # signatures, user ids, subkeys, pictures
 IGNORED = (10, 12, 21)  # markers, gpg's own notes of trust, padding
-SECRET = (5, 7)
-COLUMNS = 64
 CHECKSUM_START, CHECKSUM_POLYNOMIAL = 0xB704CE, 0x1864CFB
 EXPECTED = "an OpenPGP public key, ASCII-armoured or binary, and nothing beside it"
 
@@ -68,7 +66,7 @@ def _keys(text: str) -> t.List[PublicKey]:
             found.append(PublicKey(_fingerprint(body), packet))
         elif tag in BELONGING and found:
             found[-1] = found[-1]._replace(packets=found[-1].packets + packet)
-        elif tag in SECRET:
+        elif tag in (5, 7):
             raise ValueError("it has a secret key")
         elif tag not in IGNORED:
             raise ValueError("it has something else than public keys")
@@ -84,12 +82,11 @@ def binary(keys: t.Iterable[PublicKey]) -> str:
 
 def armoured(keys: t.Iterable[PublicKey]) -> str:
     """Return keys in ASCII, each in armour of its own: older rpms look at the first key of one only."""
-    return "".join(map(_armour, keys))
-
-
-def _armour(key: PublicKey) -> str:
-    lines = textwrap.wrap(base64.b64encode(key.packets).decode(), COLUMNS)
-    return "\n".join([BEGIN, "", *lines, f"={_checksum(key.packets)}", END, ""])
+    text = ""
+    for one in keys:
+        lines = textwrap.wrap(base64.b64encode(one.packets).decode(), 64)
+        text += "\n".join([BEGIN, "", *lines, f"={_checksum(one.packets)}", END, ""])
+    return text
 
 
 def _checksum(data: bytes) -> str:

@@ -59,11 +59,8 @@ def doubles(text: str) -> t.List[t.Tuple[str, t.List[str]]]:
     for name, _machine, version in _rows(text):
         if "nvidia" in name and "-kmp-" not in name:
             found.setdefault(name, set()).add(version)
-    return [
-        (name, sorted(versions, key=version_key))
-        for name, versions in sorted(found.items())
-        if len(versions) > 1
-    ]
+    twice = sorted((name, versions) for name, versions in found.items() if len(versions) > 1)
+    return [(name, sorted(versions, key=version_key)) for name, versions in twice]
 
 
 def parse_repoquery(text: str, names: t.Collection[str]) -> t.Dict[str, Policy]:
@@ -77,11 +74,8 @@ def parse_repoquery(text: str, names: t.Collection[str]) -> t.Dict[str, Policy]:
 
 
 def _policies(found: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, Policy]:
-    ordered = {
-        name: tuple(sorted(versions, key=version_key, reverse=True))
-        for name, versions in found.items()
-    }
-    return {name: Policy(versions[0], versions) for name, versions in ordered.items()}
+    ordered = {name: sorted(some, key=version_key, reverse=True) for name, some in found.items()}
+    return {name: Policy(versions[0], tuple(versions)) for name, versions in ordered.items()}
 
 
 def parse_dnf_locks(text: str) -> t.FrozenSet[str]:
@@ -98,17 +92,16 @@ def parse_zypper_locks(text: str) -> t.FrozenSet[str]:
 
 def parse_dnf_transaction(text: str) -> Simulation:
     """Parse the table of a transaction that dnf was not let carry out."""
-    found: t.Dict[str, t.List[str]] = {"new": [], "changed": [], "removed": []}
-    section = ""
+    found, section = [], ""
     for line in text.split("\n"):
         if line.endswith(":") and line[:1] not in ("", " "):
             section = SECTIONS.get(line[:-1].split(" ")[0], "")
         match = re.match(r"^ (\S+)(?:\s|$)", line)
         if match and section:
-            found[section].append(match[1])
+            found.append((section, match[1]))
         elif not line.strip():
             section = ""
-    return Simulation(tuple(found["new"]), tuple(found["changed"]), tuple(found["removed"]))
+    return Simulation.of(found)
 
 
 def _xml(text: str) -> ET.Element:
@@ -131,12 +124,12 @@ def parse_zypper_search(text: str) -> t.Dict[str, Policy]:
 
 def parse_zypper_summary(text: str) -> Simulation:
     """Parse ``zypper --xmlout install --dry-run``."""
-    found: t.Dict[str, t.List[str]] = {"new": [], "changed": [], "removed": []}
-    for summary in _xml(text).iter("install-summary"):
-        for part in summary:
-            names = [str(one.get("name")) for one in part.iter("solvable")]
-            found[SOLVABLES.get(part.tag, "changed")] += names
-    return Simulation(tuple(found["new"]), tuple(found["changed"]), tuple(found["removed"]))
+    return Simulation.of(
+        (SOLVABLES.get(part.tag, "changed"), str(one.get("name")))
+        for summary in _xml(text).iter("install-summary")
+        for part in summary
+        for one in part.iter("solvable")
+    )
 
 
 def zypper_messages(text: str) -> str:
@@ -148,12 +141,8 @@ def zypper_messages(text: str) -> str:
 def parse_needs(text: str) -> t.List[t.Tuple[str, str]]:
     """Return what ``rpm --erase --test`` says is needed, and the package that needs it."""
     found = re.findall(r"^\s*(.+?) is needed by (?:\(installed\) )?(\S+)$", text, flags=re.M)
-    return [(needed.split(" ")[0], _name(user)) for needed, user in found]
-
-
-def _name(package: str) -> str:
-    """Return the name in name-version-release.architecture."""
-    return package.rsplit("-", 2)[0]
+    # The user is name-version-release.architecture.
+    return [(needed.split(" ")[0], user.rsplit("-", 2)[0]) for needed, user in found]
 
 
 def version_key(version: str) -> t.Tuple[t.Any, ...]:

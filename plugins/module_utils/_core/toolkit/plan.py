@@ -39,16 +39,9 @@ DROP_IN_TEXT = """\
 ConditionPathExists=!/
 """
 FAMILIES = {
-    "debian": "debian",
-    "ubuntu": "debian",
-    "rhel": "rhel",
-    "rocky": "rhel",
-    "almalinux": "rhel",
-    "centos": "rhel",
-    "fedora": "rhel",
-    "amzn": "rhel",
-    "sles": "suse",
-    "opensuse-leap": "suse",
+    **dict.fromkeys(("debian", "ubuntu"), "debian"),
+    **dict.fromkeys(("rhel", "rocky", "almalinux", "centos", "fedora", "amzn"), "rhel"),
+    **dict.fromkeys(("sles", "opensuse-leap"), "suse"),
 }
 REPAIR = Step("repair", "finish what a killed package manager has begun")
 REFRESH = Step("refresh", "refresh the package lists")
@@ -285,13 +278,10 @@ def choose(observed: Observed, desired: Desired) -> t.Optional[str]:
     """
     names = PARTS[desired.parts]
     have = {observed.version(name) for name in names}
-    offered = [
-        version
-        for version in observed.policies.get(BASE, Policy(None, ())).versions
-        if all(version in observed.policies.get(name, Policy(None, ())).versions for name in names)
-    ]
-    present = next(iter(have)) if len(have) == 1 else None
-    for version in [*([present] if present else []), *offered]:
+    offers = [observed.policies.get(name, Policy(None, ())).versions for name in names]
+    offered = [one for one in offers[0] if all(one in versions for versions in offers)]
+    present = filter(None, have if len(have) == 1 else ())
+    for version in [*present, *offered]:
         if _fits(version, desired.version):
             return version
     if not offered:

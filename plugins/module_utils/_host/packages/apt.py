@@ -19,11 +19,6 @@ FOLDER = "/etc/apt/sources.list.d"
 OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
 PREFERENCES = "/etc/apt/preferences"
 OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
-ENVIRONMENT = {
-    "DEBIAN_FRONTEND": "noninteractive",
-    "APT_LISTCHANGES_FRONTEND": "none",
-    "NEEDRESTART_MODE": "l",  # it may list services, and must not restart containerd
-}
 # confdef takes the default where there is one, confold keeps the user's file where there is none.
 CONFIG_FILES = ("--force-confdef", "--force-confold")
 FORCE = ("--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades")
@@ -33,7 +28,11 @@ ARCHIVE = "/var/cache/apt/archives"
 class Apt(PackageManager):
     """apt, and dpkg below it."""
 
-    environment = ENVIRONMENT
+    environment = {
+        "DEBIAN_FRONTEND": "noninteractive",
+        "APT_LISTCHANGES_FRONTEND": "none",
+        "NEEDRESTART_MODE": "l",  # it may list services, and must not restart containerd
+    }
     tool, on_hold, unhold = "apt", "on hold", "release it: apt-mark unhold"
     obstacles = "a pin or a foreign source"
 
