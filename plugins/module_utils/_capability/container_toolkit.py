@@ -22,9 +22,8 @@ from .._core.toolkit.version import MINIMUM_TEXT
 from .._host.api import Host
 from .._host.cdi import SPEC_FOLDERS
 from .._host.packages.api import PackageManager
-from .._host.packages.families import checked_timeout, package_manager
 from .nodeinfo import os_release
-from .recorded import REPOSITORY_SPEC, Additions, existing
+from .recorded import REPOSITORY_SPEC, Additions, checked_timeout, existing, package_manager
 from .runtimes.record import Records
 
 RECORD = "/var/lib/gpu-node/container_toolkit.json"

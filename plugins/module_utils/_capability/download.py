@@ -19,7 +19,6 @@ from ansible.module_utils.urls import open_url
 from .._core.errors import NodeError
 
 CHUNK = 1 << 20
-TIMEOUT_SECONDS = 60.0
 # Several times what NVIDIA's installers have: a mirror that goes on for ever must not fill the node's disk.
 MAX_BYTES = 4 << 30
 MAX_SECONDS = 3600.0
@@ -36,7 +35,8 @@ def bring(location: str, target: str, sha256: str) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             digest = hashlib.sha256()
-            with _opened(location) as source:
+            local = location.startswith("/")
+            with open(location, "rb") if local else open_url(location, timeout=60.0) as source:
                 for chunk in _chunks(source, location):
                     digest.update(chunk)
                     stream.write(chunk)
@@ -57,12 +57,6 @@ def bring(location: str, target: str, sha256: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-
-
-def _opened(location: str) -> t.Any:
-    if location.startswith("/"):
-        return open(location, "rb")
-    return open_url(location, timeout=TIMEOUT_SECONDS)
 
 
 def _chunks(source: t.Any, location: str) -> t.Iterator[bytes]:

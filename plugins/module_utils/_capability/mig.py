@@ -121,8 +121,8 @@ class MigCapability:
         """Return what the managers of MPS daemons tell."""
         read = self._host.read
         for device in mps_units.devices(self._host.listdir(mps_units.FOLDER)):
-            asked = mps_units.settings(read(mps_units.file(device)))
-            yield read(f"{asked.root}/{device}.json")
+            settings = read(mps_units.file(device))
+            yield read(mps_units.state_file(device, settings))
 
     def _with_pods(self, state: GpuState) -> GpuState:
         processes = tuple(self._with_pod(one) for one in state.processes)

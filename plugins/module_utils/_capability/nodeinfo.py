@@ -41,19 +41,11 @@ def pci_devices(host: Host) -> t.List[PciDevice]:
     """Return NVIDIA's devices on the bus, by address."""
     found = []
     for address in host.listdir(BUS):
-        vendor = host.read(f"{BUS}/{address}/vendor")
-        files = {"vendor": vendor}
-        if vendor is not None and vendor.strip() == "0x10de":
-            files.update(
-                {
-                    name: host.read(f"{BUS}/{address}/{name}")
-                    for name in ("device", "class", "numa_node")
-                }
-            )
-        device = nvidia_device(address, files)
-        if device is not None:
-            found.append(device)
-    return found
+        if (host.read(f"{BUS}/{address}/vendor") or "").strip() == "0x10de":
+            names = ("vendor", "device", "class", "numa_node")
+            files = {name: host.read(f"{BUS}/{address}/{name}") for name in names}
+            found.append(nvidia_device(address, files))
+    return [one for one in found if one is not None]
 
 
 def bridges(host: Host) -> t.List[str]:

@@ -1,20 +1,29 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a capability adds to a node: recorded first, so that it can be removed again."""
+"""Package managers, and what a capability adds to a node: recorded first, so that it can be removed again."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
+from .._core.errors import InputError
 from .._core.packages.package import held
 from .._core.packages.record import Record
 from .._core.packages.repository import is_trusted
 from .._host.api import Host
 from .._host.packages.api import PackageManager
+from .._host.packages.apt import Apt
+from .._host.packages.rpm import Dnf, Zypper
 
 R = t.TypeVar("R", bound=Record)
+FAMILIES: t.Dict[str, t.Callable[[Host, float, str], PackageManager]] = {
+    "debian": Apt,
+    "ubuntu": Apt,
+    "rhel": Dnf,
+    "suse": Zypper,
+}
 REPOSITORY_SPEC: t.Dict[str, t.Any] = {
     "type": "dict",
     "options": {
@@ -27,6 +36,22 @@ REPOSITORY_SPEC: t.Dict[str, t.Any] = {
         "plain_http": {"type": "bool", "default": False},
     },
 }
+
+
+def package_manager(family: str, host: Host, timeout: float, purpose: str) -> PackageManager:
+    """Return the package manager of a family of distributions.
+
+    ``timeout`` is how long to wait where another process holds its lock, ``purpose`` what errors say
+    that is installed.
+    """
+    return FAMILIES[family](host, timeout, purpose)
+
+
+def checked_timeout(seconds: int) -> int:
+    """Return the option lock_timeout; InputError where it is no time."""
+    if seconds < 0:
+        raise InputError.of("lock_timeout", seconds, "a number of seconds, not negative")
+    return seconds
 
 
 class Additions(t.Generic[R]):

@@ -19,10 +19,10 @@ from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
 from ..._core.text import json_data
 from ..._host.api import Host
-from ..._host.packages.families import checked_timeout
 from ..._host.systemd import instances, properties
 from ..._nvml.real import open_nvml
 from ..nodeinfo import environment
+from ..recorded import checked_timeout, existing
 from .release import checked, fill, install_venv
 from .rollback import Rollback
 
@@ -136,8 +136,7 @@ class DevicePluginCapability:
         units = (UNIT, mps_units.UNIT, LABELS_UNIT)
         paths = [*self._choices(), SETTINGS, *(f"{UNITS}/{unit}" for unit in units)]
         paths += [CONFIG] if link is None else []
-        texts = {path: self._host.read(path) for path in paths}
-        return {path: text for path, text in texts.items() if text is not None}
+        return existing(self._host, paths)
 
     def _choices(self) -> t.List[str]:
         """Return the configurations that a label can choose; hidden files are half-written ones."""
@@ -147,9 +146,9 @@ class DevicePluginCapability:
     def _mps(self) -> t.Tuple[mps_units.Daemon, ...]:
         host, found = self._host, []
         for device in instances(host, mps_units.UNIT):
-            asked = mps_units.settings(host.read(mps_units.file(device)))
-            state = host.read(f"{asked.root}/{device}.json")
-            found.append(mps_units.daemon(device, asked, state))
+            settings = host.read(mps_units.file(device))
+            state = host.read(mps_units.state_file(device, settings))
+            found.append(mps_units.daemon(device, settings, state))
         return tuple(found)
 
     def _release(self, digest: str) -> str:

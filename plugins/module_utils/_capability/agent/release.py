@@ -17,7 +17,7 @@ from ..._core.errors import InputError, NodeError
 from ..._core.packages.package import Change, held
 from ..._host.api import Host
 from ..._host.packages.api import Locked, PackageManager
-from ..._host.packages.families import package_manager
+from ..recorded import package_manager
 
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 PIP_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-cache-dir")

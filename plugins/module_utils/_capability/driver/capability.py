@@ -20,9 +20,8 @@ from ..._core.packages.apt import upstream
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
 from ..._host.packages.apt import OWN_SOURCES
-from ..._host.packages.families import checked_timeout, package_manager
 from .. import nodeinfo
-from ..recorded import REPOSITORY_SPEC, Additions
+from ..recorded import REPOSITORY_SPEC, Additions, checked_timeout, package_manager
 from .kernel import dkms, modules, signing_key, write_modprobe
 from .loading import Loading
 from .packages import Packages

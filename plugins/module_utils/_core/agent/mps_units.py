@@ -18,14 +18,6 @@ SETTINGS = ".settings.json"
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """What a device's manager was started with: where its files are, and whether clients are ended."""
-
-    root: str = FOLDER
-    terminate: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
 class Daemon:
     """A device's MPS daemon. ``terminate``: its clients are ended where it has to end."""
 
@@ -49,21 +41,19 @@ def devices(names: t.Iterable[str]) -> t.List[str]:
     return sorted(name[: -len(SETTINGS)] for name in names if name.endswith(SETTINGS))
 
 
-def settings(text: t.Optional[str]) -> Settings:
-    """Return the settings in a manager's file."""
-    found = _json(text)
-    root = found.get("root")
-    terminate = found.get("on_busy") == "terminate"
-    return Settings(root if isinstance(root, str) and root else FOLDER, terminate)
+def state_file(device: str, settings: t.Optional[str]) -> str:
+    """Return where a manager writes its state, by the text of its settings."""
+    root = _json(settings).get("root")
+    return f"{root if isinstance(root, str) and root else FOLDER}/{device}.json"
 
 
-def daemon(device: str, asked: Settings, state: t.Optional[str]) -> Daemon:
+def daemon(device: str, settings: t.Optional[str], state: t.Optional[str]) -> Daemon:
     """Return a daemon, from its settings and the state that its manager wrote."""
     try:
         clients = int(_json(state).get("clients", 0))
     except (ValueError, TypeError, OverflowError):
         clients = 0
-    return Daemon(device, clients, asked.terminate)
+    return Daemon(device, clients, _json(settings).get("on_busy") == "terminate")
 
 
 def _json(text: t.Optional[str]) -> t.Mapping[str, t.Any]:

@@ -31,12 +31,8 @@ STATES = {
     "i": State.INSTALLED,
 }
 OWN_ENDINGS = (
-    "debian",
-    "debian-security",
-    "debian.list",
-    "debian-security.list",
-    "ubuntu",
-    "ubuntu-ports",
+    *("debian", "debian-security", "debian.list", "debian-security.list"),
+    *("ubuntu", "ubuntu-ports"),
 )
 KEYRINGS = ("debian-archive-keyring", "ubuntu-archive-keyring")
 DISABLED = ("no", "false", "without", "off", "disable")

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import typing as t
 
-from ..errors import damaged
+from ..errors import readable
 from ..text import json_data
 from ..text.shown import shown
 
@@ -45,28 +45,18 @@ class Record:
         """Parse a record; a node without one has had no additions."""
         if text is None:
             return cls()
-        try:
+        with readable(path, "remove the file; what earlier runs added then counts as your own"):
             values = json_data.loads(text)
+            fields = {one.name: one.default for one in dataclasses.fields(cls)}
             return cls(
-                **{
-                    one.name: READERS[type(one.default)](values.get(one.name, one.default))
-                    for one in dataclasses.fields(cls)
-                }
+                **{name: _read(values.get(name, one), type(one)) for name, one in fields.items()}
             )
-        except (ValueError, AttributeError, TypeError) as error:
-            hint = "remove the file; what earlier runs added then counts as your own"
-            raise damaged(path, error, hint) from error
 
 
-def _names(value: t.Any) -> t.FrozenSet[str]:
+def _read(value: t.Any, kind: type) -> t.Any:
+    if kind is not frozenset:
+        return value is True if kind is bool else str(value)
     names = value if isinstance(value, (list, frozenset)) else [None]
     if not all(isinstance(one, str) for one in names):
         raise TypeError(f"expected a list of names, found {shown(value)}")
     return frozenset(names)
-
-
-READERS: t.Dict[type, t.Callable[[t.Any], t.Any]] = {
-    frozenset: _names,
-    bool: lambda value: value is True,
-    str: str,
-}

@@ -222,7 +222,8 @@ def test_s10_hostile_daemon_json() -> None:
 def test_s10_hostile_records() -> None:
     def read(text: str) -> None:
         rollback.parse(text)
-        mps_units.daemon("GPU-1", mps_units.settings(text), text)
+        mps_units.state_file("GPU-1", text)
+        mps_units.daemon("GPU-1", text, text)
         mig_mps.idle_servers([text])
         for load in (toolkit.Record.load, driver_record.Record.load, cdi_boot.load):
             load(text, "the record")

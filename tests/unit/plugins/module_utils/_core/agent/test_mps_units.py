@@ -20,11 +20,10 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired impor
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.mps_units import (
     FOLDER,
     Daemon,
-    Settings,
     daemon,
     devices,
     file,
-    settings,
+    state_file,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
@@ -64,12 +63,11 @@ def test_clients_are_ended_only_where_that_was_said(state: str) -> None:
 
 def test_a_daemon_is_read_from_its_files() -> None:
     text = json.dumps({"version": 1, "on_busy": "terminate", "root": "/run/x"})
-    asked = settings(text)
-    assert asked == Settings("/run/x", True)
-    assert daemon(GPU, asked, json.dumps({"clients": 3})) == Daemon(GPU, 3, True)
-    assert daemon(GPU, Settings(), None) == daemon(GPU, settings(None), "{") == Daemon(GPU)
-    for damaged in ("", "{", "[]", json.dumps({"root": 7, "on_busy": ["terminate"]})):
-        assert settings(damaged) == Settings()
+    assert state_file(GPU, text) == f"/run/x/{GPU}.json"
+    assert daemon(GPU, text, json.dumps({"clients": 3})) == Daemon(GPU, 3, True)
+    for damaged in (None, "", "{", "[]", json.dumps({"root": 7, "on_busy": ["terminate"]})):
+        assert state_file(GPU, damaged) == f"{FOLDER}/{GPU}.json"
+        assert daemon(GPU, damaged, None) == daemon(GPU, damaged, "{") == Daemon(GPU)
 
 
 def test_devices_are_those_with_settings() -> None:
