@@ -9,8 +9,7 @@ import dataclasses
 import typing as t
 
 from .._core.errors import InputError
-from .._core.packages.package import held
-from .._core.packages.record import Record
+from .._core.packages.package import Record, held
 from .._core.packages.repository import is_trusted
 from .._host.api import Host
 from .._host.packages.api import PackageManager

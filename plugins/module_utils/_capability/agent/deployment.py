@@ -187,10 +187,8 @@ class DevicePluginCapability:
         """Plan; where the release must be made and its payload is not here, ask the action plugin for it."""
         found = plan(state, self._desired, self._prefix)
         found = dataclasses.replace(found, warnings=found.warnings + self._warnings())
-        missing = (
-            any(step.action == "release" for step in found.steps) and not self._params["payload"]
-        )
-        if missing and not self._check_mode:
+        needed = any(step.action == "release" for step in found.steps)
+        if needed and not (self._params["payload"] or self._check_mode):
             hint = "run the module through ansible, whose action plugin sends it"
             raise NodeError(
                 "the daemon's package is not on the node", hint=hint, payload_needed=True
@@ -258,9 +256,8 @@ class DevicePluginCapability:
 
     def _do_config(self, path: str, text: str) -> None:
         host = self._host
-        flags = (
-            ["--node"] if path == self._desired.config_file else []
-        )  # others are for another day
+        # The others are for another day.
+        flags = ["--node"] if path == self._desired.config_file else []
         self._check_config(f"{self._prefix}/bin/gpu-plugin", path, text, *flags)
         if path == CONFIG and host.readlink(path) is not None:
             host.remove(path)  # what it leads to is another configuration

@@ -43,9 +43,12 @@ def fill(host: Host, release: str, python: str, payload: str, index_url: t.Optio
     host.run(["tar", "-xzf", payload, "-C", f"{release}/payload"])
     host.run([python, "-m", "venv", release])
     _libraries(host, release, index_url)
-    _daemon(host, release)
-    # The Kubernetes client has two thousand files, of which few are ever loaded.
+    # The daemon's sources go where its libraries are: to install it by pip would be to build it.
     own = f"{release}/bin/python"
+    site = host.run([own, "-I", "-c", SITE]).out.strip()
+    host.run(["cp", "-R", f"{release}/payload/package/src/gpu_plugin", f"{site}/gpu_plugin"])
+    host.write(f"{release}/bin/gpu-plugin", SCRIPT.format(python=own), mode=0o755)
+    # The Kubernetes client has two thousand files, of which few are ever loaded.
     host.run([own, "-m", "compileall", "-q", "-x", "/kubernetes/", f"{release}/lib"])
     host.run([own, "-I", "-c", "import gpu_plugin.labels.api"])
     host.run([f"{release}/bin/gpu-plugin", "--version"])
@@ -75,14 +78,6 @@ def _environment(index_url: t.Optional[str]) -> t.Dict[str, str]:
     return {**found, "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": index_url or ""}
 
 
-def _daemon(host: Host, release: str) -> None:
-    """Put the daemon's sources where its libraries are: to install it by pip would be to build it."""
-    own = f"{release}/bin/python"
-    site = host.run([own, "-I", "-c", SITE]).out.strip()
-    host.run(["cp", "-R", f"{release}/payload/package/src/gpu_plugin", f"{site}/gpu_plugin"])
-    host.write(f"{release}/bin/gpu-plugin", SCRIPT.format(python=own), mode=0o755)
-
-
 def masked(text: str, url: str) -> str:
     """Return a text without the password that an address has; a user without a password is a token."""
     user, found, password = _userinfo(url).partition(":")
@@ -99,9 +94,7 @@ def checked(url: t.Optional[str]) -> t.Optional[str]:
         return None
     try:
         parts = urlsplit(url)
-        good = parts.scheme in ("https", "http", "file") and bool(
-            parts.hostname or parts.scheme == "file"
-        )
+        good = parts.scheme == "file" or bool(parts.scheme in ("https", "http") and parts.hostname)
         good = good and parts.port != 0
     except ValueError:
         good = False

@@ -76,11 +76,8 @@ class Rollback:
     def kept(self) -> t.Optional[Kept]:
         """Return what is kept, if it is all there still."""
         found = parse(self._host.read(self._path))
-        if found is None or not self._host.exists(
-            f"{self._prefix}/releases/{found.release}/.complete"
-        ):
-            return None
-        return found
+        made = f"{self._prefix}/releases/{found.release}/.complete" if found else ""
+        return found if made and self._host.exists(made) else None
 
     def put_back(self, error: NodeError, wait: t.Callable[[], None]) -> t.NoReturn:
         """Put back what is kept and restart the daemon; ``wait`` returns when it serves.

@@ -151,9 +151,8 @@ def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
                 hint="install the distribution's package for it",
             )
         steps.append(Step("venv_package", "install the package python3-venv"))
-    words = (
-        f"install the daemon's environment as {prefix}/releases/{desired.digest} and switch to it"
-    )
+    path = f"{prefix}/releases/{desired.digest}"
+    words = f"install the daemon's environment as {path} and switch to it"
     return [*steps, Step("release", words)]
 
 

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..errors import InputError
-from ..packages import record, repository
+from ..packages import package, repository
 from ..packages.apt import Source, upstream
 from ..packages.package import Package, Policy, Removal
 from ..packages.repository import Known, Repository
@@ -93,7 +93,7 @@ def _runfile(params: t.Mapping[str, t.Any]) -> t.Optional[Runfile]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Record(record.Record):
+class Record(package.Record):
     """The additions; of the packages, ``requested`` are those that were asked for.
 
     ``sources``, ``service`` and ``fabric`` say that a sources file is there and services were enabled,

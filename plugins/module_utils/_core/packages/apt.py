@@ -48,17 +48,13 @@ def parse_packages(text: str) -> t.Dict[str, Package]:
     """
     rows = [line.split("\t") for line in text.split("\n") if line.count("\t") == 4]
     native = next((row[1] for row in rows if row[0] == "dpkg"), None)
-    found = [
-        (row[0].split(":")[0], _package(row[3], row[2], row[4]))
-        for row in rows
-        if row[4][1:2] in STATES and (native is None or row[1] in (native, "all", ""))
-    ]
-    return {name: one for name, one in found if one.held or one.state is not State.NOT_INSTALLED}
-
-
-def _package(version: str, source: str, letters: str) -> Package:
-    """Return a package by dpkg's abbreviation of its state: wanted, actual, error."""
-    return Package(version, source, STATES[letters[1]], letters[0] == "h", letters[2:3] == "R")
+    found = {}
+    for name, machine, source, version, letters in rows:  # wanted, actual, error
+        if letters[1:2] in STATES and (native is None or machine in (native, "all", "")):
+            held, state, torn = letters[0] == "h", STATES[letters[1]], letters[2:3] == "R"
+            if held or state is not State.NOT_INSTALLED:
+                found[name.split(":")[0]] = Package(version, source, state, held, torn)
+    return found
 
 
 def parse_policy(text: str) -> t.Dict[str, Policy]:
@@ -197,10 +193,11 @@ def additions(
 
 def render(sources: t.Sequence[Source]) -> str:
     """Return a deb822 file."""
-    text = "# Written by gpu.node.nvidia_driver.\n"
-    for number, source in enumerate(sources):
-        text += "\n" if number else ""
-        text += f"Types: deb\nURIs: {source.uri}\nSuites: {source.suite}\n"
-        text += f"Components: {' '.join(source.components)}\n"
-        text += f"Signed-By: {source.signed_by}\n" if source.signed_by else ""
-    return text
+    return "# Written by gpu.node.nvidia_driver.\n" + "\n".join(map(stanza, sources))
+
+
+def stanza(source: Source) -> str:
+    """Return a stanza of a deb822 file."""
+    text = f"Types: deb\nURIs: {source.uri}\nSuites: {source.suite}\n"
+    text += f"Components: {' '.join(source.components)}\n" if source.components else ""
+    return text + (f"Signed-By: {source.signed_by}\n" if source.signed_by else "")

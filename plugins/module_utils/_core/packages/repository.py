@@ -11,7 +11,7 @@ import typing as t
 
 from ..errors import InputError, NodeError
 from ..steps import Step
-from .apt import Source
+from .apt import Source, stanza
 from .pgp import PublicKey, armoured, binary, is_armoured, read
 
 URL = re.compile(r"(?:https?|file)://([^\s\"'#@/:]*)[^\s\"'#@]*")
@@ -213,10 +213,8 @@ def files(
         text = _repo(repository, place, family)
         return {place.rpm_key: armoured(keys), place.rpm_repositories[family]: text}
     _ascii, path = place.apt_keys
-    text = f"{place.header}Types: deb\nURIs: {repository.url}\nSuites: {repository.suite}\n"
-    if repository.components:
-        text += f"Components: {' '.join(repository.components)}\n"
-    found = {path: binary(keys), place.sources: text + f"Signed-By: {path}\n"}
+    source = Source(repository.url, repository.suite, repository.components, path)
+    found = {path: binary(keys), place.sources: place.header + stanza(source)}
     return {**found, place.preferences: _pins(repository, place)} if place.preferred else found
 
 

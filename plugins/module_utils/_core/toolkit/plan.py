@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..errors import InputError, NodeError
-from ..packages import record, repository
+from ..packages import package, repository
 from ..packages.apt import Source, upstream
 from ..packages.package import Package, Policy, Removal
 from ..packages.repository import Known, Place, Repository
@@ -60,7 +60,7 @@ class Desired:
 
 
 @dataclasses.dataclass(frozen=True)
-class Record(record.Record):
+class Record(package.Record):
     """What earlier runs added; ``drop_in`` says that the vendor's service has one of ours."""
 
     drop_in: bool = False
@@ -248,16 +248,15 @@ def _absent(observed: Observed, before: t.Dict[str, t.Any], check_mode: bool) ->
     words = [f"remove {', '.join(gone)}"] if gone else []
     words += [f"remove {', '.join(sorted(files))}"] if files else []
     words += [f"remove {DROP_IN}"] if record.drop_in else []
-    warnings: t.Tuple[str, ...] = ()
+    warnings = []
     if removal and removal.kept:
-        warnings = (
-            f"{', '.join(removal.kept)} stays, as {', '.join(removal.users) or 'others'} needs it",
-        )
+        users = ", ".join(removal.users) or "others"
+        warnings = [f"{', '.join(removal.kept)} stays, as {users} needs it"]
     params = {"packages": gone, "files": tuple(sorted(files))}
     step = Step("remove", "; ".join(words) or "forget what was added", params)
     packages = {name: one for name, one in before["packages"].items() if name not in gone}
     after = {**before, "packages": packages, "repository": None}
-    return Plan((step,), before, after, warnings=warnings)
+    return Plan((step,), before, after, warnings=tuple(warnings))
 
 
 def describe(observed: Observed) -> t.Dict[str, t.Any]:
