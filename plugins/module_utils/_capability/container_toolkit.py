@@ -29,7 +29,6 @@ from .runtimes.record import Records
 RECORD = "/var/lib/gpu-node/container_toolkit.json"
 RUNTIME = "/usr/bin/nvidia-container-runtime"
 HOOK = "/usr/bin/nvidia-cdi-hook"
-PURPOSE = "the container toolkit"
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -85,7 +84,7 @@ class ToolkitCapability:
                 cause=f"/etc/os-release names none of {', '.join(toolkit.FAMILIES)}",
                 hint="install it by other means, or use mode cdi of gpu.node.container_runtime, which needs none of it",
             )
-        return package_manager(self._family, self._host, self._timeout, PURPOSE)
+        return package_manager(self._family, self._host, self._timeout, "the container toolkit")
 
     # --- observe ---
 

@@ -18,7 +18,6 @@ from ansible.module_utils.urls import open_url
 
 from .._core.errors import NodeError
 
-CHUNK = 1 << 20
 # Several times what NVIDIA's installers have: a mirror that goes on for ever must not fill the node's disk.
 MAX_BYTES = 4 << 30
 MAX_SECONDS = 3600.0
@@ -67,7 +66,7 @@ def _chunks(source: t.Any, location: str) -> t.Iterator[bytes]:
     begun, size = time.monotonic(), 0
     while True:
         # Not read(), which waits until the whole chunk is there.
-        chunk = source.read1(CHUNK)
+        chunk = source.read1(1 << 20)
         if not chunk:
             return
         size += len(chunk)

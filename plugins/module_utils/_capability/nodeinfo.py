@@ -26,8 +26,6 @@ LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
 )
-FIRMWARE = "/lib/firmware"
-DRIVER_VERSION = "/proc/driver/nvidia/version"
 
 
 def os_release(host: Host) -> t.Dict[str, str]:
@@ -122,7 +120,7 @@ def firmware_versions(host: Host, kernel: str) -> t.Tuple[str, ...]:
     """Return the versions of the driver that the kernel finds firmware for the GSP of."""
     found = set()
     for place in (f"updates/{kernel}/", "updates/", f"{kernel}/", ""):
-        folder = f"{FIRMWARE}/{place}nvidia"
+        folder = f"/lib/firmware/{place}nvidia"
         for version in host.listdir(folder):
             names = host.listdir(f"{folder}/{version}") if version[:1].isdigit() else []
             if any(name.startswith("gsp") for name in names):
@@ -139,7 +137,7 @@ class LoadedDriver(t.NamedTuple):
 
 def loaded_driver(host: Host) -> t.Optional[LoadedDriver]:
     """Return the loaded driver, or None."""
-    text = host.read(DRIVER_VERSION)
+    text = host.read("/proc/driver/nvidia/version")
     match = re.search(r"NVRM version: (.*?) {2,}(\d+\.[\d.]+)", text or "")
     if match is None:
         return None

@@ -33,9 +33,7 @@ KUBELET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 9, -1)))
 KNOWN = "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))"  # those with wheels
-HAS_ENSUREPIP = "import ensurepip, venv"
 LOOK_SECONDS, LOOK_AGAIN_SECONDS = 0.05, 1.0
-UNLABEL_SECONDS = 60.0
 CRASHES = 3  # so many starts that fail at once are no delay but a fault
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
@@ -106,9 +104,10 @@ class DevicePluginCapability:
         fresh = current != desired.digest or not usable
         python = self._python() if fresh and desired.digest else ""
         daemon, link = self._service(UNIT), host.readlink(CONFIG)
+        can_make = [python, "-c", "import ensurepip, venv"]
         observed = Observed(
             python=python,
-            ensurepip=not python or host.run([python, "-c", HAS_ENSUREPIP], check=False).rc == 0,
+            ensurepip=not python or host.run(can_make, check=False).rc == 0,
             apt=host.which("apt-get") is not None,
             current=current,
             releases=tuple(host.listdir(f"{self._prefix}/releases")),
@@ -338,7 +337,7 @@ class DevicePluginCapability:
         self._host.run(["systemctl", "stop", LABELS_UNIT], check=False)
         words = [f"{self._prefix}/bin/gpu-plugin", "labels", "--config", CONFIG, "--remove"]
         env = env_variables(settings)
-        done = self._host.run(words, check=False, env=env, timeout=UNLABEL_SECONDS)
+        done = self._host.run(words, check=False, env=env, timeout=60.0)
         self._labels_left = (done.err or done.out).strip() if done.rc else ""
 
     def _do_remove_service(self, unit: str, path: str) -> None:

@@ -20,8 +20,10 @@ from ..._host.packages.api import Locked, PackageManager
 from ..recorded import package_manager
 
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
-PIP_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-cache-dir")
-ONLY_LISTED = ("--require-hashes", "--only-binary=:all:", "--no-deps")
+PIP = (
+    *("-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"),
+    *("--no-cache-dir", "--require-hashes", "--only-binary=:all:", "--no-deps", "--no-compile"),
+)
 SCRIPT = """#!{python}
 import sys
 
@@ -55,8 +57,7 @@ def fill(host: Host, release: str, python: str, payload: str, index_url: t.Optio
 
 
 def _libraries(host: Host, release: str, index_url: t.Optional[str]) -> None:
-    pip = [f"{release}/bin/python", "-I", "-m", "pip", "install", *PIP_OPTIONS, *ONLY_LISTED]
-    pip.append("--no-compile")
+    pip = [f"{release}/bin/python", *PIP]
     if host.exists(f"{release}/payload/wheels"):
         pip += ["--no-index", "--find-links", f"{release}/payload/wheels"]
         index_url = None

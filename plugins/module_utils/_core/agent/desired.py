@@ -15,7 +15,6 @@ from ..errors import InputError, NodeError
 
 CONFIG = "/etc/gpu-node/config.yaml"
 CONFIGS = "/etc/gpu-node/configs"
-DEFAULT = "default"
 SETTINGS = "/etc/gpu-node/labels.env"
 UNITS = "/etc/systemd/system"
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -51,7 +50,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> Desired:
     plain = params["config"] or {"version": "v1"}
     configs = {CONFIG: _text(plain)}
     if named:
-        named = {DEFAULT: plain, **dict(sorted(named.items()))}
+        named = {"default": plain, **dict(sorted(named.items()))}
         configs = {f"{CONFIGS}/{name}": _text(one) for name, one in named.items()}
     asked = settings(labels, choosing=bool(named)) if started and labels is not None else None
     return Desired(params["state"], params["digest"] or "", configs, params["units"] or {}, asked)

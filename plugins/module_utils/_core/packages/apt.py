@@ -34,7 +34,6 @@ OWN_ENDINGS = (
     *("debian", "debian-security", "debian.list", "debian-security.list"),
     *("ubuntu", "ubuntu-ports"),
 )
-KEYRINGS = ("debian-archive-keyring", "ubuntu-archive-keyring")
 DISABLED = ("no", "false", "without", "off", "disable")
 FIELD = re.compile(r"^([^\s:]+)[ \t]*:(.*(?:\n[ \t].*)*)", re.M)
 ONE_LINE = re.compile(r"^[ \t]*deb[ \t]+(?:\[([^]]*)\][ \t]+)?(\S+)[ \t]+(\S+)([^#\n]*)", re.M)
@@ -162,7 +161,7 @@ def parse_deb822(text: str) -> t.List[Source]:
 
 def _is_own(source: Source) -> bool:
     return source.uri.rstrip("/").rsplit("/", 1)[-1] in OWN_ENDINGS or any(
-        name in source.signed_by for name in KEYRINGS
+        name in source.signed_by for name in ("debian-archive-keyring", "ubuntu-archive-keyring")
     )
 
 

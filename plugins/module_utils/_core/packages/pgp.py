@@ -18,15 +18,13 @@ import typing as t
 
 from ..errors import InputError
 
-KIND = "PGP PUBLIC KEY BLOCK"
-BEGIN, END = f"-----BEGIN {KIND}-----", f"-----END {KIND}-----"
+BEGIN, END = (f"-----{one} PGP PUBLIC KEY BLOCK-----" for one in ("BEGIN", "END"))
 ARMOUR = re.compile(rf"{BEGIN}[ \t\r]*\n(.*?){END}", re.S)
 HEADER = re.compile(r"[A-Za-z-]+:.*")
 MAX_BYTES = 1 << 18
 PUBLIC_KEY = 6
 BELONGING = (2, 13, 14, 17)  # signatures, user ids, subkeys, pictures
 IGNORED = (10, 12, 21)  # markers, gpg's own notes of trust, padding
-CHECKSUM_START, CHECKSUM_POLYNOMIAL = 0xB704CE, 0x1864CFB
 EXPECTED = "an OpenPGP public key, ASCII-armoured or binary, and nothing beside it"
 
 
@@ -91,13 +89,13 @@ def armoured(keys: t.Iterable[PublicKey]) -> str:
 
 def _checksum(data: bytes) -> str:
     """Return the checksum of armour, which older rpms insist on. RFC 4880, 6.1."""
-    crc = CHECKSUM_START
+    crc = 0xB704CE
     for octet in data:
         crc ^= octet << 16
         for _bit in range(8):
             crc <<= 1
             if crc & 0x1000000:
-                crc ^= CHECKSUM_POLYNOMIAL
+                crc ^= 0x1864CFB
     return base64.b64encode(crc.to_bytes(3, "big")).decode()
 
 

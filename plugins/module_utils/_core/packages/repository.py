@@ -18,7 +18,6 @@ URL = re.compile(r"(?:https?|file)://([^\s\"'#@/:]*)[^\s\"'#@]*")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
 RPM_FAMILIES = ("rhel", "suse")
-APT_PRIORITY, APT_OTHERS = 600, 400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,9 +221,9 @@ def _pins(repository: Repository, place: Place) -> str:
     match = URL.match(repository.url)
     host = match[1] if match else ""
     origin = f'Pin: origin "{host}"'
-    pins = f"{place.header}Package: {place.preferred}\n{origin}\nPin-Priority: {APT_PRIORITY}\n"
+    pins = f"{place.header}Package: {place.preferred}\n{origin}\nPin-Priority: 600\n"
     # A repository without a host cannot be told from others on the node's own disk.
-    return pins + (f"\nPackage: *\n{origin}\nPin-Priority: {APT_OTHERS}\n" if host else "")
+    return pins + (f"\nPackage: *\n{origin}\nPin-Priority: 400\n" if host else "")
 
 
 def _check_transport(repository: Repository) -> None:

@@ -102,19 +102,14 @@ class Observed:
     @property
     def unfinished(self) -> bool:
         """Tell whether a transaction of ours was killed."""
-        return self.interrupted or any(
-            self.packages[name].broken for name in ALL if name in self.packages
-        )
+        return self.interrupted or any(one.broken for one in self.packages.values())
 
 
 def check_version(version: str) -> None:
     """Refuse a version with known holes before anything is looked at."""
     if version and not is_safe(version):
-        raise InputError.of(
-            "version",
-            version,
-            f"{MINIMUM_TEXT} or later, as containers could break out through earlier ones",
-        )
+        expected = f"{MINIMUM_TEXT} or later, as containers could break out through earlier ones"
+        raise InputError.of("version", version, expected)
 
 
 def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:

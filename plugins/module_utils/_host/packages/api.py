@@ -15,7 +15,6 @@ from ..._core.packages.apt import Source
 from ..._core.packages.package import Change, Package, Policy, Relations, Removal, Simulation, held
 from ..api import Completed, Host
 
-TAIL_LINES = 20
 RETRY_SECONDS = 2.0
 
 
@@ -26,7 +25,7 @@ class Locked(NodeError):
 def tail(done: Completed) -> str:
     """Return the end of what a command has said."""
     lines = [line for line in f"{done.out}\n{done.err}".split("\n") if line.strip()]
-    return "\n".join(lines[-TAIL_LINES:])
+    return "\n".join(lines[-20:])
 
 
 class PackageManager(abc.ABC):

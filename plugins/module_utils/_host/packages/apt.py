@@ -17,7 +17,6 @@ from .api import PackageManager
 
 FOLDER = "/etc/apt/sources.list.d"
 OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
-PREFERENCES = "/etc/apt/preferences"
 OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
 # confdef takes the default where there is one, confold keeps the user's file where there is none.
 CONFIG_FILES = ("--force-confdef", "--force-confold")
@@ -151,7 +150,7 @@ class Apt(PackageManager):
         """Return apt's options that keep source packages at versions, for one call."""
         if not pins:
             return []
-        text = apt.preferences(pins, self._host.read(PREFERENCES) or "")
+        text = apt.preferences(pins, self._host.read("/etc/apt/preferences") or "")
         self._host.write(OWN_PREFERENCES, text, mode=0o644)
         return ["-o", f"Dir::Etc::Preferences={OWN_PREFERENCES}"]
 

@@ -18,7 +18,6 @@ from ..api import Completed
 from .api import PackageManager, tail
 
 RPM_BUSY = re.compile(r"transaction lock on|Existing lock |[Ww]aiting for process with pid")
-RPM_KEYS = ("rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n")
 # dnf's shell ends with status 0 all the same; nothing was done then.
 DNF_LOCKED = re.compile(r"^Error: .* already locked by \d+", re.M)
 DNF_LOCKS = "/etc/dnf/plugins/versionlock.list"
@@ -66,7 +65,8 @@ class Rpm(PackageManager):
 
     def trusted(self) -> t.Tuple[str, ...]:
         # rpm fails where it was never taught a key.
-        done = self._host.run([*RPM_KEYS, "gpg-pubkey"], check=False)
+        words = ["rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n", "gpg-pubkey"]
+        done = self._host.run(words, check=False)
         return tuple(done.out.split()) if done.rc == 0 else ()
 
     def trust(self, path: str) -> None:
