@@ -14,12 +14,19 @@ from .._core import pods
 from .._core.agent import mps_units
 from .._core.boot import State as Boot
 from .._core.errors import NodeError
-from .._core.gpu import Gpu, NvmlError, Process
+from .._core.gpu import Gpu, GpuInstance, NvmlError, Process
 from .._core.mig import boot as mig_boot
-from .._core.mig import mps as mig_mps
 from .._core.mig.config import Selection
-from .._core.mig.plan import Busy, GpuPlan, GpuState, plan_gpu
-from .._core.mig.report import gpu as report
+from .._core.mig.plan import (
+    Busy,
+    GpuPlan,
+    GpuState,
+    Server,
+    ends,
+    idle_servers,
+    plan_gpu,
+    without_idle,
+)
 from .._core.steps import Plan, Step
 from .._host.api import Host
 from .._nvml.mig import Changes, planned, read
@@ -54,7 +61,7 @@ class State:
     gpus: t.Tuple[GpuState, ...] = ()
     broken: t.Tuple[NvmlError, ...] = ()
     absent: str = ""
-    idle: t.Tuple[mig_mps.Server, ...] = ()
+    idle: t.Tuple[Server, ...] = ()
 
 
 class MigCapability:
@@ -109,8 +116,8 @@ class MigCapability:
 
     def _read(self, nvml: Nvml, units: Boot) -> State:
         gpus, broken = nvml.gpus()
-        idle = mig_mps.idle_servers(self._mps_states())
-        split = [mig_mps.without_idle(read(nvml, gpu), idle) for gpu in gpus]
+        idle = idle_servers(self._mps_states())
+        split = [without_idle(read(nvml, gpu), idle) for gpu in gpus]
         states = tuple(self._with_pods(one) for one, _servers in split)
         self._states = {one.gpu.uuid: one for one in states}
         self._first = self._first or self._states
@@ -161,7 +168,7 @@ class MigCapability:
         self._plans = {**{one.gpu.uuid: one for one in plans}, **self._plans}
         return Plan(
             (
-                *(step for one in plans for step in (*mig_mps.ends(one, state.idle), *one.steps)),
+                *(step for one in plans for step in (*ends(one, state.idle), *one.steps)),
                 *at_boot,
             ),
             "".join(f"{one.before}\n" for one in plans) + (state.boot.config or ""),
@@ -234,7 +241,7 @@ class MigCapability:
             boot.apply(self._host, step)
         elif self._changes is None or self._nvml is None:
             raise NodeError("nothing can be changed before the GPUs were read")
-        elif step.action == mig_mps.ACTION:
+        elif step.action == "end_mps_server":
             _end_server(self._host, self._nvml, self._states[uuid].gpu, step)
             self._changes.done.append(step)
         else:
@@ -263,7 +270,7 @@ class MigCapability:
         answer: t.Dict[str, t.Any] = {
             "selected": self._selection.label,
             "gpus": [
-                report(
+                _report(
                     self._first.get(one.gpu.uuid, one),
                     one,
                     self._plans.get(one.gpu.uuid),
@@ -297,7 +304,65 @@ def _end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
             )
         asked = f"shutdown_server {pid}\n"
         done = host.run(
-            [mig_mps.PROGRAM], check=False, env=env, stdin=asked, timeout=SERVER_SECONDS
+            ["nvidia-cuda-mps-control"], check=False, env=env, stdin=asked, timeout=SERVER_SECONDS
         )
         answer = (done.err or done.out).strip()
         time.sleep(SERVER_POLL_SECONDS)
+
+
+def _instance(state: GpuState, one: GpuInstance) -> t.Dict[str, t.Any]:
+    """Return a GPU instance with its compute instances and the UUIDs of its MIG devices."""
+    return {
+        "id": one.id,
+        "profile": state.name_of(one),
+        "start": one.start,
+        "size": one.size,
+        "compute_instances": [
+            {"id": ci.id, "slices": ci.slices, "start": ci.start} for ci in one.cis
+        ],
+        "uuids": [device.uuid for device in state.devices if device.gi_id == one.id],
+    }
+
+
+def _report(
+    before: GpuState, now: GpuState, plan: t.Optional[GpuPlan], *, planned_only: bool
+) -> t.Dict[str, t.Any]:
+    """Return the report on one GPU; ``planned_only`` where the plan was not carried out.
+
+    What was kept, created and destroyed is read from the GPU, not from the plan, where it can be.
+    """
+    was = {one.id: one for one in before.instances}
+    devices = {one.uuid for one in before.devices}
+    current = [_instance(now, one) for one in now.instances]
+    gone = [
+        one.id
+        for one in before.instances
+        if (one.profile_id, one.start) not in {(n.profile_id, n.start) for n in now.instances}
+    ]
+    made = [one for one in current if not devices & set(one["uuids"]) and one["uuids"]]
+    if plan is None:
+        created: t.List[t.Dict[str, t.Any]] = []
+        destroyed: t.Tuple[int, ...] = ()
+    elif planned_only:
+        created = [
+            {"profile": one.profile, "start": one.start, "size": one.size} for one in plan.created
+        ]
+        destroyed = plan.destroyed
+    else:
+        created, destroyed = made, tuple(dict.fromkeys([*plan.destroyed, *gone]))
+    return {
+        "index": now.gpu.index,
+        "uuid": now.gpu.uuid,
+        "name": now.gpu.name,
+        "pci_bus_id": now.gpu.pci_bus_id,
+        "mig_capable": now.gpu.mig_capable,
+        "mig_enabled": now.gpu.mig_current,
+        "mig_pending": now.gpu.mig_pending,
+        "before": [_instance(before, one) for one in before.instances],
+        "instances": current,
+        "kept": [_instance(before, was[one]) for one in (plan.kept if plan else ()) if one in was],
+        "created": created,
+        "destroyed": [_instance(before, was[one]) for one in destroyed if one in was],
+        "steps": [step.describe() for step in plan.steps] if plan else [],
+        "picture": now.picture,
+    }

@@ -168,7 +168,8 @@ class Changes:
                 nvml.destroy_instance(gpu, instance.id)
         for place, instance in goal.items():
             if place not in have:
-                gi = nvml.create_instance(gpu, before.profile_of(instance), instance.start)
+                profile = next(one for one in before.profiles if one.id == instance.profile_id)
+                gi = nvml.create_instance(gpu, profile, instance.start)
                 self._restore_cis(gpu, gi, (), instance)
             else:
                 self._restore_cis(gpu, have[place].id, have[place].cis, instance)

@@ -20,8 +20,6 @@ NVIDIA_CTK = "nvidia-ctk"
 GENERATORS = (NVML, NVIDIA_CTK)
 INSTALL = "install the NVIDIA container toolkit (gpu.node.container_toolkit)"
 
-MOST = 5  # problems that are named; where there are more, they are much alike
-
 Spec = t.Dict[str, t.Any]
 
 
@@ -63,18 +61,14 @@ def parse(text: str, path: str) -> Spec:
     if not wrong and spec["kind"] != KIND:
         wrong = [f"kind: {shown(spec['kind'])} is not {KIND}"]
     if wrong:
-        raise _bad(path, "; ".join(map(cut, wrong[:MOST])))
+        raise _bad(path, "; ".join(map(cut, wrong[:5])))
     spec["devices"].sort(key=lambda one: str(one["name"]))
-    for edits in (
-        spec.get("containerEdits", {}),
-        *(one["containerEdits"] for one in spec["devices"]),
-    ):
+    for edits in _edits(spec).values():
         for key, field in (("deviceNodes", "path"), ("mounts", "containerPath")):
             if key in edits:
                 # Folders come before what is in them; of hooks the order is the program's own.
                 edits[key].sort(key=lambda one, field=field: str(one[field]))
-    found: Spec = spec
-    return found
+    return t.cast(Spec, spec)
 
 
 def _bad(path: str, cause: str) -> NodeError:
@@ -92,40 +86,38 @@ def differences(ours: Spec, theirs: Spec) -> t.List[t.Dict[str, str]]:
     is about (empty where it is about all), and ``only`` in whose specification it is. A mount
     under another name is another mount.
     """
-    found: t.List[t.Dict[str, str]] = []
-    mine, yours = _devices(ours), _devices(theirs)
-    found += _compare("device", "", set(mine), set(yours))
-    for device in sorted(set(mine) & set(yours)):
-        found += _edits(device, mine[device], yours[device])
-    return found + _edits("", ours.get("containerEdits", {}), theirs.get("containerEdits", {}))
-
-
-def _devices(spec: Spec) -> t.Dict[str, Spec]:
-    return {one["name"]: one["containerEdits"] for one in spec["devices"]}
-
-
-def _edits(device: str, mine: Spec, yours: Spec) -> t.List[t.Dict[str, str]]:
-    readers: t.Dict[str, t.Callable[[Spec], t.Set[str]]] = {
-        "node": lambda one: {node["path"] for node in one.get("deviceNodes", ())},
-        "mount": lambda one: {
-            f"{mount['hostPath']} at {mount['containerPath']}"
-            if mount["hostPath"] != mount["containerPath"]
-            else mount["containerPath"]
-            for mount in one.get("mounts", ())
-        },
-        "env": lambda one: set(one.get("env", ())),
-        "hook": lambda one: set(map(_hook, one.get("hooks", ()))),
-    }
-    found: t.List[t.Dict[str, str]] = []
-    for what, read in readers.items():
-        found += _compare(what, device, read(mine), read(yours))
+    mine, yours = _edits(ours), _edits(theirs)
+    found = _compare("device", "", set(mine), set(yours))
+    for device in sorted(set(mine) & set(yours), key=lambda one: (not one, one)):
+        for what, (key, name) in READERS.items():
+            one, other = (set(map(name, side[device].get(key, ()))) for side in (mine, yours))
+            found += _compare(what, device, one, other)
     return found
+
+
+def _edits(spec: Spec) -> t.Dict[str, Spec]:
+    """Return the edits of each device, and under an empty name those of all."""
+    edits = {one["name"]: one["containerEdits"] for one in spec["devices"]}
+    return {**edits, "": spec.get("containerEdits", {})}
+
+
+def _mount(mount: Spec) -> str:
+    host, container = str(mount["hostPath"]), str(mount["containerPath"])
+    return container if host == container else f"{host} at {container}"
 
 
 def _hook(hook: Spec) -> str:
     """Return what a hook does: the first argument that is not a program's name."""
     argv = [str(one) for one in hook.get("args", ())[1:] if one != "hook"]
     return argv[0] if argv else posixpath.basename(str(hook["path"]))
+
+
+READERS: t.Dict[str, t.Tuple[str, t.Callable[[t.Any], str]]] = {
+    "node": ("deviceNodes", lambda one: str(one["path"])),
+    "mount": ("mounts", _mount),
+    "env": ("env", str),
+    "hook": ("hooks", _hook),
+}
 
 
 def _compare(

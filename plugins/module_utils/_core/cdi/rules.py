@@ -18,14 +18,7 @@ VENDOR_OR_CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 NODE_TYPES = ("b", "c", "u", "p")
 HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")  # those of NVIDIA's container toolkit
-HOOKS = (
-    "prestart",
-    "createRuntime",
-    "createContainer",
-    "startContainer",
-    "poststart",
-    "poststop",
-)
+HOOKS = ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
 
 # Keys with the shape of their values; a star means a list of it, an exclamation mark a required key.
 KEYS = {
@@ -42,7 +35,12 @@ KEYS = {
     "net": "hostInterfaceName:text! name:text!",
 }
 SHAPES = {name: dict(one.split(":") for one in keys.split()) for name, keys in KEYS.items()}
+# CUDA's default place of an MPS daemon's pipes. Anybody may make it, so it is nobody's word; who has
+# a share of a GPU gets its own pipes at this place from the device plugin.
+PIPES = "/tmp/nvidia-mps"
+
 Found = t.Iterator[str]
+Spec = t.Dict[str, t.Any]
 
 
 def minimum_version(spec: t.Mapping[str, t.Any]) -> str:
@@ -114,7 +112,11 @@ def _is(value: t.Any, name: str) -> bool:
 
 
 def _rules(spec: t.Mapping[str, t.Any]) -> Found:
-    yield from _version(spec)
+    version = spec["cdiVersion"]
+    if version not in VERSIONS:
+        yield f"cdiVersion: {shown(version)} is not one of {', '.join(VERSIONS)}"
+    elif VERSIONS.index(version) < VERSIONS.index(minimum_version(spec)):
+        yield f"cdiVersion: the content needs {minimum_version(spec)}, not {version}"
     vendor, slash, kind = spec["kind"].partition("/")
     if not (slash and VENDOR_OR_CLASS.fullmatch(vendor) and VENDOR_OR_CLASS.fullmatch(kind)):
         yield f"kind: {shown(spec['kind'])} is not vendor/class"
@@ -132,14 +134,6 @@ def _rules(spec: t.Mapping[str, t.Any]) -> Found:
         if not any(device["containerEdits"].values()):
             yield f"{at}.containerEdits: must not be empty"
         yield from _edits(device["containerEdits"], f"{at}.containerEdits")
-
-
-def _version(spec: t.Mapping[str, t.Any]) -> Found:
-    version = spec["cdiVersion"]
-    if version not in VERSIONS:
-        yield f"cdiVersion: {shown(version)} is not one of {', '.join(VERSIONS)}"
-    elif VERSIONS.index(version) < VERSIONS.index(minimum_version(spec)):
-        yield f"cdiVersion: the content needs {minimum_version(spec)}, not {version}"
 
 
 def _edits(edits: t.Mapping[str, t.Any], at: str) -> Found:
@@ -160,13 +154,6 @@ def _environment(texts: t.Sequence[str], at: str) -> Found:
     for number, text in enumerate(texts):
         if text.find("=") < 1:
             yield f"{at}[{number}]: {shown(text)} is not name=value"
-
-
-# CUDA's default place of an MPS daemon's pipes. Anybody may make it, so it is nobody's word; who has
-# a share of a GPU gets its own pipes at this place from the device plugin.
-PIPES = "/tmp/nvidia-mps"
-
-Spec = t.Dict[str, t.Any]
 
 
 def without_pipes(spec: t.Any) -> t.Any:
@@ -195,20 +182,15 @@ def _is_pipes(mount: t.Any) -> bool:
     return any(isinstance(one, str) and posixpath.normpath(one) == PIPES for one in paths)
 
 
-def sources(spec: Spec) -> t.List[str]:
-    """Return the host's paths in a valid specification: of mounts, device nodes and hook programs."""
-    found: t.List[str] = []
-    for part in (spec, *spec["devices"]):
-        edits = part.get("containerEdits", {})
-        found += [one["hostPath"] for one in edits.get("mounts", ())]
-        found += [one.get("hostPath", one["path"]) for one in edits.get("deviceNodes", ())]
-        found += [one["path"] for one in edits.get("hooks", ())]
-    return list(dict.fromkeys(found))
-
-
 def check(spec: Spec, open_folder: t.Callable[[str], str]) -> None:
     """NodeError where a path is below a folder that everybody may write to, as ``open_folder`` tells."""
-    for path in sources(spec):
+    sources: t.List[str] = []
+    for part in (spec, *spec["devices"]):
+        edits = part.get("containerEdits", {})
+        sources += [one["hostPath"] for one in edits.get("mounts", ())]
+        sources += [one.get("hostPath", one["path"]) for one in edits.get("deviceNodes", ())]
+        sources += [one["path"] for one in edits.get("hooks", ())]
+    for path in dict.fromkeys(sources):
         folder = open_folder(path)
         if folder:
             raise NodeError(

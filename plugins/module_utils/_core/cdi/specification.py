@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import posixpath
 import re
@@ -77,14 +78,12 @@ def devices(
     """
     found: t.List[Device] = []
     left_out: t.List[str] = []
-    by_gpu: t.Dict[str, t.List[MigDevice]] = {}
-    for mig in migs:
-        by_gpu.setdefault(mig.gpu_uuid, []).append(mig)
+    by_index = sorted(migs, key=lambda one: one.mig_index)
     for gpu in sorted(gpus, key=lambda one: one.index):
         if not gpu.mig_current:
             found.append(Device((str(gpu.index), gpu.uuid), gpu_nodes(gpu)))
             continue
-        parts = sorted(by_gpu.get(gpu.uuid, ()), key=lambda one: one.mig_index)
+        parts = [one for one in by_index if one.gpu_uuid == gpu.uuid]
         if not parts:
             left_out.append(
                 f"GPU {gpu.index} is left out: it is in MIG mode and has no MIG devices"
@@ -111,14 +110,16 @@ def build(
 ) -> t.Dict[str, t.Any]:
     """Return the specification; there must be a device at least."""
     entries = [(name, one.nodes) for one in found for name in one.names]
-    everything = tuple(dict.fromkeys(path for one in found for path in one.nodes))
-    entries.append((ALL, everything))
-    spec: t.Dict[str, t.Any] = {"cdiVersion": "", "kind": KIND}
-    spec["devices"] = [
-        {"name": name, "containerEdits": {"deviceNodes": _nodes(paths, layout)}}
-        for name, paths in entries
-    ]
-    spec["containerEdits"] = _common(nodes, files, layout)
+    entries.append((ALL, tuple(dict.fromkeys(path for one in found for path in one.nodes))))
+    spec: t.Dict[str, t.Any] = {
+        "cdiVersion": "",
+        "kind": KIND,
+        "devices": [
+            {"name": name, "containerEdits": {"deviceNodes": _nodes(paths, layout)}}
+            for name, paths in entries
+        ],
+        "containerEdits": _common(nodes, files, layout),
+    }
     spec["cdiVersion"] = minimum_version(spec)
     wrong = problems(spec)
     if wrong:
@@ -132,14 +133,9 @@ def build(
 
 def _nodes(paths: t.Iterable[str], layout: Layout) -> t.List[Edits]:
     # Without m, a container cannot make the node again somewhere else.
-    return [
-        {
-            "path": path,
-            **({"hostPath": layout.root + path} if layout.root else {}),
-            "permissions": "rw",
-        }
-        for path in paths
-    ]
+    if layout.root:
+        return [{"path": one, "hostPath": layout.root + one, "permissions": "rw"} for one in paths]
+    return [{"path": one, "permissions": "rw"} for one in paths]
 
 
 def _common(nodes: t.Container[str], files: Files, layout: Layout) -> Edits:
@@ -152,20 +148,17 @@ def _common(nodes: t.Container[str], files: Files, layout: Layout) -> Edits:
         edits["hooks"] = _hooks(layout.hook, libraries, links)
     else:
         libraries = cdi_files.under_all_names(files.libraries, layout.folders)
-    mounts = [_mount(pair, FILE_OPTIONS, layout) for pair in (*libraries, *files.binaries)]
-    mounts += [_mount((path, path), SOCKET_OPTIONS, layout) for path in files.sockets]
+    mounts = [
+        {"hostPath": layout.root + host, "containerPath": inside, "options": list(options)}
+        for options, pairs in (
+            (FILE_OPTIONS, (*libraries, *files.binaries)),
+            (SOCKET_OPTIONS, [(path, path) for path in files.sockets]),
+        )
+        for host, inside in pairs
+    ]
     if mounts:
         edits["mounts"] = sorted(mounts, key=lambda one: str(one["containerPath"]))
     return edits
-
-
-def _mount(pair: t.Tuple[str, str], options: t.Sequence[str], layout: Layout) -> Edits:
-    host, container = pair
-    return {
-        "hostPath": layout.root + host,
-        "containerPath": container,
-        "options": list(options),
-    }
 
 
 def _hooks(
@@ -175,12 +168,12 @@ def _hooks(
     first = [name, "hook"] if name == "nvidia-ctk" else [name]
     calls = []
     if links:
-        pairs = (("--link", f"{target}::{link}") for target, link in links)
-        calls.append(["create-symlinks", *(word for pair in pairs for word in pair)])
+        words = [("--link", f"{target}::{link}") for target, link in links]
+        calls.append(["create-symlinks", *itertools.chain(*words)])
     folders = sorted({posixpath.dirname(container) for _host, container in mounts})
     if folders:
-        pairs = (("--folder", folder) for folder in folders)
-        calls.append(["update-ldcache", *(word for pair in pairs for word in pair)])
+        words = [("--folder", folder) for folder in folders]
+        calls.append(["update-ldcache", *itertools.chain(*words)])
     calls.append(["disable-device-node-modification"])
     return [
         {"hookName": "createContainer", "path": program, "args": [*first, *call]} for call in calls
@@ -202,7 +195,5 @@ def names_in(text: t.Optional[str]) -> t.Optional[t.List[str]]:
 
 def describes_gpus(text: str) -> bool:
     """Tell whether a specification, in JSON or YAML, is about the same kind of devices."""
-    return (
-        re.search(rf"""\bkind["']?\s*:\s*["']?{re.escape(KIND)}["']?\s*(,|\}}|#|$)""", text, re.M)
-        is not None
-    )
+    form = rf"""\bkind["']?\s*:\s*["']?{re.escape(KIND)}["']?\s*(,|\}}|#|$)"""
+    return re.search(form, text, re.M) is not None

@@ -12,10 +12,9 @@ import typing as t
 from ..errors import NodeError
 from ..gpu import GiProfile, Gpu, GpuInstance, MigDevice, Process
 from ..steps import Step
+from ..text import json_data
 from .profile import Placements, Shape, shapes
-from .search import Found, Kept, arrange
-
-WIDTH = 72
+from .search import Kept, arrange
 
 
 class Placed(t.NamedTuple):
@@ -44,14 +43,14 @@ def picture(
     lines = [f"GPU {gpu.index} {gpu.uuid} {gpu.name}: MIG {'on' if on else 'off'}"]
     if on:
         placed = sorted(placed, key=lambda one: one.start)
-        lines += [f"  {grid(profiles, placed)}", *(f"  - {one}" for one in placed)]
+        lines += [f"  {_grid(profiles, placed)}", *(f"  - {one}" for one in placed)]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def grid(profiles: t.Sequence[GiProfile], placed: t.Sequence[Placed]) -> str:
+def _grid(profiles: t.Sequence[GiProfile], placed: t.Sequence[Placed]) -> str:
     """Return one line: each instance in brackets, as wide as it is large; free slices are points."""
     total = max((at + size for one in profiles for at, size in one.placements), default=0)
-    width = max(3, WIDTH // total) if total else 0
+    width = max(3, 72 // total) if total else 0
     starts = {one.start: one for one in placed}
     cells, at = [], 0
     while at < total:
@@ -87,10 +86,6 @@ class GpuState:
     devices: t.Tuple[MigDevice, ...] = ()
     placements: t.Mapping[int, Placements] = dataclasses.field(default_factory=dict)
 
-    def profile_of(self, instance: GpuInstance) -> GiProfile:
-        """Return an instance's profile."""
-        return next(one for one in self.profiles if one.id == instance.profile_id)
-
     def name_of(self, instance: GpuInstance) -> str:
         """Return an instance's profile name."""
         return next((one.name for one in self.profiles if one.id == instance.profile_id), "unknown")
@@ -100,18 +95,15 @@ class GpuState:
         sizes = sorted((one.slices for one in instance.cis), reverse=True)
         return Shape(self.name_of(instance), tuple(sizes))
 
-    def placed(self, instances: t.Optional[t.Iterable[GpuInstance]] = None) -> t.List[Placed]:
-        """Return the instances, or some of them, as the picture wants them."""
-        chosen = self.instances if instances is None else instances
-        return [
-            Placed(str(self.shape_of(one)) if one.cis else self.name_of(one), one.start, one.size)
-            for one in chosen
-        ]
+    def placed(self, one: GpuInstance) -> Placed:
+        """Return an instance as the picture wants it."""
+        name = str(self.shape_of(one)) if one.cis else self.name_of(one)
+        return Placed(name, one.start, one.size)
 
     @property
     def picture(self) -> str:
         """Return the GPU in a few lines."""
-        return picture(self.gpu, self.profiles, self.placed())
+        return picture(self.gpu, self.profiles, [self.placed(one) for one in self.instances])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +122,13 @@ class GpuPlan:
     created: t.Tuple[Placed, ...] = ()
     pending: str = ""
     more: bool = False
+
+
+class Server(t.NamedTuple):
+    """An MPS server without clients, which is no work, and where its control daemon is asked."""
+
+    process: Process
+    pipe: str
 
 
 @contextlib.contextmanager
@@ -171,16 +170,25 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int], reset
         return GpuPlan(gpu, mode, before, picture(gpu, (), (), enabled=True), more=True)
     busy = {_at(one) for one in state.processes if one.gi_id is not None}
     found = arrange(state.profiles, state.instances, shapes(layout), busy, state.placements)
-    gone = [one for one in state.instances if one not in [kept.instance for kept in found.keep]]
+    kept = [one.instance for one in found.keep]
+    gone = [one for one in state.instances if one not in kept]
     _refuse_if_in_the_way(state, gone, found.keep)
-    placements = tuple(_place(*one) for one in found.create)
+    created = [
+        (one, start, shape, Placed(str(shape), start, dict(one.placements)[start]))
+        for one, start, shape in found.create
+    ]
+    creating = [
+        _step("create_gi", gpu, f"create {at}", profile=one.name, start=start, cis=shape.cis)
+        for one, start, shape, at in created
+    ]
+    placements = tuple(one[-1] for one in created)
     stay = [Placed(str(one.shape), one.instance.start, one.instance.size) for one in found.keep]
     return GpuPlan(
         gpu,
-        (*mode, *_clear(state, gone), *_reshape(state, found.keep), *_create(gpu, found)),
+        (*mode, *_clear(state, gone), *_reshape(state, found.keep), *creating),
         before,
         picture(gpu, state.profiles, [*stay, *placements], enabled=True),
-        kept=tuple(one.instance.id for one in found.keep),
+        kept=tuple(one.id for one in kept),
         destroyed=tuple(one.id for one in gone),
         created=placements,
         more=bool(mode),
@@ -243,24 +251,6 @@ def _reshape(state: GpuState, kept: t.Sequence[Kept]) -> t.List[Step]:
     return steps
 
 
-def _create(gpu: Gpu, found: Found) -> t.List[Step]:
-    return [
-        _step(
-            "create_gi",
-            gpu,
-            f"create {_place(one, start, shape)}",
-            profile=one.name,
-            start=start,
-            cis=shape.cis,
-        )
-        for one, start, shape in found.create
-    ]
-
-
-def _place(profile: GiProfile, start: int, shape: Shape) -> Placed:
-    return Placed(str(shape), start, dict(profile.placements)[start])
-
-
 def _step(
     action: str, gpu: Gpu, summary: str, needs: t.Tuple[str, ...] = (), **params: t.Any
 ) -> Step:
@@ -309,4 +299,56 @@ def refuse_if_busy(what: str, processes: t.Sequence[Process]) -> None:
 
 
 def _where(state: GpuState, instance: GpuInstance) -> str:
-    return f"{state.placed([instance])[0]} (instance {instance.id})"
+    return f"{state.placed(instance)} (instance {instance.id})"
+
+
+def idle_servers(states: t.Iterable[t.Optional[str]]) -> t.Dict[int, str]:
+    """Return by process the servers without clients that managers report, with their pipe folders."""
+    found: t.Dict[int, str] = {}
+    for text in states:
+        try:
+            state = json_data.loads(text or "{}")
+            pipe = str(state.get("pipe", ""))
+            found.update(
+                {int(one["pid"]): pipe for one in state.get("servers", ()) if not one["clients"]}
+            )
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
+            continue  # not the state of a manager of ours
+    return found
+
+
+def without_idle(
+    state: GpuState, idle: t.Mapping[int, str]
+) -> t.Tuple[GpuState, t.Tuple[Server, ...]]:
+    """Return a GPU without its idle servers, and those."""
+    servers = tuple(
+        Server(one, idle[one.pid])
+        for one in state.processes
+        if one.pid in idle and one.name.endswith("nvidia-cuda-mps-server")
+    )
+    gone = {one.process.pid for one in servers}
+    others = tuple(one for one in state.processes if one.pid not in gone)
+    return dataclasses.replace(state, processes=others), servers
+
+
+def ends(plan: GpuPlan, servers: t.Sequence[Server]) -> t.Tuple[Step, ...]:
+    """Return what ends the idle servers that are in the way of a plan."""
+    needing = [step for step in plan.steps if set(IDLE) & set(step.needs)]
+    return tuple(
+        Step(
+            "end_mps_server",
+            f"GPU {plan.gpu.index}: end the MPS server {one.process.pid}, which has no clients",
+            {"gpu": plan.gpu.uuid, "pid": one.process.pid, "pipe": one.pipe},
+        )
+        for one in servers
+        if one.process.gpu_uuid == plan.gpu.uuid
+        and any(_touches(step, one.process) for step in needing)
+    )
+
+
+def _touches(step: Step, process: Process) -> bool:
+    """Tell whether a step needs an instance empty, or the whole GPU, that a process is on."""
+    for key, at in (("gi", process.gi_id), ("ci", process.ci_id)):
+        if at is not None and step.params.get(key, at) != at:
+            return False
+    return True

@@ -8,14 +8,15 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import operator
 import typing as t
 
 from ..errors import NodeError
 from ..gpu import GiProfile, GpuInstance
 from .profile import Placements, Shape, mask, parse, spread, usual_placements
 
-Place = t.Tuple[GiProfile, int]
 Busy = t.Collection[t.Tuple[int, int]]
+T = t.TypeVar("T")
 
 
 class Kept(t.NamedTuple):
@@ -30,6 +31,11 @@ class Kept(t.NamedTuple):
     def doomed(self) -> t.Tuple[int, ...]:
         """Return the ids of the compute instances that have to go."""
         return tuple(one.id for one in self.instance.cis if one.id not in self.cis)
+
+    @property
+    def changes(self) -> int:
+        """Return how many compute instances come and go."""
+        return len(self.create) + len(self.doomed)
 
 
 class Found(t.NamedTuple):
@@ -51,67 +57,47 @@ def arrange(
     ``busy`` holds ids of (GPU instance, compute instance) in use, ``placements`` where compute
     instances may begin in each GPU instance. Raises NodeError when the layout fits in no way.
     """
-    by_name = {one.name: one for one in profiles}
-    names = {one.id: one.name for one in profiles}
     layout = collections.Counter(one.profile for one in wanted)
-    for name in layout:
-        if name not in by_name:
-            raise NodeError(
-                f"the GPU does not offer the profile {name}",
-                cause=f"it offers {', '.join(sorted(by_name)) or 'none'}",
-            )
-    check_counts(by_name, layout)
-    check_engines(by_name, layout)
-    candidates = [one for one in existing if layout.get(names.get(one.profile_id, ""), 0)]
+    _check(profiles, layout)
+    names = {one.id: one.name for one in profiles}
     held = {gi for gi, _ci in busy}
-    fits = _complete(by_name, names, (), layout) is not None
-    subsets = _subsets(candidates, held) if fits else []
-    for _kept, alike in itertools.groupby(subsets, key=lambda keep: _weight(keep, held)):
+
+    def weight(keep: t.Tuple[GpuInstance, ...]) -> t.Tuple[int, int]:
+        return sum(one.id in held for one in keep), len(keep)
+
+    def stays(one: Found) -> t.Tuple[int, int]:
+        kept = [(gi.instance.id, ci) for gi in one.keep for ci in gi.cis]
+        return sum(ids in busy for ids in kept), -sum(gi.changes for gi in one.keep)
+
+    candidates = [one for one in existing if names.get(one.profile_id) in layout]
+    fits = _complete(profiles, (), layout) is not None
+    subsets = sorted(_subsets(candidates), key=weight, reverse=True) if fits else []
+    for _weight, alike in itertools.groupby(subsets, key=weight):
         found: t.List[Found] = []
         for keep in alike:
-            free = _complete(by_name, names, keep, layout)
+            free = _complete(profiles, keep, layout)
             if free is not None:
                 found.append(_assign(names, keep, free, wanted, busy, placements or {}))
-                if not _touched(found[-1]):
+                if not any(one.changes for one in found[-1].keep):
                     break
         if found:
-            return max(found, key=lambda one: _stays(one, busy))
-    raise NodeError(
-        f"{describe(layout)} does not fit on the GPU",
-        cause="no arrangement on its memory grid holds all of them at once",
-    )
+            return max(found, key=stays)
+    raise _too_much(layout, "no arrangement on its memory grid holds all of them at once")
 
 
-def _weight(keep: t.Sequence[GpuInstance], held: t.Collection[int]) -> t.Tuple[int, int]:
-    return sum(one.id in held for one in keep), len(keep)
+def _subsets(values: t.Sequence[T]) -> t.Iterator[t.Tuple[T, ...]]:
+    sizes = range(len(values), -1, -1)
+    return itertools.chain.from_iterable(itertools.combinations(values, one) for one in sizes)
 
 
-def _stays(found: Found, busy: Busy) -> t.Tuple[int, int]:
-    """Return how many busy compute instances stay, and how few others are changed."""
-    kept = [(one.instance.id, ci) for one in found.keep for ci in one.cis]
-    return sum(one in busy for one in kept), -_touched(found)
-
-
-def _touched(found: Found) -> int:
-    return sum(len(one.create) + len(one.doomed) for one in found.keep)
-
-
-def _subsets(
-    candidates: t.Sequence[GpuInstance], held: t.Collection[int]
-) -> t.List[t.Tuple[GpuInstance, ...]]:
-    """Return what could be kept, best first: busy ones, then as many as can be."""
-    subsets = [
-        keep
-        for size in range(len(candidates), -1, -1)
-        for keep in itertools.combinations(candidates, size)
-    ]
-    return sorted(subsets, key=lambda keep: _weight(keep, held), reverse=True)
+def _taken(spans: t.Iterable[t.Tuple[int, int]]) -> int:
+    return functools.reduce(operator.or_, (mask(*one) for one in spans), 0)
 
 
 def _assign(
     names: t.Mapping[int, str],
     keep: t.Sequence[GpuInstance],
-    free: t.Sequence[Place],
+    free: t.Sequence[t.Tuple[GiProfile, int]],
     wanted: t.Sequence[Shape],
     busy: Busy,
     placements: t.Mapping[int, Placements],
@@ -121,10 +107,8 @@ def _assign(
     kept: t.List[Kept] = []
     for name in sorted({names[one.profile_id] for one in keep}):
         same = [one for one in keep if names[one.profile_id] == name]
-        for one in match(
-            same, [shape for shape in left if shape.profile == name], busy, placements
-        ):
-            kept.append(one)
+        kept += match(same, [one for one in left if one.profile == name], busy, placements)
+        for one in kept[-len(same) :]:
             left.remove(one.shape)
     create = []
     for profile, start in free:
@@ -143,46 +127,37 @@ def room(profile: GiProfile) -> int:
     return min(count, profile.max_count)
 
 
-def check_counts(by_name: t.Mapping[str, GiProfile], layout: t.Mapping[str, int]) -> None:
-    """Refuse more instances of a profile, or more slices, than the GPU has."""
-    for name, count in layout.items():
-        if count > by_name[name].max_count:
-            raise NodeError(
-                f"{count} x {name} do not fit on the GPU",
-                cause=f"at most {by_name[name].max_count} do",
-            )
-    slices = sum(by_name[name].slices * count for name, count in layout.items())
-    most = max((one.slices for one in by_name.values()), default=0)
-    if slices > most:
-        raise NodeError(
-            f"{describe(layout)} does not fit on the GPU",
-            cause=f"it takes {slices} of {most} slices",
-        )
-
-
-def check_engines(by_name: t.Mapping[str, GiProfile], layout: t.Mapping[str, int]) -> None:
-    """Refuse to give the media engines to more instances than there are engines for.
+def _check(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -> None:
+    """Refuse profiles that the GPU does not offer, and more instances, slices or media engines than it has.
 
     NVML tells only how often each profile fits by itself. Profiles with +me share the same engines,
     and one with +me.all leaves none, so that nothing but profiles with -me can be beside it.
     """
+    by_name = {one.name: one for one in profiles}
+    for name in layout:
+        if name not in by_name:
+            raise NodeError(
+                f"the GPU does not offer the profile {name}",
+                cause=f"it offers {', '.join(sorted(by_name)) or 'none'}",
+            )
+    for name, count in layout.items():
+        if count > by_name[name].max_count:
+            raise _too_much({name: count}, f"at most {by_name[name].max_count} do", "do")
+    slices = sum(by_name[name].slices * count for name, count in layout.items())
+    most = max((one.slices for one in profiles), default=0)
+    if slices > most:
+        raise _too_much(layout, f"it takes {slices} of {most} slices")
     engines = {name: _media(name) for name in by_name}
     for kind in ("+me", "+me.all"):
-        most = max(
-            (one.max_count for name, one in by_name.items() if engines[name] == kind), default=0
-        )
+        most = max((one.max_count for one in profiles if engines[one.name] == kind), default=0)
         asked = {name: count for name, count in layout.items() if engines[name] == kind}
         if sum(asked.values()) > most:
-            raise NodeError(
-                f"{describe(asked)} do not fit on the GPU",
-                cause=f"its media engines serve {most} instance with {kind}",
-            )
+            raise _too_much(asked, f"its media engines serve {most} instance with {kind}", "do")
     greedy = [name for name in layout if engines[name] == "+me.all"]
     beside = [name for name in layout if engines[name] not in ("+me.all", "-me")]
     if greedy and beside:
-        raise NodeError(
-            f"{describe(layout)} does not fit on the GPU",
-            cause=f"{greedy[0]} takes all media engines and leaves none for {', '.join(beside)}",
+        raise _too_much(
+            layout, f"{greedy[0]} takes all media engines and leaves none for {', '.join(beside)}"
         )
 
 
@@ -192,30 +167,25 @@ def _media(name: str) -> str:
     return next((attributes[0] + word for word in ("me", "me.all") if word in words), "")
 
 
-def describe(layout: t.Mapping[str, int]) -> str:
-    """Return a layout as text."""
-    return ", ".join(f"{count} x {name}" for name, count in sorted(layout.items())) or "no instance"
+def _too_much(layout: t.Mapping[str, int], cause: str, verb: str = "does") -> NodeError:
+    named = ", ".join(f"{count} x {name}" for name, count in sorted(layout.items()))
+    return NodeError(f"{named} {verb} not fit on the GPU", cause=cause)
 
 
 def _complete(
-    by_name: t.Mapping[str, GiProfile],
-    names: t.Mapping[int, str],
-    keep: t.Sequence[GpuInstance],
-    layout: t.Mapping[str, int],
-) -> t.Optional[t.Tuple[Place, ...]]:
+    profiles: t.Sequence[GiProfile], keep: t.Sequence[GpuInstance], layout: t.Mapping[str, int]
+) -> t.Optional[t.Tuple[t.Tuple[GiProfile, int], ...]]:
     """Return placements for what the kept instances leave to be created, or None."""
-    left = dict(layout)
-    taken = 0
-    for one in keep:
-        name = names[one.profile_id]
-        left[name] -= 1
-        if left[name] < 0:
+    kept = collections.Counter(one.profile_id for one in keep)
+    todo: t.List[GiProfile] = []
+    for one in profiles:
+        left = layout.get(one.name, 0) - kept[one.id]
+        if left < 0:
             return None
-        taken |= mask(one.start, one.size)
-    todo = [by_name[name] for name, count in left.items() for _copy in range(count)]
+        todo += [one] * left
     todo.sort(key=lambda one: (-max(size for _at, size in one.placements), one.id))
-    spans = [span for one in by_name.values() for span in one.placements]
-    return _place(todo, taken, spans, set())
+    spans = [span for one in profiles for span in one.placements]
+    return _place(todo, _taken((one.start, one.size) for one in keep), spans, set())
 
 
 def _place(
@@ -223,7 +193,7 @@ def _place(
     taken: int,
     spans: t.Sequence[t.Tuple[int, int]],
     dead: t.Set[t.Tuple[int, int]],
-) -> t.Optional[t.Tuple[Place, ...]]:
+) -> t.Optional[t.Tuple[t.Tuple[GiProfile, int], ...]]:
     """Place instances, each where most room is left for others; ``dead`` holds what came to nothing."""
     if not todo:
         return ()
@@ -247,7 +217,7 @@ def _place(
 def keep(
     instance: GpuInstance,
     shape: Shape,
-    busy: t.Collection[t.Tuple[int, int]],
+    busy: Busy,
     placements: t.Optional[Placements] = None,
 ) -> Kept:
     """Return how to keep the busy compute instances first, and then the most of the others.
@@ -260,15 +230,12 @@ def keep(
     def worth(chosen: t.Tuple[t.Any, ...]) -> t.Tuple[int, int]:
         return sum((instance.id, one.id) in busy for one in chosen), len(chosen)
 
-    subsets = itertools.chain.from_iterable(
-        itertools.combinations(instance.cis, size) for size in range(len(instance.cis), -1, -1)
-    )
-    for chosen in sorted(subsets, key=worth, reverse=True):
+    for chosen in sorted(_subsets(instance.cis), key=worth, reverse=True):
         missing = collections.Counter(shape.cis)
         missing.subtract(one.slices for one in chosen)
         if min(missing.values(), default=0) < 0:
             continue
-        taken = functools.reduce(lambda bits, one: bits | mask(one.start, one.slices), chosen, 0)
+        taken = _taken((one.start, one.slices) for one in chosen)
         create = spread(list(missing.elements()), known, taken)
         if create is not None:
             return Kept(instance, shape, frozenset(one.id for one in chosen), create)
@@ -279,7 +246,7 @@ def keep(
 def match(
     instances: t.Sequence[GpuInstance],
     wanted: t.Sequence[Shape],
-    busy: t.Collection[t.Tuple[int, int]],
+    busy: Busy,
     placements: t.Mapping[int, Placements],
 ) -> t.Tuple[Kept, ...]:
     """Give each GPU instance one of the shapes of its profile, so that most compute instances stay.
@@ -297,8 +264,7 @@ def match(
     def worth(order: t.Tuple[Shape, ...]) -> t.Tuple[int, int, int]:
         chosen = [pairs[one.id, order[at]] for at, one in enumerate(instances)]
         held = sum((one.instance.id, ci) in busy for one in chosen for ci in one.cis)
-        changes = sum(len(one.create) + len(one.doomed) for one in chosen)
-        return held, -changes, sum(len(one.cis) for one in chosen)
+        return held, -sum(one.changes for one in chosen), sum(len(one.cis) for one in chosen)
 
     best = max(set(itertools.permutations(wanted, len(instances))), key=lambda o: (worth(o), o))
     return tuple(pairs[one.id, best[at]] for at, one in enumerate(instances))

@@ -23,12 +23,12 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver import state
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import parse_minors
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot
-from ansible_collections.gpu.node.plugins.module_utils._core.mig import mps as mig_mps
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
     Selection,
     select,
     wanted,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import idle_servers
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import common as runtime
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits, json_text
 from ansible_collections.gpu.node.plugins.module_utils._core.text import json_data
@@ -224,7 +224,7 @@ def test_s10_hostile_records() -> None:
         rollback.parse(text)
         mps_units.state_file("GPU-1", text)
         mps_units.daemon("GPU-1", text, text)
-        mig_mps.idle_servers([text])
+        idle_servers([text])
         for load in (toolkit.Record.load, driver_record.Record.load, cdi_boot.load):
             load(text, "the record")
 

@@ -9,15 +9,13 @@ import json
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Process
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.mps import (
-    ends,
-    idle_servers,
-    without_idle,
-)
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import (
     GpuPlan,
     GpuState,
+    ends,
+    idle_servers,
     plan_gpu,
+    without_idle,
 )
 from grids import A100, GPU, instance
 
