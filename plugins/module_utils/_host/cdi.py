@@ -21,7 +21,6 @@ from .api import Host
 PROGRAM_FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin")
 SPEC_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 NVML_LIBRARY = "libnvidia-ml.so.1"
-GENERATE_SECONDS = 60
 
 
 class Wanted(t.NamedTuple):
@@ -72,7 +71,7 @@ class DriverFiles:
 
     def read(self, version: str) -> cdi.Files:
         """Return the files of this version of the driver."""
-        binaries = []
+        binaries: t.List[cdi_files.Pair] = []
         for name in cdi.BINARIES:
             for folder in PROGRAM_FOLDERS:
                 path = self._real(f"{folder}/{name}")
@@ -95,7 +94,7 @@ class DriverFiles:
 
     def generate(self, argv: t.Sequence[str]) -> str:
         """Return what nvidia-ctk writes; what it has to say goes to its standard error."""
-        return self._host.run(argv, timeout=GENERATE_SECONDS).out
+        return self._host.run(argv, timeout=60).out
 
     def open_folder(self, path: str) -> str:
         """Return a folder on the way to a path of the node that everybody may write to, if there is one.

@@ -16,7 +16,7 @@ try:
 except ImportError:  # where the library is missing, open_nvml says so
     pynvml = None
 
-__all__ = ["INVALID_ARGUMENT", "VERSION_MISMATCH", "doing", "listed", "or_none", "pynvml", "text"]
+__all__ = ["pynvml"]  # of what others import, the one thing that is not defined here
 INVALID_ARGUMENT, VERSION_MISMATCH = 2, 25
 F = t.TypeVar("F", bound=t.Callable[..., t.Any])
 
@@ -61,3 +61,8 @@ def listed(ask: t.Callable[..., t.Any], kind: t.Any, *args: t.Any) -> t.List[t.A
 def text(value: t.Any) -> str:
     """Return NVML's text, which older bindings give as bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def instance(number: t.Optional[int]) -> t.Optional[int]:
+    """Return an instance's id, None where it is NVML's number for none."""
+    return None if number in (None, 0xFFFFFFFF) else number

@@ -12,16 +12,15 @@ from .._core.errors import InputError
 from .._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, GiProfile, Gpu, Process
 from .._core.mig.profile import canonical, name_from_sizes
 from .._core.text.printable import printable
-from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, listed, or_none, pynvml, text
+from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, instance, listed, or_none, pynvml, text
 
-PROFILES = 32  # newer drivers have more profiles than pynvml knows of
 ROOM = 16  # more than any GPU's instances; some report too small a count
 NO_PROFILE = (NOT_SUPPORTED, INVALID_ARGUMENT)
 
 
 def gi_profiles(handle: t.Any, gpu: Gpu) -> t.List[GiProfile]:
-    """Return the profiles of a GPU's instances."""
-    asked = (_gi_profile(handle, gpu, number) for number in range(PROFILES))
+    """Return the profiles of a GPU's instances; newer drivers have more than pynvml knows of."""
+    asked = (_gi_profile(handle, gpu, number) for number in range(32))
     return [one for one in asked if one is not None]
 
 
@@ -88,9 +87,6 @@ def instances(parent: t.Any, profile_id: int, *, compute: bool) -> t.List[t.Any]
     return [ctypes.cast(ctypes.cast(array[i], ctypes.c_void_p), kind) for i in range(count.value)]
 
 
-NOT_THERE = (None, 0xFFFFFFFF)
-
-
 def processes(gpu: Gpu, devices: t.Iterable[t.Any]) -> t.List[Process]:
     """Return the processes on a GPU, given the handles of itself and its MIG devices."""
     found = {}
@@ -101,10 +97,7 @@ def processes(gpu: Gpu, devices: t.Iterable[t.Any]) -> t.List[Process]:
     for device in devices:
         for kind in kinds:
             for one in or_none((NOT_SUPPORTED,), kind, device) or ():
-                gi, ci = (
-                    None if number in NOT_THERE else number
-                    for number in (one.gpuInstanceId, one.computeInstanceId)
-                )
+                gi, ci = instance(one.gpuInstanceId), instance(one.computeInstanceId)
                 found[one.pid, gi, ci] = Process(one.pid, _name(one.pid), gpu.uuid, gi, ci)
     return sorted(found.values(), key=lambda one: one.pid)
 

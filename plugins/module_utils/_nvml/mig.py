@@ -10,7 +10,7 @@ import time
 import typing as t
 
 from .._core.errors import NodeError
-from .._core.gpu import IN_USE, RESET_REQUIRED, Gpu, GpuInstance, NvmlError
+from .._core.gpu import IN_USE, RESET_REQUIRED, Gpu, NvmlError
 from .._core.mig.config import Selection
 from .._core.mig.plan import GpuPlan, GpuState, plan_gpu
 from .._core.mig.profile import spread
@@ -99,7 +99,12 @@ class Changes:
         if step.action == "set_mig_mode":
             self._set_mode(gpu, params["on"])
         elif step.action == "reset_gpu":
-            self._reset_gpu(gpu)
+            if self._reset is None:
+                raise NodeError("no way to reset a GPU")
+            self._reset(gpu)
+            now = self._fresh(gpu)
+            if now.mig_current != now.mig_pending:
+                raise NodeError("the reset did not bring the MIG mode")
         elif step.action == "destroy_gi":
             nvml.destroy_instance(gpu, params["gi"])
         elif step.action == "destroy_ci":
@@ -127,19 +132,10 @@ class Changes:
                 self._nvml.set_mig_mode(gpu, gpu.mig_current)
             raise NvmlError(status, "setting MIG mode")
         now = self._fresh(gpu)
-        if now.mig_current == on:
-            return
-        if now.mig_pending != on:
+        if on not in (now.mig_current, now.mig_pending):
             raise NodeError("the driver did not take note of the MIG mode")
-        self._waiting.add(gpu.uuid)
-
-    def _reset_gpu(self, gpu: Gpu) -> None:
-        if self._reset is None:
-            raise NodeError("no way to reset a GPU")
-        self._reset(gpu)
-        now = self._fresh(gpu)
-        if now.mig_current != now.mig_pending:
-            raise NodeError("the reset did not bring the MIG mode")
+        if now.mig_current != on:
+            self._waiting.add(gpu.uuid)
 
     def _fresh(self, gpu: Gpu) -> Gpu:
         """Return a GPU as it is now: a mode change makes older readings stale."""
@@ -161,27 +157,23 @@ class Changes:
         if not gpu.mig_current:
             self._set_mode(gpu, True)
             gpu = self._fresh(gpu)
-        have = {_place(one): one for one in nvml.gpu_instances(gpu)}
-        goal = {_place(one): one for one in before.instances}
-        for place, instance in have.items():
-            if place not in goal:
-                nvml.destroy_instance(gpu, instance.id)
-        for place, instance in goal.items():
-            if place not in have:
-                profile = next(one for one in before.profiles if one.id == instance.profile_id)
-                gi = nvml.create_instance(gpu, profile, instance.start)
-                self._restore_cis(gpu, gi, (), instance)
+        have = {(one.profile_id, one.start): one for one in nvml.gpu_instances(gpu)}
+        goal = {(one.profile_id, one.start): one for one in before.instances}
+        for place in have.keys() - goal.keys():
+            nvml.destroy_instance(gpu, have[place].id)
+        for (profile_id, start), instance in goal.items():
+            there = have.get((profile_id, start))
+            if there:
+                gi = there.id
             else:
-                self._restore_cis(gpu, have[place].id, have[place].cis, instance)
-
-    def _restore_cis(self, gpu: Gpu, gi: int, now: t.Sequence[t.Any], before: GpuInstance) -> None:
-        spans = {(one.slices, one.start) for one in before.cis}
-        for one in now:
-            if (one.slices, one.start) not in spans:
-                self._nvml.destroy_compute_instance(gpu, gi, one.id)
-        there = {(one.slices, one.start) for one in now}
-        for slices, start in sorted(spans - there, key=lambda span: span[1]):
-            self._nvml.create_compute_instance(gpu, gi, slices, start)
+                profile = next(one for one in before.profiles if one.id == profile_id)
+                gi = nvml.create_instance(gpu, profile, start)
+            now = {(one.start, one.slices): one.id for one in (there.cis if there else ())}
+            goals = {(one.start, one.slices) for one in instance.cis}
+            for span in now.keys() - goals:
+                nvml.destroy_compute_instance(gpu, gi, now[span])
+            for at, slices in sorted(goals - now.keys()):
+                nvml.create_compute_instance(gpu, gi, slices, at)
 
     def _empty(self, gpu: Gpu) -> None:
         nvml, now = self._nvml, self._fresh(gpu)
@@ -189,7 +181,3 @@ class Changes:
             nvml.destroy_instance(now, instance.id)
         if now.mig_current or now.mig_pending:
             nvml.set_mig_mode(now, False)
-
-
-def _place(instance: GpuInstance) -> t.Tuple[int, int]:
-    return instance.profile_id, instance.start

@@ -23,10 +23,9 @@ from .._core.gpu import (
     MigDevice,
     NvmlError,
 )
-from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, or_none, pynvml, text
+from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, instance, or_none, pynvml, text
 
 T = t.TypeVar("T")
-NO_INSTANCE = 0xFFFFFFFF
 EXCLUSIVE_PROCESS = 3  # a compute mode
 COMPLETED = 3  # the state of a fabric
 NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMATCH)
@@ -110,10 +109,7 @@ class XidWatch:
         event = or_none((TIMEOUT,), pynvml.nvmlEventSetWait_v2, self._set, milliseconds)
         if event is None:
             return None
-        gi, ci = (
-            None if number == NO_INSTANCE else int(number)
-            for number in (event.gpuInstanceId, event.computeInstanceId)
-        )
+        gi, ci = instance(event.gpuInstanceId), instance(event.computeInstanceId)
         uuid = self._uuids.get(_address(event.device))  # a GPU that is lost can't be asked any more
         if uuid is None:
             uuid = text(pynvml.nvmlDeviceGetUUID(event.device))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import posixpath
 import re
 import typing as t
@@ -15,9 +15,9 @@ ABIS = ("x86-64", "AArch64")
 COMMON_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
 # Names that programs open although no package of the driver has to have them.
 ALIASES = {
-    "libcuda": "libcuda.so",
-    "libnvidia-opticalflow": "libnvidia-opticalflow.so",
-    "libGLX_nvidia": "libGLX_indirect.so.0",
+    "libcuda": ["libcuda.so"],
+    "libnvidia-opticalflow": ["libnvidia-opticalflow.so"],
+    "libGLX_nvidia": ["libGLX_indirect.so.0"],
 }
 # The one library of the driver that has a version of its own.
 OWN_VERSION = "libnvidia-nvvm70.so."
@@ -25,8 +25,7 @@ OWN_VERSION = "libnvidia-nvvm70.so."
 Pair = t.Tuple[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Library:
+class Library(t.NamedTuple):
     """A library: its file, links resolved, and all names that lead to it, its own included."""
 
     path: str
@@ -102,9 +101,7 @@ def collect(found: t.Iterable[Pair]) -> t.List[Library]:
     for path, name in found:
         names.setdefault(path, {posixpath.basename(path)}).add(name)
     for path, known in names.items():
-        alias = ALIASES.get(stem(posixpath.basename(path)))
-        if alias:
-            known.add(alias)
+        known.update(ALIASES.get(stem(posixpath.basename(path)), ()))
     return [Library(path, tuple(sorted(known))) for path, known in names.items()]
 
 
@@ -115,11 +112,9 @@ def under_all_names(libraries: t.Iterable[Library], folders: t.Iterable[str]) ->
     what links would do, in folders where the loader looks without a cache.
     """
     placed: t.Dict[str, str] = {}
-    libraries = list(libraries)
-    for folder in folders:
-        for library in libraries:
-            for name in library.names:
-                placed.setdefault(f"{folder.rstrip('/')}/{name}", library.path)
+    for folder, library in itertools.product(folders, libraries):
+        for name in library.names:
+            placed.setdefault(f"{folder.rstrip('/')}/{name}", library.path)
     return sorted((host, container) for container, host in placed.items())
 
 
