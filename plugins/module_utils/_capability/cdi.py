@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import posixpath
 import typing as t
@@ -104,7 +103,8 @@ class CdiCapability:
             raise
 
     def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> Observed:
-        if self._check_mode and self._uses_toolkit and self._files.program(NVIDIA_CTK) is None:
+        uses_toolkit = self._compare or self._options.generator == NVIDIA_CTK
+        if self._check_mode and uses_toolkit and self._files.program(NVIDIA_CTK) is None:
             warning = (
                 "nvidia-ctk is not there yet: the devices are known only after it is installed"
             )
@@ -113,46 +113,38 @@ class CdiCapability:
         wanted, warnings = specify(found, self._files, self._options)
         if not self._compare:
             return Observed(units, text, wanted, warnings)
-        specs = {self._options.generator: wanted.text}
-        for one in GENERATORS:
-            if one not in specs:
-                other = self._options._replace(generator=one)
-                specs[one] = specify(found, self._files, other)[0].text
-        empty: t.Dict[str, t.Any] = {"devices": []}
-        both = [json.loads(specs[one]) if specs[one] else empty for one in GENERATORS]
-        return Observed(units, text, wanted, warnings, tuple(differences(*both)))
-
-    @property
-    def _uses_toolkit(self) -> bool:
-        return self._compare or self._options.generator == NVIDIA_CTK
+        both = [
+            wanted.text
+            if one == self._options.generator
+            else specify(found, self._files, self._options._replace(generator=one))[0].text
+            for one in GENERATORS
+        ]
+        specs = (json.loads(one or '{"devices": []}') for one in both)
+        return Observed(units, text, wanted, warnings, tuple(differences(*specs)))
 
     def plan(self, state: Observed) -> Plan:
         """Plan to write the file, or to remove it, and what keeps it up to date."""
         wanted = cdi_boot.dump(self._options) if self._keeps else None
         texts = cdi_boot.texts(self._options)
         at_boot = cdi_boot.BOOT.plan(state.boot, wanted, texts, check_mode=self._check_mode)
-        plan = self._plan_file(state)
-        if not at_boot:
-            return plan
-        return dataclasses.replace(
-            plan,
-            steps=(*plan.steps, *at_boot),
-            before=(plan.before or "") + (state.boot.config or ""),
-            after=(plan.after or "") + (wanted or ""),
-        )
+        step, before, after = self._plan_file(state.text, state.wanted, state.waits_for)
+        if at_boot:
+            before, after = before + (state.boot.config or ""), after + (wanted or "")
+        return Plan((*step, *at_boot), before, after, warnings=state.warnings)
 
-    def _plan_file(self, state: Observed) -> Plan:
-        text, wanted = state.text, state.wanted
+    def _plan_file(
+        self, text: t.Optional[str], wanted: t.Optional[Wanted], waits_for: str
+    ) -> t.Tuple[t.Tuple[Step, ...], str, str]:
+        """Return the step, if there is one, and the text before and after it."""
         if wanted is None:
-            summary = f"write the node's GPUs to {self._path} once {state.waits_for}"
-            return Plan((Step("write", summary),), text or "", "", warnings=state.warnings)
+            summary = f"write the node's GPUs to {self._path} once {waits_for}"
+            return (Step("write", summary),), text or "", ""
         if (text or "") == wanted.text and (text is None) == (not wanted.text):
-            return Plan(warnings=state.warnings)
+            return (), "", ""
         if not wanted.text:
-            step = Step("remove", f"remove {self._path}")
-            return Plan((step,), text, "", warnings=state.warnings)
+            return (Step("remove", f"remove {self._path}"),), text or "", ""
         step = Step("write", self._summary(text, wanted), {"text": wanted.text})
-        return Plan((step,), text or "", wanted.text, warnings=state.warnings)
+        return (step,), text or "", wanted.text
 
     def _summary(self, text: t.Optional[str], wanted: Wanted) -> str:
         before = cdi.names_in(text)

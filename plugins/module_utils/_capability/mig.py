@@ -33,10 +33,7 @@ from .._nvml.mig import Changes, planned, read
 from .._nvml.real import Nvml, open_nvml
 from . import boot
 
-POLL_SECONDS = 1.0
 SERVER_SECONDS = 10.0
-SERVER_POLL_SECONDS = 0.5
-POD_LOGS = "/var/log/pods"
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "config": {"type": "raw"},
@@ -110,15 +107,21 @@ class MigCapability:
             self._changes = Changes(self._nvml, self._reset, self._deadline)
         while True:
             state = self._read(self._nvml, units)
-            if time.monotonic() >= self._deadline or not self._blocked(state):
+            blocked = False
+            with contextlib.suppress(NodeError):  # plan says what is wrong
+                blocked = bool(self._plan_gpus(state)[1])
+            if time.monotonic() >= self._deadline or not blocked:
                 return state
-            time.sleep(POLL_SECONDS)
+            time.sleep(1.0)
 
     def _read(self, nvml: Nvml, units: Boot) -> State:
         gpus, broken = nvml.gpus()
         idle = idle_servers(self._mps_states())
         split = [without_idle(read(nvml, gpu), idle) for gpu in gpus]
-        states = tuple(self._with_pods(one) for one, _servers in split)
+        states = tuple(
+            dataclasses.replace(one, processes=tuple(map(self._with_pod, one.processes)))
+            for one, _servers in split
+        )
         self._states = {one.gpu.uuid: one for one in states}
         self._first = self._first or self._states
         servers = tuple(server for _one, some in split for server in some)
@@ -131,34 +134,29 @@ class MigCapability:
             settings = read(mps_units.file(device))
             yield read(mps_units.state_file(device, settings))
 
-    def _with_pods(self, state: GpuState) -> GpuState:
-        processes = tuple(self._with_pod(one) for one in state.processes)
-        return dataclasses.replace(state, processes=processes)
-
     def _with_pod(self, process: Process) -> Process:
         read = self._host.read
         uid = pods.uid_of(read(f"/proc/{process.pid}/cgroup"), read("/proc/1/cgroup"))
-        if not uid:
-            return process
-        name = pods.name_of(uid, self._host.listdir(POD_LOGS))
+        name = pods.name_of(uid, self._host.listdir("/var/log/pods")) if uid else ""
         return dataclasses.replace(process, pod=name)
-
-    def _blocked(self, state: State) -> bool:
-        try:
-            return bool(self._plan_gpus(state)[1])
-        except NodeError:
-            return False
 
     # --- plan ---
 
     def plan(self, state: State) -> Plan:
         """Plan for every GPU that the layout is about; refuse before anything is changed."""
-        wanted = self._wanted_boot()
+        asked = (self._params["config"] or None, self._params["selected"])
+        wanted = mig_boot.dump(*asked) if self._params["boot"] else None
         at_boot = mig_boot.BOOT.plan(
             state.boot, wanted, mig_boot.TEXTS, check_mode=self._check_mode
         )
         if state.absent:
-            return self._plan_without_driver(state, at_boot)
+            label = self._selection.label
+            warning = (
+                f"mig: NVML is not there yet ({state.absent}): the configuration is valid in form, whether"
+                " it fits the GPUs is known once the driver is loaded"
+            )
+            first = Step("partition", f"partition GPUs as {label} once the driver is loaded")
+            return Plan((first, *at_boot), "", f"{label}\n", warnings=(warning,))
         warnings = [f"mig: left alone, since it does not answer: {error}" for error in state.broken]
         idle = self._selection.idle_entries(state.gpus)
         warnings += [f"mig: {key} matches no GPU of this node" for key in idle]
@@ -178,20 +176,6 @@ class MigCapability:
             warnings=tuple(warnings),
             more=any(one.more for one in plans),
         )
-
-    def _wanted_boot(self) -> t.Optional[str]:
-        if not self._params["boot"]:
-            return None
-        return mig_boot.dump(self._params["config"] or None, self._params["selected"])
-
-    def _plan_without_driver(self, state: State, at_boot: t.List[Step]) -> Plan:
-        label = self._selection.label
-        warning = (
-            f"mig: NVML is not there yet ({state.absent}): the configuration is valid in form, whether"
-            " it fits the GPUs is known once the driver is loaded"
-        )
-        first = Step("partition", f"partition GPUs as {label} once the driver is loaded")
-        return Plan((first, *at_boot), "", f"{label}\n", warnings=(warning,))
 
     def _plan_gpus(self, state: State) -> t.Tuple[t.List[GpuPlan], t.List[Busy]]:
         """Return the plans, and why some GPUs can't be changed now."""
@@ -307,7 +291,7 @@ def _end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
             ["nvidia-cuda-mps-control"], check=False, env=env, stdin=asked, timeout=SERVER_SECONDS
         )
         answer = (done.err or done.out).strip()
-        time.sleep(SERVER_POLL_SECONDS)
+        time.sleep(0.5)
 
 
 def _instance(state: GpuState, one: GpuInstance) -> t.Dict[str, t.Any]:
@@ -332,24 +316,19 @@ def _report(
     What was kept, created and destroyed is read from the GPU, not from the plan, where it can be.
     """
     was = {one.id: one for one in before.instances}
-    devices = {one.uuid for one in before.devices}
     current = [_instance(now, one) for one in now.instances]
-    gone = [
-        one.id
-        for one in before.instances
-        if (one.profile_id, one.start) not in {(n.profile_id, n.start) for n in now.instances}
-    ]
-    made = [one for one in current if not devices & set(one["uuids"]) and one["uuids"]]
-    if plan is None:
-        created: t.List[t.Dict[str, t.Any]] = []
-        destroyed: t.Tuple[int, ...] = ()
-    elif planned_only:
+    created: t.List[t.Dict[str, t.Any]] = []
+    destroyed: t.Sequence[int] = plan.destroyed if plan else ()
+    if plan and planned_only:
         created = [
             {"profile": one.profile, "start": one.start, "size": one.size} for one in plan.created
         ]
-        destroyed = plan.destroyed
-    else:
-        created, destroyed = made, tuple(dict.fromkeys([*plan.destroyed, *gone]))
+    elif plan:
+        devices = {one.uuid for one in before.devices}
+        created = [one for one in current if one["uuids"] and not devices & set(one["uuids"])]
+        places = {(one.profile_id, one.start) for one in now.instances}
+        gone = [one.id for one in before.instances if (one.profile_id, one.start) not in places]
+        destroyed = tuple(dict.fromkeys([*plan.destroyed, *gone]))
     return {
         "index": now.gpu.index,
         "uuid": now.gpu.uuid,

@@ -88,8 +88,14 @@ class Boot:
             if state.units.get(unit) != text:
                 params = {"write": {unit_file(unit): text}, "systemctl": [["daemon-reload"]]}
                 steps.append(Step("boot_unit", f"write {unit_file(unit)}", params))
-        if not self._is_on(state.services):
-            steps.append(self._enabling())
+        states = [state.services.get(unit, {}) for unit in self.units]
+        enabled = all(one.get("UnitFileState") == "enabled" for one in states)
+        if not enabled or (self.path_unit and states[-1].get("ActiveState") != "active"):
+            calls, summary = [["enable", unit] for unit in self.units], f"enable {self.unit}"
+            if self.path_unit:
+                calls.append(["restart", self.path_unit])
+                summary += f", enable and start {self.path_unit}"
+            steps.append(Step("boot_enable", summary, {"systemctl": calls}))
         if state.services.get(self.unit, {}).get("ActiveState") == "failed":
             forget = {
                 "systemctl": [["reset-failed", self.unit]],
@@ -102,19 +108,6 @@ class Boot:
                 hint="install it first (gpu.node.device_plugin with state installed), or set boot to false",
             )
         return steps
-
-    def _is_on(self, services: t.Mapping[str, t.Mapping[str, str]]) -> bool:
-        states = [services.get(unit, {}) for unit in self.units]
-        enabled = all(one.get("UnitFileState") == "enabled" for one in states)
-        return enabled and (not self.path_unit or states[-1].get("ActiveState") == "active")
-
-    def _enabling(self) -> Step:
-        calls = [["enable", unit] for unit in self.units]
-        if not self.path_unit:
-            return Step("boot_enable", f"enable {self.unit}", {"systemctl": calls})
-        calls.append(["restart", self.path_unit])
-        summary = f"enable {self.unit}, enable and start {self.path_unit}"
-        return Step("boot_enable", summary, {"systemctl": calls})
 
     def _removal(self) -> t.List[Step]:
         summary = f"remove {', '.join(self.units)} and {self.config}"

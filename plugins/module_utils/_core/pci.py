@@ -49,21 +49,15 @@ def nvidia_device(address: str, files: t.Mapping[str, t.Optional[str]]) -> t.Opt
     if _number(files.get("vendor")) != NVIDIA:
         return None
     device_id, pci_class = _number(files.get("device")) or 0, _number(files.get("class")) or 0
-    numa = files.get("numa_node")
-    node = int(numa or 0) if NODE.fullmatch(numa or "") else -1
+    numa = files.get("numa_node") or ""
+    node = int(numa) if NODE.fullmatch(numa) and int(numa) >= 0 else None
     kind = "other"
     if pci_class >> 16 == DISPLAY:
         kind = "gpu"
     elif pci_class >> 8 == BRIDGE_OTHER:
         kind = "nvswitch"
-    return PciDevice(
-        address,
-        device_id,
-        pci_class,
-        node if node >= 0 else None,
-        kind,
-        architecture(device_id) if kind == "gpu" else "",
-    )
+    known = architecture(device_id) if kind == "gpu" else ""
+    return PciDevice(address, device_id, pci_class, node, kind, known)
 
 
 def architecture(device_id: int) -> str:
