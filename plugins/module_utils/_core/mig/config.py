@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
+import contextlib
 import re
 import typing as t
 
@@ -38,15 +38,14 @@ MOST_NAMES = 500  # characters of names to choose from
 FORMS = "all-disabled, all-balanced or all-<profile>, such as all-1g.10gb"
 
 
-@dataclasses.dataclass(frozen=True)
-class Spec:
+class Spec(t.NamedTuple):
     """One entry of a layout: which GPUs, whether MIG is on, and the instances; devices None is all."""
 
     key: str
     filters: t.Tuple[Filter, ...]
     devices: t.Optional[t.Tuple[Device, ...]]
     enabled: bool
-    layout: t.Tuple[t.Tuple[str, int], ...]
+    layout: Layout
 
     def matches(self, gpu: Gpu) -> bool:
         """Tell whether the entry is about this GPU."""
@@ -148,28 +147,20 @@ def _entry(key: str, spec: t.Any) -> Spec:
         tuple(_filter(f"{key}.device-filter", one) for one in filters if one not in (None, "")),
         _devices(f"{key}.devices", spec.get("devices")),
         enabled,
-        tuple(sorted(layout.items())),
+        layout,
     )
 
 
 def _filter(key: str, value: t.Any) -> Filter:
-    if not is_whole(value) and not isinstance(value, str):
-        raise InputError.of(key, value, FILTER_FORM)
     if isinstance(value, str) and PRODUCT.fullmatch(value):
         return value
-    try:
-        device, colon, subsystem = str(value).partition(":")
-        found = int(device, 0)
-        below = int(subsystem, 0) if colon else None
-    except ValueError:
-        raise InputError.of(key, value, FILTER_FORM) from None
-    if (
-        not 0 <= found <= 0xFFFFFFFF
-        or found & 0xFFFF != NVIDIA
-        or not 0 <= (below or 0) <= 0xFFFFFFFF
-    ):
-        raise InputError.of(key, value, FILTER_FORM)
-    return found, below
+    if is_whole(value) or isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            device, colon, subsystem = str(value).partition(":")
+            found, below = int(device, 0), int(subsystem, 0) if colon else None
+            if found & 0xFFFF == NVIDIA and not (found | (below or 0)) >> 32:
+                return found, below
+    raise InputError.of(key, value, FILTER_FORM)
 
 
 def _devices(key: str, value: t.Any) -> t.Optional[t.Tuple[Device, ...]]:
@@ -202,7 +193,7 @@ def _layout(key: str, value: t.Any, enabled: bool) -> Layout:
     if value and not layout:
         raise InputError.of(key, value, "at least one count above 0, or {} for no instance")
     shapes(layout, key)
-    return dict(layout)
+    return layout
 
 
 def wanted(specs: t.Sequence[Spec], gpus: t.Sequence[Gpu]) -> t.Dict[str, Spec]:
@@ -255,35 +246,28 @@ def generated(selected: str, profiles: t.Sequence[GiProfile]) -> t.Optional[Layo
 
 
 def _balanced(profiles: t.Sequence[GiProfile]) -> Layout:
-    plain: t.Dict[int, t.Tuple[int, str]] = {}
-    for one in profiles:
-        profile = parse(one.name)
-        if not profile.attributes:
-            # Of two profiles with as many slices, the one with less memory leaves room for others.
-            plain[profile.g] = min(
-                plain.get(profile.g, (profile.gb, one.name)), (profile.gb, one.name)
-            )
+    # Of two profiles with as many slices, the one with less memory leaves room for others.
+    parsed = sorted((parse(one.name) for one in profiles), key=lambda one: one.gb, reverse=True)
+    plain = {one.g: str(one) for one in parsed if not one.attributes}
     parts = BALANCED.get(max((one.slices for one in profiles), default=0), {})
     if not parts or not all(slices in plain for slices in parts):
         raise NodeError(
             "all-balanced is not defined for this GPU", hint="give the layout in config"
         )
-    return {plain[slices][1]: count for slices, count in parts.items()}
+    return {plain[slices]: count for slices, count in parts.items()}
 
 
-@dataclasses.dataclass(frozen=True)
-class Selection:
+class Selection(t.NamedTuple):
     """A layout by its name; ``specs`` is None for one that the GPUs themselves generate."""
 
     label: str
-    specs: t.Optional[t.Tuple[Spec, ...]]
+    specs: t.Optional[t.List[Spec]]
 
     @classmethod
     def of(cls, config: t.Any, selected: str) -> Selection:
         """Check a configuration and choose from it; InputError names what is wrong."""
         if config:
-            label, specs = select(config, selected)
-            return cls(label, None if specs is None else tuple(specs))
+            return cls(*select(config, selected))
         check_name(selected)
         return cls(selected, None)
 
@@ -291,7 +275,7 @@ class Selection:
         """Return for each GPU that the layout is about, by UUID: MIG on or off, and the counts."""
         if self.specs is not None:
             specs = wanted(self.specs, [one.gpu for one in states])
-            return {uuid: (spec.enabled, dict(spec.layout)) for uuid, spec in specs.items()}
+            return {uuid: (spec.enabled, spec.layout) for uuid, spec in specs.items()}
         targets = {one.gpu.uuid: self._generated(one) for one in states if one.gpu.mig_capable}
         if not targets and self.label != "all-disabled":
             raise NodeError(
@@ -305,7 +289,7 @@ class Selection:
         if self.specs is None:
             return self._generated(state)
         spec = wanted(self.specs, gpus)[state.gpu.uuid]
-        return spec.enabled, dict(spec.layout)
+        return spec.enabled, spec.layout
 
     def _generated(self, state: GpuState) -> Target:
         if self.label != "all-disabled" and not state.profiles and not state.gpu.mig_current:
@@ -325,7 +309,6 @@ class Selection:
             index = error.gpu_index
             devices = [one.devices for one in self.specs or ()]
             if self.specs is None or any(one is None or index in one for one in devices):
-                error.hint = (
-                    "reset the GPU or reboot the node, or leave the GPU out of the layout's devices"
-                )
+                where = "leave the GPU out of the layout's devices"
+                error.hint = f"reset the GPU or reboot the node, or {where}"
                 raise error

@@ -16,18 +16,8 @@ PATTERN = re.compile(
     r"(?:(?P<c>[1-9][0-9]?)c\.)?(?P<g>[1-9][0-9]?)g\.(?P<gb>[1-9][0-9]{0,4})gb"
     r"(?P<attributes>(?:\+[a-zA-Z][\w.]*(?:,[a-zA-Z][\w.]*)*)|(?:-[a-zA-Z][\w.]*(?:,[a-zA-Z][\w.]*)*))?"
 )
-ATTRIBUTES = {
-    7: "+me",
-    8: "+me",
-    10: "+gfx",
-    11: "+gfx",
-    12: "+gfx",
-    13: "-me",
-    14: "-me",
-    15: "+me.all",
-    16: "+me.all",
-    17: "+gfx",
-}
+NUMBERS = {"+me": (7, 8), "+gfx": (10, 11, 12, 17), "-me": (13, 14), "+me.all": (15, 16)}
+ATTRIBUTES = {number: name for name, numbers in NUMBERS.items() for number in numbers}
 MOST_SLICES = 8
 FORM = "a MIG profile such as 1g.10gb, 1g.10gb+me or 1c.3g.40gb"
 
@@ -58,8 +48,8 @@ def parse(name: t.Any, key: str = "profile") -> Profile:
     c = int(match["c"] or g)
     if c > g:
         raise InputError.of(key, name, f"at most {g} compute slices in {g}g")
-    sign, listed = (match["attributes"] or " ")[0], (match["attributes"] or "")[1:]
-    attributes = sign + ",".join(sorted(set(listed.split(",")))) if listed else ""
+    attributes = match["attributes"] or ""
+    attributes = attributes[:1] + ",".join(sorted(set(attributes[1:].split(","))))
     return Profile(c, g, int(match["gb"]), attributes)
 
 

@@ -104,7 +104,7 @@ def test_two_spellings_of_a_profile_are_added_up() -> None:
     _name, specs = select(
         config(**{"mig-devices": {"1g.5gb": 2, "1c.1g.5gb": 1, "2g.10gb": 0}}), ""
     )
-    assert dict(specs[0].layout) == {"1g.5gb": 3}
+    assert specs[0].layout == {"1g.5gb": 3}
 
 
 def test_mig_configs_alone_and_a_list_of_entries_will_do() -> None:
@@ -114,7 +114,7 @@ def test_mig_configs_alone_and_a_list_of_entries_will_do() -> None:
     assert [one.layout for one in short or ()] == [one.layout for one in long or ()]
     _name, specs = select(whole["mig-configs"]["x"], "")
     assert specs is not None
-    assert specs[0].layout == (("1g.5gb", 7),)
+    assert specs[0].layout == {"1g.5gb": 7}
     with pytest.raises(InputError, match="one list of entries"):
         select(whole["mig-configs"]["x"], "x")
 
@@ -127,7 +127,7 @@ def test_the_last_entry_that_matches_counts() -> None:
     _name, specs = select(layouts, "")
     assert specs is not None
     found = wanted(specs, GPUS)
-    assert [found[gpu.uuid].layout for gpu in GPUS] == [(("1g.5gb", 7),), ()]
+    assert [found[gpu.uuid].layout for gpu in GPUS] == [{"1g.5gb": 7}, {}]
 
 
 def test_unknown_layout_lists_those_there_are() -> None:
