@@ -41,20 +41,16 @@ class GpuInfoCapability:
         }
         try:
             with open_nvml() as nvml:
-                info.update(self._read(nvml))
+                gpus, broken = nvml.gpus()
+                info.update(
+                    library_version=nvml.driver_version(),
+                    cuda_version=nvml.cuda_version(),
+                    gpus=[_gpu(nvml, gpu) for gpu in gpus],
+                    lost_gpus=[str(error) for error in broken],
+                )
         except NvmlError as error:
             info.update(nvml_available=False, nvml_error=str(error))
         return info
-
-    @staticmethod
-    def _read(nvml: Nvml) -> Info:
-        gpus, broken = nvml.gpus()
-        return {
-            "library_version": nvml.driver_version(),
-            "cuda_version": nvml.cuda_version(),
-            "gpus": [_gpu(nvml, gpu) for gpu in gpus],
-            "lost_gpus": [str(error) for error in broken],
-        }
 
     def plan(self, state: Info) -> Plan:
         """There is never anything to do."""

@@ -47,8 +47,7 @@ SPEC: t.Dict[str, t.Any] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class State:
+class State(t.NamedTuple):
     """The GPUs, an error for each that does not answer, and why NVML is not there, if it is not.
 
     ``idle`` are MPS servers without clients, which the GPUs' processes don't have.
@@ -66,19 +65,11 @@ class MigCapability:
 
     name = "mig"
 
-    def __init__(
-        self,
-        host: Host,
-        params: t.Mapping[str, t.Any],
-        *,
-        check_mode: bool,
-        connect: t.Callable[[], t.ContextManager[Nvml]] = open_nvml,
-    ) -> None:
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._params, self._check_mode = host, params, check_mode
-        self._connect = connect
         self._selection = Selection.of(params["config"], params["selected"])
-        self._waits = params["on_busy"] == "wait" and not check_mode
-        self._deadline = time.monotonic() + params["wait_timeout"] if self._waits else 0.0
+        waits = params["on_busy"] == "wait" and not check_mode
+        self._deadline = time.monotonic() + params["wait_timeout"] if waits else 0.0
         self._stack = contextlib.ExitStack()
         self._nvml: t.Optional[Nvml] = None
         self._changes: t.Optional[Changes] = None
@@ -98,7 +89,7 @@ class MigCapability:
                 lock = self._host.lock(mig_boot.LOCK, timeout=self._params["lock_timeout"])
                 self._stack.enter_context(lock)
             try:
-                self._nvml = self._stack.enter_context(self._connect())
+                self._nvml = self._stack.enter_context(open_nvml())
             except NvmlError as error:
                 if self._check_mode:
                     return State(units, absent=error.cause)

@@ -11,7 +11,7 @@ import typing as t
 from .._core import pods
 from .._core.driver.loading import FABRIC_SERVICE, SERVICE
 from .._core.errors import NodeError
-from .._core.pci import PciDevice, nvidia_device
+from .._core.gpu import PciDevice, nvidia_device
 from .._core.text.printable import printable
 from .._host.api import Host
 

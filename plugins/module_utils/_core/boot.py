@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from .errors import NodeError
@@ -55,8 +54,7 @@ class State(t.NamedTuple):
     program: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class Boot:
+class Boot(t.NamedTuple):
     """The work of one module: its file, its unit, and in words what that does, and when again.
 
     ``path_unit`` starts the unit between boots too; ``status`` is where the unit says how it went.

@@ -8,10 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-INIT = (
-    "init.scope",
-    "init",
-)  # where systemd, and k3s in a container, keep the node's first process
+# Where systemd, and k3s in a container, keep the node's first process.
+INIT = ("init.scope", "init")
 
 
 def paths(cgroup: t.Optional[str], init: t.Optional[str] = None) -> t.List[str]:

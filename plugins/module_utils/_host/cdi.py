@@ -9,7 +9,6 @@ import posixpath
 import stat
 import typing as t
 
-from .._core.cdi import files as cdi_files
 from .._core.cdi import specification as cdi
 from .._core.cdi.boot import Options
 from .._core.cdi.generated import NVIDIA_CTK, arguments, check_program, parse
@@ -39,7 +38,7 @@ class DriverFiles:
     def __init__(self, host: Host, root: str) -> None:
         self._host = host
         self.root = root.rstrip("/")
-        self._cache: t.Optional[t.List[cdi_files.Pair]] = None
+        self._cache: t.Optional[t.List[cdi.Pair]] = None
 
     def device_nodes(self) -> t.FrozenSet[str]:
         """Return NVIDIA's device nodes that exist."""
@@ -56,14 +55,14 @@ class DriverFiles:
 
     def default_folder(self) -> str:
         """Return the library folder of the distribution."""
-        folders = cdi_files.search_folders(self._ldconfig())
+        folders = cdi.search_folders(self._ldconfig())
         return next((one for one in folders if self._host.listdir(self.root + one)), folders[0])
 
     def nvml_library(self) -> str:
         """Return the path of NVML on the node where it is not the node's own, else nothing."""
         if not self.root:
             return ""
-        for folder in cdi_files.search_folders(self._ldconfig()):
+        for folder in cdi.search_folders(self._ldconfig()):
             path = self._real(f"{folder}/{NVML_LIBRARY}")
             if path:
                 return self.root + path
@@ -71,7 +70,7 @@ class DriverFiles:
 
     def read(self, version: str) -> cdi.Files:
         """Return the files of this version of the driver."""
-        binaries: t.List[cdi_files.Pair] = []
+        binaries: t.List[cdi.Pair] = []
         for name in cdi.BINARIES:
             for folder in PROGRAM_FOLDERS:
                 path = self._real(f"{folder}/{name}")
@@ -109,7 +108,7 @@ class DriverFiles:
             folders.append(root + posixpath.dirname(one))
             return self._host.readlink(root + one)
 
-        end = cdi_files.resolve(visited, follow)
+        end = cdi.resolve(visited, follow)
         for folder in dict.fromkeys([*folders, *([root + end] if end else [])]):
             found = self._host.status(folder or "/")
             if found and stat.S_ISDIR(found.mode) and found.mode & stat.S_IWOTH:
@@ -126,42 +125,42 @@ class DriverFiles:
         ]
         return {one: self._host.read(one) or "" for one in found if one != path}
 
-    def _libraries(self, version: str) -> t.List[cdi_files.Library]:
+    def _libraries(self, version: str) -> t.List[cdi.Library]:
         cache = self._ldconfig()
-        found: t.List[cdi_files.Pair] = []
+        found: t.List[cdi.Pair] = []
         for name, path in cache:
             real = self._real(path)
-            if real and cdi_files.is_driver_library(posixpath.basename(real), version):
+            if real and cdi.is_driver_library(posixpath.basename(real), version):
                 found.append((real, name))
         folders = list(dict.fromkeys(posixpath.dirname(path) for path, _name in sorted(found)))
-        folders += [one for one in cdi_files.search_folders(cache) if one not in folders]
+        folders += [one for one in cdi.search_folders(cache) if one not in folders]
         listings = {folder: self._host.listdir(self.root + folder) for folder in folders}
         for folder, names in listings.items():
             for name in names:
-                if cdi_files.is_driver_library(name, version):
+                if cdi.is_driver_library(name, version):
                     real = self._real(f"{folder}/{name}")
                     found += [(real, name)] if real else []
         files = {path for path, _name in found}
-        stems = {cdi_files.stem(posixpath.basename(path)) for path in files}
+        stems = {cdi.stem(posixpath.basename(path)) for path in files}
         for folder, names in listings.items():
             for name in names:
-                if ".so" in name and cdi_files.stem(name) in stems:
+                if ".so" in name and cdi.stem(name) in stems:
                     real = self._real(f"{folder}/{name}")
                     found += [(real, name)] if real in files and real else []
-        return cdi_files.collect(found)
+        return cdi.collect(found)
 
-    def _ldconfig(self) -> t.List[cdi_files.Pair]:
+    def _ldconfig(self) -> t.List[cdi.Pair]:
         if self._cache is None:
             argv = ["ldconfig", "-p"]
             if self.root:
                 argv += ["-C", f"{self.root}/etc/ld.so.cache"]
             # Without a cache there are still the folders where packages keep their libraries.
-            self._cache = cdi_files.parse_ldconfig(self._host.run(argv, check=False).out)
+            self._cache = cdi.parse_ldconfig(self._host.run(argv, check=False).out)
         return self._cache
 
     def _real(self, path: str) -> t.Optional[str]:
         """Return where a path leads, None where there is nothing."""
-        real = cdi_files.resolve(path, lambda one: self._host.readlink(self.root + one))
+        real = cdi.resolve(path, lambda one: self._host.readlink(self.root + one))
         return real if real and self._host.exists(self.root + real) else None
 
 

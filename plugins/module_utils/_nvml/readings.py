@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import typing as t
 from uuid import UUID
 
@@ -125,8 +124,7 @@ def _address(handle: t.Any) -> t.Optional[int]:
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
-@dataclasses.dataclass(frozen=True)
-class MigAttributes:
+class MigAttributes(t.NamedTuple):
     """What a MIG device has of its GPU. Memory is in MiB; engines may be shared with siblings."""
 
     memory_mib: int

@@ -130,36 +130,29 @@ class Nvml:
         for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
             try:
                 device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-                found.append(self._mig_device(gpu, index, device, profiles, instances))
+                gi = instances[pynvml.nvmlDeviceGetGpuInstanceId(device)]
+                ci_id = pynvml.nvmlDeviceGetComputeInstanceId(device)
+                slices = {one.id: one.slices for one in gi.cis}[ci_id]
+                name = profiles[gi.profile_id].name
+                whole = slices == profiles[gi.profile_id].slices
+                found.append(
+                    MigDevice(
+                        uuid=text(pynvml.nvmlDeviceGetUUID(device)),
+                        gpu_uuid=gpu.uuid,
+                        gpu_index=gpu.index,
+                        mig_index=index,
+                        gi_id=gi.id,
+                        ci_id=ci_id,
+                        profile=name if whole else f"{slices}c.{name}",
+                        memory_total=pynvml.nvmlDeviceGetMemoryInfo(device).total,
+                    )
+                )
             except pynvml.NVMLError as error:
                 if error.value != NOT_FOUND:  # indices have holes
                     raise
             except KeyError:  # made or destroyed between one question and the next
                 continue
         return found
-
-    @staticmethod
-    def _mig_device(
-        gpu: Gpu,
-        index: int,
-        device: t.Any,
-        profiles: t.Mapping[int, GiProfile],
-        instances: t.Mapping[int, GpuInstance],
-    ) -> MigDevice:
-        gi_id = pynvml.nvmlDeviceGetGpuInstanceId(device)
-        ci_id = pynvml.nvmlDeviceGetComputeInstanceId(device)
-        profile = profiles[instances[gi_id].profile_id]
-        slices = {ci.id: ci.slices for ci in instances[gi_id].cis}[ci_id]
-        return MigDevice(
-            uuid=text(pynvml.nvmlDeviceGetUUID(device)),
-            gpu_uuid=gpu.uuid,
-            gpu_index=gpu.index,
-            mig_index=index,
-            gi_id=gi_id,
-            ci_id=ci_id,
-            profile=profile.name if slices == profile.slices else f"{slices}c.{profile.name}",
-            memory_total=pynvml.nvmlDeviceGetMemoryInfo(device).total,
-        )
 
     @doing("reading MIG profiles")
     def gi_profiles(self, gpu: Gpu) -> t.List[GiProfile]:

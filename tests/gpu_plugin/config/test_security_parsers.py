@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin._shared._core.gpu import parse_minors
-from gpu_plugin._shared._core.pci import nvidia_device
+from gpu_plugin._shared._core.gpu import nvidia_device, parse_minors
 from gpu_plugin.cdi import files as cdi_state
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.config.configuration import parse

@@ -169,12 +169,10 @@ def without_pipes(spec: t.Any) -> t.Any:
 
 
 def _kept(edits: t.Any) -> t.Any:
-    mounts = edits.get("mounts") if isinstance(edits, dict) else None
-    if not isinstance(mounts, list):
+    if not isinstance(edits, dict) or not isinstance(edits.get("mounts"), list):
         return edits
-    kept = [one for one in mounts if not _is_pipes(one)]
-    rest = {key: value for key, value in edits.items() if key != "mounts"}
-    return {**rest, "mounts": kept} if kept else rest
+    kept = {**edits, "mounts": [one for one in edits["mounts"] if not _is_pipes(one)]}
+    return {key: value for key, value in kept.items() if key != "mounts" or value}
 
 
 def _is_pipes(mount: t.Any) -> bool:

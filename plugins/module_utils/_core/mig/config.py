@@ -11,8 +11,7 @@ import re
 import typing as t
 
 from ..errors import InputError, NodeError
-from ..gpu import GiProfile, Gpu, NvmlError
-from ..pci import NVIDIA
+from ..gpu import NVIDIA, GiProfile, Gpu, NvmlError
 from ..text.json_data import is_whole
 from ..text.shown import cut
 from .plan import GpuState, about

@@ -106,8 +106,7 @@ class GpuState:
         return picture(self.gpu, self.profiles, [self.placed(one) for one in self.instances])
 
 
-@dataclasses.dataclass(frozen=True)
-class GpuPlan:
+class GpuPlan(t.NamedTuple):
     """The steps for one GPU, and how it looks before and after; ``more`` as in Plan.
 
     ``kept`` and ``destroyed`` hold the ids of GPU instances, ``created`` what is to be made.

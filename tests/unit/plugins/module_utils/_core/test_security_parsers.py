@@ -13,15 +13,14 @@ import typing as t
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent import rollback
-from ansible_collections.gpu.node.plugins.module_utils._core import pci, pods
+from ansible_collections.gpu.node.plugins.module_utils._core import pods
 from ansible_collections.gpu.node.plugins.module_utils._core.agent import mps_units
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import files as cdi_files
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import generated as cdi_generated
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import specification as cdi
 from ansible_collections.gpu.node.plugins.module_utils._core.driver import state as driver_record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import parse_minors
+from ansible_collections.gpu.node.plugins.module_utils._core.gpu import nvidia_device, parse_minors
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
     Selection,
@@ -196,7 +195,7 @@ def test_s10_hostile_cdi_specification_of_nvidia_ctk() -> None:
     def every(text: str) -> None:
         cdi.names_in(text)
         cdi.describes_gpus(text)
-        cdi_files.parse_ldconfig(f"\tlibcuda.so.1 (libc6,x86-64) => {text}\n{text}")
+        cdi.parse_ldconfig(f"\tlibcuda.so.1 (libc6,x86-64) => {text}\n{text}")
         read(text)
 
     Thrown(every, NodeError).throw(inputs((json.dumps(SPEC), json.dumps(SPEC, indent=1))))
@@ -240,7 +239,7 @@ def test_s10_hostile_records() -> None:
 def test_s10_hostile_texts_of_the_kernel_and_of_programs() -> None:
     def read(text: str) -> None:
         names = ("vendor", "device", "class", "numa_node")
-        pci.nvidia_device("0000:01:00.0", dict(zip(names, text.split("|"), strict=False)))
+        nvidia_device("0000:01:00.0", dict(zip(names, text.split("|"), strict=False)))
         parse_minors(text)
         pods.name_of(pods.uid_of(text), [text])
         toolkit_version.is_safe(text)

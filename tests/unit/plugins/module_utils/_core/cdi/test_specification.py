@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import specification as cdi
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.files import Library
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi.rules import (
     VERSIONS,
     minimum_version,
     problems,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi.specification import Library
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     CONTROL_NODES,
