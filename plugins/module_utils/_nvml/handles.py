@@ -64,17 +64,6 @@ def ci_profiles(gi: t.Any) -> t.Dict[int, int]:
     return {one.id: one.sliceCount for one in asked if one is not None}
 
 
-def ci_starts(gi: t.Any, profile_id: int) -> t.Tuple[int, ...]:
-    """Return where compute instances of a profile may begin."""
-    placements = listed(
-        pynvml.nvmlGpuInstanceGetComputeInstancePossiblePlacements,
-        pynvml.c_nvmlComputeInstancePlacement_t,
-        gi,
-        profile_id,
-    )
-    return tuple(one.start for one in placements)
-
-
 def instances(parent: t.Any, profile_id: int, *, compute: bool) -> t.List[t.Any]:
     """Return handles of the instances of a profile. They stay valid: an element of the array is only a view of it."""
     ask, kind = (

@@ -25,7 +25,7 @@ from .._core.gpu import (
     Process,
 )
 from . import handles
-from .calls import doing, or_none, pynvml, text
+from .calls import doing, listed, or_none, pynvml, text
 
 
 @contextlib.contextmanager
@@ -90,8 +90,16 @@ class Nvml:
         self._handles[uuid] = handle
         mode = or_none((NOT_SUPPORTED, FUNCTION_NOT_FOUND), pynvml.nvmlDeviceGetMigMode, handle)
         current, pending = mode or (0, 0)
-        if (index, uuid) not in self._facts:
-            self._facts[index, uuid] = self._read_facts(handle)
+        if (index, uuid) not in self._facts:  # they stay the same while NVML is open
+            pci = pynvml.nvmlDeviceGetPciInfo(handle)
+            self._facts[index, uuid] = {
+                "name": text(pynvml.nvmlDeviceGetName(handle)),
+                "pci_bus_id": text(pci.busId).lower()[-12:],
+                "minor": pynvml.nvmlDeviceGetMinorNumber(handle),
+                "compute_capability": tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
+                "pci_device_id": pci.pciDeviceId >> 16,
+                "pci_subsystem_id": pci.pciSubSystemId,
+            }
         return Gpu(
             index=index,
             uuid=uuid,
@@ -101,19 +109,6 @@ class Nvml:
             mig_pending=bool(pending),
             **self._facts[index, uuid],
         )
-
-    @staticmethod
-    def _read_facts(handle: t.Any) -> t.Dict[str, t.Any]:
-        """Return what stays the same for a GPU while NVML is open."""
-        pci = pynvml.nvmlDeviceGetPciInfo(handle)
-        return {
-            "name": text(pynvml.nvmlDeviceGetName(handle)),
-            "pci_bus_id": text(pci.busId).lower()[-12:],
-            "minor": pynvml.nvmlDeviceGetMinorNumber(handle),
-            "compute_capability": tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
-            "pci_device_id": pci.pciDeviceId >> 16,
-            "pci_subsystem_id": pci.pciSubSystemId,
-        }
 
     def handle(self, gpu: Gpu) -> t.Any:
         """Return NVML's handle of a GPU."""
@@ -231,7 +226,9 @@ class Nvml:
         found: t.Dict[int, t.Tuple[int, ...]] = {}
         for profile_id, slices in handles.ci_profiles(gi).items():
             if slices not in found:
-                found[slices] = handles.ci_starts(gi, profile_id)
+                ask = pynvml.nvmlGpuInstanceGetComputeInstancePossiblePlacements
+                places = listed(ask, pynvml.c_nvmlComputeInstancePlacement_t, gi, profile_id)
+                found[slices] = tuple(one.start for one in places)
         return found
 
     @doing("creating a compute instance")
