@@ -27,7 +27,7 @@ import typing as t
 
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.gpu.node.plugins.module_utils._core.text.printable import printable
+from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import printable
 
 CONTROLLER_ACTIONS = (
     "add_host",

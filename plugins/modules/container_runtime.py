@@ -186,7 +186,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.capa
     SPEC,
     RuntimeCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 
 def main() -> None:
@@ -194,7 +194,7 @@ def main() -> None:
     if not ensure_importable("tomllib", candidates=()):
         ensure_importable("tomlkit")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
-    run_capability(module, lambda: RuntimeCapability(LocalHost(), module.params))
+    run_capability(module, lambda: RuntimeCapability(Host(), module.params))
 
 
 if __name__ == "__main__":

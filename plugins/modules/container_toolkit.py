@@ -121,14 +121,14 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.container_too
     ToolkitCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(
-        module, lambda: ToolkitCapability(LocalHost(), module.params, check_mode=module.check_mode)
+        module, lambda: ToolkitCapability(Host(), module.params, check_mode=module.check_mode)
     )
 
 

@@ -181,7 +181,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
     ensure_importable,
     run_capability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 
 def main() -> None:
@@ -190,7 +190,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(
         module,
-        lambda: DevicePluginCapability(LocalHost(), module.params, check_mode=module.check_mode),
+        lambda: DevicePluginCapability(Host(), module.params, check_mode=module.check_mode),
     )
 
 

@@ -81,14 +81,14 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
     ensure_importable,
     run_capability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 
 def main() -> None:
     """Run the module."""
     ensure_importable("pynvml")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
-    run_capability(module, lambda: GpuInfoCapability(LocalHost()))
+    run_capability(module, lambda: GpuInfoCapability(Host()))
 
 
 if __name__ == "__main__":

@@ -195,7 +195,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
     ensure_importable,
     run_capability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 
 def main() -> None:
@@ -203,7 +203,7 @@ def main() -> None:
     ensure_importable("pynvml")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(
-        module, lambda: MigCapability(LocalHost(), module.params, check_mode=module.check_mode)
+        module, lambda: MigCapability(Host(), module.params, check_mode=module.check_mode)
     )
 
 

@@ -94,14 +94,14 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.validate impo
     SPEC,
     ValidateCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 
 def main() -> None:
     """Run the module."""
     ensure_importable("pynvml")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
-    run_capability(module, lambda: ValidateCapability(LocalHost(), module.params))
+    run_capability(module, lambda: ValidateCapability(Host(), module.params))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from .._core.boot import PROGRAM, Boot, State, unit_file
 from .._core.steps import Step
-from .._host.api import Host
-from .._host.systemd import properties
+from .._host.api import Host, properties
 
 
 def observe(host: Host, boot: Boot) -> State:

@@ -12,7 +12,7 @@ from .._core import pods
 from .._core.driver.loading import FABRIC_SERVICE, SERVICE
 from .._core.errors import NodeError
 from .._core.gpu import PciDevice, nvidia_device
-from .._core.text.printable import printable
+from .._core.text.shown import printable
 from .._host.api import Host
 
 BUS = "/sys/bus/pci/devices"

@@ -1,11 +1,24 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a capability may do to the machine, as a protocol."""
+"""The machine: commands and files, which is all that a capability may do to it."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import time
 import typing as t
+
+from .._core.errors import NodeError
+from .._core.text.masking import masked_text
+
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+TAIL_LINES = 15
 
 
 class Completed(t.NamedTuple):
@@ -23,8 +36,14 @@ class Status(t.NamedTuple):
     uid: int
 
 
-class Host(t.Protocol):
-    """The machine: commands and files. Paths are absolute."""
+class Host:
+    """The machine that this process runs on. Paths are absolute."""
+
+    def __init__(self) -> None:
+        have = os.environ.get("PATH", "").split(os.pathsep)
+        self._path = os.pathsep.join(
+            [p for p in have if p] + [p for p in SYSTEM_PATH if p not in have]
+        )
 
     def run(
         self,
@@ -40,15 +59,64 @@ class Host(t.Protocol):
         With ``check``, a missing program, a non-zero status or a timeout (seconds) raises
         NodeError; without it a missing program is status 127 and a timeout 124.
         """
+        program = self.which(argv[0])
+        if program is None:
+            done = Completed(127, "", f"{argv[0]}: not found")
+        else:
+            done = self._spawn([program, *argv[1:]], env, timeout, stdin)
+        if check and done.rc != 0:
+            # Before it is cut: the heading of a table of credentials may not be among the last lines.
+            lines = masked_text(done.err.strip() or done.out.strip()).splitlines()[-TAIL_LINES:]
+            raise NodeError(
+                f"command failed with status {done.rc}: {masked_text(' '.join(argv))}",
+                cause="\n".join(lines),
+                rc=done.rc,
+            )
+        return done
+
+    def _spawn(
+        self,
+        argv: t.List[str],
+        env: t.Optional[t.Mapping[str, str]],
+        timeout: t.Optional[float],
+        stdin: t.Optional[str],
+    ) -> Completed:
+        environment = {**os.environ, "PATH": self._path, "LC_ALL": "C", **(env or {})}
+        try:
+            done = subprocess.run(
+                argv,
+                check=False,
+                env=environment,
+                input=stdin or "",
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired:
+            return Completed(124, "", f"{argv[0]}: no answer within {timeout} s")
+        except OSError as error:
+            return Completed(126, "", f"{argv[0]}: {error.strerror or error}")
+        return Completed(done.returncode, done.stdout, done.stderr)
 
     def which(self, name: str) -> t.Optional[str]:
         """Return the path of a program, or None."""
+        return shutil.which(name, path=self._path)
 
     def read(self, path: str) -> t.Optional[str]:
         """Return a file's text, or None when it does not exist."""
+        data = self.read_bytes(path)
+        return None if data is None else data.decode("utf-8", "surrogateescape")
 
     def read_bytes(self, path: str) -> t.Optional[bytes]:
         """Return a file's bytes, or None when it does not exist."""
+        try:
+            with open(path, "rb") as stream:
+                return stream.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise NodeError(f"cannot read {path}", cause=error.strerror or str(error)) from error
 
     def write(
         self, path: str, text: str, *, mode: t.Optional[int] = None, backup: bool = False
@@ -57,30 +125,135 @@ class Host(t.Protocol):
 
         An existing file keeps its owner, and its mode unless one is given; a new one gets 0644.
         """
+        target = os.path.realpath(path)
+        folder = os.path.dirname(target)
+        temporary = saved = None
+        try:
+            self.makedirs(folder)
+            if backup and os.path.exists(target):
+                saved = f"{target}.{time.strftime('%Y%m%dT%H%M%S')}.{os.getpid()}~"
+                shutil.copy2(target, saved)
+            handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.")
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(text.encode("utf-8", "surrogateescape"))
+                self._dress(stream.fileno(), target, mode)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, target)
+        except OSError as error:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+            raise NodeError(
+                f"cannot write {path}",
+                cause=error.strerror or str(error),
+                hint="the old file, if there was one, is as it was; free space or fix the permission and run again",
+            ) from error
+        return saved
+
+    @staticmethod
+    def _dress(descriptor: int, target: str, mode: t.Optional[int]) -> None:
+        """Give a new file the owner and mode of the one that it replaces."""
+        try:
+            old = os.stat(target)
+        except FileNotFoundError:
+            os.fchmod(descriptor, 0o644 if mode is None else mode)
+            return
+        if os.geteuid() == 0:
+            os.fchown(descriptor, old.st_uid, old.st_gid)
+        os.fchmod(descriptor, (old.st_mode & 0o7777) if mode is None else mode)
 
     def listdir(self, path: str) -> t.List[str]:
         """Return the sorted names in a folder, none when it does not exist."""
+        try:
+            return sorted(os.listdir(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     def exists(self, path: str) -> bool:
         """Tell whether something is there (a dangling link counts)."""
+        return os.path.lexists(path)
 
     def readlink(self, path: str) -> t.Optional[str]:
         """Return a symbolic link's target, or None."""
+        try:
+            return os.readlink(path)
+        except OSError:
+            return None
 
     def status(self, path: str) -> t.Optional[Status]:
         """Return mode and owner of what a path leads to, or None where that is nothing."""
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        return Status(found.st_mode, found.st_uid)
 
     def mtime(self, path: str) -> t.Optional[float]:
         """Return when a file was last changed, in seconds since the epoch, or None."""
+        try:
+            return os.stat(path).st_mtime
+        except OSError:
+            return None
 
     def makedirs(self, path: str, mode: int = 0o755) -> None:
         """Make a folder and its parents."""
+        try:
+            os.makedirs(path, mode, exist_ok=True)
+        except OSError as error:
+            raise NodeError(
+                f"cannot make the folder {path}", cause=error.strerror or str(error)
+            ) from error
 
     def symlink(self, target: str, path: str) -> None:
         """Make or replace a symbolic link in one atomic step."""
+        self.makedirs(os.path.dirname(path))
+        temporary = f"{path}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        os.symlink(target, temporary)
+        os.replace(temporary, path)
 
     def remove(self, path: str) -> bool:
         """Remove a file, a link or a whole folder; tell whether it was there."""
+        if not os.path.lexists(path):
+            return False
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+        return True
 
-    def lock(self, path: str, *, timeout: float = 0) -> t.ContextManager[None]:
+    @contextlib.contextmanager
+    def lock(self, path: str, *, timeout: float = 0) -> t.Iterator[None]:
         """Hold an exclusive lock on a file; NodeError when another process keeps it too long."""
+        self.makedirs(os.path.dirname(path))
+        deadline = time.monotonic() + timeout
+        with open(path, "a", encoding="utf-8") as stream:
+            while True:
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        raise NodeError(
+                            f"{path} is held by another process",
+                            hint="wait until the other run has ended, then run again",
+                        ) from None
+                    time.sleep(0.2)
+            yield
+
+
+def properties(host: Host, unit: str, *names: str) -> t.Dict[str, str]:
+    """Return properties of a unit by name; none where systemd does not answer."""
+    argv = ["systemctl", "show", unit, f"--property={','.join(names)}"]
+    lines = host.run(argv, check=False).out.splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def instances(host: Host, template: str) -> t.List[str]:
+    """Return the instances of a template such as name@.service that are loaded; none without systemd."""
+    start, end = template.split("@", 1)
+    argv = ["systemctl", "list-units", "--all", "--plain", "--no-legend", f"{start}@*{end}"]
+    names = [line.split()[0] for line in host.run(argv, check=False).out.splitlines() if line]
+    return [name[len(start) + 1 : -len(end)] for name in names if name.startswith(f"{start}@")]

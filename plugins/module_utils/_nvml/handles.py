@@ -11,7 +11,7 @@ import typing as t
 from .._core.errors import InputError
 from .._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, GiProfile, Gpu, Process
 from .._core.mig.profile import canonical, name_from_sizes
-from .._core.text.printable import printable
+from .._core.text.shown import printable
 from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, instance, listed, or_none, pynvml, text
 
 ROOM = 16  # more than any GPU's instances; some report too small a count

@@ -19,8 +19,8 @@ from ._shared._core.errors import NodeError
 from ._shared._core.gpu import NvmlError
 from ._shared._core.mig import boot as mig_boot
 from ._shared._core.mig.config import Selection
+from ._shared._host.api import Host
 from ._shared._host.cdi import DriverFiles, specify
-from ._shared._host.real import LocalHost
 from ._shared._nvml.mig import Changes, planned, read
 from ._shared._nvml.real import Nvml, inventory, open_nvml
 from .tools import bounded, files, logs
@@ -73,7 +73,7 @@ def mig(config: Path, status: Path, lock: Path, wait: float) -> int:
         text = bounded.read(config).decode("utf-8", "replace")
         selection = Selection.of(*mig_boot.load(text, str(config)))
         outcome.selected = selection.label
-        with LocalHost().lock(str(lock), timeout=inf), _driver(wait) as nvml:
+        with Host().lock(str(lock), timeout=inf), _driver(wait) as nvml:
             _converge(nvml, selection, outcome)
     except OSError as error:
         outcome.state, outcome.problems = FAILED, [f"can't read {config}: {error.strerror}"]
@@ -135,7 +135,7 @@ def cdi(config: Path, lock: Path, wait: float) -> int:
 
 def _write(options: cdi_boot.Options, lock: Path, wait: float) -> bool:
     """Bring the file up to date; tell whether it was not."""
-    host = LocalHost()
+    host = Host()
     driver = DriverFiles(host, options.driver_root)
     with _driver(wait, driver.nvml_library()) as nvml, host.lock(str(lock), timeout=inf):
         wanted, warnings = specify(inventory(nvml), driver, options)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from . import __version__
-from .cdi.files import Host
+from .cdi.files import HostFiles
 from .config.configuration import Config
 from .config.reload import InForce, Loaded
 from .config.strict_yaml import ConfigError
@@ -62,7 +62,7 @@ class Daemon:
         observer, self._wakeup = Observer(), Wakeup()
         self._configuration = InForce(paths.config, load, root, observer)
         self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, self._wakeup.set)
-        self._host, self._slices = Host(root), TimeSlices()
+        self._host, self._slices = HostFiles(root), TimeSlices()
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
         self._offered, self._published = Offered(), Published(observer)
         self._manager = Manager(paths.kubelet_socket, self._published)

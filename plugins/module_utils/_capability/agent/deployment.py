@@ -18,8 +18,7 @@ from ..._core.errors import NodeError
 from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
 from ..._core.text import json_data
-from ..._host.api import Host
-from ..._host.systemd import instances, properties
+from ..._host.api import Host, instances, properties
 from ..._nvml.real import open_nvml
 from ..nodeinfo import environment
 from ..recorded import checked_timeout, existing

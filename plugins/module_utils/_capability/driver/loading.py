@@ -11,7 +11,7 @@ from ..._core.driver.kernel import MODULES
 from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
-from ..._host.systemd import properties
+from ..._host.api import properties
 from ..nodeinfo import bridges, pci_devices
 from .kernel import build_error, dkms, write_modprobe
 from .sources import Params, Part

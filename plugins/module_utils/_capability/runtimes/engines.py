@@ -13,8 +13,7 @@ from ..._core.runtimes import common, containerd, json_text
 from ..._core.runtimes.common import Kind, Version, View, Wanted, about_default, has_cdi
 from ..._core.runtimes.edits import Change, Config, Removal, lookup
 from ..._host import toml
-from ..._host.api import Host
-from ..._host.systemd import properties
+from ..._host.api import Host, properties
 
 
 class Runtime:

@@ -12,8 +12,7 @@ import typing as t
 from ..._core.errors import readable
 from ..._core.runtimes import edits
 from ..._core.runtimes.common import describe
-from ..._host.api import Host
-from ..._host.systemd import properties
+from ..._host.api import Host, properties
 from .engines import Runtime
 
 RECORD = "/var/lib/gpu-node/container_runtime.json"

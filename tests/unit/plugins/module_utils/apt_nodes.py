@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 from debian import DRIVER, GPU, LOADED, OS_RELEASE
 from fakes import FakeHost
 from pgp_keys import Key
@@ -125,7 +124,7 @@ class AptNode(FakeHost):
                 f"{GPU}/class": "0x030200\n",
             }
         )
-        self.root, self.local, self.enabled = root, LocalHost(), False
+        self.root, self.local, self.enabled = root, Host(), False
         for name in FOLDERS:
             (root / name).mkdir(parents=True)
         (root / "var/lib/dpkg/status").write_text(BASE)

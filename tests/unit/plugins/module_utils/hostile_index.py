@@ -19,8 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.action.device_plugin import collect, pack
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 GENUINE = "tomlkit-0.15.2-py3-none-any.whl"
@@ -136,7 +135,7 @@ def command_lines_with(word: str) -> t.Set[str]:
     return found
 
 
-class QuickHost(LocalHost):
+class QuickHost(Host):
     """This machine; virtual environments are copies of one that Python made."""
 
     def __init__(self, template: Path) -> None:

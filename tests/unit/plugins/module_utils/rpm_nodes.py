@@ -15,12 +15,11 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.rpm import (
     MODULE_FILE as STREAM_FILE,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import (
     DNF_LOCKS,
     ZYPPER_LOCKS,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
 from debian import DRIVER, GPU, LOADED
 from fakes import FakeHost
 from pgp_keys import Key
@@ -214,7 +213,7 @@ class RpmNode(FakeHost):
             }
         )
         self.root = root
-        self.local = LocalHost()
+        self.local = Host()
         self.enabled = False
         (root / "etc/dnf/plugins").mkdir(parents=True)
         (root / "etc/yum.repos.d").mkdir()

@@ -16,7 +16,7 @@ from .._shared._core.cdi import boot as cdi_boot
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import CONTROL_NODES
 from .._shared._core.text import json_data
-from .._shared._host.real import LocalHost
+from .._shared._host.api import Host
 from ..config.configuration import Config, hook_program
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
@@ -115,7 +115,7 @@ class CdiAdded:
         return tuple(path[len(root) :] for path in paths)
 
 
-class Host:
+class HostFiles:
     """What the node has besides GPUs. ``root`` is where the host's /dev and CDI folders are seen."""
 
     def __init__(self, root: Path) -> None:
@@ -155,7 +155,7 @@ def read(config: Path) -> dict[str, Any] | None:
     except (OSError, NodeError):
         return None
     command = ["systemctl", "is-failed", "--quiet", cdi_boot.UNIT]
-    failed = LocalHost().run(command, check=False).rc == 0
+    failed = Host().run(command, check=False).rc == 0
     return {"path": options.path, "failed": failed, **content(Path(options.path))}
 
 

@@ -29,7 +29,7 @@ from .._shared._core.gpu import (
     NvmlError,
     parse_minors,
 )
-from .._shared._host.real import LocalHost
+from .._shared._host.api import Host
 from .._shared._nvml import readings
 from .._shared._nvml.readings import Xid, XidWatch, condition
 from .._shared._nvml.real import Nvml, open_nvml
@@ -302,7 +302,7 @@ class TimeSlices:
         """Tell the driver. Returns why it does not; the GPU is shared all the same."""
         command = [self._program, "compute-policy", "-i", ",".join(gpus)]
         command += ["--set-timeslice", str(TIME_SLICES.index(name))]
-        done = LocalHost().run(command, check=False, timeout=20.0)
+        done = Host().run(command, check=False, timeout=20.0)
         if done.rc:
             return f"{name} for {','.join(gpus)}: {(done.out + done.err).strip()}"
         logs.info("time slice", gpus=gpus, slice=name)

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._core import pods
-from .._shared._core.text.printable import printable
-from .._shared._core.text.shown import cut
+from .._shared._core.text.shown import cut, printable
 from ..tools.bounded import peek
 from ..tools.state import started, stat_fields
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._core.errors import NodeError
-from .._shared._host.real import LocalHost
+from .._shared._host.api import Host
 from ..tools import logs
 from .paths import Names
 from .settings import SMALLEST_SHM
@@ -157,7 +157,7 @@ def clean(names: Names) -> None:
     kept = Path(names.pipe)
     for path in (*kept.glob("*"), *(one for one in kept.parent.glob("*") if one != kept)):
         with contextlib.suppress(OSError):
-            LocalHost().remove(str(path))
+            Host().remove(str(path))
 
 
 def mount_shm(names: Names, size: int) -> bool:
@@ -177,7 +177,7 @@ def unmount(names: Names) -> None:
     """Give shared memory and pipes back. A container that still has them keeps them."""
     for path in (names.shm, names.ipc):
         if os.path.ismount(path):
-            done = LocalHost().run(["umount", path], check=False, timeout=TIMEOUT)
+            done = Host().run(["umount", path], check=False, timeout=TIMEOUT)
             if done.rc:
                 logs.warning("a file system stays mounted", path=path, cause=done.err.strip())
 
@@ -204,4 +204,4 @@ def _label(path: Path) -> None:
 
 def _mount(names: Names, path: str, options: str) -> None:
     words = ["mount", "-t", "tmpfs", "-o", f"rw,nosuid,nodev,noexec,{options}"]
-    LocalHost().run([*words, f"gpu-mps-{names.device}", path], timeout=TIMEOUT)
+    Host().run([*words, f"gpu-mps-{names.device}", path], timeout=TIMEOUT)

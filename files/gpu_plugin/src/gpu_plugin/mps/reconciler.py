@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from .._shared._core.errors import NodeError
-from .._shared._host.real import LocalHost
+from .._shared._host.api import Host
 from ..tools import bounded, files, logs
 from ..tools.state import started
 from . import control, folders
@@ -63,7 +63,7 @@ class Systemd:
     def ask(self, act: Act, managers: Managers) -> None:
         names = [f"gpu-mps@{device}.service" for device in managers]
         command = ["systemctl", "--no-block", "--quiet", act.value, *names]
-        done = LocalHost().run(command, check=False, timeout=TIMEOUT)
+        done = Host().run(command, check=False, timeout=TIMEOUT)
         if done.rc:
             problem = done.err.strip() or f"status {done.rc}"
             logs.error(f"systemd does not {act.value} MPS daemons", units=names, cause=problem)

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from .._shared._core.text.printable import printable
+from .._shared._core.text.shown import printable
 
 
 def info(event: str, **fields: object) -> None:

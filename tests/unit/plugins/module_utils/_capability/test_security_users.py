@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.nodeinfo import gpu_users
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 from fakes import FakeHost
 
 NOBODY = 65534
@@ -38,7 +38,7 @@ def told(device: str, name: str, *before: str) -> bool:
     try:
         assert running.stdout is not None
         assert running.stdout.readline() == b"there\n"
-        return f"{running.pid} ({name})" in gpu_users(LocalHost())
+        return f"{running.pid} ({name})" in gpu_users(Host())
     finally:
         running.kill()
         running.communicate()

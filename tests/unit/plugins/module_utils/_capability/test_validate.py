@@ -23,8 +23,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     GPU_IS_LOST,
     NvmlError,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from driver_fakes import FakeNvml
 from fakes import FakeHost
 from gpu_values import gpu, mig
@@ -55,7 +54,7 @@ def nvml() -> FakeNvml:
 
 
 def capability(
-    on: FakeHost | LocalHost, driver: FakeNvml | NvmlError, **params: Any
+    on: FakeHost | Host, driver: FakeNvml | NvmlError, **params: Any
 ) -> ValidateCapability:
     @contextlib.contextmanager
     def connect() -> Iterator[Any]:
@@ -68,7 +67,7 @@ def capability(
 
 
 def answer(
-    on: FakeHost | LocalHost, driver: FakeNvml | NvmlError, **params: Any
+    on: FakeHost | Host, driver: FakeNvml | NvmlError, **params: Any
 ) -> tuple[list[str], dict[str, str]]:
     """Return the names of the checks that do not hold, and the causes by name."""
     one = capability(on, driver, fail=False, **params)
@@ -152,8 +151,8 @@ def test_a_daemon_that_never_answers_is_given_up(
     """With a genuine process that would sleep for an hour."""
     module = "ansible_collections.gpu.node.plugins.module_utils._capability.validate"
     monkeypatch.setattr(f"{module}.PATIENCE", 0.2)
-    monkeypatch.setattr(LocalHost, "which", lambda _self, _name: str(tmp_path / "slow"))
+    monkeypatch.setattr(Host, "which", lambda _self, _name: str(tmp_path / "slow"))
     (tmp_path / "slow").write_text("#!/bin/sh\nexec sleep 3600\n")
     (tmp_path / "slow").chmod(0o755)
-    _failed, causes = answer(LocalHost(), nvml(), gpu_count=2)
+    _failed, causes = answer(Host(), nvml(), gpu_count=2)
     assert "no answer within 0.2 s" in causes["device plugin"]

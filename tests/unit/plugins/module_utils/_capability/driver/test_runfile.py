@@ -27,8 +27,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile impo
     parse_traces,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from debian import DRIVER, LOADED, Debian, capability, converge
 
 STANDIN = Path(__file__).parents[2] / "standin_runfile.sh"
@@ -41,7 +40,7 @@ class Node(Debian):
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
-        self.root, self.local = root, LocalHost()
+        self.root, self.local = root, Host()
         self.commands |= {
             ("sh",): self._run_below,
             (UNINSTALLER,): self._run_below,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.real import LocalHost
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
-HOST = LocalHost()
+HOST = Host()
 
 
 def test_write_replaces_in_one_step_and_keeps_the_mode(tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_a_program_that_can_not_be_started_says_why(tmp_path: Path) -> None:
     program = tmp_path / "broken"
     program.write_text("#!/none/of/these\n")
     program.chmod(0o755)
-    done = LocalHost().run([str(program)], check=False)
+    done = Host().run([str(program)], check=False)
     assert (done.rc, done.err) == (126, f"{program}: No such file or directory")
-    assert LocalHost().run(["/none"], check=False).rc == 127
+    assert Host().run(["/none"], check=False).rc == 127
 
 
 def test_lock_is_exclusive(tmp_path: Path) -> None:
