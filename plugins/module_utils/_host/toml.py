@@ -9,7 +9,7 @@ import importlib
 import typing as t
 
 from .._core.errors import NodeError
-from .._core.runtimes.edits import Removal, apply, remove
+from .._core.runtimes.edits import Change, Removal, apply, remove
 from .._core.text import json_data
 from .._core.text.shown import cut
 
@@ -27,7 +27,9 @@ def parse(text: str, path: str) -> t.Dict[str, t.Any]:
         try:
             _check_text(text)
             data = library.loads(text)
-            _check_data(data)
+            for level in json_data.levels(data):
+                if any(isinstance(one, int) and one.bit_length() > 64 for one in level):
+                    raise ValueError("a number has more than 64 bits")
         except _strange(library) as error:
             hint = "fix the file; it was left as it is"
             raise NodeError(
@@ -48,66 +50,43 @@ def _check_text(text: str) -> None:
             raise ValueError(f"line {number} has more than {MOST_DOTS} dots")
 
 
-def _check_data(data: t.Any) -> None:
-    for level in json_data.levels(data):
-        if any(isinstance(one, int) and one.bit_length() > 64 for one in level):
-            raise ValueError("a number has more than 64 bits")
-
-
 def _strange(library: t.Any) -> t.Tuple[t.Type[Exception], ...]:
     """Return what a library raises for a strange text, besides what it says that it does."""
     own = getattr(getattr(library, "exceptions", None), "TOMLKitError", ValueError)
     return (own, ValueError, RecursionError, LookupError, TypeError, AttributeError)
 
 
-def edit(
-    text: str,
-    changes: t.Sequence[t.Tuple[t.Tuple[str, ...], t.Any]],
-    removals: t.Sequence[Removal] = (),
-) -> str:
+def edit(text: str, changes: t.Sequence[Change], removals: t.Sequence[Removal] = ()) -> str:
     """Return the text with values set at paths of keys and keys removed; comments, order and other keys stay.
 
     Needs tomlkit: see _capability.run.
     """
     tomlkit = importlib.import_module("tomlkit")
     try:
-        return _edited(tomlkit, text, changes, removals)
+        document = tomlkit.parse(text)
+        for path, value in changes:
+            table = document
+            for depth, key in enumerate(path[:-1]):
+                if key not in table:
+                    table[key] = tomlkit.table(is_super_table=depth + 2 < len(path))
+                table = table[key]
+                if not isinstance(table, t.Mapping):
+                    raise NodeError(
+                        f"{'.'.join(path[: depth + 1])} is not a table",
+                        cause=f"{path[-1]} has to be set in it",
+                        hint="fix the file; it was left as it is",
+                    )
+            table[path[-1]] = value
+        for path, kept in removals:
+            remove(document, path, kept)
+        after = str(tomlkit.dumps(document))
+        wanted = apply(tomlkit.parse(text).unwrap(), changes, removals)
+        if tomlkit.parse(after).unwrap() != wanted:
+            raise ValueError("an edit would have changed other keys as well")
     except _strange(tomlkit) as error:
-        raise _not_safe(cut(str(error))) from error
-
-
-def _edited(
-    tomlkit: t.Any,
-    text: str,
-    changes: t.Sequence[t.Tuple[t.Tuple[str, ...], t.Any]],
-    removals: t.Sequence[Removal],
-) -> str:
-    document = tomlkit.parse(text)
-    for path, value in changes:
-        table = document
-        for depth, key in enumerate(path[:-1]):
-            if key not in table:
-                table[key] = tomlkit.table(is_super_table=depth + 2 < len(path))
-            table = table[key]
-            if not isinstance(table, t.Mapping):
-                raise NodeError(
-                    f"{'.'.join(path[: depth + 1])} is not a table",
-                    cause=f"{path[-1]} has to be set in it",
-                    hint="fix the file; it was left as it is",
-                )
-        table[path[-1]] = value
-    for path, kept in removals:
-        remove(document, path, kept)
-    after = str(tomlkit.dumps(document))
-    wanted = apply(tomlkit.parse(text).unwrap(), changes, removals)
-    if tomlkit.parse(after).unwrap() != wanted:
-        raise _not_safe("an edit would have changed other keys as well")
+        raise NodeError(
+            "the file is laid out in a way that cannot be edited safely",
+            cause=cut(str(error)),
+            hint="bring the parts of its tables together; the file was left as it is",
+        ) from error
     return after
-
-
-def _not_safe(cause: str) -> NodeError:
-    return NodeError(
-        "the file is laid out in a way that cannot be edited safely",
-        cause=cause,
-        hint="bring the parts of its tables together; the file was left as it is",
-    )

@@ -14,7 +14,6 @@ from ..text import json_data
 from .edits import Change, Path, Removal
 
 DECODER = json.JSONDecoder()
-INDENT = "  "
 
 
 class Member(t.NamedTuple):
@@ -81,12 +80,11 @@ def _set(text: str, path: Path, value: t.Any) -> str:
     at = _skip(text, 0)
     for depth, key in enumerate(path):
         member = _member(text, at, key)
-        last = depth == len(path) - 1
         if member is None:
             for name in reversed(path[depth + 1 :]):
                 value = {name: value}
             return _insert(text, at, key, value)
-        if last:
+        if depth == len(path) - 1:
             shown = _dump(text, value, _line_indent(text, member.start))
             return text[: member.value] + shown + text[member.end :]
         if text[member.value] != "{":
@@ -102,18 +100,18 @@ def _set(text: str, path: Path, value: t.Any) -> str:
 def _insert(text: str, at: int, key: str, value: t.Any) -> str:
     members, end = _members(text, at)
     newline = _newline(text)
-    if members and newline not in text[at : members[-1].start]:
-        return f"{text[: members[-1].end]}, {json.dumps(key)}: {json.dumps(value)}{text[members[-1].end :]}"
+    start = members[-1].start if members else at
+    outer = _line_indent(text, start)
+    indent = outer if members else outer + _unit(text)
+    inline = newline not in text[at:start] if members else _is_one_line(text)
+    shown = json.dumps(value) if inline else _dump(text, value, indent)
+    shown = f"{json.dumps(key)}: {shown}"
     if members:
-        indent = _line_indent(text, members[-1].start)
-        shown = f"{json.dumps(key)}: {_dump(text, value, indent)}"
-        return f"{text[: members[-1].end]},{newline}{indent}{shown}{text[members[-1].end :]}"
-    if newline not in text.strip() and text.strip() != "{}":
-        return f"{text[: at + 1]}{json.dumps(key)}: {json.dumps(value)}{text[end:]}"
-    outer = _line_indent(text, at)
-    indent = outer + _unit(text)
-    shown = f"{json.dumps(key)}: {_dump(text, value, indent)}"
-    return f"{text[: at + 1]}{newline}{indent}{shown}{newline}{outer}{text[end:]}"
+        after = members[-1].end
+        return f"{text[:after]},{' ' if inline else newline + indent}{shown}{text[after:]}"
+    if not inline:
+        shown = f"{newline}{indent}{shown}{newline}{outer}"
+    return f"{text[: at + 1]}{shown}{text[end:]}"
 
 
 def _remove(text: str, path: Path, depth: int) -> str:
@@ -143,11 +141,13 @@ def _cut(text: str, at: int, key: str) -> str:
 
 def _dump(text: str, value: t.Any, indent: str) -> str:
     """Return a value as the file would have it: in one line, or indented."""
-    newline = _newline(text)
-    if newline not in text.strip() and text.strip() != "{}":
+    if _is_one_line(text):
         return json.dumps(value)
-    shown = json.dumps(value, indent=_unit(text))
-    return shown.replace("\n", newline + indent)
+    return json.dumps(value, indent=_unit(text)).replace("\n", _newline(text) + indent)
+
+
+def _is_one_line(text: str) -> bool:
+    return _newline(text) not in text.strip() and text.strip() != "{}"
 
 
 def _newline(text: str) -> str:
@@ -162,4 +162,4 @@ def _line_indent(text: str, at: int) -> str:
 def _unit(text: str) -> str:
     """Return the file's own step of indentation."""
     match = re.match(r"\s*\{\s*?\n([ \t]+)", text)
-    return match[1] if match else INDENT
+    return match[1] if match else "  "

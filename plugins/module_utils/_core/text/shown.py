@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A user's value in a message: as Python writes it, and short, whatever it holds."""
+"""Values and texts of others in messages and on terminals: short, and nothing in them that steers."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ def shown(value: t.Any, most: int = LONGEST) -> str:
 def cut(text: str, most: int = LONGEST) -> str:
     """Return a text that is shown without quotes, cut off where it is longer."""
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Return ``text`` with everything that steers a terminal written out, as in ``\x1b`` and ``\u202e``.
+
+    A tenant chooses the names of processes, a node its answers. Written out is whatever Python doesn't
+    count as printable: control characters, line ends, changes of the writing direction, halves of
+    surrogate pairs. ``keep`` names those that may stay, such as the line end of a diff.
+    """
+    return "".join(one if one in keep or one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def _pieces(value: t.Any, most: int) -> t.Iterator[str]:
