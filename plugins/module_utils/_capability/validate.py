@@ -19,7 +19,6 @@ from .._nvml.real import Nvml, open_nvml
 from .nodeinfo import gpus
 
 PATIENCE = 60.0  # seconds for the daemon's answer: a driver that hangs must not hang the play
-TIMED_OUT = 124
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "gpu_count": {"type": "int", "default": -1},
@@ -46,26 +45,22 @@ class ValidateCapability:
         node = Node(pci_gpus=len(gpus(self._host)), daemon=self._daemon())
         try:
             with self._connect() as nvml:
-                node = self._read(nvml, node)
+                found, broken = nvml.gpus()
+                node = dataclasses.replace(
+                    node,
+                    gpus=tuple(found),
+                    lost_gpus=tuple(map(str, broken)),
+                    mig_uuids=tuple(mig.uuid for gpu in found for mig in nvml.mig_devices(gpu)),
+                )
         except NvmlError as error:
             node = dataclasses.replace(node, driver_problem=str(error))
         return validation.checks(node, self._params["gpu_count"])
 
     def _daemon(self) -> Daemon:
         done = self._host.run([PROGRAM, "status", "--json"], check=False, timeout=PATIENCE)
-        if done.rc == TIMED_OUT and not done.out:
+        if done.rc == 124 and not done.out:  # it timed out
             return Daemon(problem=done.err)
         return Daemon.of(done.out)
-
-    @staticmethod
-    def _read(nvml: Nvml, node: Node) -> Node:
-        found, broken = nvml.gpus()
-        return dataclasses.replace(
-            node,
-            gpus=tuple(found),
-            lost_gpus=tuple(map(str, broken)),
-            mig_uuids=tuple(mig.uuid for gpu in found for mig in nvml.mig_devices(gpu)),
-        )
 
     def plan(self, state: t.List[Check]) -> Plan:
         """There is never anything to do; what does not hold is an error, unless that was not wanted."""

@@ -12,7 +12,6 @@ from .gpu import Gpu
 from .text import json_data
 
 SERVING, FAILED, FAILING, UNHEALTHY = "serving", "failed", "failing", "Unhealthy"
-UUIDS = ("GPU-", "MIG-")
 NAMED = 4  # as many unhealthy devices are named as fit into a message
 
 
@@ -30,18 +29,9 @@ class Check(t.NamedTuple):
         return f"{self.name}: {self.cause.rstrip('.')}. Next step: {self.next_step}"
 
 
-class Cdi(t.NamedTuple):
-    """The CDI specification as the device plugin finds it."""
-
-    path: str = ""
-    failed: bool = False
-    devices: t.Tuple[str, ...] = ()
-    missing: t.Tuple[str, ...] = ()
-
-
 @dataclasses.dataclass(frozen=True)
 class Daemon:
-    """What the device plugin says of itself and of what runs beside it; no ``cdi`` where nothing keeps one."""
+    """What the device plugin says of itself and of what runs beside it; no ``cdi_devices`` where nothing keeps them."""
 
     state: str = ""
     problem: str = ""
@@ -51,7 +41,10 @@ class Daemon:
     mig_boot_problems: t.Tuple[str, ...] = ()
     labels_state: str = ""
     labels_problem: str = ""
-    cdi: t.Optional[Cdi] = None
+    cdi_path: str = ""
+    cdi_failed: bool = False
+    cdi_devices: t.Optional[t.Tuple[str, ...]] = None
+    cdi_missing: t.Tuple[str, ...] = ()
 
     @classmethod
     def of(cls, text: str) -> Daemon:
@@ -70,14 +63,10 @@ class Daemon:
             mig_boot_problems=_texts(boot.get("problems")),
             labels_state=_text(labels.get("state")),
             labels_problem=_text(labels.get("problem")),
-            cdi=Cdi(
-                path=_text(cdi.get("path")),
-                failed=bool(cdi.get("failed")),
-                devices=_texts(cdi.get("devices")),
-                missing=_texts(cdi.get("missing")),
-            )
-            if cdi
-            else None,
+            cdi_path=_text(cdi.get("path")),
+            cdi_failed=bool(cdi.get("failed")),
+            cdi_devices=_texts(cdi.get("devices")) if cdi else None,
+            cdi_missing=_texts(cdi.get("missing")),
         )
 
 
@@ -92,74 +81,74 @@ class Node:
     mig_uuids: t.Tuple[str, ...] = ()
     daemon: Daemon = Daemon()
 
-    @property
-    def devices(self) -> t.List[str]:
-        """UUIDs of what containers can be given: a GPU in MIG mode is there by its MIG devices only."""
-        return [one.uuid for one in self.gpus if not one.mig_current] + list(self.mig_uuids)
-
 
 def checks(node: Node, gpu_count: int = -1) -> t.List[Check]:
     """Return all checks of a node that must have so many GPUs; -1 takes the number of GPUs on its PCI bus."""
     wanted = gpu_count if gpu_count >= 0 else node.pci_gpus
-    daemon, cdi = node.daemon, node.daemon.cdi or Cdi()
-    described = [name for name in cdi.devices if name.startswith(UUIDS)]  # and once by their index
-    return [
-        _check("driver", not node.driver_problem, node.driver_problem, "run gpu.node.gpu_nodes"),
-        _check(
+    daemon = node.daemon
+    # A GPU in MIG mode is there by its MIG devices only.
+    devices = [one.uuid for one in node.gpus if not one.mig_current] + list(node.mig_uuids)
+    # Devices are described by their UUIDs, and once more by their index.
+    described = [name for name in daemon.cdi_devices or () if name.startswith(("GPU-", "MIG-"))]
+    more = f"and {len(daemon.unhealthy) - NAMED} more" if daemon.unhealthy[NAMED:] else ""
+    found = [
+        Check("driver", not node.driver_problem, node.driver_problem, "run gpu.node.gpu_nodes"),
+        Check(
             "GPUs",
             len(node.gpus) == wanted,
             f"{len(node.gpus)} of {wanted} GPUs answer{_because(node.lost_gpus)}",
             "see the kernel's log for the missing ones",
         ),
-        _check(
+        Check(
             "device plugin",
             daemon.state == SERVING,
             f"the device plugin is not serving ({daemon.problem or 'it does not run'})",
             "see the log of gpu-device-plugin.service",
         ),
-        _check(
+        Check(
             "MIG at boot",
             daemon.mig_boot_state != FAILED,
             f"gpu-mig.service failed at boot{_because(daemon.mig_boot_problems)}",
             "fix the cause, then run the playbook gpu.node.mig",
         ),
-        _check(
+        Check(
             "devices",
             sorted(daemon.mig_uuids) == sorted(node.mig_uuids),
             "the device plugin does not know the MIG devices that the GPUs have",
             "restart gpu-device-plugin",
         ),
-        _check(
+        Check(
             "CDI",
-            not cdi.failed,
+            not daemon.cdi_failed,
             "gpu-cdi.service failed: the specification is not kept up to date",
             "see the log of gpu-cdi.service, fix the cause, then run the role gpu.node.cdi",
         ),
-        _check(
+        Check(
             "CDI devices",
-            daemon.cdi is None or sorted(described) == sorted(node.devices),
-            f"{cdi.path} does not describe the devices that the GPUs have",
+            daemon.cdi_devices is None or sorted(described) == sorted(devices),
+            f"{daemon.cdi_path} does not describe the devices that the GPUs have",
             "run the role gpu.node.cdi",
         ),
-        _check(
+        Check(
             "CDI files",
-            not cdi.missing,
-            f"{cdi.path} mounts files that are gone ({', '.join(cdi.missing)})",
+            not daemon.cdi_missing,
+            f"{daemon.cdi_path} mounts files that are gone ({', '.join(daemon.cdi_missing)})",
             "run the role gpu.node.cdi",
         ),
-        _check(
+        Check(
             "labels",
             daemon.labels_state != FAILING,
             f"the node's labels are not kept up to date{_because([daemon.labels_problem])}",
             "see the log of gpu-node-labels.service",
         ),
-        _check(
+        Check(
             "health",
             not daemon.unhealthy,
-            f"the device plugin reports unhealthy devices{_because(_some(daemon.unhealthy))}",
+            f"the device plugin reports unhealthy devices{_because([*daemon.unhealthy[:NAMED], more])}",
             "see 'gpu-plugin status' on the node",
         ),
     ]
+    return [Check(one.name, True) if one.holds else one for one in found]
 
 
 def message(found: t.Sequence[Check]) -> str:
@@ -168,15 +157,6 @@ def message(found: t.Sequence[Check]) -> str:
     if len(bad) < 2:
         return "".join(bad)
     return "\n".join([f"{len(bad)} of {len(found)} checks fail", *bad])
-
-
-def _check(name: str, holds: bool, cause: str, next_step: str) -> Check:
-    return Check(name, True) if holds else Check(name, False, cause, next_step)
-
-
-def _some(names: t.Sequence[str]) -> t.List[str]:
-    more = len(names) - NAMED
-    return [*names[:NAMED], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _because(reasons: t.Sequence[str]) -> str:

@@ -30,11 +30,7 @@ from .record import RECORD, File, Records
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "runtime": {
-            "type": "str",
-            "choices": ["auto", *NAMES],
-            "default": "containerd",
-        },
+        "runtime": {"type": "str", "choices": ["auto", *NAMES], "default": "containerd"},
         "mode": {"type": "str", "choices": list(MODES), "default": CDI},
         "handler": {"type": "str", "default": Wanted().handler},
         "runtime_path": {"type": "path", "default": Wanted().runtime_path},
@@ -99,8 +95,7 @@ class RuntimeCapability:
         """Read versions, files, effective configurations and services."""
         chosen = choose(self._host, self._runtime)
         warnings = self._check_program(chosen)
-        states: t.List[State] = []
-        refused: t.List[NodeError] = []
+        states, refused = [], []
         for runtime in chosen:
             try:
                 states.append(self._observe(runtime))
@@ -142,25 +137,22 @@ class RuntimeCapability:
         path = self._config_path or runtime.kind.config_path
         view = runtime.view(path, self._wanted)
         changes = view.changes() if self._present else []
-        keep = [(*view.prefix, *path) for path, _value in view.settings if self._present]
+        keep = [(*view.prefix, *key) for key, _value in view.settings if self._present]
         records = self._records.all()
         files = []
         for number, name in enumerate(view.files):
             there = File(name, self._host.read(name), view.fresh, written=records.get(name))
             file = there.planned(runtime, changes if number == 0 else [], keep)
             files += [file] if file else []
-        stale = bool(runtime.unit) and self._records.stale(runtime.unit)
-        stale_live = bool(runtime.unit) and self._records.stale(runtime.unit, live=True)
+        stale = self._records.stale(runtime.unit)
+        stale_live = self._records.stale(runtime.unit, live=True)
         return State(runtime, view, path, tuple(files), stale, stale_live)
 
     # --- plan ---
 
     def plan(self, state: Observed) -> Plan:
         """Plan the edits; the restarts are the caller's."""
-        steps: t.List[Step] = []
-        before: t.List[str] = []
-        after: t.List[str] = []
-        restart: t.List[str] = []
+        steps, before, after, restart = [], [], [], []
         for one in state.states:
             unit = one.runtime.unit
             for file in one.files:
@@ -173,7 +165,12 @@ class RuntimeCapability:
             if one.restarts():
                 restart.append(unit)
         if not self._present and not steps and self._host.read(RECORD) is not None:
-            steps += self._forget(state)
+            # Files that have nothing of ours any more.
+            names = {one.runtime.kind.name for one in state.states}
+            for path, written in self._records.all().items():
+                if written.runtime in names:
+                    summary = f"remove the saved copy of {path}"
+                    steps.append(Step("forget", summary, {"path": path}))
         return Plan(
             tuple(steps),
             "".join(before),
@@ -181,12 +178,6 @@ class RuntimeCapability:
             restart_required=tuple(restart),
             warnings=state.warnings,
         )
-
-    def _forget(self, state: Observed) -> t.List[Step]:
-        """Plan to forget files that have nothing of ours any more."""
-        names = {one.runtime.kind.name for one in state.states}
-        left = [path for path, one in self._records.all().items() if one.runtime in names]
-        return [Step("forget", f"remove the saved copy of {path}", {"path": path}) for path in left]
 
     def _diff(self, runtime: Runtime, file: File) -> t.Tuple[str, str]:
         try:
@@ -205,8 +196,12 @@ class RuntimeCapability:
             return
         state = self._states[step.params["runtime"]]
         file: File = step.params["file"]
-        if any(one.runtime.kind.toml and one.files for one in self._states.values()):
-            self._need_tomlkit()
+        toml = any(one.runtime.kind.toml and one.files for one in self._states.values())
+        if toml and not ensure_importable("tomlkit"):
+            raise NodeError(
+                "tomlkit is not on the node",
+                hint="install the environment first (gpu.node.device_plugin)",
+            )
         runtime = state.runtime
         text = file.edited(runtime)
         if text is not None:
@@ -223,14 +218,6 @@ class RuntimeCapability:
         if record is None:
             self._records.put(file.path, None)
         self._verify(state, file)
-
-    @staticmethod
-    def _need_tomlkit() -> None:
-        if not ensure_importable("tomlkit"):
-            raise NodeError(
-                "tomlkit is not on the node",
-                hint="install the environment first (gpu.node.device_plugin)",
-            )
 
     def _verify(self, state: State, file: File) -> None:
         """See that the runtime now has what it must have, and whether that is new to it."""

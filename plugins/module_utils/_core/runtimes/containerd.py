@@ -12,15 +12,7 @@ import posixpath
 import typing as t
 
 from ..errors import NodeError
-from .common import (
-    CDI,
-    MODES,
-    Kind,
-    Version,
-    Wanted,
-    describe,
-    version_text,
-)
+from .common import CDI, MODES, Kind, Version, Wanted, describe, version_text
 from .edits import Change, lookup
 
 CONTAINERD = Kind(
