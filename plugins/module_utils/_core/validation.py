@@ -24,8 +24,6 @@ class Check(t.NamedTuple):
     next_step: str = ""
 
     def __str__(self) -> str:
-        if self.holds:
-            return self.name
         return f"{self.name}: {self.cause.rstrip('.')}. Next step: {self.next_step}"
 
 

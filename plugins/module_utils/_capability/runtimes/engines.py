@@ -6,11 +6,22 @@
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.runtimes import common, containerd, json_text
-from ..._core.runtimes.common import Kind, Version, View, Wanted, about_default, has_cdi
+from ..._core.runtimes.common import (
+    Kind,
+    Version,
+    View,
+    Wanted,
+    about_default,
+    describe,
+    has_cdi,
+    parse_version,
+    version_text,
+)
 from ..._core.runtimes.edits import Change, Config, Removal, lookup
 from ..._host import toml
 from ..._host.api import Host, properties
@@ -61,9 +72,7 @@ class Runtime:
         return (toml.edit if self.kind.toml else json_text.edit)(text, changes, removals)
 
     def _version(self) -> Version:
-        return common.parse_version(
-            self._host.run([self.kind.program, "--version"]).out, self.kind.name
-        )
+        return parse_version(self._host.run([self.kind.program, "--version"]).out, self.kind.name)
 
     @contextlib.contextmanager
     def _trial(self, path: str, text: str) -> t.Iterator[str]:
@@ -155,7 +164,17 @@ class K3s(Containerd):
 
     def _check_owner(self, text: str, path: str, view: View) -> None:
         form = containerd.format_version(self.parse(text, path), view.version)
-        raise containerd.not_settable(self.kind, view.version, form, view.changes())
+        name, folder = self.kind.name, posixpath.dirname(self.kind.config_path)
+        base = "config.toml" if form == 2 else "config-v3.toml"
+        raise NodeError(
+            f"{name} needs {describe(view.changes())}, and {self.kind.config_path} is regenerated "
+            "at each of its starts",
+            cause=f"a drop-in file takes containerd {version_text(containerd.MERGES)} or later "
+            f"(this is {version_text(view.version)}) and "
+            f'a file that imports "{folder}/{base}.d/*.toml"',
+            hint=f"upgrade {name}, or write {folder}/{base}.tmpl with these settings in it and "
+            f"restart {name}",
+        )
 
     def left_out(self, others: t.Container[str]) -> bool:
         return False

@@ -115,28 +115,24 @@ def _insert(text: str, at: int, key: str, value: t.Any) -> str:
 
 
 def _remove(text: str, path: Path, depth: int) -> str:
-    chain: t.List[t.Tuple[int, int]] = []  # the object of each key, and how many members it has
+    chain: t.List[t.Tuple[int, t.List[Member], Member, int]] = []  # the object of each key
     at = _skip(text, 0)
     for key in path:
+        members, end = _members(text, at)
         member = _member(text, at, key)
         if member is None:
             return text
-        chain.append((at, len(_members(text, at)[0])))
+        chain.append((at, members, member, end))
         at = member.value
-    level = len(path) - 1
-    while level > depth and chain[level][1] == 1:
-        level -= 1
-    return _cut(text, chain[level][0], path[level])
-
-
-def _cut(text: str, at: int, key: str) -> str:
-    members, end = _members(text, at)
-    place = max(number for number, one in enumerate(members) if one.key == key)
+    while len(chain) > depth + 1 and len(chain[-1][1]) == 1:
+        chain.pop()
+    at, members, member, end = chain[-1]
+    place = members.index(member)
     if len(members) == 1:
         return text[: at + 1] + text[end:]
     if place == 0:
-        return text[: members[0].start] + text[members[1].start :]
-    return text[: members[place - 1].end] + text[members[place].end :]
+        return text[: member.start] + text[members[1].start :]
+    return text[: members[place - 1].end] + text[member.end :]
 
 
 def _dump(text: str, value: t.Any, indent: str) -> str:
