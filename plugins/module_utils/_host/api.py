@@ -63,7 +63,22 @@ class Host:
         if program is None:
             done = Completed(127, "", f"{argv[0]}: not found")
         else:
-            done = self._spawn([program, *argv[1:]], env, timeout, stdin)
+            try:
+                ended = subprocess.run(
+                    [program, *argv[1:]],
+                    check=False,
+                    env={**os.environ, "PATH": self._path, "LC_ALL": "C", **(env or {})},
+                    input=stdin or "",
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=timeout,
+                )
+                done = Completed(ended.returncode, ended.stdout, ended.stderr)
+            except subprocess.TimeoutExpired:
+                done = Completed(124, "", f"{program}: no answer within {timeout} s")
+            except OSError as error:
+                done = Completed(126, "", f"{program}: {error.strerror or error}")
         if check and done.rc != 0:
             # Before it is cut: the heading of a table of credentials may not be among the last lines.
             lines = masked_text(done.err.strip() or done.out.strip()).splitlines()[-TAIL_LINES:]
@@ -73,31 +88,6 @@ class Host:
                 rc=done.rc,
             )
         return done
-
-    def _spawn(
-        self,
-        argv: t.List[str],
-        env: t.Optional[t.Mapping[str, str]],
-        timeout: t.Optional[float],
-        stdin: t.Optional[str],
-    ) -> Completed:
-        environment = {**os.environ, "PATH": self._path, "LC_ALL": "C", **(env or {})}
-        try:
-            done = subprocess.run(
-                argv,
-                check=False,
-                env=environment,
-                input=stdin or "",
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout,
-            )
-        except subprocess.TimeoutExpired:
-            return Completed(124, "", f"{argv[0]}: no answer within {timeout} s")
-        except OSError as error:
-            return Completed(126, "", f"{argv[0]}: {error.strerror or error}")
-        return Completed(done.returncode, done.stdout, done.stderr)
 
     def which(self, name: str) -> t.Optional[str]:
         """Return the path of a program, or None."""
