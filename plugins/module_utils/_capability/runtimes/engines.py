@@ -11,17 +11,7 @@ import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.runtimes import common, containerd, json_text
-from ..._core.runtimes.common import (
-    Kind,
-    Version,
-    View,
-    Wanted,
-    about_default,
-    describe,
-    has_cdi,
-    parse_version,
-    version_text,
-)
+from ..._core.runtimes.common import Version, View, Wanted, about_default, has_cdi, version_text
 from ..._core.runtimes.edits import Change, Config, Removal, lookup
 from ..._host import toml
 from ..._host.api import Host, properties
@@ -30,7 +20,7 @@ from ..._host.api import Host, properties
 class Runtime:
     """One container runtime of a ``kind``; ``unit`` is the one that runs it."""
 
-    kind: Kind
+    kind: common.Kind
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -72,7 +62,9 @@ class Runtime:
         return (toml.edit if self.kind.toml else json_text.edit)(text, changes, removals)
 
     def _version(self) -> Version:
-        return parse_version(self._host.run([self.kind.program, "--version"]).out, self.kind.name)
+        return common.parse_version(
+            self._host.run([self.kind.program, "--version"]).out, self.kind.name
+        )
 
     @contextlib.contextmanager
     def _trial(self, path: str, text: str) -> t.Iterator[str]:
@@ -167,7 +159,7 @@ class K3s(Containerd):
         name, folder = self.kind.name, posixpath.dirname(self.kind.config_path)
         base = "config.toml" if form == 2 else "config-v3.toml"
         raise NodeError(
-            f"{name} needs {describe(view.changes())}, and {self.kind.config_path} is regenerated "
+            f"{name} needs {common.describe(view.changes())}, and {self.kind.config_path} is regenerated "
             "at each of its starts",
             cause=f"a drop-in file takes containerd {version_text(containerd.MERGES)} or later "
             f"(this is {version_text(view.version)}) and "

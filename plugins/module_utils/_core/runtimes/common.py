@@ -13,9 +13,8 @@ from ..text.shown import cut
 from .edits import Change, Path, lookup
 
 CDI = "cdi"
-RUNTIME_CLASS = "runtime_class"
 DEFAULT_RUNTIME = "default_runtime"
-MODES = (CDI, RUNTIME_CLASS, DEFAULT_RUNTIME)
+MODES = (CDI, "runtime_class", DEFAULT_RUNTIME)
 
 HANDLER = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")  # as in a RuntimeClass
 # Names that runtimes have for what starts containers that name no handler.
