@@ -8,7 +8,9 @@ from __future__ import annotations
 import threading
 
 import pytest
-from gpu_plugin.tools.chores import Chore, Worker, errors
+from gpu_plugin.tools.chores import Backoff, Chore, Worker, errors
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def test_an_error_is_kept_and_logged_once_per_change(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,3 +47,18 @@ def test_a_worker_that_hangs_is_waited_for_and_given_nothing_else() -> None:
         pass
     assert done.acquire(timeout=5)
     assert not done.acquire(blocking=False)
+
+
+@given(st.integers(0, 10_000), st.floats(0, 0.5))
+def test_pauses_grow_up_to_the_longest_and_begin_anew(failures: int, jitter: float) -> None:
+    backoff = Backoff(0.1, 10, jitter)
+    assert 0.1 * (1 - jitter) <= backoff.failed() <= 0.1
+    backoff.failures = failures
+    pause = min(0.1 * 2 ** min(failures, 20), 10)
+    assert pause * (1 - jitter) <= backoff.failed() <= pause
+    backoff.reset()
+    assert backoff.failed() <= 0.1
+
+
+def test_those_that_failed_together_do_not_come_back_together() -> None:
+    assert len({Backoff(1, 60).failed() for _node in range(100)}) > 90

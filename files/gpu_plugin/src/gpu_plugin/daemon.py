@@ -30,9 +30,8 @@ from .offer.decide import MpsState, Offered, decide, time_slices
 from .offer.devices import LATE
 from .report.state import Report, Telemetry, state
 from .tools import logs
-from .tools.chores import Chore, errors
-from .tools.notify import notify
-from .tools.wakeup import Wakeup
+from .tools.chores import Chore, Wakeup, errors
+from .tools.logs import notify
 
 TICK: Final = 0.5
 FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for 30

@@ -16,7 +16,7 @@ from .._shared._core.errors import NodeError
 from ..observer import REGISTRATIONS
 from ..proto.v1beta1 import api_pb2, rpc
 from ..tools import logs
-from ..tools.backoff import Backoff
+from ..tools.chores import Backoff
 from .server import Identity, Published, ResourceServer, identity, options
 
 RETRY, LONGEST_RETRY = 0.5, 5.0

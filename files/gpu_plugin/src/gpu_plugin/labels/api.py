@@ -21,7 +21,7 @@ from kubernetes.config import exec_provider, kube_config
 from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut
-from ..tools.backoff import Backoff
+from ..tools.chores import Backoff
 from . import kubeconfig as kubeconfig_file
 from .owned import GONE, MISSING, ApiError, Change, NodeState
 

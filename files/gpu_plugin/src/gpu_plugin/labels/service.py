@@ -20,8 +20,8 @@ from ..config.configuration import Config
 from ..config.sources import ConfigWatch
 from ..gpus.driver import library_deleted
 from ..tools import files, logs
-from ..tools.backoff import Backoff
-from ..tools.notify import notify
+from ..tools.chores import Backoff
+from ..tools.logs import notify
 from ..tools.state import StateFile
 from . import reading, rows
 from .owned import ApiError, NodeState, change

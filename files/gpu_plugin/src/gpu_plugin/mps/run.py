@@ -13,7 +13,7 @@ from .._shared._core.errors import NodeError
 from .._shared._core.gpu import NOT_FOUND, Gpu, NvmlError
 from .._shared._nvml.real import Nvml, open_nvml
 from ..tools import logs
-from ..tools.notify import notify
+from ..tools.logs import notify
 from . import control, folders
 from .paths import Names
 from .state import FAILED, STARTING, STOPPING, Report

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from .._shared._core.errors import NodeError
 from ..tools import bounded, logs
-from ..tools.notify import notify
+from ..tools.logs import notify
 from ..tools.state import VERSION, StateFile, StateUnusable, alive, started
 from ..tools.state import read as read_file
 from .clients import Client, look

@@ -18,8 +18,8 @@ from .._shared._core.errors import NodeError
 from .._shared._nvml import readings
 from .._shared._nvml.real import open_nvml
 from ..tools import bounded, logs
-from ..tools.backoff import Backoff
-from ..tools.notify import notify
+from ..tools.chores import Backoff
+from ..tools.logs import notify
 from ..tools.state import VERSION, StateFile, StateUnusable, read, started
 from . import clients, folders, protocol
 from .control import ANSWER_SECONDS, START_SECONDS, Control

@@ -1,19 +1,25 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is done beside serving: it fails alone, and what may hang does so in a thread of its own."""
+"""What is done beside serving: it fails alone, hangs in a thread of its own, and is tried again in a while."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import queue
+import random
+import select
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import cut
 from . import logs
 
+JITTER: Final = 0.25
+DOUBLINGS: Final = 20
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -75,3 +81,42 @@ class Worker:
         while True:
             self._work.get()()
             self.busy = False
+
+
+class Backoff:
+    """Pauses in seconds, each twice the one before, from ``first`` to ``longest``.
+
+    Each is shorter by up to ``jitter`` of itself, so that nodes that failed together do not come back
+    together; 0 is for what only this node is asked.
+    """
+
+    def __init__(self, first: float, longest: float, jitter: float = JITTER) -> None:
+        self._first, self._longest, self._jitter = first, longest, jitter
+        self.failures = 0
+
+    def failed(self) -> float:
+        """Count a failure; return the pause until the next try."""
+        pause: float = min(self._first * 2 ** min(self.failures, DOUBLINGS), self._longest)
+        self.failures += 1
+        return pause * random.uniform(1 - self._jitter, 1)
+
+    def reset(self) -> None:
+        """Begin with the first pause again: it worked."""
+        self.failures = 0
+
+
+class Wakeup:
+    """Unlike threading.Event it may be set by a signal handler."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def set(self) -> None:
+        """End a wait, or the next one."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full
+            os.write(self._writer, b"!")
+
+    def wait(self, seconds: float) -> None:
+        """Wait until somebody ends it, at most for so long."""
+        if select.select([self._reader], [], [], seconds)[0]:
+            os.read(self._reader, 4096)

@@ -1,17 +1,22 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""One line an event, on standard error: words for people, key=value for machines."""
+"""What is told: one line an event on standard error, for people and as key=value, and notes to systemd."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import socket
 import sys
 import time
+from typing import Final
 
 from .._shared._core.text.shown import printable
+
+PATIENCE: Final = 2.0
+CHATTER: Final = ("WATCHDOG=", "STATUS=")
 
 
 def info(event: str, **fields: object) -> None:
@@ -46,3 +51,19 @@ def _quoted(value: object) -> str:
     text = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
     plain = text and all(char.isalnum() or char in "-_./:,@" for char in text)
     return text if plain else json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def notify(*lines: str) -> None:
+    """Send lines such as READY=1 to the service manager, if there is one that listens.
+
+    One that is busy may miss what is said again anyway, and is waited for with all else.
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError):  # a manager that is gone must not end the daemon
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+            channel.settimeout(0 if all(line.startswith(CHATTER) for line in lines) else PATIENCE)
+            channel.sendto("\n".join(lines).encode(), address)
