@@ -31,6 +31,7 @@ def state(one: Offer, name: str = "ready", clients: int = 0, problem: str = "") 
         "read_back": {"default_active_thread_percentage": "25.0"} if name == "ready" else {},
     }
     return {
+        "version": 1,
         "state": name,
         "pid": os.getpid(),
         "began": started(os.getpid()),

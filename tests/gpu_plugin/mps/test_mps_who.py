@@ -17,6 +17,7 @@ from gpu_plugin.mps.settings import Settings
 from gpu_plugin.mps.state import devices, roots
 from gpu_plugin.observer import Observer
 from gpu_plugin.report.pages import pages
+from gpu_plugin.tools.state import started
 from running import eventually
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
@@ -96,9 +97,11 @@ def test_only_who_shows_clients_looks_for_them(
     monkeypatch.setattr(mps_state, "look", watched)
     device = "GPU-00000000-0000-0000-0000-000000000000"
     state = {
+        "version": 1,
         "device": device,
         "state": "ready",
         "pid": os.getpid(),
+        "began": started(os.getpid()),
         "since": "",
         "problem": "",
         "limits": {"asked": {}},

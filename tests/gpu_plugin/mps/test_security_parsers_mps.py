@@ -17,6 +17,7 @@ from gpu_plugin.mps import protocol, settings, state
 from gpu_plugin.mps.clients import look
 from gpu_plugin.mps.settings import Bounds, parse_memory, parse_percent
 from gpu_plugin.mps.state import ManagerFiles
+from gpu_plugin.tools.state import started
 from hostile import Thrown, inputs
 
 pytestmark = pytest.mark.slow
@@ -32,6 +33,7 @@ ANSWERS = (
 )
 LINES = ("[2026-01-01 10:00:00.123 Control   12] NEW CLIENT 7 from user 0: Server already exists",)
 STATE = {
+    "version": 1,
     "device": UUID,
     "state": "ready",
     "since": "2026-01-01T00:00:00Z",
@@ -113,7 +115,9 @@ def test_s10_hostile_state_of_the_daemon(memory: Path) -> None:
         if status.load(path) is None:
             raise NodeError("no state")
 
-    Thrown(read, NodeError).throw(inputs(('{"pid": 1, "state": "serving"}',)))
+    Thrown(read, NodeError).throw(
+        inputs((json.dumps({"pid": 1, "began": started(1), "state": "serving"}),))
+    )
 
 
 def test_s10_hostile_memory_of_health(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:

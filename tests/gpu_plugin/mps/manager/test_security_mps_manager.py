@@ -139,7 +139,7 @@ def test_s6_a_root_that_others_decide_about_is_refused(
         mps.root.symlink_to(mps.folder / "theirs")
     else:
         mps.root.mkdir(parents=True)
-    state = {"daemon": (process.pid, started(process.pid))}
+    state = {"version": 1, "daemon": (process.pid, started(process.pid))}
     (mps.root / f"{uuid}.state").write_text(json.dumps(state))
     (mps.root / f".{uuid}.state.new").symlink_to(secret)
     if where == "root":
@@ -165,7 +165,7 @@ def test_s6_a_root_that_others_decide_about_is_refused(
 def test_s6_only_a_control_daemon_of_ours_is_ended(mps: Mps) -> None:
     uuid, process = mps.uuid(), victim()
     mps.root.mkdir()
-    state = {"daemon": (process.pid, started(process.pid))}
+    state = {"version": 1, "daemon": (process.pid, started(process.pid))}
     (mps.root / f"{uuid}.state").write_text(json.dumps(state))
     try:
         mps.run(uuid, "--replicas", 4, "--no-shm")

@@ -71,13 +71,9 @@ def holders(daemon: int) -> str:
 
 def servers(daemon: int) -> tuple[int, ...]:
     """Return the processes that a control daemon started. Clients have a server; without, none is."""
-    found = []
-    for folder in PROC.iterdir():
-        if folder.name.isdecimal():
-            fields = stat_fields(int(folder.name))
-            if fields and str(daemon) in fields[1:3]:  # its parent, or the leader of its group
-                found.append(int(folder.name))
-    return tuple(pid for pid in found if pid != daemon)
+    pids = (int(folder.name) for folder in PROC.iterdir() if folder.name.isdecimal())
+    parents = ((pid, stat_fields(pid)[1:3]) for pid in pids)  # and the leaders of their groups
+    return tuple(pid for pid, found in parents if str(daemon) in found and pid != daemon)
 
 
 def _describe(pid: int, uid: int) -> str:
@@ -93,7 +89,11 @@ def _peers(daemon: int) -> Iterator[tuple[int, int]]:
             with contextlib.suppress(OSError):
                 if os.readlink(entry).startswith("socket:"):
                     with _duplicate(process.fileno(), int(entry.name)) as one:
-                        pid, uid, _gid = _credentials(one)
+                        one.getpeername()  # OSError: there is no other end
+                        raw = one.getsockopt(
+                            socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size
+                        )
+                        pid, uid, _gid = CREDENTIALS.unpack(raw)
                         if pid not in (0, daemon, os.getpid()) and started(pid):
                             yield pid, uid
 
@@ -104,11 +104,3 @@ def _duplicate(process: int, descriptor: int) -> socket.socket:
     if found < 0:
         raise OSError(ctypes.get_errno(), "pidfd_getfd")
     return socket.socket(fileno=found)
-
-
-def _credentials(one: socket.socket) -> tuple[int, int, int]:
-    """Return process, user and group of the other end. OSError: it has none."""
-    one.getpeername()
-    raw = one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    pid, uid, gid = CREDENTIALS.unpack(raw)
-    return pid, uid, gid

@@ -13,9 +13,9 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from .._shared._core.errors import NodeError
 from ..tools import bounded, logs
@@ -35,6 +35,7 @@ OWN_SHM: Final = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-
 OWN_SHM_SCRIPT: Final = 'mount --bind "$0" /dev/shm && exec "$@"'
 LONGEST_LINE: Final = 4096  # clients write to the daemon's log too
 KEPT_FROM_DAEMON: Final = ("CUDA_", "NOTIFY_SOCKET", "WATCHDOG_")
+Process = subprocess.Popen[bytes]
 
 
 class Control:
@@ -49,7 +50,7 @@ class Control:
         self._program, *self._options = command
         self._names, self._own_shm = names, own_shm
         self._on_end = on_end
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Process | None = None
         self._ended = threading.Event()
         self._reader: threading.Thread | None = None
         self._last: collections.deque[str] = collections.deque(maxlen=3)
@@ -70,20 +71,8 @@ class Control:
         self._last.clear()
         self._process = None  # the one before is over, whatever becomes of the next
         self._ended = threading.Event()
-        try:
-            process = subprocess.Popen(
-                command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                cwd="/",
-                start_new_session=True,  # its servers are ended with it
-            )
-        except OSError as error:
-            raise self._no_start(error) from error
+        with _starting(self._program):
+            process = _launch(command, self._environment, subprocess.PIPE)
         self._process = process
         self._reader = threading.Thread(target=self._follow, args=(process,), daemon=True)
         self._reader.start()
@@ -108,14 +97,9 @@ class Control:
 
     def _say(self, text: str, seconds: float) -> tuple[str, str]:
         """Return what the program answers, and what went wrong."""
-        try:
+        with _starting(self._program):
             done = bounded.run([self._program], text, self._environment, max(seconds, PAUSE))
-        except OSError as error:
-            raise self._no_start(error) from error
         return done.out, done.err.strip() or f"status {done.rc}"
-
-    def _no_start(self, error: OSError) -> ControlError:
-        return ControlError(f"can't start {self._program}", cause=error.strerror or "")
 
     def quit(self, drain: float) -> None:
         """End the daemon: no new clients, and so many seconds for those that are there."""
@@ -138,22 +122,20 @@ class Control:
         if self._reader is not None:
             self._reader.join(0.5)  # it may not have read the last words yet
         status = self._process.returncode if self._process and not self.pid else None
-        how = f"status {status}"
-        if status is not None and status < 0:
-            how = f"signal {abs(status)}"
+        how = f"signal {-status}" if status and status < 0 else f"status {status}"
         return "; ".join([f"it ended with {how}", *self._last])
 
-    def _follow(self, process: subprocess.Popen[str]) -> None:
+    def _follow(self, process: Process) -> None:
         """Pass on what the daemon tells; it would stop at a full pipe."""
         if process.stdout is not None:
             with process.stdout as stream:
                 while line := stream.readline(LONGEST_LINE):
-                    if event := protocol.event(line):
+                    if event := protocol.event(line.decode(errors="replace")):
                         if not event.startswith("Cmd:"):
                             self._last.append(event)
                         logs.info(event, daemon=process.pid)
 
-    def _watch(self, process: subprocess.Popen[str], ended: threading.Event) -> None:
+    def _watch(self, process: Process, ended: threading.Event) -> None:
         """Wait for the daemon's end, and end its servers before its number can be another's."""
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -161,6 +143,26 @@ class Control:
         process.wait()
         ended.set()
         self._on_end()
+
+
+@contextlib.contextmanager
+def _starting(program: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ControlError(f"can't start {program}", cause=error.strerror or "") from error
+
+
+def _launch(command: list[str], env: dict[str, str], output: IO[bytes] | int) -> Process:
+    return subprocess.Popen(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        cwd="/",
+        start_new_session=True,  # its servers are ended with it
+    )
 
 
 def require_multi_user(program: str = PROGRAM) -> None:
@@ -187,18 +189,8 @@ def _starts(program: str, option: str) -> tuple[bool, str]:
     """Return whether the program becomes a control daemon with an option, and its last words."""
     with tempfile.TemporaryDirectory(prefix="gpu-mps-") as folder, tempfile.TemporaryFile() as log:
         places = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
-        try:
-            process = subprocess.Popen(
-                [program, "-f", option],
-                env={**os.environ, **places},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise NodeError(f"can't start {program}", cause=error.strerror or "") from error
+        with _starting(program):
+            process = _launch([program, "-f", option], {**os.environ, **places}, log)
         deadline = time.monotonic() + ANSWER_SECONDS
         try:
             while process.poll() is None and not Path(folder, "control").exists():

@@ -63,11 +63,15 @@ def _manage(options: Options, names: Names, report: Report, signals: Signals) ->
     with open_nvml() as nvml:
         gpu, memory = _find(nvml, options.device)
         shares = asked.shares(memory, gpu.compute_capability)
-        shm_size = asked.shm_size or folders.default_shm_size(_sharable(nvml))
+        # GPUs could be shared, and MIG devices in their place.
+        sharable = sum(max(len(nvml.mig_devices(one)), 1) for one in nvml.gpus()[0])
+        shm_size = asked.shm_size or folders.default_shm_size(sharable)
         if asked.multi_user:
             control.require_multi_user(options.control)
         if options.device == gpu.uuid:
-            _warn_of_others(nvml, gpu)
+            if others := [one.pid for one in nvml.processes(gpu)]:
+                problem = "processes without MPS are on the GPU, clients wait until they have ended"
+                logs.warning(problem, gpu=gpu.uuid, pids=others)
             rollback.make_exclusive()
     paused = False
     try:
@@ -89,7 +93,11 @@ def _manage(options: Options, names: Names, report: Report, signals: Signals) ->
             folders.unmount(names)
     finally:
         if signals.last or not paused:
-            _give_back(rollback)
+            try:
+                with open_nvml():
+                    rollback.give_back()
+            except NvmlError as error:  # the next manager tries again
+                logs.warning("the compute mode was not restored", cause=error)
 
 
 def _find(nvml: Nvml, device: str) -> tuple[Gpu, int]:
@@ -104,25 +112,3 @@ def _find(nvml: Nvml, device: str) -> tuple[Gpu, int]:
         if memory := {gpu.uuid: gpu.memory_total, **parts}.get(device):
             return gpu, memory
     raise NvmlError(NOT_FOUND, f"looking for {device}")
-
-
-def _sharable(nvml: Nvml) -> int:
-    """Return how many devices could be shared: GPUs, and MIG devices in their place."""
-    return sum(max(len(nvml.mig_devices(gpu)), 1) for gpu in nvml.gpus()[0])
-
-
-def _warn_of_others(nvml: Nvml, gpu: Gpu) -> None:
-    if others := [one.pid for one in nvml.processes(gpu)]:
-        logs.warning(
-            "processes without MPS are on the GPU, clients wait until they have ended",
-            gpu=gpu.uuid,
-            pids=others,
-        )
-
-
-def _give_back(rollback: Rollback) -> None:
-    try:
-        with open_nvml():
-            rollback.give_back()
-    except NvmlError as error:  # the next manager tries again
-        logs.warning("the compute mode was not restored", cause=error)

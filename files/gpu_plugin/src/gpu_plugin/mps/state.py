@@ -119,7 +119,7 @@ def read(path: Path) -> dict[str, Any] | None:
     Managers run on after an upgrade: what those of another release don't tell is as in EMPTY.
     """
     try:
-        found = read_file(path, (None, VERSION))
+        found = read_file(path, (VERSION,))
     except StateUnusable:
         return None
     if not found or not found.keys() >= {"state", "pid"}:

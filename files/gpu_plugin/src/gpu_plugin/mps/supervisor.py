@@ -41,7 +41,7 @@ class Rollback:
         self._device, self._log = names.device, names.log
         self._data: dict[str, Any] = {}
         try:
-            found = read(self._file.path, (None, VERSION)) or {}
+            found = read(self._file.path, (VERSION,)) or {}
             self._data = {key: found[key] for key in ("daemon", "compute_mode") if key in found}
         except StateUnusable as error:
             logs.warning("what the last run left behind can't be read", cause=error)
@@ -49,7 +49,11 @@ class Rollback:
     def end_leftover(self) -> None:
         """End the control daemon of a manager that crashed, and its servers."""
         pid, began = self._data.pop("daemon", (0, ""))
-        if not pid or started(pid) != began or not self._is_ours(pid):
+        if not pid or started(pid) != began:
+            return
+        environment = bounded.peek(Path(f"/proc/{pid}/environ")).split("\0")
+        if f"CUDA_MPS_LOG_DIRECTORY={self._log}" not in environment:
+            logs.warning("a process that is no control daemon of ours is left alone", pid=pid)
             return
         logs.warning("ending the control daemon of a manager that crashed", daemon=pid)
         deadline = time.monotonic() + END_SECONDS
@@ -59,14 +63,6 @@ class Rollback:
             if time.monotonic() > deadline:
                 raise NodeError(f"process {pid} of an earlier control daemon does not end")
             time.sleep(0.02)
-
-    def _is_ours(self, pid: int) -> bool:
-        """Tell whether a process was started as this device's control daemon."""
-        environment = bounded.peek(Path(f"/proc/{pid}/environ")).split("\0")
-        ours = f"CUDA_MPS_LOG_DIRECTORY={self._log}" in environment
-        if not ours:
-            logs.warning("a process that is no control daemon of ours is left alone", pid=pid)
-        return ours
 
     def daemon(self, pid: int) -> None:
         """Remember a control daemon, with what tells it from a later process of its number."""
@@ -214,7 +210,10 @@ class Supervisor:
         if not (kept and self._in_place):
             self._set_limits()
         self._keep_exclusive()
-        self._report.clients({pid: self._clients(pid) for pid in servers})
+        answers = {pid: self._control.ask(f"get_client_list {pid}") for pid in servers}
+        self._report.clients(
+            {pid: () if protocol.gone(one) else protocol.pids(one) for pid, one in answers.items()}
+        )
 
     def _keep_exclusive(self) -> None:
         """Let nobody past the limits: a MIG device has no compute mode, a GPU has."""
@@ -243,7 +242,3 @@ class Supervisor:
         if holders:
             return f"{error.message}: its control socket is held by {holders}"
         return str(error)
-
-    def _clients(self, server: int) -> tuple[int, ...]:
-        answer = self._control.ask(f"get_client_list {server}")
-        return () if protocol.gone(answer) else protocol.pids(answer)

@@ -61,11 +61,10 @@ class StateFile:
         self._last = None
 
 
-def read(path: Path, versions: tuple[int | None, ...] = ()) -> dict[str, Any] | None:
+def read(path: Path, versions: tuple[int, ...] = ()) -> dict[str, Any] | None:
     """Return the state in a file, None where there is no file.
 
-    StateUnusable: it can't be read, is no state, or its version is none of ``versions``, if given;
-    None among these stands for a file without one.
+    StateUnusable: it can't be read, is no state, or its version is none of ``versions``, if given.
     """
     try:
         found = json_data.loads(bounded.read_text(path))
@@ -84,12 +83,9 @@ def read(path: Path, versions: tuple[int | None, ...] = ()) -> dict[str, Any] | 
 
 
 def alive(state: Mapping[str, Any]) -> bool:
-    """Tell whether the process that wrote a state runs, and not another one that got its number.
-
-    Older releases did not write when it began.
-    """
-    found = started(state.get("pid", 0))
-    return found == state["began"] if state.get("began") else bool(found)
+    """Tell whether the process that wrote a state runs, and not another one that got its number."""
+    found = started(state.get("pid"))
+    return bool(found) and found == state.get("began")
 
 
 def started(pid: object) -> str:
