@@ -62,27 +62,21 @@ def settings(found: Found, at: str, replicas: int, one_each: bool | None) -> Set
         access.one_of(PIPE_ACCESS) if access else READ_ONLY,
         _shm_size(found.get(f"{SECTION}.shmSize")),
     )
-    _check(found, at, asked)
-    return asked
-
-
-def _check(found: Found, at: str, asked: Settings) -> None:
-    """Refuse what adds up on no device at all."""
     total = asked.memory * asked.replicas if isinstance(asked.memory, int) else LARGE
     try:
         asked.shares(total, NEWEST)
-    except NodeError as error:
+    except NodeError as error:  # it adds up on no device at all
         raise ConfigError(f"{found[at].where}: {at}: {error}") from error
+    return asked
 
 
 def _size(value: Value | None, read: Callable[[str], Read], expected: str) -> Read | None:
     if value is None:
         return None
-    data = value.data
-    if isinstance(data, bool) or not isinstance(data, (int, float, str)) or data in ("", 0):
+    if value.data == 0:
         raise value.invalid(expected)
     try:
-        return read(str(data))
+        return read(str(value.data))
     except NodeError as error:
         raise value.invalid(expected) from error
 

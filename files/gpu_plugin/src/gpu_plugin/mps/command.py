@@ -19,7 +19,6 @@ from .paths import SETTINGS
 from .settings import Settings, parse_memory
 
 READERS: Final = {**settings.READERS, "replace_silent": settings.whole(0)}
-SWITCH: Final[dict[str, Any]] = {"action": argparse.BooleanOptionalAction}
 SILENT_VARIABLE: Final = "GPU_MPS_REPLACE_SILENT"
 FLAGS: Final = {  # by the setting: the flag's value, if it has one, and its help
     "replicas": ("N", "how many shares the device has"),
@@ -48,10 +47,11 @@ def fill(mps: argparse.ArgumentParser) -> None:
         " pause: shared memory and compute mode stay",
     )
     for name, (word, text) in FLAGS.items():
-        kind = {"type": partial(_value, name), "metavar": word} if word else SWITCH
-        run.add_argument(
-            f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, help=text, **kind
-        )
+        kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        if word:
+            kind = {"type": partial(_value, name), "metavar": word}
+        flag = f"--{name.replace('_', '-')}"
+        run.add_argument(flag, default=argparse.SUPPRESS, help=text, **kind)
     run.add_argument(
         "--replace-silent",
         type=partial(_value, "replace_silent"),

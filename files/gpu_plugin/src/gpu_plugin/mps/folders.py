@@ -21,16 +21,13 @@ from .paths import Names
 from .settings import SMALLEST_SHM
 
 SELINUX: Final = Path("/sys/fs/selinux/enforce")
-XATTR: Final = "security.selinux"
 LABEL: Final = b"system_u:object_r:container_file_t:s0\0"
 # What a control daemon makes are three sockets and two empty files; clients only connect.
 IPC_LIMITS: Final = "size=1m,nr_inodes=64"
 CONTROL: Final = "control"
 LOG: Final = "log"
 FOR_ROOT: Final = (LOG, "control_privileged", "control_lock", "nvidia-cuda-mps-control.pid")
-NOWHERE: Final = "/dev/null"  # of the container
 TIMEOUT: Final = 30
-OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 ROOTS_ALONE: Final = "choose a mpsRoot that root alone may write, such as /run/gpu-node/mps"
 
 
@@ -60,7 +57,7 @@ def _problem(path: Path) -> str:
         return _problem_of(path.resolve())
     if not stat.S_ISDIR(found.st_mode):
         return f"{path} is not a folder"
-    if found.st_mode & (stat.S_IWOTH if found.st_gid == 0 else OTHERS_WRITE):
+    if found.st_mode & (stat.S_IWOTH if found.st_gid == 0 else stat.S_IWGRP | stat.S_IWOTH):
         return f"others may write in {path} (mode {stat.S_IMODE(found.st_mode):o})"
     return ""
 
@@ -126,7 +123,7 @@ def publish(names: Names, own: Path, *, everything: bool = False) -> None:
     pipe = Path(names.pipe)
     try:
         if not everything:
-            (pipe / LOG).symlink_to(NOWHERE)
+            (pipe / LOG).symlink_to("/dev/null")  # of the container
         for name in (*(FOR_ROOT if everything else ()), CONTROL):
             if (own / name).exists():
                 os.link(own / name, pipe / name, follow_symlinks=False)
@@ -193,7 +190,7 @@ def _label(path: Path) -> None:
     if not SELINUX.exists():
         return
     try:
-        os.setxattr(path, XATTR, LABEL)
+        os.setxattr(path, "security.selinux", LABEL)
     except OSError as error:
         raise NodeError(
             f"{path} can't have the SELinux label {LABEL.decode().rstrip(chr(0))}",

@@ -85,10 +85,11 @@ class Children:
     def ask(self, act: Act, managers: Managers) -> None:
         """One that is to end and run again is started the next time, when its clients have gone."""
         for device, pid in managers.items():
-            if act is Act.START and not self._runs(device):
-                self._start(device)
-            elif act is not Act.START and _is_manager(pid, device):
+            child = self._children.get(device)
+            if act is not Act.START and _is_manager(pid, device):
                 _signal(pid, signal.SIGTERM)
+            elif act is Act.START and (child is None or child.poll() is not None):
+                self._start(device)
 
     def close(self, managers: Managers) -> None:
         """End them, have compute modes given back, and wait for it."""
@@ -104,14 +105,9 @@ class Children:
                 return
             time.sleep(PAUSE)
 
-    def _runs(self, device: str) -> bool:
-        child = self._children.get(device)
-        return child is not None and child.poll() is None
-
     def _start(self, device: str) -> None:
-        path = settings_file(device, str(self._folder))
         command = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--device", device]
-        command += ["--settings", path]
+        command += ["--settings", settings_file(device, str(self._folder))]
         env = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_MANAGERS)}
         try:
             self._children[device] = subprocess.Popen(command, env=env, start_new_session=True)
@@ -250,18 +246,13 @@ class Reconciler:
         try:
             if act is Act.STOP:
                 path.unlink(missing_ok=True)
-            elif settings := self._settings(device):
-                files.replace(path, settings.to_json())
+            elif device in self._offers:
+                files.replace(path, self._offers[device].settings.to_json())
+            elif not ((known := self._files.look(device, self._root).settings) and known.replicas):
+                # All that cleans up has to know is where.
+                files.replace(path, Settings(1, root=self._root).to_json())
         except OSError as error:
             logs.error("the settings of an MPS daemon can't be written", path=path, cause=error)
             return False
         self._asked[device] = (act, self._clock())
         return True
-
-    def _settings(self, device: str) -> Settings | None:
-        """Return what a manager is to be started with, None where that stays as it is."""
-        if device in self._offers:
-            return self._offers[device].settings
-        found = self._files.look(device, self._root).settings
-        # All that cleans up has to know is where.
-        return None if found and found.replicas else Settings(1, root=self._root)

@@ -139,11 +139,11 @@ def load(root: Path) -> list[dict[str, Any]]:
 
 def named(states: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the states with ``who`` each client is, which takes a look at every process."""
-    return [{**one, "servers": [_named(server) for server in one["servers"]]} for one in states]
 
+    def who(server: dict[str, Any]) -> dict[str, Any]:
+        return {**server, "who": [asdict(look(pid)) for pid in server["clients"]]}
 
-def _named(server: dict[str, Any]) -> dict[str, Any]:
-    return {**server, "who": [asdict(look(pid)) for pid in server["clients"]]}
+    return [{**one, "servers": list(map(who, one["servers"]))} for one in states]
 
 
 def describe(states: list[dict[str, Any]]) -> str:

@@ -32,7 +32,7 @@ def read(path: Path, longest: int = LONGEST) -> bytes:
 
     A pipe that nobody writes to is empty, and a device without an end too long.
     """
-    with open(path, "rb", opener=_open) as stream:
+    with open(path, "rb", opener=lambda name, how: os.open(name, how | os.O_NONBLOCK)) as stream:
         data: bytes = stream.read(longest + 1) or b""
     if len(data) > longest:
         raise TooLong(errno.EFBIG, f"it is longer than {longest >> 10} KiB", os.fspath(path))
@@ -51,10 +51,6 @@ def peek(path: Path) -> str:
             return stream.read(LONGEST).decode(errors="replace")
     except OSError:
         return ""
-
-
-def _open(path: str, how: int) -> int:
-    return os.open(path, how | os.O_NONBLOCK)
 
 
 def run(argv: Sequence[str], text: str, env: Mapping[str, str], seconds: float) -> Completed:
