@@ -11,22 +11,7 @@ from typing import Final, TypeVar
 
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import shown
-from ..mps.settings import (
-    DRAIN,
-    MEMORY_WORDS,
-    ON_BUSY,
-    PIPE_ACCESS,
-    PRIORITIES,
-    READ_ONLY,
-    SMALLEST_SHM,
-    THREADS_WORDS,
-    WAIT,
-    Memory,
-    Percent,
-    Settings,
-    parse_memory,
-    parse_percent,
-)
+from ..mps import settings as mps
 from .strict_yaml import ConfigError, Found, Value
 
 SECTION: Final = "sharing.mps"
@@ -45,21 +30,21 @@ SHM_SIZES: Final = "bytes, such as 8589934592 or 8GiB, 64MiB at least"
 Read = TypeVar("Read")
 
 
-def settings(found: Found, at: str, replicas: int, one_each: bool | None) -> Settings:
+def settings(found: Found, at: str, replicas: int, one_each: bool | None) -> mps.Settings:
     """Return the settings of an entry. ``one_each``: failRequestsGreaterThanOne, None if not given."""
     drain, on_busy = found.get(f"{SECTION}.drain"), found.get(f"{SECTION}.onBusy")
     priority, access = found.get(f"{at}.priority"), found.get(f"{SECTION}.pipeAccess")
-    asked = Settings(
+    asked = mps.Settings(
         replicas,
-        _size(found.get(f"{at}.memory"), parse_memory, MEMORY_WORDS),
-        _size(found.get(f"{at}.threads"), partial(parse_percent, "threads"), THREADS_WORDS),
+        _size(found.get(f"{at}.memory"), mps.parse_memory, mps.MEMORY_WORDS),
+        _size(found.get(f"{at}.threads"), partial(mps.parse_percent, "threads"), mps.THREADS_WORDS),
         _combine(found.get(f"{at}.combine"), replicas, one_each),
         bool(found.flag(f"{at}.overcommit")),
-        priority.one_of(tuple(PRIORITIES)) if priority else "normal",
-        drain.whole(LONGEST_DRAIN, "seconds, ") if drain else DRAIN,
-        on_busy.one_of(ON_BUSY) if on_busy else WAIT,
+        priority.one_of(tuple(mps.PRIORITIES)) if priority else "normal",
+        drain.whole(LONGEST_DRAIN, "seconds, ") if drain else mps.DRAIN,
+        on_busy.one_of(mps.ON_BUSY) if on_busy else mps.WAIT,
         bool(found.flag(f"{SECTION}.multiUser")),
-        access.one_of(PIPE_ACCESS) if access else READ_ONLY,
+        access.one_of(mps.PIPE_ACCESS) if access else mps.READ_ONLY,
         _shm_size(found.get(f"{SECTION}.shmSize")),
     )
     total = asked.memory * asked.replicas if isinstance(asked.memory, int) else LARGE
@@ -95,9 +80,9 @@ def _combine(value: Value | None, replicas: int, one_each: bool | None) -> int:
 
 
 def _shm_size(value: Value | None) -> int:
-    found: Memory | None = _size(value, parse_memory, SHM_SIZES)
+    found: mps.Memory | None = _size(value, mps.parse_memory, SHM_SIZES)
     if value is None or found is None:
         return 0
-    if isinstance(found, Percent) or not SMALLEST_SHM <= found <= LARGE:
+    if isinstance(found, mps.Percent) or not mps.SMALLEST_SHM <= found <= LARGE:
         raise value.invalid(SHM_SIZES)
     return found

@@ -209,23 +209,16 @@ class Supervisor:
             logs.warning("somebody changed the limits, setting them again")
         if not (kept and self._in_place):
             self._set_limits()
-        self._keep_exclusive()
+        self._rounds += 1
+        if self._options.device.startswith("GPU-") and not self._rounds % MODE_ROUNDS:
+            with open_nvml():  # a MIG device has no compute mode
+                if self._rollback.make_exclusive():
+                    problem = "somebody changed the compute mode, setting EXCLUSIVE_PROCESS again"
+                    logs.warning(problem, gpu=self._options.device)
         answers = {pid: self._control.ask(f"get_client_list {pid}") for pid in servers}
         self._report.clients(
             {pid: () if protocol.gone(one) else protocol.pids(one) for pid, one in answers.items()}
         )
-
-    def _keep_exclusive(self) -> None:
-        """Let nobody past the limits: a MIG device has no compute mode, a GPU has."""
-        self._rounds += 1
-        if not self._options.device.startswith("GPU-") or self._rounds % MODE_ROUNDS:
-            return
-        with open_nvml():
-            if self._rollback.make_exclusive():
-                logs.warning(
-                    "somebody changed the compute mode, setting EXCLUSIVE_PROCESS again",
-                    gpu=self._options.device,
-                )
 
     def _silence(self, error: Silent) -> str:
         """Return what is said of a daemon that does not answer. ControlError: it is replaced.
