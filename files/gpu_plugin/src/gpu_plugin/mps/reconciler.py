@@ -20,7 +20,7 @@ from .._shared._host.api import Host
 from ..tools import bounded, files, logs
 from ..tools.state import started
 from . import control, folders
-from .paths import ROOT, UUID, settings_file
+from .paths import ROOT, settings_file
 from .settings import REFUSE, Offer, Settings
 from .state import ManagerFiles
 from .verdict import Act, Verdict, judge
@@ -150,7 +150,7 @@ class Reconciler:
     def want(self, offers: Mapping[str, Offer], root: str) -> None:
         """Share these devices and no others."""
         self._offers, self._root, self._begun = dict(offers), root, True
-        self._leaving = (self._managed(root) | self._leaving) - self._offers.keys()
+        self._leaving = (self._files.devices(root) | self._leaving) - self._offers.keys()
         self.tick()
 
     def tick(self) -> bool:
@@ -203,7 +203,7 @@ class Reconciler:
 
     def _clients_against(self, offers: Mapping[str, Offer]) -> str:
         """Return which clients stand against other offers, where these or those before say so."""
-        for device in sorted({*offers, *self._offers, *self._managed(self._root)}):
+        for device in sorted({*offers, *self._offers, *self._files.devices(self._root)}):
             now = offers.get(device)
             observed = self._files.look(device, now.names.root if now else self._root)
             one = now or self._offers.get(device)  # a plugin that begins knows the settings only
@@ -215,10 +215,7 @@ class Reconciler:
 
     def close(self) -> None:
         """The daemon ends. One that did not begin leaves all as it was."""
-        self._units.close(self._managers(self._managed(self._root) if self._begun else ()))
-
-    def _managed(self, root: str) -> set[str]:
-        return {one for one in self._files.devices(root) if UUID.fullmatch(one)}
+        self._units.close(self._managers(self._files.devices(self._root) if self._begun else ()))
 
     def _managers(self, devices: Iterable[str]) -> dict[str, int]:
         """Return the managers' processes, 0 where none runs."""

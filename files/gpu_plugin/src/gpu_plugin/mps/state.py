@@ -21,7 +21,7 @@ from ..tools.logs import notify
 from ..tools.state import VERSION, StateFile, StateUnusable, alive, started
 from ..tools.state import read as read_file
 from .clients import Client, look
-from .paths import ROOT, Names, settings_file
+from .paths import ROOT, UUID, Names, settings_file
 from .settings import Settings, Shares, from_json
 
 STARTING, READY, FAILED, STOPPING = "starting", "ready", "failed", "stopping"
@@ -231,7 +231,8 @@ class ManagerFiles:
 
     def devices(self, root: str) -> set[str]:
         """Return the devices that have a manager, or had one."""
-        return devices(self._folder) | {path.stem for path in Path(root).glob("*-*.json")}
+        found = devices(self._folder) | {path.stem for path in Path(root).glob("*-*.json")}
+        return set(filter(UUID.fullmatch, found))
 
     def _read(self, path: Path, read: Callable[[Path], Any]) -> Any:
         try:
