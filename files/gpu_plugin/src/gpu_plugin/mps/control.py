@@ -13,13 +13,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from .._shared._core.errors import NodeError
 from ..tools import bounded, logs
 from . import protocol
+from .folders import failing
 from .paths import Names, daemon_environment
 from .protocol import ControlError, Silent
 
@@ -71,7 +72,7 @@ class Control:
         self._last.clear()
         self._process = None  # the one before is over, whatever becomes of the next
         self._ended = threading.Event()
-        with _starting(self._program):
+        with failing(f"can't start {self._program}", ControlError):
             process = _launch(command, self._environment, subprocess.PIPE)
         self._process = process
         self._reader = threading.Thread(target=self._follow, args=(process,), daemon=True)
@@ -97,7 +98,7 @@ class Control:
 
     def _say(self, text: str, seconds: float) -> tuple[str, str]:
         """Return what the program answers, and what went wrong."""
-        with _starting(self._program):
+        with failing(f"can't start {self._program}", ControlError):
             done = bounded.run([self._program], text, self._environment, max(seconds, PAUSE))
         return done.out, done.err.strip() or f"status {done.rc}"
 
@@ -145,14 +146,6 @@ class Control:
         self._on_end()
 
 
-@contextlib.contextmanager
-def _starting(program: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ControlError(f"can't start {program}", cause=error.strerror or "") from error
-
-
 def _launch(command: list[str], env: dict[str, str], output: IO[bytes] | int) -> Process:
     return subprocess.Popen(
         command,
@@ -189,7 +182,7 @@ def _starts(program: str, option: str) -> tuple[bool, str]:
     """Return whether the program becomes a control daemon with an option, and its last words."""
     with tempfile.TemporaryDirectory(prefix="gpu-mps-") as folder, tempfile.TemporaryFile() as log:
         places = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
-        with _starting(program):
+        with failing(f"can't start {program}"):
             process = _launch([program, "-f", option], {**os.environ, **places}, log)
         deadline = time.monotonic() + ANSWER_SECONDS
         try:

@@ -31,6 +31,15 @@ TIMEOUT: Final = 30
 ROOTS_ALONE: Final = "choose a mpsRoot that root alone may write, such as /run/gpu-node/mps"
 
 
+@contextlib.contextmanager
+def failing(problem: str, kind: type[NodeError] = NodeError) -> Iterator[None]:
+    """Say what can't be done where the system does not let us."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(problem, cause=error.strerror or str(error)) from error
+
+
 def refusal(root: str) -> str:
     """Return why MPS can't have its files below a root, empty where root alone decides what is there.
 
@@ -71,10 +80,8 @@ def locked(names: Names) -> Iterator[None]:
         folder(Path(names.root), 0o755)
     path = Path(f"{names.folder}.lock")
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
+    with failing(f"can't open {path}"):
         stream = open(os.open(path, flags, 0o600), "r+b", buffering=0)  # noqa: SIM115
-    except OSError as error:
-        raise NodeError(f"can't open {path}", cause=error.strerror or str(error)) from error
     with stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,10 +112,8 @@ def make(names: Names) -> None:
 def fresh(names: Names) -> Path:
     """Make the own directory of a control daemon that is about to start: no container has seen it."""
     clean(names)
-    try:
+    with failing(f"can't write in {names.ipc}"):
         path = Path(tempfile.mkdtemp(prefix="d-", dir=names.ipc))
-    except OSError as error:
-        raise NodeError(f"can't write in {names.ipc}", cause=error.strerror or "") from error
     _label(path)
     return path
 
@@ -121,19 +126,17 @@ def publish(names: Names, own: Path, *, everything: bool = False) -> None:
     ``everything``: also that, and what only root needs.
     """
     pipe = Path(names.pipe)
-    try:
+    with failing(f"can't write in {names.pipe}"):
         if not everything:
             (pipe / LOG).symlink_to("/dev/null")  # of the container
         for name in (*(FOR_ROOT if everything else ()), CONTROL):
             if (own / name).exists():
                 os.link(own / name, pipe / name, follow_symlinks=False)
-    except OSError as error:
-        raise NodeError(f"can't write in {names.pipe}", cause=error.strerror or "") from error
 
 
 def folder(path: Path, mode: int) -> None:
     """Make a folder that is ours. NodeError: what is there belongs to somebody else."""
-    try:
+    with failing(f"can't make {path}"):
         path.mkdir(parents=True, exist_ok=True)
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode):
@@ -145,8 +148,6 @@ def folder(path: Path, mode: int) -> None:
                 hint="remove it, or choose another root",
             )
         path.chmod(mode)
-    except OSError as error:
-        raise NodeError(f"can't make {path}", cause=error.strerror or str(error)) from error
 
 
 def clean(names: Names) -> None:

@@ -90,10 +90,8 @@ class Rollback:
         self._file.remove()
 
     def _save(self) -> None:
-        try:
+        with folders.failing(f"can't write {self._file.path}"):
             self._file.write(dict(self._data))
-        except OSError as error:
-            raise NodeError(f"can't write {self._file.path}", cause=error.strerror or "") from error
 
 
 @dataclass(frozen=True)
