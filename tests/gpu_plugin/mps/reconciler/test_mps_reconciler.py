@@ -233,6 +233,8 @@ def test_settings_that_can_not_be_read_are_others(scene: Scene, text: str) -> No
     scene.tick(0.1)
     assert scene.units.since() == [("restart", UUID)]
     assert scene.settings() == one.settings
+    assert scene.tick(0.1) == {UUID: "its MPS daemon is about to end"}  # it is still that one
+    assert scene.units.since() == []
     path.write_text(text)
     (scene.root / f"{UUID}.json").unlink()
     scene.want()

@@ -145,6 +145,9 @@ class Reconciler:
         self._verdicts: dict[str, Verdict] = {}
         self._leaving: set[str] = set()
         self._asked: dict[str, tuple[Act, float]] = {}
+        self._restarted: dict[
+            str, int
+        ] = {}  # the managers that are to end, and run again as others
         self._served: dict[str, tuple[int, float]] = {}  # the control daemons seen well, and since
 
     def want(self, offers: Mapping[str, Offer], root: str) -> None:
@@ -166,6 +169,8 @@ class Reconciler:
             if ready := {one: pid for one, pid in due.items() if self._prepare(one, act)}:
                 logs.info(f"MPS daemons to {act.value}", devices=list(ready))
                 self._units.ask(act, ready)
+                if act is Act.RESTART:
+                    self._restarted.update(ready)
         return self.problems() != before
 
     def problems(self) -> dict[str, str]:
@@ -224,6 +229,10 @@ class Reconciler:
     def _judge(self, device: str) -> Verdict:
         observed = self._files.look(device, self._root)
         verdict = judge(self._offers.get(device), observed)
+        if verdict == Verdict() and observed.pid == self._restarted.get(device):
+            verdict = Verdict(
+                "its MPS daemon is about to end", Act.RESTART
+            )  # not yet, but was told
         if verdict.problem or device not in self._offers or observed.state is None:
             self._served.pop(device, None)
             return verdict
