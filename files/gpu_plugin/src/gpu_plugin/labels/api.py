@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -37,8 +38,7 @@ KUBECONFIGS: Final = (
     "/var/lib/kubelet/kubeconfig",
 )
 GROUP, VERSION, PLURAL = "nfd.k8s-sigs.io", "v1alpha1", "nodefeatures"
-CONNECT, ANSWER = 5.0, 30.0
-TIMES: Final = (CONNECT, ANSWER)
+CONNECT, ANSWER = TIMES = (5.0, 30.0)
 WATCH: Final = 120
 LONGEST_PAUSE: Final = 60.0  # between two tries to follow a node
 MERGE: Final = "application/merge-patch+json"
@@ -56,9 +56,8 @@ def find_kubeconfig(given: str) -> str:
         return given
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return ""
-    for path in KUBECONFIGS:
-        if Path(path).is_file():
-            return path
+    if found := next((path for path in KUBECONFIGS if Path(path).is_file()), ""):
+        return found
     raise ApiError(
         "looking for a kubeconfig",
         f"none of {', '.join(KUBECONFIGS)} is there",
@@ -75,8 +74,7 @@ class NodeApi:
 
         def client() -> k8s.ApiClient:
             settings = k8s.Configuration()
-            path = find_kubeconfig(kubeconfig)
-            if path:
+            if path := find_kubeconfig(kubeconfig):
                 kubeconfig_file.look(path)
                 access.load_kube_config(path, client_configuration=settings, persist_config=False)
             else:
@@ -131,32 +129,26 @@ class NodeApi:
 
     def write_feature(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Reconcile the node's NodeFeature object with these labels; tell whether it had others. ApiError."""
-        doing = f"writing NodeFeature {namespace}/{self._feature}"
+        doing, objects = f"writing NodeFeature {namespace}/{self._feature}", self._objects
         place = (GROUP, VERSION, namespace, PLURAL)
-        meta = {
-            "name": self._feature,
-            "labels": {"nfd.node.kubernetes.io/node-name": self._node},
-        }
-        wanted: dict[str, Any] = {
+        names = {"nfd.node.kubernetes.io/node-name": self._node}
+        meta = {"name": self._feature, "labels": names}
+        features: dict[str, Any] = {"attributes": {}, "flags": {}, "instances": {}}
+        wanted = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "NodeFeature",
             "metadata": meta,
-            "spec": {
-                "features": {"attributes": {}, "flags": {}, "instances": {}},
-                "labels": dict(labels),
-            },
+            "spec": {"features": features, "labels": dict(labels)},
         }
-        read = self._objects.get_namespaced_custom_object
-        create = self._objects.create_namespaced_custom_object
-        replace = self._objects.replace_namespaced_custom_object
-        found = _if_there(doing, read, *place, self._feature)
+        found = _if_there(doing, objects.get_namespaced_custom_object, *place, self._feature)
         if found is None:
-            _on_feature(doing, create, *place, wanted)
+            _on_feature(doing, objects.create_namespaced_custom_object, *place, wanted)
             return True
         given = (found.get("spec", {}).get("labels"), found["metadata"].get("labels"))
-        if given == (dict(labels), meta["labels"]):
+        if given == (dict(labels), names):
             return False
         wanted["metadata"] = {**found["metadata"], **meta}
+        replace = objects.replace_namespaced_custom_object
         _on_feature(doing, replace, *place, self._feature, wanted)
         return True
 
@@ -191,9 +183,8 @@ def _asked(doing: str, ask: Callable[[], T], rights: str = NODE_RIGHTS) -> T:
         raise ApiError(doing, str(error)) from error
     except k8s.ApiException as error:
         hint = rights if error.status in (401, 403) else ""
-        raise ApiError(
-            doing, f"{error.status} {_why(error)}", status=int(error.status or 0), hint=hint
-        ) from error
+        status = int(error.status or 0)
+        raise ApiError(doing, f"{error.status} {_why(error)}", status=status, hint=hint) from error
     except (
         access.ConfigException,
         urllib3.exceptions.HTTPError,
@@ -234,7 +225,7 @@ def _state(node: Mapping[str, Any]) -> NodeState:
 
 
 class NodeWatch(threading.Thread):
-    """Reports the node's state, and each failure, until the process ends."""
+    """Reports the node's state, and each failure, through all that can happen to a connection."""
 
     def __init__(
         self,
@@ -243,17 +234,16 @@ class NodeWatch(threading.Thread):
         pause: float = 1.0,
     ) -> None:
         super().__init__(name="node", daemon=True)
-        self._connect = connect
-        self._report = report
-        self._first = pause
+        self._connect, self._report, self._pause = connect, report, pause
         self._backoff = Backoff(pause, LONGEST_PAUSE)
         self._stopping = threading.Event()
 
     def run(self) -> None:
         while not self._stopping.is_set():
-            pause = self._first
+            pause = self._pause
             try:
-                self._follow()
+                with contextlib.closing(self._connect()) as connection:
+                    self._follow(connection)
             except ApiError as error:
                 if error.status != GONE:  # which only asks for the list to be read again
                     self._report(error)
@@ -264,17 +254,13 @@ class NodeWatch(threading.Thread):
         """Ask for the end; a request under way is not waited for."""
         self._stopping.set()
 
-    def _follow(self) -> None:
-        connection = self._connect()
-        try:
-            last, version = connection.read()
-            self._backoff.reset()
-            self._report(last)
-            for state in connection.follow(version):
-                if self._stopping.is_set():
-                    return
-                if state != last:  # most changes are the kubelet's, and not of labels
-                    last = state
-                    self._report(state)
-        finally:
-            connection.close()
+    def _follow(self, connection: NodeApi) -> None:
+        last, version = connection.read()
+        self._backoff.reset()
+        self._report(last)
+        for state in connection.follow(version):
+            if self._stopping.is_set():
+                return
+            if state != last:  # most changes are the kubelet's, and not of labels
+                last = state
+                self._report(state)

@@ -16,19 +16,11 @@ from ..config import configuration as config
 from ..config import sources
 from ..status import LABELS_FILE
 from ..tools import logs
-from .settings import (
-    LABEL,
-    NAMED,
-    OUTPUTS,
-    SINGLE,
-    Configs,
-    Settings,
-    extra,
-    fallbacks,
-    label_output,
-)
+from .settings import OUTPUTS, Configs, Settings, extra, fallbacks, one_of
 
+LABEL: Final = "nvidia.com/device-plugin.config"
 SHARED_KEYS: Final = ("flags.migStrategy", "flags.failOnInitError", "flags.nvidiaDriverRoot")
+FALLBACKS_HELP: Final = "what to do without either: named, single, empty, in this order"
 TEXTS: Final = (
     ("label-output", "GPU_LABELS_OUTPUT", "|".join(OUTPUTS), "where labels are written"),
     ("extra", "GPU_LABELS_EXTRA", "KEY=VALUE,...", "labels to add"),
@@ -39,12 +31,7 @@ TEXTS: Final = (
     ("config-file-srcdir", "CONFIG_FILE_SRCDIR", "DIR", "the configurations to choose from"),
     ("config-file-dst", "CONFIG_FILE_DST", "FILE", "the link to the chosen one"),
     ("default-config", "DEFAULT_CONFIG", "NAME", "the one that a node without the label has"),
-    (
-        "fallback-strategies",
-        "FALLBACK_STRATEGIES",
-        "LIST",
-        "what to do without either: named, single, empty, in this order",
-    ),
+    ("fallback-strategies", "FALLBACK_STRATEGIES", "LIST", FALLBACKS_HELP),
 )
 
 
@@ -96,20 +83,18 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    configs = None
-    path = sources.path(options)
+    configs, path, output = None, sources.path(options), options.label_output
     if options.config_file_srcdir:
-        listed = options.fallback_strategies or f"{NAMED},{SINGLE}"
         configs = Configs(
             Path(options.config_file_srcdir),
             Path(options.config_file_dst or path),
             options.default_config,
-            fallbacks("fallback-strategies", listed),
+            fallbacks("fallback-strategies", options.fallback_strategies or "named,single"),
         )
     return Settings(
         config=path,
         node=options.node_name or socket.gethostname().lower(),
-        label_output=label_output("label-output", options.label_output),
+        label_output=output and one_of(OUTPUTS, "label-output", output),
         kubeconfig=options.kubeconfig,
         namespace=options.namespace or "default",
         extra=extra("extra", options.extra),

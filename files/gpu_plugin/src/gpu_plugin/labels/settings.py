@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,10 +18,8 @@ from ..config.configuration import Gfd, parse
 from ..tools import logs
 from .owned import checked
 
-NOTHING: Final = "/dev/null"
-LABEL: Final = "nvidia.com/device-plugin.config"
-NAMED, SINGLE, EMPTY = "named", "single", "empty"
-FALLBACKS: Final = (NAMED, SINGLE, EMPTY)
+API, FILE, FEATURE, OFF = OUTPUTS = ("api", "file", "node-feature", "off")
+NAMED, SINGLE, EMPTY = FALLBACKS = ("named", "single", "empty")
 DEFAULT_NAME: Final = "default"
 
 
@@ -39,16 +37,14 @@ class Configs:
         try:
             found = sorted(self.source.iterdir())
         except OSError as error:
-            raise NodeError(
-                f"can't read {self.source}", cause=error.strerror or str(error)
-            ) from error
+            cause = error.strerror or str(error)
+            raise NodeError(f"can't read {self.source}", cause=cause) from error
         return [path.name for path in found if path.is_file() and not path.name.startswith(".")]
 
     def stamp(self) -> tuple[object, ...]:
         """Return something that differs after a change of the folder, its files, or the link."""
         found: list[object] = []
-        paths = sorted(self.source.iterdir()) if self.source.is_dir() else []
-        for path in paths:
+        for path in sorted(self.source.iterdir()) if self.source.is_dir() else ():
             with contextlib.suppress(OSError):  # it went in between, which is a change as well
                 stat = path.stat()
                 found.append((path.name, stat.st_ino, stat.st_mtime_ns))
@@ -63,40 +59,42 @@ class Configs:
         """
         try:
             name = choose(label, self.names(), self.default, self.strategies)
-            target = NOTHING if name is None else os.fspath(self.source / name)
-            if name is not None:
-                text, _digest = sources.read(self.source / name)
-                parse(text, target)
+            target = Path("/dev/null") if name is None else self.source / name
+            parse(sources.read(target)[0], str(target))
         except NodeError as error:
             return str(error)
         try:
-            if self._switch(target):
-                logs.info("configuration chosen", name=name or "(empty)", label=label or "(none)")
+            if self.link.is_symlink() and self.link.readlink() == target:
+                return ""
+            temporary = self.link.with_name(f".{self.link.name}.{os.getpid()}")
+            temporary.unlink(missing_ok=True)
+            temporary.symlink_to(target)
+            temporary.replace(self.link)
         except OSError as error:
             return f"can't write {self.link}: {error.strerror or error}"
+        logs.info("configuration chosen", name=name or "(empty)", label=label or "(none)")
         return ""
-
-    def _switch(self, target: str) -> bool:
-        if self.link.is_symlink() and os.readlink(self.link) == target:
-            return False
-        temporary = self.link.with_name(f".{self.link.name}.{os.getpid()}")
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(target)
-        temporary.replace(self.link)
-        return True
 
 
 class NoChoice(NodeError):
     """No configuration can be chosen."""
 
 
+def one_of(allowed: Sequence[str], where: str, text: str) -> str:
+    """Return a word as it is. InputError: it is no such one."""
+    if text not in allowed:
+        raise InputError.of(where, text, f"one of {', '.join(allowed)}")
+    return text
+
+
+def parts(text: str) -> list[str]:
+    """Return the parts of a list with commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def fallbacks(where: str, text: str) -> tuple[str, ...]:
     """Return the strategies of a list with commas. InputError: one is unknown."""
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    for one in found:
-        if one not in FALLBACKS:
-            raise InputError.of(where, one, f"one of {', '.join(FALLBACKS)}")
-    return found
+    return tuple(one_of(FALLBACKS, where, part) for part in parts(text))
 
 
 def choose(
@@ -112,10 +110,8 @@ def choose(
         if name and name in names:
             return name
         if name:
-            raise NoChoice(
-                f"there is no configuration {name!r}, which {whose} names",
-                cause=f"there are {known}",
-            )
+            what = f"there is no configuration {name!r}, which {whose} names"
+            raise NoChoice(what, cause=f"there are {known}")
     for one in strategies:
         if one == NAMED and DEFAULT_NAME in names:
             return DEFAULT_NAME
@@ -130,24 +126,20 @@ def choose(
     )
 
 
-API, FILE, FEATURE, OFF = "api", "file", "node-feature", "off"
-OUTPUTS: Final = (API, FILE, FEATURE, OFF)
-
-
 @dataclass(frozen=True)
 class Settings:
     """``label_output`` empty leaves the choice to the configuration; ``configs`` is None for no choice."""
 
     config: Path
     node: str
-    label_output: str = ""
-    kubeconfig: str = ""
-    namespace: str = "default"
-    extra: Mapping[str, str] = field(default_factory=dict)
-    configs: Configs | None = None
-    node_label: str = ""
-    host_root: Path = Path("/")
-    status_file: Path = Path("/run/gpu-node/labels.json")
+    label_output: str
+    kubeconfig: str
+    namespace: str
+    extra: Mapping[str, str]
+    configs: Configs | None
+    node_label: str
+    host_root: Path
+    status_file: Path
 
     def output(self, gfd: Gfd) -> str:
         """Return where labels are written. NodeError: nothing would be done at all."""
@@ -166,17 +158,10 @@ class Settings:
         return self.output(gfd) == API or self.configs is not None
 
 
-def label_output(where: str, text: str) -> str:
-    """Return a label output. InputError: there is no such one."""
-    if text and text not in OUTPUTS:
-        raise InputError.of(where, text, f"one of {', '.join(OUTPUTS)}")
-    return text
-
-
 def extra(where: str, text: str) -> dict[str, str]:
     """Return labels of a list such as ``example.com/a=1,example.com/b=2``. InputError."""
     found: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    for part in parts(text):
         key, sign, value = part.partition("=")
         if not sign:
             raise InputError.of(where, part, "key=value pairs with commas between them")
