@@ -8,13 +8,12 @@ A value comes from a flag, else from the environment, else from the file, else i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..mps.paths import ROOT, problem_of_root
-from .schema import Key, absolute, address, interval, keys_of
+from .schema import Key, absolute, address, dashed, interval, keys_of
 from .sharing import KEYS as SECTIONS
 from .sharing import Naming, Sharing, naming, sharing
 from .strict_yaml import invalid, read
@@ -34,10 +33,10 @@ def _mps_root(where: str, path: str) -> str:
     return path or ROOT
 
 
-def _key(name: str, default: Any, flags: tuple[str, ...], text: str, **more: Any) -> Any:
+def _key(name: str, default: Any, text: str, flags: tuple[str, ...] = (), **more: Any) -> Any:
     """Return the field of a key of ``flags.gfd``; its variable is GFD_ and its name."""
-    variable = "GFD_" + re.sub("([A-Z])", r"_\1", name).upper()
-    return Key(f"flags.gfd.{name}", default, flags, text, (variable,), **more).field()
+    variable = f"GFD_{dashed(name)}".replace("-", "_").upper()
+    return Key(f"flags.gfd.{name}", default, text, flags, (variable,), **more).field()
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,13 @@ class Gfd:
     ``sleep`` is in seconds, None is for ever. ``node_feature_api`` is None where nobody chose.
     """
 
-    oneshot: bool = _key("oneshot", False, ("--oneshot", "--once"), "do it once")
+    oneshot: bool = _key("oneshot", False, "do it once", ("--oneshot", "--once"))
     no_timestamp: bool = _key(
-        "noTimestamp", False, ("--no-timestamp",), "leave out the label with the time of the start"
+        "noTimestamp", False, "leave out the label with the time of the start"
     )
     sleep: float | None = _key(
         "sleepInterval",
         "60s",
-        ("--sleep-interval",),
         "how long to wait between two looks at the GPUs",
         may_be_whole=True,
         read=interval,
@@ -62,21 +60,17 @@ class Gfd:
     output_file: str = _key(
         "outputFile",
         "/etc/kubernetes/node-feature-discovery/features.d/gfd",
-        ("--output-file", "--output", "-o"),
         "where a file of labels goes; empty is standard output",
+        ("--output-file", "--output", "-o"),
     )
     machine_type_file: str = _key(
-        "machineTypeFile",
-        "/sys/class/dmi/id/product_name",
-        ("--machine-type-file",),
-        "the file that names the machine",
+        "machineTypeFile", "/sys/class/dmi/id/product_name", "the file that names the machine"
     )
     node_feature_api: bool | None = Key(
         "flags.useNodeFeatureAPI",
         None,
-        ("--use-node-feature-api",),
         "publish labels as a NodeFeature object, or with false as a file",
-        ("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
+        variables=("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
     ).field()
 
 
@@ -87,115 +81,98 @@ class Config:
     mig_strategy: str = Key(
         "flags.migStrategy",
         "none",
-        ("--mig-strategy",),
         "how MIG devices are advertised",
         allowed=("none", "single", "mixed"),
     ).field()
     fail_on_init_error: bool = Key(
         "flags.failOnInitError",
         False,
-        ("--fail-on-init-error",),
         "end with an error where the driver can't be reached at the start, instead of waiting",
     ).field()
     driver_root: str = Key(
         "flags.nvidiaDriverRoot",
         "/",
-        ("--driver-root", "--nvidia-driver-root"),
         "where the driver's files are on the host",
+        ("--driver-root", "--nvidia-driver-root"),
         ("NVIDIA_DRIVER_ROOT",),
         read=absolute,
     ).field()
     dev_root: str = Key(
         "flags.nvidiaDevRoot",
         "",
-        ("--dev-root", "--nvidia-dev-root"),
         "below which /dev/nvidia* are on the host (default: the driver root)",
+        ("--dev-root", "--nvidia-dev-root"),
         ("NVIDIA_DEV_ROOT",),
         read=absolute,
     ).field()
     container_driver_root: str = Key(
         "flags.plugin.containerDriverRoot",
         "/driver-root",
-        ("--driver-root-ctr-path", "--container-driver-root"),
         "where this process sees the driver's files, if they are there",
+        ("--driver-root-ctr-path", "--container-driver-root"),
         read=absolute,
     ).field()
     pass_device_specs: bool = Key(
-        "flags.plugin.passDeviceSpecs",
-        False,
-        ("--pass-device-specs",),
-        "pass the device nodes to the kubelet as well",
+        "flags.plugin.passDeviceSpecs", False, "pass the device nodes to the kubelet as well"
     ).field()
     device_list_strategies: tuple[str, ...] = Key(
         "flags.plugin.deviceListStrategy",
         ("envvar",),
-        ("--device-list-strategy",),
         "how devices are passed to a container (comma-separated)",
         allowed=("envvar", "volume-mounts", "cdi-annotations", "cdi-cri"),
     ).field()
     device_id_strategy: str = Key(
         "flags.plugin.deviceIDStrategy",
         "uuid",
-        ("--device-id-strategy",),
         "how a container's devices are named: UUIDs or indices",
         allowed=("uuid", "index"),
     ).field()
     cdi_annotation_prefix: str = Key(
         "flags.plugin.cdiAnnotationPrefix",
         "cdi.k8s.io/",
-        ("--cdi-annotation-prefix",),
         "what the key of the annotation begins with that names CDI devices",
     ).field()
     cdi_hook_program: str = Key(
         "flags.plugin.nvidiaCTKPath",
         "/usr/bin/nvidia-ctk",
-        ("--nvidia-cdi-hook-path", "--nvidia-ctk-path"),
         "the program that runs NVIDIA's CDI hooks, where it is not the one in the node's specification",
+        ("--nvidia-cdi-hook-path", "--nvidia-ctk-path"),
         read=absolute,
     ).field()
     cdi_disabled_hooks: tuple[str, ...] = Key(
         "--cdi-disable-hooks",
         (),
-        ("--cdi-disable-hooks",),
         "NVIDIA's CDI hooks that containers do without (comma-separated, or all)",
         may_be_empty=True,
     ).field()
     gdrcopy: bool = Key(
-        "flags.gdrcopyEnabled",
-        False,
-        ("--gdrcopy-enabled",),
-        "ask the container runtime for GDRCopy in each container",
+        "flags.gdrcopyEnabled", False, "ask the container runtime for GDRCopy in each container"
     ).field()
     gds: bool = Key(
         "flags.gdsEnabled",
         False,
-        ("--gds-enabled",),
         "ask the container runtime for GPUDirect Storage in each container",
     ).field()
     mofed: bool = Key(
-        "flags.mofedEnabled",
-        False,
-        ("--mofed-enabled",),
-        "ask the container runtime for Mellanox OFED in each container",
+        "flags.mofedEnabled", False, "ask the container runtime for Mellanox OFED in each container"
     ).field()
     imex_channels: tuple[str, ...] = Key(
         "imex.channelIDs",
         (),
-        ("--imex-channel-ids",),
         "the IMEX channels that each container gets",
+        ("--imex-channel-ids",),
         allowed=("0",),
         may_be_empty=True,
     ).field()
     imex_required: bool = Key(
         "imex.required",
         False,
-        ("--imex-required",),
         "refuse containers where the IMEX channels are not there",
+        ("--imex-required",),
     ).field()
     allocation_policy: str = Key(
         "flags.plugin.sharedDevicesAllocationPolicy",
         "distributed",
-        ("--shared-devices-allocation-policy",),
         "whether shares are spread over GPUs, or fill one after the other",
         allowed=("distributed", "packed"),
     ).field()
@@ -204,7 +181,6 @@ class Config:
     mps_root: str = Key(
         "flags.mpsRoot",
         "",
-        ("--mps-root",),
         "where the files of MPS daemons are on the host (default: /run/gpu-node/mps)",
         read=_mps_root,
     ).field()
@@ -212,9 +188,8 @@ class Config:
     metrics: tuple[str, int] | None = Key(
         "gpuNode.metricsAddress",
         "127.0.0.1:9402",
-        ("--metrics-address",),
         "where metrics and health are served over HTTP; off: nowhere",
-        ("GPU_PLUGIN_METRICS_ADDRESS",),
+        variables=("GPU_PLUGIN_METRICS_ADDRESS",),
         read=address,
     ).field()
     gfd: Gfd = field(default_factory=Gfd)
@@ -240,7 +215,6 @@ CHECKED: Final = (
     Key(
         "flags.deviceDiscoveryStrategy",
         "auto",
-        ("--device-discovery-strategy",),
         "how GPUs are found; both ways are NVML",
         allowed=("auto", "nvml"),
         refused=dict.fromkeys(("tegra", "vfio"), NO_NVML),
@@ -248,7 +222,6 @@ CHECKED: Final = (
     Key(
         "--cdi-feature-flags",
         (),
-        ("--cdi-feature-flags",),
         "how the CDI specification is made; libnvsandboxutils is never used",
         allowed=("disable-nvsandbox-utils", "disable-nvsandboxutils"),
         refused=dict.fromkeys(

@@ -28,19 +28,25 @@ class Key:
     """One key of NVIDIA's device plugin schema v1, or of our own, and how else it can be given.
 
     ``default`` is as a file has it. ``read`` gets where a value was given and the value, and returns it
-    typed. ``variables`` are the environment's, where they are not called as the flags are.
+    typed. ``flags`` are those of a key that has a help, where not called as the key is; ``variables``
+    are the environment's, where they are not called as the flags are.
     """
 
     path: str
     default: Any
-    flags: tuple[str, ...] = ()
     help: str = ""
+    flags: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)  # what is known, and why not to be had
     may_be_empty: bool = False  # which asks for the default
     may_be_whole: bool = False  # a number stands for the text that it is written as
     read: Callable[[str, Any], Any] = lambda _where, value: value
+
+    def __post_init__(self) -> None:
+        if self.help and not self.flags:
+            flag = f"--{dashed(self.path.rpartition('.')[2])}" if self.in_file else self.path
+            object.__setattr__(self, "flags", (flag,))
 
     @property
     def kind(self) -> type:
@@ -119,6 +125,11 @@ class Key:
 def keys_of(kind: Any) -> dict[str, Key]:
     """Return the keys of a dataclass by its fields; other fields have none."""
     return {one.name: one.metadata["key"] for one in fields(kind) if "key" in one.metadata}
+
+
+def dashed(name: str) -> str:
+    """Return a key's name as flags are written: useNodeFeatureAPI becomes use-node-feature-api."""
+    return re.sub("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
 
 
 def absolute(where: str, path: str) -> str:

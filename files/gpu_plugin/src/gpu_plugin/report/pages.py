@@ -27,9 +27,7 @@ class Families(Collector):
     """``state`` returns the daemon's state, ``mps`` the states of the MPS daemons."""
 
     def __init__(
-        self,
-        state: Callable[[], Mapping[str, Any]],
-        mps: Callable[[], Iterable[Mapping[str, Any]]],
+        self, state: Callable[[], Mapping[str, Any]], mps: Callable[[], Iterable[Mapping[str, Any]]]
     ) -> None:
         self._state = state
         self._mps = mps
