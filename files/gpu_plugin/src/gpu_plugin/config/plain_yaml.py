@@ -48,21 +48,12 @@ class Loader(yaml.SafeLoader):
         self.sizes: dict[yaml.Node, _Size] = {}
         self.characters = self.nodes = self.depth = self.deepest = 0
 
-    def fetch_flow_sequence_start(self) -> None:
+    def fetch_flow_collection_start(self, token: Any) -> None:
         """As the library does, which looks far ahead, and at each open bracket for each that it finds."""
-        scanner: Any = super()
-        self._check_brackets()
-        scanner.fetch_flow_sequence_start()
-
-    def fetch_flow_mapping_start(self) -> None:
-        """As for sequences."""
-        scanner: Any = super()
-        self._check_brackets()
-        scanner.fetch_flow_mapping_start()
-
-    def _check_brackets(self) -> None:
         if self.flow_level >= DEEPEST:
             raise TooMuch(f"it is nested more than {DEEPEST} deep", self.get_mark())
+        scanner: Any = super()
+        scanner.fetch_flow_collection_start(token)
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """As the library does, which knows no limit; a node's size is known when it is complete."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -61,15 +61,12 @@ def qualified(name: str) -> str:
     """Return a resource's full name. NodeError: it can't be one."""
     full = name if name.startswith(f"{VENDOR}/") else f"{VENDOR}/{name}"
     if len(full) > LONGEST:
-        raise NodeError(
-            f"{shown(name)} is not valid", cause=f"{cut(full)} has more than {LONGEST} characters"
-        )
-    if not SUBDOMAIN.fullmatch(full.partition("/")[2]):
-        raise NodeError(
-            f"{shown(name)} is not valid",
-            cause=f"expected a name of {VENDOR}: lower-case letters, digits, dashes and dots",
-        )
-    return full
+        cause = f"{cut(full)} has more than {LONGEST} characters"
+    elif not SUBDOMAIN.fullmatch(full.partition("/")[2]):
+        cause = f"expected a name of {VENDOR}: lower-case letters, digits, dashes and dots"
+    else:
+        return full
+    raise NodeError(f"{shown(name)} is not valid", cause=cause)
 
 
 def resource_name(profile: str) -> str:
@@ -93,19 +90,15 @@ REFERENCES: Final = (
     "all, a number of devices, or a list of indices (0, 0:1) and UUIDs (GPU-..., MIG-...)"
 )
 
-STRATEGIES: Final = ("timeSlicing", "mps")
 KEYS: Final = (
     *(f"resources.{kind}[].{key}" for kind in ("gpus", "mig") for key in ("pattern", "name")),
     *(
         f"sharing.{strategy}.{key}"
-        for strategy in STRATEGIES
+        for strategy in ("timeSlicing", "mps")
         for key in (
             "renameByDefault",
             "failRequestsGreaterThanOne",
-            "resources[].name",
-            "resources[].rename",
-            "resources[].devices",
-            "resources[].replicas",
+            *(f"resources[].{part}" for part in ("name", "rename", "devices", "replicas")),
         )
     ),
     "sharing.timeSlicing.resources[].timeSlice",
@@ -159,7 +152,8 @@ def sharing(found: Found) -> Sharing:
     for strategy in ("mps", "timeSlicing"):
         for at, share in _strategy(found, strategy):
             taken = before.setdefault(share.name, set())
-            if both := _twice(share, taken):
+            again = ", ".join(each for each in share.devices if each in taken)
+            if both := "each device" if ALL in taken else again:
                 raise ConfigError(
                     f"{found[at].where}: {at}: {cut(both)} of {share.name} is shared twice",
                     hint="name other devices in each entry",
@@ -185,24 +179,19 @@ def _strategy(found: Found, strategy: str) -> Iterator[tuple[str, Share]]:
             cause="expected one or more mappings with name and replicas",
         )
     for at in items:
-        share = _share(found, at, bool(rename))
+        value = found.required(at, "name")
+        name = offered_as = _name(value)
+        replicas = found.required(at, "replicas").whole(MOST_REPLICAS)
+        if renamed := found.get(f"{at}.rename"):
+            offered_as = _name(renamed)
+        elif rename:
+            offered_as = _name(value, ".shared")
+        share = Share(name, replicas, offered_as, *_devices(found.get(f"{at}.devices")))
         if strategy == "mps":
-            share = replace(share, mps=entry.settings(found, at, share.replicas, one_each))
-        elif value := found.get(f"{at}.timeSlice"):
-            share = replace(share, time_slice=value.one_of(TIME_SLICES))
+            share = replace(share, mps=entry.settings(found, at, replicas, one_each))
+        elif turns := found.get(f"{at}.timeSlice"):
+            share = replace(share, time_slice=turns.one_of(TIME_SLICES))
         yield at, share
-
-
-def _share(found: Found, at: str, rename: bool) -> Share:
-    value = found.required(at, "name")
-    name = offered_as = _name(value)
-    replicas = found.required(at, "replicas").whole(MOST_REPLICAS)
-    if renamed := found.get(f"{at}.rename"):
-        offered_as = _name(renamed)
-    elif rename:
-        offered_as = _name(value, ".shared")
-    first, devices = _devices(found.get(f"{at}.devices"))
-    return Share(name, replicas, offered_as, first, devices)
 
 
 def _devices(value: Value | None) -> tuple[int | None, tuple[str, ...]]:
@@ -223,17 +212,9 @@ def _devices(value: Value | None) -> tuple[int | None, tuple[str, ...]]:
     return None, tuple(dict.fromkeys(references))
 
 
-def _twice(share: Share, taken: Collection[str]) -> str:
-    """Return the devices that a share and those before it both name."""
-    if ALL in taken:
-        return "each device"
-    return ", ".join(each for each in share.devices if each in taken)
-
-
 def _name(value: Value, suffix: str = "") -> str:
+    name = value.text() + suffix
     try:
-        return qualified(value.text() + suffix)
-    except ConfigError:
-        raise
+        return qualified(name)
     except NodeError as error:
         raise ConfigError(f"{value.where}: {value.path}: {error}") from error

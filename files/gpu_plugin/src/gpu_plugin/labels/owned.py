@@ -38,23 +38,19 @@ def value(text: str, suffix: str = "") -> str:
 def checked(where: str, key: str, text: str) -> tuple[str, str]:
     """Return a label as it is. InputError: Kubernetes would refuse it."""
     prefix, slash, name = key.rpartition("/")
-    good = NAME.fullmatch(name) is not None
-    if slash:
-        good = good and len(prefix) <= LONGEST_PREFIX and PREFIX.fullmatch(prefix) is not None
-    if not good:
+    good = not slash or (len(prefix) <= LONGEST_PREFIX and PREFIX.fullmatch(prefix))
+    if not good or not NAME.fullmatch(name):
         raise InputError.of(where, key, "a label's key, such as example.com/name")
     if prefix in ("kubernetes.io", "k8s.io") or prefix.endswith((".kubernetes.io", ".k8s.io")):
-        raise InputError.of(
-            where, key, "a key that a node may set: none of kubernetes.io or k8s.io"
-        )
+        expected = "a key that a node may set: none of kubernetes.io or k8s.io"
+        raise InputError.of(where, key, expected)
     if text and not NAME.fullmatch(text):
-        raise InputError.of(
-            f"{where}: {key}", text, f"up to {LONGEST} letters, digits, dashes, dots, underscores"
-        )
+        expected = f"up to {LONGEST} letters, digits, dashes, dots, underscores"
+        raise InputError.of(f"{where}: {key}", text, expected)
     return key, text
 
 
-MISSING, CONFLICT, GONE = 404, 409, 410
+MISSING, GONE = 404, 410
 OURS: Final = "gpu.node/labels"
 REFUSED: Final = "gpu.node/device-plugin.config-refused"
 NFD: Final = "nfd.node.kubernetes.io/feature-labels"
@@ -102,20 +98,15 @@ class Change:
 def change(node: NodeState, wanted: Mapping[str, str], refused: str = "") -> Change:
     """Reconcile a node's labels with the wanted ones; ``refused`` is why its configuration is not used."""
     theirs = _keys(node.annotations.get(NFD)) - node.ours
-    left = tuple(sorted(key for key in wanted if key in theirs))
+    left = tuple(sorted(theirs & wanted.keys()))
     mine = {key: text for key, text in wanted.items() if key not in theirs}
     labels: dict[str, str | None] = {
         key: text for key, text in sorted(mine.items()) if node.labels.get(key) != text
     }
-    gone = sorted(key for key in node.ours if key not in mine and key in node.labels)
-    labels.update(dict.fromkeys(gone))
+    labels |= dict.fromkeys(sorted(node.ours & node.labels.keys() - mine.keys()))
     notes = {OURS: ",".join(sorted(mine)), REFUSED: refused}
-    annotations = {
-        key: text or None
-        for key, text in notes.items()
-        if (node.annotations.get(key) or "") != text
-    }
-    return Change(labels, annotations, left)
+    others = {key: text for key, text in notes.items() if node.annotations.get(key, "") != text}
+    return Change(labels, {key: text or None for key, text in others.items()}, left)
 
 
 def _keys(text: str | None) -> frozenset[str]:

@@ -157,7 +157,7 @@ class Service:
 
     def _once(self) -> int:
         """Look and write once. NodeError: it could not be done."""
-        self._wanted = self._labels(self._facts())
+        self._wanted = self._labels(reading.read(self._settings.host_root, self._config))
         if self._settings.reads_node(self._config.gfd):
             self._node, _version = self._connected().read()
             self._choose()
@@ -218,7 +218,7 @@ class Service:
 
     def _look(self, now: float) -> None:
         try:
-            facts = self._facts()
+            facts = reading.read(self._settings.host_root, self._config)
         except NvmlError as error:
             mismatch = error.code == VERSION_MISMATCH
             if mismatch and (self._driver_worked or library_deleted()):
@@ -238,9 +238,6 @@ class Service:
         if wanted != self._wanted:
             self._wanted = wanted
             self._write_at = 0.0
-
-    def _facts(self) -> rows.Facts:
-        return reading.read(self._settings.host_root, self._config)
 
     def _labels(self, facts: rows.Facts) -> rows.Labels:
         models = rows.models(facts.inventory)
