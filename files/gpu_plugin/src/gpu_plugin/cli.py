@@ -267,15 +267,15 @@ def _check_node(checked: config.Config, source: str) -> None:
 def _status(options: argparse.Namespace) -> int:
     from .report import survey  # as above
 
-    sources = survey.Sources(
-        status=options.status_file,
-        mig_boot=options.mig_status_file,
-        cdi=options.cdi_config,
-        labels=options.labels_status_file,
-        pods=options.pod_resources,
-        mps=options.mps_root,
+    return survey.show(
+        options.status_file,
+        options.mig_status_file,
+        options.cdi_config,
+        options.labels_status_file,
+        options.pod_resources,
+        options.mps_root,
+        as_json=options.json,
     )
-    return survey.show(sources, as_json=options.json)
 
 
 def _probe(options: argparse.Namespace) -> int:

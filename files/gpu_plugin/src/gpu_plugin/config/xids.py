@@ -15,7 +15,6 @@ from .strict_yaml import invalid
 DISABLE: Final = "DP_DISABLE_HEALTHCHECKS"
 ENABLE: Final = "DP_ENABLE_HEALTHCHECKS"
 HIGHEST: Final = 9999
-NUMBER: Final = re.compile("[0-9]{1,8}")
 
 
 class Action(enum.Enum):
@@ -88,7 +87,7 @@ def action(number: int, overrides: Overrides) -> Action:
 
 def describe(number: int) -> str:
     """Return an XID in words."""
-    meaning = WHOLE.get(number) or COPED.get(number)
+    meaning = {**COPED, **WHOLE}.get(number)
     return f"XID {number} ({meaning})" if meaning else f"XID {number}"
 
 
@@ -104,7 +103,7 @@ def _numbers(name: str, text: str, everything: tuple[str, ...]) -> frozenset[int
     if any(word in everything for word in words):
         return None
     for word in words:
-        if not NUMBER.fullmatch(word) or int(word) > HIGHEST:
+        if not re.fullmatch("[0-9]{1,8}", word) or int(word) > HIGHEST:
             expected = f"numbers of XIDs or {' or '.join(everything)}"
             raise invalid(f"environment variable {name}", word, expected)
     return frozenset(int(word) for word in words)

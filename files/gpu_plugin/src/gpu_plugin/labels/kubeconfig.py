@@ -25,13 +25,22 @@ OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def look(path: str) -> None:
-    """Return if a kubeconfig can be handed on. NodeError: it can't."""
+    """Return if a kubeconfig can be handed on. NodeError: it can't.
+
+    That is one which runs something as this user, where somebody else may write it.
+    """
     try:
         programs = check(bounded.read_text(Path(path), LIMITS.characters), path)
-        if programs:
-            _check_owner(path, programs[0])
+        found = os.stat(path)
     except (OSError, UnicodeDecodeError) as error:
         raise NodeError(f"can't read {path}", cause=str(error)) from error
+    ours = found.st_uid in (0, os.geteuid()) and not found.st_mode & OTHERS
+    if programs and not ours:
+        raise NodeError(
+            f"{path} can be written by others",
+            cause=f"it names a program that would be run: {programs[0]}",
+            hint=f"chown root {path} and chmod 0600 {path}",
+        )
 
 
 def check(text: str, path: str) -> list[str]:
@@ -58,17 +67,6 @@ def _programs(user: Any) -> list[str]:
         shown(way.get("command", way.get("name")) if isinstance(way, dict) else way)
         for way in given
     ]
-
-
-def _check_owner(path: str, program: str) -> None:
-    """Refuse a file that runs something as this user and that somebody else may write."""
-    found = os.stat(path)
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & OTHERS:
-        raise NodeError(
-            f"{path} can be written by others",
-            cause=f"it names a program that would be run: {program}",
-            hint=f"chown root {path} and chmod 0600 {path}",
-        )
 
 
 class BoundedProgram(subprocess.Popen[str]):

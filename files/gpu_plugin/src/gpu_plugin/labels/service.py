@@ -177,21 +177,18 @@ class Service:
         with contextlib.suppress(queue.Empty):
             message = self._messages.get(timeout=TICK)
             while message != STOP:
-                self._handle(message)
+                if isinstance(message, NodeState):
+                    self._node = message
+                    self._write_at = 0.0
+                    if self._problems.pop("node", None):
+                        logs.info("the node can be read again")
+                elif isinstance(message, ApiError):
+                    self._note("node", message)
+                else:
+                    self._reload()
                 message = self._messages.get_nowait()
             return False
         return True
-
-    def _handle(self, message: Message) -> None:
-        if isinstance(message, NodeState):
-            self._node = message
-            self._write_at = 0.0
-            if self._problems.pop("node", None):
-                logs.info("the node can be read again")
-        elif isinstance(message, ApiError):
-            self._note("node", message)
-        elif message == RELOAD:
-            self._reload()
 
     def _step(self) -> None:
         now = time.monotonic()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from .. import status
@@ -20,30 +20,23 @@ from ..offer import overview
 from ..offer.overview import Hardware, Holder
 
 
-@dataclass(frozen=True)
-class Sources:
-    """Where each of them is found: files, the kubelet's socket, and the folder of MPS daemons."""
+def show(
+    daemon: Path, mig_boot: Path, cdi: Path, labels: Path, pods: Path, mps: Path, *, as_json: bool
+) -> int:
+    """Print what is known. Returns the exit status: 3 when the daemon does not run.
 
-    status: Path
-    mig_boot: Path
-    cdi: Path
-    labels: Path
-    pods: Path
-    mps: Path
-
-
-def show(sources: Sources, *, as_json: bool) -> int:
-    """Print what is known. Returns the exit status: 3 when the daemon does not run."""
+    Each is asked where it is found: in files, at the kubelet's socket, and in the folder of MPS daemons.
+    """
     beside = {
-        "mig_boot": status.mig_boot(sources.mig_boot),
-        "cdi": cdi_state.read(sources.cdi),
-        "labels": status.load(sources.labels),
+        "mig_boot": status.mig_boot(mig_boot),
+        "cdi": cdi_state.read(cdi),
+        "labels": status.load(labels),
     }
-    state = status.load(sources.status)
+    state = status.load(daemon)
     hardware, driver_problem = _hardware()
-    holders, allocatable, kubelet_problem = _kubelet(PodResources(sources.pods))
+    holders, allocatable, kubelet_problem = _kubelet(PodResources(pods))
     resources = state["resources"] if state else {}
-    daemons = mps_state.load(sources.mps)
+    daemons = mps_state.load(mps)
     rows = overview.rows(hardware, resources, holders, daemons)
     if as_json:
         report = {
