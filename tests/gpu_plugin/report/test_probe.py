@@ -60,6 +60,7 @@ def test_it_tells_a_loop_that_is_stuck(make_node: MakeNode) -> None:
     os.utime(node.status_file, (long_ago, long_ago))
     eventually(lambda: probe(node) == (0, "ok"), 20)  # the loop says again that it goes round
     node.signal(signal.SIGSTOP)
+    long_ago = time.time() - STUCK - 5
     os.utime(node.status_file, (long_ago, long_ago))
     status, words = probe(node)
     assert status == 1

@@ -19,7 +19,6 @@ from .rows import Facts, readable, vgpu
 
 D = TypeVar("D")
 T = TypeVar("T")
-BUS = "sys/bus/pci/devices"
 
 
 def read(host_root: Path, config: Config) -> Facts:
@@ -35,7 +34,7 @@ def read(host_root: Path, config: Config) -> Facts:
         attributes = {mig.uuid: _or_none(readings.attributes, mig) for mig in migs}
         cliques = {gpu.uuid: _or_none(readings.clique, gpu) for gpu in gpus}
         cuda = nvml.cuda_version()
-    folders = {gpu.uuid: host_root / BUS / gpu.pci_bus_id for gpu in gpus}
+    folders = {gpu.uuid: host_root / "sys/bus/pci/devices" / gpu.pci_bus_id for gpu in gpus}
     spaces = {uuid: _content(folder / "config") for uuid, folder in folders.items()}
     return Facts(
         Inventory(

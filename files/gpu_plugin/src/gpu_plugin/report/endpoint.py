@@ -25,52 +25,6 @@ LONGEST: Final = 8192  # bytes of a request, all its headers among them
 TEXT: Final = "text/plain; charset=utf-8"
 # Returns the status, the content type and the content.
 Page = Callable[[], tuple[HTTPStatus, str, bytes]]
-
-
-class Answers:
-    """Answers requests with pages, which are known by their paths. Each answer ends its connection."""
-
-    def __init__(self, pages: Mapping[str, Page]) -> None:
-        self._pages = pages
-        self._failed: dict[str, str] = {}
-
-    def to(self, request: bytes) -> bytes:
-        """Return the answer to a whole request."""
-        words = request.partition(b"\n")[0].decode("latin-1").split()
-        if len(request) >= LONGEST:
-            return _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return _refusal(HTTPStatus.BAD_REQUEST)
-        if words[0] not in ("GET", "HEAD"):
-            return _refusal(HTTPStatus.NOT_IMPLEMENTED)
-        path = words[1].partition("?")[0]
-        if path not in self._pages:
-            return _refusal(HTTPStatus.NOT_FOUND)
-        try:
-            shown = self._pages[path]()
-        except Exception as error:  # one page that fails takes no other with it
-            if self._failed.get(path) != repr(error):  # who asks again shall not fill the log
-                logs.error("a page could not be made", page=path, cause=repr(error))
-            self._failed[path] = repr(error)
-            return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
-        self._failed.pop(path, None)
-        return _bytes(*shown, with_content=words[0] == "GET")
-
-
-def _refusal(status: HTTPStatus) -> bytes:
-    return _bytes(status, TEXT, f"{status.phrase.lower()}\n".encode(), with_content=True)
-
-
-def _bytes(status: HTTPStatus, kind: str, content: bytes, *, with_content: bool) -> bytes:
-    head = (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-        f"Content-Type: {kind}\r\n"
-        f"Content-Length: {len(content)}\r\n"
-        "Connection: close\r\n\r\n"
-    )
-    return head.encode() + (content if with_content else b"")
-
-
 SECONDS: Final = 4.0  # from the connection to the last byte of the answer
 EACH: Final = 8  # connections of one address
 ALL: Final = 64  # connections in all
@@ -80,7 +34,8 @@ class Endpoint:
     """Serves pages by their path. OSError: the address can't be had."""
 
     def __init__(self, address: tuple[str, int], pages: Mapping[str, Page]) -> None:
-        self._answers = Answers(pages)
+        self._pages = pages
+        self._failed: dict[str, str] = {}  # why pages could not be made
         self._clients: dict[asyncio.Task[Any], str] = {}  # their addresses, the oldest first
         self._over = threading.Event()
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
@@ -124,7 +79,7 @@ class Endpoint:
         deadline = self._loop.call_later(SECONDS, client.cancel)
         try:
             if request := await _request(reader):
-                writer.write(self._answers.to(request))
+                writer.write(self._answer(request))
                 writer.close()
                 await writer.wait_closed()
         except (OSError, asyncio.CancelledError):
@@ -133,6 +88,28 @@ class Endpoint:
             deadline.cancel()
             self._clients.pop(client, None)
             writer.transport.abort()
+
+    def _answer(self, request: bytes) -> bytes:
+        """Return the answer to a whole request. It ends the connection."""
+        words = request.partition(b"\n")[0].decode("latin-1").split()
+        if len(request) >= LONGEST:
+            return _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return _refusal(HTTPStatus.BAD_REQUEST)
+        if words[0] not in ("GET", "HEAD"):
+            return _refusal(HTTPStatus.NOT_IMPLEMENTED)
+        path = words[1].partition("?")[0]
+        if path not in self._pages:
+            return _refusal(HTTPStatus.NOT_FOUND)
+        try:
+            shown = self._pages[path]()
+        except Exception as error:  # one page that fails takes no other with it
+            if self._failed.get(path) != repr(error):  # who asks again shall not fill the log
+                logs.error("a page could not be made", page=path, cause=repr(error))
+            self._failed[path] = repr(error)
+            return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._failed.pop(path, None)
+        return _bytes(*shown, with_content=words[0] == "GET")
 
     def _make_room(self, address: str) -> None:
         """Drop the oldest connection that is one too many."""
@@ -168,3 +145,17 @@ async def _request(reader: asyncio.StreamReader) -> bytes:
             return b""
         request += part
     return request
+
+
+def _refusal(status: HTTPStatus) -> bytes:
+    return _bytes(status, TEXT, f"{status.phrase.lower()}\n".encode(), with_content=True)
+
+
+def _bytes(status: HTTPStatus, kind: str, content: bytes, *, with_content: bool) -> bytes:
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        f"Content-Type: {kind}\r\n"
+        f"Content-Length: {len(content)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + (content if with_content else b"")
