@@ -23,6 +23,32 @@ LONGEST: Final = 63
 LONGEST_PATTERN: Final = 256  # NVML's names have 96 characters at most
 LABEL: Final = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 SUBDOMAIN: Final = re.compile(rf"{LABEL}(\.{LABEL})*")
+MOST_REPLICAS: Final = 4096
+ALL: Final = "all"
+UUID: Final = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+INDEX: Final = "[0-9]{1,9}"
+REFERENCE: Final = re.compile(
+    rf"{INDEX}(:{INDEX})?|GPU-{UUID}|MIG-{UUID}|MIG-GPU-{UUID}/{INDEX}/{INDEX}"
+)
+REFERENCES: Final = (
+    "all, a number of devices, or a list of indices (0, 0:1) and UUIDs (GPU-..., MIG-...)"
+)
+
+KEYS: Final = (
+    *(f"resources.{kind}[].{key}" for kind in ("gpus", "mig") for key in ("pattern", "name")),
+    *(
+        f"sharing.{strategy}.{key}"
+        for strategy in ("timeSlicing", "mps")
+        for key in (
+            "renameByDefault",
+            "failRequestsGreaterThanOne",
+            *(f"resources[].{part}" for part in ("name", "rename", "devices", "replicas")),
+        )
+    ),
+    "sharing.timeSlicing.resources[].timeSlice",
+    *entry.KEYS,
+)
+TIME_SLICES: Final = ("default", "short", "medium", "long")  # by the driver's numbers
 
 
 @dataclass(frozen=True)
@@ -77,34 +103,6 @@ def resource_name(profile: str) -> str:
 def named(rules: Iterable[Rule], text: str) -> str:
     """Return the name that the first rule which matches gives; an empty one where none does."""
     return next((rule.name for rule in rules if rule.matches(text)), "")
-
-
-MOST_REPLICAS: Final = 4096
-ALL: Final = "all"
-UUID: Final = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
-INDEX: Final = "[0-9]{1,9}"
-REFERENCE: Final = re.compile(
-    rf"{INDEX}(:{INDEX})?|GPU-{UUID}|MIG-{UUID}|MIG-GPU-{UUID}/{INDEX}/{INDEX}"
-)
-REFERENCES: Final = (
-    "all, a number of devices, or a list of indices (0, 0:1) and UUIDs (GPU-..., MIG-...)"
-)
-
-KEYS: Final = (
-    *(f"resources.{kind}[].{key}" for kind in ("gpus", "mig") for key in ("pattern", "name")),
-    *(
-        f"sharing.{strategy}.{key}"
-        for strategy in ("timeSlicing", "mps")
-        for key in (
-            "renameByDefault",
-            "failRequestsGreaterThanOne",
-            *(f"resources[].{part}" for part in ("name", "rename", "devices", "replicas")),
-        )
-    ),
-    "sharing.timeSlicing.resources[].timeSlice",
-    *entry.KEYS,
-)
-TIME_SLICES: Final = ("default", "short", "medium", "long")  # by the driver's numbers
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from .schema import Key
 from .strict_yaml import LONGEST, ConfigError
 
 METAVARS: Final = {bool: "true|false", list: "NAMES", str: "TEXT"}
+SETTLE: Final = 0.5
+Stamp = tuple[int, int, int, int]
 
 
 def add(parser: argparse.ArgumentParser, keys: Iterable[Key]) -> None:
@@ -79,10 +81,6 @@ def read(path: Path) -> tuple[str, str]:
         raise ConfigError(f"can't read {path}", cause=error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text", cause=str(error)) from error
-
-
-SETTLE: Final = 0.5
-Stamp = tuple[int, int, int, int]
 
 
 class ConfigWatch:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A node's labels: which are ours, and what has to change for them to be right. Pure.
+"""A node's labels: what may be one, which are ours, and what has to change for them to be right. Pure.
 
 An annotation of the node lists the keys that we wrote. What it does not list is somebody else's.
 """
@@ -21,6 +21,10 @@ EDGES: Final = "-_."
 NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 LONGEST_PREFIX: Final = 253
+MISSING, GONE = 404, 410
+OURS: Final = "gpu.node/labels"
+REFUSED: Final = "gpu.node/device-plugin.config-refused"
+NFD: Final = "nfd.node.kubernetes.io/feature-labels"
 
 
 def value(text: str, suffix: str = "") -> str:
@@ -48,12 +52,6 @@ def checked(where: str, key: str, text: str) -> tuple[str, str]:
         expected = f"up to {LONGEST} letters, digits, dashes, dots, underscores"
         raise InputError.of(f"{where}: {key}", text, expected)
     return key, text
-
-
-MISSING, GONE = 404, 410
-OURS: Final = "gpu.node/labels"
-REFUSED: Final = "gpu.node/device-plugin.config-refused"
-NFD: Final = "nfd.node.kubernetes.io/feature-labels"
 
 
 class ApiError(NodeError):
