@@ -110,7 +110,7 @@ class Daemon:
         deadline = time.monotonic() + LATE
         while not self._stopping and time.monotonic() < deadline:
             self._gpus.tick(self._configuration.config)
-            if self._gpus.looked:
+            if self._gpus.taken:
                 return
             self._wakeup.wait(TICK)
 

@@ -42,14 +42,7 @@ from ..tools.chores import Chore, Worker
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
 LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)
 EVERY: Final = -1  # not one GPU: what is asked for concerns all
-LIBRARY_FOLDERS: Final = (
-    "usr/lib64",
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "lib64",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-)
+LIBRARY_FOLDERS: Final = ("lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
 
 
 class DriverReplaced(Exception):
@@ -70,7 +63,7 @@ class Driver:
         self._nvml: Nvml | None = None
         self._watch: _Watcher | None = None
         self._deaf = False  # events could not be had, and that was said
-        self._connections = _Connections()
+        self.connections = Connections()
         self._caps: tuple[str, dict[str, int]] = ("", {})
         self._numa: dict[str, int | None] = {}  # by PCI address, while NVML is open
         self._known: frozenset[tuple[str, int]] = frozenset()  # the driver's GPUs, as NVML has them
@@ -115,12 +108,7 @@ class Driver:
     def connect(self, inventory: Inventory) -> None:
         """Ask how the GPUs of a scan are connected. NvmlError: one does not answer."""
         gpus = [view.gpu for view in inventory.gpus if not view.problem]
-        self._connections.refresh(gpus, (self.generation, self._known))
-
-    @property
-    def topology(self) -> Topology:
-        """How the GPUs are connected, as far as they answered."""
-        return self._connections.topology
+        self.connections.refresh(gpus, (self.generation, self._known))
 
     def replaced(self, error: NvmlError) -> bool:
         """Tell whether the library was exchanged, so that only a new process can load it."""
@@ -212,7 +200,7 @@ class Driver:
         self._wake()
 
 
-class _Connections:
+class Connections:
     """How the GPUs are connected, asked for each pair once: ``topology`` is what is known."""
 
     def __init__(self) -> None:
@@ -355,8 +343,8 @@ def preload(driver_roots: tuple[str, ...]) -> None:
     for root in driver_roots:
         if root.rstrip("/") == "":
             return
-        for folder in LIBRARY_FOLDERS:
-            path = Path(root, folder, "libnvidia-ml.so.1")
+        for above, folder in itertools.product(("usr", "."), LIBRARY_FOLDERS):
+            path = Path(root, above, folder, "libnvidia-ml.so.1")
             if path.exists():
                 with contextlib.suppress(OSError):
                     ctypes.CDLL(os.fspath(path))

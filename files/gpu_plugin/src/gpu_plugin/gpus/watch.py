@@ -130,7 +130,9 @@ class GpuWatch:
         self._worker = Worker("nvml")
         self._found = self.inventory  # the worker's, as is whether the driver was replaced
         self._replaced = False
-        self._looks = self._taken = 0
+        self._looks = self.taken = (
+            0  # the looks that have ended, and those of them that are known here
+        )
         self._begun = -math.inf
         self._faults: Faults = {}
         self._reading: tuple[int, int | None] = (0, None)
@@ -146,11 +148,6 @@ class GpuWatch:
         self.chores = (self._scan, self._connect, self._keep)
         health_file.read(self._health, self._driver.load, self._driver.generation)
 
-    @property
-    def looked(self) -> bool:
-        """Whether a look has ended, with GPUs or without a driver."""
-        return self._taken > 0
-
     def tick(self, config: Config, *, at_once: bool = False) -> bool:
         """Take what is new and ask again when it is time. Returns whether anything is new.
 
@@ -165,10 +162,10 @@ class GpuWatch:
             self._begun = -math.inf
         if now - self._begun >= pause and self._worker.start(lambda: self._poll(config)):
             self._begun = now
-        before = (self._taken, self.inventory.late, self.topology)
-        self._taken, self.topology = self._looks, self._driver.topology
+        before = (self.taken, self.inventory.late, self.topology)
+        self.taken, self.topology = self._looks, self._driver.connections.topology
         self.inventory = replace(self._found, late=self._slow(now))
-        return self._note_xids() or before != (self._taken, self.inventory.late, self.topology)
+        return self._note_xids() or before != (self.taken, self.inventory.late, self.topology)
 
     def faults(self) -> Faults:
         """Return what makes GPUs unfit. It is kept before it is published: a kill forgets nothing."""
@@ -190,7 +187,7 @@ class GpuWatch:
 
     def _slow(self, now: float) -> frozenset[str]:
         """Return the GPUs over which NVML takes too long, or did in the last look that has ended."""
-        reading = (self._taken, self._driver.reading)
+        reading = (self.taken, self._driver.reading)
         if reading[0] != self._reading[0]:
             self._late_before, self._late = self._late, frozenset()
         if reading != self._reading:
@@ -208,9 +205,9 @@ class GpuWatch:
         self._looks += 1
         self._wake()
         if not self._found.absent:
-            before = self._driver.topology
+            before = self._driver.connections.topology
             self._connect.run(self._found)
-            if self._driver.topology is not before:
+            if self._driver.connections.topology is not before:
                 self._wake()
 
     def _look(self, config: Config) -> None:

@@ -29,9 +29,6 @@ from ..offer.preference import Topology, prefer
 from ..proto.v1beta1 import api_pb2, rpc
 from ..tools import logs
 
-WORKERS: Final = 8
-GRACE: Final = 1.0
-CONNECT_SECONDS: Final = 1.0
 NO_DEVICES: Final = Devices()
 Identity = tuple[int, int, int]
 
@@ -103,7 +100,7 @@ class ResourceServer:
     def start(self) -> None:
         """Listen."""
         self._closing = False
-        pool = futures.ThreadPoolExecutor(WORKERS, thread_name_prefix=self.resource)
+        pool = futures.ThreadPoolExecutor(8, thread_name_prefix=self.resource)
         server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
         server.add_generic_rpc_handlers((self._handlers(),))
         # gRPC removes the path that it bound when it ends, whoever listens there by then. So it
@@ -136,7 +133,7 @@ class ResourceServer:
         if self._identity is None or found is None or found == self._identity:
             return False
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-            channel.settimeout(CONNECT_SECONDS)
+            channel.settimeout(1.0)
             try:
                 channel.connect(str(self.socket))
             except OSError:
@@ -149,7 +146,7 @@ class ResourceServer:
             self._closing = True
             self._published.changed.notify_all()
         if self._server is not None:
-            self._server.stop(GRACE).wait()
+            self._server.stop(grace=1.0).wait()
             self._server = None
         if self.intact:
             self.socket.unlink(missing_ok=True)
@@ -159,16 +156,13 @@ class ResourceServer:
 
     def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
         unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+        started = api_pb2.PreStartContainerResponse()
         methods: dict[str, tuple[Any, Callable[..., Any], Any]] = {
             rpc.GET_DEVICE_PLUGIN_OPTIONS: (unary, lambda *_: options(), api_pb2.Empty),
             rpc.LIST_AND_WATCH: (stream, self._list_and_watch, api_pb2.Empty),
             rpc.GET_PREFERRED_ALLOCATION: (unary, self._prefer, api_pb2.PreferredAllocationRequest),
             rpc.ALLOCATE: (unary, self._allocate, api_pb2.AllocateRequest),
-            rpc.PRE_START_CONTAINER: (
-                unary,
-                lambda *_: api_pb2.PreStartContainerResponse(),
-                api_pb2.PreStartContainerRequest,
-            ),
+            rpc.PRE_START_CONTAINER: (unary, lambda *_: started, api_pb2.PreStartContainerRequest),
         }
         handlers = {
             path.rpartition("/")[2]: kind(

@@ -48,7 +48,6 @@ class Problem:
 
 
 LATE: Final = 10.0  # seconds that NVML may take over a GPU, or over what concerns all
-SLOW: Final = Problem(Kind.SLOW, f"NVML has not answered for it for {LATE:.0f} seconds")
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 
 Resources = Mapping[str, tuple["Device", ...]]
@@ -184,7 +183,8 @@ def _judged(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
     if view.problem:
         return view
     if uuid in inventory.late:
-        return replace(view, problem=SLOW)
+        slow = Problem(Kind.SLOW, f"NVML has not answered for it for {LATE:.0f} seconds")
+        return replace(view, problem=slow)
     ours = {
         place[1:]: Problem(Kind.FAULT, why) for place, why in faults.items() if place[0] == uuid
     }
@@ -286,15 +286,13 @@ def check_single(views: list[GpuView]) -> None:
 
 def _whole(view: GpuView) -> Device:
     gpu = view.gpu
-    paths = (f"/dev/nvidia{gpu.minor}",)
-    problem = view.problem or next(iter(view.mig_problems.values()), None)
     return Device(
-        gpu.uuid,
-        gpu.uuid,
-        (gpu.index,),
-        paths,
-        view.numa_node,
-        problem,
+        id=gpu.uuid,
+        gpu_uuid=gpu.uuid,
+        order=(gpu.index,),
+        paths=(f"/dev/nvidia{gpu.minor}",),
+        numa_node=view.numa_node,
+        problem=view.problem or next(iter(view.mig_problems.values()), None),
         memory_total=gpu.memory_total,
         compute_capability=gpu.compute_capability,
     )

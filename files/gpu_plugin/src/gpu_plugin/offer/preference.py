@@ -11,15 +11,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
 
 from .._shared._core.gpu import Links
 from .allocation import AllocationRefused, known
 from .devices import Device, Devices
 
-FARTHEST: Final = 60  # above NVML's highest level, so that every pair is worth something
+FARTHEST = 60  # above NVML's highest level, so that every pair is worth something
 SAME_NODE, OTHER_NODE = 40, 50
-NVLINK: Final = 100
+NVLINK = 100
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,9 @@ class Topology:
     def score(self, one: Device, other: Device) -> int:
         """Return the worth of a pair, higher being better: any NVLink is more than any PCIe."""
         pair = (one.gpu_uuid, one.numa_node, other.gpu_uuid, other.numa_node)
-        known = self._scores.get(pair)
-        if known is None:
-            known = self._scores[pair] = self._score(one, other)
-        return known
+        if pair not in self._scores:
+            self._scores[pair] = self._score(one, other)
+        return self._scores[pair]
 
     def _score(self, one: Device, other: Device) -> int:
         level = self.levels.get(frozenset((one.gpu_uuid, other.gpu_uuid)))
@@ -77,17 +75,18 @@ def prefer(
     """
     everything = Devices.of(devices)
     must = known(everything, required)
-    offered = set(available) | set(required)
+    needed = set(required)
+    offered = needed.union(available)
     free = [device for device in everything if device.id in offered]
     if size < 1 or size < len(must) or size > len(free):
         raise AllocationRefused(
             f"{size} devices can't be chosen",
             cause=f"{len(free)} are available and {len(must)} are required",
         )
-    taken = {device.id for device in must}
-    rest = [device for device in free if device.id not in taken and not device.problem]
+    others = [device for device in free if device.id not in needed]
+    rest = [device for device in others if not device.problem]
     if len(rest) + len(must) < size:  # the kubelet has not heard of their health yet
-        rest = [device for device in free if device.id not in taken]
+        rest = others
     if any(device.replica is not None or device.instance is not None for device in free):
         picked = _picked(everything, rest, must, size, policy)
     else:
@@ -135,9 +134,7 @@ def _by_policy(
     used: Counter[str] = Counter()
     for device in everything:
         if device.id not in free:
-            used[device.gpu_uuid] += 1
-            if device.instance is not None:
-                used[device.uuid] += 1
+            used.update({device.gpu_uuid, device.uuid})
     sign = -1 if policy == "packed" else 1
 
     def rank(uuid: str) -> tuple[int, int, tuple[int, ...]]:
@@ -148,9 +145,7 @@ def _by_policy(
     while len(picked) < count:
         uuid = min((one for one in waiting if waiting[one]), key=rank)
         device = waiting[uuid].pop()
-        used[device.gpu_uuid] += 1
-        if device.instance is not None:
-            used[uuid] += 1
+        used.update({device.gpu_uuid, device.uuid})
         picked.append(device)
     return picked
 
@@ -158,8 +153,6 @@ def _by_policy(
 Scores = Sequence[Sequence[int]]
 # A choice's worth, its rest's worth, and the choice itself: device 0 is the highest bit.
 Worth = tuple[int, int, int]
-
-MOST_CHOICES: Final = 500
 
 
 def best(scores: Scores, forced: Collection[int], size: int) -> list[int]:
@@ -171,17 +164,16 @@ def best(scores: Scores, forced: Collection[int], size: int) -> list[int]:
         return [one for one in everything if chosen[2] >> (len(scores) - 1 - one) & 1]
     rest = [one for one in everything if one not in forced]
     missing = size - len(forced)
-    if math.comb(len(rest), missing) <= MOST_CHOICES:
+    if math.comb(len(rest), missing) <= 500:
         choices = [[*forced, *some] for some in itertools.combinations(rest, missing)]
     else:
         seeds = [[*forced]] if forced else [[one] for one in rest]
         choices = [_grown(scores, seed, size) for seed in seeds]
-    values = [worth(scores, choice) for choice in choices]
-    return sorted(choices[values.index(max(values))])
+    found = max(choices, key=lambda choice: _worth(scores, choice))
+    return sorted(found)
 
 
-def worth(scores: Scores, chosen: Collection[int]) -> Worth:
-    """Return what a choice is worth."""
+def _worth(scores: Scores, chosen: Collection[int]) -> Worth:
     rest = [one for one in range(len(scores)) if one not in chosen]
     inside, outside = (
         sum(scores[one][other] for one, other in itertools.combinations(some, 2))
@@ -243,14 +235,13 @@ def _grown(scores: Scores, seed: list[int], size: int) -> list[int]:
     chosen = list(seed)
     while len(chosen) < size:
         rest = [one for one in range(len(scores)) if one not in chosen]
-        chosen.append(
-            max(
-                rest,
-                key=lambda one: (
-                    sum(scores[one][other] for other in chosen),
-                    -sum(scores[one][other] for other in rest if other != one),
-                    -one,
-                ),
+        gains = [
+            (
+                sum(scores[one][other] for other in chosen),
+                -sum(scores[one][other] for other in rest if other != one),
+                -one,
             )
-        )
+            for one in rest
+        ]
+        chosen.append(-max(gains)[2])
     return chosen
