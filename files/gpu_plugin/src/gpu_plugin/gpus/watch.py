@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import queue
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -176,12 +174,11 @@ class GpuWatch:
 
     def _note_xids(self) -> bool:
         noted = False
-        with contextlib.suppress(queue.Empty):
-            while True:
-                xid = self._driver.xids.get_nowait()
-                noted |= self._health.xid(*xid)
-                self._xid_log.heard(xid)
-                self._observer.count(XIDS, xid.gpu_uuid, str(xid.number))
+        while not self._driver.xids.empty():  # nobody else takes any
+            xid = self._driver.xids.get()
+            noted |= self._health.xid(*xid)
+            self._xid_log.heard(xid)
+            self._observer.count(XIDS, xid.gpu_uuid, str(xid.number))
         self._xid_log.tick()
         return noted
 

@@ -10,41 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import grpc
-
 from .._shared._core.errors import NodeError
 from ..observer import REGISTRATIONS
-from ..proto.v1beta1 import api_pb2, rpc
 from ..tools import logs
 from ..tools.chores import Backoff
-from .server import Identity, Published, ResourceServer, identity, options
+from .client import register
+from .server import Identity, Published, ResourceServer, identity
 
 RETRY, LONGEST_RETRY = 0.5, 5.0
 UNWATCHED: Final = 10.0
 DEAF: Final = 2
-TIMEOUT: Final = 3.0
-
-
-class RegistrationFailed(NodeError):
-    """The kubelet did not take the registration."""
-
-
-def register(kubelet_socket: Path, endpoint: str, resource: str) -> None:
-    """Announce the plugin that listens on ``endpoint`` beside the kubelet's socket."""
-    request = api_pb2.RegisterRequest(
-        version=rpc.VERSION, endpoint=endpoint, resource_name=resource, options=options()
-    )
-    with grpc.insecure_channel(f"unix://{kubelet_socket}") as channel:
-        call = channel.unary_unary(
-            rpc.REGISTER,
-            request_serializer=api_pb2.RegisterRequest.SerializeToString,
-            response_deserializer=api_pb2.Empty.FromString,
-        )
-        try:
-            call(request, timeout=TIMEOUT)
-        except grpc.RpcError as error:
-            details = str(getattr(error, "details", lambda: "")())
-            raise RegistrationFailed(f"can't register {resource}", cause=details) from error
 
 
 class _Plugin:
@@ -91,7 +66,9 @@ class Manager:
             try:
                 if self._gave_way(plugin, now):
                     continue
-                self._revive(plugin)
+                if not plugin.server.intact and self._socket.parent.is_dir():
+                    plugin.kubelet = None
+                    plugin.server.start()
                 if kubelet is None:
                     plugin.kubelet = None
                 elif plugin.kubelet != kubelet or self._unwatched(plugin, now):
@@ -99,9 +76,9 @@ class Manager:
                 plugin.backoff.reset()
             except (NodeError, OSError) as error:
                 plugin.kubelet = None
-                self._observer.count(REGISTRATIONS, plugin.server.resource, "failed")
+                name = plugin.server.resource
+                self._observer.count(REGISTRATIONS, name, "failed")
                 if not plugin.backoff.failures:
-                    name = plugin.server.resource
                     logs.warning("not registered, trying again", resource=name, cause=error)
                 plugin.retry_at = now + plugin.backoff.failed()
                 return  # what fails for one is slow to fail for all
@@ -118,17 +95,14 @@ class Manager:
 
     def _register(self, plugin: _Plugin, kubelet: Identity, now: float) -> None:
         """Tell the kubelet of a plugin. One that it never listens to gets a new server first."""
+        name = plugin.server.resource
         if plugin.unheard >= DEAF:
-            logs.warning(
-                "the kubelet does not connect, restarting the server",
-                resource=plugin.server.resource,
-            )
-            plugin.server.stop()
+            logs.warning("the kubelet does not connect, restarting the server", resource=name)
             plugin.server.start()
             plugin.unheard = 0
-        register(self._socket, plugin.server.socket.name, plugin.server.resource)
-        logs.info("registered", resource=plugin.server.resource)
-        self._observer.count(REGISTRATIONS, plugin.server.resource, "accepted")
+        register(self._socket, plugin.server.socket.name, name)
+        logs.info("registered", resource=name)
+        self._observer.count(REGISTRATIONS, name, "accepted")
         plugin.kubelet, plugin.watched_at = kubelet, now
         plugin.unheard += 1
 
@@ -149,13 +123,6 @@ class Manager:
         if displaced:
             plugin.kubelet, plugin.retry_at = None, now + LONGEST_RETRY
         return displaced
-
-    def _revive(self, plugin: _Plugin) -> None:
-        if plugin.server.intact or not self._socket.parent.is_dir():
-            return
-        plugin.kubelet = None
-        plugin.server.stop()
-        plugin.server.start()
 
     @staticmethod
     def _unwatched(plugin: _Plugin, now: float) -> bool:

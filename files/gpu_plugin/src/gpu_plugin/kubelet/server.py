@@ -28,6 +28,7 @@ from ..offer.devices import Device, Devices
 from ..offer.preference import Topology, prefer
 from ..proto.v1beta1 import api_pb2, rpc
 from ..tools import logs
+from .client import options
 
 NO_DEVICES: Final = Devices()
 Identity = tuple[int, int, int]
@@ -35,11 +36,6 @@ Identity = tuple[int, int, int]
 
 class SocketUnusable(NodeError):
     """The plugin can't listen on its socket."""
-
-
-def options() -> api_pb2.DevicePluginOptions:
-    """What the kubelet may ask a plugin for."""
-    return api_pb2.DevicePluginOptions(get_preferred_allocation_available=True)
 
 
 def identity(path: Path) -> Identity | None:
@@ -98,7 +94,8 @@ class ResourceServer:
     # --- life ---
 
     def start(self) -> None:
-        """Listen."""
+        """Listen, in place of where it listened before."""
+        self.stop()
         self._closing = False
         pool = futures.ThreadPoolExecutor(8, thread_name_prefix=self.resource)
         server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])

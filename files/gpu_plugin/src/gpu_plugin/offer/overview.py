@@ -72,11 +72,11 @@ def rows(
     ``resources`` are those of the daemon's state, ``mps`` the states of the MPS daemons.
     """
     daemons = {str(one["device"]): one for one in mps}
-    offered: dict[str, list[tuple[str, dict[str, str], Mapping[str, str]]]] = {}
+    offered: dict[str, list[tuple[str, list[str], Mapping[str, str]]]] = {}
     for name, resource in resources.items():
-        parts: dict[str, dict[str, str]] = {}
-        for device, health in resource["devices"].items():
-            parts.setdefault(device.partition("::")[0], {})[device] = health
+        parts: dict[str, list[str]] = {}
+        for device in resource["devices"]:
+            parts.setdefault(device.partition("::")[0], []).append(device)
         for uuid, ids in parts.items():
             offered.setdefault(uuid, []).append((name, ids, resource["problems"]))
     known = list(hardware)
@@ -85,22 +85,13 @@ def rows(
     found = []
     for one in known:
         daemon = daemons.get(one.uuid, {})
-        shared = {"mps": daemon.get("state", ""), "mps_clients": daemon.get("clients", 0)}
-        for name, ids, problems in offered.get(one.uuid, [("", {}, {})]):
-            reasons = [problems[device] for device in ids if device in problems]
-            health = "Unhealthy" if reasons else "Healthy" if ids else ""
+        mps_state, clients = daemon.get("state", ""), daemon.get("clients", 0)
+        for name, ids, problems in offered.get(one.uuid, [("", [], {})]):
+            why = next((problems[device] for device in ids if device in problems), "")
+            health = "Unhealthy" if why else "Healthy" if ids else ""
             uses = _uses(holders, ids or [one.uuid])
-            found.append(
-                Row(
-                    **asdict(one),
-                    resource=name,
-                    shares=len(ids),
-                    health=health,
-                    problem=reasons[0] if reasons else "",
-                    used_by=uses,
-                    **shared,
-                )
-            )
+            offer = (name, len(ids), health, why, mps_state, clients, uses)
+            found.append(Row(one.index, one.name, one.uuid, *offer))
     return found
 
 

@@ -14,7 +14,7 @@ from .. import status
 from .._shared._core.gpu import NvmlError
 from .._shared._nvml.real import inventory, open_nvml
 from ..cdi import files as cdi_state
-from ..kubelet.pod_resources import KubeletSilent, PodResources
+from ..kubelet.client import KubeletSilent, PodResources
 from ..mps import state as mps_state
 from ..offer import overview
 from ..offer.overview import Hardware, Holder

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the kubelet is told and asked: which plugins there are, and who has which devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+
+from .._shared._core.errors import NodeError
+from ..offer.overview import Holder
+from ..proto.podresources_v1 import api_pb2 as pods_pb2
+from ..proto.podresources_v1 import rpc as pods_rpc
+from ..proto.v1beta1 import api_pb2, rpc
+
+T = TypeVar("T")
+
+
+class RegistrationFailed(NodeError):
+    """The kubelet did not take the registration."""
+
+
+class KubeletSilent(NodeError):
+    """The kubelet did not say who has which devices."""
+
+
+def options() -> api_pb2.DevicePluginOptions:
+    """What the kubelet may ask a plugin for."""
+    return api_pb2.DevicePluginOptions(get_preferred_allocation_available=True)
+
+
+def register(kubelet_socket: Path, endpoint: str, resource: str) -> None:
+    """Announce the plugin that listens on ``endpoint`` beside the kubelet's socket. RegistrationFailed."""
+    request = api_pb2.RegisterRequest(
+        version=rpc.VERSION, endpoint=endpoint, resource_name=resource, options=options()
+    )
+    try:
+        _ask(kubelet_socket, rpc.REGISTER, request, api_pb2.Empty)
+    except grpc.RpcError as error:
+        raise RegistrationFailed(f"can't register {resource}", cause=_details(error)) from error
+
+
+class PodResources:
+    """The kubelet's answers. KubeletSilent: there were none."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    def holders(self) -> dict[str, list[Holder]]:
+        """Return the containers that have each device, by the device's id."""
+        found: dict[str, list[Holder]] = {}
+        request = pods_pb2.ListPodResourcesRequest()
+        answer = self._answer(pods_rpc.LIST, request, pods_pb2.ListPodResourcesResponse)
+        for pod in answer.pod_resources:
+            for container in pod.containers:
+                holder = Holder(pod.namespace, pod.name, container.name)
+                for devices in container.devices:
+                    for device in devices.device_ids:
+                        found.setdefault(device, []).append(holder)
+        return found
+
+    def allocatable(self) -> dict[str, int]:
+        """Return how many devices of each resource the kubelet can allocate."""
+        found: dict[str, int] = {}
+        request = pods_pb2.AllocatableResourcesRequest()
+        answer = self._answer(
+            pods_rpc.GET_ALLOCATABLE, request, pods_pb2.AllocatableResourcesResponse
+        )
+        for devices in answer.devices:
+            name = devices.resource_name
+            found[name] = found.get(name, 0) + len(devices.device_ids)
+        return found
+
+    def _answer(self, method: str, request: Any, answer: type[T]) -> T:
+        try:
+            return _ask(self._socket, method, request, answer)
+        except grpc.RpcError as error:
+            raise KubeletSilent(
+                f"the kubelet does not report which pods have which devices ({self._socket})",
+                cause=_details(error),
+            ) from error
+
+
+def _ask(socket: Path, method: str, request: Any, answer: type[T]) -> T:
+    largest = [("grpc.max_receive_message_length", 64 << 20)]  # many pods and shares say much
+    with grpc.insecure_channel(f"unix://{socket}", options=largest) as channel:
+        call = channel.unary_unary(
+            method,
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=answer.FromString,  # type: ignore[attr-defined]
+        )
+        found: T = call(request, timeout=3.0)
+        return found
+
+
+def _details(error: grpc.RpcError) -> str:
+    return str(getattr(error, "details", lambda: "")())
