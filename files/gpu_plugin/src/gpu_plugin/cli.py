@@ -55,17 +55,19 @@ def _parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="gpu-plugin", description="Offer GPUs to a kubelet")
     top.add_argument("--version", action="version", version=f"gpu-plugin {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=_Command)
-    for name, text, fill in (
-        ("run", "advertise the node's GPUs to the kubelet", _run_options),
-        ("check-config", "check whether a configuration can be used", _check_options),
-        ("status", "show the node's devices, and who has them", _status_options),
-        ("probe", "check that the daemon is alive, for a pod's probes", _probe_options),
-        ("mig", "apply the MIG layout that was written down (at boot)", _mig_options),
-        ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options),
-        ("mps", "share a device by CUDA's Multi-Process Service", _mps_options),
-        ("labels", "label the node with what its GPUs are", _labels_options),
+    for name, text, fill, command in (
+        ("run", "advertise the node's GPUs to the kubelet", _run_options, _run),
+        ("check-config", "check whether a configuration can be used", _check_options, _check),
+        ("status", "show the node's devices, and who has them", _status_options, _status),
+        ("probe", "check that the daemon is alive, for a pod's probes", _probe_options, _probe),
+        ("mig", "apply the MIG layout that was written down (at boot)", _mig_options, _mig),
+        ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options, _cdi),
+        ("mps", "share a device by CUDA's Multi-Process Service", _mps_options, None),
+        ("labels", "label the node with what its GPUs are", _labels_options, None),
     ):
-        commands.add_parser(name, help=text).fill = fill
+        parser = commands.add_parser(name, help=text)
+        parser.fill = fill
+        parser.set_defaults(command=command)  # else what fills it does
     return top
 
 
@@ -74,7 +76,6 @@ def _check_options(check: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--node", action="store_true", help="also check whether this node's devices allow it"
     )
-    check.set_defaults(command=_check)
 
 
 def _status_options(show: argparse.ArgumentParser) -> None:
@@ -97,7 +98,6 @@ def _status_options(show: argparse.ArgumentParser) -> None:
         metavar="SOCKET",
         help="the kubelet's PodResources socket, which says which pod has which device (default: %(default)s)",
     )
-    show.set_defaults(command=_status)
 
 
 def _probe_options(probe: argparse.ArgumentParser) -> None:
@@ -107,7 +107,6 @@ def _probe_options(probe: argparse.ArgumentParser) -> None:
         help="also whether all devices are advertised to the kubelet",
     )
     _files(probe, status_file=status.DEFAULT_FILE)
-    probe.set_defaults(command=_probe)
 
 
 def _mig_options(mig: argparse.ArgumentParser) -> None:
@@ -115,7 +114,6 @@ def _mig_options(mig: argparse.ArgumentParser) -> None:
 
     _files(mig, config=mig_boot.CONFIG, status=mig_boot.STATUS, lock=mig_boot.LOCK)
     _wait(mig, 120.0)
-    mig.set_defaults(command=_mig)
 
 
 def _cdi_options(cdi: argparse.ArgumentParser) -> None:
@@ -124,7 +122,6 @@ def _cdi_options(cdi: argparse.ArgumentParser) -> None:
 
     _files(cdi, config=cdi_boot.CONFIG, lock=mig_boot.LOCK)
     _wait(cdi, 60.0)
-    cdi.set_defaults(command=_cdi)
 
 
 def _mps_options(mps: argparse.ArgumentParser) -> None:
@@ -172,7 +169,6 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         help="who runs the managers of MPS daemons (default: systemd, where it is the init)",
     )
     sources.add(run, config.RUN_KEYS)
-    run.set_defaults(command=_run)
 
 
 def _files(parser: argparse.ArgumentParser, **defaults: object) -> None:
@@ -197,11 +193,7 @@ def _socket(text: str) -> Path:
 
 def _run(options: argparse.Namespace) -> int:
     from . import daemon  # brings gRPC in, which the other commands have no use for
-    from .config.reload import Loaded
     from .gpus.driver import DriverReplaced
-
-    def load() -> Loaded:
-        return sources.load(options, os.environ)
 
     paths = daemon.Paths(
         sources.path(options),
@@ -213,7 +205,7 @@ def _run(options: argparse.Namespace) -> int:
         options.mps_managers,
     )
     try:
-        return daemon.Daemon(paths, load).run()
+        return daemon.Daemon(paths, lambda: sources.load(options, os.environ)).run()
     except DriverReplaced:
         logs.info("the driver was replaced, restarting")
         os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])

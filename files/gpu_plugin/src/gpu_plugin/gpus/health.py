@@ -150,22 +150,17 @@ class Health:
         if uuid in self._away:  # only a reset brings a lost GPU back
             self._away.discard(uuid)
             self._cured(lambda place: place[0] == uuid)
-        there = {(mig.gi_id, mig.ci_id) for mig in view.mig} | {
-            (mig.gi_id, None) for mig in view.mig
-        }
-        self._cured(
-            lambda place: place[0] == uuid and place[1] is not None and place[1:] not in there
-        )
+        there = {(mig.gi_id, ci) for mig in view.mig for ci in (mig.ci_id, None)} | {(None, None)}
+        self._cured(lambda place: place[0] == uuid and place[1:] not in there)
         self._weigh(view)
 
     def _weigh(self, view: GpuView) -> None:
         """Judge what a GPU reports of its condition. What it does not report changes nothing."""
         uuid, reported = view.gpu.uuid, view.condition
-        place = (uuid, None, None)
         if reported.recovery is not None and self.overrides.disabled is not None:
             if reason := RECOVERIES.get(reported.recovery):
                 self._asked.add(uuid)
-                self._note(place, reason, Action.FATAL)
+                self._note((uuid, None, None), reason, Action.FATAL)
             elif uuid in self._asked:
                 self._asked.discard(uuid)
                 self._cured(lambda place: place[0] == uuid)

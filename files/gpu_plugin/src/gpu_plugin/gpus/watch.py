@@ -118,25 +118,18 @@ class GpuWatch:
     ) -> None:
         self.inventory = Inventory("", absent=UNKNOWN)
         self.topology = Topology()
-        self._driver, self._health, self._observer = (
-            Driver(host_root, wake),
-            Health(quiet),
-            observer,
-        )
-        self._interval, self._wake = interval, wake
+        self._driver, self._health = Driver(host_root, wake), Health(quiet)
+        self._observer, self._interval, self._wake = observer, interval, wake
         self._xid_log = XidLog()
         self._worker = Worker("nvml")
         self._found = self.inventory  # the worker's, as is whether the driver was replaced
         self._replaced = False
-        self._looks = self.taken = (
-            0  # the looks that have ended, and those of them that are known here
-        )
+        self._looks = self.taken = 0  # how many looks ended, and of how many that is known
         self._begun = -math.inf
         self._faults: Faults = {}
         self._reading: tuple[int, int | None] = (0, None)
         self._reading_since = 0.0
-        self._late: frozenset[str] = frozenset()
-        self._late_before: frozenset[str] = frozenset()
+        self._late = self._late_before = frozenset[str]()
         self._scan = Chore("nvml", "the GPUs can't be looked at, trying again", self._look)
         trouble = "not all connections of the GPUs are known"
         self._connect = Chore("topology", trouble, self._driver.connect)
@@ -190,9 +183,8 @@ class GpuWatch:
         if reading != self._reading:
             self._reading, self._reading_since = reading, now
         elif reading[1] is not None and now - self._reading_since > LATE:
-            uuids = {one.gpu.uuid: one.gpu.index for one in self._found.gpus}
-            late = {uuid for uuid, index in uuids.items() if reading[1] in (index, EVERY)}
-            self._late |= late
+            gpus = [one.gpu for one in self._found.gpus]
+            self._late |= {gpu.uuid for gpu in gpus if reading[1] in (gpu.index, EVERY)}
         return self._late | self._late_before
 
     # --- in the worker ---

@@ -246,9 +246,9 @@ def left_out(inventory: Inventory, strategy: str, naming: Naming | None = None) 
             notes.append(
                 f"{name} is in MIG mode but advertised as a whole, since migStrategy is none"
             )
-        if strategy == "mixed" and view.gpu.mig_current and not view.mig and not view.problem:
-            notes.append(f"{name} is in MIG mode and has no MIG devices")
         if strategy == "mixed" and view.gpu.mig_current:
+            if not view.mig and not view.problem:
+                notes.append(f"{name} is in MIG mode and has no MIG devices")
             notes += [
                 f"MIG device {mig.uuid} is not advertised: there is no resource for {mig.profile}"
                 for mig in view.mig
