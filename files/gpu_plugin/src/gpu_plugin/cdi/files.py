@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,7 +85,7 @@ class CdiAdded:
         names: set[str] = set()
         root = config.dev_root.rstrip("/")
         for kind in (*NODES, CHANNELS):
-            devices = dict(self._devices(kind, config)) if kind in wanted else {}
+            devices = self._devices(kind, config) if kind in wanted else {}
             path = self._root / "var/run/cdi" / f"{cdi.VENDOR}-{kind}.json"
             _keep(path, cdi.added(kind, devices, root))
             names |= {f"{cdi.VENDOR}/{kind}={name}" for name in devices}
@@ -96,18 +96,15 @@ class CdiAdded:
             logs.warning("the node does not have what containers are to get", wanted=kind)
         self._missing = missing
 
-    def _devices(
-        self, kind: str, config: Config
-    ) -> Iterator[tuple[str, Mapping[str, tuple[str, ...]]]]:
+    def _devices(self, kind: str, config: Config) -> dict[str, dict[str, tuple[str, ...]]]:
+        """Return by name the nodes and mounts of each device of a class that is there."""
+        root = config.dev_root
         if kind == CHANNELS:
-            for channel in config.imex_channels:
-                if nodes := self._found(f"{cdi.IMEX_FOLDER}/channel{channel}", config.dev_root):
-                    yield channel, {"nodes": nodes}
-        elif nodes := tuple(
-            node for pattern in NODES[kind] for node in self._found(pattern, config.dev_root)
-        ):
-            mounts = tuple(one for path in FILES.get(kind, ()) for one in self._found(path))
-            yield "all", {"nodes": nodes, "mounts": mounts}
+            places = ((one, f"{cdi.IMEX_FOLDER}/channel{one}") for one in config.imex_channels)
+            return {one: {"nodes": at} for one, path in places if (at := self._found(path, root))}
+        nodes = tuple(one for path in NODES[kind] for one in self._found(path, root))
+        mounts = tuple(one for path in FILES.get(kind, ()) for one in self._found(path))
+        return {"all": {"nodes": nodes, "mounts": mounts}} if nodes else {}
 
     def _found(self, pattern: str, below: str = "/") -> tuple[str, ...]:
         root = str(self._root).rstrip("/") + below.rstrip("/")

@@ -139,9 +139,8 @@ class ResourceServer:
 
     def stop(self) -> None:
         """Stop listening, after what was published last has been sent."""
-        with self._published.changed:
-            self._closing = True
-            self._published.changed.notify_all()
+        self._closing = True
+        self._wake()
         if self._server is not None:
             self._server.stop(grace=1.0).wait()
             self._server = None
@@ -174,25 +173,24 @@ class ResourceServer:
     ) -> Iterator[api_pb2.ListAndWatchResponse]:
         if not context.add_callback(self._wake):
             return
-        changed = self._published.changed
         sent: Devices | None = None
-        with changed:
+        with self._published.changed:
             self.streams += 1
         try:
-            while True:
-                with changed:
-                    changed.wait_for(
-                        lambda sent=sent: (  # type: ignore[misc]
-                            self._devices() is not sent or self._closing or not context.is_active()
-                        )
-                    )
-                    if self._devices() is sent or not context.is_active():
-                        return
-                    sent = self._devices()
+            while (sent := self._news(sent, context)) is not None:
                 yield api_pb2.ListAndWatchResponse(devices=[_message(one) for one in sent])
         finally:
-            with changed:
+            with self._published.changed:
                 self.streams -= 1
+
+    def _news(self, sent: Devices | None, context: grpc.ServicerContext) -> Devices | None:
+        """Wait for other devices than were sent, and return them; None: who asked has gone, or will."""
+        with self._published.changed:
+            self._published.changed.wait_for(
+                lambda: self._devices() is not sent or self._closing or not context.is_active()
+            )
+            now = self._devices()
+            return None if now is sent or not context.is_active() else now
 
     def _devices(self) -> Devices:
         return self._published.snapshot.resources.get(self.resource, NO_DEVICES)

@@ -114,10 +114,8 @@ def time_slices(resources: Resources) -> dict[str, str]:
 
 
 def _taken(devices: list[Device], one: Share) -> list[Device]:
-    if one.first is not None:
-        return devices[: one.first]
     if not one.devices:
-        return devices
+        return devices[: one.first]
     return [device for device in devices if not _names(device).isdisjoint(one.devices)]
 
 
@@ -138,7 +136,7 @@ def _shared(device: Device, one: Share, root: str, mps: MpsState) -> tuple[Devic
 def _offered(device: Device, one: Share, root: str) -> Device:
     """Return a device with how it is shared."""
     if one.mps is None:
-        return replace(device, time_slice=one.time_slice) if one.time_slice else device
+        return replace(device, time_slice=one.time_slice)
     try:
         settings = replace(one.mps, root=root)
         shares = settings.shares(device.memory_total, device.compute_capability)
