@@ -39,7 +39,8 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
 def _steps(observed: Observed, desired: Desired, kind: str) -> t.Tuple[Step, ...]:
     """Return the step that installs, none where the version is there or nouveau must go first."""
     runfile, version = desired.runfile, desired.version
-    assert runfile is not None  # the user's options have been checked
+    if runfile is None:
+        raise AssertionError("this is planned only where the user names a file")
     have, ours = observed.runfile.version, observed.record.runfile
     packages = [one for one in observed.names.relevant if observed.installed(one)]
     if packages:

@@ -68,6 +68,7 @@ class Key:
 
     def field(self) -> Any:
         """Return the field of a dataclass that has this key's value."""
+        # pylint: disable-next=invalid-field-call # the class is decorated where the key is declared
         return field(default=self.read(self.path, self.default), metadata={"key": self})
 
     def value(self, given: Value | None, env: Mapping[str, str], flags: Mapping[str, str]) -> Any:
