@@ -219,7 +219,7 @@ loaded_version:
   description: Version of the loaded kernel module, null where none is loaded.
   returned: success
   type: str
-loaded_flavour:
+loaded_module_type:
   description: Flavour of the loaded kernel module, open or proprietary.
   returned: success
   type: str

@@ -132,7 +132,7 @@ class LoadedDriver(t.NamedTuple):
     """The kernel module that is loaded: its version, and open or proprietary."""
 
     version: str
-    flavour: str
+    module_type: str
 
 
 def loaded_driver(host: Host) -> t.Optional[LoadedDriver]:

@@ -14,7 +14,7 @@ from gpunode_tool.testing import Node
 pytestmark = pytest.mark.node
 
 
-def test_driver_comes_changes_its_flavour_and_goes(make_node: Callable[..., Node]) -> None:
+def test_driver_comes_changes_its_module_type_and_goes(make_node: Callable[..., Node]) -> None:
     node = make_node("drv-bookworm", "a100-40", 1, suite="bookworm")
     before = look(node)
 
@@ -23,7 +23,7 @@ def test_driver_comes_changes_its_flavour_and_goes(make_node: Callable[..., Node
     found = answer(done)
     assert found["installed_version"].startswith("535.")
     assert found["loaded_version"] == found["installed_version"]
-    assert found["loaded_flavour"] == "open"
+    assert found["loaded_module_type"] == "open"
     version = found["packages"][OPEN]
     again = play(node)
     assert again.ok, again.message()
@@ -43,7 +43,7 @@ def test_driver_comes_changes_its_flavour_and_goes(make_node: Callable[..., Node
     node.run("rmmod", "nvidia")
     loaded = play(node, nvidia_driver_kernel_modules="proprietary")
     assert loaded.ok, loaded.message()
-    assert answer(loaded)["loaded_flavour"] == "proprietary"
+    assert answer(loaded)["loaded_module_type"] == "proprietary"
 
     gone = play(node, nvidia_driver_state="absent")
     assert gone.ok, gone.message()

@@ -53,7 +53,7 @@ def test_other_versions_come_at_once_or_not_at_all(make_node: Callable[..., Node
     old = packages[OPEN]
     node.run("sh", "-c", BACKPORTS)
 
-    # Up, down and to the other flavour, and at no moment without a driver.
+    # Up, down and to the other module type, and at no moment without a driver.
     versions = node.run("apt-cache", "madison", OPEN)
     new = next(word for word in versions.split() if "~bpo13" in word)
     seen = len(log(node))

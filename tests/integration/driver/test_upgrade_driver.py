@@ -26,7 +26,7 @@ CLIENT = "import os, time; os.open('/dev/nvidia0', os.O_PATH); time.sleep(600)"
 pytestmark = pytest.mark.node
 
 
-def flavour(node: Node) -> str:
+def module_type(node: Node) -> str:
     text = node.run("cat", "/proc/driver/nvidia/version")
     return "open" if "Open Kernel Module" in text else "proprietary"
 
@@ -45,7 +45,7 @@ def test_driver_is_changed_in_service(brought_up: Callable[..., Node], tmp_path:
         path = tmp_path / f"{word}.yml"
         path.write_text(HOOK.format(word=word))
         hooks[f"nvidia_driver_hooks_{word}"] = [str(path)]
-    assert (flavour(node), node.allocatable()) == ("open", {"gpu": 2})
+    assert (module_type(node), node.allocatable()) == ("open", {"gpu": 2})
 
     same = node.play(PLAYBOOK, **hooks)
     assert same.ok, same.message()
@@ -59,13 +59,13 @@ def test_driver_is_changed_in_service(brought_up: Callable[..., Node], tmp_path:
     assert "processes have GPUs open, and the driver was not touched" in busy.message()
     assert "(python3)" in busy.message()
     assert node.run("systemctl", "is-active", "client").strip() == "active"
-    assert (flavour(node), node.allocatable()) == ("open", {"gpu": 2})
+    assert (module_type(node), node.allocatable()) == ("open", {"gpu": 2})
     assert labels(node) == ["active", "enabled"]
 
     node.run("systemctl", "stop", "client")
     free = node.play(PLAYBOOK, **wanted)
     assert free.ok, free.message()
-    assert (flavour(node), node.allocatable()) == ("proprietary", {"gpu": 2})
+    assert (module_type(node), node.allocatable()) == ("proprietary", {"gpu": 2})
     assert labels(node) == ["active", "enabled"]
     assert node.run("cat", "/root/hooks").split("\n")[:3] == [
         "before active",

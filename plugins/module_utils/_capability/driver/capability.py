@@ -136,7 +136,7 @@ class DriverCapability:
             bridged=bridged,
             libraries=nodeinfo.library_versions(host),
             firmware=nodeinfo.firmware_versions(host, kernel),
-            loaded=(driver.version, driver.flavour) if driver else None,
+            loaded=(driver.version, driver.module_type) if driver else None,
             nouveau=host.exists("/sys/module/nouveau"),
             signing_key=signing_key(host),
             own_sources=host.read(OWN_SOURCES),
@@ -180,7 +180,7 @@ class DriverCapability:
         return {
             "installed_version": upstream(found) if found else state.runfile.version or None,
             "loaded_version": state.loaded[0] if state.loaded else None,
-            "loaded_flavour": state.loaded[1] if state.loaded else None,
+            "loaded_module_type": state.loaded[1] if state.loaded else None,
             "dkms": [one.describe() for one in state.dkms],
             "node": facts(state),
             "packages": {

@@ -10,7 +10,7 @@ import typing as t
 
 from ..._core.driver.distributions import Distribution
 from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted
-from ..._core.driver.select import check_components, flavour
+from ..._core.driver.select import check_components, module_type
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
 from ..._core.packages.package import (
@@ -69,7 +69,7 @@ class Packages(Part):
             there = {name: one.version for name, one in packages.items()}
             return self._known.packages(Offer(installed=there), Wanted(kernel=kernel))
         there = {name: one.version for name, one in packages.items() if one.installed}
-        kind = flavour(wanted.kernel_modules, observed.gpus)
+        kind = module_type(wanted.kernel_modules, observed.gpus)
         named = wanted.source == "repository"
         switches = {"nvswitch": observed.nvswitch, "bridged": observed.bridged}
         fits = Wanted(wanted.version, kind, kernel, named, observed.gpus, **switches)
@@ -143,7 +143,7 @@ class Packages(Part):
         simulation = self._node.manager.simulate(change)
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
         others = held(touched - record.holds, packages)
-        # What one flavour of the kernel modules leaves behind may go with it; nothing else may.
+        # What one module type of the kernel modules leaves behind may go with it; nothing else may.
         lost = sorted(
             name
             for name in set(simulation.removed) - set(change.remove) - record.packages

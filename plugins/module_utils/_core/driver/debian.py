@@ -67,16 +67,16 @@ def ubuntu_modules(names: t.Iterable[str]) -> t.Tuple[str, ...]:
 
 
 def branches(
-    names: t.Iterable[str], flavour: str, pattern: t.Pattern[str] = SERVER
+    names: t.Iterable[str], module_type: str, pattern: t.Pattern[str] = SERVER
 ) -> t.Tuple[str, ...]:
-    """Return the branches that have the kernel modules of a flavour, newest first."""
-    ending = "-open" if flavour == "open" else None
+    """Return the branches that have the kernel modules of a module type, newest first."""
+    ending = "-open" if module_type == "open" else None
     matches = [match for match in map(pattern.fullmatch, names) if match and match[2] == ending]
     return tuple(sorted({match[1] for match in matches}, key=int, reverse=True))
 
 
 def _server(offered: Offer, wanted: Wanted) -> Names:
-    known = branches(offered.names, wanted.flavour)
+    known = branches(offered.names, wanted.module_type)
     able = driver_branches.able(known, wanted.gpus) or known
     matches = map(INSTALLED.fullmatch, offered.installed)
     there = [match[1] for match in matches if match and match[1]]
@@ -107,8 +107,10 @@ def _server(offered: Offer, wanted: Wanted) -> Names:
 
 
 def _repository(offered: Offer, wanted: Wanted) -> Names:
-    known = branches(offered.names, wanted.flavour, BRANCH)
-    unified = ("nvidia-dkms-open" if wanted.flavour == "open" else "nvidia-dkms") in offered.names
+    known = branches(offered.names, wanted.module_type, BRANCH)
+    unified = (
+        "nvidia-dkms-open" if wanted.module_type == "open" else "nvidia-dkms"
+    ) in offered.names
     have = {match[2] for match in map(INSTALLED.fullmatch, offered.installed) if match}
     asked = driver_branches.branch(wanted.version or driver_branches.last(wanted.gpus))
     branch = asked or next((one for one in known if one in have), "")

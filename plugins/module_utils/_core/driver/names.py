@@ -27,11 +27,11 @@ FABRICS = ("nvidia-fabricmanager", "nvidia-fabric-manager")
 class Names:
     """The packages of one distribution's driver.
 
-    ``kernel`` has the package of the kernel modules for each flavour, ``prebuilt`` one that is
+    ``kernel`` has the package of the kernel modules for each module type, ``prebuilt`` one that is
     made for the running kernel only and needs no compiler. ``anchor`` comes along and has the driver's
     version where ``prebuilt`` has the kernel's. ``companion`` comes with the persistence daemon,
     ``firmware`` where a GPU needs it. ``loose`` need not be of the driver's version.
-    ``sources`` are the source packages that the parts come from, for each flavour's kernel modules
+    ``sources`` are the source packages that the parts come from, for each type of kernel modules
     and, under the empty name, for the rest. ``pattern`` finds kernel modules of any branch.
     ``fabric`` is the fabric manager, which NVSwitches need at exactly the driver's version; ``subnet``
     is what it needs where they are managed through InfiniBand, in versions of its own.
@@ -84,8 +84,8 @@ class Names:
         """Return the source package of a part of the driver."""
         if package in (self.fabric, *self.subnet):
             return ""
-        flavour = next((key for key, name in self.kernel.items() if name == package), "")
-        return self.sources.get(flavour) or self.sources.get("", "")
+        module_type = next((key for key, name in self.kernel.items() if name == package), "")
+        return self.sources.get(module_type) or self.sources.get("", "")
 
 
 class Offer(t.NamedTuple):
@@ -105,12 +105,12 @@ class Offer(t.NamedTuple):
 class Wanted(t.NamedTuple):
     """What the packages must fit: a version or branch, or empty, and the node.
 
-    ``flavour`` is that of the kernel modules, ``kernel`` the running one, ``repository`` says that the
+    ``module_type`` is that of the kernel modules, ``kernel`` the running one, ``repository`` says that the
     sources are NVIDIA's own. ``gpus`` are (address, architecture).
     """
 
     version: str = ""
-    flavour: str = "open"
+    module_type: str = "open"
     kernel: str = ""
     repository: bool = False
     gpus: t.Tuple[t.Tuple[str, str], ...] = ()

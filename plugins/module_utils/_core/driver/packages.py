@@ -17,7 +17,7 @@ from .loading import look
 from .names import PLACE
 from .report import NEWEST, offered_headers, uses_dkms
 from .rpm import stream_step
-from .select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, flavour
+from .select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, module_type
 from .state import Desired, Observed
 
 REPAIR = Step("repair", "finish what a transaction that was killed has left")
@@ -26,7 +26,7 @@ REFRESH = Step("refresh", "refresh the package lists")
 
 def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
-    kind = flavour(desired.kernel_modules, observed.gpus)
+    kind = module_type(desired.kernel_modules, observed.gpus)
     named = _named(observed, desired, kind)
     if named and not check_mode:
         return tuple(named), None

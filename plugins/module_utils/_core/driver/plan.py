@@ -14,7 +14,7 @@ from . import branches as driver_branches
 from . import distributions, loading, packages, runfile
 from .kernel import refuse_key
 from .report import after, describe, warnings
-from .select import flavour
+from .select import module_type
 from .state import Desired, Observed
 
 
@@ -50,7 +50,7 @@ def _check(observed: Observed, desired: Desired) -> None:
     """Refuse; NodeError says why."""
     if desired.runfile is None:
         _check_platform(observed)
-    kind = flavour(desired.kernel_modules, observed.gpus)
+    kind = module_type(desired.kernel_modules, observed.gpus)
     if desired.runfile is not None:
         if not driver_branches.able([desired.version], observed.gpus):
             raise driver_branches.no_version([desired.version], observed.gpus)
@@ -95,7 +95,7 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
     if not driver_branches.fits(version, wanted):
         raise InputError.of("version", wanted, f"the version that is loaded, {version}")
     if desired.kernel_modules != "auto":
-        flavour(desired.kernel_modules, observed.gpus)
+        module_type(desired.kernel_modules, observed.gpus)
         if desired.kernel_modules != kind:
             raise InputError.of(
                 "kernel_modules", desired.kernel_modules, f"the loaded kernel module type, {kind}"

@@ -82,7 +82,7 @@ def suse_packages(offered: Offer, wanted: Wanted) -> Names:
     generation = min(
         GENERATIONS,
         key=lambda one: (
-            rank(package(one, wanted.flavour), one),
+            rank(package(one, wanted.module_type), one),
             not any(f"-{one}" in name for name in offered.installed),
             UTILITIES.format(one) not in policies,
             older == (one == GENERATIONS[0]),
@@ -131,7 +131,7 @@ def parse_list(text: str) -> t.Tuple[str, ...]:
 
 
 def stream_fits(stream: str, version: str, kind: str) -> bool:
-    """Tell whether a stream has a version and a flavour; an empty version fits every branch."""
+    """Tell whether a stream has a version and a module type; an empty version fits every branch."""
     branch = driver_branches.branch(version) or r"\d+"
     return stream == ROLLING[kind] or bool(re.fullmatch(f"{branch}-{ENDINGS[kind]}", stream))
 

@@ -12,13 +12,13 @@ from ..errors import InputError, NodeError
 from ..steps import Step
 from .kernel import refuse_key
 from .names import Names
-from .select import Choice, Draft, flavour
+from .select import Choice, Draft, module_type
 from .state import Desired, Observed, Runfile
 
 UNINSTALLER = "/usr/bin/nvidia-uninstall"
 # Where the installer writes what it has put where; its first line is "1.0-5809505 (580.95.05)".
 TRACES = "/var/lib/nvidia/log"
-TYPED = 560  # older installers choose the flavour by the folder of its source
+TYPED = 560  # older installers choose the module type by the folder of its source
 
 
 def parse_traces(text: str) -> str:
@@ -29,7 +29,7 @@ def parse_traces(text: str) -> str:
 
 def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     """Plan where NVIDIA's own installer brings the driver."""
-    kind = flavour(desired.kernel_modules, observed.gpus)
+    kind = module_type(desired.kernel_modules, observed.gpus)
     steps = _steps(observed, desired, kind)
     if steps and not check_mode:
         return steps, None

@@ -53,7 +53,7 @@ class NoCommonVersion(NodeError):
     """The package lists have no version that the packages share."""
 
 
-def flavour(wanted: str, gpus: t.Sequence[t.Tuple[str, str]]) -> str:
+def module_type(wanted: str, gpus: t.Sequence[t.Tuple[str, str]]) -> str:
     """Return open or proprietary for GPUs given as (address, architecture)."""
     for address, architecture in gpus:
         only = ONLY.get(architecture)

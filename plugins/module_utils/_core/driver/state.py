@@ -98,7 +98,7 @@ class Record(package.Record):
 
     ``sources``, ``service`` and ``fabric`` say that a sources file is there and services were enabled,
     ``modprobe`` that our modprobe file, or what an initramfs has of it, must go.
-    ``runfile`` is what NVIDIA's installer brought, "version flavour", or "?" where it was cut off.
+    ``runfile`` is what NVIDIA's installer brought, version and module type, or "?" where it was cut off.
     ``stream`` is the module stream that was enabled, ``stream_before`` the one that was enabled then.
     """
 

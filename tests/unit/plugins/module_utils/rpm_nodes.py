@@ -173,7 +173,7 @@ def broken_repository(work: Path) -> Path:
 
 
 def with_streams(work: Path) -> Path:
-    """Build the same repository with a module stream for each branch and flavour."""
+    """Build the same repository with a module stream for each branch and module type."""
     repo = repository(work)
     text = ""
     for branch in ("570", "580"):

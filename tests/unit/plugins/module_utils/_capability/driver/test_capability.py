@@ -45,7 +45,7 @@ def test_fresh_node_gets_everything() -> None:
     one = capability(host)
     result = one.result(one.observe(), left)
     assert result["installed_version"] == result["loaded_version"] == "550.163.01"
-    assert result["loaded_flavour"] == "open"
+    assert result["loaded_module_type"] == "open"
     assert "dkms" not in result["packages"]
 
 
@@ -150,7 +150,7 @@ def test_installation_that_would_remove_other_packages(done: Debian, name: str) 
     refused(done, f"would remove {name}; nothing was changed", version="535")
 
 
-def test_what_belongs_to_the_other_flavour_may_go(done: Debian) -> None:
+def test_what_belongs_to_the_other_module_type_may_go(done: Debian) -> None:
     done.packages["nvidia-open-kernel-support"] = (VERSION, "ii ")
     done.conflicts = ["nvidia-open-kernel-support"]
     assert converge(done, kernel_modules="proprietary").steps == ()

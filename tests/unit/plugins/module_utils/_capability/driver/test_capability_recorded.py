@@ -51,35 +51,35 @@ def test_ubuntu_22_04_builds_the_proprietary_modules() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flavour", "found"),
+    ("module_type", "found"),
     [
         ("open", "575 570 565 550 535"),
         ("proprietary", "575 570 565 550 535 525 515 470 460"),
     ],
 )
 def test_ubuntu_branches_for_servers_are_told_from_those_for_desktops(
-    flavour: str, found: str
+    module_type: str, found: str
 ) -> None:
-    assert " ".join(branches(recorded.NOBLE_DKMS, flavour)) == found
+    assert " ".join(branches(recorded.NOBLE_DKMS, module_type)) == found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("release", "names", "version", "flavour"),
+    ("release", "names", "version", "module_type"),
     [
         ("8.8", recorded.EL8, recorded.EL8_VERSION, "proprietary"),
         ("9.5", recorded.EL9, recorded.EL9_VERSION, "auto"),
     ],
 )
 def test_rhel_family_through_dnf(
-    release: str, names: tuple[str, ...], version: str, flavour: str, tmp_path: Path
+    release: str, names: tuple[str, ...], version: str, module_type: str, tmp_path: Path
 ) -> None:
     if missing("dnf"):
         pytest.skip(missing("dnf"))
     repo = recorded_repository(tmp_path / "repo", names, version, f"1.el{release[0]}")
     (tmp_path / "node").mkdir()
     node = RpmNode(tmp_path / "node", repo, SYSTEMS["dnf"].replace("9.5", release))
-    assert converge(node, kernel_modules=flavour).steps == ()
+    assert converge(node, kernel_modules=module_type).steps == ()
     kernel = names[0]
     wanted = {kernel, "nvidia-driver-cuda", "nvidia-persistenced"}
     there = node.installed()

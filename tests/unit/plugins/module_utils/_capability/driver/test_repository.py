@@ -115,7 +115,7 @@ def test_dependencies_follow_the_version_that_is_asked_for(
     assert driver(node) == {OLDER}
 
 
-def test_change_of_flavour_and_fabric_manager(node: AptNode, vendor: Repository) -> None:
+def test_change_of_module_type_and_fabric_manager(node: AptNode, vendor: Repository) -> None:
     switch = "/sys/bus/pci/devices/0000:07:00.0"
     node.files |= {f"{switch}/vendor": "0x10de\n", f"{switch}/class": "0x068000\n"}
     converge(node, **wanted(vendor))

@@ -92,7 +92,7 @@ def test_version_that_cannot_be_configured_is_undone_in_one_transaction(done: Fa
     assert converge(done).steps == ()
 
 
-def test_flavour_that_cannot_be_configured_gives_way_to_the_one_before(done: Failing) -> None:
+def test_module_type_that_cannot_be_configured_gives_way_to_the_one_before(done: Failing) -> None:
     packages = dict(done.packages)
     done.bad, done.only = VERSION, "nvidia-kernel-dkms"
     back = r"nvidia-open-kernel-dkms 550\.163\.01-2, without nvidia-kernel-dkms"

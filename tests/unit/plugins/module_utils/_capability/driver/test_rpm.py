@@ -107,7 +107,7 @@ def test_downgrade_and_upgrade_change_all_at_once_and_lock_again(
     assert versions(node) == {NEWEST}
 
 
-def test_change_of_flavour_is_one_transaction(node: RpmNode, manager: str) -> None:
+def test_change_of_module_type_is_one_transaction(node: RpmNode, manager: str) -> None:
     converge(node)
     node.ran.clear()
     left = converge(node, kernel_modules="proprietary")

@@ -139,7 +139,7 @@ def test_upgrade_under_a_running_driver_unloads_nothing(
     assert not [words for words in node.ran if words[0] == "rmmod"]
 
 
-def test_change_of_flavour_installs_again(node: Node, wanted: dict[str, Any]) -> None:
+def test_change_of_module_type_installs_again(node: Node, wanted: dict[str, Any]) -> None:
     converge(node, **wanted)
     converge(node, kernel_modules="proprietary", **wanted)
     assert "--kernel-module-type=proprietary" in node.arguments

@@ -166,7 +166,7 @@ def test_downgrade_holds_again_and_asks_for_a_reboot() -> None:
     )
 
 
-def test_change_of_flavour_is_one_transaction() -> None:
+def test_change_of_module_type_is_one_transaction() -> None:
     found = planned(converged(), kernel_modules="proprietary")
     (install, hold) = found.steps
     assert install.params["packages"] == {PROPRIETARY: NEW}

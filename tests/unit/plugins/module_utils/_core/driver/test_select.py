@@ -14,7 +14,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.select impor
     UnknownVersion,
     check_components,
     choose,
-    flavour,
+    module_type,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
@@ -61,29 +61,29 @@ def choice(observed: Observed, kind: str = "open", **desired: Any) -> Choice:
         ("open", "blackwell", "open"),
     ],
 )
-def test_flavour_follows_the_architecture(wanted: str, architecture: str, found: str) -> None:
-    assert flavour(wanted, [("0000:18:00.0", architecture)]) == found
+def test_module_type_follows_the_architecture(wanted: str, architecture: str, found: str) -> None:
+    assert module_type(wanted, [("0000:18:00.0", architecture)]) == found
 
 
 def test_node_without_a_gpu_gets_the_open_modules() -> None:
-    assert flavour("auto", []) == "open"
+    assert module_type("auto", []) == "open"
 
 
 @pytest.mark.parametrize(
     ("wanted", "architecture"), [("open", "pascal"), ("proprietary", "blackwell")]
 )
-def test_flavour_that_does_not_run_names_gpu_and_rule(wanted: str, architecture: str) -> None:
+def test_module_type_that_does_not_run_names_gpu_and_rule(wanted: str, architecture: str) -> None:
     with pytest.raises(
         NodeError, match=f"{wanted} kernel modules do not run on the {architecture} GPU 0000:18"
     ):
-        flavour(wanted, [("0000:18:00.0", architecture)])
+        module_type(wanted, [("0000:18:00.0", architecture)])
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_gpus_that_need_different_flavours_are_refused(order: int) -> None:
+def test_gpus_that_need_different_module_types_are_refused(order: int) -> None:
     gpus = [("0000:18:00.0", "volta"), ("0000:29:00.0", "hopper"), ("0000:3a:00.0", "blackwell")]
     with pytest.raises(NodeError, match="take one of the GPUs out"):
-        flavour("auto", gpus[::order])
+        module_type("auto", gpus[::order])
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_component_of_the_driver_gets_its_version_and_any_other_its_own() -> Non
     assert found.targets["dcgm"] == "4.1-1"
 
 
-def test_firmware_comes_where_a_gpu_or_the_flavour_needs_it() -> None:
+def test_firmware_comes_where_a_gpu_or_the_module_type_needs_it() -> None:
     volta = node(gpus=(("0000:18:00.0", "volta"),))
     assert "firmware-nvidia-gsp" not in choice(volta, "proprietary").targets
     assert "firmware-nvidia-gsp" in choice(node(), "proprietary").targets
