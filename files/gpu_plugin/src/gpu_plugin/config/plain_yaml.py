@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,12 +49,18 @@ class Loader(yaml.SafeLoader):
         self.sizes: dict[yaml.Node, _Size] = {}
         self.characters = self.nodes = self.depth = self.deepest = 0
 
-    def fetch_flow_collection_start(self, token: Any) -> None:
+    def fetch_flow_sequence_start(self) -> None:
         """As the library does, which looks far ahead, and at each open bracket for each that it finds."""
+        self._open_bracket(super().fetch_flow_sequence_start)
+
+    def fetch_flow_mapping_start(self) -> None:
+        """As for a sequence."""
+        self._open_bracket(super().fetch_flow_mapping_start)
+
+    def _open_bracket(self, fetch: Callable[[], None]) -> None:
         if self.flow_level >= DEEPEST:
             raise TooMuch(f"it is nested more than {DEEPEST} deep", self.get_mark())
-        scanner: Any = super()
-        scanner.fetch_flow_collection_start(token)
+        fetch()
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """As the library does, which knows no limit; a node's size is known when it is complete."""

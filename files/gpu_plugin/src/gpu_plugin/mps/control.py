@@ -123,7 +123,7 @@ class Control:
         if self._reader is not None:
             self._reader.join(0.5)  # it may not have read the last words yet
         status = self._process.returncode if self._process and not self.pid else None
-        how = f"signal {-status}" if status and status < 0 else f"status {status}"
+        how = f"signal {abs(status)}" if status and status < 0 else f"status {status}"
         return "; ".join([f"it ended with {how}", *self._last])
 
     def _follow(self, process: Process) -> None:
