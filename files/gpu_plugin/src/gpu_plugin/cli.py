@@ -216,8 +216,8 @@ def _check(options: argparse.Namespace) -> int:
     checked = config.parse(text, str(options.file))
     if options.node:
         _check_node(checked, str(options.file))
-    if words := sources.told(checked, Path("/")):
-        logs.warning(words)
+    if warning := sources.visible_devices_warning(checked, Path("/")):
+        logs.warning(warning)
     print(f"{options.file}: valid")
     return 0
 

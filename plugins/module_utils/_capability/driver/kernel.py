@@ -112,12 +112,12 @@ def write_modprobe(host: Host, text: str, kernels: t.Sequence[str]) -> None:
     elif not text:
         host.remove(MODPROBE_FILE)
     for kernel in kernels:
-        words = ["update-initramfs", "-u", "-k", kernel]
-        if host.which(words[0]) is None:
+        command = ["update-initramfs", "-u", "-k", kernel]
+        if host.which(command[0]) is None:
             image = next(path for path in IMAGES if host.exists(path.format(kernel)))
-            words = ["dracut", "--force", image.format(kernel), kernel]
+            command = ["dracut", "--force", image.format(kernel), kernel]
         try:
-            host.run(words)
+            host.run(command)
         except NodeError as error:
             error.hint = "free space in /boot or fix what it names, then run again"
             raise

@@ -138,7 +138,7 @@ class Runfile(Part):
         added.remember(runfile="?")
         try:
             with building(host):
-                self._call(["sh", COPY, *params["words"]], "NVIDIA's installer")
+                self._call(["sh", COPY, *params["options"]], "NVIDIA's installer")
         finally:
             host.remove(COPY)
         found = self._version()
@@ -151,13 +151,13 @@ class Runfile(Part):
         added.remember(runfile=f"{params['version']} {params['kind']}")
 
     def uninstall(self, _params: Params) -> None:
-        """Have the installer take back what it brought; the loaded modules stay."""
+        """Have the installer remove what it brought; the loaded modules stay."""
         if self._node.host.exists(UNINSTALLER):
             self._call([UNINSTALLER, "--silent", "--skip-module-unload"], UNINSTALLER)
         self._node.added.remember(runfile="")
 
-    def _call(self, words: t.Sequence[str], name: str) -> None:
-        done = self._node.host.run(words, check=False)
+    def _call(self, command: t.Sequence[str], name: str) -> None:
+        done = self._node.host.run(command, check=False)
         if done.rc != 0:
             log = tail(self._node.host.read(LOG) or "") or done.err.strip() or done.out.strip()
             raise NodeError(

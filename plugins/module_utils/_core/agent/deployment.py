@@ -152,8 +152,8 @@ def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
             )
         steps.append(Step("venv_package", "install the package python3-venv"))
     path = f"{prefix}/releases/{desired.digest}"
-    words = f"install the daemon's environment as {path} and switch to it"
-    return [*steps, Step("release", words)]
+    summary = f"install the daemon's environment as {path} and switch to it"
+    return [*steps, Step("release", summary)]
 
 
 def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.List[Step]:
@@ -167,8 +167,8 @@ def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.L
     if not any(step.action == "restart" for step in daemon):
         late = serving(observed)
         if late or any(step.action == "link" for step in configs):
-            words = f": {late}" if late else " until the daemon follows its configuration"
-            daemon.append(Step("wait", f"wait{words}"))
+            summary = f": {late}" if late else " until the daemon follows its configuration"
+            daemon.append(Step("wait", f"wait{summary}"))
     labels = _labels(observed, desired, released=bool(release))
     return [*_pause(observed, desired), *release, *configs, *daemon, *labels]
 
@@ -177,8 +177,8 @@ def _configs(observed: Observed, desired: Desired) -> t.List[Step]:
     steps = _write(desired.configs, observed, "config", ", checked by the daemon first")
     default = desired.config_file
     if default != CONFIG and observed.link not in desired.configs:
-        words = f"let {CONFIG} lead to {default}, until the node's label is read"
-        steps.append(Step("link", words, {"target": default, "path": CONFIG}))
+        summary = f"let {CONFIG} lead to {default}, until the node's label is read"
+        steps.append(Step("link", summary, {"target": default, "path": CONFIG}))
     there = sorted(path for path in observed.files if path.startswith(f"{CONFIGS}/"))
     return steps + [_remove(path) for path in there if path not in desired.configs]
 
@@ -201,8 +201,8 @@ def _labels(observed: Observed, desired: Desired, *, released: bool) -> t.List[S
         why = "it runs on other settings"
     steps = []
     if before.get(OUTPUT, "") not in ("", settings[OUTPUT]):
-        words = "remove the labels of the earlier output"
-        steps.append(Step("unlabel", words, {"settings": old}))
+        summary = "remove the labels of the earlier output"
+        steps.append(Step("unlabel", summary, {"settings": old}))
     files = _write({SETTINGS: desired.labels, **_units(desired, LABELS_UNIT)}, observed)
     return steps + _service(LABELS_UNIT, observed.labels, desired, files, why)
 
@@ -229,8 +229,8 @@ def _service(
     if not service.enabled:
         steps.append(Step("enable", f"enable {unit}", {"unit": unit}))
     if not service.active:
-        words = f"start {unit}: it is not running"
-        return [*steps, Step("restart", words, {"unit": unit})]
+        summary = f"start {unit}: it is not running"
+        return [*steps, Step("restart", summary, {"unit": unit})]
     if steps:
         why = CHANGES
     elif service.release != desired.digest and why != CHANGES:
@@ -274,9 +274,9 @@ def _unlabel(observed: Observed) -> t.List[Step]:
 
 def _remove_service(observed: Observed, unit: str) -> t.List[Step]:
     path = f"{UNITS}/{unit}"
-    words = f"stop, disable and remove {unit}"
+    summary = f"stop, disable and remove {unit}"
     there = path in observed.files
-    return [Step("remove_service", words, {"unit": unit, "path": path})] if there else []
+    return [Step("remove_service", summary, {"unit": unit, "path": path})] if there else []
 
 
 def _remove(path: str) -> Step:

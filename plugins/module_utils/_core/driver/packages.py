@@ -127,8 +127,8 @@ def _enable(observed: Observed) -> t.List[Step]:
     wanted = _missing_components(observed)
     if not wanted or observed.own_sources == render(wanted):
         return []
-    words = ", ".join(dict.fromkeys(word for one in wanted for word in one.components))
-    text = f"enable the components {words} of {', '.join(one.suite for one in wanted)}"
+    parts = ", ".join(dict.fromkeys(word for one in wanted for word in one.components))
+    text = f"enable the components {parts} of {', '.join(one.suite for one in wanted)}"
     return [Step("sources", text, {"text": render(wanted)}), REFRESH]
 
 
@@ -158,9 +158,9 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     headers = offered_headers(observed) if needed else []
     if not (change or drop or headers):
         return []
-    words = [f"{name} ({version or NEWEST})" for name, version in sorted(change.items())]
-    words += [f"{name} ({observed.candidate(name)})" for name in headers]
-    texts = [f"install {', '.join(words)}"] if words else []
+    parts = [f"{name} ({version or NEWEST})" for name, version in sorted(change.items())]
+    parts += [f"{name} ({observed.candidate(name)})" for name in headers]
+    texts = [f"install {', '.join(parts)}"] if parts else []
     texts += [f"remove {', '.join(drop)}"] if drop else []
     needs = ("reboot",) if look(observed, desired, choice).reboot else ()
     packages = {**change, **dict.fromkeys(headers)}
@@ -191,6 +191,6 @@ def _holds(
     hold = sorted(name for name in choice.targets if name in changed or not observed.held(name))
     hold = hold if desired.hold else []
     release = sorted(ours - set(choice.targets) if desired.hold else ours)
-    words = [f"hold {', '.join(hold)} at their version"] if hold else []
-    words += [f"release the hold on {', '.join(release)}"] if release else []
-    return [Step("hold", "; ".join(words), {"hold": hold, "release": release})] if words else []
+    parts = [f"hold {', '.join(hold)} at their version"] if hold else []
+    parts += [f"release the hold on {', '.join(release)}"] if release else []
+    return [Step("hold", "; ".join(parts), {"hold": hold, "release": release})] if parts else []

@@ -157,23 +157,23 @@ def _take_back(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
     held = sorted(name for name in record.holds if observed.held(name))
     steps = []
     if held:
-        words = f"release the hold on {', '.join(held)}"
-        steps.append(Step("hold", words, {"hold": [], "release": held}))
+        summary = f"release the hold on {', '.join(held)}"
+        steps.append(Step("hold", summary, {"hold": [], "release": held}))
     if record.runfile:
-        words = f"uninstall what NVIDIA's installer brought: {runfile.UNINSTALLER}"
-        steps.append(Step("uninstall", words))
+        summary = f"uninstall what NVIDIA's installer brought: {runfile.UNINSTALLER}"
+        steps.append(Step("uninstall", summary))
     asked = ", ".join(name for name in gone if name in record.requested)
-    words = f"remove the {len(gone)} packages that were added ({asked or 'dependencies only'})"
+    summary = f"remove the {len(gone)} packages that were added ({asked or 'dependencies only'})"
     if not gone:
-        words = "forget the record of additions"
-    words += " and the sources file" if record.sources else ""
-    words += " and the repository with its key" if record.repository else ""
-    words += " and the module stream" if record.stream else ""
-    words += " and the modprobe file" if record.modprobe else ""
+        summary = "forget the record of additions"
+    summary += " and the sources file" if record.sources else ""
+    summary += " and the repository with its key" if record.repository else ""
+    summary += " and the module stream" if record.stream else ""
+    summary += " and the modprobe file" if record.modprobe else ""
     params = {
         "packages": gone,
         "service": record.service and observed.names.persistenced not in gone,
         "fabric": record.fabric and observed.names.fabric not in gone,
         "kernels": observed.modules.images if record.modprobe else (),
     }
-    return [*steps, Step("remove", words, params)]
+    return [*steps, Step("remove", summary, params)]

@@ -62,16 +62,16 @@ def _steps(observed: Observed, desired: Desired, kind: str) -> t.Tuple[Step, ...
     _check(observed, runfile, refuse_unsigned=desired.secure_boot == "refuse")
     dkms = observed.runfile.dkms
     # Silent, no part of a desktop, nothing unloaded.
-    words = ["--silent", "--no-x-check", "--no-opengl-files", "--no-check-for-alternate-installs"]
+    options = ["--silent", "--no-x-check", "--no-opengl-files", "--no-check-for-alternate-installs"]
     if int(version.split(".")[0]) >= TYPED:
-        words.append(f"--kernel-module-type={kind}")
+        options.append(f"--kernel-module-type={kind}")
     elif kind == "open":
-        words.append("--kernel-module-build-directory=kernel-open")
-    words += ["--dkms"] if dkms else []
-    words += ["--allow-installation-with-running-driver"] if observed.loaded else []
+        options.append("--kernel-module-build-directory=kernel-open")
+    options += ["--dkms"] if dkms else []
+    options += ["--allow-installation-with-running-driver"] if observed.loaded else []
     how = "DKMS builds" if dkms else "the installer builds, for the running kernel only"
     text = f"install {version} from {runfile.location}, with {kind} kernel modules that {how}"
-    params = {**runfile._asdict(), "version": version, "kind": kind, "words": words}
+    params = {**runfile._asdict(), "version": version, "kind": kind, "options": options}
     return (Step("runfile", text, params),)
 
 

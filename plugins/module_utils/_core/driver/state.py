@@ -126,7 +126,7 @@ class Observed:
     """What the node has; ``record`` is what earlier runs wrote down of their additions.
 
     ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went
-    wrong with it. ``removal`` is there when additions are to be taken back and dpkg is in order.
+    wrong with it. ``removal`` is there when additions are to be removed again and dpkg is in order.
     ``users`` are the processes that have a GPU open, ``reload_note`` is why this run could not
     exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``bridged`` that
     these are managed through InfiniBand, ``fabric`` what the fabric manager's service does; ``libraries``

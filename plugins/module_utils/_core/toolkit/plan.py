@@ -73,7 +73,7 @@ class Observed:
     ``drop_in`` is the text of ours, ``vendor_file`` says that there is a specification of the vendor's
     service. ``users`` name what still uses the toolkit. ``refreshed`` says that this run has fetched
     the package lists, ``note`` what went wrong with it. ``removal`` is there when additions are to be
-    taken back and dpkg is in order.
+    removed again and dpkg is in order.
     """
 
     family: str
@@ -179,13 +179,13 @@ def _vendor(observed: Observed, desired: Desired) -> t.List[Step]:
         if observed.drop_in is None:
             return []
         return [Step("vendor", f"remove {DROP_IN}", {"text": None, "file": False})]
-    words = [f"write {DROP_IN}, so that one program describes the GPUs"]
-    words = words if observed.drop_in != DROP_IN_TEXT else []
-    words += [f"remove {VENDOR_FILE} of the toolkit's service"] if observed.vendor_file else []
-    if not words:
+    parts = [f"write {DROP_IN}, so that one program describes the GPUs"]
+    parts = parts if observed.drop_in != DROP_IN_TEXT else []
+    parts += [f"remove {VENDOR_FILE} of the toolkit's service"] if observed.vendor_file else []
+    if not parts:
         return []
     params = {"text": DROP_IN_TEXT, "file": observed.vendor_file}
-    return [Step("vendor", "; ".join(words), params)]
+    return [Step("vendor", "; ".join(parts), params)]
 
 
 def _install(observed: Observed, desired: Desired, version: str) -> t.List[Step]:
@@ -240,15 +240,15 @@ def _absent(observed: Observed, before: t.Dict[str, t.Any], check_mode: bool) ->
         )
     removal = observed.removal
     gone = removal.packages if removal else ()
-    words = [f"remove {', '.join(gone)}"] if gone else []
-    words += [f"remove {', '.join(sorted(files))}"] if files else []
-    words += [f"remove {DROP_IN}"] if record.drop_in else []
+    parts = [f"remove {', '.join(gone)}"] if gone else []
+    parts += [f"remove {', '.join(sorted(files))}"] if files else []
+    parts += [f"remove {DROP_IN}"] if record.drop_in else []
     warnings = []
     if removal and removal.kept:
         users = ", ".join(removal.users) or "others"
         warnings = [f"{', '.join(removal.kept)} stays, as {users} needs it"]
     params = {"packages": gone, "files": tuple(sorted(files))}
-    step = Step("remove", "; ".join(words) or "forget what was added", params)
+    step = Step("remove", "; ".join(parts) or "forget what was added", params)
     packages = {name: one for name, one in before["packages"].items() if name not in gone}
     after = {**before, "packages": packages, "repository": None}
     return Plan((step,), before, after, warnings=tuple(warnings))

@@ -42,8 +42,8 @@ class Apt(PackageManager):
 
     def packages(self) -> t.Dict[str, Package]:
         # Without the pattern those that are only on hold are missing.
-        words = ["dpkg-query", "-W", "-f", apt.DPKG_FORMAT, "*"]
-        return apt.parse_packages(self._host.run(words).out)
+        command = ["dpkg-query", "-W", "-f", apt.DPKG_FORMAT, "*"]
+        return apt.parse_packages(self._host.run(command).out)
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
         return apt.parse_policy(self._host.run(["apt-cache", "policy", *names]).out)
@@ -74,8 +74,8 @@ class Apt(PackageManager):
         dragged = self._simulate_purge(names) - names
         if not dragged:
             return dragged, set()
-        words = ["apt-cache", "depends", "--recurse", "--installed", "--important"]
-        done = self._host.run([*words, *sorted(dragged)])
+        command = ["apt-cache", "depends", "--recurse", "--installed", "--important"]
+        done = self._host.run([*command, *sorted(dragged)])
         # Where apt does not tell what they need, it may be any of them.
         return dragged, names & apt.parse_dependencies(done.out) or names
 
@@ -93,8 +93,8 @@ class Apt(PackageManager):
 
     def simulate(self, change: Change) -> Simulation:
         try:
-            words = [*self._pin(change.pins), *_words(change)]
-            done = self._call(["apt-get", "--simulate", *words], check=False)
+            command = [*self._pin(change.pins), *_words(change)]
+            done = self._call(["apt-get", "--simulate", *command], check=False)
         finally:
             self.clean()
         if done.rc == 0:
@@ -122,20 +122,20 @@ class Apt(PackageManager):
     def _wanted(self, change: Change) -> t.List[str]:
         policies = self.policies(sorted(change.packages))
         archive = self._host.listdir(ARCHIVE)
-        words = []
+        command = []
         for name, version in change.packages.items():
             offered = name in policies and version in policies[name].versions
             start = f"{name}_{(version or '').replace(':', '%3a')}_"
             files = [one for one in archive if one.startswith(start) and one.endswith(".deb")]
-            words.append(f"{name}={version}" if offered or not files else f"{ARCHIVE}/{files[0]}")
-        return words + [f"{name}-" for name in change.remove]
+            command.append(f"{name}={version}" if offered or not files else f"{ARCHIVE}/{files[0]}")
+        return command + [f"{name}-" for name in change.remove]
 
-    def _change(self, words: t.Sequence[str]) -> None:
+    def _change(self, command: t.Sequence[str]) -> None:
         options = ["-y", "-q", "-o", "Dpkg::Use-Pty=0"]
         options += ["-o", f"DPkg::Lock::Timeout={int(self._timeout)}"]
         for one in CONFIG_FILES:
             options += ["-o", f"Dpkg::Options::={one}"]
-        self._call(["apt-get", *options, *words])
+        self._call(["apt-get", *options, *command])
 
     def purge(self, names: t.Sequence[str]) -> None:
         more = self._simulate_purge(names) - set(names)
@@ -164,9 +164,9 @@ class Apt(PackageManager):
             for name, package in self.packages().items()
             if package.state is State.HALF_INSTALLED or package.torn
         }
-        words = ["--fix-broken", "--no-remove", "--no-install-recommends"]
-        words += ["--reinstall", "--allow-change-held-packages"] if halves else []
-        self._change([*words, "install", *halves])
+        command = ["--fix-broken", "--no-remove", "--no-install-recommends"]
+        command += ["--reinstall", "--allow-change-held-packages"] if halves else []
+        self._change([*command, "install", *halves])
         held = [name for name, was_held in halves.items() if was_held]
         if held:
             self.hold(held)  # apt drops the hold of what it installs
@@ -186,6 +186,8 @@ class Apt(PackageManager):
 
 
 def _words(change: Change) -> t.List[str]:
-    words = [*FORCE, "install"]
-    words += [f"{name}={version}" if version else name for name, version in change.packages.items()]
-    return words + [f"{name}-" for name in change.remove]
+    command = [*FORCE, "install"]
+    command += [
+        f"{name}={version}" if version else name for name, version in change.packages.items()
+    ]
+    return command + [f"{name}-" for name in change.remove]

@@ -65,8 +65,8 @@ class Rpm(PackageManager):
 
     def trusted(self) -> t.Tuple[str, ...]:
         # rpm fails where it was never taught a key.
-        words = ["rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n", "gpg-pubkey"]
-        done = self._host.run(words, check=False)
+        command = ["rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n", "gpg-pubkey"]
+        done = self._host.run(command, check=False)
         return tuple(done.out.split()) if done.rc == 0 else ()
 
     def trust(self, path: str) -> None:
@@ -80,8 +80,8 @@ class Rpm(PackageManager):
         needs = rpm.parse_needs(done.err + done.out)
         if done.rc == 0 or not needs:
             return set(), set()
-        words = ["rpm", "-q", "--whatprovides", "--qf", "%{NAME}\\n"]
-        asked = self._call([*words, *sorted({one for one, _user in needs})], check=False)
+        command = ["rpm", "-q", "--whatprovides", "--qf", "%{NAME}\\n"]
+        asked = self._call([*command, *sorted({one for one, _user in needs})], check=False)
         needed = names & set(asked.out.split())
         if not needed:
             raise NodeError(
@@ -101,8 +101,8 @@ class Dnf(Rpm):
         return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        words = ["repoquery", "--available", "--showduplicates", "--qf", rpm.DNF_FORMAT]
-        done = self._dnf([*words, *names], check=False)
+        command = ["repoquery", "--available", "--showduplicates", "--qf", rpm.DNF_FORMAT]
+        done = self._dnf([*command, *names], check=False)
         return rpm.parse_repoquery(done.out, set(names)) if done.rc == 0 else {}
 
     def known(self, prefix: str) -> t.List[str]:
@@ -146,14 +146,14 @@ class Dnf(Rpm):
     def release(self, names: t.Sequence[str]) -> None:
         self._call(["dnf", "-q", "versionlock", "delete", *names])
 
-    def _dnf(self, words: t.Sequence[str], *, check: bool = True) -> Completed:
+    def _dnf(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
         # Locks of ours would hide versions; those of others are respected by the plan.
         options = ["-q", "--disableplugin=versionlock", "--setopt=exit_on_lock=True"]
-        return self._call(["dnf", *options, *words], check=check)
+        return self._call(["dnf", *options, *command], check=check)
 
-    def module(self, words: t.Sequence[str], *, check: bool = False) -> str:
+    def module(self, command: t.Sequence[str], *, check: bool = False) -> str:
         """Call ``dnf module`` and return what it prints, nothing where it fails and may."""
-        done = self._dnf(["--assumeyes", "module", *words], check=check)
+        done = self._dnf(["--assumeyes", "module", *command], check=check)
         return done.out if done.rc == 0 else ""
 
     def _shell(self, options: t.Sequence[str], change: Change, *, check: bool = True) -> Completed:
@@ -162,9 +162,15 @@ class Dnf(Rpm):
             for name, version in change.packages.items()
         ]
         lines += [f"remove {name}" for name in change.remove]
-        words = ["dnf", *options, "--disableplugin=versionlock", "--setopt=exit_on_lock=True", KEEP]
-        words += ["--setopt=install_weak_deps=False", "shell"]
-        done = self._call(words, check=check, stdin="\n".join([*lines, "run", "exit"]) + "\n")
+        command = [
+            "dnf",
+            *options,
+            "--disableplugin=versionlock",
+            "--setopt=exit_on_lock=True",
+            KEEP,
+        ]
+        command += ["--setopt=install_weak_deps=False", "shell"]
+        done = self._call(command, check=check, stdin="\n".join([*lines, "run", "exit"]) + "\n")
         # The shell ends with status 0 whatever happened in it.
         if check and re.search(r"^(?:Error|Failed)\b", done.out + "\n" + done.err, flags=re.M):
             raise NodeError(
@@ -192,9 +198,9 @@ class Zypper(Rpm):
     def known(self, prefix: str) -> t.List[str]:
         return sorted(self._search([f"{prefix}*"]))
 
-    def _search(self, words: t.Sequence[str]) -> t.Dict[str, Policy]:
+    def _search(self, command: t.Sequence[str]) -> t.Dict[str, Policy]:
         options = ["--xmlout", "--no-refresh", "search", "--details", "--type", "package"]
-        done = self._zypper([*options, *words], good=(0, ZYPPER_NOTHING_FOUND))
+        done = self._zypper([*options, *command], good=(0, ZYPPER_NOTHING_FOUND))
         return rpm.parse_zypper_search(done.out)
 
     def update(self) -> str:
@@ -243,14 +249,14 @@ class Zypper(Rpm):
     def _install(
         self, before: t.Sequence[str], more: t.Sequence[str], change: Change, *, check: bool = True
     ) -> Completed:
-        words = [*before, "install", *more, "--no-recommends", "--oldpackage"]
-        words += ["--auto-agree-with-licenses", *_names(change)]
-        return self._zypper(words, check=check)
+        command = [*before, "install", *more, "--no-recommends", "--oldpackage"]
+        command += ["--auto-agree-with-licenses", *_names(change)]
+        return self._zypper(command, check=check)
 
     def _zypper(
-        self, words: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = ZYPPER_GOOD
+        self, command: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = ZYPPER_GOOD
     ) -> Completed:
-        return self._call(["zypper", "--non-interactive", *words], check=check, good=good)
+        return self._call(["zypper", "--non-interactive", *command], check=check, good=good)
 
 
 def _names(change: Change) -> t.List[str]:

@@ -115,7 +115,7 @@ class ConfigWatch:
         return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
 
 
-def told(config: Config, root: Path) -> str:
+def visible_devices_warning(config: Config, root: Path) -> str:
     """Return a warning, or nothing. ``root`` is where the node's / is seen, if it is seen at all."""
     try:
         text = (root / TOOLKIT_CONFIG.lstrip("/")).read_text(encoding="utf-8")

@@ -75,7 +75,7 @@ class XidLog:
     def __init__(self, pause: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._pause = pause
         self._clock = clock
-        self._said: dict[Xid, tuple[float, int]] = {}  # when it was told, and how many came since
+        self._said: dict[Xid, tuple[float, int]] = {}  # when it was logged, and how many came since
 
     def heard(self, xid: Xid) -> None:
         """Take note of an XID."""
@@ -83,7 +83,7 @@ class XidLog:
             at, since = self._said[xid]
             self._said[xid] = at, since + 1
         else:
-            self._tell(xid, 1)
+            self._log(xid, 1)
 
     def tick(self) -> None:
         """Tell of what was gathered for long enough."""
@@ -91,9 +91,9 @@ class XidLog:
             if self._clock() - at >= self._pause:
                 del self._said[xid]
                 if since:
-                    self._tell(xid, since)
+                    self._log(xid, since)
 
-    def _tell(self, xid: Xid, times: int) -> None:
+    def _log(self, xid: Xid, times: int) -> None:
         where = {"gpu": xid.gpu_uuid, "xid": xid.number, "gi": xid.gi_id, "ci": xid.ci_id}
         logs.warning("XID", **where, **({"times": times} if times > 1 else {}))
         self._said[xid] = self._clock(), 0

@@ -201,5 +201,5 @@ def _label(path: Path) -> None:
 
 
 def _mount(names: Names, path: str, options: str) -> None:
-    words = ["mount", "-t", "tmpfs", "-o", f"rw,nosuid,nodev,noexec,{options}"]
-    Host().run([*words, f"gpu-mps-{names.device}", path], timeout=TIMEOUT)
+    command = ["mount", "-t", "tmpfs", "-o", f"rw,nosuid,nodev,noexec,{options}"]
+    Host().run([*command, f"gpu-mps-{names.device}", path], timeout=TIMEOUT)

@@ -12,7 +12,7 @@ from typing import Final
 from .._shared._core.errors import InputError
 
 ROOT: Final = "/run/gpu-node/mps"
-SETTINGS: Final = ROOT  # of the units; what is here is written anew after a boot
+SETTINGS: Final = ROOT  # of the units; what is here is written again after a boot
 UUID: Final = re.compile(r"(GPU|MIG)-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # Where CUDA looks by itself, so that a client that drops the variable still finds the daemon.
 PIPE_IN_CONTAINER: Final = "/tmp/nvidia-mps"

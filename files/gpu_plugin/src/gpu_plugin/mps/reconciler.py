@@ -157,7 +157,7 @@ class Reconciler:
         self.tick()
 
     def tick(self) -> bool:
-        """Look at all managers and do what is due. Returns whether anything is to be offered anew."""
+        """Look at all managers and do what is due. Returns whether anything is to be advertised again."""
         before, known = self.problems(), sorted({*self._offers, *self._leaving})
         # What managers tell below a root that others may write to may be a lie: it is not looked at.
         if known and (why := folders.refusal(self._root)):
