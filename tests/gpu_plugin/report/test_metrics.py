@@ -9,6 +9,8 @@ import contextlib
 import hashlib
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -273,3 +275,21 @@ def test_what_a_killed_manager_left_is_read_as_crashed() -> None:
         (Path(folder) / "a-b.json").write_text("[]")
         (found,) = load(Path(folder))
     assert (found["state"], found["clients"], found["servers"]) == ("crashed", 0, [])
+
+
+def test_what_happens_before_the_metrics_are_asked_for_is_in_them() -> None:
+    observer = Observer()
+    observer.count("xids", UUID, "79")
+    observer.took(0.1, GPU, "Allocate")
+    before = observer.metrics
+    observer.count("xids", UUID, "79")
+    assert observer.metrics == before
+    samples = [one for metric in before for family in metric.collect() for one in family.samples]
+    found = {one.name: one.value for one in samples if not one.name.endswith("_bucket")}
+    assert found["gpu_plugin_xids_total"] == 2
+    assert found["gpu_plugin_call_duration_seconds_count"] == 1
+
+
+def test_the_prometheus_client_is_not_loaded_at_the_start() -> None:
+    code = "import sys, gpu_plugin.daemon; sys.exit('prometheus_client' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

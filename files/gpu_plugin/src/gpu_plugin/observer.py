@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
-
-from prometheus_client import Counter, Histogram, disable_created_metrics
 
 PREFIX: Final = "gpu_plugin_"
 BOUNDS: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
@@ -33,39 +32,37 @@ COUNTERS: Final = (
     (NVML_ERRORS, "Errors of NVML while looking for GPUs.", ("code",)),
     (RELOADS, "Configurations that were read again.", ("result",)),
 )
-
-# No times of when a series began: they are as many series again, which nobody queries.
-disable_created_metrics()  # type: ignore[no-untyped-call]
+DURATION: Final = "call_duration_seconds"
+MOST_EARLIER: Final = 10_000  # events before the first request for metrics; the newest are kept
 
 
 class Observer:
     """Takes note of what happens, from any thread."""
 
     def __init__(self) -> None:
-        self._counters = {
-            name: Counter(PREFIX + name, text, labels, registry=None)
-            for name, text, labels in COUNTERS
-        }
-        self._durations = Histogram(
-            f"{PREFIX}call_duration_seconds",
-            "How long the answer to a call of the kubelet took.",
-            ("resource", "call"),
-            buckets=BOUNDS,
-            registry=None,
-        )
-        self.metrics: Final = (*self._counters.values(), self._durations)
-        self._series: dict[object, set[tuple[str, ...]]] = {one: set() for one in self.metrics}
+        self._earlier: deque[tuple[str, float, tuple[str, ...]]] = deque(maxlen=MOST_EARLIER)
+        self._metrics: dict[str, Any] = {}
+        self._series: dict[str, set[tuple[str, ...]]] = {}
         self._lock = threading.Lock()
         self._last: tuple[Mapping[str, Any], float] = ({}, 0.0)
 
+    @property
+    def metrics(self) -> tuple[Any, ...]:
+        """The Prometheus client's metrics. It is loaded when they are first asked for, after the start."""
+        made = self._metrics or _metrics()
+        with self._lock:
+            self._metrics = self._metrics or made
+            while self._earlier:
+                self._add(*self._earlier.popleft())
+        return tuple(self._metrics.values())
+
     def count(self, what: str, *labels: str) -> None:
         """Add one to a counter, the series of which the labels name."""
-        counter = self._counters[what]
-        counter.labels(*self._bounded(counter, labels)).inc()
+        self._note(what, 1.0, labels)
 
     def took(self, seconds: float, *labels: str) -> None:
         """Note how long something took: ``labels`` are the resource and the call."""
-        self._durations.labels(*self._bounded(self._durations, labels)).observe(seconds)
+        self._note(DURATION, seconds, labels)
 
     def round(self, state: Mapping[str, Any]) -> None:
         """Take over the state that the main loop found. It must not change any more."""
@@ -76,10 +73,31 @@ class Observer:
         state, at = self._last
         return state, time.monotonic() - at
 
-    def _bounded(self, metric: object, labels: tuple[str, ...]) -> tuple[str, ...]:
+    def _note(self, what: str, amount: float, labels: tuple[str, ...]) -> None:
         with self._lock:
-            series = self._series[metric]
-            if labels not in series and len(series) >= MOST_SERIES:
-                return (OTHER,) * len(labels)
-            series.add(labels)
-            return labels
+            if self._metrics:
+                self._add(what, amount, labels)
+            else:
+                self._earlier.append((what, amount, labels))
+
+    def _add(self, what: str, amount: float, labels: tuple[str, ...]) -> None:
+        series = self._series.setdefault(what, set())
+        if labels not in series and len(series) >= MOST_SERIES:
+            labels = (OTHER,) * len(labels)
+        series.add(labels)
+        metric = self._metrics[what].labels(*labels)
+        (metric.observe if what == DURATION else metric.inc)(amount)
+
+
+def _metrics() -> dict[str, Any]:
+    from prometheus_client import Counter, Histogram, disable_created_metrics
+
+    # No times of when a series began: they are as many series again, which nobody queries.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    found: dict[str, Any] = {
+        name: Counter(PREFIX + name, text, labels, registry=None) for name, text, labels in COUNTERS
+    }
+    text = "How long the answer to a call of the kubelet took."
+    labels = ("resource", "call")
+    found[DURATION] = Histogram(PREFIX + DURATION, text, labels, buckets=BOUNDS, registry=None)
+    return found

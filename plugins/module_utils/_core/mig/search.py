@@ -70,8 +70,8 @@ def arrange(
         return sum(ids in busy for ids in kept), -sum(gi.changes for gi in one.keep)
 
     candidates = [one for one in existing if names.get(one.profile_id) in layout]
-    fits = _complete(profiles, (), layout) is not None
-    subsets = sorted(_subsets(candidates), key=weight, reverse=True) if fits else []
+    fits = False  # on an empty GPU; asked where something that stays is in the way
+    subsets = sorted(_subsets(candidates), key=weight, reverse=True)
     for _weight, alike in itertools.groupby(subsets, key=weight):
         found: t.List[Found] = []
         for keep in alike:
@@ -80,9 +80,13 @@ def arrange(
                 found.append(_assign(names, keep, free, wanted, busy, placements or {}))
                 if not any(one.changes for one in found[-1].keep):
                     break
+            elif not fits and _complete(profiles, (), layout) is None:
+                raise _does_not_fit(layout)
+            else:
+                fits = True
         if found:
             return max(found, key=stays)
-    raise _too_much(layout, "no arrangement on its memory grid holds all of them at once")
+    raise _does_not_fit(layout)
 
 
 def _subsets(values: t.Sequence[T]) -> t.Iterator[t.Tuple[T, ...]]:
@@ -165,6 +169,10 @@ def _media(name: str) -> str:
     attributes = parse(name).attributes
     words = attributes[1:].split(",")
     return next((attributes[0] + word for word in ("me", "me.all") if word in words), "")
+
+
+def _does_not_fit(layout: t.Mapping[str, int]) -> NodeError:
+    return _too_much(layout, "no arrangement on its memory grid holds all of them at once")
 
 
 def _too_much(layout: t.Mapping[str, int], cause: str, verb: str = "does") -> NodeError:

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from .._shared._core.cdi import boot as cdi_boot
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import CONTROL_NODES
 from .._shared._core.text import json_data
-from .._shared._host.api import Host
 from ..config.configuration import Config, hook_program
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
@@ -147,6 +145,9 @@ def read(config: Path) -> dict[str, Any] | None:
     driver or the toolkit, and no container that asks for a device starts.
     ``failed``: whether the last run of gpu-cdi.service failed.
     """
+    from .._shared._core.cdi import boot as cdi_boot  # the daemon starts without them
+    from .._shared._host.api import Host
+
     try:
         options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))
     except (OSError, NodeError):

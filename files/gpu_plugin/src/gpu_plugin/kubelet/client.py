@@ -12,8 +12,6 @@ import grpc
 
 from .._shared._core.errors import NodeError
 from ..offer.overview import Holder
-from ..proto.podresources_v1 import api_pb2 as pods_pb2
-from ..proto.podresources_v1 import rpc as pods_rpc
 from ..proto.v1beta1 import api_pb2, rpc
 
 T = TypeVar("T")
@@ -47,13 +45,15 @@ class PodResources:
     """The kubelet's answers. KubeletSilent: there were none."""
 
     def __init__(self, socket: Path) -> None:
-        self._socket = socket
+        from ..proto.podresources_v1 import api_pb2, rpc  # the daemon starts without them
+
+        self._socket, self._messages, self._methods = socket, api_pb2, rpc
 
     def holders(self) -> dict[str, list[Holder]]:
         """Return the containers that have each device, by the device's id."""
         found: dict[str, list[Holder]] = {}
-        request = pods_pb2.ListPodResourcesRequest()
-        answer = self._answer(pods_rpc.LIST, request, pods_pb2.ListPodResourcesResponse)
+        request = self._messages.ListPodResourcesRequest()
+        answer = self._answer(self._methods.LIST, request, self._messages.ListPodResourcesResponse)
         for pod in answer.pod_resources:
             for container in pod.containers:
                 holder = Holder(pod.namespace, pod.name, container.name)
@@ -65,9 +65,9 @@ class PodResources:
     def allocatable(self) -> dict[str, int]:
         """Return how many devices of each resource the kubelet can allocate."""
         found: dict[str, int] = {}
-        request = pods_pb2.AllocatableResourcesRequest()
+        request = self._messages.AllocatableResourcesRequest()
         answer = self._answer(
-            pods_rpc.GET_ALLOCATABLE, request, pods_pb2.AllocatableResourcesResponse
+            self._methods.GET_ALLOCATABLE, request, self._messages.AllocatableResourcesResponse
         )
         for devices in answer.devices:
             name = devices.resource_name
