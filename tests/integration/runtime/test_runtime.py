@@ -105,10 +105,12 @@ def test_pods_see_what_they_ask_for(brought_up: Callable[..., Node]) -> None:
     assert pods.run([], *TRUE, handler="nvidia") == {"ran"}
     assert created(node) == 2  # the pod's own container, and the one in it
 
-    gone = node.play(container_runtime_state="absent", cdi_state="absent")
-    # All is removed, and the device plugin is left with devices that no container can have.
-    assert not gone.ok
-    assert "no container runtime knows the CDI device" in gone.message()
+    # All is removed, and the device plugin, once it has looked again, has devices that no container can have.
+    node.play(container_runtime_state="absent", cdi_state="absent")
+    eventually(lambda: set(node.allocatable().values()) - {0}, set())
+    stranded = node.play("gpu.node.validate")
+    assert not stranded.ok
+    assert "no container runtime knows the CDI device" in stranded.message()
     assert node.run("cat", CONFIG) == other
     left = node.run(
         "sh", "-c", f"ls {SPEC} /etc/systemd/system/gpu-cdi.* /etc/gpu-node/cdi.json", check=False
