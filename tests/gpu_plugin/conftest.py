@@ -51,8 +51,6 @@ def make_shared(make_node: MakeNode) -> Iterator[MakeShared]:
     from nvsim import genuine
 
     genuine_program = genuine.mps_control()
-    if genuine_program is None:
-        pytest.skip(genuine.MPS_MISSING)
     if os.geteuid() != 0:
         pytest.skip("the compute mode can be set by root only")
     made: list[Shared] = []

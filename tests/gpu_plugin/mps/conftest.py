@@ -17,8 +17,6 @@ from nvsim.testing import start
 @pytest.fixture
 def mps() -> Iterator[Mps]:
     program = genuine.mps_control()
-    if program is None:
-        pytest.skip(genuine.MPS_MISSING)
     if os.geteuid() != 0:
         pytest.skip("another user can be played by root only")
     made = Mps(start("h100-80", 1), program)

@@ -10,35 +10,36 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 APT = Path(__file__).resolve().parents[1] / "build/apt"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-MISSING = "the package nvidia-smi cannot be downloaded from this machine's Debian mirror"
-PROMTOOL_MISSING = "the package promtool cannot be downloaded from this machine's Debian mirror"
-MPS_MISSING = "the package nvidia-cuda-mps cannot be downloaded from this machine's Debian mirror"
 
 
-def nvidia_smi() -> Path | None:
-    """Return the program, from this machine's mirror the first time; None where that has it not."""
+def nvidia_smi() -> Path:
+    """Return the program, from this machine's mirror the first time; where that has it not, the test is skipped."""
     return _program("nvidia-smi", "nvidia-smi")
 
 
-def mps_control() -> Path | None:
-    """Return nvidia-cuda-mps-control; None where this machine's mirror has it not."""
+def mps_control() -> Path:
+    """Return nvidia-cuda-mps-control, or skip as above."""
     return _program("nvidia-cuda-mps", "nvidia-cuda-mps-control")
 
 
-def promtool() -> Path | None:
-    """Return Prometheus' promtool; None where this machine's mirror has it not."""
+def promtool() -> Path:
+    """Return Prometheus' promtool, or skip as above."""
     return _program("promtool", "promtool")
 
 
-def _program(package: str, name: str) -> Path | None:
+def _program(package: str, name: str) -> Path:
     APT.mkdir(parents=True, exist_ok=True)
     with (APT / "lock").open("w") as lock:  # tests run beside each other
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (found := _there(name)) is None:
             _download(package)
             found = _there(name)
+    if found is None:
+        pytest.skip(f"the package {package} cannot be downloaded from this machine's Debian mirror")
     return found
 
 
