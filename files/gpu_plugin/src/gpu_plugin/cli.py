@@ -226,7 +226,7 @@ def _check_node(checked: config.Config, source: str) -> None:
     """Return if this node allows what a configuration asks for. ConfigError: MPS can't be like that."""
     from .gpus.driver import Driver  # brings NVML in
     from .mps import state as mps
-    from .mps.control import PROGRAM as CONTROL
+    from .mps.paths import PROGRAM as CONTROL
     from .mps.reconciler import Reconciler, Systemd
     from .offer.decide import decide
 

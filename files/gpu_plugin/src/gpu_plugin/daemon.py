@@ -167,7 +167,6 @@ class Daemon:
         """Report to the status file, the metrics and systemd."""
         lines += self._report.write(
             state(
-                os.getpid(),
                 self._configuration,
                 self._gpus.inventory,
                 self._offered.refusal,

@@ -9,12 +9,10 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from .tools.state import StateFile, StateUnusable, alive, read
+from .tools.state import StateUnusable, alive, read
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
 LABELS_FILE: Final = "/run/gpu-node/labels.json"  # of the process that labels the node
-
-StatusFile = StateFile
 
 
 def load(path: Path) -> dict[str, Any] | None:

@@ -116,11 +116,8 @@ class DriverCapability:
 
     def _machine(self) -> Observed:
         host, node = self._node.host, self._node
-        kernel, driver, devices = (
-            node.kernel,
-            nodeinfo.loaded_driver(host),
-            nodeinfo.pci_devices(host),
-        )
+        kernel = node.kernel
+        driver, devices = nodeinfo.loaded_driver(host), nodeinfo.pci_devices(host)
         record = node.added.record
         gpus = tuple((one.address, one.architecture) for one in devices if one.kind == "gpu")
         bridged = bool(gpus) and bool(nodeinfo.bridges(host))
@@ -163,7 +160,7 @@ class DriverCapability:
         self._actions[step.action](step.params)
 
     def _remove(self, params: Params) -> None:
-        """Take back what was added, by whichever source."""
+        """Remove what was added, by whichever source."""
         self._loading.disable(params)
         self._packages.remove(params["packages"])
         self._streams.forget()

@@ -135,7 +135,7 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
     # Without a simulation, which needs dpkg in order, all that was added goes.
     gone = removal.packages if removal else tuple(sorted(record.packages & set(observed.packages)))
     if record:
-        steps += _take_back(observed, gone)
+        steps += _removal(observed, gone)
     after["packages"] = {
         name: version for name, version in after["packages"].items() if name not in gone
     }
@@ -152,7 +152,7 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
     return Plan(tuple(steps), before, after, reboot_required=reboot)
 
 
-def _take_back(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
+def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
     record = observed.record
     held = sorted(name for name in record.holds if observed.held(name))
     steps = []

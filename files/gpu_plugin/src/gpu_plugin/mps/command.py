@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from .._shared._core.errors import InputError
 from . import settings, state
-from .paths import SETTINGS
+from .paths import PROGRAM, SETTINGS
 from .settings import Settings, parse_memory
 
 READERS: Final = {**settings.READERS, "replace_silent": settings.whole(0)}
@@ -60,9 +60,7 @@ def fill(mps: argparse.ArgumentParser) -> None:
         help="start a daemon again that has been silent for so long, although its clients end then"
         f" (default: never; environment: {SILENT_VARIABLE})",
     )
-    run.add_argument(
-        "--control", default="nvidia-cuda-mps-control", metavar="PROGRAM", help="NVIDIA's program"
-    )
+    run.add_argument("--control", default=PROGRAM, metavar="PROGRAM", help="NVIDIA's program")
     run.add_argument(
         "--no-shm", action="store_true", help="use the node's /dev/shm, rather than an own one"
     )

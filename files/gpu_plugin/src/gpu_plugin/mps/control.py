@@ -21,10 +21,9 @@ from .._shared._core.errors import NodeError
 from ..tools import bounded, logs
 from . import protocol
 from .folders import failing
-from .paths import Names, daemon_environment
+from .paths import PROGRAM, Names, daemon_environment
 from .protocol import ControlError, Silent
 
-PROGRAM: Final = "nvidia-cuda-mps-control"
 MULTI_USER: Final = "-multiuser-server"
 NO_OPTION: Final = "-no-such-option"
 HINT: Final = "remove multiUser from sharing.mps, or install a driver whose program has it"

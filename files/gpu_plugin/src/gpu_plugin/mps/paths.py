@@ -11,6 +11,7 @@ from typing import Final
 
 from .._shared._core.errors import InputError
 
+PROGRAM: Final = "nvidia-cuda-mps-control"
 ROOT: Final = "/run/gpu-node/mps"
 SETTINGS: Final = ROOT  # of the units; what is here is written again after a boot
 UUID: Final = re.compile(r"(GPU|MIG)-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

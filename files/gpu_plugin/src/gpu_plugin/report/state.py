@@ -15,16 +15,15 @@ from .._shared._core.errors import NodeError
 from ..config.reload import InForce
 from ..observer import Observer
 from ..offer.devices import Devices, Inventory
-from ..status import StatusFile
 from ..tools import logs
 from ..tools.chores import Chore
+from ..tools.state import StateFile
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint
 
 
 def state(
-    pid: int,
     configuration: InForce,
     inventory: Inventory,
     refusal: NodeError | None,
@@ -33,11 +32,10 @@ def state(
     mps: Mapping[str, Any],
     chores: Mapping[str, str | None],
 ) -> dict[str, Any]:
-    """Return it as JSON can hold it. ``chores`` are their errors."""
+    """Return it as JSON can hold it; the file has the process besides. ``chores`` are their errors."""
     absent = inventory.absent
     return {
         "version": __version__,
-        "pid": pid,
         "config_sha256": configuration.digest,
         "config_problem": configuration.problem or None,
         "driver_version": None if absent else inventory.driver_version,
@@ -64,7 +62,7 @@ class Report:
     def __init__(self, path: Path, observer: Observer) -> None:
         self._observer = observer
         self._last: Mapping[str, Any] = {}
-        file = StatusFile(path)
+        file = StateFile(path)
         self.still_true, self.remove = file.still_true, file.remove
         self.chore = Chore("status_file", "the status file can't be written", file.write)
 
