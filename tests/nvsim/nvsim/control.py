@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from .api.events import XID
-from .engine import Engine, Event, Fault, Process
+from .engine import Engine, Event, Fault, Lie, Process
 from .kernel import ci_minor, gi_minor
 
 Request = dict[str, Any]
@@ -155,9 +156,23 @@ def fault(engine: Engine, request: Request, _pid: int) -> None:
 
 def delay(engine: Engine, request: Request, _pid: int) -> None:
     """Make a function slow, for all GPUs or for one."""
+    engine.delays[request["function"], _uuid(engine, request)] = request["ms"] / 1000
+
+
+def hang(engine: Engine, request: Request, _pid: int) -> None:
+    """Let a function not answer any more, for all GPUs or for one."""
+    engine.delays[request["function"], _uuid(engine, request)] = math.inf
+
+
+def lie(engine: Engine, request: Request, _pid: int) -> None:
+    """Let a function store other bytes through an argument, for all GPUs or for one."""
+    told = Lie(request["at"], bytes.fromhex(request["data"]))
+    engine.lies[request["function"], _uuid(engine, request)] = told
+
+
+def _uuid(engine: Engine, request: Request) -> str | None:
     gpu = request.get("gpu")
-    uuid = engine.find(gpu).board.uuid if gpu else None
-    engine.delays[request["function"], uuid] = request["ms"] / 1000
+    return engine.find(gpu).board.uuid if gpu else None
 
 
 def passthrough(engine: Engine, request: Request, _pid: int) -> None:
@@ -203,9 +218,11 @@ def profiles_need_mig(engine: Engine, request: Request, _pid: int) -> None:
 
 
 def clear_faults(engine: Engine, _request: Request, _pid: int) -> None:
-    """Forget faults and delays."""
+    """Forget faults, delays and lies. What waits goes on."""
     engine.faults.clear()
     engine.delays.clear()
+    engine.lies.clear()
+    engine.lock.notify_all()
 
 
 def show(engine: Engine, _request: Request, _pid: int) -> None:
@@ -227,6 +244,8 @@ VERBS: dict[str, Verb] = {
     "release": release,
     "fault": fault,
     "delay": delay,
+    "hang": hang,
+    "lie": lie,
     "passthrough": passthrough,
     "profiles-need-mig": profiles_need_mig,
     "cable": cable,

@@ -103,7 +103,14 @@ def parser() -> argparse.ArgumentParser:
     delay = verbs.add_parser("delay")
     delay.add_argument("function")
     delay.add_argument("ms", type=int)
-    delay.add_argument("--gpu", help="the only one that is slow")
+    hang = verbs.add_parser("hang", help="let a function not answer any more")
+    hang.add_argument("function", help="its name, or * for all")
+    lie = verbs.add_parser("lie", help="let a function store other bytes through an argument")
+    lie.add_argument("function")
+    lie.add_argument("at", type=int, help="the argument, from 0")
+    lie.add_argument("data", help="the bytes, in hexadecimal")
+    for verb in (delay, hang, lie):
+        verb.add_argument("--gpu", help="the only one that it concerns")
     for verb in verbs.choices.values():
         verb.add_argument(
             "--json", action="store_true", help="one line instead of an indented text"

@@ -18,7 +18,6 @@ import socket
 import struct
 import sys
 import threading
-import time
 from pathlib import Path
 
 from . import api, codes, control
@@ -100,8 +99,7 @@ class Server:
 
     def _run(self, name: str, call: Call, version: str) -> int:
         engine = self.engine
-        for gpu in {None, _gpu_of(call)} if engine.delays else ():
-            time.sleep(engine.delays.get((name, gpu), 0.0))
+        engine.linger(name, _gpu_of(call) if engine.delays else None)
         if name in BLOCKING:
             with engine.lock:
                 engine.play_fault(name, None)
@@ -114,6 +112,10 @@ class Server:
                 raise NvError(codes.VERSION_MISMATCH)
             engine.play_fault(name, _gpu_of(call))
             FUNCTIONS.get(name, unsupported)(call)
+            for gpu in (None, _gpu_of(call)) if engine.lies else ():
+                if lie := engine.lies.get((name, gpu)):
+                    call.stores = [one for one in call.stores if one[0] != lie.at]
+                    call.put(lie.at, lie.data)
         return codes.SUCCESS
 
 

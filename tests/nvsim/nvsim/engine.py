@@ -15,6 +15,9 @@ from .codes import INVALID_ARGUMENT, NvError
 from .kernel import KernelGpu, KernelView, render
 from .state import Gpu, Store
 
+EVERY = "*"  # function
+LONGEST_WAIT = 3600.0
+
 
 @dataclass
 class Process:
@@ -36,6 +39,14 @@ class Fault:
     code: int
     nth: int = 1
     times: int | None = None
+
+
+@dataclass(frozen=True)
+class Lie:
+    """What is stored through an argument instead of the truth."""
+
+    at: int
+    data: bytes
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,7 @@ class Engine:
         self.processes: list[Process] = []
         self.faults: list[Fault] = []
         self.delays: dict[tuple[str, str | None], float] = {}  # by function, and by GPU if of one
+        self.lies: dict[tuple[str, str | None], Lie] = {}  # likewise
         self.profiles_need_mig = False  # as with drivers of branch 535 and older
         self.passthrough = False  # in a virtual machine the driver cannot reset a GPU by itself
         self.event_sets: dict[int, EventSet] = {}
@@ -173,10 +185,21 @@ class Engine:
 
     # --- faults ---
 
+    def linger(self, function: str, gpu: str | None) -> None:
+        """Keep a call waiting as long as its function is slow; who makes it quick again ends the wait."""
+        begun = time.monotonic()
+        with self.lock:
+            while (left := begun + self._delay(function, gpu) - time.monotonic()) > 0:
+                self.lock.wait(min(left, LONGEST_WAIT))
+
+    def _delay(self, function: str, gpu: str | None) -> float:
+        known = {(name, one) for name in (function, EVERY) for one in (None, gpu)}
+        return max((self.delays.get(one, 0.0) for one in known), default=0.0)
+
     def play_fault(self, function: str, gpu: str | None) -> None:
         """Raise the code of a fault that waits for this call."""
         for fault in list(self.faults):
-            if fault.function not in (function, "*") or fault.gpu not in (None, gpu):
+            if fault.function not in (function, EVERY) or fault.gpu not in (None, gpu):
                 continue
             if fault.nth > 1:
                 fault.nth -= 1

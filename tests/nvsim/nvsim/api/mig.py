@@ -72,7 +72,7 @@ def is_mig(call: Call) -> None:
 @api("nvmlDeviceGetMaxMigDeviceCount")
 def max_devices(call: Call) -> None:
     gpu = call.gpu(mig_too=False)
-    call.put_number(1, gpu.product.compute_slices)
+    call.put_number(1, gpu.product.compute_slices if gpu.driver.mig_current else 0)
 
 
 @api("nvmlDeviceGetMigDeviceHandleByIndex")
