@@ -14,6 +14,7 @@ from .errors import NodeError
 NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED = 3, 4, 6, 9
 TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST = 10, 12, 13, 15
 RESET_REQUIRED, VERSION_MISMATCH, IN_USE, INSUFFICIENT_RESOURCES = 16, 18, 19, 23
+UNKNOWN_ERROR = 999
 
 # pynvml's own texts come from the library, which may be the thing that is missing.
 MESSAGES = {

@@ -9,7 +9,7 @@ import ctypes
 import functools
 import typing as t
 
-from .._core.gpu import NvmlError
+from .._core.gpu import UNKNOWN_ERROR, NvmlError
 
 try:
     import pynvml
@@ -18,6 +18,7 @@ except ImportError:  # where the library is missing, open_nvml says so
 
 __all__ = ["pynvml"]  # of what others import, the one thing that is not defined here
 INVALID_ARGUMENT, VERSION_MISMATCH = 2, 25
+MOST_LISTED = 4096  # a driver that says that there is more is not believed
 F = t.TypeVar("F", bound=t.Callable[..., t.Any])
 
 
@@ -49,10 +50,20 @@ def or_none(
         raise
 
 
+def told(ask: t.Callable[..., t.Any], *args: t.Any) -> str:
+    """Return a text of NVML's. What is not UTF-8 in it is replaced, since a driver may have read anything."""
+    try:
+        return text(ask(*args))
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")
+
+
 def listed(ask: t.Callable[..., t.Any], kind: t.Any, *args: t.Any) -> t.List[t.Any]:
     """Return the values of a call that tells first how many there are, and fills an array then."""
     count = ctypes.c_uint()
     ask(*args, None, ctypes.byref(count))
+    if count.value > MOST_LISTED:
+        raise pynvml.NVMLError(UNKNOWN_ERROR)
     array = (kind * count.value)()
     ask(*args, array, ctypes.byref(count))
     return list(array[: count.value])
@@ -60,7 +71,7 @@ def listed(ask: t.Callable[..., t.Any], kind: t.Any, *args: t.Any) -> t.List[t.A
 
 def text(value: t.Any) -> str:
     """Return NVML's text, which older bindings give as bytes."""
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def instance(number: t.Optional[int]) -> t.Optional[int]:

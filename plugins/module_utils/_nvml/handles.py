@@ -12,7 +12,7 @@ from .._core.errors import InputError
 from .._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, GiProfile, Gpu, Process
 from .._core.mig.profile import canonical, name_from_sizes
 from .._core.text.shown import printable
-from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, instance, listed, or_none, pynvml, text
+from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, instance, listed, or_none, pynvml, text, told
 
 ROOM = 16  # more than any GPU's instances; some report too small a count
 NO_PROFILE = (NOT_SUPPORTED, INVALID_ARGUMENT)
@@ -93,8 +93,6 @@ def processes(gpu: Gpu, devices: t.Iterable[t.Any]) -> t.List[Process]:
 
 def _name(pid: int) -> str:
     try:
-        return printable(text(pynvml.nvmlSystemGetProcessName(pid)))
-    except UnicodeDecodeError as error:
-        return printable(error.object.decode(errors="replace"))
+        return printable(told(pynvml.nvmlSystemGetProcessName, pid))
     except pynvml.NVMLError:
         return ""

@@ -20,9 +20,8 @@ from .._core.gpu import (
     Gpu,
     Links,
     MigDevice,
-    NvmlError,
 )
-from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, instance, or_none, pynvml, text
+from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, instance, or_none, pynvml, text, told
 
 T = t.TypeVar("T")
 EXCLUSIVE_PROCESS = 3  # a compute mode
@@ -74,18 +73,16 @@ class Xid(t.NamedTuple):
 
 
 class XidWatch:
-    """An NVML event set for some GPUs. To be used while NVML is open, and closed before it is."""
+    """An NVML event set. To be used while NVML is open, and closed before it is."""
 
-    def __init__(self, gpu_uuids: t.Iterable[str]) -> None:
-        self.failed: t.Dict[str, NvmlError] = {}
+    def __init__(self) -> None:
         self._uuids: t.Dict[t.Optional[int], str] = {}
         self._set = self._create()
-        for uuid in gpu_uuids:
-            try:
-                self._register(uuid)
-            except NvmlError as error:
-                if error.code != NOT_SUPPORTED:
-                    self.failed[uuid] = error
+
+    @property
+    def hears(self) -> bool:
+        """Whether there is a GPU of which it hears."""
+        return bool(self._uuids)
 
     @staticmethod
     @doing("creating an event set")
@@ -93,13 +90,18 @@ class XidWatch:
         return pynvml.nvmlEventSetCreate()
 
     @doing("asking for a GPU's events")
-    def _register(self, uuid: str) -> None:
+    def add(self, uuid: str) -> None:
+        """Hear of a GPU too, where it has events."""
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         wanted = pynvml.nvmlEventTypeXidCriticalError
         if not pynvml.nvmlDeviceGetSupportedEventTypes(handle) & wanted:
             return
-        pynvml.nvmlDeviceRegisterEvents(handle, wanted, self._set)
-        self._uuids[_address(handle)] = uuid
+        self._uuids[_address(handle)] = uuid  # one may come before the next call returns
+        try:
+            pynvml.nvmlDeviceRegisterEvents(handle, wanted, self._set)
+        except pynvml.NVMLError:
+            del self._uuids[_address(handle)]
+            raise
 
     @doing("waiting for events")
     def wait(self, seconds: float) -> t.Optional[Xid]:
@@ -111,7 +113,7 @@ class XidWatch:
         gi, ci = instance(event.gpuInstanceId), instance(event.computeInstanceId)
         uuid = self._uuids.get(_address(event.device))  # a GPU that is lost can't be asked any more
         if uuid is None:
-            uuid = text(pynvml.nvmlDeviceGetUUID(event.device))
+            uuid = told(pynvml.nvmlDeviceGetUUID, event.device)
         return Xid(uuid, int(event.eventData), gi, ci)
 
     def close(self) -> None:

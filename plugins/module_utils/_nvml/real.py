@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 import typing as t
 
 from .._core.gpu import (
@@ -14,6 +15,7 @@ from .._core.gpu import (
     LIBRARY_NOT_FOUND,
     NOT_FOUND,
     NOT_SUPPORTED,
+    UNKNOWN_ERROR,
     ComputeInstance,
     GiProfile,
     Gpu,
@@ -24,8 +26,13 @@ from .._core.gpu import (
     NvmlError,
     Process,
 )
+from .._core.text.shown import cut
 from . import handles
-from .calls import doing, listed, or_none, pynvml, text
+from .calls import INVALID_ARGUMENT, doing, listed, or_none, pynvml, text, told
+
+UUID = re.compile("GPU-[0-9A-Za-z-]+")
+MOST_GPUS, MOST_MIG_DEVICES = 1024, 64  # a driver that says that there are more is not believed
+GONE = (NOT_FOUND, INVALID_ARGUMENT)  # what is said of an instance that was destroyed meanwhile
 
 
 @contextlib.contextmanager
@@ -57,12 +64,11 @@ class Nvml:
         self._ci_profiles: t.Dict[t.Any, t.Dict[int, int]] = {}
         self._handles: t.Dict[str, t.Any] = {}
         self._facts: t.Dict[t.Tuple[int, str], t.Dict[str, t.Any]] = {}
-        self.reading: t.Optional[int] = None  # the GPU that is asked, for threads that wait for it
 
     @doing("reading the driver's version")
     def driver_version(self) -> str:
         """Return the driver's version, such as 550.163.01."""
-        return text(pynvml.nvmlSystemGetDriverVersion())
+        return told(pynvml.nvmlSystemGetDriverVersion)
 
     @doing("reading the CUDA version")
     def cuda_version(self) -> str:
@@ -71,29 +77,45 @@ class Nvml:
         return f"{version // 1000}.{version % 1000 // 10}"
 
     @doing("counting GPUs")
+    def count(self) -> int:
+        """Return how many GPUs there are, to begin a look at them."""
+        self._handles.clear()  # a GPU that was taken away makes others' handles invalid
+        found = int(pynvml.nvmlDeviceGetCount())
+        if found > MOST_GPUS:
+            raise NvmlError(UNKNOWN_ERROR, f"counting GPUs: it says that there are {found}")
+        return found
+
     def gpus(self) -> t.Tuple[t.List[Gpu], t.List[NvmlError]]:
         """Return the GPUs that answer, and an error for each that does not."""
         found, broken = [], []
-        self._handles.clear()  # a GPU that was taken away makes others' handles invalid
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            self.reading = index
+        for index in range(self.count()):
             try:
-                found.append(self._gpu(index))
-            except pynvml.NVMLError as error:
-                broken.append(NvmlError(error.value, f"reading GPU {index}", gpu_index=index))
-        self.reading = None
+                found.append(self.gpu(index))
+            except NvmlError as error:
+                broken.append(error)
         return found, broken
+
+    def gpu(self, index: int) -> Gpu:
+        """Return a GPU by its index."""
+        try:
+            return self._gpu(index)
+        except pynvml.NVMLError as error:
+            what = f"reading GPU {index}"
+            raise NvmlError(error.value, what, gpu_index=index) from error
 
     def _gpu(self, index: int) -> Gpu:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        uuid = text(pynvml.nvmlDeviceGetUUID(handle))
+        uuid = told(pynvml.nvmlDeviceGetUUID, handle)
+        if not UUID.fullmatch(uuid):
+            what = f"reading the UUID of GPU {index}, which is given as {cut(uuid)!r}"
+            raise NvmlError(UNKNOWN_ERROR, what, gpu_index=index)
         self._handles[uuid] = handle
         mode = or_none((NOT_SUPPORTED, FUNCTION_NOT_FOUND), pynvml.nvmlDeviceGetMigMode, handle)
         current, pending = mode or (0, 0)
         if (index, uuid) not in self._facts:  # they stay the same while NVML is open
             pci = pynvml.nvmlDeviceGetPciInfo(handle)
             self._facts[index, uuid] = {
-                "name": text(pynvml.nvmlDeviceGetName(handle)),
+                "name": told(pynvml.nvmlDeviceGetName, handle),
                 "pci_bus_id": text(pci.busId).lower()[-12:],
                 "minor": pynvml.nvmlDeviceGetMinorNumber(handle),
                 "compute_capability": tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
@@ -119,35 +141,45 @@ class Nvml:
         """Return the MIG devices of a GPU."""
         if not gpu.mig_current:
             return []
-        handle, found = self.handle(gpu), []
+        handle = self.handle(gpu)
         profiles = {one.id: one for one in self.gi_profiles(gpu)}
         instances = {one.id: one for one in self.gpu_instances(gpu)}
-        for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-            try:
-                device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-                gi = instances[pynvml.nvmlDeviceGetGpuInstanceId(device)]
-                ci_id = pynvml.nvmlDeviceGetComputeInstanceId(device)
-                slices = {one.id: one.slices for one in gi.cis}[ci_id]
-                name = profiles[gi.profile_id].name
-                whole = slices == profiles[gi.profile_id].slices
-                found.append(
-                    MigDevice(
-                        uuid=text(pynvml.nvmlDeviceGetUUID(device)),
-                        gpu_uuid=gpu.uuid,
-                        gpu_index=gpu.index,
-                        mig_index=index,
-                        gi_id=gi.id,
-                        ci_id=ci_id,
-                        profile=name if whole else f"{slices}c.{name}",
-                        memory_total=pynvml.nvmlDeviceGetMemoryInfo(device).total,
-                    )
+        most = min(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle), MOST_MIG_DEVICES)
+        ask, found = pynvml.nvmlDeviceGetMigDeviceHandleByIndex, []
+        for index in range(most):
+            device = or_none((NOT_FOUND,), ask, handle, index)  # indices have holes
+            with contextlib.suppress(
+                KeyError
+            ):  # made or destroyed between one question and the next
+                one = device and or_none(
+                    GONE, self._mig_device, gpu, index, device, profiles, instances
                 )
-            except pynvml.NVMLError as error:
-                if error.value != NOT_FOUND:  # indices have holes
-                    raise
-            except KeyError:  # made or destroyed between one question and the next
-                continue
+                found += [one] if one else []
         return found
+
+    @staticmethod
+    def _mig_device(
+        gpu: Gpu,
+        index: int,
+        device: t.Any,
+        profiles: t.Dict[int, GiProfile],
+        instances: t.Dict[int, GpuInstance],
+    ) -> MigDevice:
+        gi = instances[pynvml.nvmlDeviceGetGpuInstanceId(device)]
+        ci_id = pynvml.nvmlDeviceGetComputeInstanceId(device)
+        slices = {one.id: one.slices for one in gi.cis}[ci_id]
+        name = profiles[gi.profile_id].name
+        whole = slices == profiles[gi.profile_id].slices
+        return MigDevice(
+            uuid=told(pynvml.nvmlDeviceGetUUID, device),
+            gpu_uuid=gpu.uuid,
+            gpu_index=gpu.index,
+            mig_index=index,
+            gi_id=gi.id,
+            ci_id=ci_id,
+            profile=name if whole else f"{slices}c.{name}",
+            memory_total=pynvml.nvmlDeviceGetMemoryInfo(device).total,
+        )
 
     @doing("reading MIG profiles")
     def gi_profiles(self, gpu: Gpu) -> t.List[GiProfile]:

@@ -77,6 +77,7 @@ def test_a_driver_that_hangs_at_the_start_holds_up_nothing(make_node: MakeNode) 
     eventually(lambda: "READY=1" in node.notifications(), PATIENCE)
     eventually(lambda: watchdogs(node) >= 1)
     assert "has not answered" in node.status()["problem"]
+    node.sim.ctl("clear-faults")
     node.wait(GPU, 1)
 
 

@@ -10,38 +10,37 @@ import ctypes
 import itertools
 import os
 import queue
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import (
     DRIVER_NOT_LOADED,
-    FUNCTION_NOT_FOUND,
     GPU_IS_LOST,
     LIBRARY_NOT_FOUND,
-    NOT_SUPPORTED,
+    NOT_FOUND,
     RESET_REQUIRED,
+    TIMEOUT,
+    UNKNOWN_ERROR,
     VERSION_MISMATCH,
     Gpu,
-    Links,
     NvmlError,
     parse_minors,
 )
 from .._shared._host.api import Host
-from .._shared._nvml import readings
-from .._shared._nvml.readings import Xid, XidWatch, condition
+from .._shared._nvml.readings import Xid, condition
 from .._shared._nvml.real import Nvml, open_nvml
 from ..config.sharing import TIME_SLICES
 from ..offer.devices import GpuView, Inventory, Kind, Problem
-from ..offer.preference import Topology
 from ..tools import logs
 from ..tools.chores import Chore, Worker
+from .asking import EVERY, Asking
+from .connections import Connections
+from .events import Ears
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
 LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)
-EVERY: Final = -1  # not one GPU: what is asked for concerns all
 LIBRARY_FOLDERS: Final = ("lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
 
 
@@ -61,14 +60,16 @@ class Driver:
         self._wake = wake
         self._session = contextlib.ExitStack()
         self._nvml: Nvml | None = None
-        self._watch: _Watcher | None = None
-        self._deaf = False  # events could not be had, and that was said
+        self.asking = Asking()
+        self._ears = Ears(self._put)
+        self._counted = 0  # the GPUs, when NVML was opened
+        self._seen: dict[int, GpuView] = {}  # as they were when they answered last, by index
         self.connections = Connections()
         self._caps: tuple[str, dict[str, int]] = ("", {})
         self._numa: dict[str, int | None] = {}  # by PCI address, while NVML is open
         self._known: frozenset[tuple[str, int]] = frozenset()  # the driver's GPUs, as NVML has them
         self._absences = 0
-        self._worked = self._scanning = False
+        self._worked = False
 
     @property
     def generation(self) -> tuple[int | None, ...]:
@@ -86,50 +87,58 @@ class Driver:
 
         ``driver_roots`` are where the driver's files may be, the first that has them counts.
         """
-        self._scanning = True
         try:
-            inventory = self._read(self._current(driver_roots))
+            nvml = self._current(driver_roots)
+            with self.asking.of(EVERY):
+                count, version = nvml.count(), nvml.driver_version()
+                self._counted = max(count, self._counted)
+                self._ears.begin()
+            inventory = self._read(nvml, count, version)
             self._worked = True
-            self._follow({view.gpu.uuid for view in inventory.gpus if not view.problem})
             return inventory
         except NvmlError as error:
-            self.close()
+            with self.asking.of(EVERY):
+                self.close()
             self._absences += error.code in ABSENT
             raise
-        finally:
-            self._scanning = False
-
-    @property
-    def reading(self) -> int | None:
-        """What a scan in another thread asks for: a GPU by its index, or EVERY; None where none runs."""
-        index = self._nvml.reading if self._nvml else None
-        return None if not self._scanning else EVERY if index is None else index
 
     def connect(self, inventory: Inventory) -> None:
         """Ask how the GPUs of a scan are connected. NvmlError: one does not answer."""
         gpus = [view.gpu for view in inventory.gpus if not view.problem]
-        self.connections.refresh(gpus, (self.generation, self._known))
+        self.connections.refresh(gpus, (self.generation, self._known), self.asking)
+
+    def check_events(self) -> None:
+        """NodeError: XIDs can't be heard, and why."""
+        if self._nvml is not None:
+            self._ears.check()
 
     def replaced(self, error: NvmlError) -> bool:
         """Tell whether the library was exchanged, so that only a new process can load it."""
         return error.code == VERSION_MISMATCH and (self._worked or library_deleted())
 
-    def close(self) -> None:
-        """Let go of the driver."""
-        self._follow(set())
-        self._nvml = None
+    def close(self) -> bool:
+        """Let go of the driver, unless somebody still waits for its answer. Returns whether it is so."""
+        if self.asking.waits(besides=EVERY) or not self._ears.close():
+            return False
+        self._nvml, self._counted = None, 0
         self._numa.clear()
+        self._seen.clear()
         self._session.close()
+        return True
 
     def _current(self, driver_roots: tuple[str, ...]) -> Nvml:
         """Return NVML. It keeps to the GPUs that it met at its opening, so others want another."""
         taken = self._taken()
-        if self._nvml is not None and taken and taken != self._known:
+        others = self._nvml is not None and bool(taken) and taken != self._known
+        if others and not self.asking.waits(besides=EVERY):
             logs.info("the driver has other GPUs than before, opening NVML again", count=len(taken))
-            self.close()
+            with self.asking.of(EVERY):
+                self.close()
         if self._nvml is None:
             preload(driver_roots)
-            self._nvml = self._session.enter_context(open_nvml())
+            with self.asking.of(EVERY):
+                self._nvml = self._session.enter_context(open_nvml())
+            self.asking.forget()  # that GPUs take their time to start is no fault of theirs
             self._known = taken or self._taken()
         return self._nvml
 
@@ -141,24 +150,51 @@ class Driver:
         except OSError:
             return frozenset()
 
-    def _read(self, nvml: Nvml) -> Inventory:
-        found, broken = nvml.gpus()
+    def _read(self, nvml: Nvml, count: int, version: str) -> Inventory:
+        looks = self.asking.each(range(count), lambda index: self._look(nvml, index))
+        views: dict[str, GpuView] = {}
+        broken = []
+        places = {view.gpu.uuid: view.gpu.pci_bus_id for view in self._seen.values()}
+        for index in range(self._counted):
+            look = looks.get(index) or self._late_view(index, count)
+            if isinstance(look, GpuView):
+                place = look.gpu.pci_bus_id
+                if look.gpu.uuid in views or places.get(look.gpu.uuid, place) != place:
+                    look = _mistaken(look.gpu)
+            if isinstance(look, GpuView):
+                views[look.gpu.uuid] = self._seen[index] = look
+            else:
+                broken.append(look)
+        self._ears.keep(views)
         path = self._root / "proc/driver/nvidia-caps/mig-minors"
         text = path.read_text() if path.exists() else ""
         if text != self._caps[0]:  # it is long, and the same for the life of a driver
             self._caps = text, parse_minors(text)
         return Inventory(
-            driver_version=nvml.driver_version(),
-            gpus=tuple(self._view(nvml, gpu) for gpu in found),
+            driver_version=version,
+            gpus=tuple(views.values()),
             caps=self._caps[1],
             unreadable=tuple(str(error) for error in broken),
             lost=any(error.code in LOST for error in broken),
             generation=self.generation,
         )
 
+    def _late_view(self, index: int, count: int) -> GpuView | NvmlError:
+        """Return what is known of a GPU that has not answered, or is not counted any more."""
+        seen = self._seen.get(index) if index < count else None
+        code = TIMEOUT if index < count else NOT_FOUND
+        return seen or NvmlError(code, f"reading GPU {index}", gpu_index=index)
+
+    def _look(self, nvml: Nvml, index: int) -> GpuView | NvmlError:
+        try:
+            view = self._view(nvml, nvml.gpu(index))
+        except NvmlError as error:
+            return error
+        self._ears.add(view.gpu.uuid, not view.problem)
+        return view
+
     def _view(self, nvml: Nvml, gpu: Gpu) -> GpuView:
         numa = self._numa_node(gpu.pci_bus_id)
-        nvml.reading = gpu.index
         try:
             migs = tuple(nvml.mig_devices(gpu))
             return GpuView(gpu, migs, numa, condition=condition(nvml.handle(gpu)))
@@ -166,8 +202,6 @@ class Driver:
             lost = isinstance(error, NvmlError) and error.code in LOST
             kind = Kind.LOST if lost else Kind.UNREADABLE
             return GpuView(gpu, (), numa, Problem(kind, f"it can't be read: {error}"))
-        finally:
-            nvml.reading = None
 
     def _numa_node(self, address: str) -> int | None:
         """Return a GPU's; None where none is known, or one below 0, which says the same."""
@@ -179,72 +213,9 @@ class Driver:
             self._numa[address] = number if number >= 0 else None
         return self._numa[address]
 
-    def _follow(self, gpu_uuids: set[str]) -> None:
-        watch = self._watch
-        if watch is not None and (watch.gpu_uuids != gpu_uuids or not watch.is_alive()):
-            self._deaf = not watch.is_alive()
-            watch.stop()
-            self._watch = None
-        if self._watch is None and gpu_uuids:
-            try:
-                self._watch = _Watcher(gpu_uuids, self._put, self._deaf)
-            except NvmlError as error:
-                if not self._deaf:
-                    logs.warning("no events from the GPUs, trying again", cause=error)
-                self._deaf = True
-            else:
-                self._watch.start()
-
     def _put(self, xid: Xid) -> None:
         self.xids.put(xid)
         self._wake()
-
-
-class Connections:
-    """How the GPUs are connected, asked for each pair once: ``topology`` is what is known."""
-
-    def __init__(self) -> None:
-        self.topology = Topology()
-        self._generation: object = None
-        self._levels: dict[frozenset[str], int | None] = {}
-        self._links: dict[tuple[str, bool], Links] = {}
-
-    def refresh(self, gpus: Sequence[Gpu], generation: object) -> None:
-        """Read what is not known yet. NvmlError: a GPU did not answer, which the next call asks again.
-
-        ``generation``: the driver's; another one knows other links.
-        """
-        if generation != self._generation:
-            self._levels.clear()
-            self._links.clear()
-            self._generation = generation
-        failed: NvmlError | None = None
-        for pair in itertools.combinations(gpus, 2):
-            key = frozenset(gpu.uuid for gpu in pair)
-            if key not in self._levels:
-                try:
-                    self._levels[key] = readings.level(*pair)
-                except NvmlError as error:
-                    if error.code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
-                        self._levels[key] = None
-                    failed = error
-        on = {gpu.uuid: gpu.mig_current for gpu in gpus}  # MIG mode takes NVLinks down
-        for gpu in gpus if len(gpus) > 1 else ():
-            mode = (gpu.uuid, gpu.mig_current)
-            if mode not in self._links:
-                try:
-                    self._links[mode] = readings.links(gpu)
-                except NvmlError as error:
-                    failed = error
-        known = Topology(
-            {pair: level for pair, level in self._levels.items() if level is not None},
-            {uuid: one for (uuid, mode), one in self._links.items() if on.get(uuid, mode) == mode},
-            {**self.topology.addresses, **{gpu.uuid: gpu.pci_bus_id for gpu in gpus}},
-        )
-        if known != self.topology:
-            self.topology = known
-        if failed:
-            raise failed
 
 
 class TimeSlices:
@@ -297,35 +268,10 @@ class TimeSlices:
         return ""
 
 
-class _Watcher(threading.Thread):
-    """Waits for XIDs until it is stopped or NVML fails. ``quiet``: that it does is known."""
-
-    def __init__(self, gpu_uuids: set[str], put: Callable[[Xid], None], quiet: bool) -> None:
-        super().__init__(name="xids", daemon=True)
-        self.gpu_uuids = gpu_uuids
-        self._put = put
-        self._quiet = quiet
-        self._stopping = threading.Event()
-        self._events = XidWatch(sorted(gpu_uuids))
-        for uuid, error in self._events.failed.items() if not quiet else ():
-            logs.warning("events of a GPU are not available", gpu=uuid, cause=error)
-
-    def run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                xid = self._events.wait(1.0)
-                self._quiet = False  # what fails from now on is news
-                if xid is not None:
-                    self._put(xid)
-        except NvmlError as error:
-            if not self._stopping.is_set() and not self._quiet:
-                logs.warning("waiting for events failed, trying again", cause=error)
-
-    def stop(self) -> None:
-        self._stopping.set()
-        if self.is_alive():
-            self.join()
-        self._events.close()
+def _mistaken(gpu: Gpu) -> NvmlError:
+    """Return the error of a GPU that answers with another one's UUID."""
+    what = f"reading GPU {gpu.index} at {gpu.pci_bus_id}, which gives another GPU's UUID"
+    return NvmlError(UNKNOWN_ERROR, what, gpu_index=gpu.index)
 
 
 def _inode(path: Path) -> int | None:

@@ -19,13 +19,14 @@ from .._shared._core.text.shown import cut
 from .._shared._nvml.readings import Xid
 from ..config.configuration import Config
 from ..observer import NVML_ERRORS, XIDS, Observer
-from ..offer.devices import LATE, Faults, Inventory, remember
+from ..offer.devices import Faults, Inventory, remember
 from ..offer.preference import Topology
 from ..tools import logs
 from ..tools.bounded import peek
 from ..tools.chores import Chore, Worker
 from ..tools.state import VERSION, StateFile, read
-from .driver import EVERY, Driver, DriverReplaced
+from .asking import EVERY
+from .driver import Driver, DriverReplaced
 from .health import Health
 
 RETRY: Final = 1.0  # seconds between two looks for a driver
@@ -127,16 +128,14 @@ class GpuWatch:
         self._looks = self.taken = 0  # how many looks ended, and of how many that is known
         self._begun = -math.inf
         self._faults: Faults = {}
-        self._reading: tuple[int, int | None] = (0, None)
-        self._reading_since = 0.0
-        self._late = self._late_before = frozenset[str]()
         self._scan = Chore("nvml", "the GPUs can't be looked at, trying again", self._look)
         trouble = "not all connections of the GPUs are known"
         self._connect = Chore("topology", trouble, self._driver.connect)
+        self._hear = Chore("events", "XIDs can't be heard", self._driver.check_events)
         health_file = HealthFile(folder / "health.json", host_root)
         trouble = "what is known of the GPUs' health can't be kept"
         self._keep = Chore("health_file", trouble, health_file.write)
-        self.chores = (self._scan, self._connect, self._keep)
+        self.chores = (self._scan, self._connect, self._hear, self._keep)
         health_file.read(self._health, self._driver.load, self._driver.generation)
 
     def tick(self, config: Config, *, at_once: bool = False) -> bool:
@@ -155,7 +154,8 @@ class GpuWatch:
             self._begun = now
         before = (self.taken, self.inventory.late, self.topology)
         self.taken, self.topology = self._looks, self._driver.connections.topology
-        self.inventory = replace(self._found, late=self._slow(now))
+        self.inventory = replace(self._found, late=self._late())
+        self._hear.run()
         return self._note_xids() or before != (self.taken, self.inventory.late, self.topology)
 
     def faults(self) -> Faults:
@@ -175,17 +175,11 @@ class GpuWatch:
         self._xid_log.tick()
         return noted
 
-    def _slow(self, now: float) -> frozenset[str]:
-        """Return the GPUs over which NVML takes too long, or did in the last look that has ended."""
-        reading = (self.taken, self._driver.reading)
-        if reading[0] != self._reading[0]:
-            self._late_before, self._late = self._late, frozenset()
-        if reading != self._reading:
-            self._reading, self._reading_since = reading, now
-        elif reading[1] is not None and now - self._reading_since > LATE:
-            gpus = [one.gpu for one in self._found.gpus]
-            self._late |= {gpu.uuid for gpu in gpus if reading[1] in (gpu.index, EVERY)}
-        return self._late | self._late_before
+    def _late(self) -> frozenset[str]:
+        """Return the GPUs over which NVML takes too long, or did until a while ago."""
+        late = self._driver.asking.late()
+        gpus = [one.gpu for one in self._found.gpus] if late else []
+        return frozenset(gpu.uuid for gpu in gpus if late & {gpu.index, EVERY})
 
     # --- in the worker ---
 

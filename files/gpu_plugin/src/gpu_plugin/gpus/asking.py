@@ -1,0 +1,109 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Asking for GPUs when each answer may take long, or never come: who is late, and for how long he counts as late."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NoReturn, TypeVar
+
+from ..offer.devices import LATE
+
+EVERY: Final = -1  # not one GPU: what is asked for concerns all
+IN_TIME: Final = 3  # answers in a row that must come in time from who was late
+PATIENCE: Final = 1.0  # seconds without an answer after which the other GPUs are asked beside
+T = TypeVar("T")
+
+
+class Asking:
+    """Knows what is being asked for since when. Keys are GPUs by their index, or EVERY.
+
+    A GPU is late while an answer takes longer than LATE, and until IN_TIME of them in a row did not:
+    one at the edge does not come and go with each.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: dict[int, float] = {}
+        self._owed: dict[int, int] = {}
+
+    @contextlib.contextmanager
+    def of(self, key: int) -> Iterator[None]:
+        """Ask for something in a with statement."""
+        begun = self._since[key] = self._clock()
+        try:
+            yield
+        finally:
+            if self._clock() - begun > LATE:
+                self._owed[key] = IN_TIME
+            elif left := self._owed.pop(key, 1) - 1:
+                self._owed[key] = left
+            del self._since[key]
+
+    def waits(self, *, besides: int | None = None) -> bool:
+        """Tell whether an answer is waited for, in any thread."""
+        return any(key != besides for key in list(self._since))
+
+    def late(self) -> frozenset[int]:
+        """Return who is late."""
+        return frozenset(self._owed) | {key for key in list(self._since) if self._overdue(key)}
+
+    def forget(self) -> None:
+        """Forget who was late, since keys mean others from now on."""
+        self._owed.clear()
+
+    def each(self, keys: Iterable[int], ask: Callable[[int], T]) -> dict[int, T]:
+        """Ask for each and return the answers of those that are not late.
+
+        One is asked after the other; where one takes long, those that are left are asked side by side.
+        Who has not answered yet since an earlier call is left out. What ``ask`` raises is raised here.
+        """
+        todo = deque(key for key in keys if key not in self._since)
+        waited, answers = set(todo), {}
+        ended: queue.SimpleQueue[tuple[int, Callable[[], T]]] = queue.SimpleQueue()
+
+        def work() -> None:
+            while todo:
+                with contextlib.suppress(IndexError):  # another thread was quicker
+                    key = todo.popleft()
+                    ended.put((key, self._answer(key, ask)))
+
+        _begin(work)
+        while waited and not (not todo and all(map(self._overdue, waited))):
+            try:
+                key, answer = ended.get(timeout=PATIENCE)
+            except queue.Empty:
+                for _one in list(todo):
+                    _begin(work)
+            else:
+                answers[key] = answer()
+                waited.discard(key)
+        return answers
+
+    def _answer(self, key: int, ask: Callable[[int], T]) -> Callable[[], T]:
+        try:
+            with self.of(key):
+                answer = ask(key)
+        except Exception as error:
+            return _raising(error)
+        return lambda: answer
+
+    def _overdue(self, key: int) -> bool:
+        return self._clock() - self._since.get(key, self._clock()) > LATE
+
+
+def _raising(error: Exception) -> Callable[[], NoReturn]:
+    def fail() -> NoReturn:
+        raise error
+
+    return fail
+
+
+def _begin(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="nvml of a gpu", daemon=True).start()

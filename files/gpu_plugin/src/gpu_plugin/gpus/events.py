@@ -1,0 +1,170 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""XIDs as they come: NVML's events, waited for in a thread of their own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from .._shared._core.errors import NodeError
+from .._shared._core.gpu import NOT_SUPPORTED, UNKNOWN_ERROR, NvmlError
+from .._shared._nvml.readings import Xid, XidWatch
+from ..offer.devices import LATE
+from ..tools import logs
+
+WAIT: Final = 1.0  # seconds that NVML is asked to wait for an event
+ENDS: Final = 2 * WAIT  # seconds within which a wait that works is over
+
+
+class Ears:
+    """Hears of XIDs for as long as NVML is open; ``put`` is called with each, in a thread of its own.
+
+    GPUs are added as they are found. Where events fail, or a GPU comes back, there is another event
+    set: NVML says that one may be in an undefined state then.
+    """
+
+    def __init__(self, put: Callable[[Xid], None]) -> None:
+        self._put = put
+        self._now: _Listener | None = None
+        self._before: list[_Listener] = []
+        self._failed: set[str] = set()  # GPUs whose events can't be had
+        self._quiet = False  # that there are none was said
+
+    def begin(self) -> None:
+        """Have an event set to which GPUs can be added, before they are looked at."""
+        now = self._now
+        if now is not None and (now.ended or now.stale):
+            self._quiet = now.ended
+            self._before.append(now)
+            self._now = None
+        if self._now is None:
+            try:
+                self._now = _Listener(self._put, self._quiet)
+            except NvmlError as error:
+                if not self._quiet:
+                    logs.warning("no events from the GPUs, trying again", cause=error)
+                self._quiet = True
+
+    def add(self, gpu_uuid: str, fit: bool) -> None:
+        """Hear of a GPU too, if it can be used. One that can't is asked for again when it can."""
+        now = self._now
+        if now is None:
+            return
+        if not fit:
+            self._failed.discard(gpu_uuid)
+            now.gone.add(gpu_uuid)
+        elif gpu_uuid in now.gone:
+            now.stale = True
+        elif gpu_uuid not in now.asked and gpu_uuid not in self._failed:
+            self._failed |= now.add(gpu_uuid)
+
+    def keep(self, gpu_uuids: Iterable[str]) -> None:
+        """Listen, now that all were looked at; others than these are not there any more."""
+        if self._now is not None:
+            self._now.gone |= self._now.asked - set(gpu_uuids)
+            self._now.begin()
+        for one in self._before:
+            one.stop()
+        self._before = [one for one in self._before if one.is_alive()]
+
+    def check(self) -> None:
+        """NodeError: XIDs are not heard at present, and why."""
+        now = self._now
+        if now is None:
+            raise NodeError("there is no event set")
+        if now.silent > LATE:
+            raise NodeError(
+                f"NVML has not come back from a wait of a second for {LATE:.0f} seconds"
+            )
+        if now.ended or (now.quiet and now.is_alive()):
+            raise NodeError("waiting for events fails")
+        if self._failed:
+            raise NodeError(f"events of {', '.join(sorted(self._failed))} are not available")
+
+    def close(self) -> bool:
+        """Stop listening. Returns whether nobody waits any more, so that NVML may be closed."""
+        self._before += [self._now] if self._now else []
+        self._now = None
+        self._failed.clear()
+        for one in self._before:
+            one.stop()
+        for one in self._before:
+            one.end(ENDS)
+        self._before = [one for one in self._before if one.is_alive()]
+        return not self._before
+
+
+class _Listener:
+    """Waits for the events of one set until it is stopped or NVML fails. ``quiet``: that it does is known."""
+
+    def __init__(self, put: Callable[[Xid], None], quiet: bool) -> None:
+        self.asked: set[str] = set()  # the GPUs whose events were asked for
+        self.gone: set[str] = set()  # those of them that could not be used meanwhile
+        self.stale = False  # another set is wanted
+        self.quiet = quiet  # until a wait succeeds
+        self._put = put
+        self._stopping = False
+        self._waits_since = 0.0
+        self._events = XidWatch()
+        self._thread = threading.Thread(target=self._run, name="xids", daemon=True)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it listened, and does not any more."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
+    @property
+    def silent(self) -> float:
+        """How many seconds the wait goes on."""
+        return time.monotonic() - self._waits_since if self.is_alive() else 0.0
+
+    def is_alive(self) -> bool:
+        """Tell whether somebody waits for events."""
+        return self._thread.is_alive()
+
+    def add(self, gpu_uuid: str) -> set[str]:
+        """Ask for the events of a GPU. Returns it where they can't be had."""
+        self.asked.add(gpu_uuid)
+        try:
+            self._events.add(gpu_uuid)
+        except NvmlError as error:
+            if error.code != NOT_SUPPORTED:
+                logs.warning("events of a GPU are not available", gpu=gpu_uuid, cause=error)
+                self.stale |= error.code == UNKNOWN_ERROR
+                return {gpu_uuid}
+        return set()
+
+    def begin(self) -> None:
+        """Wait for events, if there can be any."""
+        if self._thread.ident is None and self._events.hears:
+            self._waits_since = time.monotonic()
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Let it end by itself."""
+        self._stopping = True
+        if self._thread.ident is None:
+            self._events.close()
+
+    def end(self, seconds: float) -> None:
+        """Wait for its end."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._waits_since = time.monotonic()
+                xid = self._events.wait(WAIT)
+                self.quiet = False  # what fails from now on is news
+                if xid is not None:
+                    self._put(xid)
+        except NvmlError as error:
+            if not self._stopping and not self.quiet:
+                logs.warning("waiting for events failed, trying again", cause=error)
+        finally:
+            self._events.close()
