@@ -225,6 +225,15 @@ def clear_faults(engine: Engine, _request: Request, _pid: int) -> None:
     engine.lock.notify_all()
 
 
+def called(engine: Engine, _request: Request, _pid: int) -> dict[str, dict[str, int]]:
+    """Tell how often each function was called since this was asked last: by GPU, "" where it is of none."""
+    found: dict[str, dict[str, int]] = {}
+    for (name, gpu), times in engine.called.items():
+        found.setdefault(name, {})[gpu or ""] = times
+    engine.called.clear()
+    return found
+
+
 def show(engine: Engine, _request: Request, _pid: int) -> None:
     """Render once more."""
     engine.render()
@@ -255,4 +264,5 @@ VERBS: dict[str, Verb] = {
     "recovery": recovery,
     "clear-faults": clear_faults,
     "render": show,
+    "called": called,
 }

@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     board.add_argument("--product", required=True)
     board.add_argument("--gpus", type=int, default=1)
     board.add_argument("--dir", type=Path, default=Path("/var/lib/nvsim"))
-    for name in ("status", "unload", "reboot", "clear-faults", "render"):
+    for name in ("status", "unload", "reboot", "clear-faults", "render", "called"):
         verbs.add_parser(name)
     for name in ("load", "reload"):
         verb = verbs.add_parser(name)

@@ -24,11 +24,14 @@ from . import api, codes, control
 from .call import FUNCTIONS, Call, unsupported
 from .codes import NvError
 from .engine import Engine
-from .handles import GPU, MIG, decode
+from .handles import CI, GI, GPU, MIG, decode
 from .state import Store
 
 GREETING = 64
 CONTROL = "control"
+OF_GPU = (GPU, MIG, GI, CI)
+BY_INDEX = ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2")
+BY_TEXT = ("nvmlDeviceGetHandleByUUID", "nvmlDeviceGetHandleBySerial")
 BLOCKING = ("nvmlEventSetWait", "nvmlEventSetWait_v2")
 
 log = logging.getLogger("nvsim")
@@ -99,7 +102,9 @@ class Server:
 
     def _run(self, name: str, call: Call, version: str) -> int:
         engine = self.engine
-        engine.linger(name, _gpu_of(call) if engine.delays else None)
+        gpu = _gpu_of(name, call)
+        engine.called[name, gpu] += 1
+        engine.linger(name, gpu)
         if name in BLOCKING:
             with engine.lock:
                 engine.play_fault(name, None)
@@ -110,21 +115,26 @@ class Server:
                 raise NvError(codes.DRIVER_NOT_LOADED)
             if engine.store.driver.version != version:
                 raise NvError(codes.VERSION_MISMATCH)
-            engine.play_fault(name, _gpu_of(call))
+            engine.play_fault(name, gpu)
             FUNCTIONS.get(name, unsupported)(call)
-            for gpu in (None, _gpu_of(call)) if engine.lies else ():
-                if lie := engine.lies.get((name, gpu)):
-                    call.stores = [one for one in call.stores if one[0] != lie.at]
-                    call.put(lie.at, lie.data)
+            if lie := engine.lies.get((name, gpu)) or engine.lies.get((name, None)):
+                call.stores = [one for one in call.stores if one[0] != lie.at]
+                call.put(lie.at, lie.data)
         return codes.SUCCESS
 
 
-def _gpu_of(call: Call) -> str | None:
+def _gpu_of(name: str, call: Call) -> str | None:
     """Return the UUID of the GPU that a call is about, if its first argument says so."""
-    try:
-        return call.engine.gpu(decode(call.words[0], GPU, MIG, 3, 4).gpu).board.uuid
-    except NvError:
-        return None
+    with call.engine.lock:
+        if name in BY_TEXT:
+            wanted = call.text(0)
+            gpus = {one.board.uuid: one.board for one in call.engine.store.gpus()}
+            return next((uuid for uuid, one in gpus.items() if wanted in (uuid, one.serial)), None)
+        try:
+            index = call.u32(0) if name in BY_INDEX else decode(call.words[0], *OF_GPU).gpu
+            return call.engine.gpu(index).board.uuid
+        except NvError:
+            return None
 
 
 def _read(client: socket.socket, size: int) -> bytes:

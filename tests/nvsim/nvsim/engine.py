@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from . import handles
@@ -81,6 +81,7 @@ class Engine:
         self.profiles_need_mig = False  # as with drivers of branch 535 and older
         self.passthrough = False  # in a virtual machine the driver cannot reset a GPU by itself
         self.event_sets: dict[int, EventSet] = {}
+        self.called: Counter[tuple[str, str | None]] = Counter()  # functions, by the GPU if of one
         self.cables: list[tuple[str, str]] = []  # the GPUs at both ends of each NVLink, both ways
         self.cliques: dict[str, tuple[str, int]] = {}  # cluster and clique of GPUs in a fabric
 

@@ -108,7 +108,7 @@ def new_board(key: str, count: int) -> list[BoardGpu]:
                 product=key,
                 uuid=f"GPU-{identity}",
                 serial=f"16510230{index:05d}",
-                pci=f"0000:{0x18 + 0x11 * index:02x}:00.0",
+                pci=f"{index // 13:04x}:{0x18 + 0x11 * (index % 13):02x}:00.0",
                 minor=index,
                 numa=0 if index < (count + 1) // 2 else 1,
             )

@@ -224,11 +224,20 @@ def _check(options: argparse.Namespace) -> int:
 
 def _check_node(checked: config.Config, source: str) -> None:
     """Return if this node allows what a configuration asks for. ConfigError: MPS can't be like that."""
+    from .gpus.asking import within
     from .gpus.driver import Driver  # brings NVML in
     from .mps import state as mps
     from .mps.paths import PROGRAM as CONTROL
     from .mps.reconciler import Reconciler, Systemd
     from .offer.decide import decide
+    from .offer.devices import LATE, Inventory
+
+    def look() -> Inventory:
+        driver = Driver(Path("/"), lambda: None)
+        try:
+            return driver.scan(checked.driver_root)
+        finally:
+            driver.close()
 
     managers = Path(SETTINGS)
     if any(share.mps for share in checked.sharing.shares):
@@ -240,14 +249,11 @@ def _check_node(checked: config.Config, source: str) -> None:
             )
     elif not mps.devices(managers):
         return
-    driver = Driver(Path("/"), lambda: None)
     try:
-        offered = decide(driver.scan(checked.driver_root), {}, checked)
+        offered = decide(within(LATE, "looking at the GPUs", look), {}, checked)
         unknown: NodeError | None = offered.refusal
     except NvmlError as error:
         unknown = error
-    finally:
-        driver.close()
     if unknown:
         logs.warning(
             "the devices can't be looked at, so what they allow is not known", cause=unknown

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NoReturn, TypeVar
 
+from .._shared._core.gpu import TIMEOUT, NvmlError
 from ..offer.devices import LATE
 
 EVERY: Final = -1  # not one GPU: what is asked for concerns all
@@ -96,6 +97,16 @@ class Asking:
 
     def _overdue(self, key: int) -> bool:
         return self._clock() - self._since.get(key, self._clock()) > LATE
+
+
+def within(seconds: float, what: str, ask: Callable[[], T]) -> T:
+    """Return what NVML answers. NvmlError: the answer does not come in time, or is one."""
+    answers: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
+    _begin(lambda: answers.put(Asking()._answer(EVERY, lambda _key: ask())))
+    try:
+        return answers.get(timeout=seconds)()
+    except queue.Empty:
+        raise NvmlError(TIMEOUT, what) from None
 
 
 def _raising(error: Exception) -> Callable[[], NoReturn]:

@@ -33,14 +33,12 @@ class Connections:
             self._generation = generation
         on = {gpu.uuid: gpu.mig_current for gpu in gpus}  # MIG mode takes NVLinks down
         by_index = {gpu.index: gpu for gpu in gpus} if len(gpus) > 1 else {}
-        alone = [at for at, gpu in by_index.items() if (gpu.uuid, on[gpu.uuid]) not in self._links]
-        failed = list(asking.each(alone, lambda at: self._ask_links(by_index[at])).values())
-        late = asking.late()  # whoever did not answer for itself would keep those beside it waiting
-        left = [gpu for gpu in gpus if gpu.index not in late]
-        pairs = {gpu.index: self._unknown(gpu, left[at + 1 :]) for at, gpu in enumerate(left)}
-        pairs = {at: others for at, others in pairs.items() if others}
-        answers = asking.each(pairs, lambda at: self._ask_levels(by_index[at], pairs[at]))
-        failed += answers.values()
+        late = asking.late()  # which would keep those beside them waiting
+        in_time = [gpu for gpu in gpus if gpu.index not in late]
+        pairs = {gpu.index: self._unknown(gpu, in_time[at + 1 :]) for at, gpu in enumerate(in_time)}
+        alone = {gpu.index for gpu in in_time if (gpu.uuid, gpu.mig_current) not in self._links}
+        keys = [at for at in by_index if at in alone or pairs.get(at)]
+        answers = asking.each(keys, lambda at: self._ask(by_index[at], at in alone, pairs[at]))
         known = Topology(
             {pair: level for pair, level in self._levels.items() if level is not None},
             {uuid: one for (uuid, mode), one in self._links.items() if on.get(uuid, mode) == mode},
@@ -48,21 +46,20 @@ class Connections:
         )
         if known != self.topology:
             self.topology = known
-        for error in filter(None, failed):
+        for error in filter(None, answers.values()):
             raise error
 
     def _unknown(self, gpu: Gpu, others: Sequence[Gpu]) -> list[Gpu]:
         return [one for one in others if frozenset((gpu.uuid, one.uuid)) not in self._levels]
 
-    def _ask_links(self, gpu: Gpu) -> NvmlError | None:
-        try:
-            self._links[gpu.uuid, gpu.mig_current] = readings.links(gpu)
-        except NvmlError as error:
-            return error
-        return None
-
-    def _ask_levels(self, gpu: Gpu, others: Sequence[Gpu]) -> NvmlError | None:
+    def _ask(self, gpu: Gpu, links: bool, others: Sequence[Gpu]) -> NvmlError | None:
+        """Ask for a GPU's links, if so, and how near others are."""
         failed = None
+        try:
+            if links:
+                self._links[gpu.uuid, gpu.mig_current] = readings.links(gpu)
+        except NvmlError as error:
+            failed = error
         for other in others:
             pair = frozenset((gpu.uuid, other.uuid))
             try:

@@ -11,12 +11,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from .. import status
-from .._shared._core.gpu import NvmlError
+from .._shared._core.gpu import Inventory, NvmlError
 from .._shared._nvml.real import inventory, open_nvml
 from ..cdi import files as cdi_state
+from ..gpus.asking import within
 from ..kubelet.client import KubeletSilent, PodResources
 from ..mps import state as mps_state
 from ..offer import overview
+from ..offer.devices import LATE
 from ..offer.overview import Hardware, Holder
 
 
@@ -72,8 +74,7 @@ def _hardware() -> tuple[list[Hardware], str | None]:
     """Return the GPUs, or their MIG devices, and what of them can't be read."""
     rows: list[Hardware] = []
     try:
-        with open_nvml() as nvml:
-            found = inventory(nvml)
+        found = within(LATE, "looking at the GPUs", _look)
     except NvmlError as error:
         return rows, str(error)
     for gpu, migs, _error in found.gpus:
@@ -81,6 +82,11 @@ def _hardware() -> tuple[list[Hardware], str | None]:
         rows += [Hardware(f"{gpu.index}:{mig.mig_index}", mig.profile, mig.uuid) for mig in migs]
     problems = (*found.broken, *(one.error for one in found.gpus if one.error))
     return rows, str(problems[0]) if problems else None
+
+
+def _look() -> Inventory:
+    with open_nvml() as nvml:
+        return inventory(nvml)
 
 
 def _kubelet(pods: PodResources) -> tuple[dict[str, list[Holder]], dict[str, int], str | None]:
