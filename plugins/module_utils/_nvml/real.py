@@ -112,6 +112,9 @@ class Nvml:
         self._handles[uuid] = handle
         mode = or_none((NOT_SUPPORTED, FUNCTION_NOT_FOUND), pynvml.nvmlDeviceGetMigMode, handle)
         current, pending = mode or (0, 0)
+        if not {current, pending} <= {0, 1}:
+            what = f"reading the MIG mode of GPU {index}, which is given as {current} and {pending}"
+            raise NvmlError(UNKNOWN_ERROR, what, gpu_index=index)
         if (index, uuid) not in self._facts:  # they stay the same while NVML is open
             pci = pynvml.nvmlDeviceGetPciInfo(handle)
             self._facts[index, uuid] = {

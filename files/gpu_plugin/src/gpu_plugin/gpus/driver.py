@@ -200,8 +200,10 @@ class Driver:
             return GpuView(gpu, migs, numa, condition=condition(nvml.handle(gpu)))
         except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
             lost = isinstance(error, NvmlError) and error.code in LOST
-            kind = Kind.LOST if lost else Kind.UNREADABLE
-            return GpuView(gpu, (), numa, Problem(kind, f"it can't be read: {error}"))
+            problem = Problem(Kind.LOST if lost else Kind.UNREADABLE, f"it can't be read: {error}")
+            before = self._seen.get(gpu.index)  # or its MIG devices would vanish under their users
+            known = before is not None and before.gpu.uuid == gpu.uuid
+            return GpuView(gpu, before.mig if before and known else (), numa, problem)
 
     def _numa_node(self, address: str) -> int | None:
         """Return a GPU's; None where none is known, or one below 0, which says the same."""
