@@ -40,6 +40,7 @@ def test_whole_gpus_from_registration_to_the_end(make_node: MakeNode) -> None:
     assert state["driver_version"] == "550.163.01"
     assert state["config_sha256"] == hashlib.sha256(node.config.read_bytes()).hexdigest()
     assert set(state["gpu_uuids"]) == set(devices) == set(state["resources"][GPU]["devices"])
+    assert state["health"] == []
     eventually(lambda: "STATUS=serving: 4 devices of 1 resources" in node.notifications())
     assert "READY=1" in node.notifications()
     eventually(lambda: "WATCHDOG=1" in node.notifications())

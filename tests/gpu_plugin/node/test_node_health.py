@@ -32,6 +32,26 @@ def test_a_fault_that_the_gpu_coped_with_passes_by_itself(make_node: MakeNode) -
     assert "device is healthy again" in node.logged()
 
 
+def test_the_state_names_what_is_unfit(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+    began = int(time.time())
+    node.sim.ctl("xid", gpu="1", number=48)
+    (one,) = eventually(lambda: node.status()["health"])
+    assert began <= one.pop("since") <= time.time()
+    assert one == {
+        "gpu": node.sim.ctl("status")["gpus"][1]["uuid"],
+        "index": "1",
+        "gi": None,
+        "ci": None,
+        "kind": "fault",
+        "reason": "XID 48 (a memory error that could not be corrected)",
+        "way_back": "a reset of the GPU or another load of the driver",
+    }
+
+
 def test_a_fault_of_a_mig_instance_leaves_the_others(make_node: MakeNode) -> None:
     node = make_node(1)
     node.layout(0, "1g.10gb", "1g.10gb", "1g.10gb")

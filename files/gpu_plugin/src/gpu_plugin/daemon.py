@@ -174,6 +174,7 @@ class Daemon:
                 self._manager.registered(),
                 self._mps.describe(),
                 errors(self._chores),
+                self._gpus.unfit(),
             )
         )
         if time.monotonic() - self._fed_at >= FEED:  # the loop goes round: all else may hang

@@ -28,10 +28,12 @@ from ..config.xids import (
     describe,
 )
 from ..offer.devices import Faults, GpuView, Inventory, Kind, Place
+from .unfit import BY_ITSELF, Standing
 
 QUIET: Final = 30.0
 MOST_DOUBLINGS: Final = 5
 FORGET: Final = 20  # recovery periods without a fault after which what was is forgotten
+RESET: Final = "a reset of the GPU or another load of the driver"
 STRIKES: Final = 4  # faults in a row that it coped with, the last of which is fatal
 
 
@@ -44,15 +46,21 @@ class _Fault:
     strikes: int
     quiet_since: float | None
     over_since: float | None = None
+    since: int = 0  # seconds since 1970, for people
 
 
 class Health:
     """Remembers what happened to each GPU. ``quiet`` is the shortest recovery period in seconds."""
 
-    def __init__(self, quiet: float = QUIET, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        quiet: float = QUIET,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self.overrides = Overrides()
         self._quiet = quiet
-        self._clock = clock
+        self._clock, self._wall = clock, wall
         self._faults: dict[Place, _Fault] = {}
         self._away: set[str] = set()
         self._errors: dict[str, int] = {}  # the errors that each GPU had reported
@@ -91,6 +99,19 @@ class Health:
             self._look(view)
         self._pass()
         return {place: one.reason for place, one in self._faults.items() if one.over_since is None}
+
+    def standing(self) -> list[Standing]:
+        """Return the faults that make something unfit, as they were judged last."""
+        return [
+            Standing(place, one.reason, one.since, self._way_back(one))
+            for place, one in self._faults.items()
+            if one.over_since is None
+        ]
+
+    def _way_back(self, fault: _Fault) -> str:
+        if fault.quiet_since is None:
+            return RESET
+        return f"{BY_ITSELF} after {self._recovery(fault):.0f} seconds without another fault"
 
     # --- what outlives the process ---
 
@@ -134,7 +155,8 @@ class Health:
             what = Action.FATAL
             reason = before.reason
         quiet_since = now if what is Action.DEGRADE else None
-        self._faults[place] = _Fault(reason, what, strikes, quiet_since)
+        since = int(self._wall()) if before is None or fresh else before.since
+        self._faults[place] = _Fault(reason, what, strikes, quiet_since, since=since)
         return fresh
 
     def _look(self, view: GpuView) -> None:
@@ -190,10 +212,16 @@ class Health:
             if fault.over_since is not None:
                 if now - fault.over_since >= FORGET * self._quiet:
                     del self._faults[place]
-            elif fault.quiet_since is not None:
-                doubled = self._quiet * 2 ** min(fault.strikes - 1, MOST_DOUBLINGS)
-                if now - fault.quiet_since >= doubled:
-                    fault.over_since = now
+            elif self._quiet_for_long(fault, now):
+                fault.over_since = now
+
+    def _quiet_for_long(self, fault: _Fault, now: float) -> bool:
+        since = fault.quiet_since
+        return since is not None and now - since >= self._recovery(fault)
+
+    def _recovery(self, fault: _Fault) -> float:
+        """Return how many seconds have to pass without a fault."""
+        return self._quiet * float(2 ** min(fault.strikes - 1, MOST_DOUBLINGS))
 
 
 def _recalled(data: Mapping[str, Any], now: float) -> tuple[Place, _Fault]:
@@ -204,5 +232,6 @@ def _recalled(data: Mapping[str, Any], now: float) -> tuple[Place, _Fault]:
         for name in ("quiet_since", "over_since")
     )
     what = Action(data["action"])
-    fault = _Fault(str(data["reason"]), what, int(data["strikes"]), quiet, over)
+    since = int(data.get("since", time.time()))  # versions before this one did not keep it
+    fault = _Fault(str(data["reason"]), what, int(data["strikes"]), quiet, over, since)
     return (str(uuid), gi, ci), fault

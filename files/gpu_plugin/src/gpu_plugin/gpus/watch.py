@@ -28,6 +28,7 @@ from ..tools.state import VERSION, StateFile, read
 from .asking import EVERY
 from .driver import Driver, DriverReplaced
 from .health import Health
+from .unfit import Onsets, Unfit, unfit
 
 RETRY: Final = 1.0  # seconds between two looks for a driver
 UNKNOWN: Final = "NVML has not answered yet"
@@ -128,6 +129,7 @@ class GpuWatch:
         self._looks = self.taken = 0  # how many looks ended, and of how many that is known
         self._begun = -math.inf
         self._faults: Faults = {}
+        self._onsets = Onsets()
         self._scan = Chore("nvml", "the GPUs can't be looked at, trying again", self._look)
         trouble = "not all connections of the GPUs are known"
         self._connect = Chore("topology", trouble, self._driver.connect)
@@ -164,6 +166,10 @@ class GpuWatch:
             self._faults = self._health.judge(self.inventory, self.inventory.generation)
         self._keep.run(self._health, self._driver.load)
         return self._faults
+
+    def unfit(self) -> tuple[Unfit, ...]:
+        """Return everything that is unfit, with since when and what brings it back."""
+        return unfit(self.inventory, self._health.standing(), self._onsets, time.time())
 
     def _note_xids(self) -> bool:
         noted = False

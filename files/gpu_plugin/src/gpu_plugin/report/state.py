@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .._shared._core.errors import NodeError
 from ..config.reload import InForce
+from ..gpus.unfit import Unfit
 from ..observer import Observer
 from ..offer.devices import Devices, Inventory
 from ..tools import logs
@@ -31,8 +33,12 @@ def state(
     registered: Mapping[str, bool],
     mps: Mapping[str, Any],
     chores: Mapping[str, str | None],
+    unfit: Iterable[Unfit],
 ) -> dict[str, Any]:
-    """Return it as JSON can hold it; the file has the process besides. ``chores`` are their errors."""
+    """Return it as JSON can hold it; the file has the process besides. ``chores`` are their errors.
+
+    ``health`` has an entry for each GPU or MIG instance that is unfit, whatever it is advertised as.
+    """
     absent = inventory.absent
     return {
         "version": __version__,
@@ -51,6 +57,7 @@ def state(
         },
         "mps": mps,
         "chores": chores,
+        "health": [asdict(one) for one in unfit],
         "gpu_uuids": [view.gpu.uuid for view in inventory.gpus],
         "mig_uuids": inventory.mig_uuids,
     }
