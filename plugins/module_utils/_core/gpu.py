@@ -149,13 +149,16 @@ class Condition:
     ``uncorrected`` counts the memory errors since the last reset or load of the driver that could not
     be corrected, ``recovery`` is NVML's number for what the driver asks for, 0 for nothing.
     ``rows_failed``: a defective memory row could not be replaced; ``rows_pending``: one is replaced at
-    the next reset.
+    the next reset. ``energy`` is what it consumed since the driver initialised it, in millijoules;
+    ``persistent``: it stays initialised while no process uses it.
     """
 
     rows_failed: t.Optional[bool] = None
     rows_pending: t.Optional[bool] = None
     uncorrected: t.Optional[int] = None
     recovery: t.Optional[int] = None
+    energy: t.Optional[int] = None
+    persistent: t.Optional[bool] = None
 
     @property
     def contains_errors(self) -> bool:

@@ -33,6 +33,7 @@ NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMAT
 def condition(handle: t.Any) -> Condition:
     """Return the condition of the GPU with this handle. NvmlError: it is lost or wants a reset."""
     rows = _reported(pynvml.nvmlDeviceGetRemappedRows, handle)
+    persistence = _reported(pynvml.nvmlDeviceGetPersistenceMode, handle)
     return Condition(
         rows_failed=None if rows is None else bool(rows[3]),
         rows_pending=None if rows is None else bool(rows[2]),
@@ -43,6 +44,8 @@ def condition(handle: t.Any) -> Condition:
             pynvml.NVML_VOLATILE_ECC,
         ),
         recovery=_reported(_recovery, handle),
+        energy=_reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
+        persistent=None if persistence is None else bool(persistence),
     )
 
 

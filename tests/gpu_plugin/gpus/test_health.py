@@ -53,7 +53,7 @@ def node() -> Node:
 def test_an_xid_concerns_all_that_is_made_of_the_gpu(node: Node) -> None:
     assert node.health.xid("GPU-1", 79, 7, 0)
     assert node.unfit() == {"MIG-1-0", "MIG-1-1"}
-    assert node.problems()["MIG-1-0"] == "XID 79 (it has fallen off the bus)"
+    assert node.problems()["MIG-1-0"].startswith("XID 79 (it has fallen off the bus). Way back: ")
 
 
 def test_an_xid_of_an_instance_concerns_that_instance(node: Node) -> None:

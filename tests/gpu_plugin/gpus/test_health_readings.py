@@ -91,8 +91,9 @@ def test_what_a_gpu_does_not_tell_is_no_fault(node: Node) -> None:
 
 def test_errors_that_were_confined_pass_and_others_want_a_reset(node: Node) -> None:
     confined = {"rows_failed": False, "rows_pending": False}
-    assert (
-        node.problems(told(uncorrected=2, **confined))[0] == "2 memory errors since its last reset"
+    assert node.problems(told(uncorrected=2, **confined))[0] == (
+        "2 memory errors since its last reset. Way back: it passes by itself after 10 seconds"
+        " without another fault"
     )
     assert not node.fit(told(uncorrected=2, **confined), after=QUIET - 1)
     assert node.fit(told(uncorrected=2, **confined), after=1)
@@ -115,7 +116,9 @@ def test_errors_that_an_xid_told_of_are_not_counted_against_the_whole_gpu(node: 
 
 @pytest.mark.parametrize("action", sorted(RECOVERIES))
 def test_what_the_driver_asks_for_has_to_be_done_first(node: Node, action: int) -> None:
-    assert node.problems(told(recovery=action))[0] == RECOVERIES[action]
+    assert node.problems(told(recovery=action))[0] == (
+        f"{RECOVERIES[action]}. Way back: what the driver asks for: it says itself when that is done"
+    )
     assert not node.fit(told(recovery=action), after=1e6)
     assert not node.fit(told(recovery=None), after=1e6)
     assert not node.fit(told(recovery=0))
@@ -297,7 +300,10 @@ def test_nothing_new_is_not_written_again(node: Node) -> None:
         lambda inner: (
             st.lists(inner, max_size=3)
             | st.dictionaries(
-                st.sampled_from(["faults", "away", "errors", "asked", "place", "action"]), inner
+                st.sampled_from(
+                    ["faults", "away", "errors", "asked", "signs", "energy", "place", "action"]
+                ),
+                inner,
             )
         ),
         max_leaves=10,
@@ -308,5 +314,5 @@ def test_no_memory_breaks_the_health(memory: Any) -> None:
     try:
         health.recall(memory, None)
     except ValueError:
-        assert health.memory() == {"faults": [], "away": [], "errors": {}, "asked": []}
+        assert health.memory() == {"faults": [], "away": [], "errors": {}, "asked": [], "signs": {}}
     json.dumps(health.memory())

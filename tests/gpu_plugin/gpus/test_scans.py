@@ -56,6 +56,8 @@ CHANGES = {
     "nvmlDeviceGetRemappedRows",
     "nvmlDeviceGetTotalEccErrors",
     "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetTotalEnergyConsumption",
 }
 
 

@@ -45,7 +45,9 @@ def test_each_fault_has_its_place_and_its_time() -> None:
         "kind": "fault",
         "reason": "XID 48 (a memory error that could not be corrected)",
         "since": 1_000_000_105,
-        "way_back": "a reset of the GPU or another load of the driver",
+        "way_back": "another load of the driver; or a reset of the GPU and then"
+        " `gpu-plugin health clear GPU-0`, since nothing shows a reset here",
+        "clearable": True,
     }
     assert (part.gpu, part.gi, part.ci, part.since) == ("GPU-1", 7, 0, 1_000_000_100)
     assert part.way_back == "it passes by itself after 10 seconds without another fault"

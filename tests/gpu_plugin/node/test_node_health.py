@@ -41,14 +41,17 @@ def test_the_state_names_what_is_unfit(make_node: MakeNode) -> None:
     node.sim.ctl("xid", gpu="1", number=48)
     (one,) = eventually(lambda: node.status()["health"])
     assert began <= one.pop("since") <= time.time()
+    uuid = node.sim.ctl("status")["gpus"][1]["uuid"]
     assert one == {
-        "gpu": node.sim.ctl("status")["gpus"][1]["uuid"],
+        "gpu": uuid,
         "index": "1",
         "gi": None,
         "ci": None,
         "kind": "fault",
         "reason": "XID 48 (a memory error that could not be corrected)",
-        "way_back": "a reset of the GPU or another load of the driver",
+        "way_back": "another load of the driver; or a reset of the GPU and then"
+        f" `gpu-plugin health clear {uuid}`, since nothing shows a reset here",
+        "clearable": True,
     }
 
 
@@ -121,7 +124,8 @@ def test_a_defect_from_before_the_daemons_time_is_known(make_node: MakeNode) -> 
     worn = node.sim.ctl("status")["gpus"][1]["uuid"]
     eventually(lambda: GPU in node.status()["resources"])
     assert node.status()["resources"][GPU]["problems"] == {
-        worn: "XID 64 (a memory row could not be replaced)"
+        worn: "XID 64 (a memory row could not be replaced). Way back: another GPU in its place:"
+        " no reset mends it"
     }
 
 
@@ -158,7 +162,8 @@ def test_what_a_gpu_tells_of_its_memory(make_node: MakeNode) -> None:
     node.sim.ctl("recovery", gpu="1", action=1)
     node.wait(GPU, 1)
     problems = eventually(lambda: node.status()["resources"][GPU]["problems"])
-    assert list(problems.values()) == ["the driver asks for a reset of the GPU"]
+    (problem,) = problems.values()
+    assert problem.startswith("the driver asks for a reset of the GPU. Way back: ")
     node.sim.ctl("reset", gpu="1")
     node.wait(GPU, 2)
 

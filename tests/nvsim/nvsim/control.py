@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -206,6 +207,12 @@ def ecc(engine: Engine, request: Request, _pid: int) -> None:
     engine.changed()
 
 
+def energy(engine: Engine, request: Request, _pid: int) -> None:
+    """Let a GPU have been on for so many seconds, which its energy counter shows."""
+    engine.find(request["gpu"]).driver.began = time.time() - request["seconds"]
+    engine.changed()
+
+
 def recovery(engine: Engine, request: Request, _pid: int) -> None:
     """Let the driver ask for something to be done, or for nothing; drivers before 565 never do."""
     engine.find(request["gpu"]).driver.recovery = request["action"]
@@ -261,6 +268,7 @@ VERBS: dict[str, Verb] = {
     "fabric": fabric,
     "wear": wear,
     "ecc": ecc,
+    "energy": energy,
     "recovery": recovery,
     "clear-faults": clear_faults,
     "render": show,

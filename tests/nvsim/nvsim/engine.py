@@ -142,6 +142,7 @@ class Engine:
         gpu.driver.mig_current = gpu.driver.mig_pending
         gpu.driver.reset_required = gpu.driver.lost = gpu.driver.row_pending = False
         gpu.driver.uncorrected = 0
+        gpu.driver.began = time.time()
         gpu.driver.recovery = None if gpu.driver.recovery is None else 0
         self.changed()
 

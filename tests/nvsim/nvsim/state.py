@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -68,6 +69,7 @@ class DriverGpu:
     uncorrected: int = 0
     row_pending: bool = False
     recovery: int | None = None  # drivers before 565 do not tell
+    began: float = field(default_factory=time.time)  # when the driver initialised it
 
 
 @dataclass

@@ -53,6 +53,17 @@ def test_reset_takes_the_instances_and_leaves_the_mode(h100: Sim) -> None:
     assert client(h100, LOOK) == [[1, 1], 0]
 
 
+def test_the_energy_counter_starts_again_with_a_reset_and_with_the_driver(h100: Sim) -> None:
+    ask = "n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(0)"
+    ask += "; answer(n.nvmlDeviceGetTotalEnergyConsumption(h))"
+    for verb, arguments in (("reset", {"gpu": "0"}), ("reload", {})):
+        h100.ctl("energy", gpu="0", seconds=10000)
+        before = client(h100, ask)
+        assert before >= 710_000_000  # millijoules, at the 71 W that it draws
+        h100.ctl(verb, **arguments)
+        assert client(h100, ask) < before
+
+
 def test_mode_change_under_a_client_is_pending(a100: Sim) -> None:
     holder = a100.hold(0)
     ask = """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import time
 
 import pynvml
 
@@ -16,6 +17,7 @@ from ..state import Gpu
 
 MIB = 1 << 20
 RESERVED_MIB = 500
+MILLIWATTS = 71000
 RESETLESS_MIG, MIG_QUERY_WITHOUT_MODE = 184, 199
 
 
@@ -169,7 +171,14 @@ def temperature(call: Call) -> None:
 @api("nvmlDeviceGetPowerUsage")
 def power(call: Call) -> None:
     call.gpu()
-    call.put_number(1, 71000)
+    call.put_number(1, MILLIWATTS)
+
+
+@api("nvmlDeviceGetTotalEnergyConsumption")
+def energy(call: Call) -> None:
+    """In millijoules, since the driver initialised the GPU; Volta and later."""
+    gpu = call.gpu(mig_too=False)
+    call.put_number(1, int((time.time() - gpu.driver.began) * MILLIWATTS), "Q")
 
 
 @api(

@@ -197,13 +197,18 @@ class Driver:
         numa = self._numa_node(gpu.pci_bus_id)
         try:
             migs = tuple(nvml.mig_devices(gpu))
-            return GpuView(gpu, migs, numa, condition=condition(nvml.handle(gpu)))
+            told = condition(nvml.handle(gpu))
+            return GpuView(gpu, migs, numa, condition=told, entries=self._entries(gpu.pci_bus_id))
         except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
             lost = isinstance(error, NvmlError) and error.code in LOST
             problem = Problem(Kind.LOST if lost else Kind.UNREADABLE, f"it can't be read: {error}")
             before = self._seen.get(gpu.index)  # or its MIG devices would vanish under their users
             known = before is not None and before.gpu.uuid == gpu.uuid
             return GpuView(gpu, before.mig if before and known else (), numa, problem)
+
+    def _entries(self, address: str) -> tuple[int | None, ...]:
+        paths = ("proc/driver/nvidia/gpus", "sys/bus/pci/devices")
+        return tuple(_inode(self._root / path / address) for path in paths)
 
     def _numa_node(self, address: str) -> int | None:
         """Return a GPU's; None where none is known, or one below 0, which says the same."""

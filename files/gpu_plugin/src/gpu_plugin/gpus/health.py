@@ -28,12 +28,20 @@ from ..config.xids import (
     describe,
 )
 from ..offer.devices import Faults, GpuView, Inventory, Kind, Place
+from .signs import Signs
 from .unfit import BY_ITSELF, Standing
 
 QUIET: Final = 30.0
 MOST_DOUBLINGS: Final = 5
 FORGET: Final = 20  # recovery periods without a fault after which what was is forgotten
-RESET: Final = "a reset of the GPU or another load of the driver"
+RESET: Final = "a reset of the GPU or another load of the driver, which the plugin notices"
+UNSEEN_RESET: Final = (
+    "another load of the driver; or a reset of the GPU and then `gpu-plugin health clear {}`,"
+    " since nothing shows a reset here"
+)
+REMADE: Final = "; or its MIG instance destroyed and made again"
+REPLACED: Final = "another GPU in its place: no reset mends it"
+DONE: Final = "what the driver asks for: it says itself when that is done"
 STRIKES: Final = 4  # faults in a row that it coped with, the last of which is fatal
 
 
@@ -59,12 +67,15 @@ class Health:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.overrides = Overrides()
+        self.told: Callable[[str, str], None] = lambda _uuid, _shown_by: None  # of resets
         self._quiet = quiet
         self._clock, self._wall = clock, wall
         self._faults: dict[Place, _Fault] = {}
         self._away: set[str] = set()
         self._errors: dict[str, int] = {}  # the errors that each GPU had reported
-        self._asked: set[str] = set()  # the GPUs that wanted something done
+        self._asked: set[str] = set()  # the GPUs for which the driver wants something done
+        self._worn: set[str] = set()  # the GPUs that no reset mends
+        self._signs = Signs()
         self._generation: object = None
 
     def xid(
@@ -92,26 +103,49 @@ class Health:
             self._away.clear()
             self._errors.clear()
             self._asked.clear()
+            self._signs.clear()
             self._cured(lambda _place: True)
         there = {view.gpu.uuid for view in inventory.gpus}
         self._away |= {place[0] for place in self._faults if place[0] not in there}
         for view in inventory.gpus:
             self._look(view)
         self._pass()
-        return {place: one.reason for place, one in self._faults.items() if one.over_since is None}
+        self._keep_signs(inventory)
+        return {one.place: f"{one.reason}. Way back: {one.way_back}" for one in self.standing()}
 
     def standing(self) -> list[Standing]:
         """Return the faults that make something unfit, as they were judged last."""
         return [
-            Standing(place, one.reason, one.since, self._way_back(one))
+            Standing(place, one.reason, one.since, *self._way_back(place, one))
             for place, one in self._faults.items()
             if one.over_since is None
         ]
 
-    def _way_back(self, fault: _Fault) -> str:
-        if fault.quiet_since is None:
-            return RESET
-        return f"{BY_ITSELF} after {self._recovery(fault):.0f} seconds without another fault"
+    def clear(self, uuid: str) -> list[str]:
+        """Forget the faults of a GPU, because somebody who may says so. Returns their reasons.
+
+        What the GPU still reports makes it unfit again at the next look.
+        """
+        ours = [place for place in self._faults if place[0] == uuid]
+        self._signs.forget(uuid)
+        self._away.discard(uuid)
+        return [self._faults.pop(place).reason for place in ours]
+
+    def _way_back(self, place: Place, fault: _Fault) -> tuple[str, bool]:
+        """Return what brings a GPU back, and whether clear() would."""
+        uuid, gi, _ci = place
+        if uuid in self._worn and gi is None:
+            return REPLACED, False
+        if uuid in self._asked and gi is None:
+            return DONE, False
+        if fault.quiet_since is not None:
+            text = f"{BY_ITSELF} after {self._recovery(fault):.0f} seconds without another fault"
+            return text, True
+        if uuid in self._away or self._signs.shows(uuid) or self._errors.get(uuid):
+            text = RESET
+        else:
+            text = UNSEEN_RESET.format(uuid)
+        return text + (REMADE if gi is not None else ""), uuid not in self._away
 
     # --- what outlives the process ---
 
@@ -125,6 +159,7 @@ class Health:
             "away": sorted(self._away),
             "errors": dict(self._errors),
             "asked": sorted(self._asked),
+            "signs": self._signs.memory(),
         }
 
     def recall(self, memory: Mapping[str, Any], generation: object) -> None:
@@ -134,12 +169,15 @@ class Health:
         ValueError: this is no such memory; nothing is taken over.
         """
         try:
-            faults = dict(_recalled(one, self._clock()) for one in memory["faults"])
+            faults = dict(_recalled(one, self._clock(), self._wall()) for one in memory["faults"])
             away, asked = (set(map(str, memory[name])) for name in ("away", "asked"))
             errors = {str(uuid): int(count) for uuid, count in memory["errors"].items()}
+            signs = Signs()
+            signs.recall(memory.get("signs", {}))  # versions before this one did not keep them
         except (AttributeError, ArithmeticError, LookupError, TypeError) as error:
             raise ValueError(f"not a memory of faults: {error!r}") from error
         self._faults, self._away, self._errors, self._asked = faults, away, errors, asked
+        self._signs = signs
         self._generation = generation
 
     # --- what happens to faults ---
@@ -171,7 +209,9 @@ class Health:
             return
         if uuid in self._away:  # only a reset brings a lost GPU back
             self._away.discard(uuid)
-            self._cured(lambda place: place[0] == uuid)
+            self._was_reset(uuid, "it is back on the bus")
+        if shown_by := self._signs.reset(view):
+            self._was_reset(uuid, shown_by)
         there = {(mig.gi_id, ci) for mig in view.mig for ci in (mig.ci_id, None)} | {(None, None)}
         self._cured(lambda place: place[0] == uuid and place[1:] not in there)
         self._weigh(view)
@@ -185,20 +225,37 @@ class Health:
                 self._note((uuid, None, None), reason, Action.FATAL)
             elif uuid in self._asked:
                 self._asked.discard(uuid)
-                self._cured(lambda place: place[0] == uuid)
+                self._was_reset(uuid, "the driver asks for nothing any more")
         if reported.uncorrected is not None:
             before = self._errors.get(uuid, 0)
             self._errors[uuid] = reported.uncorrected
             if reported.uncorrected < before:  # only a reset takes errors back
-                self._cured(lambda place: place[0] == uuid)
+                self._was_reset(uuid, "it counts fewer memory errors")
                 before = 0
             unfit = (at[0] for at, fault in self._faults.items() if fault.over_since is None)
             if reported.uncorrected > before and uuid not in unfit:  # else an XID reported them
                 number = CONTAINED if reported.contains_errors else NOT_CORRECTED
                 reason = f"{reported.uncorrected} memory errors since its last reset"
                 self.xid(uuid, number, reason=reason)
+        self._worn.discard(uuid)
         if reported.rows_failed:  # after all else, since no reset mends it
+            self._worn.add(uuid)
             self.xid(uuid, ROW_NOT_REPLACED)
+
+    def _was_reset(self, uuid: str, shown_by: str) -> None:
+        if any(place[0] == uuid and one.quiet_since is None for place, one in self._faults.items()):
+            self.told(uuid, shown_by)
+        self._signs.forget(uuid)
+        self._cured(lambda place: place[0] == uuid)
+
+    def _keep_signs(self, inventory: Inventory) -> None:
+        """Keep what would show a reset of the GPUs that wait for one."""
+        waiting = {place[0] for place, one in self._faults.items() if one.quiet_since is None}
+        for view in inventory.gpus:
+            if view.gpu.uuid not in waiting:
+                self._signs.forget(view.gpu.uuid)
+            elif view.problem is None:
+                self._signs.keep(view)
 
     def _cured(self, at: Callable[[Place], bool]) -> None:
         for place, fault in self._faults.items():
@@ -224,7 +281,7 @@ class Health:
         return self._quiet * float(2 ** min(fault.strikes - 1, MOST_DOUBLINGS))
 
 
-def _recalled(data: Mapping[str, Any], now: float) -> tuple[Place, _Fault]:
+def _recalled(data: Mapping[str, Any], now: float, wall: float) -> tuple[Place, _Fault]:
     uuid, *instance = data["place"]
     gi, ci = (None if one is None else int(one) for one in instance)
     quiet, over = (
@@ -232,6 +289,6 @@ def _recalled(data: Mapping[str, Any], now: float) -> tuple[Place, _Fault]:
         for name in ("quiet_since", "over_since")
     )
     what = Action(data["action"])
-    since = int(data.get("since", time.time()))  # versions before this one did not keep it
+    since = int(data.get("since", wall))  # versions before this one did not keep it
     fault = _Fault(str(data["reason"]), what, int(data["strikes"]), quiet, over, since)
     return (str(uuid), gi, ci), fault

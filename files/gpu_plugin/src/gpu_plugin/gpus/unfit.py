@@ -23,7 +23,8 @@ WAYS_BACK: Final = {
 class Unfit:
     """A GPU, or one of its MIG instances where ``gi`` is given, and why it must not be used.
 
-    ``index`` is NVML's, empty for a GPU that is gone; ``since`` are seconds since 1970.
+    ``index`` is NVML's, empty for a GPU that is gone; ``since`` are seconds since 1970. ``clearable``:
+    `gpu-plugin health clear` brings it back.
     """
 
     gpu: str
@@ -34,16 +35,18 @@ class Unfit:
     reason: str
     since: int
     way_back: str
+    clearable: bool = False
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A fault that stands: why, since when, and what brings the GPU back."""
+    """A fault that stands: why, since when, what brings the GPU back, and if an operator's word does."""
 
     place: Place
     reason: str
     since: int
     way_back: str
+    clearable: bool
 
 
 class Onsets:
@@ -83,7 +86,8 @@ def unfit(
         kind = Kind.LOST if lost else Kind.FAULT
         noted |= {(uuid, kind)}
         index = indices.get(uuid, "")
-        rows.append(Unfit(uuid, index, gi, ci, kind.value, one.reason, one.since, one.way_back))
+        why = (kind.value, one.reason, one.since, one.way_back, one.clearable)
+        rows.append(Unfit(uuid, index, gi, ci, *why))
     for view, kind, text in found:
         uuid = view.gpu.uuid
         if (uuid, kind) not in noted:

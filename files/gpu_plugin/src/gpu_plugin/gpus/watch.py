@@ -121,6 +121,7 @@ class GpuWatch:
         self.inventory = Inventory("", absent=UNKNOWN)
         self.topology = Topology()
         self._driver, self._health = Driver(host_root, wake), Health(quiet)
+        self._health.told = _tell_of_reset
         self._observer, self._interval, self._wake = observer, interval, wake
         self._xid_log = XidLog()
         self._worker = Worker("nvml")
@@ -215,3 +216,7 @@ class GpuWatch:
         if found.unreadable and not before.unreadable:
             logs.warning("a GPU does not answer", cause=found.unreadable[0])
         self._found = remember(before, found)
+
+
+def _tell_of_reset(uuid: str, shown_by: str) -> None:
+    logs.info("the GPU was reset", gpu=uuid, shown_by=shown_by)

@@ -118,7 +118,8 @@ class Devices(tuple[Device, ...]):
 class GpuView:
     """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so.
 
-    ``mig_problems`` are those of MIG devices by UUID.
+    ``mig_problems`` are those of MIG devices by UUID. ``entries`` are the inodes of its entries in
+    /proc and /sys, None for one that is not there.
     """
 
     gpu: Gpu
@@ -127,6 +128,7 @@ class GpuView:
     problem: Problem | None = None
     condition: Condition = field(default_factory=Condition)
     mig_problems: Mapping[str, Problem] = field(default_factory=dict)
+    entries: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
