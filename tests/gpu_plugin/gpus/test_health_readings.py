@@ -15,7 +15,7 @@ from gpu_builders import inventory, view
 from gpu_plugin._shared._core.gpu import Condition
 from gpu_plugin.config.xids import RECOVERIES, overrides
 from gpu_plugin.gpus.health import Health
-from gpu_plugin.gpus.watch import HealthFile
+from gpu_plugin.gpus.memory import HealthFile
 from gpu_plugin.offer.devices import Inventory, judged, left_out
 from gpu_plugin.tools.chores import Chore
 from hypothesis import given

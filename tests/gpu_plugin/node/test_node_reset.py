@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,15 @@ import pytest
 from nvsim.testing import client
 
 if TYPE_CHECKING:
+    import subprocess
+
     from conftest import MakeNode
     from running import Node
 
 running = pytest.importorskip("running", exc_type=ImportError)
 eventually = running.eventually
 GPU = "nvidia.com/gpu"
+UNSEEN = "a reset of the GPU and then `gpu-plugin health clear"
 
 
 def persistent(node: Node) -> None:
@@ -64,3 +68,108 @@ def test_m7_a_gpu_that_was_reset_while_the_plugin_was_stopped_comes_back(
     node.start_daemon()
     node.wait(GPU, 2)
     assert "the GPU was reset" in node.logged()
+
+
+def health(node: Node, *words: str) -> subprocess.CompletedProcess[str]:
+    flags = ("--status-file", str(node.status_file))
+    return node.cli("health", *flags, *words)
+
+
+def uuid(node: Node, index: int) -> str:
+    return str(node.sim.ctl("status")["gpus"][index]["uuid"])
+
+
+def sick(node: Node) -> None:
+    """Let GPU 1 have a fault, the end of which nothing shows."""
+    node.start_daemon()
+    node.wait(GPU, 2)
+    node.sim.ctl("xid", gpu="1", number=48)
+    node.wait(GPU, 1)
+    eventually(lambda: node.status()["health"])
+
+
+def test_m7_where_nothing_shows_a_reset_an_operator_clears_the_gpu(make_node: MakeNode) -> None:
+    node = started(make_node)
+    sick(node)
+    stopped(node)
+    node.sim.ctl("reset", gpu="1")
+    node.start_daemon()
+    node.wait(GPU, 1)
+    (problem,) = eventually(lambda: node.status()["resources"][GPU]["problems"]).values()
+    assert UNSEEN in problem
+    done = health(node, "clear", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        f"GPU 1 ({uuid(node, 1)}): cleared: XID 48 (a memory error that could not be corrected)\n"
+    )
+    node.wait(GPU, 2)
+    assert f"faults are cleared at an operator's request gpu={uuid(node, 1)}" in node.logged()
+    node.signal(signal.SIGKILL)  # what was cleared stays so
+    node.ended()
+    node.start_daemon()
+    node.wait(GPU, 2)
+
+
+def test_a_gpu_is_cleared_while_the_plugin_is_stopped(make_node: MakeNode) -> None:
+    node = started(make_node)
+    sick(node)
+    stopped(node)
+    shown = health(node, "--json")
+    assert shown.returncode == 3
+    rows = json.loads(shown.stdout)["gpus"]
+    assert [(row["index"], row["state"]) for row in rows] == [("1", "Unhealthy"), ("0", "Healthy")]
+    assert UNSEEN in rows[0]["way_back"]
+    assert "there is no GPU '2'" in health(node, "clear", "2").stderr
+    assert "nothing to clear" in health(node, "clear", uuid(node, 0)).stderr
+    assert health(node, "clear", uuid(node, 1)).returncode == 0
+    assert health(node, "clear", "1").returncode == 1
+    node.start_daemon()
+    node.wait(GPU, 2)
+
+
+def test_health_is_shown_with_what_brings_it_back(make_node: MakeNode) -> None:
+    node = started(make_node)
+    sick(node)
+    shown = health(node)
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert lines[0].split() == ["GPU", "UUID", "MIG", "INSTANCE", "STATE", "SINCE"]
+    assert lines[1].split() == ["0", uuid(node, 0), "-", "Healthy", "-"]
+    assert lines[2].split()[:4] == ["1", uuid(node, 1), "-", "Unhealthy"]
+    assert lines[3].strip() == "XID 48 (a memory error that could not be corrected)"
+    assert UNSEEN in lines[4]
+
+
+def test_what_the_gpu_still_says_can_not_be_cleared(make_node: MakeNode) -> None:
+    node = started(make_node)
+    node.sim.ctl("wear", gpu="1", on="on")
+    node.start_daemon()
+    node.wait(GPU, 1)
+    eventually(lambda: node.status()["health"])
+    refused = health(node, "clear", "1")
+    assert refused.returncode == 1
+    assert "GPU '1' can't be cleared: XID 64" in refused.stderr
+    assert "what brings it back is another GPU in its place" in refused.stderr
+
+
+def test_a_request_to_a_plugin_that_hangs_says_so(make_node: MakeNode) -> None:
+    from gpu_plugin._shared._core.errors import NodeError
+    from gpu_plugin.report import faults
+
+    node = started(make_node)
+    sick(node)
+    node.signal(signal.SIGSTOP)
+    with pytest.raises(NodeError, match="has not taken the request over within 1 seconds"):
+        faults.clear("1", node.status_file, 1.0)
+    node.signal(signal.SIGCONT)
+    node.wait(GPU, 2)  # it is taken over later
+
+
+def test_clearing_is_for_root_only(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpu_plugin._shared._core.errors import NodeError
+    from gpu_plugin.report import faults
+
+    node = started(make_node)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(NodeError, match=r"for root only.*id 1000.*sudo gpu-plugin health clear"):
+        faults.clear("1", node.status_file)

@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         ("run", "advertise the node's GPUs to the kubelet", _run_options, _run),
         ("check-config", "check whether a configuration can be used", _check_options, _check),
         ("status", "show the node's devices, and who has them", _status_options, _status),
+        ("health", "show which GPUs are unfit and why, and clear one", _health_options, _health),
         ("probe", "check that the daemon is alive, for a pod's probes", _probe_options, _probe),
         ("mig", "apply the MIG layout that was written down (at boot)", _mig_options, _mig),
         ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options, _cdi),
@@ -98,6 +99,16 @@ def _status_options(show: argparse.ArgumentParser) -> None:
         metavar="SOCKET",
         help="the kubelet's PodResources socket, which says which pod has which device (default: %(default)s)",
     )
+
+
+def _health_options(health: argparse.ArgumentParser) -> None:
+    health.add_argument("--json", action="store_true", help="as JSON")
+    _files(health, status_file=status.DEFAULT_FILE)
+    health.set_defaults(gpu=None)
+    clear = health.add_subparsers(metavar="clear").add_parser(
+        "clear", help="use a GPU again at once, whatever happened to it (root only)"
+    )
+    clear.add_argument("gpu", metavar="GPU", help="its index or UUID")
 
 
 def _probe_options(probe: argparse.ArgumentParser) -> None:
@@ -274,6 +285,14 @@ def _status(options: argparse.Namespace) -> int:
         options.mps_root,
         as_json=options.json,
     )
+
+
+def _health(options: argparse.Namespace) -> int:
+    from .report import faults
+
+    if options.gpu is not None:
+        return faults.clear(options.gpu, options.status_file)
+    return faults.show(options.status_file, as_json=options.json)
 
 
 def _probe(options: argparse.Namespace) -> int:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -13,62 +12,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.errors import NodeError
 from .._shared._core.gpu import NvmlError
-from .._shared._core.text.shown import cut
 from .._shared._nvml.readings import Xid
 from ..config.configuration import Config
 from ..observer import NVML_ERRORS, XIDS, Observer
 from ..offer.devices import Faults, Inventory, remember
 from ..offer.preference import Topology
 from ..tools import logs
-from ..tools.bounded import peek
 from ..tools.chores import Chore, Worker
-from ..tools.state import VERSION, StateFile, read
 from .asking import EVERY
 from .driver import Driver, DriverReplaced
 from .health import Health
+from .memory import FILE, ClearRequests, HealthFile
 from .unfit import Onsets, Unfit, unfit
 
 RETRY: Final = 1.0  # seconds between two looks for a driver
 UNKNOWN: Final = "NVML has not answered yet"
-BOOT_ID: Final = "proc/sys/kernel/random/boot_id"
-
-
-class HealthFile:
-    """What is known of the GPUs' health, in a file that the next process of the daemon reads.
-
-    A reboot is a reset of everything, so the file says of which boot it is; times in it are of the
-    monotonic clock, which all processes of a boot share. ``host_root`` is where the host's /proc is
-    seen; where it is not, this machine's is as good.
-    """
-
-    def __init__(self, path: Path, host_root: Path) -> None:
-        self._file = StateFile(path)
-        self._boot = (peek(host_root / BOOT_ID) or peek(Path("/") / BOOT_ID)).strip()
-
-    def read(self, health: Health, load: object, generation: object) -> None:
-        """Let ``health`` know what is in the file, if that is still true.
-
-        ``load`` distinguishes one load of the driver from another, ``generation`` is what ``health`` knows
-        the present one by. A file that can't be used is left aside with a word.
-        """
-        try:
-            data = read(self._file.path, (VERSION,))
-            if data is None or data["boot"] != self._boot:
-                return
-            same = data["load"] == json.loads(json.dumps(load))
-            health.recall(data["health"], generation if same else None)
-        except (NodeError, ValueError, KeyError, TypeError) as error:
-            logs.warning(
-                "what was known of the GPUs' health is lost",
-                file=self._file.path,
-                cause=cut(f"{type(error).__name__}: {error}"),
-            )
-
-    def write(self, health: Health, load: object) -> None:
-        """Keep what ``health`` knows. OSError: it can't be written, and the next call tries again."""
-        self._file.write({"boot": self._boot, "load": load, "health": health.memory()})
 
 
 class XidLog:
@@ -135,10 +94,12 @@ class GpuWatch:
         trouble = "not all connections of the GPUs are known"
         self._connect = Chore("topology", trouble, self._driver.connect)
         self._hear = Chore("events", "XIDs can't be heard", self._driver.check_events)
-        health_file = HealthFile(folder / "health.json", host_root)
+        health_file = HealthFile(folder / FILE, host_root)
         trouble = "what is known of the GPUs' health can't be kept"
         self._keep = Chore("health_file", trouble, health_file.write)
-        self.chores = (self._scan, self._connect, self._hear, self._keep)
+        trouble = "what an operator wants cleared can't be read"
+        self._requests = Chore("health_clear", trouble, ClearRequests(folder).take)
+        self.chores = (self._scan, self._connect, self._hear, self._keep, self._requests)
         health_file.read(self._health, self._driver.load, self._driver.generation)
 
     def tick(self, config: Config, *, at_once: bool = False) -> bool:
@@ -159,18 +120,28 @@ class GpuWatch:
         self.taken, self.topology = self._looks, self._driver.connections.topology
         self.inventory = replace(self._found, late=self._late())
         self._hear.run()
-        return self._note_xids() or before != (self.taken, self.inventory.late, self.topology)
+        noted = self._note_xids() | self._clear()
+        return noted or before != (self.taken, self.inventory.late, self.topology)
 
     def faults(self) -> Faults:
         """Return what makes GPUs unfit. It is kept before it is published: a kill forgets nothing."""
         if not self.inventory.absent:
             self._faults = self._health.judge(self.inventory, self.inventory.generation)
-        self._keep.run(self._health, self._driver.load)
+        indices = {view.gpu.uuid: str(view.gpu.index) for view in self.inventory.gpus}
+        self._keep.run(self._health, self._driver.load, indices)
         return self._faults
 
     def unfit(self) -> tuple[Unfit, ...]:
         """Return everything that is unfit, with since when and what brings it back."""
         return unfit(self.inventory, self._health.standing(), self._onsets, time.time())
+
+    def _clear(self) -> bool:
+        """Forget the faults that an operator wants cleared."""
+        wanted = self._requests.run() or ()
+        for uuid in wanted:
+            reasons = self._health.clear(uuid)
+            logs.info("faults are cleared at an operator's request", gpu=uuid, faults=reasons)
+        return bool(wanted)
 
     def _note_xids(self) -> bool:
         noted = False

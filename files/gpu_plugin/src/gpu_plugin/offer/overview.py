@@ -107,11 +107,15 @@ def _uses(holders: Mapping[str, Sequence[Holder]], ids: Iterable[str]) -> list[U
 
 def table(found: Sequence[Row]) -> str:
     """Return the rows for people."""
-    lines = [HEADINGS, *map(_cells, found)]
-    wide = [max(len(line[at]) for line in lines) for at in range(len(HEADINGS))]
-    return "\n".join(
+    return "\n".join(aligned([HEADINGS, *map(_cells, found)]))
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of cells as text in which the columns are below each other."""
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
         "  ".join(cell.ljust(wide[at]) for at, cell in enumerate(line)).rstrip() for line in lines
-    )
+    ]
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -59,6 +59,7 @@ def state(
         "chores": chores,
         "health": [asdict(one) for one in unfit],
         "gpu_uuids": [view.gpu.uuid for view in inventory.gpus],
+        "gpu_indices": [str(view.gpu.index) for view in inventory.gpus],
         "mig_uuids": inventory.mig_uuids,
     }
 

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is known of faults, from one process of the daemon to the next, and what an operator clears of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from .._shared._core.errors import NodeError
+from .._shared._core.text.shown import cut, shown
+from ..tools import files, logs
+from ..tools.bounded import peek
+from ..tools.state import VERSION, StateFile, StateUnusable, read
+from .health import Health
+
+BOOT_ID: Final = "proc/sys/kernel/random/boot_id"
+FILE: Final = "health.json"
+REQUESTS: Final = "health.clear"
+GPU_NAME: Final = re.compile("[A-Za-z0-9-]{1,64}")
+MOST: Final = 64  # requests that are looked at in one round
+
+
+class HealthFile:
+    """What is known of the GPUs' health, in a file that the next process of the daemon reads.
+
+    A reboot is a reset of everything, so the file says of which boot it is; times in it are of the
+    monotonic clock, which all processes of a boot share. ``host_root`` is where the host's /proc is
+    seen; where it is not, this machine's is as good.
+    """
+
+    def __init__(self, path: Path, host_root: Path) -> None:
+        self._file = StateFile(path)
+        self._boot = (peek(host_root / BOOT_ID) or peek(Path("/") / BOOT_ID)).strip()
+
+    def read(self, health: Health, load: object, generation: object) -> None:
+        """Let ``health`` know what is in the file, if that is still true.
+
+        ``load`` distinguishes one load of the driver from another, ``generation`` is what ``health`` knows
+        the present one by. A file that can't be used is left aside with a word.
+        """
+        try:
+            data = self._load()
+            if data is not None:
+                same = data["load"] == json.loads(json.dumps(load))
+                health.recall(data["health"], generation if same else None)
+        except (NodeError, ValueError, KeyError, TypeError) as error:
+            logs.warning(
+                "what was known of the GPUs' health is lost",
+                file=self._file.path,
+                cause=cut(f"{type(error).__name__}: {error}"),
+            )
+
+    def write(self, health: Health, load: object, indices: Mapping[str, str] | None = None) -> None:
+        """Keep what ``health`` knows. OSError: it can't be written, and the next call tries again.
+
+        ``indices`` are those of the GPUs by UUID, for people.
+        """
+        data = {"boot": self._boot, "load": load, "health": health.memory()}
+        self._file.write({**data, "indices": dict(indices or {})})
+
+    def known(self) -> tuple[Health, dict[str, str]]:
+        """Return what a daemon that has ended knew, with the indices. StateUnusable."""
+        return self._known(self._load())
+
+    def clear(self, uuid: str) -> list[str]:
+        """Forget a GPU's faults in the file of a daemon that has ended. Returns their reasons.
+
+        StateUnusable; OSError: the file stays as it is.
+        """
+        data = self._load()
+        health, _indices = self._known(data)
+        reasons = health.clear(uuid)
+        if data is not None and reasons:
+            data["health"] = health.memory()
+            files.replace(self._file.path, json.dumps(data, indent=2, sort_keys=True) + "\n")
+        return reasons
+
+    def _load(self) -> dict[str, Any] | None:
+        data = read(self._file.path, (VERSION,))
+        if data is not None and "boot" not in data:
+            raise StateUnusable(f"{self._file.path} can't be used", cause="it names no boot")
+        return data if data is not None and data["boot"] == self._boot else None
+
+    def _known(self, data: Mapping[str, Any] | None) -> tuple[Health, dict[str, str]]:
+        health, indices = Health(), {}
+        if data is not None:
+            try:
+                health.recall(data["health"], None)
+                indices = {str(uuid): str(at) for uuid, at in data.get("indices", {}).items()}
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise StateUnusable(
+                    f"{self._file.path} can't be used", cause=cut(str(error))
+                ) from error
+        return health, indices
+
+
+class ClearRequests:
+    """An operator's wishes to clear GPUs: files by their UUIDs in a folder that only root may write.
+
+    Nothing but the name counts, so there is nothing in them that could be wrong.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / REQUESTS
+
+    def ask(self, uuid: str) -> Path:
+        """Wish that a GPU is cleared. Returns the file, which the daemon removes. OSError."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._folder / uuid
+        path.touch(0o600)
+        return path
+
+    def take(self) -> list[str]:
+        """Return the GPUs that are to be cleared, and forget that. NodeError, OSError: some can't be."""
+        try:
+            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return []
+        try:
+            self._check(os.fstat(folder))
+            return list(self._taken(folder))
+        finally:
+            os.close(folder)
+
+    def _check(self, found: os.stat_result) -> None:
+        if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise NodeError(
+                f"{self._folder} is not obeyed",
+                cause="others than root may write there",
+                hint="remove it; `gpu-plugin health clear` makes it as it has to be",
+            )
+
+    @staticmethod
+    def _taken(folder: int) -> Iterator[str]:
+        for name in sorted(os.listdir(folder))[:MOST]:
+            try:
+                os.unlink(name, dir_fd=folder)
+            except IsADirectoryError:
+                os.rmdir(name, dir_fd=folder)
+            if GPU_NAME.fullmatch(name):
+                yield name
+            else:
+                logs.warning("not the UUID of a GPU, which was to be cleared", name=shown(name))

@@ -1,0 +1,166 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""``gpu-plugin health``: which GPUs are unfit, why and until when; and an operator's way back."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from .. import status
+from .._shared._core.errors import NodeError
+from .._shared._core.text.shown import shown
+from ..gpus.memory import FILE, ClearRequests, HealthFile
+from ..gpus.unfit import Unfit
+from ..offer.devices import Kind
+from ..offer.overview import NOTHING, aligned
+from ..tools.state import StateUnusable
+
+NOT_RUNNING: Final = 3
+PATIENCE: Final = 10.0  # seconds for the daemon to take a request over
+HEADINGS: Final = ("GPU", "UUID", "MIG INSTANCE", "STATE", "SINCE")
+Row = Mapping[str, Any]
+
+
+class NothingToClear(NodeError):
+    """The GPU is not there, has no fault, or has one that an operator's word does not end."""
+
+
+def show(status_file: Path, *, as_json: bool) -> int:
+    """Print each GPU with what makes it unfit. Returns the exit status: 3 when the daemon does not run."""
+    state = status.load(status_file)
+    rows = _rows(state) if state else _remembered(status_file)
+    if as_json:
+        print(json.dumps({"running": state is not None, "gpus": rows}, indent=2))
+    else:
+        if state is None:
+            print("gpu-plugin is not running: this is what it knew when it ended", file=sys.stderr)
+        print(_text(rows))
+    return 0 if state else NOT_RUNNING
+
+
+def clear(gpu: str, status_file: Path, seconds: float = PATIENCE) -> int:
+    """Forget the faults of a GPU, by its index or UUID. Returns the exit status.
+
+    A daemon that runs takes it over; of one that does not the file is changed. NodeError.
+    """
+    if os.geteuid():
+        raise NodeError(
+            "gpu-plugin health clear is for root only",
+            cause=f"it was run by the user with the id {os.geteuid()}",
+            hint=f"run it as root: sudo gpu-plugin health clear {shown(gpu)}",
+        )
+    state = status.load(status_file)
+    rows = _clearable(gpu, _rows(state) if state else _remembered(status_file))
+    uuid = rows[0]["gpu"]
+    if state:
+        _ask(uuid, status_file, seconds)
+    else:
+        try:
+            HealthFile(status_file.with_name(FILE), Path("/")).clear(uuid)
+        except OSError as error:
+            path = status_file.with_name(FILE)
+            raise NodeError(f"{path} can't be written", cause=str(error)) from error
+    for row in rows:
+        print(f"GPU {row['index'] or NOTHING} ({uuid}): cleared: {row['reason']}")
+    return 0
+
+
+def _rows(state: Row) -> list[dict[str, Any]]:
+    """Return a row for each thing that is unfit, and one for each GPU that has nothing of the kind."""
+    unfit = [{"state": "Unhealthy", **row} for row in state.get("health", ())]
+    named = dict(zip(state.get("gpu_uuids", ()), state.get("gpu_indices", ()), strict=False))
+    return [*unfit, *_healthy(named, {row["gpu"] for row in unfit})]
+
+
+def _remembered(status_file: Path) -> list[dict[str, Any]]:
+    """Return the same of a daemon that has ended."""
+    path = status_file.with_name(FILE)
+    try:
+        health, named = HealthFile(path, Path("/")).known()
+    except StateUnusable as error:
+        raise NodeError(
+            str(error), hint=f"remove {path}: the daemon can't use it either, and begins anew"
+        ) from error
+    rows = []
+    for one in health.standing():
+        uuid, gi, ci = one.place
+        words = (Kind.FAULT.value, one.reason, one.since, one.way_back, one.clearable)
+        row = Unfit(uuid, named.get(uuid, ""), gi, ci, *words)
+        rows.append({"state": "Unhealthy", **asdict(row)})
+    return [*rows, *_healthy(named, {row["gpu"] for row in rows})]
+
+
+def _healthy(named: Mapping[str, str], unfit: set[str]) -> list[dict[str, Any]]:
+    blank = dict.fromkeys(("gi", "ci", "kind", "reason", "since", "way_back"))
+    return [
+        {"state": "Healthy", "gpu": uuid, "index": index, **blank, "clearable": False}
+        for uuid, index in named.items()
+        if uuid not in unfit
+    ]
+
+
+def _text(rows: Iterable[Row]) -> str:
+    ordered = sorted(rows, key=lambda row: (row["index"].zfill(9), row["gpu"]))
+    lines = iter(aligned([HEADINGS, *map(_cells, ordered)]))
+    text = [next(lines)]
+    for row, line in zip(ordered, lines, strict=True):
+        text.append(line)
+        if row["reason"]:
+            text += [f"     {row['reason']}", f"     way back: {row['way_back']}"]
+    return "\n".join(text)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    ids = [str(number) for number in (row["gi"], row["ci"]) if number is not None]
+    since = NOTHING
+    if row["since"] is not None:
+        since = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(row["since"]))
+    return row["index"] or NOTHING, row["gpu"], "/".join(ids) or NOTHING, row["state"], since
+
+
+def _clearable(gpu: str, rows: Iterable[Row]) -> list[Row]:
+    """Return what can be cleared of a GPU. NothingToClear."""
+    known = list(rows)
+    ours = [row for row in known if gpu in (row["gpu"], row["index"]) and gpu]
+    if not ours:
+        names = sorted({f"{row['index'] or NOTHING} ({row['gpu']})" for row in known})
+        raise NothingToClear(
+            f"there is no GPU {shown(gpu)}",
+            cause=f"the device plugin knows of {', '.join(names) or 'none'}",
+            hint="give the index or the UUID of one of them, as gpu-plugin health shows them",
+        )
+    clearable = [row for row in ours if row["clearable"]]
+    if not clearable and ours[0]["state"] == "Healthy":
+        raise NothingToClear(f"GPU {shown(gpu)} has nothing to clear", cause="it has no fault")
+    if not clearable:
+        raise NothingToClear(
+            f"GPU {shown(gpu)} can't be cleared",
+            cause=ours[0]["reason"],
+            hint=f"what brings it back is {ours[0]['way_back']}",
+        )
+    return clearable
+
+
+def _ask(uuid: str, status_file: Path, seconds: float) -> None:
+    """Let the daemon that runs clear a GPU, and wait until it did."""
+    try:
+        request = ClearRequests(status_file.parent).ask(uuid)
+    except OSError as error:
+        folder = status_file.parent
+        raise NodeError(f"no request can be left in {folder}", cause=str(error)) from error
+    deadline = time.monotonic() + seconds
+    while request.exists():
+        if time.monotonic() > deadline:
+            raise NodeError(
+                f"the device plugin has not taken the request over within {seconds:.0f} seconds",
+                hint=f"see its log; it is taken over as soon as the plugin goes on, or remove {request}",
+            )
+        time.sleep(0.1)
