@@ -64,7 +64,7 @@ def test_an_xid_of_an_instance_concerns_that_instance(node: Node) -> None:
     assert node.problems(strategy="none")["GPU-1"].startswith("XID 94")
 
 
-@pytest.mark.parametrize("number", [13, 31, 43, 45, 68, 109])
+@pytest.mark.parametrize("number", [13, 31, 43, 45, 68, 69, 109, 137, 154])
 def test_an_applications_own_fault_is_no_fault_of_the_gpu(node: Node, number: int) -> None:
     assert not node.health.xid("GPU-0", number)
     assert node.unfit() == set()

@@ -55,6 +55,23 @@ def test_the_state_names_what_is_unfit(make_node: MakeNode) -> None:
     }
 
 
+def test_m7_an_xid_of_a_changed_recovery_action_makes_the_driver_be_asked(
+    make_node: MakeNode,
+) -> None:
+    node = make_node(2)
+    node.sim.ctl("recovery", gpu="1", action=0)
+    node.start_kubelet()
+    node.start_daemon("", "--rescan", "600")
+    node.wait(GPU, 2)
+    node.sim.ctl("xid", gpu="0", number=154)  # it says of itself nothing of the GPU
+    node.sim.ctl("xid", gpu="0", number=137)
+    node.sim.ctl("recovery", gpu="1", action=1)
+    node.sim.ctl("xid", gpu="1", number=154)
+    (one,) = eventually(lambda: node.status().get("health"))
+    assert (one["index"], one["reason"]) == ("1", "the driver asks for a reset of the GPU")
+    node.wait(GPU, 1)
+
+
 def test_a_fault_of_a_mig_instance_leaves_the_others(make_node: MakeNode) -> None:
     node = make_node(1)
     node.layout(0, "1g.10gb", "1g.10gb", "1g.10gb")

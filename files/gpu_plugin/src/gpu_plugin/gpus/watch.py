@@ -15,6 +15,7 @@ from typing import Final
 from .._shared._core.gpu import NvmlError
 from .._shared._nvml.readings import Xid
 from ..config.configuration import Config
+from ..config.xids import ASK_DRIVER
 from ..observer import NVML_ERRORS, XIDS, Observer
 from ..offer.devices import Faults, Inventory, remember
 from ..offer.preference import Topology
@@ -87,7 +88,7 @@ class GpuWatch:
         self._found = self.inventory  # the worker's, as is whether the driver was replaced
         self._replaced = False
         self._looks = self.taken = 0  # how many looks ended, and of how many that is known
-        self._begun = -math.inf
+        self._begun, self._hurry = -math.inf, False
         self._faults: Faults = {}
         self._onsets = Onsets()
         self._scan = Chore("nvml", "the GPUs can't be looked at, trying again", self._look)
@@ -111,11 +112,11 @@ class GpuWatch:
             raise DriverReplaced
         self._health.overrides = config.xids
         now = time.monotonic()
-        pause = RETRY if self._found.absent else self._interval
+        pause = RETRY if self._found.absent or self._hurry else self._interval
         if at_once:
             self._begun = -math.inf
         if now - self._begun >= pause and self._worker.start(lambda: self._poll(config)):
-            self._begun = now
+            self._begun, self._hurry = now, False
         before = (self.taken, self.inventory.late, self.topology)
         self.taken, self.topology = self._looks, self._driver.connections.topology
         self.inventory = replace(self._found, late=self._late())
@@ -148,6 +149,7 @@ class GpuWatch:
         while not self._driver.xids.empty():  # nobody else takes any
             xid = self._driver.xids.get()
             noted |= self._health.xid(*xid)
+            self._hurry |= xid.number in ASK_DRIVER
             self._xid_log.heard(xid)
             self._observer.count(XIDS, xid.gpu_uuid, str(xid.number))
         self._xid_log.tick()
