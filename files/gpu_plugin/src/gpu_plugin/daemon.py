@@ -18,8 +18,9 @@ from .cdi.files import HostFiles
 from .config.configuration import Config
 from .config.reload import InForce, Loaded
 from .config.strict_yaml import ConfigError
-from .gpus.driver import DriverReplaced, TimeSlices
+from .gpus.driver import DriverReplaced
 from .gpus.health import QUIET
+from .gpus.time_slices import TimeSlices
 from .gpus.watch import GpuWatch
 from .kubelet.manager import Manager
 from .kubelet.server import Published, Snapshot
@@ -61,7 +62,7 @@ class Daemon:
         observer, self._wakeup = Observer(), Wakeup()
         self._configuration = InForce(paths.config, load, root, observer)
         self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, self._wakeup.set)
-        self._host, self._slices = HostFiles(root), TimeSlices()
+        self._host, self._slices = HostFiles(root), TimeSlices(run, root)
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
         self._offered, self._published = Offered(), Published(observer)
         self._manager = Manager(paths.kubelet_socket, self._published)
@@ -150,7 +151,7 @@ class Daemon:
                 self._mps.want(offered.mps, config.mps_root)
             if (now := self._mps_state(offered, refusal)) != mps:
                 offered = decide(inventory, faults, config, now, host)
-            self._slices.begin(time_slices(offered.resources), inventory.generation)
+            self._slices.begin(time_slices(offered.resources), inventory)
         if offered.refusal and str(offered.refusal) != str(self._offered.refusal):
             logs.error("no devices are advertised", cause=offered.refusal)
         for note in offered.notes:

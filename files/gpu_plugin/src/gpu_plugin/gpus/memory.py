@@ -27,17 +27,22 @@ GPU_NAME: Final = re.compile("[A-Za-z0-9-]{1,64}")
 MOST: Final = 64  # requests that are looked at in one round
 
 
+def boot_id(host_root: Path) -> str:
+    """Return what tells a boot from others. Where the host's /proc is not seen, this machine's is as good."""
+    return (peek(host_root / BOOT_ID) or peek(Path("/") / BOOT_ID)).strip()
+
+
 class HealthFile:
     """What is known of the GPUs' health, in a file that the next process of the daemon reads.
 
     A reboot is a reset of everything, so the file says of which boot it is; times in it are of the
     monotonic clock, which all processes of a boot share. ``host_root`` is where the host's /proc is
-    seen; where it is not, this machine's is as good.
+    seen.
     """
 
     def __init__(self, path: Path, host_root: Path) -> None:
         self._file = StateFile(path)
-        self._boot = (peek(host_root / BOOT_ID) or peek(Path("/") / BOOT_ID)).strip()
+        self._boot = boot_id(host_root)
 
     def read(self, health: Health, load: object, generation: object) -> None:
         """Let ``health`` know what is in the file, if that is still true.
