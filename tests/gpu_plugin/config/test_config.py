@@ -117,7 +117,6 @@ REFUSED = {
         "c.yaml: line 2: unknown key flags.migStratgy",
         "did you mean flags.migStrategy?",
     ),
-    "flags:\n  MigStrategy: none": ("unknown key", "did you mean flags.migStrategy?"),
     "flags:\n  passDeviceSpecs: true": ("did you mean flags.plugin.passDeviceSpecs?",),
     "flags:\n  sharing: {}": ("unknown key flags.sharing", "did you mean sharing?"),
     "flgs: {}": ("did you mean flags?",),
@@ -149,7 +148,6 @@ REFUSED = {
     "flags: {plugin: {containerDriverRoot: driver}}": ("expected an absolute path",),
     "imex: {channelIDs: [1]}": ("imex.channelIDs: '1' is not valid", "one or more of 0"),
     "&a flags: *a": ("flags is not a mapping",),
-    "<<: {}": ("unknown key <<",),
     "? [1]\n: 2": ("unknown key",),
 }
 

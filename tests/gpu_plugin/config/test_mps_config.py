@@ -157,11 +157,16 @@ def test_both_strategies_on_different_gpus() -> None:
         *((f"{UUIDS[1]}::{number}", False) for number in range(3)),
         (UUIDS[2], False),
     ]
-    with pytest.raises(ConfigError, match=r"timeSlicing.resources\[0\]: 0 of .* shared twice"):
-        parsed(
-            {"name": "gpu", "replicas": 2, "devices": [0]},
-            slices=({"name": "gpu", "replicas": 3, "devices": [0]},),
-        )
+
+
+def test_on_one_gpu_mps_wins_over_time_slicing() -> None:
+    config = parsed(
+        {"name": "gpu", "replicas": 2, "devices": [0]},
+        slices=({"name": "gpu", "replicas": 3, "devices": [0, 1]},),
+    )
+    devices = offered(config)[GPU]
+    assert [one.mps is not None for one in devices] == [True] * 2 + [False] * 4
+    assert [one.uuid for one in devices] == [UUIDS[0]] * 2 + [UUIDS[1]] * 3 + [UUIDS[2]]
 
 
 def test_what_a_device_does_not_allow_is_its_problem() -> None:

@@ -13,7 +13,7 @@ import pytest
 from gpu_plugin import cli
 from gpu_plugin._shared._core.agent.visible_devices import TOOLKIT_CONFIG, strategies, warning
 from gpu_plugin.config import configuration as config
-from gpu_plugin.config.sources import visible_devices_warning
+from gpu_plugin.config.sources import warnings
 
 if TYPE_CHECKING:
     from conftest import MakeNode
@@ -64,8 +64,8 @@ def test_s19_a_toolkit_that_refuses_the_variable_needs_no_warning(
     path.parent.mkdir(parents=True)
     if toolkit is not None:
         path.write_text(toolkit)
-    assert bool(visible_devices_warning(config.parse("version: v1"), tmp_path)) == warned
-    assert not visible_devices_warning(config.parse(CDI), tmp_path)
+    assert bool(warnings(config.parse("version: v1"), tmp_path)) == warned
+    assert not warnings(config.parse(CDI), tmp_path)
 
 
 @pytest.mark.parametrize(

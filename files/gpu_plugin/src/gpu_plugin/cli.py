@@ -227,7 +227,7 @@ def _check(options: argparse.Namespace) -> int:
     checked = config.parse(text, str(options.file))
     if options.node:
         _check_node(checked, str(options.file))
-    if warning := sources.visible_devices_warning(checked, Path("/")):
+    for warning in sources.warnings(checked, Path("/")):
         logs.warning(warning)
     print(f"{options.file}: valid")
     return 0

@@ -76,7 +76,7 @@ class Gfd:
 
 @dataclass(frozen=True)
 class Config:
-    """What the daemon does, each value with the key that it comes from."""
+    """What the daemon does, each value with the key that it comes from. ``notes`` are warnings."""
 
     mig_strategy: str = Key(
         "flags.migStrategy",
@@ -193,6 +193,7 @@ class Config:
         read=address,
     ).field()
     gfd: Gfd = field(default_factory=Gfd)
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.dev_root:
@@ -257,10 +258,12 @@ def parse(
     def of(kind: type) -> dict[str, Any]:
         return {name: values[key.path] for name, key in keys_of(kind).items()}
 
+    shared = sharing(found)
     return Config(
         **of(Config),
         naming=naming(found),
-        sharing=sharing(found),
+        sharing=shared,
         xids=overrides(env.get(DISABLE, ""), env.get(ENABLE, "")),
         gfd=Gfd(**of(Gfd)),
+        notes=tuple(found.notes),
     )

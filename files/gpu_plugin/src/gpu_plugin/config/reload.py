@@ -12,7 +12,7 @@ from pathlib import Path
 from ..observer import RELOADS, Observer
 from ..tools import logs
 from .configuration import Config
-from .sources import ConfigWatch, visible_devices_warning
+from .sources import ConfigWatch, warnings
 from .strict_yaml import ConfigError
 
 Loaded = tuple[Config, str]  # and the digest of its file
@@ -57,6 +57,8 @@ class InForce:
 
     def log(self, event: str, **more: str) -> None:
         """Log the configuration, and what it leaves open."""
-        logs.info(event, **more, **asdict(self.config))
-        if warning := visible_devices_warning(self.config, self._host_root):
+        values = asdict(self.config)
+        del values["notes"]
+        logs.info(event, **more, **values)
+        for warning in warnings(self.config, self._host_root):
             logs.warning(warning)

@@ -25,6 +25,7 @@ LABEL: Final = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 SUBDOMAIN: Final = re.compile(rf"{LABEL}(\.{LABEL})*")
 MOST_REPLICAS: Final = 4096
 ALL: Final = "all"
+EACH: Final = "each device"
 UUID: Final = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 INDEX: Final = "[0-9]{1,9}"
 REFERENCE: Final = re.compile(
@@ -144,24 +145,45 @@ def _rules(found: Found, path: str) -> Iterator[Rule]:
 
 
 def sharing(found: Found) -> Sharing:
-    """Return what the section sharing asks for. Of two strategies MPS takes its devices first."""
-    shares: list[Share] = []
-    before: dict[str, set[str]] = {}
-    for strategy in ("mps", "timeSlicing"):
-        for at, share in _strategy(found, strategy):
-            taken = before.setdefault(share.name, set())
-            again = ", ".join(each for each in share.devices if each in taken)
-            if both := "each device" if ALL in taken else again:
-                raise ConfigError(
-                    f"{found[at].where}: {at}: {cut(both)} of {share.name} is shared twice",
-                    hint="name other devices in each entry",
-                )
-            if not share.devices and share.first is None:
-                taken.add(ALL)
-            taken.update(share.devices)
+    """Return what the section sharing asks for. Of two strategies MPS takes its devices first.
+
+    What time-slicing asks for as well is noted: in NVIDIA's plugin it gives way to MPS altogether.
+    """
+    by_mps = _disjoint(found, _strategy(found, "mps"))
+    shares = [share for _at, share in by_mps]
+    for at, share in _disjoint(found, _strategy(found, "timeSlicing")):
+        taken = [one for one in shares if one.mps and one.name == share.name]
+        if both := _both(share, taken):
+            what = f"{found[at].where}: {at}: {cut(both)} of {share.name}"
+            found.notes.append(f"{what} is shared by MPS, which wins")
+        if both != EACH:
             shares.append(share)
     one_each = found.flag("sharing.timeSlicing.failRequestsGreaterThanOne")
     return Sharing(tuple(shares), bool(one_each))
+
+
+def _disjoint(found: Found, entries: Iterable[tuple[str, Share]]) -> list[tuple[str, Share]]:
+    """Return the entries of a strategy. ConfigError: two of them ask for the same devices."""
+    checked: list[tuple[str, Share]] = []
+    by_name: dict[str, list[Share]] = {}
+    for at, share in entries:
+        before = by_name.setdefault(share.name, [])
+        if both := _both(share, before):
+            raise ConfigError(
+                f"{found[at].where}: {at}: {cut(both)} of {share.name} is shared twice",
+                hint="name other devices in each entry",
+            )
+        before.append(share)
+        checked.append((at, share))
+    return checked
+
+
+def _both(share: Share, before: Iterable[Share]) -> str:
+    """Return which devices of a share are taken by those before it, as far as that is certain."""
+    if any(not one.devices and one.first is None for one in before):
+        return EACH
+    taken = {each for one in before for each in one.devices}
+    return ", ".join(each for each in share.devices if each in taken)
 
 
 def _strategy(found: Found, strategy: str) -> Iterator[tuple[str, Share]]:

@@ -115,10 +115,11 @@ class ConfigWatch:
         return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
 
 
-def visible_devices_warning(config: Config, root: Path) -> str:
-    """Return a warning, or nothing. ``root`` is where the node's / is seen, if it is seen at all."""
+def warnings(config: Config, root: Path) -> list[str]:
+    """Return what there is to warn of. ``root`` is where the node's / is seen, if it is seen at all."""
     try:
-        text = (root / TOOLKIT_CONFIG.lstrip("/")).read_text(encoding="utf-8")
+        text = bounded.read_text(root / TOOLKIT_CONFIG.lstrip("/"))
     except (OSError, UnicodeDecodeError):
         text = None
-    return warning(config.device_list_strategies, text)
+    visible = warning(config.device_list_strategies, text)
+    return [*config.notes, *([visible] if visible else [])]

@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
 from .._shared._core.errors import NodeError
+from .._shared._core.text import json_data
 from .._shared._core.text.json_data import is_whole
 from .._shared._core.text.shown import cut, shown
 from . import plain_yaml
 
 LONGEST: Final = 64 << 10
 LIMITS: Final = plain_yaml.Limits(LONGEST, 4000)  # hundreds of entries of devices to share
+MERGE: Final = "tag:yaml.org,2002:merge"
+Pair = tuple[yaml.Node, yaml.Node]
 
 
 class ConfigError(NodeError):
@@ -67,7 +70,14 @@ class Value:
 
 
 class Found(dict[str, Value]):
-    """The values of a file by dotted key; one that is null is not there."""
+    """The values of a file by dotted key; one that is null is not there.
+
+    ``notes`` are warnings: what was read otherwise than it may have been meant.
+    """
+
+    def __init__(self, values: Iterable[Value] = (), notes: Iterable[str] = ()) -> None:
+        super().__init__((value.path, value) for value in values)
+        self.notes = list(notes)
 
     def items_of(self, path: str) -> Iterator[str]:
         """Yield the keys of a list's items: ``path[0]`` and so on."""
@@ -92,9 +102,10 @@ def read(text: str, source: str, keys: Collection[str]) -> Found:
 
     A key such as ``a.b[].c`` stands in every mapping of the list ``a.b``. Its values are ``a.b[0].c``
     and so on; ``a.b`` and ``a.b[0]`` are there as well, for where the list and its items stand.
+    As in NVIDIA's plugin merge keys work, and the case of a key does not matter.
     """
     try:
-        root = plain_yaml.compose(text, LIMITS)
+        root = plain_yaml.compose(_without_tabs(text), LIMITS)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{source}: line {mark.line + 1}" if mark else source
@@ -102,7 +113,19 @@ def read(text: str, source: str, keys: Collection[str]) -> Found:
         raise ConfigError(f"{where}: {what}", cause=_reason(error)) from error
     if root is None:
         return Found()
-    return Found((value.path, value) for value in _Reader(source, keys).walk(root, "", ""))
+    reader = _Reader(source, keys)
+    return Found(list(reader.walk(root, "", "")), reader.notes)
+
+
+def _without_tabs(text: str) -> str:
+    """Return JSON without the tabs between its words, which YAML does not allow; other texts as they are."""
+    if "\t" not in text or len(text) > LONGEST:
+        return text
+    try:
+        json_data.loads(text)
+    except ValueError:
+        return text
+    return text.replace("\t", " ")  # within its words there is none
 
 
 def _reason(error: yaml.YAMLError) -> str:
@@ -112,10 +135,12 @@ def _reason(error: yaml.YAMLError) -> str:
 class _Reader:
     def __init__(self, source: str, keys: Collection[str]) -> None:
         self.source = source
+        self.notes: list[str] = []
         self.keys = frozenset(keys)
         self.sections = {
             key.rsplit(".", depth)[0] for key in keys for depth in range(1, key.count(".") + 1)
         }
+        self.folded = {_plainly(one).casefold(): _plainly(one) for one in self.keys | self.sections}
 
     def walk(self, node: yaml.Node, section: str, at: str) -> Iterator[Value]:
         """Yield the values below a node: ``section`` is its key, ``at`` has the places in lists."""
@@ -128,10 +153,10 @@ class _Reader:
                 cause=f"expected keys such as {', '.join(self._children(section)[:3])}",
             )
         seen: dict[str, str] = {}
-        for key_node, value_node in node.value:
+        for key_node, value_node in self._pairs(node, at):
             where = self._where(key_node)
-            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else "(not a word)"
-            path, place = (f"{above}.{key}" if above else key for above in (section, at))
+            key = self._key(key_node, section, at)
+            path, place = (_below(above, key) for above in (section, at))
             if path in seen:
                 raise ConfigError(
                     f"{where}: {cut(place)} is given twice", cause=f"first at {seen[path]}"
@@ -147,6 +172,45 @@ class _Reader:
                     yield Value(place, data, self._where(value_node))
             else:
                 raise self._unknown(path, section, where)
+
+    def _pairs(self, node: yaml.MappingNode, at: str) -> Iterator[Pair]:
+        """Yield the keys and values of a mapping, and of those merged into it what it has not itself."""
+        merges = [pair for pair in node.value if pair[0].tag == MERGE]
+        own = [pair for pair in node.value if pair[0].tag != MERGE]
+        if len(merges) > 1:
+            first, second = (self._where(key) for key, _value in merges[:2])
+            what = f"{second}: {_below(at, '<<')} is given twice"
+            raise ConfigError(what, cause=f"first at {first}", hint="merge a list of mappings")
+        yield from own
+        known = {_written(key).casefold() for key, _value in own}
+        for key, value in merges:
+            for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if not isinstance(one, yaml.MappingNode):
+                    raise ConfigError(
+                        f"{self._where(key)}: {_below(at, '<<')} is not a mapping",
+                        cause="expected an alias of a mapping, or a list of them",
+                    )
+                added = [
+                    pair
+                    for pair in self._pairs(one, at)
+                    if _written(pair[0]).casefold() not in known
+                ]
+                yield from added
+                known.update(_written(name).casefold() for name, _value in added)
+
+    def _key(self, node: yaml.Node, section: str, at: str) -> str:
+        """Return a key as it is called, however its case is. One in another case is noted."""
+        key = _written(node)
+        path = _below(_plainly(section), key)
+        known = self.folded.get(path.casefold(), path)
+        if known == path:
+            return key
+        name = known.rpartition(".")[2]
+        self.notes.append(
+            f"{self._where(node)}: the key {_below(at, key)} is read as {_below(at, name)}, "
+            "which is how it is written"
+        )
+        return name
 
     def _items(self, node: yaml.Node, section: str, at: str) -> Iterator[Value]:
         if not isinstance(node, yaml.SequenceNode):
@@ -188,6 +252,14 @@ class _Reader:
 
 def _plainly(path: str) -> str:
     return path.replace("[]", "")
+
+
+def _below(section: str, key: str) -> str:
+    return f"{section}.{key}" if section else key
+
+
+def _written(key: yaml.Node) -> str:
+    return key.value if isinstance(key, yaml.ScalarNode) else "(not a word)"
 
 
 def nearest(path: str, section: str, known: Collection[str]) -> str:
