@@ -71,13 +71,6 @@ def test_mps_holds_back_its_own_shares_and_changes_no_other_problem(one: str, ot
     assert {str(device.problem) for device in devices} == {"gone"}
 
 
-def test_refused_by_the_clients_of_mps_nothing_is_offered() -> None:
-    mps = MpsState(refusal="GPU-0: its last client has not ended")
-    refused = decide(NODE, {}, SHARED, mps)
-    assert (refused.resources, refused.mps) == ({}, {})
-    assert "sharing.mps can't be as it is: GPU-0" in str(refused.refusal)
-
-
 def kinds(config: Config, host: HostState, now: Inventory = NODE) -> list[Kind | None]:
     """The kind of each device's problem."""
     found = decide(now, {}, config, host=host).resources.values()

@@ -179,6 +179,13 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         default="",
         help="who runs the managers of MPS daemons (default: systemd, where it is the init)",
     )
+    run.add_argument(
+        "--state-directory",
+        type=Path,
+        default=os.environ.get("STATE_DIRECTORY") or None,
+        metavar="DIR",
+        help="where the last good configuration is kept (environment: STATE_DIRECTORY; default: nowhere)",
+    )
     sources.add(run, config.RUN_KEYS)
 
 
@@ -206,17 +213,18 @@ def _run(options: argparse.Namespace) -> int:
     from . import daemon  # brings gRPC in, which the other commands have no use for
     from .gpus.driver import DriverReplaced
 
+    source = sources.Source(options, os.environ)
     paths = daemon.Paths(
-        sources.path(options),
         options.kubelet_socket,
         options.status_file,
         options.host_root,
         options.rescan,
         options.recovery_period,
         options.mps_managers,
+        options.state_directory,
     )
     try:
-        return daemon.Daemon(paths, lambda: sources.load(options, os.environ)).run()
+        return daemon.Daemon(paths, source).run()
     except DriverReplaced:
         logs.info("the driver was replaced, restarting")
         os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])

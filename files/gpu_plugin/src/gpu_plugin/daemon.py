@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,9 @@ from typing import Final
 from . import __version__
 from .cdi.files import HostFiles
 from .config.configuration import Config
-from .config.reload import InForce, Loaded
+from .config.last_good import LastGood
+from .config.reload import InForce
+from .config.sources import Source
 from .config.strict_yaml import ConfigError
 from .gpus.driver import DriverReplaced
 from .gpus.health import QUIET
@@ -42,13 +43,13 @@ FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for 
 class Paths:
     """Where things are, and how often to look."""
 
-    config: Path
     kubelet_socket: Path
     status_file: Path
     host_root: Path = Path("/")
     rescan: float = 5.0
     quiet: float = QUIET
     mps_managers: str = ""
+    state_directory: Path | None = None
 
 
 class Daemon:
@@ -57,10 +58,11 @@ class Daemon:
     NodeError: the configuration can't be used.
     """
 
-    def __init__(self, paths: Paths, load: Callable[[], Loaded]) -> None:
+    def __init__(self, paths: Paths, source: Source) -> None:
         root, run = paths.host_root, paths.status_file.parent
         observer, self._wakeup = Observer(), Wakeup()
-        self._configuration = InForce(paths.config, load, root, observer)
+        last_good = LastGood(source, paths.state_directory)
+        self._configuration = InForce(source, last_good, root, observer)
         self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, self._wakeup.set)
         self._host, self._slices = HostFiles(root), TimeSlices(run, root)
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
@@ -76,6 +78,7 @@ class Daemon:
         self._chores = (
             *(*self._gpus.chores, *self._host.chores, self._reconcile, self._advertise),
             *(self._register, self._slices.chore, self._report.chore, self._telemetry.chore),
+            last_good.chore,
         )
 
     def run(self) -> int:
@@ -130,26 +133,29 @@ class Daemon:
         self._register.run()
         self._report_state(*(["READY=1"] if asked else []))
 
-    def _check_mps(self, config: Config) -> None:
-        """Refuse a configuration that asks for shares which the devices can't have now."""
+    def _check_mps(self, config: Config) -> bool:
+        """Refuse a configuration that asks for shares which the devices can't have now.
+
+        Returns whether that is known.
+        """
         inventory = self._gpus.inventory
         offered = decide(inventory, {}, config)
         if inventory.absent or offered.refusal:
-            return
+            return False
         if why := offered.unsharable or self._mps.refuses(offered.mps):
             raise ConfigError(f"sharing.mps can't be as it is: {why}")
+        return True
 
     def _decide(self) -> None:
         """Decide what is advertised, and publish it."""
+        self._configuration.judge(self._check_mps)
         config, inventory = self._configuration.config, self._gpus.inventory
         host, faults = self._host.look(config), self._gpus.faults()
         mps = self._mps_state(self._offered)
         offered = decide(inventory, faults, config, mps, host)
         if not inventory.absent and not offered.refusal:
-            refusal = self._mps.refuses_to_begin(offered.mps)
-            if not refusal:
-                self._mps.want(offered.mps, config.mps_root)
-            if (now := self._mps_state(offered, refusal)) != mps:
+            self._mps.want(offered.mps, config.mps_root)
+            if (now := self._mps_state(offered)) != mps:
                 offered = decide(inventory, faults, config, now, host)
             self._slices.begin(time_slices(offered.resources), inventory)
         if offered.refusal and str(offered.refusal) != str(self._offered.refusal):
@@ -160,9 +166,9 @@ class Daemon:
         self._offered = offered
         self._published.put(Snapshot(offered.resources, config, host, self._gpus.topology))
 
-    def _mps_state(self, offered: Offered, refusal: str = "") -> MpsState:
+    def _mps_state(self, offered: Offered) -> MpsState:
         without_shm = frozenset(one for one in offered.mps if not self._mps.own_shm(one))
-        return MpsState(self._mps.problems(), without_shm, refusal)
+        return MpsState(self._mps.problems(), without_shm)
 
     def _report_state(self, *lines: str) -> None:
         """Report to the status file, the metrics and systemd."""

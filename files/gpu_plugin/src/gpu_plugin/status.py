@@ -48,6 +48,8 @@ def describe(state: dict[str, Any]) -> str:
         lines.append(f"problem: {state['problem']}")
     if state.get("config_problem"):
         lines.append(f"configuration on disk refused: {state['config_problem']}")
+    if state.get("config_fallback"):
+        lines.append(f"in force: the last good configuration, {state['config_sha256'][:12]}")
     for name, resource in state["resources"].items():
         health = list(resource["devices"].values())
         registered = "registered" if resource["registered"] else "not registered with the kubelet"

@@ -247,26 +247,6 @@ def test_change_is_refused_where_that_is_asked_for(make_shared: MakeShared, stan
     shared.wait(GPU, 2)
 
 
-def test_a_plugin_that_starts_refuses_too(make_shared: MakeShared, standin: Path) -> None:
-    shared = make_shared(8, SIZES.format(4, "refuse"), gpus=2, program=standin)
-    node, (first, _second) = shared.node, shared.uuids()
-    client = Client(shared, first)
-    before = shared.state(first)
-    node.daemon.kill()
-    node.daemon.wait()
-    shared.start(SIZES.format(2, "refuse"), "flags: {failOnInitError: true}")
-    assert node.daemon.wait(PATIENCE) == 1
-    assert "ends, since failOnInitError is set" in node.logged()
-    shared.start(SIZES.format(2, "refuse"))
-    problem = eventually(lambda: node.status().get("problem"))
-    assert f"{first}: its limits change when its last client has ended" in problem
-    assert (node.status()["state"], node.status()["resources"]) == ("refused", {})
-    assert (client.living(), shared.state(first)["pid"]) == (True, before["pid"])
-    client.end()
-    shared.wait(GPU, 4)
-    assert shared.state(first)["pid"] != before["pid"]
-
-
 def test_what_was_shared_is_not_given_away_under_its_clients(
     make_shared: MakeShared, standin: Path
 ) -> None:

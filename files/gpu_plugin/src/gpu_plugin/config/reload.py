@@ -5,55 +5,100 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 from ..observer import RELOADS, Observer
 from ..tools import logs
+from ..tools.chores import Backoff
 from .configuration import Config
-from .sources import ConfigWatch, warnings
+from .last_good import LastGood
+from .sources import ConfigWatch, Loaded, Source, warnings
 from .strict_yaml import ConfigError
 
-Loaded = tuple[Config, str]  # and the digest of its file
+RETRY, LONGEST_RETRY = 1.0, 30.0  # seconds between two tries of a configuration that is refused
+STAYS: Final = "configuration refused, the one before stays"
+FALLS_BACK: Final = "configuration refused, the last good one is in force"
+# Returns whether the node could be asked; ConfigError: it does not allow the configuration.
+Check = Callable[[Config], bool]
 
 
 class InForce:
-    """``load`` reads the file at ``path``, and ``host_root`` is where the node's / is seen.
+    """``host_root`` is where the node's / is seen. ConfigError: there is none to begin with.
 
-    ConfigError: there is none to begin with.
+    What is refused is tried again by itself: the reason may pass, as clients that end.
     """
 
     def __init__(
-        self, path: Path, load: Callable[[], Loaded], host_root: Path, observer: Observer
+        self,
+        source: Source,
+        last_good: LastGood,
+        host_root: Path,
+        observer: Observer,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._watch = ConfigWatch(path)  # before it is read, so that no change is missed
-        self._load, self._host_root, self._observer = load, host_root, observer
-        self.config, self.digest = load()
+        self._watch = ConfigWatch(source.path)  # before it is read, so that no change is missed
+        self._source, self._last_good = source, last_good
+        self._host_root, self._observer, self._clock = host_root, observer, clock
+        self._backoff = Backoff(RETRY, LONGEST_RETRY, jitter=0)  # nobody but this node is asked
+        self._retry_at = 0.0
+        self._judged = False
         self.problem = ""
+        self.fallback = False  # whether it is the last good one of an earlier process
+        try:
+            self._loaded = source.load()
+        except ConfigError as error:
+            last = last_good.load()
+            if last is None:
+                raise
+            self._fall_back(last, error)
 
-    def reload(self, check: Callable[[Config], None], *, asked: bool) -> bool:
-        """Take the configuration on disk if it is another one, or was asked for. Returns whether it was.
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._loaded.config
 
-        ``check`` raises ConfigError where the node does not allow it.
-        """
-        if not (self._watch.changed() or asked):
+    @property
+    def digest(self) -> str:
+        """That of its file."""
+        return self._loaded.digest
+
+    def reload(self, check: Check, *, asked: bool) -> bool:
+        """Take the configuration on disk if it is another one, or was asked for. Returns whether it was."""
+        changed = self._watch.changed() or asked
+        if changed:
+            self._backoff.reset()
+        elif not self.problem or self._clock() < self._retry_at:
             return False
         try:
-            config, digest = self._load()
-            check(config)
-        except (ConfigError, OSError) as error:
-            logs.error("configuration refused, the one before stays", cause=error)
-            self.problem = str(error)
-            self._observer.count(RELOADS, "refused")
+            found = self._source.load()
+            judged = check(found.config)
+        except Exception as error:  # also what nobody foresaw must not end the service of GPUs
+            self._refuse(STAYS, error, again=not changed)
             return False
-        self.problem = ""
+        news = asked or self.fallback or found != self._loaded
+        self._loaded, self._judged, self.fallback, self.problem = found, judged, False, ""
         self._observer.count(RELOADS, "accepted")
-        if (config, digest) == (self.config, self.digest) and not asked:
-            return False
-        self.config, self.digest = config, digest
-        self.log("configuration loaded")
-        return True
+        if news:
+            self.log("configuration loaded")
+        return news
+
+    def judge(self, check: Check) -> None:
+        """Judge what a start took as soon as the node can be asked, and keep it for the next if it is good.
+
+        Instead of what the node refuses the last good configuration is in force, as it would be
+        if the daemon had not ended; where there is none, what was taken stays.
+        """
+        if not self._judged:
+            try:
+                self._judged = check(self.config)
+            except (ConfigError, OSError) as error:
+                self._replace(check, error)
+        if self._judged and not self.fallback:
+            self._last_good.keep(self._loaded)
 
     def log(self, event: str, **more: str) -> None:
         """Log the configuration, and what it leaves open."""
@@ -62,3 +107,32 @@ class InForce:
         logs.info(event, **more, **values)
         for warning in warnings(self.config, self._host_root):
             logs.warning(warning)
+
+    def _replace(self, check: Check, error: Exception) -> None:
+        """Put the last good configuration in force, if it is another one that the node allows."""
+        last = self._last_good.load()
+        if last is None or last.text == self._loaded.text:
+            return
+        if last.config.driver_roots != self.config.driver_roots:
+            return  # another library would have to be loaded, in another process
+        try:
+            allowed = check(last.config)
+        except (ConfigError, OSError):
+            return
+        if allowed:
+            self._fall_back(last, error)
+            self.log("configuration loaded")
+
+    def _fall_back(self, last: Loaded, error: Exception) -> None:
+        self._loaded, self._judged, self.fallback = last, True, True
+        self._refuse(FALLS_BACK, error)
+
+    def _refuse(self, what: str, error: Exception, *, again: bool = False) -> None:
+        """Note why the configuration on disk is not in force, and log it unless that is known."""
+        foreseen = isinstance(error, (ConfigError, OSError))
+        problem = str(error) if foreseen else f"{type(error).__name__}: {error}"
+        if not again or problem != self.problem:
+            logs.error(what, cause=problem)
+            self._observer.count(RELOADS, "refused")
+        self.problem = problem
+        self._retry_at = self._clock() + self._backoff.failed()

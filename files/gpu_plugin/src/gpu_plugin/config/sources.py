@@ -10,6 +10,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -63,13 +64,38 @@ def path(options: argparse.Namespace) -> Path:
     return Path(options.config or DEFAULT_FILE)
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A configuration, with its file's text and the digest of its bytes."""
+
+    config: Config
+    text: str
+    digest: str
+
+
+class Source:
+    """A command's configuration file, with its flags and the environment, which win over it."""
+
+    def __init__(self, options: argparse.Namespace, env: Mapping[str, str]) -> None:
+        self.path = path(options)
+        self._required = bool(options.config)
+        self._env, self._flags = env, given(options)
+
+    def load(self) -> Loaded:
+        """Return what the file says; what an empty one does where none is there or asked for. ConfigError."""
+        text = read(self.path)[0] if self._required or self.path.exists() else ""
+        return self.parse(text, str(self.path))
+
+    def parse(self, text: str, where: str) -> Loaded:
+        """Return what a text says that stands ``where``. ConfigError."""
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return Loaded(parse(text, where, self._env, self._flags), text, digest)
+
+
 def load(options: argparse.Namespace, env: Mapping[str, str]) -> tuple[Config, str]:
     """Return the configuration of a command, and the digest of its file. ConfigError."""
-    file = path(options)
-    text, digest = "", hashlib.sha256(b"").hexdigest()
-    if options.config or file.exists():
-        text, digest = read(file)
-    return parse(text, str(file), env, given(options)), digest
+    found = Source(options, env).load()
+    return found.config, found.digest
 
 
 def read(path: Path) -> tuple[str, str]:

@@ -34,14 +34,13 @@ from .devices import (
 
 @dataclass(frozen=True)
 class MpsState:
-    """What MPS has against devices at the moment, by UUID, and against all: ``refusal``.
+    """What MPS has against devices at the moment, by UUID.
 
     The daemons of devices in ``without_shm`` have no shm of their own.
     """
 
     problems: Mapping[str, str] = field(default_factory=dict)
     without_shm: frozenset[str] = frozenset()
-    refusal: str = ""
 
     def judge(self, device: Device) -> Device:
         """Return the device with what there is to say of it."""
@@ -197,8 +196,6 @@ def decide(
     notes = left_out(now, strategy, naming)
     try:
         found = enumerate_devices(now, strategy, naming)
-        if mps.refusal:
-            raise EnumerationRefused(f"sharing.mps can't be as it is: {mps.refusal}")
     except EnumerationRefused as refusal:
         return Offered(notes=tuple(notes), refusal=refusal)
     if found:

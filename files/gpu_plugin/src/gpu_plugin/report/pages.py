@@ -47,6 +47,8 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     driver = _gauge("driver_info", "The driver's version, while it answers.", "version")
     config = _gauge("config_info", "The configuration in force, by its digest.", "sha256")
     refused = _gauge("config_refused", "Whether the configuration on disk can't be used.")
+    text = "Whether the last good configuration is in force, since a start could not use the one on disk."
+    fallback = _gauge("config_fallback", text)
     available = _gauge("driver_available", "Whether the driver answers.")
     devices = _gauge("devices", "Devices advertised.", "resource", "health")
     registered = _gauge("registered", "Whether the kubelet knows of a resource.", "resource")
@@ -57,6 +59,7 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
             driver.add_metric([state["driver_version"]], 1)
         config.add_metric([state["config_sha256"]], 1)
         refused.add_metric([], bool(state["config_problem"]))
+        fallback.add_metric([], state["config_fallback"])
         available.add_metric([], state["state"] != "waiting_for_driver")
         for name, resource in state["resources"].items():
             unhealthy = len(resource["problems"])
@@ -65,7 +68,7 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
             registered.add_metric([name], resource["registered"])
         for name, error in state["chores"].items():
             chores.add_metric([name], error is not None)
-    yield from (build, driver, config, refused, available, devices, registered, chores)
+    yield from (build, driver, config, refused, fallback, available, devices, registered, chores)
 
 
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:

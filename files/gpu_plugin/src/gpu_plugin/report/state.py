@@ -44,6 +44,7 @@ def state(
         "version": __version__,
         "config_sha256": configuration.digest,
         "config_problem": configuration.problem or None,
+        "config_fallback": configuration.fallback,
         "driver_version": None if absent else inventory.driver_version,
         "state": "waiting_for_driver" if absent else "refused" if refusal else "serving",
         "problem": absent or (str(refusal) if refusal else None),

@@ -191,7 +191,11 @@ def test_it_waits_until_the_kubelet_has_accepted_everything(
 def test_what_the_daemon_leaves_behind_goes_with_it() -> None:
     machine = Machine()
     deploy(machine, "r1")
-    ours = ("/run/gpu-node/health.json", "/run/cdi/k8s.device-plugin.nvidia.com-gds.json")
+    ours = (
+        "/run/gpu-node/health.json",
+        "/run/cdi/k8s.device-plugin.nvidia.com-gds.json",
+        "/var/lib/gpu-device-plugin/configuration.json",
+    )
     theirs = ("/run/cdi/nvidia.com-gpu.json", "/etc/cdi/nvidia.yaml")
     machine.files.update(dict.fromkeys((*ours, *theirs), "{}"))
     params = {**parameters("", 0), "state": "absent"}
