@@ -188,8 +188,7 @@ def calls(part: dict[str, Any]) -> list[list[str]]:
 
 
 def derived(program: str = "", *disabled: str) -> dict[str, Any]:
-    found = cdi.derive([SPEC], program, disabled)
-    assert found is not None
+    found = cdi.derive(SPEC, program, disabled)
     assert problems(found) == []
     return found
 
@@ -233,8 +232,7 @@ def test_another_program_runs_nvidias_hooks(program: str, first: list[str]) -> N
 @pytest.mark.parametrize("hooks", [None, 7, [7], [{}], [{"path": 7}], [{"args": ["nvidia-ctk"]}]])
 def test_strange_hooks_are_left_as_they_are(hooks: Any) -> None:
     text = json.dumps({**SPEC, "containerEdits": {"hooks": hooks}})
-    found = cdi.derive([cdi.read(text)], "/opt/nvidia-ctk", ("chmod",))
-    assert found is not None
+    found = cdi.derive(cdi.read(text), "/opt/nvidia-ctk", ("chmod",))
     assert found["containerEdits"]["hooks"] == hooks
 
 

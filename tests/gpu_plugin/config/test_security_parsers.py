@@ -121,10 +121,11 @@ def test_s10_hostile_values() -> None:
 
 def test_s10_hostile_cdi_specification_of_others() -> None:
     def derive(text: str) -> None:
-        spec = cdi.derive([cdi.read(text)], "/opt/nvidia-cdi-hook", ("update-ldcache",))
-        if spec is not None:
-            json.dumps(spec)
-        cdi.names(spec)
+        found = cdi.read(text)
+        specs, _nobodys = cdi.merge([(0, found), (0, SPEC), (1, found)])
+        for spec in specs:
+            json.dumps(cdi.derive(spec, "/opt/nvidia-cdi-hook", ("update-ldcache",)))
+        cdi.names(specs)
 
     Thrown(derive, NodeError).throw(inputs(SPECS))
 

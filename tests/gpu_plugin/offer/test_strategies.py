@@ -102,20 +102,18 @@ SPEC = {
 
 
 def test_the_specification_is_the_nodes_under_another_kind() -> None:
-    derived = cdi.derive([cdi.read(json.dumps(SPEC))])
-    assert derived == {**SPEC, "kind": "k8s.device-plugin.nvidia.com/gpu"}
-    assert cdi.names(derived) == {"0", "GPU-0", "all"}
+    found = cdi.read(json.dumps(SPEC))
+    assert cdi.derive(found) == {**SPEC, "kind": "k8s.device-plugin.nvidia.com/gpu"}
+    assert cdi.names([found]) == {"0", "GPU-0", "all"}
 
 
-def test_the_last_that_describes_gpus_counts() -> None:
-    other = "kind: nvidia.com/gpu\ndevices:\n- name: GPU-7"
+def test_specifications_of_other_classes_are_no_matter() -> None:
     nic = cdi.read("kind: nvidia.com/nic\ndevices: []")
-    assert cdi.names(cdi.derive([SPEC, cdi.read(other), nic])) == {"GPU-7"}
-    assert cdi.derive([nic]) is None
+    assert cdi.merge([(0, SPEC), (1, nic)]) == ([SPEC], frozenset())
+    assert cdi.merge([(0, nic)]) == ([], frozenset())
     for text in ("a: [", "[]", "kind: nvidia.com/gpu", "", "devices: [2001-01-01]", "devices: 1"):
         with pytest.raises(NodeError, match="not a CDI specification"):
             cdi.read(text)
-    assert cdi.names(None) == frozenset()
 
 
 def test_the_file_follows_the_nodes(tmp_path: Path) -> None:

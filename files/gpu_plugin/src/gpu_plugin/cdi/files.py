@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import json
 import os
@@ -28,10 +29,12 @@ NODES: Final = {
 }
 FILES: Final = {"gds": ("/etc/cufile.json", "/run/udev")}
 CHANNELS: Final = "imex-channel"
+Stamp = tuple[int, int]
+Source = tuple[int, Path, Stamp]  # the number of its folder, and the file
 
 
 class CdiFile:
-    """Keeps the plugin's specification like the one that describes the node's GPUs.
+    """Keeps the plugin's specifications like those that describe the node's GPUs, one for each.
 
     ``names`` are the devices that a container runtime can be asked for.
     """
@@ -39,33 +42,53 @@ class CdiFile:
     def __init__(self, host_root: Path) -> None:
         self.names: frozenset[str] = frozenset()
         self._root = host_root
-        self._path = host_root / cdi.FILE
+        self._written: tuple[Path, ...] = ()
         self._seen: object = None
 
     def refresh(self, program: str = "", disabled: tuple[str, ...] = ()) -> None:
         """Follow the node's specifications, if they are others than before.
 
-        ``program`` and ``disabled`` concern the hooks in them. OSError: the file stays as it was, and
+        ``program`` and ``disabled`` concern the hooks in them. OSError: the files stay as they were, and
         so do the names.
         """
         sources = self._sources()
-        found = [(path, path.stat()) for path in sources]
-        stamps = [(path, stat.st_mtime_ns, stat.st_ino) for path, stat in found]
-        seen = (program, disabled, stamps)
-        if seen == self._seen and (self._path.exists() or not self.names):
+        seen = (program, disabled, [(path, *stamp) for _folder, path, stamp in sources])
+        if seen == self._seen and all(path.exists() for path in self._written):
             return
-        spec = cdi.derive(_specs(sources), program, disabled)
-        if spec is None:
+        specs, nobodys = cdi.merge(_specs(sources))
+        if not specs:
             logs.warning("no CDI specification describes the GPUs", kind=cdi.SOURCE_KIND)
-        _keep(self._path, spec)
-        self.names, self._seen = cdi.names(spec), seen
+        if nobodys:
+            logs.warning(
+                "several CDI specifications of one folder have the same devices, "
+                "which container runtimes take from none",
+                devices=sorted(nobodys),
+            )
+        self._write([cdi.derive(spec, program, disabled) for spec in specs])
+        self.names, self._seen = cdi.names(specs), seen
 
-    def _sources(self) -> list[Path]:
-        found: list[Path] = []
-        for place in (self._root / folder for folder in cdi.FOLDERS):
-            if place.is_dir():
-                found += sorted(one for one in place.iterdir() if one.suffix in (".json", ".yaml"))
-        return [path for path in found if path != self._path]
+    def _write(self, specs: list[dict[str, Any]]) -> None:
+        """Keep a file for each specification, and no others."""
+        more = (cdi.MORE_FILES.format(number) for number in range(2, len(specs) + 1))
+        paths = tuple(self._root / name for name in (cdi.FILE, *more))[: len(specs)]
+        for path, spec in zip(paths, specs, strict=True):
+            _keep(path, spec)
+        known = (self._root / cdi.FILE, *self._root.glob(cdi.MORE_FILES.format("*")))
+        for path in known:
+            if path not in paths:
+                _keep(path, None)
+        self._written = paths
+
+    def _sources(self) -> list[Source]:
+        found: list[Source] = []
+        for number, folder in enumerate(self._root / one for one in cdi.FOLDERS):
+            files = sorted(folder.iterdir()) if folder.is_dir() else []
+            for path in files:
+                if path.suffix not in (".json", ".yaml") or path.name.startswith(f"{cdi.VENDOR}-"):
+                    continue
+                if stamp := _stamp(path):
+                    found.append((number, path, stamp))
+        return found
 
 
 class CdiAdded:
@@ -174,6 +197,17 @@ def content(path: Path) -> dict[str, list[str]]:
     }
 
 
+def _stamp(path: Path) -> Stamp | None:
+    """Return what differs after a change of a file; None where it has gone, or is a link to nothing."""
+    try:
+        stat = path.stat()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            return None
+        raise
+    return stat.st_mtime_ns, stat.st_ino
+
+
 def _keep(path: Path, spec: dict[str, Any] | None) -> None:
     if spec is None:
         path.unlink(missing_ok=True)
@@ -181,10 +215,10 @@ def _keep(path: Path, spec: dict[str, Any] | None) -> None:
         files.keep(path, json.dumps(spec, indent=2) + "\n")
 
 
-def _specs(sources: list[Path]) -> Iterator[dict[str, Any]]:
+def _specs(sources: list[Source]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield what can be read; what can't is left aside, as container runtimes do with it."""
-    for path in sources:
+    for folder, path, _stamp in sources:
         try:
-            yield cdi.read(bounded.read_text(path))
+            yield folder, cdi.read(bounded.read_text(path))
         except (NodeError, UnicodeDecodeError, IsADirectoryError, bounded.TooLong) as error:
             logs.warning("a CDI specification is ignored", file=path, cause=error)

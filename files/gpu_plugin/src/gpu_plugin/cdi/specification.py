@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import yaml
 
-from .._shared._core.cdi.rules import HOOK_PROGRAMS, minimum_version, without_pipes
+from .._shared._core.cdi.rules import DEVICE, HOOK_PROGRAMS, minimum_version, without_pipes
 from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
-from .._shared._core.text.shown import cut
+from .._shared._core.text.shown import cut, shown
 from ..config import plain_yaml
 from ..config.configuration import CDI, Config
 
@@ -26,6 +26,9 @@ KIND: Final = f"{VENDOR}/gpu"
 IMEX_FOLDER: Final = "/dev/nvidia-caps-imex-channels"
 FOLDERS: Final = ("etc/cdi", "var/run/cdi")  # the runtimes' own, the later wins
 FILE: Final = f"var/run/cdi/{VENDOR}-gpu.json"
+MORE_FILES: Final = (
+    f"var/run/cdi/{VENDOR}-gpu-{{}}.json"  # where the node has several specifications
+)
 LIMITS: Final = plain_yaml.Limits(1 << 20, 20_000)  # those of eight GPUs in MIG devices have 5,000
 
 
@@ -52,24 +55,53 @@ def extras(config: Config) -> list[str]:
     return [kind for kind in ("gdrcopy", "gds", "mofed") if getattr(config, kind)]
 
 
-def derive(
-    specs: Iterable[dict[str, Any]], program: str = "", disabled: Collection[str] = ()
-) -> dict[str, Any] | None:
-    """Return the specification under the plugin's own kind; None where the node describes no GPU.
+def merge(
+    found: Iterable[tuple[int, dict[str, Any]]],
+) -> tuple[list[dict[str, Any]], frozenset[str]]:
+    """Return the specifications of the node's GPUs with the devices that container runtimes take from each.
 
-    ``specs`` are the node's specifications, the one that wins last. Who writes them knows the
-    driver's files, the MIG layout and the hooks; a second opinion would only differ from it.
-    ``program`` takes the place of the one that runs NVIDIA's hooks, ``disabled`` are hooks to leave out.
-    What is at MPS's default place is left out: a share of a device brings its own pipes there.
+    ``found`` are the node's specifications, each with the number of its folder, the one that wins
+    last. As in CDI's cache the later folder wins for each device, and one that two files of a folder
+    have is nobody's: those are returned besides.
     """
-    found = [spec for spec in specs if spec.get("kind") == SOURCE_KIND]
-    if not found:
-        return None
-    spec: dict[str, Any] = {**without_pipes(found[-1]), "kind": KIND}
+    specs = [(folder, spec) for folder, spec in found if spec.get("kind") == SOURCE_KIND]
+    source: dict[str, int] = {}
+    nobodys: set[str] = set()
+    for number, (folder, spec) in enumerate(specs):
+        for name in names([spec]):
+            if name in source and specs[source[name]][0] == folder:
+                nobodys.add(name)
+            else:
+                source[name] = number
+    taken = [
+        {
+            **spec,
+            "devices": [
+                one
+                for one in spec["devices"]
+                if source[one["name"]] == number and one["name"] not in nobodys
+            ],
+        }
+        for number, (_folder, spec) in enumerate(specs)
+    ]
+    return [spec for spec in taken if spec["devices"]], frozenset(nobodys)
+
+
+def derive(
+    spec: dict[str, Any], program: str = "", disabled: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return a specification of the node under the plugin's own kind.
+
+    Who writes it knows the driver's files, the MIG layout and the hooks; a second opinion would only
+    differ from it. ``program`` takes the place of the one that runs NVIDIA's hooks, ``disabled`` are
+    hooks to leave out. What is at MPS's default place is left out: a share of a device brings its own
+    pipes there.
+    """
+    own: dict[str, Any] = {**without_pipes(spec), "kind": KIND}
     if program or disabled:
-        spec["devices"] = [_rehooked(one, program, disabled) for one in spec["devices"]]
-        spec = _rehooked(spec, program, disabled)
-    return spec
+        own["devices"] = [_rehooked(one, program, disabled) for one in own["devices"]]
+        own = _rehooked(own, program, disabled)
+    return own
 
 
 def _rehooked(part: dict[str, Any], program: str, disabled: Collection[str]) -> dict[str, Any]:
@@ -129,13 +161,13 @@ def added(
     return {"cdiVersion": minimum_version(spec), **spec} if described else None
 
 
-def names(spec: dict[str, Any] | None) -> frozenset[str]:
-    """Return the names of a specification's devices."""
-    return frozenset(str(one.get("name")) for one in (spec or {}).get("devices") or ())
+def names(specs: Iterable[dict[str, Any]]) -> frozenset[str]:
+    """Return the names of all devices of specifications."""
+    return frozenset(one["name"] for spec in specs for one in spec["devices"])
 
 
 def read(text: str) -> dict[str, Any]:
-    """Return somebody's specification, as JSON can hold it. NodeError: the text is none."""
+    """Return somebody's specification, as JSON can hold it. NodeError: no container runtime takes it."""
     try:
         spec = json_data.loads(text)
     except ValueError:
@@ -149,4 +181,20 @@ def read(text: str) -> dict[str, Any]:
     if not isinstance(devices, list) or not all(isinstance(one, dict) for one in devices):
         raise NodeError("not a CDI specification", cause="it has no list of devices")
     found: dict[str, Any] = spec
+    if found.get("kind") == SOURCE_KIND:
+        _check(found)
     return found
+
+
+def _check(spec: Mapping[str, Any]) -> None:
+    """Refuse what makes container runtimes of any age refuse a whole specification. NodeError."""
+    given = [one.get("name") for one in spec["devices"]]
+    if not isinstance(spec.get("cdiVersion"), str):
+        raise NodeError("not a CDI specification", cause="it has no cdiVersion")
+    if not given:
+        raise NodeError("not a CDI specification", cause="it has no devices")
+    for name in given:
+        if not isinstance(name, str) or not DEVICE.fullmatch(name):
+            raise NodeError("not a CDI specification", cause=f"{shown(name)} is no device name")
+    if len(set(given)) < len(given):
+        raise NodeError("not a CDI specification", cause="it has a device twice")
