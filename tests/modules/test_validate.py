@@ -36,7 +36,7 @@ def test_validate_names_what_the_driver_and_the_daemon_lack(
     lost = "1 of 2 GPUs answer (NVML failed while reading GPU 1: the GPU has fallen off the bus)"
     assert causes(answer)["GPUs"] == lost
     assert answer["msg"].splitlines() == [
-        "validate: 2 of 10 checks fail",
+        "validate: 2 of 11 checks fail",
         f"GPUs: {lost}. Next step: see the kernel's log for the missing ones",
         "device plugin: the device plugin is not serving (it does not run). "
         "Next step: see the log of gpu-device-plugin.service",

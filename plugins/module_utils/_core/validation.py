@@ -33,6 +33,8 @@ class Daemon:
 
     state: str = ""
     problem: str = ""
+    unregistered: t.Tuple[str, ...] = ()
+    registration_problem: str = ""
     unhealthy: t.Tuple[str, ...] = ()
     mig_uuids: t.Tuple[str, ...] = ()
     mig_boot_state: str = ""
@@ -55,6 +57,8 @@ class Daemon:
         return cls(
             state=_text(report.get("state")),
             problem=_text(report.get("problem")),
+            unregistered=tuple(_unregistered(_table(report.get("resources")))),
+            registration_problem=_text(report.get("registration_problem")),
             unhealthy=tuple(_unhealthy(_table(report.get("resources")))),
             mig_uuids=_texts(report.get("mig_uuids")),
             mig_boot_state=_text(boot.get("state")),
@@ -101,6 +105,13 @@ def checks(node: Node, gpu_count: int = -1) -> t.List[Check]:
             "device plugin",
             daemon.state == SERVING,
             f"the device plugin is not serving ({daemon.problem or 'it does not run'})",
+            "see the log of gpu-device-plugin.service",
+        ),
+        Check(
+            "registration",
+            not daemon.registration_problem,
+            f"the kubelet does not know of {', '.join(daemon.unregistered) or 'all resources'}"
+            f"{_because([daemon.registration_problem])}",
             "see the log of gpu-device-plugin.service",
         ),
         Check(
@@ -160,6 +171,10 @@ def message(found: t.Sequence[Check]) -> str:
 def _because(reasons: t.Sequence[str]) -> str:
     text = "; ".join(filter(None, reasons))
     return f" ({text})" if text else ""
+
+
+def _unregistered(resources: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    return (name for name, one in resources.items() if _table(one).get("registered") is False)
 
 
 def _unhealthy(resources: t.Mapping[str, t.Any]) -> t.Iterator[str]:

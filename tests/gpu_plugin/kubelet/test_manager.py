@@ -102,10 +102,12 @@ def test_a_refusal_is_retried_with_pauses(
         manager.tick()
         assert len(kubelet.heard) == count
     assert manager.registered() == {GPU: False}
+    assert "not today" in (manager.problem() or "")
     kubelet.refuse = False
     clock.now = 60
     manager.tick()
     assert manager.registered() == {GPU: True}
+    assert manager.problem() is None
     assert capsys.readouterr().err.count("not today") == 1
 
 

@@ -131,6 +131,9 @@ class Daemon:
         if self._reconcile.run() or news or not self._advertise.ran:
             self._advertise.run()
         self._register.run()
+        if self._manager.folder.lost():
+            logs.error("the kubelet's folder was made anew, and only a new process can write there")
+            self._stopping = True
         self._report_state(*(["READY=1"] if asked else []))
 
     def _check_mps(self, config: Config) -> bool:
@@ -178,7 +181,7 @@ class Daemon:
                 self._gpus.inventory,
                 self._offered.refusal,
                 self._published.snapshot.resources,
-                self._manager.registered(),
+                self._manager,
                 self._mps.describe(),
                 errors(self._chores),
                 self._gpus.unfit(),

@@ -54,6 +54,8 @@ def describe(state: dict[str, Any]) -> str:
         health = list(resource["devices"].values())
         registered = "registered" if resource["registered"] else "not registered with the kubelet"
         lines.append(f"{name}: {health.count('Healthy')} of {len(health)} healthy, {registered}")
+    if problem := state.get("registration_problem"):
+        lines.append(f"the kubelet does not know of all resources: {problem}")
     lines += [f"{name} fails: {why}" for name, why in state.get("chores", {}).items() if why]
     if labels := state.get("labels"):
         problem = f", {labels['problem']}" if labels["problem"] else ""

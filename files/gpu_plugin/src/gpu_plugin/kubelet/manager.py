@@ -15,6 +15,7 @@ from ..observer import REGISTRATIONS
 from ..tools import logs
 from ..tools.chores import Backoff
 from .client import register
+from .folder import Folder
 from .server import Identity, Published, ResourceServer, identity
 
 RETRY, LONGEST_RETRY = 0.5, 5.0
@@ -33,6 +34,7 @@ class _Plugin:
         self.watched_at = 0.0
         self.unheard = 0  # how often it was registered since the kubelet last listened
         self.displaced = False
+        self.error = ""  # why it is not registered, though there is a kubelet
 
 
 class Manager:
@@ -47,6 +49,7 @@ class Manager:
         self._socket, self._clock = kubelet_socket, clock
         self._published, self._observer = published, published.observer
         self._plugins: dict[str, _Plugin] = {}
+        self.folder = Folder(kubelet_socket.parent)
 
     def tick(self) -> None:
         """Serve what is published and nothing else; bring back lost sockets and registrations."""
@@ -74,8 +77,9 @@ class Manager:
                 elif plugin.kubelet != kubelet or self._unwatched(plugin, now):
                     self._register(plugin, kubelet, now)
                 plugin.backoff.reset()
+                plugin.error = ""
             except (NodeError, OSError) as error:
-                plugin.kubelet = None
+                plugin.kubelet, plugin.error = None, str(error)
                 name = plugin.server.resource
                 self._observer.count(REGISTRATIONS, name, "failed")
                 if not plugin.backoff.failures:
@@ -86,6 +90,10 @@ class Manager:
     def registered(self) -> dict[str, bool]:
         """Return for each resource whether the kubelet knows of it."""
         return {name: plugin.kubelet is not None for name, plugin in self._plugins.items()}
+
+    def problem(self) -> str | None:
+        """Return why a resource can't be registered, None where nothing is known to stand in the way."""
+        return next((one.error for one in self._plugins.values() if one.error), None)
 
     def stop(self) -> None:
         """Stop all plugins and remove their sockets."""
@@ -114,8 +122,9 @@ class Manager:
         """
         displaced = plugin.server.displaced
         if displaced and not plugin.displaced:
+            plugin.error = "another plugin serves this resource"
             logs.error(
-                "another plugin serves this resource, waiting for it to end",
+                f"{plugin.error}, waiting for it to end",
                 resource=plugin.server.resource,
                 socket=plugin.server.socket,
             )

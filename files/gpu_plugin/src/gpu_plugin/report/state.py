@@ -15,6 +15,7 @@ from .. import __version__
 from .._shared._core.errors import NodeError
 from ..config.reload import InForce
 from ..gpus.unfit import Unfit
+from ..kubelet.manager import Manager
 from ..observer import Observer
 from ..offer.devices import Devices, Inventory
 from ..tools import logs
@@ -30,7 +31,7 @@ def state(
     inventory: Inventory,
     refusal: NodeError | None,
     devices: Mapping[str, Devices],
-    registered: Mapping[str, bool],
+    kubelet: Manager,
     mps: Mapping[str, Any],
     chores: Mapping[str, str | None],
     unfit: Iterable[Unfit],
@@ -39,7 +40,7 @@ def state(
 
     ``health`` has an entry for each GPU or MIG instance that is unfit, whatever it is advertised as.
     """
-    absent = inventory.absent
+    absent, registered = inventory.absent, kubelet.registered()
     return {
         "version": __version__,
         "config_sha256": configuration.digest,
@@ -56,6 +57,7 @@ def state(
             }
             for name, those in devices.items()
         },
+        "registration_problem": kubelet.problem(),
         "mps": mps,
         "chores": chores,
         "health": [asdict(one) for one in unfit],

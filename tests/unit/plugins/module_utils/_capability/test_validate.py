@@ -97,7 +97,7 @@ def test_every_check_that_does_not_hold_is_named_in_one_failure() -> None:
     with pytest.raises(NodeError) as refused:
         one.plan(one.observe())
     assert str(refused.value).splitlines() == [
-        "3 of 10 checks fail",
+        "3 of 11 checks fail",
         "driver: NVML failed while starting NVML: the NVIDIA driver is not loaded. "
         "Next step: run gpu.node.gpu_nodes",
         "GPUs: 0 of 8 GPUs answer. Next step: see the kernel's log for the missing ones",
@@ -106,7 +106,7 @@ def test_every_check_that_does_not_hold_is_named_in_one_failure() -> None:
     ]
     assert refused.value.details["failed_checks"] == ["driver", "GPUs", "device plugin"]
     checks = refused.value.details["checks"]
-    assert len(checks) == 10
+    assert len(checks) == 11
     assert set(checks[0]) == {"name", "holds", "cause", "next_step"}
 
 

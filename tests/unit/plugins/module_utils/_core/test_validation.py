@@ -44,6 +44,7 @@ NAMES = [
     "driver",
     "GPUs",
     "device plugin",
+    "registration",
     "MIG at boot",
     "devices",
     "CDI",
@@ -88,6 +89,15 @@ def test_a_node_as_it_should_be_passes_every_check() -> None:
             {"state": "not_running"},
             "device plugin",
             "the device plugin is not serving (it does not run) -> see the log of gpu-device-plugin.service",
+        ),
+        (
+            {
+                "resources": {"nvidia.com/gpu": {"registered": False}},
+                "registration_problem": "can't listen on /var/lib/kubelet: Read-only file system",
+            },
+            "registration",
+            "the kubelet does not know of nvidia.com/gpu (can't listen on /var/lib/kubelet: Read-only file system)"
+            " -> see the log of gpu-device-plugin.service",
         ),
         (
             {"mig_boot": {"state": "failed", "problems": ["no room", "GPU 1: busy"]}},
@@ -166,7 +176,12 @@ def test_lost_gpus_are_named() -> None:
     )
 
 
-@pytest.mark.parametrize("told", [{"cdi": None}, {"labels": None}, {"mig_boot": None}])
+UNREGISTERED = {"resources": {"nvidia.com/gpu": {"registered": False}}}  # there is no kubelet yet
+
+
+@pytest.mark.parametrize(
+    "told", [{"cdi": None}, {"labels": None}, {"mig_boot": None}, UNREGISTERED]
+)
 def test_what_the_node_does_not_use_is_no_fault(told: t.Dict[str, t.Any]) -> None:
     assert failures(node(told)) == {}
 
