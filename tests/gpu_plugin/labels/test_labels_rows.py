@@ -15,6 +15,8 @@ from gpu_plugin.labels.rows import Facts, Vgpu, labels, models, vgpu
 from gpu_plugin.offer.devices import GpuView
 
 ONE = MigAttributes(9984, 16, 1, 1, 1, 2, 3, 4, 5)
+MIXED = "flags: {migStrategy: mixed}\n"
+SINGLE = "flags: {migStrategy: single}\n"
 SHARED = "sharing: {timeSlicing: {%s resources: [{name: %s, replicas: 4}]}}"
 
 
@@ -53,7 +55,7 @@ def test_all_labels_of_whole_gpus() -> None:
         "gpu.machine": "HGX-H100-rev.-2",
         "gpu.mode": "compute",
         "mig.capable": "true",
-        "mps.capable": "true",
+        "mps.capable": "false",
         "gpu.product": "NVIDIA-H100-80GB-HBM3",
         "gpu.count": "2",
         "gpu.replicas": "1",
@@ -100,12 +102,22 @@ def test_families(capability: tuple[int, int], family: str) -> None:
     assert (found["gpu.compute.major"], found["gpu.compute.minor"]) == tuple(map(str, capability))
 
 
-@pytest.mark.parametrize(
-    ("capability", "expected"), [((9, 0), "true"), ((3, 5), "true"), ((3, 0), "false")]
-)
-def test_mps_is_for_nodes_whose_gpus_all_can(capability: tuple[int, int], expected: str) -> None:
-    some = facts(view(0), GpuView(replace(gpu(1), compute_capability=capability)))
-    assert of(some)["mps.capable"] == expected
+MPS = "sharing: {mps: {resources: [{name: %s, replicas: 4}]}}"
+WITHOUT = {"whole GPUs": "", "by time": SHARED % ("", "gpu"), "of others": MPS % "mig-1g.10gb"}
+
+
+@pytest.mark.parametrize("config", WITHOUT.values(), ids=WITHOUT)
+def test_mps_capable_is_false_where_mps_is_not_served(config: str) -> None:
+    assert of(TWO, config)["mps.capable"] == "false"
+
+
+def test_mps_capable_is_true_where_mps_is_served() -> None:
+    """NVIDIA's own MPS daemon runs where it is true, as its DaemonSet selects nodes by it."""
+    found = of(TWO, MPS % "gpu")
+    assert (found["mps.capable"], found["gpu.sharing-strategy"]) == ("true", "mps")
+    one = facts(view(0, "1g.10gb"), view(1))
+    assert of(one, MIXED + MPS % "mig-1g.10gb")["mps.capable"] == "true"
+    assert of(one, SINGLE + MPS % "gpu")["mps.capable"] == "false"  # single that does not fit
 
 
 def test_what_a_gpu_does_not_tell_is_left_out() -> None:
@@ -180,10 +192,6 @@ def test_shares_of_gpus(sharing: str, product: str, replicas: str, strategy: str
 def test_the_users_names_for_gpus_are_followed() -> None:
     named = "resources: {gpus: [{pattern: '*H100*', name: h100}]}\n" + SHARED % ("", "h100")
     assert of(TWO, named)["gpu.product"] == "NVIDIA-H100-80GB-HBM3-SHARED"
-
-
-MIXED = "flags: {migStrategy: mixed}\n"
-SINGLE = "flags: {migStrategy: single}\n"
 
 
 def test_mixed_labels_each_profile() -> None:

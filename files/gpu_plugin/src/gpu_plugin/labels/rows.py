@@ -21,6 +21,7 @@ from ..offer.devices import (
     EnumerationRefused,
     GpuView,
     Inventory,
+    Kind,
     check_single,
     enumerate_devices,
 )
@@ -125,8 +126,9 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
     views = _views(facts.inventory)
     if not views:
         return found
-    found |= _under(VENDOR, "/", _versions(facts) | _node(facts, views))
     by_uuid = _replications(facts.inventory, config)
+    found |= _under(VENDOR, "/", _versions(facts) | _node(facts, views))
+    found[f"{VENDOR}/mps.capable"] = _word(any(one.strategy == "mps" for one in by_uuid.values()))
     found |= _gpus(facts, by_uuid, config.mig_strategy)
     if config.mig_strategy != "none":
         found[f"{VENDOR}/mig.strategy"] = config.mig_strategy
@@ -153,6 +155,10 @@ def _pairs(views: list[GpuView]) -> list[tuple[GpuView, MigDevice]]:
     return [(view, mig) for view in views for mig in view.mig]
 
 
+def _word(truth: bool) -> str:
+    return str(truth).lower()
+
+
 def _under(resource: str, sign: str, found: Labels) -> Labels:
     return {f"{resource}{sign}{name}": text for name, text in found.items()}
 
@@ -177,7 +183,8 @@ def _replications(inventory: Inventory, config: Config) -> dict[str, Replication
 
 
 def _strategy(device: Device) -> str:
-    if device.mps is not None:
+    unsharable = device.problem is not None and device.problem.kind is Kind.UNSHARABLE
+    if device.mps is not None or unsharable:
         return "mps"
     return "none" if device.replica is None else "time-slicing"
 
@@ -192,7 +199,7 @@ def _vgpu(facts: Facts) -> Labels:
     if not facts.vgpus:
         return {}
     hosts = [host for host in facts.vgpus.values() if host is not None]
-    found = {"present": str(bool(hosts)).lower()}
+    found = {"present": _word(bool(hosts))}
     if hosts:
         found["host-driver-version"] = value(hosts[0].host_driver_version)
         found["host-driver-branch"] = value(hosts[0].host_driver_branch)
@@ -222,12 +229,10 @@ def _versions(facts: Facts) -> Labels:
 def _node(facts: Facts, views: list[GpuView]) -> Labels:
     classes = {facts.classes.get(view.gpu.uuid, 0) >> 8 for view in views}
     mig = any(view.gpu.mig_capable for view in views)
-    mps = all(view.gpu.compute_capability >= (3, 5) for view in views)
     found = {
         "gpu.machine": value(facts.machine) or "unknown",
         "gpu.mode": CLASSES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown",
-        "mig.capable": str(mig).lower(),
-        "mps.capable": str(mps).lower(),
+        "mig.capable": _word(mig),
     }
     cliques = set(filter(None, facts.cliques.values()))
     if len(cliques) == 1:
