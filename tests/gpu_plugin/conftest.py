@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for gpu_builders and running
 sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))
 
 if TYPE_CHECKING:
+    from labelling import Start
     from mps_sharing import Shared
     from running import Node
 
@@ -42,6 +43,22 @@ def make_node() -> Iterator[MakeNode]:
     for node in made:
         node.stop()
         node.sim.stop()
+
+
+@pytest.fixture
+def labeller(make_node: MakeNode) -> Iterator[Start]:
+    """Make nodes as make_node does, with the process that labels them."""
+    from labelling import Labeller
+
+    made: list[Labeller] = []
+
+    def make(*arguments: Any, **more: Any) -> Labeller:
+        made.append(Labeller(make_node(*arguments, **more)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
 
 
 @pytest.fixture

@@ -1,11 +1,18 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A stand-in for the Kubernetes API: one node, its NodeFeature, and what can go wrong with both."""
+"""A stand-in for the Kubernetes API: one node, what is about it, and what can go wrong with all of it.
+
+It answers as an API server does: with Status objects, metadata alone where that is asked for, bookmarks, and
+connections that go on after a watch has ended.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+import socket
 import threading
 import time
 from collections import deque
@@ -17,32 +24,41 @@ from urllib.parse import parse_qs, urlsplit
 
 NODE = "node-1"
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 DROP = 0  # a fault that ends the connection without an answer
+EVENTS = "/api/v1/namespaces/default/events"
+LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired"}
+REASONS |= {422: "Invalid", 429: "TooManyRequests"}
 Json = dict[str, Any]
 
 
 class Api:
     """``requests`` are method and path of all that came; ``faults`` are answers for the next ones.
 
-    A fault is a method and a status, or DROP. ``expire()`` lets watches end with 410, ``cut()`` at
-    once. ``token`` is what a client must have. ``allows`` tells whether it may do that, by method
-    and path.
+    A fault is a method and a status, or DROP. ``expire()`` lets watches end with 410, ``end()`` as
+    they do when their time is over, ``cut()`` in the middle of an event. ``token`` is what a client
+    must have. ``allows`` tells whether it may do that, by method and path. ``objects`` are all but the
+    node, by path; ``delays`` are seconds before an answer, by method; ``connections`` counts them.
     """
 
     def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         self.node: Json | None = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE}},
+            "metadata": {"name": NODE, "uid": "uid-1", "labels": {"kubernetes.io/hostname": NODE}},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
         }
-        self.features: dict[str, Json] = {}
+        self.objects: dict[str, Json] = {}
+        self.delays: dict[str, float] = {}
+        self.connections = 0
         self.requests: list[tuple[str, str]] = []
         self.faults: deque[tuple[str, int]] = deque()
         self.token = "good"
         self.allows: Callable[[str, str], bool] = lambda _method, _path: True
         self.version = 1
         self.oldest = 0
-        self.epoch = 0
+        self.epoch = self.cuts = 0
         self.news = threading.Condition()
         self.host, self.port = host, 0
         self.start()
@@ -58,7 +74,7 @@ class Api:
         class Handler(_Handler):
             owner = api
 
-        self.server = ThreadingHTTPServer((self.host, self.port), Handler)
+        self.server = _Server((self.host, self.port), Handler)
         self.server.daemon_threads = True
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
@@ -83,10 +99,31 @@ class Api:
         self.kubeconfig.write_text(json.dumps(config))
 
     def cut(self) -> None:
+        """Break the connections of all watches."""
+        with self.news:
+            self.cuts += 1
+            self.news.notify_all()
+
+    def end(self) -> None:
         """End all watches."""
         with self.news:
             self.epoch += 1
             self.news.notify_all()
+
+    @property
+    def features(self) -> dict[str, Json]:
+        """The NodeFeature objects."""
+        return {path: one for path, one in self.objects.items() if "/nodefeatures/" in path}
+
+    @property
+    def events(self) -> list[Json]:
+        """The Events, the oldest first."""
+        return [one for path, one in self.objects.items() if path.startswith(EVENTS)]
+
+    def conditions(self) -> dict[str, Json]:
+        """The node's conditions by type."""
+        assert self.node is not None
+        return {one["type"]: one for one in self.node["status"]["conditions"]}
 
     def expire(self) -> None:
         """Forget the past: who watches from there is told so."""
@@ -125,9 +162,18 @@ class Api:
         return {**self.node, "metadata": meta}
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is nothing to report."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     owner: Api
     protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.owner.connections += 1
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -140,7 +186,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.where = urlsplit(self.path)
         self.asked = {key: some[0] for key, some in parse_qs(self.where.query).items()}
         name = "WATCH" if self.asked.get("watch") in ("true", "True") else method
+        self.epoch, self.cuts = api.epoch, api.cuts  # of before anybody can know of the request
         api.requests.append((name, self.where.path))
+        time.sleep(api.delays.get(name, 0))
         if api.faults and api.faults[0][0] == name:
             status = api.faults.popleft()[1]
             if status == DROP:
@@ -167,87 +215,149 @@ class _Handler(BaseHTTPRequestHandler):
                 self._watch()
             else:
                 with api.news:
-                    items = [api.shown()] if api.node else []
+                    items = [self._asked_for(api.shown())] if api.node else []
                     meta = {"resourceVersion": str(api.version)}
                 self._send(200, {"kind": "NodeList", "metadata": meta, "items": items})
-        elif path in api.features:
-            self._send(200, api.features[path])
+        elif path in api.objects:
+            self._send(200, api.objects[path])
         else:
             self._fail(404, "not found")
 
     def do_PATCH(self) -> None:
         if not self._begin():
             return None
-        api = self.owner
-        assert self.headers["Content-Type"] == MERGE
+        api, kind = self.owner, self.headers["Content-Type"]
+        if self.where.path in api.objects:
+            assert kind == MERGE
+            merged = _merged(api.objects[self.where.path], self.body)
+            return self._keep(200, self.where.path, merged)
+        if self.where.path == f"/api/v1/nodes/{NODE}/status":
+            assert kind == STRATEGIC
+            assert self.body.keys() == {"status"}
+            api.merge({"status": {"conditions": self._conditions()}})
+            return self._send(200, self._asked_for(api.shown()))
+        if not self.where.path.startswith("/api/v1/nodes/"):
+            return self._fail(404, "not found")
+        assert kind == MERGE
         if self.where.path != f"/api/v1/nodes/{NODE}":
             return self._fail(403, "a node may change itself only")
-        if any("kubernetes.io/" in key for key in self.body["metadata"].get("labels", {})):
+        labels = self.body["metadata"].get("labels", {})
+        if any("kubernetes.io/" in key for key in labels):
             return self._fail(403, "NodeRestriction forbids this label")
+        if not all(LABEL.fullmatch(text or "") for text in labels.values()):
+            return self._fail(422, "metadata.labels: Invalid value")
         api.merge(self.body)
         with api.news:
-            return self._send(200, api.shown())
+            return self._send(200, self._asked_for(api.shown()))
+
+    def _conditions(self) -> list[Json]:
+        """The node's conditions after a strategic merge patch, which goes by their types."""
+        found = self.owner.conditions()
+        for one in self.body["status"]["conditions"]:
+            if one.get("$patch") == "delete":
+                found.pop(one["type"], None)
+            else:
+                found[one["type"]] = {**found.get(one["type"], {}), **one}
+        return list(found.values())
 
     def do_POST(self) -> None:
         if self._begin():
-            assert self.body is not None
             place = f"{self.where.path}/{self.body['metadata']['name']}"
-            self._keep(201, place)
+            if place in self.owner.objects:
+                self._fail(409, "already exists", "AlreadyExists")
+            else:
+                self._keep(201, place, self.body)
 
     def do_PUT(self) -> None:
-        if self._begin():
-            before = self.owner.features[self.where.path]["metadata"]["resourceVersion"]
-            if self.body["metadata"].get("resourceVersion") != before:
-                return self._fail(409, "the object has been modified")
-            self._keep(200, self.where.path)
-        return None
+        if not self._begin():
+            return
+        found = self.owner.objects.get(self.where.path)
+        if found is None:
+            self._fail(404, "not found")
+        elif self.body["metadata"].get("resourceVersion") != found["metadata"]["resourceVersion"]:
+            self._fail(409, "the object has been modified")
+        else:
+            self._keep(200, self.where.path, self.body)
 
     def do_DELETE(self) -> None:
         if not self._begin():
             return
-        if self.owner.features.pop(self.where.path, None):
+        if self.owner.objects.pop(self.where.path, None):
             self._send(200, {"kind": "Status", "status": "Success"})
         else:
             self._fail(404, "not found")
 
-    def _keep(self, status: int, place: str) -> None:
-        self.owner.version += 1
-        self.body["metadata"]["resourceVersion"] = str(self.owner.version)
-        self.owner.features[place] = self.body
-        self._send(status, self.body)
+    def _asked_for(self, found: Json) -> Json:
+        """Metadata alone, where no more is asked for."""
+        if "as=PartialObjectMetadata" not in self.headers["Accept"]:
+            return found
+        return {"kind": "PartialObjectMetadata", "metadata": found["metadata"]}
+
+    def _keep(self, status: int, place: str, found: Json) -> None:
+        with self.owner.news:
+            self.owner.version += 1
+            version = str(self.owner.version)
+            found = {**found, "metadata": {**found["metadata"], "resourceVersion": version}}
+            self.owner.objects[place] = found
+        self._send(status, found)
 
     def _watch(self) -> None:
-        api, seen = self.owner, int(self.asked["resourceVersion"])
+        """Send what happens to the node; what happens to other objects becomes bookmarks."""
+        api, seen, shown = self.owner, int(self.asked["resourceVersion"]), None
         deadline = time.monotonic() + float(self.asked["timeoutSeconds"])
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        epoch = api.epoch
-        while time.monotonic() < deadline and api.epoch == epoch:
+        self.wfile.flush()
+        while time.monotonic() < deadline and api.epoch == self.epoch:
             with api.news:
+                if api.cuts != self.cuts:
+                    return self._break()
                 if api.version == seen:
                     api.news.wait(0.05)
                     continue
-                if seen < api.oldest:
-                    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "old"}
-                    event = {"type": "ERROR", "object": gone}
-                else:
-                    seen = api.version
-                    event = {"type": "MODIFIED", "object": api.shown()}
+                event = self._event(seen, shown)
+                seen, shown = api.version, api.node
             self._chunk(json.dumps(event).encode() + b"\n")
-            if event["type"] == "ERROR":
+            if event["type"] in ("ERROR", "DELETED"):
                 break
-        if api.epoch == epoch:
-            self._chunk(b"")
+        self._chunk(b"")
+        return None
+
+    def _event(self, seen: int, shown: Json | None) -> Json:
+        if seen < self.owner.oldest:
+            gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "old"}
+            return {"type": "ERROR", "object": gone}
+        if self.owner.node is None:
+            return {"type": "DELETED", "object": self._asked_for(shown or {"metadata": {}})}
+        kind = "BOOKMARK" if shown is self.owner.node else "MODIFIED"
+        return {"type": kind, "object": self._asked_for(self.owner.shown())}
+
+    def _break(self) -> None:
+        """End in the middle of an event."""
         self.close_connection = True
+        with contextlib.suppress(OSError):
+            self._chunk(b'{"type": "MODIFIED", "obj')
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
 
-    def _fail(self, status: int, message: str) -> None:
-        self._send(status, {"kind": "Status", "code": status, "message": message})
+    def _fail(self, status: int, message: str, reason: str = "") -> None:
+        reason = reason or REASONS.get(status, "InternalError")
+        self._send(
+            status,
+            {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "status": "Failure",
+                "code": status,
+                "reason": reason,
+                "message": message,
+            },
+        )
 
     def _send(self, status: int, answer: Json) -> None:
         data = json.dumps(answer).encode()

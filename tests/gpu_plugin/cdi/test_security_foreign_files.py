@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from gpu_plugin.cdi.files import CdiFile
 from gpu_plugin.labels import kubeconfig
-from gpu_plugin.labels.api import NodeApi
+from gpu_plugin.labels.access import Access
 from gpu_plugin.labels.owned import ApiError
 from hostile_configurations import ATTACKS, bomb, merges
 
@@ -112,7 +112,7 @@ def test_s10_kubeconfig_is_refused_in_a_few_words(tmp_path: Path, text: str, wor
     path.write_text(text)
     began = time.process_time()
     with pytest.raises(ApiError, match=words) as caught:
-        NodeApi(str(path), "node-1")
+        Access(str(path)).connect()
     assert time.process_time() - began < 2
     assert len(str(caught.value)) < 600
 
@@ -132,13 +132,13 @@ def test_s10_kubeconfig_that_others_write_runs_nothing(
     path.chmod(mode)
     os.chown(path, owner, 0)
     with pytest.raises(ApiError, match="can be written by others") as caught:
-        NodeApi(str(path), "node-1")
+        Access(str(path)).connect()
     assert not ran.exists()
     assert str(program) in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
     os.chown(path, 0, 0)
     path.chmod(0o600)
-    NodeApi(str(path), "node-1").close()
+    Access(str(path)).connect().close()
     assert ran.exists()  # its owner's word counts
 
 
@@ -153,6 +153,6 @@ def test_a_program_of_a_kubeconfig_is_ended_where_it_takes_too_long(
     path.write_text(KUBECONFIG % PROGRAM % program)
     path.chmod(0o600)
     began = time.monotonic()
-    NodeApi(str(path), "node-1").close()  # the library goes on without a token, and logs why
+    Access(str(path)).connect().close()  # the library goes on without a token, and logs why
     assert f"{program}' has not answered in 0 seconds" in caplog.text
     assert time.monotonic() - began < 10

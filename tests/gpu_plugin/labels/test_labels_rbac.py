@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from gpu_plugin.labels.access import Access
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.owned import ApiError, Change
 from standin_api import NODE, Api
@@ -60,16 +62,18 @@ def api(tmp_path: Path) -> Iterator[Api]:
     made = Api(tmp_path)
     made.allows = allows
     meta = {**FEATURE["metadata"], "resourceVersion": "1"}
-    made.features[PLACE] = {**FEATURE, "metadata": meta}
+    made.objects[PLACE] = {**FEATURE, "metadata": meta}
     yield made
     made.stop()
 
 
 def test_s18_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api) -> None:
-    node = NodeApi(str(api.kubeconfig), NODE)
-    _state, version = node.read()
+    node = NodeApi(Access(str(api.kubeconfig)), NODE)
+    version = node.read().version
     api.set(example_com__a="b")
-    assert next(iter(node.follow(version))).labels["example.com/a"] == "b"
+    _begun, first = itertools.islice(node.follow(version, 60), 2)
+    assert first.node is not None
+    assert first.node.labels["example.com/a"] == "b"
     node.write(Change({"nvidia.com/gpu.count": "2"}, {}))
     assert node.write_feature(NAMESPACE, {"nvidia.com/gpu.count": "2"})
     assert not node.write_feature(NAMESPACE, {"nvidia.com/gpu.count": "2"})
@@ -85,7 +89,7 @@ def test_s18_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api) -> Non
 
 
 def test_s18_one_nodes_access_labels_no_other(api: Api) -> None:
-    thief = NodeApi(str(api.kubeconfig), "node-2")  # with what was found on node-1
+    thief = NodeApi(Access(str(api.kubeconfig)), "node-2")  # with what was found on node-1
     before = dict(api.features)
     with pytest.raises(ApiError, match=r"403.*node-labels-rbac\.yaml"):
         thief.write_feature(NAMESPACE, {"nvidia.com/gpu.count": "99"})

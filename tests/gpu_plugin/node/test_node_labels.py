@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,85 +16,16 @@ import pytest
 running = pytest.importorskip("running", exc_type=ImportError)
 eventually = running.eventually
 
-from standin_api import DROP, NODE, Api  # noqa: E402
+from labelling import LATE  # noqa: E402
+from standin_api import DROP  # noqa: E402
 
 if TYPE_CHECKING:
-    from conftest import MakeNode
-    from running import Node
+    from labelling import Labeller, Start
 
 COUNT, PRODUCT = "nvidia.com/gpu.count", "nvidia.com/gpu.product"
 OURS, REFUSED = "gpu.node/labels", "gpu.node/device-plugin.config-refused"
 CHOICE = "nvidia.com/device-plugin.config"
 FAST = "flags: {gfd: {sleepInterval: 1s, noTimestamp: true}}\n"
-LATE = 25.0  # a machine that is busy
-
-
-class Labeller:
-    """A node with the process that labels it, and its API."""
-
-    def __init__(self, node: Node) -> None:
-        self.node, self.api = node, Api(node.folder)
-        self.output = node.folder / "features/gfd"
-        self.status = node.folder / "run/labels.json"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def words(self, *more: object) -> list[object]:
-        words: list[object] = ["labels", "--config", self.node.config, "--node-name", NODE]
-        words += ["--kubeconfig", self.api.kubeconfig, "--host-root", self.node.sim.root]
-        return [*words, "--status-file", self.status, "--output-file", self.output, *more]
-
-    def start(self, config: str, *more: object, **env: str) -> None:
-        self.node.config.write_text(config)
-        self.process = self.node.python("-m", "gpu_plugin", *self.words(*more), **env)
-
-    def once(self, config: str, *more: object) -> subprocess.CompletedProcess[str]:
-        self.node.config.write_text(config)
-        found: subprocess.CompletedProcess[str] = self.node.cli(*self.words(*more))
-        return found
-
-    def wait(self, **labels: str | None) -> dict[str, str]:
-        """Wait until the node has labels of nvidia.com; in names an underscore is a dot."""
-        wanted = {f"nvidia.com/{name.replace('_', '.')}": text for name, text in labels.items()}
-        eventually(lambda: all(self.api.own().get(k) == v for k, v in wanted.items()), LATE)
-        return self.api.own()
-
-    def file(self) -> dict[str, str]:
-        with contextlib.suppress(FileNotFoundError):
-            return dict(line.split("=", 1) for line in self.output.read_text().splitlines())
-        return {}
-
-    def state(self) -> dict[str, Any]:
-        with contextlib.suppress(FileNotFoundError):
-            found: dict[str, Any] = json.loads(self.status.read_text())
-            return found
-        return {"state": "", "problem": ""}
-
-    def end(self) -> int:
-        assert self.process is not None
-        self.process.terminate()
-        return self.process.wait(10)
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-        self.api.stop()
-
-
-Start = Callable[..., Labeller]
-
-
-@pytest.fixture
-def labeller(make_node: MakeNode) -> Iterator[Start]:
-    made: list[Labeller] = []
-
-    def make(*arguments: Any, **more: Any) -> Labeller:
-        made.append(Labeller(make_node(*arguments, **more)))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.stop()
 
 
 def test_a_file_for_node_feature_discovery(labeller: Start) -> None:

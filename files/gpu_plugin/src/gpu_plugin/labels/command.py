@@ -62,7 +62,7 @@ def fill(command: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from . import service  # brings NVML in
+    from . import output, service  # brings NVML in
 
     settings = _settings(options)
     environment = dict(os.environ)
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
         return sources.load(options, environment)[0]
 
     if options.remove:
-        return service.remove(settings, load())
+        return output.remove(settings, load())
     try:
         return service.Service(settings, load).run()
     except service.RestartNeeded as reason:

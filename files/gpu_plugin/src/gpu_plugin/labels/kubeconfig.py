@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -21,16 +22,18 @@ from ..tools import bounded
 
 LIMITS: Final = plain_yaml.Limits(256 << 10, 4000)  # with certificates in it, and many clusters
 PROGRAM_SECONDS: Final = 60.0
+FILES: Final = ("client-certificate", "client-key", "tokenFile", "certificate-authority")
 OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
-def look(path: str) -> None:
-    """Return if a kubeconfig can be handed on. NodeError: it can't.
+def look(path: str) -> tuple[str, ...]:
+    """Return a kubeconfig that can be handed on and the files that it names. NodeError: it can't.
 
     That is one which runs something as this user, where somebody else may write it.
     """
     try:
-        programs = check(bounded.read_text(Path(path), LIMITS.characters), path)
+        text = bounded.read_text(Path(path), LIMITS.characters)
+        programs = check(text, path)
         found = os.stat(path)
     except (OSError, UnicodeDecodeError) as error:
         raise NodeError(f"can't read {path}", cause=str(error)) from error
@@ -41,10 +44,16 @@ def look(path: str) -> None:
             cause=f"it names a program that would be run: {programs[0]}",
             hint=f"chown root {path} and chmod 0600 {path}",
         )
+    return (path, *_files(_data(text, path), os.path.dirname(os.path.abspath(path))))
 
 
 def check(text: str, path: str) -> list[str]:
     """Return the programs that a kubeconfig has run for its tokens. NodeError: it is none."""
+    users = _data(text, path).get("users") or []
+    return [program for one in users for program in _programs(one.get("user"))]
+
+
+def _data(text: str, path: str) -> dict[str, Any]:
     try:
         data = plain_yaml.load(text, LIMITS)
     except yaml.YAMLError as error:
@@ -56,7 +65,17 @@ def check(text: str, path: str) -> list[str]:
         named = data.get(key) or []
         if not isinstance(named, list) or not all(isinstance(one, dict) for one in named):
             raise NodeError(f"{path} is no kubeconfig", cause=f"{key} is not a list of mappings")
-    return [program for one in data.get("users") or [] for program in _programs(one.get("user"))]
+    return data
+
+
+def _files(data: dict[str, Any], folder: str) -> Iterator[str]:
+    """Yield the certificates, keys and tokens that are files of their own."""
+    for section, part in (("users", "user"), ("clusters", "cluster")):
+        for one in data.get(section) or []:
+            named = one.get(part)
+            for key in FILES if isinstance(named, dict) else ():
+                if isinstance(named.get(key), str):
+                    yield os.path.join(folder, named[key])
 
 
 def _programs(user: Any) -> list[str]:

@@ -10,8 +10,7 @@ import os
 import queue
 import signal
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from .._shared._core.errors import NodeError
@@ -19,13 +18,16 @@ from .._shared._core.gpu import VERSION_MISMATCH, NvmlError
 from ..config.configuration import Config
 from ..config.sources import ConfigWatch
 from ..gpus.driver import library_deleted
-from ..tools import files, logs
+from ..tools import logs
 from ..tools.chores import Backoff
 from ..tools.logs import notify
 from ..tools.state import StateFile
 from . import reading, rows
+from .output import FileOutput, connect
 from .owned import ApiError, NodeState, change
-from .settings import API, FEATURE, FILE, OFF, Settings
+from .rate import jittered
+from .settings import API, FEATURE, FILE, Settings
+from .watching import NodeWatch, Watched
 
 if TYPE_CHECKING:
     from .api import NodeApi
@@ -40,69 +42,6 @@ class RestartNeeded(Exception):
     """Only a new process can go on, such as after the driver on disk was replaced."""
 
 
-class FileOutput:
-    """Writes ``key=value`` lines for Node Feature Discovery; ``path`` empty is standard output."""
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path) if path else None
-        self._last: str | None = None
-
-    def write(self, labels: Mapping[str, str]) -> None:
-        """Write the labels, if they are others than before. NodeError: they can't be written."""
-        text = "".join(f"{key}={labels[key]}\n" for key in sorted(labels))
-        if self._path is None:
-            if text != self._last:
-                print(text, end="", flush=True)
-        elif _content(self._path) != text:
-            try:
-                files.replace(self._path, text, durable=True)
-            except OSError as error:
-                cause = error.strerror or str(error)
-                raise NodeError(f"can't write {self._path}", cause=cause) from error
-            logs.info("labels written", file=self._path, labels=len(labels))
-        self._last = text
-
-    def remove(self) -> None:
-        """Remove the file, so that the labels go."""
-        if self._path is not None:
-            try:
-                self._path.unlink(missing_ok=True)
-            except OSError as error:
-                logs.warning("the file of labels stays", file=self._path, cause=error)
-
-
-def _content(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def connect(settings: Settings) -> NodeApi:
-    """Return a connection to the node's object. ApiError."""
-    from .api import NodeApi  # brings the Kubernetes client in, which is large
-
-    return NodeApi(settings.kubeconfig, settings.node)
-
-
-def remove(settings: Settings, config: Config) -> int:
-    """Remove our labels and annotations, and nobody else's. ApiError: the API does not do it."""
-    output = settings.label_output or settings.output(config.gfd)
-    if output == FILE:
-        FileOutput(config.gfd.output_file).remove()
-    if output in (FILE, OFF) and settings.configs is None:
-        return 0
-    with contextlib.closing(connect(settings)) as api:
-        if output == FEATURE:
-            api.remove_feature(settings.namespace)
-        node, _version = api.read()
-        planned = change(node, {})
-        if planned:
-            api.write(planned)
-            logs.info("labels removed", node=settings.node, labels=list(planned.labels))
-    return 0
-
-
 class Service:
     """All is done by the main thread; the thread that follows the node only reports to it."""
 
@@ -115,6 +54,7 @@ class Service:
         self._status = StateFile(settings.status_file)
         self._node: NodeState | None = None
         self._api: NodeApi | None = None
+        self._watched = Watched(lambda: NodeWatch(self._connected(), self._messages.put))
         self._wanted: rows.Labels | None = None
         self._driver_worked = False
         self._read_at = self._write_at = 0.0
@@ -138,10 +78,6 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         logs.info("started", output=self._output, node=self._settings.node)
-        if self._settings.reads_node(self._config.gfd):
-            from .api import NodeWatch  # as above
-
-            NodeWatch(lambda: connect(self._settings), self._messages.put).start()
         notify("READY=1")
         try:
             while self._handle_messages():
@@ -159,7 +95,7 @@ class Service:
         """Look and write once. NodeError: it could not be done."""
         self._wanted = self._labels(reading.read(self._settings.host_root, self._config))
         if self._settings.reads_node(self._config.gfd):
-            self._node, _version = self._connected().read()
+            self._node = self._connected().read().node
             self._choose()
         self._write()
         return 0
@@ -196,6 +132,8 @@ class Service:
             self._reload()
         if now >= self._read_at:
             self._look(now)
+        if self._settings.reads_node(self._config.gfd):
+            self._watched.keep()
         if self._node is not None:
             self._choose()
         if now >= self._write_at:
@@ -230,7 +168,7 @@ class Service:
         self._driver_worked = True
         self._reading.reset()
         sleep = self._config.gfd.sleep
-        self._read_at = now + sleep if sleep is not None else float("inf")
+        self._read_at = now + jittered(sleep) if sleep is not None else float("inf")
         wanted = self._labels(facts)
         if wanted != self._wanted:
             self._wanted = wanted
@@ -267,14 +205,20 @@ class Service:
         except NodeError as error:
             self._note("labels", error)
             self._write_at = now + self._writing.failed()
-            if self._api is not None:
-                self._api.close()
-                self._api = None
             return
         if self._problems.pop("labels", None):
             logs.info("labels can be written again")
         self._writing.reset()
-        self._write_at = float("inf") if self._output != FILE else now + TICK
+        self._write_at = now + self._again()
+
+    def _again(self) -> float:
+        """Return after how many seconds to look whether what was written is still there."""
+        if self._output == FILE:
+            return TICK
+        sleep = self._config.gfd.sleep
+        if self._output == FEATURE and sleep is not None:
+            return jittered(sleep)
+        return float("inf")  # a watch tells
 
     def _write(self) -> None:
         if self._wanted is None:

@@ -1,0 +1,260 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The way to the Kubernetes API: the client's own access and renewal, connections that are kept, no models.
+
+The models of the API would be 80 MiB for each node. What is asked and answered is plain JSON instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes.client as k8s
+import urllib3
+from kubernetes import config as access
+from kubernetes.config import exec_provider, kube_config
+
+from .._shared._core.errors import NodeError
+from .._shared._core.text import json_data
+from .._shared._core.text.shown import cut
+from . import kubeconfig as kubeconfig_file
+from .owned import ApiError
+from .rate import Rate
+
+exec_provider.subprocess = kube_config.subprocess = kubeconfig_file.BOUNDED
+
+# Where kubelets of kubeadm, k3s, RKE2, k0s and of EKS' and Bottlerocket's nodes keep theirs.
+KUBECONFIGS: Final = (
+    "/etc/kubernetes/kubelet.conf",
+    "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+    "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+    "/var/lib/k0s/kubelet.conf",
+    "/var/lib/kubelet/kubeconfig",
+)
+CONNECT, ANSWER = TIMES = (5.0, 30.0)
+LONGEST: Final = 8 << 20  # of an answer, or of one event of a watch
+CHUNK: Final = 1 << 16
+JSON: Final = "application/json"
+UNAUTHORIZED, FORBIDDEN = 401, 403
+ANEW: Final = 60.0  # seconds between two times that access is read anew since rights are missing
+Query = Mapping[str, str]
+Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+def find_kubeconfig(given: str) -> str:
+    """Return the kubeconfig to use, an empty text for a pod's own access. ApiError: there is none."""
+    if given:
+        if not Path(given).is_file():
+            raise ApiError("looking for a kubeconfig", f"{given} is not there")
+        return given
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return ""
+    if found := next((path for path in KUBECONFIGS if Path(path).is_file()), ""):
+        return found
+    raise ApiError(
+        "looking for a kubeconfig",
+        f"none of {', '.join(KUBECONFIGS)} is there",
+        hint="let the node join its cluster, or name a kubeconfig with --kubeconfig",
+    )
+
+
+class Access:
+    """The API server for all threads of a process.
+
+    The kubeconfig is read anew where it or a file that it names has changed, and where the server
+    refuses. One that is being written changes nothing as long as the server does not refuse.
+    """
+
+    def __init__(self, kubeconfig: str, rate: Rate | None = None) -> None:
+        self._kubeconfig, self._rate = kubeconfig, rate or Rate()
+        self._lock = threading.Lock()
+        self._client: k8s.ApiClient | None = None
+        self._files: tuple[str, ...] = ()
+        self._stamp: Stamp = ()
+        self._refused = False
+        self._read_at = 0.0
+
+    def connect(self) -> Access:
+        """Read what access there is, so that it is known at once where there is none. ApiError."""
+        self._ready()
+        return self
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+            self._client = None
+
+    def ask(
+        self,
+        doing: str,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        query: Query | None = None,
+        kind: str = JSON,
+        accept: str = JSON,
+        rights: str = "",
+    ) -> Any:
+        """Return the JSON of an answer. ApiError; ``rights`` says what to do where they are missing."""
+        with _errors(doing):
+            with self._send(method, path, body, query, kind, accept, TIMES, rights) as response:
+                return json.loads(_content(response))
+
+    def events(
+        self, doing: str, path: str, query: Query, *, accept: str, seconds: float, rights: str = ""
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield the events of a watch that ends within so many seconds, the first one empty. ApiError."""
+        times = (CONNECT, seconds + ANSWER)
+        with _errors(doing):
+            with self._send("GET", path, None, query, JSON, accept, times, rights) as response:
+                yield {}  # it has begun
+                for line in _lines(response):
+                    yield json.loads(line)
+
+    @contextlib.contextmanager
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        query: Query | None,
+        kind: str,
+        accept: str,
+        times: tuple[float, float],
+        rights: str,
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """Yield an answer, of which nothing is read yet; afterwards its connection is kept or closed."""
+        client = self._ready()
+        self._rate.wait()
+        request = client.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": accept, "Content-Type": kind},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        response = client.call_api(*request, _request_timeout=times).response
+        try:
+            if not 200 <= response.status <= 299:
+                self._refuse(response.status)
+                raise _refusal(response, rights)
+            yield response
+        except BaseException:
+            response.close()  # what is left of the answer is not for the next one
+            raise
+        response.drain_conn()
+        response.release_conn()
+
+    def _refuse(self, status: int) -> None:
+        """Note that the server did not take our access; without credentials it may say 403 as well."""
+        old = time.monotonic() - self._read_at > ANEW
+        if status == UNAUTHORIZED or (status == FORBIDDEN and old):
+            self._refused = True
+
+    def _ready(self) -> k8s.ApiClient:
+        """Return the client, a new one where its access may be another one by now."""
+        with self._lock:
+            before = self._client
+            if before is not None and not self._refused and _stamp(self._files) == self._stamp:
+                return before
+            try:
+                with _errors("reading the kubeconfig"):
+                    made = self._made()
+            except ApiError:
+                if before is None or self._refused:
+                    raise
+                return before  # the kubeconfig is being written: what was there before still holds
+            if before is not None:
+                before.close()
+            self._client, self._refused, self._read_at = made, False, time.monotonic()
+            return made
+
+    def _made(self) -> k8s.ApiClient:
+        settings = k8s.Configuration()
+        files: tuple[str, ...] = ()
+        path = find_kubeconfig(self._kubeconfig)
+        if path:
+            files = kubeconfig_file.look(path)
+        stamp = _stamp(files)  # before it is read, so that no change is missed
+        if path:
+            access.load_kube_config(path, client_configuration=settings, persist_config=False)
+        else:
+            access.load_incluster_config(client_configuration=settings)
+        settings.retries, settings.keep_alive = False, True
+        client = k8s.ApiClient(settings)
+        client.user_agent = "gpu-node-labels"
+        self._files, self._stamp = files, stamp
+        return client
+
+
+def _stamp(files: tuple[str, ...]) -> Stamp:
+    """Return what differs after a change of any of these files; renewed certificates are links."""
+    found = []
+    for path in files:
+        with contextlib.suppress(OSError):
+            stat = os.stat(path)
+            found.append((path, stat.st_ino, stat.st_mtime_ns, stat.st_size))
+    return tuple(found)
+
+
+def _content(response: urllib3.BaseHTTPResponse) -> bytes:
+    data = bytearray()
+    for part in response.stream(CHUNK, decode_content=True):
+        data += part
+        _bounded(data)
+    return bytes(data)
+
+
+def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """Yield the lines of an answer as they come; a last one that was cut off is none."""
+    rest = bytearray()
+    for part in response.stream(CHUNK, decode_content=True):
+        rest += part
+        *lines, last = rest.split(b"\n")
+        rest = last
+        _bounded(rest)
+        yield from filter(None, map(bytes, lines))
+
+
+def _bounded(data: bytearray) -> None:
+    if len(data) > LONGEST:
+        raise ValueError(f"the answer is longer than {LONGEST >> 20} MiB")
+
+
+def _refusal(response: urllib3.BaseHTTPResponse, rights: str) -> k8s.ApiException:
+    """Return what an answer says that is none."""
+    error = k8s.ApiException(status=response.status, reason=response.reason)
+    with contextlib.suppress(Exception):  # an answer of a proxy in between, such as a page
+        error.reason = cut(str(json_data.loads(_content(response).decode())["message"]))
+    error.hint = rights if response.status in (UNAUTHORIZED, FORBIDDEN) else ""
+    return error
+
+
+@contextlib.contextmanager
+def _errors(doing: str) -> Iterator[None]:
+    """Turn all that can go wrong on the way into ApiError."""
+    try:
+        yield
+    except ApiError:
+        raise
+    except NodeError as error:
+        raise ApiError(doing, str(error)) from error
+    except k8s.ApiException as error:
+        status, hint = int(error.status or 0), getattr(error, "hint", "")
+        text = " ".join(f"{status or ''} {error.reason}".split())
+        raise ApiError(doing, cut(text), status=status, hint=hint) from error
+    except Exception as error:  # of the client's libraries, which have many kinds
+        text = str(error).splitlines()[0] if str(error) else error.__class__.__name__
+        raise ApiError(doing, cut(text)) from error

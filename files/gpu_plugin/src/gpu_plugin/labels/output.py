@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where labels go, and how they go again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._shared._core.errors import NodeError
+from ..config.configuration import Config
+from ..tools import files, logs
+from .owned import change
+from .settings import FEATURE, FILE, OFF, Settings
+
+if TYPE_CHECKING:
+    from .api import NodeApi
+
+
+class FileOutput:
+    """Writes ``key=value`` lines for Node Feature Discovery; ``path`` empty is standard output."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path) if path else None
+        self._last: str | None = None
+
+    def write(self, labels: Mapping[str, str]) -> None:
+        """Write the labels, if they are others than before. NodeError: they can't be written."""
+        text = "".join(f"{key}={labels[key]}\n" for key in sorted(labels))
+        if self._path is None:
+            if text != self._last:
+                print(text, end="", flush=True)
+        elif _content(self._path) != text:
+            try:
+                files.replace(self._path, text, durable=True)
+            except OSError as error:
+                cause = error.strerror or str(error)
+                raise NodeError(f"can't write {self._path}", cause=cause) from error
+            logs.info("labels written", file=self._path, labels=len(labels))
+        self._last = text
+
+    def remove(self) -> None:
+        """Remove the file, so that the labels go."""
+        if self._path is not None:
+            try:
+                self._path.unlink(missing_ok=True)
+            except OSError as error:
+                logs.warning("the file of labels stays", file=self._path, cause=error)
+
+
+def _content(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def connect(settings: Settings) -> NodeApi:
+    """Return what speaks with the API about the node."""
+    from .access import Access  # brings the Kubernetes client in, which is large
+    from .api import NodeApi
+
+    return NodeApi(Access(settings.kubeconfig), settings.node)
+
+
+def remove(settings: Settings, config: Config) -> int:
+    """Remove our labels and annotations, and nobody else's. ApiError: the API does not do it."""
+    output = settings.label_output or settings.output(config.gfd)
+    if output == FILE:
+        FileOutput(config.gfd.output_file).remove()
+    if output in (FILE, OFF) and settings.configs is None:
+        return 0
+    with contextlib.closing(connect(settings)) as api:
+        if output == FEATURE:
+            api.remove_feature(settings.namespace)
+        planned = change(api.read().node, {})
+        if planned:
+            api.write(planned)
+            logs.info("labels removed", node=settings.node, labels=list(planned.labels))
+    return 0

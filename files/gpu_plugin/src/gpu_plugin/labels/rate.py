@@ -1,0 +1,46 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How often something is done, so that many nodes together do not overwhelm what they share."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+QPS, BURST = 5.0, 10  # client-go's, and GPU Feature Discovery's
+SPREAD: Final = 0.1
+
+
+class Rate:
+    """At most ``burst`` at once, and ``qps`` a second in the long run; a ``qps`` below 0 is no limit."""
+
+    def __init__(
+        self, qps: float = QPS, burst: int = BURST, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._qps, self._burst, self._clock = qps, burst, clock
+        self._left, self._seen = float(burst), clock()
+        self._lock = threading.Lock()
+
+    def take(self) -> float:
+        """Take a turn. Returns how many seconds to wait before it is there."""
+        if self._qps < 0:
+            return 0.0
+        with self._lock:
+            now = self._clock()
+            self._left = min(self._left + (now - self._seen) * self._qps, self._burst) - 1
+            self._seen = now
+            return max(-self._left / self._qps, 0.0)
+
+    def wait(self) -> None:
+        """Wait for a turn."""
+        if pause := self.take():
+            time.sleep(pause)
+
+
+def jittered(seconds: float) -> float:
+    """Return a period that differs a little each time, so that nodes do not keep in step."""
+    return seconds * random.uniform(1 - SPREAD, 1 + SPREAD)
