@@ -12,9 +12,7 @@ import pytest
 from gpu_plugin.labels import access
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.owned import OURS, ApiError, Change, change
-from standin_api import DROP, NODE, Api
-
-PLACE = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/gpus/nodefeatures/nvidia-features-for-node-1"
+from standin_api import DROP, Api
 
 
 def test_a_patch_changes_what_it_names(api: Api, node: NodeApi) -> None:
@@ -92,32 +90,18 @@ def test_what_is_asked_for_is_metadata_and_no_model_is_loaded(api: Api) -> None:
 import sys
 from gpu_plugin.labels.access import Access
 from gpu_plugin.labels.api import NodeApi
-node = NodeApi(Access(sys.argv[1]), "node-1")
+from gpu_plugin.labels.feature import NodeFeature
+access = Access(sys.argv[1])
+node = NodeApi(access, "node-1")
 seen = node.read()
 begun = next(node.follow(seen.version, 60))
-node.write_feature("x", {"a": "b"})
+NodeFeature(access, "node-1", "x").write({"a": "b"})
 print(*(one for one in sys.modules if one.startswith("kubernetes.client.") and "models.v1" in one))
 print(*(one for one in sys.modules if one.startswith("kubernetes.client.api.")))
 """
     command = [sys.executable, "-c", script, str(api.kubeconfig)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == []
-
-
-def test_node_features(api: Api, node: NodeApi) -> None:
-    assert node.write_feature("gpus", {"nvidia.com/gpu.count": "1"})
-    assert not node.write_feature("gpus", {"nvidia.com/gpu.count": "1"})
-    made = api.features[PLACE]
-    assert made["spec"]["labels"] == {"nvidia.com/gpu.count": "1"}
-    assert made["metadata"]["labels"] == {"nfd.node.kubernetes.io/node-name": NODE}
-    assert node.write_feature("gpus", {"nvidia.com/gpu.count": "2"})
-    assert api.features[PLACE]["spec"]["labels"] == {"nvidia.com/gpu.count": "2"}
-    api.faults.append(("PUT", 409))
-    with pytest.raises(ApiError, match="writing NodeFeature gpus/nvidia-features-for-node-1: 409"):
-        node.write_feature("gpus", {})
-    node.remove_feature("gpus")
-    assert not api.features
-    node.remove_feature("gpus")
 
 
 def test_no_change_is_no_request(api: Api, node: NodeApi) -> None:

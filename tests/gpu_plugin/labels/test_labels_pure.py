@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._core.errors import InputError
 from gpu_plugin.labels.owned import NFD, OURS, REFUSED, Change, NodeState, change, value
-from gpu_plugin.labels.settings import NoChoice, choose, extra, fallbacks
+from gpu_plugin.labels.settings import Configs, NoChoice, choose, extra, fallbacks
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -153,3 +154,21 @@ def test_no_choice(label: str, names: list[str], default: str, words: str) -> No
 def test_unknown_strategies_are_refused() -> None:
     with pytest.raises(InputError, match="'first' is not valid: expected one of named, single"):
         fallbacks("fallback-strategies", "named,first")
+
+
+def test_l12_a_folder_that_fails_is_a_refusal_and_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "default").write_text("version: v1")
+    configs = Configs(tmp_path, tmp_path / "link")
+    before = configs.stamp()
+
+    def fail(_path: Path) -> list[Path]:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "iterdir", fail)
+        assert configs.stamp() != before
+        assert "Input/output error" in configs.follow("")
+    assert configs.stamp() == before
+    assert configs.follow("") == ""

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from gpu_plugin.labels.access import Access
 from gpu_plugin.labels.api import NodeApi
+from gpu_plugin.labels.feature import NodeFeature
 from gpu_plugin.labels.owned import ApiError, Change
 from standin_api import NODE, Api
 
@@ -68,19 +69,20 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 
 def test_s18_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api) -> None:
-    node = NodeApi(Access(str(api.kubeconfig)), NODE)
+    access = Access(str(api.kubeconfig))
+    node, feature = NodeApi(access, NODE), NodeFeature(access, NODE, NAMESPACE)
     version = node.read().version
     api.set(example_com__a="b")
     _begun, first = itertools.islice(node.follow(version, 60), 2)
     assert first.node is not None
     assert first.node.labels["example.com/a"] == "b"
     node.write(Change({"nvidia.com/gpu.count": "2"}, {}))
-    assert node.write_feature(NAMESPACE, {"nvidia.com/gpu.count": "2"})
-    assert not node.write_feature(NAMESPACE, {"nvidia.com/gpu.count": "2"})
+    assert feature.write({"nvidia.com/gpu.count": "2"})
+    assert not feature.write({"nvidia.com/gpu.count": "2"})
     assert api.features[PLACE]["spec"]["labels"] == {"nvidia.com/gpu.count": "2"}
-    node.remove_feature(NAMESPACE)
+    feature.remove()
     with pytest.raises(ApiError, match=r"403.*make this object .*node-labels-rbac\.yaml"):
-        node.write_feature(NAMESPACE, {"nvidia.com/gpu.count": "2"})  # the object is ours to make
+        feature.write({"nvidia.com/gpu.count": "2"})  # the object is ours to make
     api.requests.pop()
     node.close()
     needed = {asked(*one)[0] for one in api.requests}
@@ -89,12 +91,13 @@ def test_s18_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api) -> Non
 
 
 def test_s18_one_nodes_access_labels_no_other(api: Api) -> None:
-    thief = NodeApi(Access(str(api.kubeconfig)), "node-2")  # with what was found on node-1
+    access = Access(str(api.kubeconfig))  # with what was found on node-1
+    thief, taken = NodeApi(access, "node-2"), NodeFeature(access, "node-2", NAMESPACE)
     before = dict(api.features)
     with pytest.raises(ApiError, match=r"403.*node-labels-rbac\.yaml"):
-        thief.write_feature(NAMESPACE, {"nvidia.com/gpu.count": "99"})
+        taken.write({"nvidia.com/gpu.count": "99"})
     with pytest.raises(ApiError, match="403"):
-        thief.remove_feature(NAMESPACE)
+        taken.remove()
     with pytest.raises(ApiError, match="403"):
         thief.write(Change({"nvidia.com/gpu.count": "99"}, {}))
     thief.close()

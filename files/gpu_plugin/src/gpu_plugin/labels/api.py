@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is asked of the Kubernetes API, as far as one node and its NodeFeature object go."""
+"""What is asked of the Kubernetes API about the node's own object."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ from .access import Access
 from .owned import MISSING, ApiError, Change, NodeState
 
 T = TypeVar("T")
-GROUP, VERSION, PLURAL = "nfd.k8s-sigs.io", "v1alpha1", "nodefeatures"
 MERGE: Final = "application/merge-patch+json"
 # Only metadata: a node's status is large, and changes all the time.
 PARTIAL: Final = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
 ONE, LIST = PARTIAL.format("PartialObjectMetadata"), PARTIAL.format("PartialObjectMetadataList")
 NODE_RIGHTS: Final = "give the kubeconfig's user the right to get, list, watch and patch this node"
-FEATURE_RIGHTS: Final = (
-    "make this object and rights on it, as files/kubernetes/node-labels-rbac.yaml does for a node"
-)
 
 
 @dataclass(frozen=True)
@@ -42,18 +38,15 @@ class News:
 
 
 class NodeApi:
-    """One node, and what is said of it, through an access that others may share."""
+    """One node, through an access that others may share."""
 
     def __init__(self, access: Access, node: str) -> None:
         self._access, self._node = access, node
         self._path = f"/api/v1/nodes/{node}"
-        self._feature = f"nvidia-features-for-{node}"
 
     def close(self) -> None:
         """Let go of the connections."""
         self._access.close()
-
-    # --- the node ---
 
     def read(self) -> Seen:
         """Return the node. ApiError."""
@@ -61,7 +54,7 @@ class NodeApi:
         found = self._access.ask(
             doing, "GET", "/api/v1/nodes", query=self._named(), accept=LIST, rights=NODE_RIGHTS
         )
-        items, version = _read(doing, lambda: (found["items"] or [], found["metadata"]))
+        items, version = understood(doing, lambda: (found["items"] or [], found["metadata"]))
         if not items:
             raise ApiError(
                 doing,
@@ -69,7 +62,7 @@ class NodeApi:
                 status=MISSING,
                 hint="name the node with --node-name, or let the kubelet register it",
             )
-        return _read(doing, lambda: Seen(_state(items[0]), str(version["resourceVersion"])))
+        return understood(doing, lambda: Seen(_state(items[0]), str(version["resourceVersion"])))
 
     def follow(self, version: str, seconds: int) -> Iterator[News]:
         """Yield the news of a node for so many seconds, first that it is followed. ApiError.
@@ -88,7 +81,7 @@ class NodeApi:
             doing, "/api/v1/nodes", query, accept=ONE, seconds=seconds, rights=NODE_RIGHTS
         ):
             news = functools.partial(_news, doing, event, version)
-            yield (last := _read(doing, news))
+            yield (last := understood(doing, news))
             version = last.version
 
     def write(self, change: Change) -> NodeState:
@@ -105,61 +98,10 @@ class NodeApi:
             accept=ONE,
             rights=NODE_RIGHTS,
         )
-        return _read(doing, lambda: _state(found))
+        return understood(doing, lambda: _state(found))
 
     def _named(self) -> dict[str, str]:
         return {"fieldSelector": f"metadata.name={self._node}"}
-
-    # --- its NodeFeature object ---
-
-    def write_feature(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Reconcile the node's NodeFeature object with these labels; tell whether it had others. ApiError."""
-        doing, folder = f"writing NodeFeature {namespace}/{self._feature}", _folder(namespace)
-        names = {"nfd.node.kubernetes.io/node-name": self._node}
-        meta = {"name": self._feature, "labels": names}
-        features: dict[str, Any] = {"attributes": {}, "flags": {}, "instances": {}}
-        wanted = {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": "NodeFeature",
-            "metadata": meta,
-            "spec": {"features": features, "labels": dict(labels)},
-        }
-        path = f"{folder}/{self._feature}"
-        found = self._if_there(doing, "GET", path)
-        if found is None:
-            self._on_feature(doing, "POST", folder, wanted)
-            return True
-        before = _read(doing, lambda: dict(found["metadata"]))
-        given = (
-            _read(doing, lambda: (found.get("spec") or {}).get("labels")),
-            before.get("labels"),
-        )
-        if given == (dict(labels), names):
-            return False
-        wanted["metadata"] = {**before, **meta}
-        self._on_feature(doing, "PUT", path, wanted)
-        return True
-
-    def remove_feature(self, namespace: str) -> None:
-        """Remove the node's NodeFeature object, if it is there. ApiError."""
-        doing = f"removing NodeFeature {namespace}/{self._feature}"
-        self._if_there(doing, "DELETE", f"{_folder(namespace)}/{self._feature}")
-
-    def _on_feature(self, doing: str, method: str, path: str, body: Any = None) -> Any:
-        return self._access.ask(doing, method, path, body, rights=FEATURE_RIGHTS)
-
-    def _if_there(self, doing: str, method: str, path: str) -> Any:
-        """Return what the API answers, None where the object is missing."""
-        try:
-            return self._on_feature(doing, method, path)
-        except ApiError as error:
-            if error.status != MISSING:
-                raise
-            return None
-
-
-def _folder(namespace: str) -> str:
-    return f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}"
 
 
 def _news(doing: str, event: Mapping[str, Any], version: str) -> News:
@@ -177,10 +119,11 @@ def _news(doing: str, event: Mapping[str, Any], version: str) -> News:
 
 def _state(node: Mapping[str, Any]) -> NodeState:
     meta = node["metadata"]
-    return NodeState(dict(meta.get("labels") or {}), dict(meta.get("annotations") or {}))
+    labels, annotations = dict(meta.get("labels") or {}), dict(meta.get("annotations") or {})
+    return NodeState(labels, annotations, str(meta.get("uid", "")))
 
 
-def _read(doing: str, look: Callable[[], T]) -> T:
+def understood(doing: str, look: Callable[[], T]) -> T:
     """Return what is in an answer. ApiError: it has another shape."""
     try:
         return look()

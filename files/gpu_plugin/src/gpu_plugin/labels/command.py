@@ -14,18 +14,47 @@ from typing import Final
 
 from ..config import configuration as config
 from ..config import sources
-from ..status import LABELS_FILE
+from ..status import DEFAULT_FILE, LABELS_FILE
 from ..tools import logs
-from .settings import OUTPUTS, Configs, Settings, extra, fallbacks, one_of
+from .inforce import LAST_GOOD, Source
+from .rate import BURST, QPS
+from .settings import OUTPUTS, Configs, Settings, extra, fallbacks, one_of, rate
 
 LABEL: Final = "nvidia.com/device-plugin.config"
-SHARED_KEYS: Final = ("flags.migStrategy", "flags.failOnInitError", "flags.nvidiaDriverRoot")
+# Of the plugin's keys, those that labels depend on.
+MATTER: Final = (
+    "version",
+    "flags.migStrategy",
+    "flags.failOnInitError",
+    "flags.nvidiaDriverRoot",
+    "flags.plugin.containerDriverRoot",
+    "flags.deviceDiscoveryStrategy",
+    "flags.mpsRoot",
+)
 FALLBACKS_HELP: Final = "what to do without either: named, single, empty, in this order"
 TEXTS: Final = (
     ("label-output", "GPU_LABELS_OUTPUT", "|".join(OUTPUTS), "where labels are written"),
     ("extra", "GPU_LABELS_EXTRA", "KEY=VALUE,...", "labels to add"),
     ("kubeconfig", "KUBECONFIG", "FILE", "access to the API (default: the kubelet's)"),
     ("node-name", "NODE_NAME", "NAME", "the node's name (default: the host's)"),
+    (
+        "kube-api-qps",
+        "KUBE_API_QPS",
+        "NUMBER",
+        f"requests a second to the API (default: {QPS:.0f})",
+    ),
+    (
+        "kube-api-burst",
+        "KUBE_API_BURST",
+        "NUMBER",
+        f"requests at once to the API (default: {BURST})",
+    ),
+    (
+        "pod-name",
+        "POD_NAME",
+        "NAME",
+        "this process's pod, whose DaemonSet then owns the NodeFeature",
+    ),
     ("namespace", "NAMESPACE", "NAME", "where NodeFeature objects go (default: default)"),
     ("node-label", "NODE_LABEL", "KEY", f"chooses a configuration (default: {LABEL})"),
     ("config-file-srcdir", "CONFIG_FILE_SRCDIR", "DIR", "the configurations to choose from"),
@@ -35,10 +64,20 @@ TEXTS: Final = (
 )
 
 
+FILES: Final = (
+    ("--status-file", LABELS_FILE, "where the state of this process is written"),
+    ("--plugin-status-file", DEFAULT_FILE, "the plugin's, which says what it serves"),
+    ("--last-good-file", LAST_GOOD, "where the plugin keeps the last good configuration"),
+)
+
+
 def fill(command: argparse.ArgumentParser) -> None:
     """Give the command its options."""
-    shared = (key for key in config.RUN_KEYS if key.path in SHARED_KEYS)
-    sources.add(command, (*shared, *config.LABEL_KEYS))
+    sources.add(command, config.KEYS)
+    command.set_defaults(
+        config=os.environ.get("GFD_CONFIG_FILE") or os.environ.get("CONFIG_FILE") or None
+    )
+    command.add_argument("--kubelet-socket", help=argparse.SUPPRESS)  # the plugin's
     for name, variable, word, text in TEXTS:
         command.add_argument(
             f"--{name}",
@@ -57,7 +96,8 @@ def fill(command: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the host's /sys is seen (environment: GPU_PLUGIN_HOST_ROOT)",
     )
-    command.add_argument("--status-file", type=Path, default=Path(LABELS_FILE), metavar="FILE")
+    for name, path, text in FILES:
+        command.add_argument(name, type=Path, default=path, metavar="FILE", help=text)
     command.set_defaults(command=_run)
 
 
@@ -65,21 +105,35 @@ def _run(options: argparse.Namespace) -> int:
     from . import output, service  # brings NVML in
 
     settings = _settings(options)
+    if unused := _unused(options):
+        logs.warning("flags of the plugin that change no label", flags=unused)
     environment = dict(os.environ)
     for name in ("MIG_STRATEGY", "FAIL_ON_INIT_ERROR"):
         if text := environment.get(f"GFD_{name}"):
             environment[name] = text
 
-    def load() -> config.Config:
-        return sources.load(options, environment)[0]
-
+    source = Source(
+        lambda: sources.load(options, environment),
+        lambda text, where: config.parse(text, where, environment, sources.given(options)),
+        options.last_good_file,
+    )
     if options.remove:
-        return output.remove(settings, load())
+        return output.remove(settings, source.load()[0])
     try:
-        return service.Service(settings, load).run()
+        return service.Service(settings, source).run()
     except service.RestartNeeded as reason:
         logs.info("restarting", cause=reason)
         os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])
+
+
+def _unused(options: argparse.Namespace) -> list[str]:
+    """Return the flags that were given and have no meaning here."""
+    given = sources.given(options)
+    keys = (key for key in config.RUN_KEYS if key.path in given and key.path not in MATTER)
+    return [
+        *(key.flags[0] for key in keys),
+        *(["--kubelet-socket"] if options.kubelet_socket is not None else []),
+    ]
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -102,4 +156,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         node_label=options.node_label or LABEL,
         host_root=options.host_root,
         status_file=options.status_file,
+        plugin_status_file=options.plugin_status_file,
+        pod=options.pod_name,
+        rate=rate(options.kube_api_qps, options.kube_api_burst),
     )

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from .settings import FEATURE, FILE, OFF, Settings
 
 if TYPE_CHECKING:
     from .api import NodeApi
+    from .feature import NodeFeature
 
 
 class FileOutput:
@@ -58,12 +59,23 @@ def _content(path: Path) -> str | None:
         return None
 
 
-def connect(settings: Settings) -> NodeApi:
+@dataclass(frozen=True)
+class Cluster:
+    """What is written to the API about the node, through one access."""
+
+    node: NodeApi
+    feature: NodeFeature
+
+
+def connect(settings: Settings) -> Cluster:
     """Return what speaks with the API about the node."""
     from .access import Access  # brings the Kubernetes client in, which is large
     from .api import NodeApi
+    from .feature import NodeFeature
 
-    return NodeApi(Access(settings.kubeconfig), settings.node)
+    access, node = Access(settings.kubeconfig, settings.rate), settings.node
+    feature = NodeFeature(access, node, settings.namespace, settings.pod)
+    return Cluster(NodeApi(access, node), feature)
 
 
 def remove(settings: Settings, config: Config) -> int:
@@ -73,11 +85,12 @@ def remove(settings: Settings, config: Config) -> int:
         FileOutput(config.gfd.output_file).remove()
     if output in (FILE, OFF) and settings.configs is None:
         return 0
-    with contextlib.closing(connect(settings)) as api:
-        if output == FEATURE:
-            api.remove_feature(settings.namespace)
-        planned = change(api.read().node, {})
+    cluster = connect(settings)
+    if output == FEATURE:
+        cluster.feature.remove()
+    if settings.reads_node(config.gfd):
+        planned = change(cluster.node.read().node, {})
         if planned:
-            api.write(planned)
+            cluster.node.write(planned)
             logs.info("labels removed", node=settings.node, labels=list(planned.labels))
     return 0

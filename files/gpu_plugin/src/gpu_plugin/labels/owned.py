@@ -64,10 +64,11 @@ class ApiError(NodeError):
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node's labels and annotations, as far as they matter here."""
+    """A node's labels and annotations, as far as they matter here; ``uid`` is another after a registration."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    uid: str = ""
 
     @property
     def ours(self) -> frozenset[str]:

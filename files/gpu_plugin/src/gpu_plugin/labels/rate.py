@@ -21,19 +21,19 @@ class Rate:
     def __init__(
         self, qps: float = QPS, burst: int = BURST, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._qps, self._burst, self._clock = qps, burst, clock
+        self.qps, self.burst, self._clock = qps, burst, clock
         self._left, self._seen = float(burst), clock()
         self._lock = threading.Lock()
 
     def take(self) -> float:
         """Take a turn. Returns how many seconds to wait before it is there."""
-        if self._qps < 0:
+        if self.qps < 0:
             return 0.0
         with self._lock:
             now = self._clock()
-            self._left = min(self._left + (now - self._seen) * self._qps, self._burst) - 1
+            self._left = min(self._left + (now - self._seen) * self.qps, self.burst) - 1
             self._seen = now
-            return max(-self._left / self._qps, 0.0)
+            return max(-self._left / self.qps, 0.0)
 
     def wait(self) -> None:
         """Wait for a turn."""

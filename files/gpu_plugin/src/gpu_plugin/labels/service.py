@@ -10,8 +10,7 @@ import os
 import queue
 import signal
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import VERSION_MISMATCH, NvmlError
@@ -23,14 +22,12 @@ from ..tools.chores import Backoff
 from ..tools.logs import notify
 from ..tools.state import StateFile
 from . import reading, rows
-from .output import FileOutput, connect
+from .inforce import InForce, Plugin, Source
+from .output import Cluster, FileOutput, connect
 from .owned import ApiError, NodeState, change
 from .rate import jittered
 from .settings import API, FEATURE, FILE, Settings
 from .watching import NodeWatch, Watched
-
-if TYPE_CHECKING:
-    from .api import NodeApi
 
 TICK: Final = 1.0  # seconds between two looks at files
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -45,16 +42,16 @@ class RestartNeeded(Exception):
 class Service:
     """All is done by the main thread; the thread that follows the node only reports to it."""
 
-    def __init__(self, settings: Settings, load: Callable[[], Config]) -> None:
+    def __init__(self, settings: Settings, source: Source) -> None:
         self._settings = settings
-        self._load = load
+        self._source = source
         self._watch = ConfigWatch(settings.config)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._problems: dict[str, str] = {}  # in words, by what they are about, the oldest first
         self._status = StateFile(settings.status_file)
         self._node: NodeState | None = None
-        self._api: NodeApi | None = None
-        self._watched = Watched(lambda: NodeWatch(self._connected(), self._messages.put))
+        self._cluster: Cluster | None = None
+        self._watched = Watched(lambda: NodeWatch(self._connected().node, self._messages.put))
         self._wanted: rows.Labels | None = None
         self._driver_worked = False
         self._read_at = self._write_at = 0.0
@@ -62,7 +59,10 @@ class Service:
         self._writing = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._chosen_for: object = None
         self._models: list[str] = []
-        self._apply(load())
+        self._plugin = Plugin(settings.plugin_status_file)
+        self._in_force = InForce(source)
+        self._in_force.follow(self._plugin.state())
+        self._apply(self._in_force.config)
 
     def _apply(self, config: Config) -> None:
         self._config = config
@@ -93,18 +93,28 @@ class Service:
 
     def _once(self) -> int:
         """Look and write once. NodeError: it could not be done."""
+        if not self._in_force.known:
+            self._source.load()  # says why
+            raise NodeError(self._in_force.problem)
         self._wanted = self._labels(reading.read(self._settings.host_root, self._config))
         if self._settings.reads_node(self._config.gfd):
-            self._node = self._connected().read().node
+            self._node = self._connected().node.read().node
             self._choose()
         self._write()
         return 0
 
-    def _note(self, about: str, error: Exception) -> None:
+    def _note(self, about: str, error: Exception | str) -> None:
         """Note a problem, and log it if it is another one than before."""
         if self._problems.get(about) != str(error):
             logs.warning(f"{about}: trying again", cause=error)
         self._problems[about] = str(error)
+
+    def _settle(self, about: str, problem: str) -> None:
+        """Note a problem, or that there is none any more."""
+        if problem:
+            self._note(about, problem)
+        else:
+            self._problems.pop(about, None)
 
     # --- one round ---
 
@@ -130,7 +140,8 @@ class Service:
         now = time.monotonic()
         if self._watch.changed():
             self._reload()
-        if now >= self._read_at:
+        self._follow()
+        if now >= self._read_at and self._in_force.known:
             self._look(now)
         if self._settings.reads_node(self._config.gfd):
             self._watched.keep()
@@ -140,16 +151,20 @@ class Service:
             self._try_to_write(now)
 
     def _reload(self) -> None:
-        try:
-            config = self._load()
-        except (NodeError, OSError) as error:
-            self._note("configuration", error)
-            return
-        self._problems.pop("configuration", None)
-        if self._settings.output(config.gfd) != self._output:
-            raise RestartNeeded("the label output has changed")
-        self._apply(config)
-        logs.info("configuration loaded")
+        """Read the file and look at the GPUs again."""
+        self._in_force.reload()
+        self._read_at = 0.0
+
+    def _follow(self) -> None:
+        """Take the configuration that the plugin serves, as it may refuse the one on disk."""
+        another = self._in_force.follow(self._plugin.state())
+        self._settle("configuration", self._in_force.problem)
+        if another:
+            config = self._in_force.config
+            if self._settings.output(config.gfd) != self._output:
+                raise RestartNeeded("the label output has changed")
+            self._apply(config)
+            logs.info("configuration loaded")
 
     def _look(self, now: float) -> None:
         try:
@@ -191,10 +206,9 @@ class Service:
         if stamp == self._chosen_for:
             return
         self._chosen_for = stamp
-        if refused := configs.follow(label):
-            self._note("choice", NodeError("configuration not changed", cause=refused))
-        else:
-            self._problems.pop("choice", None)
+        refused = configs.follow(label)
+        cause = str(NodeError("configuration not changed", cause=refused))
+        self._settle("choice", cause if refused else "")
         self._write_at = 0.0
 
     # --- writing ---
@@ -225,15 +239,14 @@ class Service:
             return
         if self._output == FILE:
             self._file.write(self._wanted)
-        elif self._output == FEATURE:
-            namespace = self._settings.namespace
-            if self._connected().write_feature(namespace, self._wanted):
-                logs.info("labels written", namespace=namespace, labels=len(self._wanted))
+        elif self._output == FEATURE and self._connected().feature.write(self._wanted):
+            where = self._settings.namespace
+            logs.info("labels written", namespace=where, labels=len(self._wanted))
         if self._node is not None:
             wanted = self._wanted if self._output == API else {}
             planned = change(self._node, wanted, self._problems.get("choice", ""))
             if planned:
-                self._node = self._connected().write(planned)
+                self._node = self._connected().node.write(planned)
                 changes = planned.labels.items()
                 removed = [key for key, text in changes if text is None]
                 changed = [f"{key}={text}" for key, text in changes if text is not None]
@@ -242,9 +255,9 @@ class Service:
                     left = "Node Feature Discovery has labels that are left to it"
                     logs.warning(left, labels=planned.left)
 
-    def _connected(self) -> NodeApi:
-        self._api = self._api or connect(self._settings)
-        return self._api
+    def _connected(self) -> Cluster:
+        self._cluster = self._cluster or connect(self._settings)
+        return self._cluster
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._messages.put(RELOAD if number == signal.SIGHUP else STOP)

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from .._shared._core.errors import InputError, NodeError
 from ..config import sources
 from ..config.configuration import Gfd, parse
+from ..status import DEFAULT_FILE
 from ..tools import logs
 from .owned import checked
+from .rate import BURST, QPS, Rate
 
 API, FILE, FEATURE, OFF = OUTPUTS = ("api", "file", "node-feature", "off")
 NAMED, SINGLE, EMPTY = FALLBACKS = ("named", "single", "empty")
@@ -44,7 +48,10 @@ class Configs:
     def stamp(self) -> tuple[object, ...]:
         """Return something that differs after a change of the folder, its files, or the link."""
         found: list[object] = []
-        for path in sorted(self.source.iterdir()) if self.source.is_dir() else ():
+        paths: list[Path] = []
+        with contextlib.suppress(OSError):  # why it can't be read is said where one is chosen
+            paths = sorted(self.source.iterdir())
+        for path in paths:
             with contextlib.suppress(OSError):  # it went in between, which is a change as well
                 stat = path.stat()
                 found.append((path.name, stat.st_ino, stat.st_mtime_ns))
@@ -140,6 +147,9 @@ class Settings:
     node_label: str
     host_root: Path
     status_file: Path
+    plugin_status_file: Path = Path(DEFAULT_FILE)
+    pod: str = ""
+    rate: Rate = field(default_factory=Rate)
 
     def output(self, gfd: Gfd) -> str:
         """Return where labels are written. NodeError: nothing would be done at all."""
@@ -156,6 +166,21 @@ class Settings:
     def reads_node(self, gfd: Gfd) -> bool:
         """Tell whether the node's object has to be read."""
         return self.output(gfd) == API or self.configs is not None
+
+
+def rate(qps: str, burst: str) -> Rate:
+    """Return how often the API is asked, 0 and nothing for client-go's own. InputError."""
+    try:
+        speed = float(qps or 0)
+        if not math.isfinite(speed):
+            raise ValueError
+    except ValueError:
+        raise InputError.of(
+            "kube-api-qps", qps, "a number of requests a second, such as 5"
+        ) from None
+    if not re.fullmatch("[0-9]{0,9}", burst):
+        raise InputError.of("kube-api-burst", burst, "a number of requests at once, such as 10")
+    return Rate(speed or QPS, int(burst or 0) or BURST)
 
 
 def extra(where: str, text: str) -> dict[str, str]:

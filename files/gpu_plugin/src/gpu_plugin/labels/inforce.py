@@ -1,0 +1,137 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The configuration that labels speak of: the one that the plugin serves, which may not be the file's."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from .. import status
+from ..config.configuration import Config
+from ..config.strict_yaml import ConfigError
+from ..tools import logs
+from ..tools.state import StateUnusable, alive, read
+
+PATIENCE: Final = (
+    30.0  # seconds in which a plugin that runs has taken a configuration or refused it
+)
+LAST_GOOD: Final = "/var/lib/gpu-device-plugin/configuration.json"
+Loaded = tuple[Config, str]  # and the digest of its file
+UNKNOWN: Final = "labels stay as they are: the plugin serves a configuration that is not known here"
+
+
+@dataclass(frozen=True)
+class Source:
+    """``load`` reads the file, ``parse`` a text that stands somewhere; both raise ConfigError.
+
+    ``last_good`` is where the plugin keeps what it served last.
+    """
+
+    load: Callable[[], Loaded]
+    parse: Callable[[str, str], Config]
+    last_good: Path = Path(LAST_GOOD)
+
+
+class Plugin:
+    """The plugin's own word on what it does, as its status file has it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: object = None
+        self._state: Mapping[str, Any] | None = None
+
+    def state(self) -> Mapping[str, Any] | None:
+        """Return what the plugin says, None where none runs that says anything."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            self._stamp = self._state = None
+            return None
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if stamp != self._stamp:
+            self._stamp, self._state = stamp, status.load(self._path)
+        if self._state is None or not alive(self._state):
+            return None
+        return self._state
+
+
+class InForce:
+    """``config`` is what labels follow; they stay as they are while it is not ``known``.
+
+    ``problem`` says why the file is not followed. ConfigError: flags or variables are wrong.
+    """
+
+    def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source, self._clock = source, clock
+        self.config = source.parse("", "no configuration")
+        self.known = False
+        self.problem = ""
+        self._read: Loaded | None = None
+        self._taken: Loaded | None = None
+        self._refused = ""
+        self._strange_since: float | None = None
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the file."""
+        try:
+            self._read, self._refused = self._source.load(), ""
+        except (ConfigError, OSError) as error:
+            self._read, self._refused = None, str(error)
+
+    def follow(self, plugin: Mapping[str, Any] | None) -> bool:
+        """Take what is in force by the word of the plugin, or the file's. Returns whether it is another."""
+        found = self._chosen(plugin)
+        self.known = found is not None
+        if found is None or found == self._taken:
+            return False
+        self._taken, self.config = found, found[0]
+        return True
+
+    def _chosen(self, plugin: Mapping[str, Any] | None) -> Loaded | None:
+        digest = (plugin or {}).get("config_sha256")
+        why = self._refused or str((plugin or {}).get("config_problem") or "")
+        if not isinstance(digest, str):
+            self._strange_since, self.problem = None, self._refused
+            return self._read or self._taken
+        for one in (self._read, self._taken):
+            if one is not None and one[1] == digest:
+                return self._agreed(one, why)
+        if kept := self._last_good(digest):
+            return self._agreed(kept, why)
+        return self._strange(why)
+
+    def _agreed(self, one: Loaded, why: str) -> Loaded:
+        self._strange_since = None
+        self.problem = "" if one is self._read else why
+        return one
+
+    def _strange(self, why: str) -> Loaded | None:
+        """The plugin serves what is not known here, such as another file, or has not looked yet."""
+        now = self._clock()
+        self._strange_since = now if self._strange_since is None else self._strange_since
+        if why:
+            self.problem = f"{UNKNOWN}, as it refused the file's: {why}"
+            return None
+        if now - self._strange_since < PATIENCE:
+            return self._taken
+        if self._taken != self._read:
+            logs.warning("the plugin serves another file than this one, which labels follow")
+        self.problem = ""
+        return self._read
+
+    def _last_good(self, digest: str) -> Loaded | None:
+        """Return what the plugin kept, if that is what it serves."""
+        try:
+            found = read(self._source.last_good) or {}
+            if found.get("sha256") != digest or not isinstance(found.get("text"), str):
+                return None
+            return self._source.parse(found["text"], str(self._source.last_good)), digest
+        except (StateUnusable, ConfigError):
+            return None
