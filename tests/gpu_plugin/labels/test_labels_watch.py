@@ -79,6 +79,7 @@ def test_a_watch_survives_what_can_happen(api: Api, told: Told) -> None:
         api.set(a=str(number))
         while state(told).labels.get("a") != str(number):
             pass
+    assert not api.faults
     api.stop()
     api.set(a="later")
     api.start()

@@ -204,6 +204,7 @@ def test_a_product_that_tells_nothing_of_itself_is_fine(make_node: MakeNode, cod
     node.start_kubelet()
     node.start_daemon()
     node.wait(GPU, 1)
+    assert set(node.health(GPU).values()) == {"Healthy"}
 
 
 @pytest.mark.parametrize(("code", "lines"), [(3, 0), (999, 2)])

@@ -51,7 +51,7 @@ def test_a_root_without_the_library_is_no_hindrance(make_node: MakeNode) -> None
     node = make_node(1)
     node.start_kubelet()
     node.start_daemon("", "--container-driver-root=/none", "--driver-root=/none")
-    node.wait(GPU, 1)
+    assert node.wait(GPU, 1)["allocatable"] == 1
 
 
 def test_what_containers_get_besides_gpus_by_cdi(make_node: MakeNode) -> None:

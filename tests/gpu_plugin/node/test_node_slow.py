@@ -143,7 +143,7 @@ def test_a_daemon_that_starts_without_room_serves(small_run: Node) -> None:
     filler = fill(node.status_file.parent)
     node.start_kubelet()
     node.start_daemon()
-    node.wait(GPU, 2)
+    assert node.wait(GPU, 2)["allocatable"] == 2
     eventually(lambda: "READY=1" in node.notifications())
     filler.unlink()
     eventually(lambda: "nvidia.com/gpu" in node.status()["resources"])
