@@ -72,7 +72,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-all test-fast lint unit oracle endurance nvsim-test module-test daemon-test sanity molecule integration integration-driver dkms bench build
+.PHONY: test test-all test-fast lint unit oracle endurance nvsim-test module-test daemon-test sanity molecule integration integration-driver dkms test-cluster bench build
 test: image $(WHEELHOUSE)/stamp ## What every change has to pass: at most half an hour on two cores
 	@tests/run-all
 
@@ -126,6 +126,10 @@ integration-driver: image $(WHEELHOUSE)/stamp ## The driver on simulated nodes, 
 
 dkms: image ## The open kernel modules really built on a simulated node, which takes minutes
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m dkms tests/integration/driver
+
+test-cluster: setup $(WHEELHOUSE)/stamp ## Nodes of a genuine cluster (KUBE_BIN=folder with kubelet, kube-apiserver, ... and kubectl)
+	$(MAKE) --no-print-directory -C tests/nvsim shim
+	KUBE_BIN="$(KUBE_BIN)" PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/cluster
 
 bench: setup ## How fast things are, as ratios within one run
 	PYTHONPATH=$(LIBRARY):tests/unit/plugins/module_utils $(BIN)/python tests/bench/mig_planner.py

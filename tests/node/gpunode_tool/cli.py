@@ -30,6 +30,9 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--gpus", type=int, default=8)
     up.add_argument("--no-gpu", action="store_true")
     up.add_argument("--snapshot", help="boot from this one instead of a bare disk")
+    up.add_argument(
+        "--volume", action="append", default=[], help="a folder for it, as podman has it"
+    )
     for verb in (image, up):
         verb.add_argument("--suite", choices=SUITES, default="trixie")
     snapshot = verbs.add_parser("snapshot", help="shut a node down and keep it as it is")
@@ -75,10 +78,10 @@ def main() -> None:
         case "forget":
             snapshots.forget(options.run)
         case "up" if options.snapshot:
-            snapshots.start(options.name, options.snapshot)
+            snapshots.start(options.name, options.snapshot, options.volume)
         case "up":
             gpus = 0 if options.no_gpu else options.gpus
-            nodes.up(options.name, options.product, gpus, options.suite)
+            nodes.up(options.name, options.product, gpus, options.suite, options.volume)
         case "down":
             nodes.down(options.name)
         case "reboot":

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,14 @@ SSH_OPTIONS = (
 )
 
 
-def up(name: str, product: str, gpus: int, suite: str) -> None:
+def up(name: str, product: str, gpus: int, suite: str, volumes: Sequence[str] = ()) -> None:
     """Start a bare node and wait until it has booted."""
     image = build(suite)
     shutil.rmtree(board(name), ignore_errors=True)
     command = [sys.executable, "-m", "nvsim.ctl", "board", "create", "--dir", str(board(name))]
     command += ["--product", product, "--gpus", str(gpus)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(NVSIM)})
-    boot(name, image)
+    boot(name, image, volumes)
 
 
 def board(name: str) -> Path:
@@ -52,7 +53,7 @@ def board(name: str) -> Path:
     return CACHE / "boards" / name
 
 
-def boot(name: str, image: str) -> None:
+def boot(name: str, image: str, volumes: Sequence[str] = ()) -> None:
     """Start a container with the node's hardware from an image, and wait until it has booted."""
     words = ["run", "--detach", "--name", PREFIX + name, "--hostname", name, "--label", LABEL]
     # Pods of the node's containerd need paths of cgroups that begin at the node.
@@ -70,6 +71,7 @@ def boot(name: str, image: str) -> None:
     words += ["--volume", f"{board(name)}:/var/lib/nvsim", "--volume", "/var/lib/containerd"]
     words += ["--volume", f"{archives.lend(name)}:/var/cache/apt/archives"]
     words += ["--volume", f"{_public_key()}:/root/.ssh/authorized_keys:ro"]
+    words += [f"--volume={one}" for one in volumes]
     # systemd 257 needs the word where the host has the old cgroup hierarchy; elsewhere it is ignored.
     podman(*words, image, "sh", "-c", INIT, "init", "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")
     wait(name)

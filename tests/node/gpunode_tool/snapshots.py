@@ -10,6 +10,7 @@ collection, the image and what the node was given.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,11 @@ def take(name: str, snapshot: str) -> None:
     podman("commit", "--quiet", PREFIX + name, f"{IMAGES}:{snapshot}")
 
 
-def start(name: str, snapshot: str) -> None:
+def start(name: str, snapshot: str, volumes: Sequence[str] = ()) -> None:
     """Boot a node from a snapshot."""
     shutil.rmtree(board(name), ignore_errors=True)
     shutil.copytree(_board(snapshot), board(name))
-    boot(name, f"{IMAGES}:{snapshot}")
+    boot(name, f"{IMAGES}:{snapshot}", volumes)
 
 
 def forget(run: str = "") -> None:
