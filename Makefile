@@ -76,7 +76,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 test: image $(WHEELHOUSE)/stamp ## What every change has to pass: at most half an hour on two cores
 	@tests/run-all
 
-test-all: image $(WHEELHOUSE)/stamp ## That, and endurance, oracle and dkms: ten minutes more
+test-all: image $(WHEELHOUSE)/stamp ## That, and endurance, oracle and dkms: twenty minutes more
 	@tests/run-all --all
 
 test-fast: setup lint ## What takes two minutes and no container
@@ -96,7 +96,7 @@ unit: setup ## Unit tests of the collection
 oracle: setup ## The MIG planner against brute force: every layout from every state
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m exhaustive tests/unit
 
-endurance: setup ## The device plugin through restarts, faults and changes by the thousand
+endurance: setup ## The device plugin through restarts and changes by the thousand, and each fault twenty times
 	$(MAKE) --no-print-directory -C tests/nvsim shim
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m endurance tests/gpu_plugin
 

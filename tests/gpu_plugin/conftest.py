@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for gpu_builders and running
+sys.path.insert(0, str(Path(__file__).parent / "endurance"))  # for growth and rounds
 sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))
 
 if TYPE_CHECKING:
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
 
 MakeNode = Callable[..., "Node"]
 MakeShared = Callable[..., "Shared"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what the endurance tests have measured."""
+    from rounds import table
+
+    lines = table(terminalreporter.getreports("passed") + terminalreporter.getreports("failed"))
+    if lines:
+        terminalreporter.section("faults, again and again")
+        terminalreporter.write("\n".join(lines) + "\n")
 
 
 @pytest.fixture

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""NVIDIA's genuine MPS daemon and its manager are killed, twenty times each."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import MakeRounds, MakeShared
+
+running = pytest.importorskip("running", exc_type=ImportError)
+pytestmark = [pytest.mark.slow, pytest.mark.endurance]
+
+MPS = "{resources: [{name: gpu, replicas: 3, devices: [0]}]}"
+SHARES, WHOLE = 3, 1
+
+
+@pytest.mark.parametrize(
+    ("who", "fault"), [("daemon", "an MPS daemon is killed"), ("pid", "the MPS manager is killed")]
+)
+def test_one_is_killed(make_shared: MakeShared, rounds: MakeRounds, who: str, fault: str) -> None:
+    """The GPU that is not shared has nothing to do with it."""
+    shared = make_shared(SHARES + WHOLE, MPS, gpus=2)
+    uuid = shared.uuids()[0]
+    faults = rounds(fault, shared.node)
+    for _round in faults:
+        victim = shared.state(uuid)[who]
+        os.kill(victim, signal.SIGKILL)
+        faults.recovers(
+            lambda: faults.shows(lambda: shared.healthy() == WHOLE),
+            lambda victim=victim: (
+                shared.state(uuid)["state"] == "ready" and shared.state(uuid)[who] != victim
+            ),
+        )
+    faults.check(spared=WHOLE)
