@@ -24,6 +24,17 @@ def test_there_are_rows() -> None:
     assert len(ROWS) > 40
 
 
+def test_each_fault_says_what_happens() -> None:
+    table = PAGE.partition("| fault | what happens | for how long | shown by |\n")[2]
+    rows = table.partition("\n\n")[0].splitlines()[1:]
+    assert len(rows) > 30
+    for row in rows:
+        fault, happens, _until, shown = (cell.strip() for cell in row.strip("|").split("|"))
+        assert fault, row
+        assert happens, row
+        assert "::" in shown, row
+
+
 def test_its_configuration_is_valid() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     config = parse(text)
