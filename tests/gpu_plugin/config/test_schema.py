@@ -12,6 +12,7 @@ import pytest
 import yaml
 from gpu_plugin.cli import _parser
 from gpu_plugin.config.configuration import KEYS, Config, parse
+from gpu_plugin.config.schema import Key
 from gpu_plugin.config.sources import given
 from gpu_plugin.config.strict_yaml import ConfigError
 
@@ -85,8 +86,17 @@ REFUSED = (
     ("--cdi-feature-flags", "something-new", "expected one or more of disable-nvsandbox-utils"),
 )
 IN_FILE = {key.path for key in KEYS if key.in_file}
-# Settings of parts that have pages and tests of their own.
+# Settings of parts that have pages and tests of their own. Here it is seen that each can be given everywhere,
+# with a text that is no default; of those that are not named, that is a path.
 ELSEWHERE = ("flags.mpsRoot", "flags.useNodeFeatureAPI", "flags.gfd.", "gpuNode.")
+TEXTS = {
+    "flags.gfd.sleepInterval": "17s",
+    "flags.gfd.oneshot": "true",
+    "flags.gfd.noTimestamp": "true",
+    "flags.useNodeFeatureAPI": "true",
+    "gpuNode.metricsAddress": "127.0.0.1:9000",
+}
+OTHERS = [key for key in KEYS if key.path.startswith(ELSEWHERE)]
 
 
 def file(path: str, value: Any) -> str:
@@ -137,6 +147,20 @@ def test_what_can_not_be_had_is_refused_with_the_reason(name: str, value: str, w
     with pytest.raises(ConfigError, match=why) as caught:
         give()
     assert value in str(caught.value)
+
+
+@pytest.mark.parametrize("key", OTHERS, ids=lambda key: key.path)
+def test_a_key_of_another_part_is_the_same_from_everywhere(key: Key) -> None:
+    text = TEXTS.get(key.path, "/elsewhere")
+    found = [parse(file(key.path, text == "true" or text))]
+    found += [parse("", env={name: text}) for name in key.variables]
+    command = "labels" if key.path.startswith(("flags.gfd.", "flags.useNode")) else "run"
+    for flag in key.flags:
+        options = _parser().parse_args([command, f"{flag}={text}"])
+        found.append(parse("", flags=given(options)))
+    assert len(found) > 1
+    assert found[0] != Config()
+    assert found == [found[0]] * len(found)
 
 
 def test_no_key_is_left_out_here() -> None:
