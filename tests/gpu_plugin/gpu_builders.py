@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpu_plugin._shared._core.gpu import Gpu, MigDevice
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config
@@ -57,14 +59,18 @@ def view(
     return GpuView(gpu(index, mig=enabled), devices, numa, why)
 
 
-def inventory(*views: GpuView, unreadable: tuple[str, ...] = ()) -> Inventory:
+def inventory(
+    *views: GpuView, unreadable: Mapping[int, str] | None = None, addresses: tuple[str, ...] = ()
+) -> Inventory:
+    """These GPUs, with why others can't be read by their index, and the PCI addresses that there are."""
     caps: dict[str, int] = {}
     for one in views:
         for device in one.mig:
             base = 1000 * one.gpu.minor + 10 * device.gi_id
             caps[f"gpu{one.gpu.minor}/gi{device.gi_id}/access"] = base
             caps[f"gpu{one.gpu.minor}/gi{device.gi_id}/ci{device.ci_id}/access"] = base + 1
-    return Inventory("550.163.01", views, caps, unreadable)
+    broken = {index: Problem(Kind.LOST, why) for index, why in (unreadable or {}).items()}
+    return Inventory("550.163.01", views, caps, broken, addresses=frozenset(addresses))
 
 
 def device(index: int, numa: int | None = 0, problem: str = "") -> Device:

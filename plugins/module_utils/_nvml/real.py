@@ -64,6 +64,7 @@ class Nvml:
         self._ci_profiles: t.Dict[t.Any, t.Dict[int, int]] = {}
         self._handles: t.Dict[str, t.Any] = {}
         self._facts: t.Dict[t.Tuple[int, str], t.Dict[str, t.Any]] = {}
+        self.unnamed: t.Dict[str, t.Tuple[str, ...]] = {}
 
     @doing("reading the driver's version")
     def driver_version(self) -> str:
@@ -141,47 +142,46 @@ class Nvml:
 
     @doing("listing MIG devices")
     def mig_devices(self, gpu: Gpu) -> t.List[MigDevice]:
-        """Return the MIG devices of a GPU."""
-        if not gpu.mig_current:
-            return []
-        handle = self.handle(gpu)
+        """Return the MIG devices of a GPU. Those of no known profile are in ``unnamed``, by the GPU's UUID."""
+        found: t.List[MigDevice] = []
+        for _attempt in range(2):  # some are made or destroyed between one question and the next
+            found, unnamed = self._mig_devices(gpu) if gpu.mig_current else ([], [])
+            self.unnamed[gpu.uuid] = tuple(unnamed)
+            if not unnamed:
+                break
+        return found
+
+    def _mig_devices(self, gpu: Gpu) -> t.Tuple[t.List[MigDevice], t.List[str]]:
+        handle, found, unnamed = self.handle(gpu), [], []
         profiles = {one.id: one for one in self.gi_profiles(gpu)}
         instances = {one.id: one for one in self.gpu_instances(gpu)}
         most = min(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle), MOST_MIG_DEVICES)
-        ask, found = pynvml.nvmlDeviceGetMigDeviceHandleByIndex, []
+        ask = pynvml.nvmlDeviceGetMigDeviceHandleByIndex
         for index in range(most):
             device = or_none((NOT_FOUND,), ask, handle, index)  # indices have holes
-            with contextlib.suppress(
-                KeyError
-            ):  # made or destroyed between one question and the next
-                one = device and or_none(
-                    GONE, self._mig_device, gpu, index, device, profiles, instances
-                )
-                found += [one] if one else []
-        return found
+            place = device and or_none(GONE, self._place, device)
+            if not place:
+                continue
+            uuid, gi_id, ci_id, memory = place
+            gi = instances.get(gi_id)
+            profile = profiles.get(gi.profile_id) if gi else None
+            slices = {one.id: one.slices for one in gi.cis}.get(ci_id) if gi else None
+            if profile is None or slices is None:
+                unnamed.append(uuid)
+                continue
+            name = profile.name if slices == profile.slices else f"{slices}c.{profile.name}"
+            at = (uuid, gpu.uuid, gpu.index, index, gi_id, ci_id)
+            found.append(MigDevice(*at, name, memory))
+        return found, unnamed
 
     @staticmethod
-    def _mig_device(
-        gpu: Gpu,
-        index: int,
-        device: t.Any,
-        profiles: t.Dict[int, GiProfile],
-        instances: t.Dict[int, GpuInstance],
-    ) -> MigDevice:
-        gi = instances[pynvml.nvmlDeviceGetGpuInstanceId(device)]
-        ci_id = pynvml.nvmlDeviceGetComputeInstanceId(device)
-        slices = {one.id: one.slices for one in gi.cis}[ci_id]
-        name = profiles[gi.profile_id].name
-        whole = slices == profiles[gi.profile_id].slices
-        return MigDevice(
-            uuid=told(pynvml.nvmlDeviceGetUUID, device),
-            gpu_uuid=gpu.uuid,
-            gpu_index=gpu.index,
-            mig_index=index,
-            gi_id=gi.id,
-            ci_id=ci_id,
-            profile=name if whole else f"{slices}c.{name}",
-            memory_total=pynvml.nvmlDeviceGetMemoryInfo(device).total,
+    def _place(device: t.Any) -> t.Tuple[str, int, int, int]:
+        """Return a MIG device's UUID, GPU instance, compute instance and bytes of memory."""
+        return (
+            told(pynvml.nvmlDeviceGetUUID, device),
+            pynvml.nvmlDeviceGetGpuInstanceId(device),
+            pynvml.nvmlDeviceGetComputeInstanceId(device),
+            pynvml.nvmlDeviceGetMemoryInfo(device).total,
         )
 
     @doing("reading MIG profiles")

@@ -271,7 +271,7 @@ def test_m8_a_program_that_hangs_holds_up_nothing(make_node: MakeNode, tmp_path:
     from running import eventually
 
     program, node = Program(tmp_path), make_node(2)
-    program.path.write_text(f"#!/bin/sh\necho started >> {program.asked}\nexec sleep 600\n")
+    program.path.write_text(f"#!/bin/sh\necho started >> {program.asked}\nexec sleep 25\n")
     node.start_kubelet()
     node.start_daemon(SHARED, PATH=f"{tmp_path}:{os.environ['PATH']}")
     node.wait(GPU, 4)

@@ -185,6 +185,21 @@ def test_only_who_asks_for_it_gets_an_end_without_a_driver(make_node: MakeNode) 
     assert "READY=1" not in node.notifications()
 
 
+def test_l6_a_mig_device_of_an_unknown_profile_is_told_of(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.layout(0, "1g.10gb")
+    (device,) = node.sim.ctl("status")["gpus"][0]["mig_devices"]
+    unknown = {"function": "nvmlDeviceGetGpuInstanceProfileInfoV", "code": 3, "times": 1}
+    node.sim.ctl("fault", gpu="0", **unknown)  # of the first profile, that of one slice
+    node.start_kubelet()
+    node.start_daemon(MIXED)
+    node.wait(GPU, 1)
+    note = f"MIG device {device['uuid']} is not advertised: NVML names no profile of it"
+    eventually(lambda: note in node.logged())
+    assert "has no MIG devices" not in node.logged()
+    assert node.logged().count(note) == 1
+
+
 def test_a_lost_gpu_hides_no_other(make_node: MakeNode) -> None:
     node = make_node(3)
     node.start_kubelet()

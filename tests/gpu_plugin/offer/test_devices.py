@@ -12,6 +12,7 @@ from gpu_plugin.config.sharing import Naming, Rule, resource_name
 from gpu_plugin.offer.devices import (
     EnumerationRefused,
     GpuView,
+    Inventory,
     Resources,
     enumerate_devices,
     left_out,
@@ -114,13 +115,54 @@ def test_a_missing_capability_makes_one_device_unfit() -> None:
 
 def test_a_broken_gpu_hides_no_other_and_stays_known() -> None:
     before = inventory(view(0), view(1, "1g.10gb"), view(2))
-    now = remember(before, inventory(view(0), view(2), unreadable=("GPU 1 is gone",)))
+    now = remember(before, inventory(view(0), view(2), unreadable={1: "GPU 1 is gone"}))
     found = enumerate_devices(now, "mixed")
     assert {one.id: str(one.problem or "") for devices in found.values() for one in devices} == {
         "GPU-0": "",
         "GPU-2": "",
         "MIG-1-0": "GPU 1 is gone",
     }
+
+
+def kept(now: Inventory) -> dict[str, str]:
+    return {view.gpu.uuid: str(view.problem or "") for view in now.gpus}
+
+
+ALL = tuple(view(index) for index in range(4))
+ADDRESSES = tuple(one.gpu.pci_bus_id for one in ALL)
+
+
+def test_l3_of_a_gpu_taken_out_and_one_lost_the_lost_one_stays() -> None:
+    now = inventory(ALL[0], ALL[2], unreadable={3: "GPU 3 is lost"})
+    assert kept(remember(inventory(*ALL), now)) == {
+        "GPU-0": "",
+        "GPU-2": "",
+        "GPU-3": "GPU 3 is lost",
+    }
+
+
+def test_l3_also_where_nvml_counts_anew_without_the_one_that_was_taken_out() -> None:
+    there = tuple(ADDRESSES[index] for index in (0, 2, 3))
+    now = inventory(ALL[0], ALL[2], unreadable={2: "GPU 2 is lost"}, addresses=there)
+    assert kept(remember(inventory(*ALL), now)) == {
+        "GPU-0": "",
+        "GPU-2": "",
+        "GPU-3": "GPU 2 is lost",
+    }
+
+
+def test_l3_each_lost_gpu_has_its_own_reason() -> None:
+    now = inventory(ALL[0], unreadable={1: "a", 2: "b", 3: "c"}, addresses=ADDRESSES)
+    later = remember(remember(inventory(*ALL), now), now)
+    assert kept(later) == {"GPU-0": "", "GPU-1": "a", "GPU-2": "b", "GPU-3": "c"}
+    assert later.strangers == ()
+
+
+@pytest.mark.parametrize("before", [None, inventory(ALL[0])])
+def test_l3_a_gpu_that_was_never_read_is_told_of(before: Inventory | None) -> None:
+    now = remember(before, inventory(ALL[0], unreadable={1: "GPU 1 is lost"}))
+    assert kept(now) == {"GPU-0": ""}
+    assert [str(one) for one in now.strangers] == ["GPU 1 is lost"]
 
 
 def test_a_gpu_that_is_just_not_there_any_more_is_forgotten() -> None:

@@ -56,6 +56,7 @@ def describe(state: dict[str, Any]) -> str:
         lines.append(f"{name}: {health.count('Healthy')} of {len(health)} healthy, {registered}")
     if problem := state.get("registration_problem"):
         lines.append(f"the kubelet does not know of all resources: {problem}")
+    lines += [f"a GPU is not advertised: {why}" for why in state.get("unreadable", ())]
     lines += [f"{name} fails: {why}" for name, why in state.get("chores", {}).items() if why]
     if labels := state.get("labels"):
         problem = f", {labels['problem']}" if labels["problem"] else ""

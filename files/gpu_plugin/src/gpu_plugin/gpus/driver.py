@@ -170,8 +170,10 @@ class Driver:
             driver_version=version,
             gpus=tuple(views.values()),
             caps=self._caps[1],
-            unreadable=tuple(str(error) for error in broken),
-            lost=any(error.code in LOST for error in broken),
+            unreadable={
+                one.gpu_index: _problem(one) for one in broken if one.gpu_index is not None
+            },
+            addresses=frozenset(name for name, _inode in self._taken()),
             generation=self.generation,
         )
 
@@ -194,13 +196,13 @@ class Driver:
         try:
             migs = tuple(nvml.mig_devices(gpu))
             told = condition(nvml.handle(gpu))
-            return GpuView(gpu, migs, numa, condition=told, entries=self._entries(gpu.pci_bus_id))
+            unnamed, entries = nvml.unnamed.get(gpu.uuid, ()), self._entries(gpu.pci_bus_id)
+            return GpuView(gpu, migs, numa, condition=told, entries=entries, unnamed=unnamed)
         except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
-            lost = isinstance(error, NvmlError) and error.code in LOST
-            problem = Problem(Kind.LOST if lost else Kind.UNREADABLE, f"it can't be read: {error}")
             before = self._seen.get(gpu.index)  # or its MIG devices would vanish under their users
             known = before is not None and before.gpu.uuid == gpu.uuid
-            return GpuView(gpu, before.mig if before and known else (), numa, problem)
+            migs = before.mig if before and known else ()
+            return GpuView(gpu, migs, numa, _problem(error, "it can't be read: "))
 
     def _entries(self, address: str) -> tuple[int | None, ...]:
         paths = ("proc/driver/nvidia/gpus", "sys/bus/pci/devices")
@@ -225,6 +227,11 @@ def _mistaken(gpu: Gpu) -> NvmlError:
     """Return the error of a GPU that answers with another one's UUID."""
     what = f"reading GPU {gpu.index} at {gpu.pci_bus_id}, which gives another GPU's UUID"
     return NvmlError(UNKNOWN_ERROR, what, gpu_index=gpu.index)
+
+
+def _problem(error: Exception, what: str = "") -> Problem:
+    lost = isinstance(error, NvmlError) and error.code in LOST
+    return Problem(Kind.LOST if lost else Kind.UNREADABLE, f"{what}{error}")
 
 
 def _inode(path: Path) -> int | None:

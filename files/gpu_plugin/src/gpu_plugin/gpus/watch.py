@@ -187,7 +187,7 @@ class GpuWatch:
         if before.absent not in ("", UNKNOWN):
             logs.info("the driver is there", version=found.driver_version)
         if found.unreadable and not before.unreadable:
-            logs.warning("a GPU does not answer", cause=found.unreadable[0])
+            logs.warning("a GPU does not answer", cause=next(iter(found.unreadable.values())))
         self._found = remember(before, found)
 
 

@@ -40,7 +40,6 @@ def read(host_root: Path, config: Config) -> Facts:
         Inventory(
             found.driver_version,
             tuple(GpuView(one.gpu, one.migs, problem=_problem(one.error)) for one in found.gpus),
-            unreadable=tuple(str(error) for error in found.broken),
         ),
         cuda,
         _content(host_root / config.gfd.machine_type_file.lstrip("/"))

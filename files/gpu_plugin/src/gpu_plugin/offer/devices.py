@@ -119,7 +119,8 @@ class GpuView:
     """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so.
 
     ``mig_problems`` are those of MIG devices by UUID. ``entries`` are the inodes of its entries in
-    /proc and /sys, None for one that is not there.
+    /proc and /sys, None for one that is not there. ``unnamed`` are the UUIDs of MIG devices of which
+    NVML names no profile.
     """
 
     gpu: Gpu
@@ -129,22 +130,25 @@ class GpuView:
     condition: Condition = field(default_factory=Condition)
     mig_problems: Mapping[str, Problem] = field(default_factory=dict)
     entries: tuple[int | None, ...] = ()
+    unnamed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Inventory:
     """All GPUs of a node. ``caps`` are the minors of MIG capabilities by their name.
 
-    ``unreadable`` says why each other GPU could not be read, ``lost`` whether one is off the bus.
-    Where nobody answered, ``absent`` says why, and the GPUs are those seen last. NVML takes too long
+    ``unreadable`` says by NVML's index why each other GPU could not be read, ``strangers`` are those of
+    them that were never read. ``addresses`` are those of the driver's GPUs on the PCI bus, as far as
+    they are known. Where nobody answered, ``absent`` says why, and the GPUs are those seen last. NVML takes too long
     over those that are ``late``, by UUID. ``generation`` differs after the driver was loaded again.
     """
 
     driver_version: str
     gpus: tuple[GpuView, ...] = ()
     caps: Mapping[str, int] = field(default_factory=dict)
-    unreadable: tuple[str, ...] = ()
-    lost: bool = False
+    unreadable: Mapping[int, Problem] = field(default_factory=dict)
+    strangers: tuple[Problem, ...] = ()
+    addresses: frozenset[str] = frozenset()
     absent: str = ""
     late: frozenset[str] = frozenset()
     generation: tuple[int | None, ...] = ()
@@ -160,17 +164,34 @@ def remember(before: Inventory | None, now: Inventory) -> Inventory:
 
     Without that a broken GPU would vanish, and with it the word that its containers need to hear.
     """
-    if before is None or not now.unreadable:
+    if not now.unreadable:
         return now
     present = {view.gpu.uuid for view in now.gpus}
-    missing = [view for view in before.gpus if view.gpu.uuid not in present]
-    why = Problem(Kind.LOST if now.lost else Kind.UNREADABLE, now.unreadable[0])
-    kept = [
-        view if view.problem else replace(view, problem=why)
-        for view in missing[: len(now.unreadable)]
+    missing = [
+        view
+        for view in (before.gpus if before else ())
+        if view.gpu.uuid not in present and _may_be_there(view, now.addresses)
     ]
+    problems = dict(now.unreadable)
+    found = [(view, problems.pop(view.gpu.index, None)) for view in missing]
+    rest = iter(
+        list(problems.values()) if now.addresses else ()
+    )  # the indices may be other ones now
+    pairs = [(view, problem or next(rest, None)) for view, problem in found]
+    kept = [
+        view if view.problem else replace(view, problem=problem)
+        for view, problem in pairs
+        if problem
+    ]
+    known = [problem for _view, problem in pairs]
+    strangers = tuple(one for one in now.unreadable.values() if one not in known)
     everything = sorted([*now.gpus, *kept], key=lambda view: view.gpu.index)
-    return replace(now, gpus=tuple(everything))
+    return replace(now, gpus=tuple(everything), strangers=strangers)
+
+
+def _may_be_there(view: GpuView, addresses: frozenset[str]) -> bool:
+    """Tell whether the driver still has a GPU; one that was taken from it is not there any more."""
+    return not addresses or view.gpu.pci_bus_id in addresses
 
 
 def judged(inventory: Inventory, faults: Faults) -> Inventory:
@@ -244,12 +265,17 @@ def left_out(inventory: Inventory, strategy: str, naming: Naming | None = None) 
             notes.append(
                 f"{name} replaces a memory row at its next reset, and can be used until then"
             )
+        notes += [
+            f"MIG device {uuid} is not advertised: NVML names no profile of it"
+            for uuid in view.unnamed
+            if strategy != "none"
+        ]
         if strategy == "none" and view.gpu.mig_current:
             notes.append(
                 f"{name} is in MIG mode but advertised as a whole, since migStrategy is none"
             )
         if strategy == "mixed" and view.gpu.mig_current:
-            if not view.mig and not view.problem:
+            if not view.mig and not view.unnamed and not view.problem:
                 notes.append(f"{name} is in MIG mode and has no MIG devices")
             notes += [
                 f"MIG device {mig.uuid} is not advertised: there is no resource for {mig.profile}"

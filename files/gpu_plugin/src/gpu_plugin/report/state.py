@@ -61,6 +61,7 @@ def state(
         "mps": mps,
         "chores": chores,
         "health": [asdict(one) for one in unfit],
+        "unreadable": [str(one) for one in inventory.strangers],
         "gpu_uuids": [view.gpu.uuid for view in inventory.gpus],
         "gpu_indices": [str(view.gpu.index) for view in inventory.gpus],
         "mig_uuids": inventory.mig_uuids,
