@@ -14,11 +14,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from gpu_builders import device
 from gpu_plugin import __version__
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.schema import address
@@ -27,6 +29,7 @@ from gpu_plugin.mps.paths import Names
 from gpu_plugin.mps.settings import Shares
 from gpu_plugin.mps.state import READY, Report, load
 from gpu_plugin.observer import BOUNDS, MOST_SERIES, Observer
+from gpu_plugin.offer.devices import Devices
 from gpu_plugin.report.pages import Families
 from gpu_plugin.report.probes import STUCK, health, readiness
 
@@ -86,7 +89,9 @@ def test_each_metric_follows_its_fact(make_node: MakeNode, metrics: Metrics) -> 
         assert 0 < (metrics.value("gpu_plugin_call_duration_seconds_sum", call=call) or 0) < 5
 
     node.sim.ctl("xid", gpu="1", number=48)
-    becomes(metrics, 1, "xids_total", gpu=devices[1], xid="48")
+    becomes(metrics, 1, "xids_total", gpu=devices[1], xid="48", action="fatal")
+    becomes(metrics, 0, "device_health", uuid=devices[1], index="1", reason="fault")
+    becomes(metrics, 1, "device_health", uuid=devices[0], index="0", reason="")
     becomes(metrics, 1, "devices", resource=GPU, health="unhealthy")
     with running.plugin_channel(node) as ask:
         ask(devices[1])
@@ -115,13 +120,31 @@ def test_each_metric_follows_its_fact(make_node: MakeNode, metrics: Metrics) -> 
 
     node.sim.ctl("unload")
     becomes(metrics, 0, "driver_available")
-    assert (metrics.value("gpu_plugin_nvml_errors_total", code="9") or 0) >= 1
+    assert (metrics.value("gpu_plugin_nvml_errors_total", gpu="", code="9") or 0) >= 1
     assert metrics.value("gpu_plugin_driver_info") is None
 
     sources = (*Observer().metrics, Families(dict, lambda: ()))
     families = [family for source in sources for family in source.collect()]
     declared = {one.name + ("_total" if one.type == "counter" else "") for one in families}
     assert metrics.names() == declared
+
+
+@pytest.mark.slow
+def test_what_is_wrong_with_a_device_is_a_label(make_node: MakeNode, metrics: Metrics) -> None:
+    node = make_node(2)
+    node.layout(0, "1g.10gb")
+    node.start_kubelet()
+    start(node, metrics, "flags: {migStrategy: mixed}")
+    part = node.sim.ctl("status")["gpus"][0]["mig_devices"][0]["uuid"]
+    whole = node.sim.ctl("status")["gpus"][1]["uuid"]
+    becomes(metrics, 1, "device_health", uuid=part, index="0:0", reason="")
+    node.sim.ctl("fault", gpu="1", function="nvmlDeviceGetMemoryInfo", code=999)
+    becomes(metrics, 0, "device_health", uuid=whole, index="1", reason="unreadable")
+    assert metrics.value("gpu_plugin_device_health", uuid=whole, reason="") is None
+    assert (metrics.value("gpu_plugin_nvml_errors_total", gpu=whole, code="999") or 0) >= 1
+    assert metrics.value("gpu_plugin_nvml_errors_total", gpu=part) is None
+    node.sim.ctl("clear-faults")
+    becomes(metrics, 1, "device_health", uuid=whole, index="1", reason="")
 
 
 @pytest.mark.slow
@@ -241,10 +264,23 @@ def test_what_is_no_address(text: str) -> None:
 def test_series_are_bounded() -> None:
     observer = Observer()
     for number in range(MOST_SERIES + 20):
-        observer.count("xids", UUID, str(number))
+        observer.count("xids", UUID, str(number), "fatal")
     (xids,) = (one for metric in observer.metrics for one in metric.collect() if one.samples)
     assert len(xids.samples) == MOST_SERIES + 1
     assert {one.labels["gpu"]: one.value for one in xids.samples} == {UUID: 1, "other": 20}
+
+
+def test_devices_are_bounded_and_a_shared_one_is_there_once() -> None:
+    shared = Devices(replace(device(0), id=f"GPU-0::{number}") for number in range(900))
+    assert list(shared.reasons) == [("GPU-0", "0")]
+    rows = [{"uuid": f"GPU-{at}", "index": str(at), "reason": ""} for at in range(MOST_SERIES + 20)]
+    plain = dict.fromkeys(("driver_version", "config_problem"), None)
+    empty: dict[str, Any] = {"resources": {}, "chores": {}}
+    found = {**plain, **empty, "version": "1", "config_sha256": "", "state": "", "devices": rows}
+    (health,) = (
+        one for one in Families(lambda: found, lambda: ()).collect() if "device_h" in one.name
+    )
+    assert len(health.samples) == MOST_SERIES
 
 
 @pytest.mark.parametrize("place", range(len(BOUNDS)))
@@ -280,10 +316,10 @@ def test_what_a_killed_manager_left_is_read_as_crashed() -> None:
 
 def test_what_happens_before_the_metrics_are_asked_for_is_in_them() -> None:
     observer = Observer()
-    observer.count("xids", UUID, "79")
+    observer.count("xids", UUID, "79", "fatal")
     observer.took(0.1, GPU, "Allocate")
     before = observer.metrics
-    observer.count("xids", UUID, "79")
+    observer.count("xids", UUID, "79", "fatal")
     assert observer.metrics == before
     samples = [one for metric in before for family in metric.collect() for one in family.samples]
     found = {one.name: one.value for one in samples if not one.name.endswith("_bucket")}

@@ -26,10 +26,10 @@ RELOADS: Final = "config_reloads"
 COUNTERS: Final = (
     (ALLOCATIONS, "Allocate calls that were granted.", ("resource",)),
     (REFUSALS, "Calls that were refused.", ("resource", "call", "reason")),
-    (XIDS, "XIDs that the driver reported.", ("gpu", "xid")),
+    (XIDS, "XIDs that the driver reported.", ("gpu", "xid", "action")),
     (REENUMERATIONS, "Times that the advertised devices changed.", ("resource",)),
     (REGISTRATIONS, "Registrations with the kubelet.", ("resource", "result")),
-    (NVML_ERRORS, "Errors of NVML while looking for GPUs.", ("code",)),
+    (NVML_ERRORS, "Errors of NVML while looking at GPUs.", ("gpu", "code")),
     (RELOADS, "Configurations that were read again.", ("result",)),
 )
 DURATION: Final = "call_duration_seconds"

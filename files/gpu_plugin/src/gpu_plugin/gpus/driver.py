@@ -230,8 +230,8 @@ def _mistaken(gpu: Gpu) -> NvmlError:
 
 
 def _problem(error: Exception, what: str = "") -> Problem:
-    lost = isinstance(error, NvmlError) and error.code in LOST
-    return Problem(Kind.LOST if lost else Kind.UNREADABLE, f"{what}{error}")
+    code = error.code if isinstance(error, NvmlError) else 0
+    return Problem(Kind.LOST if code in LOST else Kind.UNREADABLE, f"{what}{error}", code)
 
 
 def _inode(path: Path) -> int | None:

@@ -15,7 +15,7 @@ from typing import Final
 from .._shared._core.gpu import NvmlError
 from .._shared._nvml.readings import Xid
 from ..config.configuration import Config
-from ..config.xids import ASK_DRIVER
+from ..config.xids import ASK_DRIVER, action
 from ..observer import NVML_ERRORS, XIDS, Observer
 from ..offer.devices import Faults, Inventory, remember
 from ..offer.preference import Topology
@@ -151,7 +151,8 @@ class GpuWatch:
             noted |= self._health.xid(*xid)
             self._hurry |= xid.number in ASK_DRIVER
             self._xid_log.heard(xid)
-            self._observer.count(XIDS, xid.gpu_uuid, str(xid.number))
+            follows = action(xid.number, self._health.overrides).value
+            self._observer.count(XIDS, xid.gpu_uuid, str(xid.number), follows)
         self._xid_log.tick()
         return noted
 
@@ -178,7 +179,7 @@ class GpuWatch:
         try:
             found = self._driver.scan(*config.driver_roots)
         except NvmlError as error:
-            self._observer.count(NVML_ERRORS, str(error.code))
+            self._observer.count(NVML_ERRORS, "", str(error.code))
             self._replaced = self._driver.replaced(error)
             if before.absent != str(error) and not self._replaced:
                 logs.warning("waiting for the driver", cause=error)
@@ -189,6 +190,13 @@ class GpuWatch:
         if found.unreadable and not before.unreadable:
             logs.warning("a GPU does not answer", cause=next(iter(found.unreadable.values())))
         self._found = remember(before, found)
+        self._count_errors()
+
+    def _count_errors(self) -> None:
+        broken = [(view.gpu.uuid, view.problem) for view in self._found.gpus if view.problem]
+        for uuid, problem in (*broken, *(("unknown", one) for one in self._found.strangers)):
+            if problem.code:
+                self._observer.count(NVML_ERRORS, uuid, str(problem.code))
 
 
 def _tell_of_reset(uuid: str, shown_by: str) -> None:

@@ -38,10 +38,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem in words for people, and what it is about."""
+    """A problem in words for people, and what it is about; ``code`` is NVML's where it is an error of it."""
 
     kind: Kind
     text: str
+    code: int = 0
 
     def __str__(self) -> str:
         return self.text
@@ -107,6 +108,14 @@ class Devices(tuple[Device, ...]):
     def problems(self) -> Mapping[str, str]:
         """Why devices must not be used, by their ids."""
         return {device.id: device.problem.text for device in self if device.problem}
+
+    @cached_property
+    def reasons(self) -> Mapping[tuple[str, str], str]:
+        """What the problem of each device is about, empty without one, by UUID and index."""
+        return {
+            (device.uuid, device.index): device.problem.kind.value if device.problem else ""
+            for device in self
+        }
 
     @cached_property
     def health(self) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from ..mps import state as mps_state
-from ..observer import PREFIX, Observer
+from ..observer import MOST_SERIES, PREFIX, Observer
 from .endpoint import TEXT, Page
 from .probes import health, readiness
 
@@ -51,6 +51,7 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     fallback = _gauge("config_fallback", text)
     available = _gauge("driver_available", "Whether the driver answers.")
     devices = _gauge("devices", "Devices advertised.", "resource", "health")
+    health = _gauge("device_health", "1 for a healthy device, else 0.", "uuid", "index", "reason")
     registered = _gauge("registered", "Whether the kubelet knows of a resource.", "resource")
     chores = _gauge("chore_failed", "Whether work beside serving failed the last time.", "chore")
     if state:
@@ -66,9 +67,13 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
             devices.add_metric([name, "healthy"], len(resource["devices"]) - unhealthy)
             devices.add_metric([name, "unhealthy"], unhealthy)
             registered.add_metric([name], resource["registered"])
+        for one in state["devices"][:MOST_SERIES]:
+            labels = [one["uuid"], one["index"], one["reason"]]
+            health.add_metric(labels, not one["reason"])
         for name, error in state["chores"].items():
             chores.add_metric([name], error is not None)
-    yield from (build, driver, config, refused, fallback, available, devices, registered, chores)
+    yield from (build, driver, config, refused, fallback, available)
+    yield from (devices, health, registered, chores)
 
 
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:

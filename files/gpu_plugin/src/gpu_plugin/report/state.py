@@ -61,6 +61,11 @@ def state(
         "mps": mps,
         "chores": chores,
         "health": [asdict(one) for one in unfit],
+        "devices": [
+            {"uuid": uuid, "index": index, "reason": reason}
+            for those in devices.values()
+            for (uuid, index), reason in those.reasons.items()
+        ],
         "unreadable": [str(one) for one in inventory.strangers],
         "gpu_uuids": [view.gpu.uuid for view in inventory.gpus],
         "gpu_indices": [str(view.gpu.index) for view in inventory.gpus],
