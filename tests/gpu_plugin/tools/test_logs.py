@@ -74,11 +74,19 @@ def test_a_service_manager_that_does_not_read_stops_nothing(
         assert manager.recv(100) == b"READY=1\nSTATUS=serving"
 
 
-def test_without_a_service_manager_nothing_is_said(
+def test_without_a_service_manager_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "socket", lambda *_args: pytest.fail("to whom?"))
+        notify("READY=1")
+
+
+def test_a_service_manager_that_is_gone_ends_nothing_and_hears_what_comes_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
     notify("READY=1")
-    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "gone"))
-    notify("READY=1")
-    assert not (tmp_path / "gone").exists()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as manager:
+        manager.bind(str(tmp_path / "n"))
+        notify("STATUS=later")
+        assert manager.recv(100) == b"STATUS=later"
