@@ -6,15 +6,16 @@
 Of a GPU that waits for a reset the readings are kept that another initialisation changes:
 
 * The energy that it consumed "since the driver was last reloaded" (nvmlDeviceGetTotalEnergyConsumption,
-  Volta and later). It grows all the time, so where it is less than it was, the driver initialised the
-  GPU again. The driver also does that when a process opens a GPU that the last one had let go of, unless
-  persistence mode is on (as nvmlEccCounterType_t says of its counters): then the daemon's own restart
-  would look like a reset. So it counts only where persistence mode was on.
+  Volta and later). It grows all the time, so where it is far less than it was, the driver initialised
+  the GPU again; a reading that is a little less is no more than a bad reading. The driver also
+  initialises a GPU when a process opens it that nobody had open, unless persistence mode is on (as
+  nvmlEccCounterType_t says of its counters): the daemon's own restart would look like a reset. So it
+  counts only where persistence mode was on.
 * A memory row that waits for a reset (nvmlDeviceGetRemappedRows, Ampere and later), and no longer does.
 * The GPU's entries in /sys and /proc, which are others after it was taken off the bus, or from the
   driver, and given back.
 
-None of the three was seen on hardware yet: the documentation of NVML says so.
+None of the three was seen on hardware yet; they follow NVML's documentation.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any, Final
 
 from ..offer.devices import GpuView
 
+FALL: Final = 2  # by which it is less at least after it began again
 GROWTH: Final = 1.1  # by which the energy has to grow to be kept anew, since that writes a file
 
 
@@ -49,7 +51,7 @@ class Signs:
         if before is None:
             return ""
         energy = view.condition.energy
-        if before.energy is not None and energy is not None and energy < before.energy:
+        if before.energy is not None and energy is not None and energy < before.energy / FALL:
             return "its energy counter began again"
         if before.pending and view.condition.rows_pending is False:
             return "no memory row waits for a reset any more"
