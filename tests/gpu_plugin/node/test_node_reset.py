@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,37 @@ def test_m7_a_gpu_that_was_reset_while_the_plugin_was_stopped_comes_back(
     node.start_daemon()
     node.wait(GPU, 2)
     assert "the GPU was reset" in node.logged()
+
+
+def test_m7_a_gpu_that_was_taken_from_the_driver_and_given_back_comes_back(
+    make_node: MakeNode,
+) -> None:
+    node = started(make_node)
+    node.start_daemon()
+    node.wait(GPU, 2)
+    node.sim.ctl("xid", gpu="1", number=48)
+    node.wait(GPU, 1)
+    gpus = node.sim.root / "proc/driver/nvidia/gpus"
+    address = node.sim.ctl("status")["gpus"][1]["pci"]
+    shutil.copytree(gpus / address, node.folder / "again")
+    (gpus / address).rename(node.folder / "gone")
+    (node.folder / "again").rename(gpus / address)
+    node.wait(GPU, 2)
+    assert "it was taken off the bus or from the driver, and given back" in node.logged()
+
+
+def test_l3_a_gpu_that_is_lost_from_the_start_is_told_of(make_node: MakeNode) -> None:
+    node = started(make_node)
+    node.sim.ctl("lose", gpu="1")
+    node.start_daemon()
+    node.wait(GPU, 1)
+    (why,) = eventually(lambda: node.status().get("unreadable"))
+    assert "reading GPU 1: the GPU has fallen off the bus" in why
+    assert f"another GPU can't be used: {why}" in health(node).stdout
+    assert json.loads(health(node, "--json").stdout)["unreadable"] == [why]
+    node.sim.ctl("restore", gpu="1")
+    node.wait(GPU, 2)
+    eventually(lambda: node.status()["unreadable"] == [])
 
 
 def health(node: Node, *words: str) -> subprocess.CompletedProcess[str]:

@@ -37,12 +37,14 @@ def show(status_file: Path, *, as_json: bool) -> int:
     """Print each GPU with what makes it unfit. Returns the exit status: 3 when the daemon does not run."""
     state = status.load(status_file)
     rows = _rows(state) if state else _remembered(status_file)
+    strangers = state.get("unreadable", []) if state else []
     if as_json:
-        print(json.dumps({"running": state is not None, "gpus": rows}, indent=2))
+        told = {"running": state is not None, "gpus": rows, "unreadable": strangers}
+        print(json.dumps(told, indent=2))
     else:
         if state is None:
             print("gpu-plugin is not running: this is what it knew when it ended", file=sys.stderr)
-        print(_text(rows))
+        print("\n".join([_text(rows), *(f"another GPU can't be used: {why}" for why in strangers)]))
     return 0 if state else NOT_RUNNING
 
 
