@@ -70,10 +70,14 @@ def test_a_gpu_that_is_lost_is_there_once() -> None:
     lost = inventory(view(0, problem="it can't be read", lost=True))
     (one,) = node.unfit(lost)
     assert (one.kind, one.reason, one.since) == ("lost", "it can't be read", 1_000_000_100)
+    assert not one.clearable
     node.now = 200
     assert node.unfit(lost) == [one]
     (gone,) = node.unfit(inventory(view(1)))
-    assert (gone.gpu, gone.index) == ("GPU-0", "")
+    assert (gone.gpu, gone.index, gone.clearable) == ("GPU-0", "", True)
+    assert gone.way_back.startswith("that the driver has the GPU again; of one that was taken out")
+    assert node.health.clear("GPU-0")
+    assert node.unfit(inventory(view(1))) == []
 
 
 def test_what_is_slow_or_unreadable_counts_from_its_beginning() -> None:

@@ -40,6 +40,10 @@ UNSEEN_RESET: Final = (
     " since nothing shows a reset here"
 )
 REMADE: Final = "; or its MIG instance destroyed and made again"
+GONE: Final = (
+    "that the driver has the GPU again; of one that was taken out for good"
+    " `gpu-plugin health clear {}` forgets this"
+)
 REPLACED: Final = "another GPU in its place: no reset mends it"
 DONE: Final = "what the driver asks for: it says itself when that is done"
 STRIKES: Final = 4  # faults in a row that it coped with, the last of which is fatal
@@ -71,7 +75,8 @@ class Health:
         self._quiet = quiet
         self._clock, self._wall = clock, wall
         self._faults: dict[Place, _Fault] = {}
-        self._away: set[str] = set()
+        self._away: set[str] = set()  # the GPUs that are lost, or gone
+        self._gone: set[str] = set()  # the GPUs of which nothing is to be seen
         self._errors: dict[str, int] = {}  # the errors that each GPU had reported
         self._asked: set[str] = set()  # the GPUs for which the driver wants something done
         self._worn: set[str] = set()  # the GPUs that no reset mends
@@ -106,7 +111,8 @@ class Health:
             self._signs.clear()
             self._cured(lambda _place: True)
         there = {view.gpu.uuid for view in inventory.gpus}
-        self._away |= {place[0] for place in self._faults if place[0] not in there}
+        self._gone = {place[0] for place in self._faults if place[0] not in there}
+        self._away |= self._gone
         for view in inventory.gpus:
             self._look(view)
         self._pass()
@@ -134,6 +140,8 @@ class Health:
     def _way_back(self, place: Place, fault: _Fault) -> tuple[str, bool]:
         """Return what brings a GPU back, and whether clear() would."""
         uuid, gi, _ci = place
+        if uuid in self._gone:
+            return GONE.format(uuid), True
         if uuid in self._worn and gi is None:
             return REPLACED, False
         if uuid in self._asked and gi is None:
