@@ -26,8 +26,11 @@ from .release import checked, fill, install_venv
 from .rollback import Rollback
 
 STATUS = "/run/gpu-node/status.json"
-HEALTH = "/run/gpu-node/health.json"
-LAST_GOOD = "/var/lib/gpu-device-plugin"
+# What the daemon keeps for the next process of its own.
+KEPT = (
+    *(f"/run/gpu-node/{name}" for name in ("health.json", "health.clear", "time_slices.json")),
+    "/var/lib/gpu-device-plugin",
+)
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", "k8s.device-plugin.nvidia.com-"
 KUBELET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
@@ -345,7 +348,7 @@ class DevicePluginCapability:
         self._do_remove(path)
         if unit == UNIT:
             names = [name for name in self._host.listdir(CDI_FOLDER) if name.startswith(CDI_PREFIX)]
-            for left in (HEALTH, LAST_GOOD, *(f"{CDI_FOLDER}/{name}" for name in names)):
+            for left in (*KEPT, *(f"{CDI_FOLDER}/{name}" for name in names)):
                 self._host.remove(left)
 
     def _do_stop_mps(self) -> None:

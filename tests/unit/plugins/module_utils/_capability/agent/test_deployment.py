@@ -191,8 +191,9 @@ def test_it_waits_until_the_kubelet_has_accepted_everything(
 def test_what_the_daemon_leaves_behind_goes_with_it() -> None:
     machine = Machine()
     deploy(machine, "r1")
+    kept = ("health.json", "health.clear", "time_slices.json")
     ours = (
-        "/run/gpu-node/health.json",
+        *(f"/run/gpu-node/{name}" for name in kept),
         "/run/cdi/k8s.device-plugin.nvidia.com-gds.json",
         "/var/lib/gpu-device-plugin/configuration.json",
     )
