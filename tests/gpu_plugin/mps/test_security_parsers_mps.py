@@ -12,7 +12,7 @@ import pytest
 from gpu_plugin import status
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.gpus.health import Health
-from gpu_plugin.gpus.watch import BOOT_ID, HealthFile
+from gpu_plugin.gpus.memory import BOOT_ID, HealthFile
 from gpu_plugin.mps import protocol, settings, state
 from gpu_plugin.mps.clients import look
 from gpu_plugin.mps.settings import Bounds, parse_memory, parse_percent

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gpu_plugin.mps.paths import Names
 from gpu_plugin.mps.state import READY, Report
+from gpu_plugin.offer.devices import WAY_BACK
 from gpu_plugin.offer.overview import Hardware, Holder, Row, Use, rows, table
 
 if TYPE_CHECKING:
@@ -56,6 +57,14 @@ def test_shares_are_counted_by_device_and_container() -> None:
         "default/one (main) x2, team/two (main)",
         "1       H100  GPU-b  -                      -       -        -                 -",
     ]
+
+
+def test_what_mends_a_fault_does_not_widen_the_table() -> None:
+    why = f"XID 48{WAY_BACK}a reset of the GPU"
+    (row,) = rows(CARD[:1], {GPU: {**resource("GPU-a"), "problems": {"GPU-a": why}}}, {}, [])
+    assert row.problem == why
+    assert "Unhealthy: XID 48  " in table([row])
+    assert "a reset" not in table([row])
 
 
 def test_what_the_driver_does_not_know_is_there_too() -> None:

@@ -27,7 +27,7 @@ from ..config.xids import (
     action,
     describe,
 )
-from ..offer.devices import Faults, GpuView, Inventory, Kind, Place
+from ..offer.devices import WAY_BACK, Faults, GpuView, Inventory, Kind, Place
 from .signs import Signs
 from .unfit import BY_ITSELF, Standing
 
@@ -117,7 +117,7 @@ class Health:
             self._look(view)
         self._pass()
         self._keep_signs(inventory)
-        return {one.place: f"{one.reason}. Way back: {one.way_back}" for one in self.standing()}
+        return {one.place: f"{one.reason}{WAY_BACK}{one.way_back}" for one in self.standing()}
 
     def standing(self) -> list[Standing]:
         """Return the faults that make something unfit, as they were judged last."""

@@ -48,6 +48,7 @@ class Problem:
         return self.text
 
 
+WAY_BACK: Final = ". Way back: "  # between what is wrong and what mends it
 LATE: Final = 10.0  # seconds that NVML may take over a GPU, or over what concerns all
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from .devices import WAY_BACK
+
 HEADINGS: Final = ("DEVICE", "NAME", "UUID", "RESOURCE", "SHARES", "HEALTH", "MPS", "USED BY")
 NOTHING: Final = "-"
 
@@ -128,7 +130,9 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.uuid,
         row.resource or NOTHING,
         f"{used}/{row.shares}" if shared else NOTHING,
-        f"{row.health}: {row.problem}" if row.problem else row.health or NOTHING,
+        f"{row.health}: {row.problem.partition(WAY_BACK)[0]}"
+        if row.problem
+        else row.health or NOTHING,
         f"{row.mps}{clients}" if row.mps else NOTHING,
         ", ".join(map(str, row.used_by)) or NOTHING,
     )
