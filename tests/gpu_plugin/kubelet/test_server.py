@@ -190,7 +190,11 @@ def test_nothing_happens_before_the_start_of_a_container(channel: grpc.Channel) 
     assert ask(channel, rpc.PRE_START_CONTAINER, request, response) == response()
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    server = ResourceServer(MIG, tmp_path / "none", Published())
-    with pytest.raises((SocketUnusable, OSError)):
+@pytest.mark.parametrize("folder", ["none", "file", "x" * 120])
+def test_a_folder_that_can_not_be_used_is_one_kind_of_error(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").write_text("")
+    server = ResourceServer(MIG, tmp_path / folder, Published())
+    with pytest.raises(SocketUnusable, match=r"can't listen on .*nvidia-mig-1g\.10gb\.sock"):
         server.start()
+    assert not server.intact
+    server.stop()

@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -90,3 +93,38 @@ def test_a_service_manager_that_is_gone_ends_nothing_and_hears_what_comes_later(
         manager.bind(str(tmp_path / "n"))
         notify("STATUS=later")
         assert manager.recv(100) == b"STATUS=later"
+
+
+def test_l11_lines_of_several_threads_stay_whole(capfd: pytest.CaptureFixture[str]) -> None:
+    def tell(number: int) -> None:
+        for line in range(200):
+            logs.info("event", thread=number, line=line, text="x" * 200)
+
+    threads = [threading.Thread(target=tell, args=(number,)) for number in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 1600
+    for line in lines:
+        assert re.fullmatch(r"\S+ info: event thread=\d line=\d+ text=x{200}", line)
+
+
+def test_l11_a_log_that_nobody_reads_ends_nothing() -> None:
+    """As journald does when it is restarted: the pipe is broken, within the handling of an error too."""
+    code = (
+        "import sys; from gpu_plugin.tools import logs; from gpu_plugin.tools.chores import Chore\n"
+        "def fail(): raise OSError('no room')\n"
+        "sys.stdin.read()\n"
+        "for n in range(3):\n"
+        "    logs.info('x' * 70000)\n"
+        "    Chore('name', 'trouble', fail).run()\n"
+        "print('went on')\n"
+    )
+    pipe, words = subprocess.PIPE, [sys.executable, "-c", code]
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stderr is not None
+        process.stderr.close()
+        told, _nothing = process.communicate("")
+    assert (told, process.returncode) == ("went on\n", 0)

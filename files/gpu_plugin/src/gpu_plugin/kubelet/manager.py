@@ -135,7 +135,7 @@ class Manager:
 
     @staticmethod
     def _unwatched(plugin: _Plugin, now: float) -> bool:
-        """Tell whether the kubelet has not listened for a while, though it knows the plugin."""
+        """Tell whether the kubelet, though it knows the plugin, has not listened for a while, or may not."""
         if plugin.server.streams:
             plugin.watched_at, plugin.unheard = now, 0
-        return now - plugin.watched_at > UNWATCHED
+        return plugin.server.made_room() or now - plugin.watched_at > UNWATCHED

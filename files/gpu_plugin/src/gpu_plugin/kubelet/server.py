@@ -31,6 +31,8 @@ from ..tools import logs
 from .client import options
 
 NO_DEVICES: Final = Devices()
+WORKERS: Final = 8
+MOST_STREAMS: Final = 4  # each holds a worker for as long as it is open; the kubelet has one
 Identity = tuple[int, int, int]
 
 
@@ -85,7 +87,8 @@ class ResourceServer:
     def __init__(self, resource: str, folder: Path, published: Published) -> None:
         self.resource = resource
         self.socket = folder / f"nvidia-{resource.rpartition('/')[2]}.sock"
-        self.streams = 0
+        self._streams: list[grpc.ServicerContext] = []  # the oldest first
+        self._crowded = False
         self._published, self._observer = published, published.observer
         self._closing = False
         self._server: grpc.Server | None = None
@@ -97,7 +100,7 @@ class ResourceServer:
         """Listen, in place of where it listened before."""
         self.stop()
         self._closing = False
-        pool = futures.ThreadPoolExecutor(8, thread_name_prefix=self.resource)
+        pool = futures.ThreadPoolExecutor(WORKERS, thread_name_prefix=self.resource)
         server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
         server.add_generic_rpc_handlers((self._handlers(),))
         # gRPC removes the path that it bound when it ends, whoever listens there by then. So it
@@ -148,6 +151,16 @@ class ResourceServer:
             self.socket.unlink(missing_ok=True)
         self._identity = None
 
+    @property
+    def streams(self) -> int:
+        """How many listen to what is advertised."""
+        return len(self._streams)
+
+    def made_room(self) -> bool:
+        """Tell, once, whether a stream had to end for a newer one: it may have been the kubelet's."""
+        crowded, self._crowded = self._crowded, False
+        return crowded
+
     # --- what the kubelet calls ---
 
     def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
@@ -174,14 +187,24 @@ class ResourceServer:
         if not context.add_callback(self._wake):
             return
         sent: Devices | None = None
-        with self._published.changed:
-            self.streams += 1
+        self._admit(context)
         try:
             while (sent := self._news(sent, context)) is not None:
                 yield api_pb2.ListAndWatchResponse(devices=[_message(one) for one in sent])
         finally:
             with self._published.changed:
-                self.streams -= 1
+                if context in self._streams:
+                    self._streams.remove(context)
+
+    def _admit(self, context: grpc.ServicerContext) -> None:
+        """Count a stream. Where it is one too many the oldest ends, so that calls find a worker."""
+        with self._published.changed:
+            self._streams.append(context)
+            oldest = self._streams[:-MOST_STREAMS]
+            del self._streams[:-MOST_STREAMS]
+            self._crowded |= bool(oldest)
+        for one in oldest:
+            one.cancel()  # type: ignore[no-untyped-call]
 
     def _news(self, sent: Devices | None, context: grpc.ServicerContext) -> Devices | None:
         """Wait for other devices than were sent, and return them; None: who asked has gone, or will."""
