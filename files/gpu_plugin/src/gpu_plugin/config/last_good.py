@@ -41,6 +41,7 @@ class LastGood:
             return self._source.parse(self._text, f"{self._path} (the last good configuration)")
         except ConfigError as error:
             logs.warning("the last good configuration can't be used either", cause=error)
+            self._text = None
             return None
 
     def keep(self, loaded: Loaded) -> None:

@@ -40,17 +40,20 @@ class InForce:
         observer: Observer,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._watch = ConfigWatch(source.path)  # before it is read, so that no change is missed
+        self._watch = ConfigWatch(
+            source.path, clock
+        )  # before it is read, so that no change is missed
         self._source, self._last_good = source, last_good
         self._host_root, self._observer, self._clock = host_root, observer, clock
         self._backoff = Backoff(RETRY, LONGEST_RETRY, jitter=0)  # nobody but this node is asked
-        self._retry_at = 0.0
+        self._judging = Backoff(RETRY, LONGEST_RETRY, jitter=0)
+        self._retry_at = self._judge_at = 0.0
         self._judged = False
         self.problem = ""
         self.fallback = False  # whether it is the last good one of an earlier process
         try:
             self._loaded = source.load()
-        except ConfigError as error:
+        except Exception as error:  # also what nobody foresaw: no file may end the service of GPUs
             last = last_good.load()
             if last is None:
                 raise
@@ -76,11 +79,12 @@ class InForce:
         try:
             found = self._source.load()
             judged = check(found.config)
-        except Exception as error:  # also what nobody foresaw must not end the service of GPUs
+        except Exception as error:  # as above
             self._refuse(STAYS, error, again=not changed)
             return False
         news = asked or self.fallback or found != self._loaded
         self._loaded, self._judged, self.fallback, self.problem = found, judged, False, ""
+        self._judge_at = 0.0
         self._observer.count(RELOADS, "accepted")
         if news:
             self.log("configuration loaded")
@@ -92,10 +96,11 @@ class InForce:
         Instead of what the node refuses the last good configuration is in force, as it would be
         if the daemon had not ended; where there is none, what was taken stays.
         """
-        if not self._judged:
+        if not self._judged and self._clock() >= self._judge_at:
             try:
                 self._judged = check(self.config)
-            except (ConfigError, OSError) as error:
+            except Exception as error:  # as above
+                self._judge_at = self._clock() + self._judging.failed()
                 self._replace(check, error)
         if self._judged and not self.fallback:
             self._last_good.keep(self._loaded)
@@ -117,7 +122,7 @@ class InForce:
             return  # another library would have to be loaded, in another process
         try:
             allowed = check(last.config)
-        except (ConfigError, OSError):
+        except Exception:  # as above: then it is no better than the other
             return
         if allowed:
             self._fall_back(last, error)
