@@ -87,6 +87,7 @@ def _writes(name: str) -> str:
         return "what root may write"
     folders = [f"/run/{one}" for one in setting(name, "RuntimeDirectory")]
     folders += [f"/etc/{one}" for one in setting(name, "ConfigurationDirectory")]
+    folders += [f"/var/lib/{one}" for one in setting(name, "StateDirectory")]
     folders += [one.lstrip("-") for one in setting(name, "ReadWritePaths")]
     return ", ".join(f"`{one}`" for one in folders)
 

@@ -77,6 +77,7 @@ def test_the_command_line_is_ours() -> None:
     assert writable == {
         str(Path(options.kubelet_socket).parent),
         str(Path(status.DEFAULT_FILE).parent),
+        str(options.state_directory),
         f"{root}/var/run/cdi",
     }
     assert {f"{root}/{name}" for name in ("dev", "proc", "sys", "etc/cdi")} < set(mounts)
