@@ -32,8 +32,19 @@ CONFIGS = (
     "resources: {gpus: [{pattern: '*A100*', name: a100}], mig: [{pattern: 1g.*, name: small}]}",
     '{"flags": {"failOnInitError": true, "nvidiaDriverRoot": "/"}, "imex": {"channelIDs": [0]}}',
     "sharing: {mps: {onBusy: wait, resources: [{name: &n gpu, replicas: &r 2}, {name: x, replicas: *r}]}}",
+    "sharing: {timeSlicing: {resources: [&a {name: gpu, replicas: 2}, {<<: [*a, *a], Name: x}]}}",
+    '{\n\t"Flags": {\n\t\t"MigStrategy": "single"\n\t}\n}',
 )
-KEYS = ("flags: ", "sharing:", "resources: [", "memory: ", "replicas: ", "pattern: ", "devices: ")
+KEYS = (
+    "<<: ",
+    "flags: ",
+    "sharing:",
+    "resources: [",
+    "memory: ",
+    "replicas: ",
+    "pattern: ",
+    "devices: ",
+)
 VALUES = (
     "127.0.0.1:9402",
     "[fe80::1%eth0]:1",
@@ -65,8 +76,9 @@ SPEC = {
 SPECS = (
     json.dumps(SPEC),
     json.dumps(SPEC, indent=1),
-    "kind: nvidia.com/gpu\ndevices:\n- {name: all, containerEdits: {env: [A=b]}}\n",
-    "kind: nvidia.com/gpu\ndevices: []\ncontainerEdits:\n  hooks:\n  - {path: /x/nvidia-ctk, args: [a, b]}",
+    "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices:\n- {name: all, containerEdits: {env: [A=b]}}\n",
+    "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices: [{name: x}]\n"
+    "containerEdits:\n  hooks:\n  - {path: /x/nvidia-ctk, args: [a, b]}",
 )
 KUBECONFIG = (
     "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\n"
