@@ -137,9 +137,14 @@ def test_a_page_that_fails_is_said_once(
     assert capfd.readouterr().err.count("a page could not be made page=/broken") == 1
 
 
-def test_a_large_answer_comes_whole(server: tuple[str, int]) -> None:
-    status, content = ask(server, OTHER, "/large")
-    assert (status, len(content)) == (200, LARGE)
+def test_a_large_answer_comes_whole_and_is_no_error(
+    server: tuple[str, int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    for _time in range(3):
+        status, content = ask(server, OTHER, "/large")
+        assert (status, len(content)) == (200, LARGE)
+    assert ask(server, OTHER) == (200, b"ok\n")
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -77,17 +77,20 @@ class Endpoint:
         self._make_room(address)
         self._clients[client] = address
         deadline = self._loop.call_later(SECONDS, client.cancel)
+        closed = False
         try:
             if request := await _request(reader):
                 writer.write(self._answer(request))
                 writer.close()
                 await writer.wait_closed()
+                closed = True
         except (OSError, asyncio.CancelledError):
             pass  # it went away, or has to
         finally:
             deadline.cancel()
             self._clients.pop(client, None)
-            writer.transport.abort()
+            if not closed:  # one that has sent all can't be ended once more
+                writer.transport.abort()
 
     def _answer(self, request: bytes) -> bytes:
         """Return the answer to a whole request. It ends the connection."""
