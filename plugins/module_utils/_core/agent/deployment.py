@@ -74,7 +74,9 @@ def serving(observed: Observed) -> str:
     if not status:
         return "the daemon has not reported its state yet"
     if status.get("config_sha256") != observed.config_digest:
-        return "the daemon runs on another configuration"
+        refused = status.get("config_problem")
+        why = f", since it refuses the one on disk: {refused}" if refused else ""
+        return f"the daemon runs on another configuration{why}"
     if status.get("state") != "serving":
         return f"the daemon's state is {status.get('state')}: {status.get('problem') or 'no reason given'}"
     listed = frozenset([*status.get("gpu_uuids", ()), *status.get("mig_uuids", ())])

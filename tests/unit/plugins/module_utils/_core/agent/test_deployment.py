@@ -85,6 +85,10 @@ def test_restart_of_what_runs_is_announced() -> None:
         ({"devices": frozenset()}, "has not noticed a change of the GPUs"),
         ({"status": {**STATUS, "resources": {"r": {"registered": False}}}}, "has not accepted r"),
         ({"status": {**STATUS, "config_sha256": "x"}}, "another configuration"),
+        (
+            {"status": {**STATUS, "config_sha256": "x", "config_problem": "line 2: unknown key"}},
+            "another configuration, since it refuses the one on disk: line 2: unknown key",
+        ),
     ],
 )
 def test_what_is_not_served_has_a_reason(changes: dict[str, Any], words: str) -> None:
