@@ -1,0 +1,35 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A release is compiled when it is deployed: the units can't write byte code, and would compile it at each start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from gpunode_tool.testing import Node
+
+# All that any process of ours loads, and what the label process takes from the Kubernetes client.
+LOAD = """
+import importlib, pkgutil
+import gpu_plugin
+for one in pkgutil.walk_packages(gpu_plugin.__path__, "gpu_plugin."):
+    if not one.name.endswith("__main__"):
+        importlib.import_module(one.name)
+from kubernetes.client import ApiClient, ApiException, Configuration
+from kubernetes.config import exec_provider, kube_config
+ApiClient(Configuration())
+"""
+
+pytestmark = pytest.mark.node
+
+
+def test_nothing_is_compiled_at_a_start(brought_up: Callable[..., Node]) -> None:
+    node = brought_up("compiled", "h100-80", 2)
+    python = "/opt/gpu-node/current/bin/python"
+    said = node.run("sh", "-c", f"{python} -B -v -c '{LOAD}' 2>&1")
+    loaded = re.findall(r"^# code object from '?(\S+?)'?$", said, re.MULTILINE)
+    assert len(loaded) > 300
+    assert [path for path in loaded if path.endswith(".py")] == []
