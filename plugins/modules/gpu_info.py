@@ -12,9 +12,14 @@ short_description: Report the GPUs of a node
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Reads NVIDIA's devices on the PCI bus, the loaded driver, and through NVML the GPUs with their MIG layout and
-    processes.
+  - Reads NVIDIA's devices on the PCI bus, the loaded driver, through NVML the GPUs with their MIG layout and
+    processes, and if asked for it, from the kubelet which pods have been given which of them.
   - Works on a bare node too. What cannot be read there is said in the result and is not an error.
+options:
+  allocated:
+    description: Whether to ask the kubelet too, which takes a good part of a second.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.attributes.nvml
@@ -70,6 +75,13 @@ gpu_info:
       description: An error for each GPU that does not answer.
       type: list
       elements: str
+    allocated:
+      description: What the kubelet has given to pods of the GPUs, with pod, container and device, if asked for.
+      type: list
+      elements: str
+    allocated_error:
+      description: Why that is not known, empty where it is.
+      type: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -88,7 +100,7 @@ def main() -> None:
     """Run the module."""
     ensure_importable("pynvml")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
-    run_capability(module, lambda: GpuInfoCapability(Host()))
+    run_capability(module, lambda: GpuInfoCapability(Host(), module.params))
 
 
 if __name__ == "__main__":

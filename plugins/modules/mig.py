@@ -36,12 +36,20 @@ options:
     default: ""
   on_busy:
     description:
-      - What to do about a GPU where a process is in the way.
+      - What to do about a GPU where a process is in the way, or a pod that was given what would go.
       - V(fail) changes nothing on any GPU. V(skip) leaves out the GPUs concerned, with a warning.
         V(wait) waits for O(wait_timeout), and then fails.
     type: str
     choices: [fail, skip, wait]
     default: fail
+  on_allocated:
+    description:
+      - With V(refuse), what the kubelet has given to a pod, by device plugins or by DRA, is in use like what a process
+        is on, though no process of the pod may be. RV(blocked_by) names pod, container and device.
+      - With V(ignore) only processes count, and an idle pod may be left with a device that does not exist any more.
+    type: str
+    choices: [refuse, ignore]
+    default: refuse
   wait_timeout:
     description: Seconds to wait with O(on_busy=wait).
     type: int
@@ -171,7 +179,7 @@ steps:
   type: list
   elements: dict
 blocked_by:
-  description: The processes that are in the way, with their pods.
+  description: The processes that are in the way, with their pods, and the pods that were given what would go.
   returned: always, but on failures for other reasons
   type: list
   elements: str

@@ -114,10 +114,20 @@ options:
       - Whether to reload the kernel modules when they differ from the installed ones.
       - V(when_idle) does so where no process has a GPU open, the persistence daemon and the fabric manager aside, which
         are restarted.
-        The device plugin counts as such a process. Otherwise C(reboot_required) says who is in the way.
+        The device plugin counts as such a process. Otherwise C(reboot_required) says who is in the way. So does a pod
+        that was given a GPU, unless O(on_allocated=ignore).
     type: str
     choices: [never, when_idle]
     default: never
+  on_allocated:
+    description:
+      - With V(refuse), a driver that is loaded is neither replaced nor removed while the kubelet has given a GPU, or a
+        part of one, to a pod, by device plugins or by DRA. RV(blocked_by) names pod, container and device. In check
+        mode that is a warning.
+      - With V(ignore) only processes count.
+    type: str
+    choices: [refuse, ignore]
+    default: refuse
   persistence:
     description:
       - Enable the persistence daemon, and start it once the driver is loaded.
@@ -317,6 +327,11 @@ packages_left:
   returned: when the previous packages could not be restored
   type: dict
   sample: {"nvidia-smi": "550.163.01-2, unpacked, not configured"}
+blocked_by:
+  description: The pods that were given GPUs, where the loaded driver is not the one that is wanted.
+  returned: success, and where they are why nothing was done
+  type: list
+  elements: str
 reboot_required:
   description: Whether the node must be rebooted for the driver to work, or to be gone.
   returned: success

@@ -8,14 +8,17 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._core.allocated import names
+from .._core.errors import NodeError
 from .._core.gpu import Gpu, NvmlError
 from .._core.steps import Plan, Step
 from .._host.api import Host
 from .._nvml.real import Nvml, open_nvml
+from . import allocated
 from .nodeinfo import loaded_driver, pci_devices
 
 Info = t.Dict[str, t.Any]
-SPEC: t.Dict[str, t.Any] = {"argument_spec": {}}
+SPEC: t.Dict[str, t.Any] = {"argument_spec": {"allocated": {"type": "bool", "default": False}}}
 
 
 class GpuInfoCapability:
@@ -23,8 +26,8 @@ class GpuInfoCapability:
 
     name = "gpu_info"
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
+        self._host, self._params = host, params
 
     def observe(self) -> Info:
         """Return everything; what cannot be read is said, never an error."""
@@ -38,7 +41,14 @@ class GpuInfoCapability:
             "nvml_error": "",
             "gpus": [],
             "lost_gpus": [],
+            "allocated": [],
+            "allocated_error": "",
         }
+        try:
+            if self._params["allocated"]:
+                info.update(allocated=list(names(allocated.observe(self._host))))
+        except NodeError as error:
+            info.update(allocated_error=str(error))
         try:
             with open_nvml() as nvml:
                 gpus, broken = nvml.gpus()

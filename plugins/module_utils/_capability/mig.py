@@ -12,6 +12,7 @@ import typing as t
 
 from .._core import pods
 from .._core.agent import mps_units
+from .._core.allocated import Allocation, Devices, holders
 from .._core.boot import State as Boot
 from .._core.errors import NodeError
 from .._core.gpu import Gpu, GpuInstance, NvmlError, Process
@@ -31,14 +32,16 @@ from .._core.steps import Plan, Step
 from .._host.api import Host
 from .._nvml.mig import Changes, planned, read
 from .._nvml.real import Nvml, open_nvml
-from . import boot
+from . import allocated, boot
 
 SERVER_SECONDS = 10.0
+ASK_AGAIN_SECONDS = 5.0  # the kubelet, while what is in use is waited for
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "config": {"type": "raw"},
         "selected": {"type": "str", "default": ""},
         "on_busy": {"type": "str", "choices": ["fail", "skip", "wait"], "default": "fail"},
+        "on_allocated": allocated.SPEC,
         "wait_timeout": {"type": "int", "default": 600},
         "reset": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
         "boot": {"type": "bool", "default": True},
@@ -77,6 +80,8 @@ class MigCapability:
         self._states: t.Dict[str, GpuState] = {}
         self._plans: t.Dict[str, GpuPlan] = {}
         self._at = ""
+        self._allocations: t.Tuple[Allocation, ...] = ()
+        self._asked_at: t.Optional[float] = None
 
     # --- observe ---
 
@@ -97,7 +102,7 @@ class MigCapability:
                 raise
             self._changes = Changes(self._nvml, self._reset, self._deadline)
         while True:
-            state = self._read(self._nvml, units)
+            state = self._with_holders(self._read(self._nvml, units))
             blocked = False
             with contextlib.suppress(NodeError):  # plan says what is wrong
                 blocked = bool(self._plan_gpus(state)[1])
@@ -117,6 +122,32 @@ class MigCapability:
         self._first = self._first or self._states
         servers = tuple(server for _one, some in split for server in some)
         return State(units, states, tuple(broken), idle=servers)
+
+    def _with_holders(self, state: State) -> State:
+        """Return a state with the pods that have something of its GPUs, where that matters.
+
+        NodeError: something would be taken, and which pods have it is not known.
+        """
+        if self._params["on_allocated"] == "ignore" or not self._takes(state):
+            return state
+        now = time.monotonic()
+        if self._asked_at is None or now - self._asked_at >= ASK_AGAIN_SECONDS:
+            self._allocations, self._asked_at = allocated.observe(self._host), now
+        node = [Devices(one.gpu, one.instances, one.devices) for one in state.gpus]
+        held = holders(self._allocations, node)
+        gpus = tuple(
+            dataclasses.replace(one, holders=held.get(one.gpu.uuid, ())) for one in state.gpus
+        )
+        self._states = {one.gpu.uuid: one for one in gpus}
+        return state._replace(gpus=gpus)
+
+    def _takes(self, state: State) -> bool:
+        """Tell whether any step takes an instance or a whole GPU, or would if it were idle."""
+        try:
+            plans, blocked = self._plan_gpus(state)
+        except NodeError:
+            return False  # plan says what is wrong
+        return bool(blocked) or any(step.needs for one in plans for step in one.steps)
 
     def _mps_states(self) -> t.Iterator[t.Optional[str]]:
         """Return what the managers of MPS daemons tell."""
@@ -184,7 +215,7 @@ class MigCapability:
             except Busy as error:
                 blocked.append(error)
                 if self._params["on_busy"] == "wait" and self._check_mode:
-                    idle = dataclasses.replace(one, processes=())
+                    idle = dataclasses.replace(one, processes=(), holders=())
                     plans.append(plan_gpu(idle, enabled, layout, reset=reset))
         return plans, blocked
 

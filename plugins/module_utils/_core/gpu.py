@@ -141,6 +141,11 @@ class Process:
     ci_id: t.Optional[int] = None
     pod: str = ""
 
+    def __str__(self) -> str:
+        """Return it as users are told of it."""
+        pod = f", pod {self.pod}" if self.pod else ""
+        return f"process {self.pid} ({self.name or 'unknown'}{pod})"
+
 
 @dataclasses.dataclass(frozen=True)
 class Condition:

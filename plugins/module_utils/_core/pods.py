@@ -88,3 +88,36 @@ def name_of(uid: str, log_folders: t.Iterable[str]) -> str:
         if len(parts) == 3 and parts[2] == uid:
             return f"{parts[0]}/{parts[1]}"
     return uid
+
+
+def folders_of(namespace: str, pod: str, log_folders: t.Iterable[str]) -> t.List[str]:
+    """Return the log folders of all pods that had a name, one after the other."""
+    return [one for one in log_folders if one.split("_")[:-1] == [namespace, pod]]
+
+
+def uid_in(log_folder: str) -> str:
+    """Return the UID in a log folder's name."""
+    return log_folder.rpartition("_")[2]
+
+
+def boot_time(stat: t.Optional[str]) -> t.Optional[float]:
+    """Return when the node was booted, in seconds since the epoch, from /proc/stat."""
+    match = re.search(r"^btime (\d+)$", stat or "", re.M)
+    return float(match[1]) if match else None
+
+
+UID = re.compile(HEX.replace("{0}", "-"))
+
+
+def ended(uids: t.Iterable[str], running: t.Collection[str], *, started: bool) -> bool:
+    """Tell whether a pod, by the UIDs that its name had, has run since the boot and does not any more.
+
+    A static pod's UID is of another form, and where no pod is seen to run, cgroups are not as they are
+    known: neither proves anything.
+    """
+    known = list(uids)
+    return (
+        started
+        and bool(running and known)
+        and not any(one in running or UID.fullmatch(one) is None for one in known)
+    )

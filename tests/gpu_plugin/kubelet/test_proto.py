@@ -84,6 +84,13 @@ def test_pods_on_the_wire_are_those_of_the_public_api() -> None:
     assert answer.SerializeToString() == (
         b"\x0a\x16\x0a\x01p\x12\x01n\x1a\x0e\x0a\x01c\x12\x09\x0a\x01r\x12\x01d\x12\x01e"
     )
+    given = pods.ClaimResource(
+        cdi_devices=[pods.CDIDevice(name="k")], driver_name="d", pool_name="p", device_name="g"
+    )
+    claim = pods.DynamicResource(claim_name="c", claim_namespace="n", claim_resources=[given])
+    assert pods.ContainerResources(dynamic_resources=[claim]).SerializeToString() == (
+        b"\x2a\x16\x12\x01c\x1a\x01n\x22\x0e\x0a\x03\x0a\x01k\x12\x01d\x1a\x01p\x22\x01g"
+    )
     there = pods.AllocatableResourcesResponse(devices=[devices])
     assert there.SerializeToString() == b"\x0a\x09\x0a\x01r\x12\x01d\x12\x01e"
     (service,) = pods.DESCRIPTOR.services_by_name.values()

@@ -56,7 +56,7 @@ def test_driver_is_changed_in_service(brought_up: Callable[..., Node], tmp_path:
     wanted = {"nvidia_driver_kernel_modules": "proprietary", **hooks}
     busy = node.play(PLAYBOOK, **wanted)
     assert not busy.ok
-    assert "processes have GPUs open, and the driver was not touched" in busy.message()
+    assert "GPUs are in use, and the driver was not touched" in busy.message()
     assert "(python3)" in busy.message()
     assert node.run("systemctl", "is-active", "client").strip() == "active"
     assert (module_type(node), node.allocatable()) == ("open", {"gpu": 2})

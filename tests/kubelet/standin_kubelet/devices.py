@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 HEALTHY = "Healthy"
+CONTAINER = "main"
 
 
 class KubeletError(Exception):
@@ -39,16 +42,28 @@ class Resource:
     connected: bool = True
 
 
+def uid_of(pod: str) -> str:
+    """Return a pod's UID."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, pod))
+
+
 class Ledger:
-    """All resources and allocations. Allocations are kept in a checkpoint, resources are not."""
+    """All resources and allocations. Allocations are kept in a checkpoint, resources are not.
+
+    The checkpoint has the form of the kubelet's, which has a folder for each pod as well.
+    """
 
     def __init__(self, checkpoint: Path) -> None:
         self.changed = threading.Condition(threading.RLock())
         self.resources: dict[str, Resource] = {}
         self.checkpoint = checkpoint
         self.pods: dict[str, dict[str, list[str]]] = {}
+        self.claims: dict[str, tuple[str, str]] = {}
+        self._folders = checkpoint.parent.parent / "pods"
         if checkpoint.exists():
-            self.pods = json.loads(checkpoint.read_text())
+            for one in json.loads(checkpoint.read_text())["Data"]["PodDeviceEntries"]:
+                pod = (self._folders / one["PodUID"] / "name").read_text()
+                self.pods.setdefault(pod, {})[one["ResourceName"]] = one["DeviceIDs"]["-1"]
 
     def update(self, name: str, devices: dict[str, Device]) -> None:
         """Take over a plugin's list."""
@@ -96,7 +111,14 @@ class Ledger:
         """Note a pod's devices."""
         with self.changed:
             self.pods[pod] = devices
+            (self._folders / uid_of(pod)).mkdir(parents=True, exist_ok=True)
+            (self._folders / uid_of(pod) / "name").write_text(pod)
             self._save()
+
+    def claim(self, pod: str, driver: str, device: str) -> None:
+        """Note a device that DRA gave a pod; without a driver it is a qualified CDI name."""
+        with self.changed:
+            self.claims[pod] = driver, device
 
     def take_back(self, pod: str) -> None:
         """Release a pod's devices; KubeletError for a pod that is not there."""
@@ -104,6 +126,7 @@ class Ledger:
             if self.pods.pop(pod, None) is None:
                 raise KubeletError(f"pod {pod} is not admitted")
             self._save()
+            shutil.rmtree(self._folders / uid_of(pod))
 
     def holders(self) -> dict[str, dict[str, list[str]]]:
         """Return the devices of every admitted pod."""
@@ -112,7 +135,19 @@ class Ledger:
 
     def _save(self) -> None:
         temporary = self.checkpoint.with_suffix(".new")
-        temporary.write_text(json.dumps(self.pods))
+        entries = [
+            {
+                "PodUID": uid_of(pod),
+                "ContainerName": CONTAINER,
+                "ResourceName": resource,
+                "DeviceIDs": {"-1": ids},
+                "AllocResp": "",
+            }
+            for pod, given in self.pods.items()
+            for resource, ids in given.items()
+        ]
+        data = {"PodDeviceEntries": entries, "RegisteredDevices": {}}
+        temporary.write_text(json.dumps({"Data": data, "Checksum": 0}))
         os.replace(temporary, self.checkpoint)
 
     def describe(self) -> dict[str, Any]:

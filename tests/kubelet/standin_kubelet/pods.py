@@ -13,9 +13,9 @@ from typing import Any
 import grpc
 from gpu_plugin.proto.podresources_v1 import api_pb2, rpc
 
-from .devices import HEALTHY, Ledger
+from .devices import CONTAINER, HEALTHY, Ledger
 
-NAMESPACE, CONTAINER = "default", "main"
+NAMESPACE = "default"
 
 
 class PodResources:
@@ -67,6 +67,15 @@ class PodResources:
             )
             for resource, ids in given.items():
                 one.devices.add(resource_name=resource, device_ids=ids)
+        for pod, (driver, device) in self._ledger.claims.items():
+            one = answer.pod_resources.add(name=pod, namespace=NAMESPACE).containers.add(
+                name=CONTAINER
+            )
+            claim = one.dynamic_resources.add(claim_name=pod, claim_namespace=NAMESPACE)
+            if driver:
+                claim.claim_resources.add(driver_name=driver, pool_name="node", device_name=device)
+            else:
+                claim.claim_resources.add().cdi_devices.add(name=device)
         return answer
 
     def _allocatable(self, _request: Any, _context: Any) -> Any:

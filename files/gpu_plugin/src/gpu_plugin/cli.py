@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         ("check-config", "check whether a configuration can be used", _check_options, _check),
         ("status", "show the node's devices, and who has them", _status_options, _status),
         ("health", "show which GPUs are unfit and why, and clear one", _health_options, _health),
+        ("pods", "show which pods have which devices", _pods_options, _pods),
         ("probe", "check that the daemon is alive, for a pod's probes", _probe_options, _probe),
         ("mig", "apply the MIG layout that was written down (at boot)", _mig_options, _mig),
         ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options, _cdi),
@@ -92,7 +93,16 @@ def _status_options(show: argparse.ArgumentParser) -> None:
         cdi_config=cdi_boot.CONFIG,
     )
     show.add_argument("--mps-root", type=Path, default=MPS_ROOT, metavar="DIR")
-    show.add_argument(
+    _pod_resources(show)
+
+
+def _pods_options(pods: argparse.ArgumentParser) -> None:
+    pods.add_argument("--json", action="store_true", help="as JSON")
+    _pod_resources(pods)
+
+
+def _pod_resources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--pod-resources",
         type=Path,
         default=POD_RESOURCES,
@@ -301,6 +311,12 @@ def _health(options: argparse.Namespace) -> int:
     if options.gpu is not None:
         return faults.clear(options.gpu, options.status_file)
     return faults.show(options.status_file, as_json=options.json)
+
+
+def _pods(options: argparse.Namespace) -> int:
+    from .report import pods  # as above
+
+    return pods.show(options.pod_resources, as_json=options.json)
 
 
 def _probe(options: argparse.Namespace) -> int:

@@ -9,10 +9,11 @@ import dataclasses
 import functools
 import typing as t
 
+from ..._core.allocated import names
 from ..._core.driver import distributions
 from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.names import PLACE
-from ..._core.driver.plan import plan
+from ..._core.driver.plan import plan, spare, takes
 from ..._core.driver.report import facts
 from ..._core.driver.runfile import UNINSTALLER
 from ..._core.driver.state import Observed, Record, parse_desired
@@ -20,7 +21,7 @@ from ..._core.packages.apt import upstream
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
 from ..._host.packages.apt import OWN_SOURCES
-from .. import nodeinfo
+from .. import allocated, nodeinfo
 from ..recorded import REPOSITORY_SPEC, Additions, checked_timeout, package_manager
 from .kernel import dkms, modules, signing_key, write_modprobe
 from .loading import Loading
@@ -57,6 +58,7 @@ SPEC: t.Dict[str, t.Any] = {
         "secure_boot": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
         "reload": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
         "module_options": {"type": "dict", "default": {}},
+        "on_allocated": allocated.SPEC,
         "lock_timeout": {"type": "int", "default": 300},
     },
 }
@@ -71,6 +73,7 @@ class DriverCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
         timeout = checked_timeout(values.pop("lock_timeout"))
+        self._on_allocated = values.pop("on_allocated")
         self._desired = parse_desired(values)
         self._check_mode = check_mode
         self._warnings: t.Tuple[str, ...] = ()
@@ -152,6 +155,11 @@ class DriverCapability:
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
         found = plan(state, self._desired, check_mode=self._check_mode)
+        if self._on_allocated != "ignore" and takes(found, state):
+            given = names(allocated.observe(self._node.host))
+            state = dataclasses.replace(state, allocated=given)
+            found = plan(state, self._desired, check_mode=self._check_mode)
+            found = spare(found, state, check_mode=self._check_mode)
         self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
         return dataclasses.replace(found, warnings=self._warnings)
 

@@ -35,10 +35,12 @@ def look(observed: Observed, desired: Desired, choice: Choice) -> Look:
         return Look(words, False, ("the nouveau driver holds the GPUs",))
     if not words or desired.reload != "when_idle":
         return Look(words, False, (words,) if words else ())
-    if not (observed.users or observed.reload_note):
+    users = observed.users and f"processes have the GPUs open: {', '.join(observed.users)}"
+    given = observed.allocated and f"pods have been given GPUs: {', '.join(observed.allocated)}"
+    why = observed.reload_note or users or given
+    if not why:
         return Look(words, True, ())
-    users = f"processes have the GPUs open: {', '.join(observed.users)}"
-    return Look(words, False, (f"{words} (not reloaded: {observed.reload_note or users})",))
+    return Look(words, False, (f"{words} (not reloaded: {why})",))
 
 
 def _mismatch(observed: Observed, desired: Desired, choice: Choice) -> str:

@@ -17,6 +17,36 @@ from .report import after, describe, warnings
 from .select import module_type
 from .state import Desired, Observed
 
+REPLACES = frozenset({"install", "runfile", "uninstall", "remove"})
+GONE = frozenset({"uninstall", "remove"})
+
+
+def takes(found: Plan, observed: Observed) -> bool:
+    """Tell whether the driver that is loaded would be another one, or none, after a plan or a reboot."""
+    actions = {step.action for step in found.steps}
+    changes = "reload" in actions or bool(actions & GONE) or bool(found.reboot_required)
+    return observed.loaded is not None and changes
+
+
+def spare(found: Plan, observed: Observed, *, check_mode: bool) -> Plan:
+    """Return a plan that says which pods have GPUs. NodeError: it would take the driver from them."""
+    given = observed.allocated
+    if not given:
+        return found
+    found = dataclasses.replace(found, blocked_by=given)
+    if not REPLACES & {step.action for step in found.steps}:
+        return found
+    message = "the driver was not touched, since pods have been given GPUs"
+    if check_mode:
+        note = f"nvidia_driver: would be refused: {message}: {', '.join(given)}"
+        return dataclasses.replace(found, warnings=(*found.warnings, note))
+    raise NodeError(
+        message,
+        cause=", ".join(given),
+        hint="drain the node, for instance by the playbook gpu.node.upgrade_driver and its hooks, and run again",
+        blocked_by=list(given),
+    )
+
 
 def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     """Return the plan; NodeError where the node cannot be brought there.

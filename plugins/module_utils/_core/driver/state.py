@@ -127,7 +127,8 @@ class Observed:
 
     ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went
     wrong with it. ``removal`` is there when additions are to be removed again and dpkg is in order.
-    ``users`` are the processes that have a GPU open, ``reload_note`` is why this run could not
+    ``users`` are the processes that have a GPU open, ``allocated`` says which pods have been given one; it is asked
+    for where the loaded driver would change. ``reload_note`` is why this run could not
     exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``bridged`` that
     these are managed through InfiniBand, ``fabric`` what the fabric manager's service does; ``libraries``
     are the versions of libnvidia-ml. ``signing_key`` is there with Secure Boot on.
@@ -155,6 +156,7 @@ class Observed:
     refresh_note: str = ""
     removal: t.Optional[Removal] = None
     users: t.Tuple[str, ...] = ()
+    allocated: t.Tuple[str, ...] = ()
     reload_note: str = ""
     modules: Modules = dataclasses.field(default_factory=Modules)
     dkms: t.Tuple[Dkms, ...] = ()

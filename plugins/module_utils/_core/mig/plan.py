@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import typing as t
 
+from ..allocated import Holder
 from ..errors import NodeError
 from ..gpu import GiProfile, Gpu, GpuInstance, MigDevice, Process
 from ..steps import Step
@@ -68,15 +69,19 @@ def _grid(profiles: t.Sequence[GiProfile], placed: t.Sequence[Placed]) -> str:
 IDLE = ("idle_gpu",)
 
 
+User = t.Union[Process, Holder]
+
+
 class Busy(NodeError):
-    """Processes are where a change has to be made."""
+    """Processes, or pods that were given a device, are where a change has to be made."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GpuState:
     """A GPU with its profiles, instances, processes and MIG devices.
 
-    ``placements`` tells where compute instances may begin, by GPU instance id and slices.
+    ``holders`` are the pods that the kubelet has given something of it. ``placements`` tells where
+    compute instances may begin, by GPU instance id and slices.
     """
 
     gpu: Gpu
@@ -85,6 +90,12 @@ class GpuState:
     processes: t.Tuple[Process, ...]
     devices: t.Tuple[MigDevice, ...] = ()
     placements: t.Mapping[int, Placements] = dataclasses.field(default_factory=dict)
+    holders: t.Tuple[Holder, ...] = ()
+
+    @property
+    def users(self) -> t.Tuple[User, ...]:
+        """Return all that a change may not take anything from."""
+        return (*self.processes, *self.holders)
 
     def name_of(self, instance: GpuInstance) -> str:
         """Return an instance's profile name."""
@@ -167,7 +178,7 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int], reset
     if not state.profiles and not gpu.mig_current:
         # Drivers of branch 535 and older tell profiles only once MIG mode is on.
         return GpuPlan(gpu, mode, before, picture(gpu, (), (), enabled=True), more=True)
-    busy = {_at(one) for one in state.processes if one.gi_id is not None}
+    busy = {_at(one) for one in state.users if one.gi_id is not None}
     found = arrange(state.profiles, state.instances, shapes(layout), busy, state.placements)
     kept = [one.instance for one in found.keep]
     gone = [one for one in state.instances if one not in kept]
@@ -199,7 +210,7 @@ def _waiting(state: GpuState, enabled: bool, reset: bool) -> GpuPlan:
     reason = f"GPU {gpu.index}: MIG mode {_on(enabled)} waits for a reset of the GPU or a reboot"
     if not reset:
         return GpuPlan(gpu, (), before, before, pending=reason)
-    refuse_if_busy("the GPU cannot be reset", state.processes)
+    refuse_if_busy("the GPU cannot be reset", state.users)
     step = _step("reset_gpu", gpu, f"reset, so that MIG mode turns {_on(enabled)}", IDLE)
     after = picture(gpu, state.profiles, (), enabled=enabled)
     return GpuPlan(gpu, (step,), before, after, pending=reason, more=True)
@@ -221,7 +232,7 @@ def _disable(state: GpuState) -> GpuPlan:
 def _mode(state: GpuState, on: bool) -> t.Tuple[Step, ...]:
     gpu = state.gpu
     if gpu.mig_current != on:
-        refuse_if_busy(f"MIG mode cannot be switched {_on(on)}", state.processes)
+        refuse_if_busy(f"MIG mode cannot be switched {_on(on)}", state.users)
         return (_step("set_mig_mode", gpu, f"switch MIG mode {_on(on)}", IDLE, on=on),)
     if gpu.mig_pending != on:
         summary = f"keep MIG mode {_on(on)}: cancel the change that waits for a reset"
@@ -271,24 +282,21 @@ def _refuse_if_in_the_way(
         for ci in one.doomed:
             summary = f"compute instance {ci} of {_where(state, one.instance)}"
             where[one.instance.id, ci] = where[one.instance.id, -1] = summary
-    holders = [one for one in state.processes if _at(one) in where]
-    held = ", ".join(dict.fromkeys(where[_at(one)] for one in holders))
-    refuse_if_busy(f"{held} cannot be destroyed", holders)
+    users = [one for one in state.users if _at(one) in where]
+    held = ", ".join(dict.fromkeys(where[_at(one)] for one in users))
+    refuse_if_busy(f"{held} cannot be destroyed", users)
 
 
-def _at(process: Process) -> t.Tuple[int, int]:
-    """Return where a process is: GPU instance and compute instance, -1 for what is not known."""
-    gi, ci = process.gi_id, process.ci_id
+def _at(user: User) -> t.Tuple[int, int]:
+    """Return where a user is: GPU instance and compute instance, -1 for what is not known."""
+    gi, ci = user.gi_id, user.ci_id
     return -1 if gi is None else gi, -1 if ci is None else ci
 
 
-def refuse_if_busy(what: str, processes: t.Sequence[Process]) -> None:
-    """Raise Busy when there are processes, naming them and their pods."""
-    if processes:
-        names = [
-            f"process {one.pid} ({one.name or 'unknown'}{f', pod {one.pod}' if one.pod else ''})"
-            for one in processes
-        ]
+def refuse_if_busy(what: str, users: t.Sequence[User]) -> None:
+    """Raise Busy when there are users, naming processes, pods and containers."""
+    if users:
+        names = list(dict.fromkeys(map(str, users)))
         raise Busy(
             what,
             cause=f"in use by {', '.join(names)}",

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
 
+from .._shared._core.allocated import Allocation
 from .._shared._core.errors import NodeError
 from ..offer.overview import Holder
 from ..proto.v1beta1 import api_pb2, rpc
@@ -49,17 +51,23 @@ class PodResources:
 
         self._socket, self._messages, self._methods = socket, api_pb2, rpc
 
+    def allocations(self) -> list[Allocation]:
+        """Return which devices containers have, by device plugins and, from Kubernetes 1.34 on, by DRA."""
+        request = self._messages.ListPodResourcesRequest()
+        answer = self._answer(self._methods.LIST, request, self._messages.ListPodResourcesResponse)
+        return [
+            Allocation(pod.namespace, pod.name, container.name, resource, device)
+            for pod in answer.pod_resources
+            for container in pod.containers
+            for resource, device in _devices(container)
+        ]
+
     def holders(self) -> dict[str, list[Holder]]:
         """Return the containers that have each device, by the device's id."""
         found: dict[str, list[Holder]] = {}
-        request = self._messages.ListPodResourcesRequest()
-        answer = self._answer(self._methods.LIST, request, self._messages.ListPodResourcesResponse)
-        for pod in answer.pod_resources:
-            for container in pod.containers:
-                holder = Holder(pod.namespace, pod.name, container.name)
-                for devices in container.devices:
-                    for device in devices.device_ids:
-                        found.setdefault(device, []).append(holder)
+        for one in self.allocations():
+            holder = Holder(one.namespace, one.pod, one.container)
+            found.setdefault(one.device, []).append(holder)
         return found
 
     def allocatable(self) -> dict[str, int]:
@@ -82,6 +90,20 @@ class PodResources:
                 f"the kubelet does not report which pods have which devices ({self._socket})",
                 cause=_details(error),
             ) from error
+
+
+def _devices(container: Any) -> Iterator[tuple[str, str]]:
+    """Yield resource and id of each device; of a claim, its driver's name or the kind of its CDI device."""
+    for devices in container.devices:
+        for device in devices.device_ids:
+            yield devices.resource_name, device
+    for claim in container.dynamic_resources:
+        for one in claim.claim_resources:
+            if one.device_name:
+                yield one.driver_name, one.device_name
+            for cdi in () if one.device_name else one.cdi_devices:
+                kind, _mark, name = cdi.name.partition("=")
+                yield kind, name
 
 
 def _ask(socket: Path, method: str, request: Any, answer: type[T]) -> T:

@@ -1,0 +1,23 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which pods have which devices, for people and for the modules that must not take them away."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from .._shared._core.allocated import VERSION
+from ..kubelet.client import PodResources
+
+
+def show(socket: Path, *, as_json: bool) -> int:
+    """Print them; where there is no kubelet, none. Returns the exit status. KubeletSilent."""
+    found = PodResources(socket).allocations() if socket.exists() else []
+    if as_json:
+        print(json.dumps({"version": VERSION, "allocations": [asdict(one) for one in found]}))
+    else:
+        print("\n".join(map(str, found)) or "no pod has a device")
+    return 0

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the kubelet has given to pods: from itself, or from its checkpoint where it does not answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._core import pods
+from .._core.allocated import ROOTS, SOCKET, Allocated, Allocation, checkpoint, is_gpu, parse
+from .._core.boot import PROGRAM
+from .._core.errors import NodeError
+from .._host.api import Host
+
+SPEC: t.Dict[str, t.Any] = {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"}
+CLAIMS = "dra_manager_state"
+CHECKPOINT = (
+    "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"  # whatever the root folder
+)
+LOGS = "/var/log/pods"
+SECONDS = 20.0
+HINT = (
+    "start the kubelet, run gpu.node.gpu_nodes so that gpu-plugin is there to ask it, and run again; or drain the node"
+    " and set on_allocated to ignore"
+)
+
+
+def observe(host: Host) -> t.Tuple[Allocation, ...]:
+    """Return what pods have of GPUs. NodeError: there is a kubelet, and what it gave away is not known."""
+    found = _observe(host)
+    if found.unknown:
+        raise NodeError(
+            "it is not known which pods have GPUs, and nothing is taken from them",
+            cause=found.unknown,
+            hint=HINT,
+        )
+    given = [one for one in found.allocations if is_gpu(one)]
+    if not given:
+        return ()
+    running, folders = _running(host), host.listdir(LOGS)
+    return tuple(one for one in given if not _ended(host, one, running, folders))
+
+
+def _observe(host: Host) -> Allocated:
+    problem = ""
+    for root in ROOTS:
+        socket = f"{root}/{SOCKET}"
+        if host.exists(socket):
+            try:
+                return Allocated(_asked(host, socket))
+            except NodeError as error:
+                problem = str(error)
+    return _kept(host, problem)
+
+
+def _asked(host: Host, socket: str) -> t.Tuple[Allocation, ...]:
+    argv = [PROGRAM, "pods", "--json", "--pod-resources", socket]
+    done = host.run(argv, check=False, timeout=SECONDS)
+    if done.rc:
+        said = (done.err or done.out).strip().splitlines()[-1:]
+        raise NodeError("the kubelet can't be asked", cause="".join(said))
+    return parse(done.out)
+
+
+def _kept(host: Host, problem: str) -> Allocated:
+    """Return what the kubelet keeps on disk; of claims it is only looked whether there are any."""
+    text = host.read(CHECKPOINT)
+    for root in ROOTS:
+        if "gpu.nvidia.com" in (host.read(f"{root}/{CLAIMS}") or ""):
+            return Allocated(unknown=f"there are claims of gpu.nvidia.com; {problem}")
+    if text is None:
+        return Allocated()
+    folders = host.listdir(LOGS)
+    try:
+        # Those of pods that are gone stay in it until the kubelet next gives something to a pod.
+        found = [one for one in checkpoint(text) if _is_there(host, one.pod)]
+        return Allocated(tuple(_with_name(one, folders) for one in found))
+    except NodeError as error:
+        return Allocated(unknown="; ".join(filter(None, (str(error), problem))))
+
+
+def _is_there(host: Host, uid: str) -> bool:
+    return any(host.exists(f"{root}/pods/{uid}") for root in ROOTS)
+
+
+def _with_name(one: Allocation, folders: t.Sequence[str]) -> Allocation:
+    namespace, _slash, pod = pods.name_of(one.pod, folders).rpartition("/")
+    return dataclasses.replace(one, namespace=namespace, pod=pod)
+
+
+def _running(host: Host) -> t.FrozenSet[str]:
+    """Return the UIDs of the pods that have processes."""
+    init = host.read("/proc/1/cgroup")
+    found = set()
+    for name in host.listdir("/proc"):
+        if name.isdigit():
+            try:
+                found.add(pods.uid_of(host.read(f"/proc/{name}/cgroup"), init))
+            except NodeError:
+                continue  # it has ended meanwhile
+    return frozenset(found - {""})
+
+
+def _ended(
+    host: Host, one: Allocation, running: t.FrozenSet[str], folders: t.Sequence[str]
+) -> bool:
+    """Tell whether a pod has ended for good: before Kubernetes 1.34 the kubelet still names it."""
+    mine = pods.folders_of(one.namespace, one.pod, folders)
+    booted = pods.boot_time(host.read("/proc/stat"))
+    return pods.ended(
+        (pods.uid_in(folder) for folder in mine),
+        running,
+        started=booted is not None and any(_logged(host, folder, booted) for folder in mine),
+    )
+
+
+def _logged(host: Host, folder: str, since: float) -> bool:
+    """Tell whether a container of a pod wrote a log since then."""
+    logs = (
+        f"{LOGS}/{folder}/{container}/{name}"
+        for container in host.listdir(f"{LOGS}/{folder}")
+        for name in host.listdir(f"{LOGS}/{folder}/{container}")
+    )
+    return any((host.mtime(path) or 0.0) > since for path in logs)
