@@ -103,6 +103,13 @@ def test_keys_in_other_cases_are_read_with_a_warning_that_names_the_right_one() 
     assert parse("flags: {migStrategy: mixed}").notes == ()
 
 
+def test_warnings_are_few() -> None:
+    entries = ", ".join(f"{{NAME: n{number}, replicas: 2}}" for number in range(500))
+    notes = parse(f"sharing: {{timeSlicing: {{resources: [{entries}]}}}}").notes
+    assert len(notes) == 21
+    assert notes[-1] == "480 more warnings about the file"
+
+
 def test_keys_that_differ_in_case_only_are_one_key_given_twice() -> None:
     text = "flags:\n  migStrategy: none\n  MIGSTRATEGY: mixed"
     with pytest.raises(ConfigError, match=r"line 3: flags\.migStrategy is given twice"):

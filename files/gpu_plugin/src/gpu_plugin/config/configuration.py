@@ -8,7 +8,7 @@ A value comes from a flag, else from the environment, else from the file, else i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from .xids import DISABLE, ENABLE, Overrides, overrides
 
 DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
 CDI: Final = ("cdi-annotations", "cdi-cri")
+MOST_NOTES: Final = 20
 NO_NVML: Final = "this daemon finds GPUs through NVML alone, so use auto or nvml"
 NO_GENERATOR: Final = (
     "the CDI specification is made by gpu.node.cdi, or by who else describes the GPUs, so ask there"
@@ -265,5 +266,11 @@ def parse(
         sharing=shared,
         xids=overrides(env.get(DISABLE, ""), env.get(ENABLE, "")),
         gfd=Gfd(**of(Gfd)),
-        notes=tuple(found.notes),
+        notes=_few(found.notes),
     )
+
+
+def _few(notes: Sequence[str]) -> tuple[str, ...]:
+    """Return warnings that a log can take, whoever wrote the file."""
+    more = len(notes) - MOST_NOTES
+    return (*notes[:MOST_NOTES], *([f"{more} more warnings about the file"] if more > 0 else []))
