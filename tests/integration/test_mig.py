@@ -41,6 +41,20 @@ def mig_uuids(node: Node) -> set[str]:
     return set(node.status()["mig_uuids"])
 
 
+def admit(node: Node, pod: str, **requests: int) -> set[str]:
+    """Give an idle pod what it asks for, and return the ids of its devices."""
+    words = [f"--request=nvidia.com/{name.replace('_', '.')}={n}" for name, n in requests.items()]
+    given = json.loads(node.run("standin-kubelet", "admit", pod, *words, "--json"))["devices"]
+    return {one for ids in given.values() for one in ids}
+
+
+def refusal(node: Node, playbook: str = PLAYBOOK, **variables: Any) -> str:
+    """Run a playbook that must fail, and return what it says."""
+    refused = node.play(playbook, **variables)
+    assert not refused.ok
+    return refused.message()
+
+
 def property_of(node: Node, unit: str, name: str) -> str:
     return node.run("systemctl", "show", unit, f"--property={name}", "--value").strip()
 
@@ -100,3 +114,51 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
     assert mended.ok, mended.message()
     assert node.play("gpu.node.validate").ok
     assert node.allocatable() == {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1}
+
+
+def test_idle_pods_keep_their_mig_devices(brought_up: Callable[..., Node]) -> None:
+    """The kubelet has given these devices away, though no process has one open."""
+    node = brought_up("mig", "h100-80", 2)
+    up = node.play(PLAYBOOK, mig_config=layout(**{"1g.10gb": 2, "3g.40gb": 1}))
+    assert up.ok, up.message()
+    eventually(node.allocatable, {"gpu": 1, "mig-1g.10gb": 2, "mig-3g.40gb": 1})
+    (small,) = admit(node, "idle", **{"mig-1g.10gb": 1})
+    (whole,) = admit(node, "resting", gpu=1)
+    words = f"pod default/idle (container main) with nvidia.com/mig-1g.10gb {small}"
+    before = mig_uuids(node)
+
+    text = refusal(node, mig_config=layout(**{"7g.80gb": 1}))
+    assert words in text
+    assert "mig-1g.10gb at placement" not in text  # it is called by its profile
+    assert mig_uuids(node) == before
+    other = {"version": "v1", "mig-configs": {"off": [{"devices": "all", "mig-enabled": False}]}}
+    assert words in refusal(node, mig_config=other)
+    both = {"version": "v1", "mig-configs": {"on": [{"devices": [0], "mig-enabled": True}]}}
+    both["mig-configs"]["on"][0]["mig-devices"] = {"7g.80gb": 1}
+    assert f"pod default/resting (container main) with nvidia.com/gpu {whole}" in refusal(
+        node, mig_config=both
+    )
+    for playbook in ("gpu.node.teardown", "gpu.node.upgrade_driver"):
+        text = refusal(node, playbook, nvidia_driver_kernel_modules="proprietary")
+        assert words in text, playbook
+        assert mig_uuids(node) == before
+        eventually(node.allocatable, {"gpu": 1, "mig-1g.10gb": 2, "mig-3g.40gb": 1})
+
+    more = node.play(PLAYBOOK, mig_config=layout(**{"1g.10gb": 3, "3g.40gb": 1}))
+    assert more.ok, more.message()
+    assert before < mig_uuids(node)
+
+    # Somebody takes it all the same.
+    node.run("sh", "-c", "nvidia-smi mig -i 1 -dci && nvidia-smi mig -i 1 -dgi")
+    eventually(lambda: [one["device"] for one in node.status()["vanished"]], [small])
+    assert "default/idle" in node.run("journalctl", "--unit=gpu-device-plugin", "--output=cat")
+    node.run("standin-kubelet", "release", "idle")
+    done = node.play(PLAYBOOK, mig_config=layout(**{"7g.80gb": 1}))
+    assert done.ok, done.message()
+    assert node.allocatable() == {"gpu": 1, "mig-7g.80gb": 1}
+
+    (large,) = admit(node, "idle", **{"mig-7g.80gb": 1})
+    first = layout(**{"1g.10gb": 2, "3g.40gb": 1})
+    taken = node.play(PLAYBOOK, mig_config=first, gpu_nodes_on_allocated="ignore")
+    assert taken.ok, taken.message()
+    assert large not in mig_uuids(node)

@@ -275,8 +275,9 @@ def test_devices_are_bounded_and_a_shared_one_is_there_once() -> None:
     assert list(shared.reasons) == [("GPU-0", "0")]
     rows = [{"uuid": f"GPU-{at}", "index": str(at), "reason": ""} for at in range(MOST_SERIES + 20)]
     plain = dict.fromkeys(("driver_version", "config_problem"), None)
-    empty: dict[str, Any] = {"resources": {}, "chores": {}}
+    empty: dict[str, Any] = {"resources": {}, "chores": {}, "vanished": ()}
     found = {**plain, **empty, "version": "1", "config_sha256": "", "state": "", "devices": rows}
+    found["config_fallback"] = False
     (health,) = (
         one for one in Families(lambda: found, lambda: ()).collect() if "device_h" in one.name
     )

@@ -25,6 +25,7 @@ from .gpus.time_slices import TimeSlices
 from .gpus.watch import GpuWatch
 from .kubelet.manager import Manager
 from .kubelet.server import Published, Snapshot
+from .kubelet.vanished import Vanished
 from .mps import reconciler as units
 from .mps.reconciler import Reconciler
 from .observer import Observer
@@ -68,6 +69,7 @@ class Daemon:
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
         self._offered, self._published = Offered(), Published(observer)
         self._manager = Manager(paths.kubelet_socket, self._published)
+        self._vanished = Vanished(paths.kubelet_socket.parent.parent)
         self._telemetry = Telemetry(observer, lambda: self._configuration.config.mps_root)
         self._report = Report(paths.status_file, observer)
         self._stopping = self._asked = False
@@ -78,7 +80,7 @@ class Daemon:
         self._chores = (
             *(*self._gpus.chores, *self._host.chores, self._reconcile, self._advertise),
             *(self._register, self._slices.chore, self._report.chore, self._telemetry.chore),
-            last_good.chore,
+            *(last_good.chore, self._vanished.chore),
         )
 
     def run(self) -> int:
@@ -131,6 +133,7 @@ class Daemon:
         if self._reconcile.run() or news or not self._advertise.ran:
             self._advertise.run()
         self._register.run()
+        self._vanished.tick(self._gpus.inventory)
         if self._manager.folder.lost():
             logs.error("the kubelet's folder was made anew, and only a new process can write there")
             self._stopping = True
@@ -182,6 +185,7 @@ class Daemon:
                 self._offered.refusal,
                 self._published.snapshot.resources,
                 self._manager,
+                self._vanished.describe(),
                 self._mps.describe(),
                 errors(self._chores),
                 self._gpus.unfit(),

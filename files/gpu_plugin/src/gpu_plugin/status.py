@@ -57,6 +57,10 @@ def describe(state: dict[str, Any]) -> str:
     if problem := state.get("registration_problem"):
         lines.append(f"the kubelet does not know of all resources: {problem}")
     lines += [f"a GPU is not advertised: {why}" for why in state.get("unreadable", ())]
+    lines += [
+        f"vanished: {one['device']}, which pod {one['namespace']}/{one['pod']} ({one['container']}) has"
+        for one in state.get("vanished", ())
+    ]
     lines += [f"{name} fails: {why}" for name, why in state.get("chores", {}).items() if why]
     if labels := state.get("labels"):
         problem = f", {labels['problem']}" if labels["problem"] else ""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ def state(
     refusal: NodeError | None,
     devices: Mapping[str, Devices],
     kubelet: Manager,
+    vanished: Sequence[Mapping[str, str]],
     mps: Mapping[str, Any],
     chores: Mapping[str, str | None],
     unfit: Iterable[Unfit],
@@ -58,6 +59,7 @@ def state(
             for name, those in devices.items()
         },
         "registration_problem": kubelet.problem(),
+        "vanished": vanished,
         "mps": mps,
         "chores": chores,
         "health": [asdict(one) for one in unfit],
