@@ -21,6 +21,11 @@ CHECKPOINT = (
 )
 LOGS = "/var/log/pods"
 SECONDS = 20.0
+DRIVER = "gpu.nvidia.com"  # NVIDIA's for DRA
+UNTOLD = (
+    f"the node has claims of {DRIVER}, of which the kubelet does not tell: it does from Kubernetes 1.34 on, or with the"
+    " feature gate KubeletPodResourcesDynamicResources"
+)
 HINT = (
     "start the kubelet, run gpu.node.gpu_nodes so that gpu-plugin is there to ask it, and run again; or drain the node"
     " and set on_allocated to ignore"
@@ -49,10 +54,18 @@ def _observe(host: Host) -> Allocated:
         socket = f"{root}/{SOCKET}"
         if host.exists(socket):
             try:
-                return Allocated(_asked(host, socket))
+                found = _asked(host, socket)
             except NodeError as error:
                 problem = str(error)
+                continue
+            told = any(DRIVER in one.resource for one in found)
+            return Allocated(found, unknown="" if told or not _claims(host) else UNTOLD)
     return _kept(host, problem)
+
+
+def _claims(host: Host) -> bool:
+    """Tell whether the kubelet has prepared claims of NVIDIA's driver; it keeps them in a file."""
+    return any(DRIVER in (host.read(f"{root}/{CLAIMS}") or "") for root in ROOTS)
 
 
 def _asked(host: Host, socket: str) -> t.Tuple[Allocation, ...]:
@@ -67,9 +80,8 @@ def _asked(host: Host, socket: str) -> t.Tuple[Allocation, ...]:
 def _kept(host: Host, problem: str) -> Allocated:
     """Return what the kubelet keeps on disk; of claims it is only looked whether there are any."""
     text = host.read(CHECKPOINT)
-    for root in ROOTS:
-        if "gpu.nvidia.com" in (host.read(f"{root}/{CLAIMS}") or ""):
-            return Allocated(unknown=f"there are claims of gpu.nvidia.com; {problem}")
+    if _claims(host):
+        return Allocated(unknown=f"the node has claims of {DRIVER}; {problem}")
     if text is None:
         return Allocated()
     folders = host.listdir(LOGS)

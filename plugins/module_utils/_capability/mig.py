@@ -12,7 +12,7 @@ import typing as t
 
 from .._core import pods
 from .._core.agent import mps_units
-from .._core.allocated import Allocation, Devices, holders
+from .._core.allocated import Allocation, Devices, Holder, holders
 from .._core.boot import State as Boot
 from .._core.errors import NodeError
 from .._core.gpu import Gpu, GpuInstance, NvmlError, Process
@@ -23,9 +23,11 @@ from .._core.mig.plan import (
     GpuPlan,
     GpuState,
     Server,
+    about,
     ends,
     idle_servers,
     plan_gpu,
+    refuse_if_busy,
     without_idle,
 )
 from .._core.steps import Plan, Step
@@ -35,7 +37,8 @@ from .._nvml.real import Nvml, open_nvml
 from . import allocated, boot
 
 SERVER_SECONDS = 10.0
-ASK_AGAIN_SECONDS = 5.0  # the kubelet, while what is in use is waited for
+# When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
+ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "config": {"type": "raw"},
@@ -82,6 +85,7 @@ class MigCapability:
         self._at = ""
         self._allocations: t.Tuple[Allocation, ...] = ()
         self._asked_at: t.Optional[float] = None
+        self._begun: t.Set[str] = set()
 
     # --- observe ---
 
@@ -130,16 +134,28 @@ class MigCapability:
         """
         if self._params["on_allocated"] == "ignore" or not self._takes(state):
             return state
-        now = time.monotonic()
-        if self._asked_at is None or now - self._asked_at >= ASK_AGAIN_SECONDS:
-            self._allocations, self._asked_at = allocated.observe(self._host), now
-        node = [Devices(one.gpu, one.instances, one.devices) for one in state.gpus]
-        held = holders(self._allocations, node)
-        gpus = tuple(
-            dataclasses.replace(one, holders=held.get(one.gpu.uuid, ())) for one in state.gpus
-        )
+        held = self._holders(state.gpus, ASK_AGAIN_SECONDS)
+        gpus = tuple(dataclasses.replace(one, holders=held[one.gpu.uuid]) for one in state.gpus)
         self._states = {one.gpu.uuid: one for one in gpus}
         return state._replace(gpus=gpus)
+
+    def _holders(
+        self, gpus: t.Sequence[GpuState], seconds: float
+    ) -> t.Dict[str, t.Tuple[Holder, ...]]:
+        """Return the pods that have something of each GPU, as it was known at most so long ago."""
+        now = time.monotonic()
+        if self._asked_at is None or now - self._asked_at >= seconds:
+            self._allocations, self._asked_at = allocated.observe(self._host), now
+        node = [Devices(one.gpu, one.instances, one.devices) for one in gpus]
+        return holders(self._allocations, node)
+
+    def _refuse_newcomers(self, uuid: str) -> None:
+        """Refuse where the kubelet gave away something of a GPU since the plan was made."""
+        state = self._states[uuid]
+        held = self._holders([state], LOOK_AGAIN_SECONDS)[uuid]
+        with about(state.gpu):
+            new = [one for one in held if one not in state.holders]
+            refuse_if_busy("the kubelet gave it away since the change was planned", new)
 
     def _takes(self, state: State) -> bool:
         """Tell whether any step takes an instance or a whole GPU, or would if it were idle."""
@@ -243,6 +259,9 @@ class MigCapability:
         if self._at and uuid != self._at:
             self._verify(self._at)
         self._at = uuid
+        if step.needs and uuid not in self._begun and self._params["on_allocated"] != "ignore":
+            self._refuse_newcomers(uuid)
+        self._begun.update([uuid] if step.needs else [])
         if step.action.startswith("boot_"):
             boot.apply(self._host, step)
         elif self._changes is None or self._nvml is None:

@@ -113,6 +113,16 @@ def test_what_is_not_known_is_an_error_with_a_next_step(files: dict[str, str]) -
     assert "gpu.node.gpu_nodes" in refused.value.hint
 
 
+def test_claims_of_which_an_older_kubelet_does_not_tell_are_not_known() -> None:
+    files = {SOCKET: "", "/var/lib/kubelet/dra_manager_state": '{"Data":"gpu.nvidia.com"}'}
+    with pytest.raises(NodeError, match="which pods have GPUs") as refused:
+        told(files, (asking(), answer()))
+    assert "KubeletPodResourcesDynamicResources" in refused.value.cause
+    claimed = answer(resource="gpu.nvidia.com", device="gpu-0")
+    (words,) = told(files, (asking(), claimed))
+    assert words.endswith("with gpu.nvidia.com gpu-0")
+
+
 # --- pods that have ended ---
 
 NODE = {

@@ -84,6 +84,16 @@ def test_restart_of_what_runs_is_announced() -> None:
         ({"status": {**STATUS, "state": "waiting", "problem": "no driver"}}, "waiting: no driver"),
         ({"devices": frozenset()}, "has not noticed a change of the GPUs"),
         ({"status": {**STATUS, "resources": {"r": {"registered": False}}}}, "has not accepted r"),
+        (
+            {
+                "status": {
+                    **STATUS,
+                    "resources": {"r": {"registered": False}},
+                    "registration_problem": "can't listen",
+                }
+            },
+            "has not accepted r (can't listen)",
+        ),
         ({"status": {**STATUS, "config_sha256": "x"}}, "another configuration"),
         (
             {"status": {**STATUS, "config_sha256": "x", "config_problem": "line 2: unknown key"}},

@@ -1,0 +1,42 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""gpu.node.mig on a node whose kubelet says what is in a file, which a later one replaces once it was read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpu.node.plugins.module_utils._capability import mig as capability
+from ansible_collections.gpu.node.plugins.module_utils._core.allocated import ROOTS, SOCKET
+from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from ansible_collections.gpu.node.plugins.modules import mig
+
+
+class Node(Host):
+    """This machine, with a kubelet."""
+
+    def exists(self, path: str) -> bool:
+        """As of the machine."""
+        return path == f"{ROOTS[0]}/{SOCKET}" or super().exists(path)
+
+    def run(self, argv: Any, **more: Any) -> Completed:
+        """As of the machine."""
+        if argv[0] != PROGRAM:
+            return super().run(argv, **more)
+        answer = ANSWER.read_text()
+        with ANSWER.with_suffix(".asked").open("a") as asked:
+            asked.write("asked\n")
+        if (later := ANSWER.with_suffix(".later")).exists():
+            later.replace(ANSWER)
+        return Completed(0, answer, "")
+
+
+if __name__ == "__main__":
+    ANSWER = Path(sys.argv.pop())
+    mig.Host = Node  # type: ignore[misc]
+    capability.LOOK_AGAIN_SECONDS = 0.0
+    mig.main()
