@@ -111,6 +111,14 @@ options:
         description: Which of O(configs) a node has whose label names none. By default O(config).
         type: str
         default: ''
+      events:
+        description: Whether an Event of the node is written where the health of a GPU changes and the API is used.
+        type: bool
+        default: true
+      condition:
+        description: Whether the node's condition C(GPUHealthy) is kept, also where O(labels.output) is V(off).
+        type: bool
+        default: false
   configs:
     description:
       - Configurations by name. The one that the node's label C(nvidia.com/device-plugin.config) names is used, and

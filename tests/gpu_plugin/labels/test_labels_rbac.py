@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import yaml
 from gpu_plugin.labels.access import Access
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.feature import NodeFeature
+from gpu_plugin.labels.health.reporter import Reporter
 from gpu_plugin.labels.owned import ApiError, Change
-from standin_api import NODE, Api
+from standin_api import EVENTS, NODE, Api
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TEXT = (REPOSITORY / "files/kubernetes/node-labels-rbac.yaml").read_text()
@@ -41,7 +43,7 @@ def asked(method: str, path: str) -> tuple[str, str, str, str, str]:
     if rest[0] == "nodes" and not name:
         name = NODE  # of the field selector, without which the stand-in refuses a list
     verb = VERBS.get(method) or ("get" if len(rest) > 1 else "list")
-    return verb, group, namespace, rest[0], name
+    return verb, group, namespace, "/".join([rest[0], *rest[2:]]), name
 
 
 def allows(method: str, path: str) -> bool:
@@ -51,7 +53,7 @@ def allows(method: str, path: str) -> bool:
         verb in rule["verbs"]
         and group in rule["apiGroups"]
         and resource in rule["resources"]
-        and name in rule["resourceNames"]
+        and ("resourceNames" not in rule or name in rule["resourceNames"])
         for role in ROLES
         for rule in role["rules"]
         if role["kind"] == "ClusterRole" or role["metadata"]["namespace"] == namespace
@@ -68,7 +70,8 @@ def api(tmp_path: Path) -> Iterator[Api]:
     made.stop()
 
 
-def test_s18_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api) -> None:
+def test_s18_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api, tmp_path: Path) -> None:
+    now = [2_000_000_000.0]
     access = Access(str(api.kubeconfig))
     node, feature = NodeApi(access, NODE), NodeFeature(access, NODE, NAMESPACE)
     version = node.read().version
@@ -81,12 +84,22 @@ def test_s18_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api) -> Non
     assert not feature.write({"nvidia.com/gpu.count": "2"})
     assert api.features[PLACE]["spec"]["labels"] == {"nvidia.com/gpu.count": "2"}
     feature.remove()
+    reporter = Reporter(NODE, tmp_path / "told.json", lambda: access, lambda: now[0])
+    for number in range(3):  # sick, well, and sick again
+        now[0] += 100
+        health = [{"gpu": "GPU-0", "reason": "XID 79"}] * (number != 1)
+        assert reporter.keep({"health": health}, told=True, condition=True) == {}
+    assert [one["count"] for one in api.events] == [2, 1]
+    assert api.conditions()["GPUHealthy"]["status"] == "False"
     with pytest.raises(ApiError, match=r"403.*make this object .*node-labels-rbac\.yaml"):
         feature.write({"nvidia.com/gpu.count": "2"})  # the object is ours to make
     api.requests.pop()
     node.close()
-    needed = {asked(*one)[0] for one in api.requests}
-    given = {verb for role in ROLES for rule in role["rules"] for verb in rule["verbs"]}
+    needed = {
+        (verb, kind) for verb, _group, _where, kind, _name in (asked(*one) for one in api.requests)
+    }
+    rules = [rule for role in ROLES for rule in role["rules"]]
+    given = {(verb, kind) for one in rules for verb in one["verbs"] for kind in one["resources"]}
     assert given == needed  # and nothing beyond it
 
 
@@ -109,6 +122,11 @@ def test_s18_one_nodes_access_labels_no_other(api: Api) -> None:
         ("POST", "/api/v1/nodes"),
         ("DELETE", f"/api/v1/nodes/{NODE}"),
         ("PUT", PLACE.replace(NAMESPACE, "kube-system")),
+        ("PATCH", "/api/v1/nodes/node-2/status"),
+        ("PUT", f"/api/v1/nodes/{NODE}/status"),
+        ("GET", EVENTS),
+        ("DELETE", f"{EVENTS}/x"),
+        ("POST", EVENTS.replace("default", "kube-system")),
     ):
         assert not allows(method, path), (method, path)
 
@@ -116,8 +134,11 @@ def test_s18_one_nodes_access_labels_no_other(api: Api) -> None:
 def test_s18_every_right_is_of_one_node_by_name() -> None:
     for role in ROLES:
         for rule in role["rules"]:
-            words = [*rule["verbs"], *rule["apiGroups"], *rule["resources"], *rule["resourceNames"]]
+            words = [word for some in rule.values() for word in some]
             assert not [word for word in words if "*" in word]
+            if rule["resources"] == ["events"]:  # a policy bounds these, as no name can
+                assert role["metadata"]["namespace"] == "default"
+                continue
             assert "create" not in rule["verbs"]
             assert all(name.endswith(NODE) for name in rule["resourceNames"])
             assert rule["resourceNames"]
@@ -131,12 +152,19 @@ def test_s18_every_right_is_of_one_node_by_name() -> None:
         assert binding["roleRef"]["name"] in {role["metadata"]["name"] for role in ROLES}
 
 
+POLICIES = {
+    one["metadata"]["name"]: one for one in OBJECTS if one["kind"] == "ValidatingAdmissionPolicy"
+}
+DENIED = {
+    one["spec"]["policyName"]: one["spec"]["validationActions"]
+    for one in OBJECTS
+    if one["kind"] == "ValidatingAdmissionPolicyBinding"
+}
+
+
 def test_s18_a_policy_looks_at_whom_an_object_is_about() -> None:
     """RBAC bounds the object's name only; which node it labels is a label in it."""
-    (policy,) = [one for one in OBJECTS if one["kind"] == "ValidatingAdmissionPolicy"]
-    (binding,) = [one for one in OBJECTS if one["kind"] == "ValidatingAdmissionPolicyBinding"]
-    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
-    assert binding["spec"]["validationActions"] == ["Deny"]
+    policy = POLICIES["gpu-node-labels"]
     assert policy["spec"]["failurePolicy"] == "Fail"
     (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
     assert set(rule["operations"]) == {"CREATE", "UPDATE"}
@@ -144,3 +172,24 @@ def test_s18_a_policy_looks_at_whom_an_object_is_about() -> None:
     assert key in policy["spec"]["validations"][0]["expression"]
     prefix = FEATURE["metadata"]["name"].removesuffix(NODE)
     assert prefix in policy["spec"]["matchConditions"][0]["expression"]
+
+
+def test_a_policy_looks_at_whom_an_event_is_about() -> None:
+    """RBAC can bound neither the names of Events nor the objects that they are about."""
+    policy = POLICIES["gpu-node-labels-events"]
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], set(rule["operations"])) == (["events"], {"CREATE", "UPDATE"})
+    (account,) = [one for one in OBJECTS if one["kind"] == "ServiceAccount"]
+    meta = account["metadata"]
+    user = f"system:serviceaccount:{meta['namespace']}:{meta['name'].removesuffix(NODE)}"
+    (condition,) = policy["spec"]["matchConditions"]
+    assert f"'{user}'" in condition["expression"]
+    new, old = (one["expression"] for one in policy["spec"]["validations"])
+    assert "object.involvedObject.name == variables.node" in new
+    assert "oldObject.involvedObject.name == variables.node" in old
+    assert NODE not in json.dumps(POLICIES)  # they are one for all nodes
+
+
+def test_each_policy_is_bound_and_denies() -> None:
+    assert {name: ["Deny"] for name in POLICIES} == DENIED

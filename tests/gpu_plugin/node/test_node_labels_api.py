@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pytest
 running = pytest.importorskip("running", exc_type=ImportError)
 eventually = running.eventually
 
+from gpu_plugin.tools.state import StateFile  # noqa: E402
 from labelling import LATE  # noqa: E402
 
 if TYPE_CHECKING:
@@ -92,3 +94,70 @@ def test_a_node_feature_object_that_goes_comes_again(labeller: Start) -> None:
     one.api.objects.clear()
     eventually(lambda: one.api.features, LATE)
     assert one.api.own() == {}
+
+
+UNFIT = {"gpu": "GPU-1", "index": "1", "gi": None, "ci": None, "kind": "fault", "reason": "XID 79"}
+UNFIT |= {"since": 1_700_000_000, "way_back": "a reset of the GPU or another load of the driver"}
+
+
+def test_a_gpu_that_turns_sick_becomes_an_event_and_a_condition(labeller: Start) -> None:
+    one = labeller(2)
+    plugin = StateFile(one.node.status_file, pid=os.getpid())  # as the plugin's, while this runs
+    plugin.write({"state": "serving", "health": []})
+    one.start(FAST, "--node-condition=true")
+    eventually(lambda: one.api.conditions().get("GPUHealthy", {}).get("status") == "True", LATE)
+    assert one.api.events == []
+    plugin.write({"state": "serving", "health": [UNFIT]})
+    eventually(lambda: one.api.events, LATE)
+    (event,) = one.api.events
+    assert (event["reason"], event["type"]) == ("GPUUnhealthy", "Warning")
+    assert event["message"].startswith("GPU 1 (GPU-1): XID 79. Way back: a reset of the GPU")
+    eventually(lambda: one.api.conditions()["GPUHealthy"]["status"] == "False", LATE)
+    assert one.end() == 0
+    one.start(FAST, "--node-condition=true")
+    eventually(lambda: one.state()["state"] == "labelled", LATE)
+    time.sleep(3)
+    assert len(one.api.events) == 1
+    assert one.api.events[0]["count"] == 1
+    assert one.end() == 0
+    assert one.once(FAST, "--remove").returncode == 0
+    assert set(one.api.conditions()) == {"Ready"}
+
+
+def test_events_that_may_not_be_written_leave_labels_as_they_are(labeller: Start) -> None:
+    one = labeller(2)
+    one.api.allows = lambda _method, path: "/events" not in path
+    StateFile(one.node.status_file, pid=os.getpid()).write({"health": [UNFIT]})
+    one.start(FAST)
+    eventually(lambda: "events" in one.state().get("problems", {}), LATE)
+    one.wait(gpu_count="2")
+    eventually(lambda: one.state()["state"] == "labelled", LATE)
+    assert one.state()["problem"] is None
+    assert one.node.logged().count("events: trying again") == 1
+
+
+def test_events_can_be_left_out(labeller: Start) -> None:
+    one = labeller(2)
+    StateFile(one.node.status_file, pid=os.getpid()).write({"health": [UNFIT]})
+    one.start(FAST, GPU_NODE_EVENTS="false")
+    one.wait(gpu_count="2")
+    time.sleep(3)
+    assert one.api.counted("POST") == 0
+    assert set(one.api.conditions()) == {"Ready"}
+
+
+def test_a_condition_without_labels(labeller: Start) -> None:
+    one = labeller(2)
+    StateFile(one.node.status_file, pid=os.getpid()).write({"state": "serving", "health": [UNFIT]})
+    one.start(FAST, "--label-output=off", "--node-condition=true")
+    eventually(lambda: one.api.conditions().get("GPUHealthy", {}).get("status") == "False", LATE)
+    assert (one.api.own(), one.api.events) == ({}, [])
+
+
+def test_a_slow_api_delays_labels_and_ends_nothing(labeller: Start) -> None:
+    one = labeller(1)
+    one.api.delays = {"GET": 2.0, "PATCH": 2.0, "WATCH": 2.0}
+    one.start(FAST)
+    one.wait(gpu_count="1")
+    eventually(lambda: one.state()["state"] == "labelled", LATE)
+    assert one.state()["problem"] is None

@@ -63,6 +63,8 @@ SPEC: t.Dict[str, t.Any] = {
                 "namespace": {"type": "str", "default": ""},
                 "extra": {"type": "dict", "default": {}},
                 "default_config": {"type": "str", "default": ""},
+                "events": {"type": "bool", "default": True},
+                "condition": {"type": "bool", "default": False},
             },
         },
         "prefix": {"type": "path", "default": "/opt/gpu-node"},

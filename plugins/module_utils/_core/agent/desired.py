@@ -78,7 +78,7 @@ def check_configs(configs: t.Mapping[str, t.Any], managed: bool) -> None:
 
 def settings(labels: t.Mapping[str, t.Any], *, choosing: bool) -> str:
     """Return the settings' text, an empty one where there is nothing to run. InputError."""
-    if labels["output"] == "off" and not choosing:
+    if labels["output"] == "off" and not choosing and not labels["condition"]:
         return ""
     named = {
         "GPU_LABELS_OUTPUT": labels["output"],
@@ -91,6 +91,8 @@ def settings(labels: t.Mapping[str, t.Any], *, choosing: bool) -> str:
         "CONFIG_FILE_SRCDIR": CONFIGS if choosing else "",
         "CONFIG_FILE_DST": CONFIG if choosing else "",
         "DEFAULT_CONFIG": labels["default_config"] if choosing else "",
+        "GPU_NODE_EVENTS": "" if labels["events"] else "false",
+        "GPU_NODE_CONDITION": "true" if labels["condition"] else "",
     }
     body = "".join(_line(name, text) for name, text in named.items() if text)
     return f"{HEADER}{body}GPU_LABELS_SETTINGS={hashlib.sha256(body.encode()).hexdigest()[:12]}\n"

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from .access import Access
-from .owned import MISSING, ApiError, Change, NodeState
+from .owned import METADATA, METADATA_LIST, MISSING, ApiError, Change, NodeState
 
 T = TypeVar("T")
 MERGE: Final = "application/merge-patch+json"
-# Only metadata: a node's status is large, and changes all the time.
-PARTIAL: Final = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
-ONE, LIST = PARTIAL.format("PartialObjectMetadata"), PARTIAL.format("PartialObjectMetadataList")
 NODE_RIGHTS: Final = "give the kubeconfig's user the right to get, list, watch and patch this node"
 
 
@@ -52,7 +49,12 @@ class NodeApi:
         """Return the node. ApiError."""
         doing = f"reading node {self._node}"
         found = self._access.ask(
-            doing, "GET", "/api/v1/nodes", query=self._named(), accept=LIST, rights=NODE_RIGHTS
+            doing,
+            "GET",
+            "/api/v1/nodes",
+            query=self._named(),
+            accept=METADATA_LIST,
+            rights=NODE_RIGHTS,
         )
         items, version = understood(doing, lambda: (found["items"] or [], found["metadata"]))
         if not items:
@@ -78,7 +80,7 @@ class NodeApi:
             "timeoutSeconds": str(seconds),
         }
         for event in self._access.events(
-            doing, "/api/v1/nodes", query, accept=ONE, seconds=seconds, rights=NODE_RIGHTS
+            doing, "/api/v1/nodes", query, accept=METADATA, seconds=seconds, rights=NODE_RIGHTS
         ):
             news = functools.partial(_news, doing, event, version)
             yield (last := understood(doing, news))
@@ -95,7 +97,7 @@ class NodeApi:
             change.body,
             query=query,
             kind=MERGE,
-            accept=ONE,
+            accept=METADATA,
             rights=NODE_RIGHTS,
         )
         return understood(doing, lambda: _state(found))

@@ -18,7 +18,7 @@ from ..status import DEFAULT_FILE, LABELS_FILE
 from ..tools import logs
 from .inforce import LAST_GOOD, Source
 from .rate import BURST, QPS
-from .settings import OUTPUTS, Configs, Settings, extra, fallbacks, one_of, rate
+from .settings import OUTPUTS, Configs, Settings, extra, fallbacks, one_of, rate, switch
 
 LABEL: Final = "nvidia.com/device-plugin.config"
 # Of the plugin's keys, those that labels depend on.
@@ -30,6 +30,9 @@ MATTER: Final = (
     "flags.plugin.containerDriverRoot",
     "flags.deviceDiscoveryStrategy",
     "flags.mpsRoot",
+)
+EVENTS_HELP: Final = (
+    "write an Event where a GPU's health changes (default: true where the API is used)"
 )
 FALLBACKS_HELP: Final = "what to do without either: named, single, empty, in this order"
 TEXTS: Final = (
@@ -56,6 +59,8 @@ TEXTS: Final = (
         "this process's pod, whose DaemonSet then owns the NodeFeature",
     ),
     ("namespace", "NAMESPACE", "NAME", "where NodeFeature objects go (default: default)"),
+    ("node-events", "GPU_NODE_EVENTS", "true|false", EVENTS_HELP),
+    ("node-condition", "GPU_NODE_CONDITION", "true|false", "keep the node's condition GPUHealthy"),
     ("node-label", "NODE_LABEL", "KEY", f"chooses a configuration (default: {LABEL})"),
     ("config-file-srcdir", "CONFIG_FILE_SRCDIR", "DIR", "the configurations to choose from"),
     ("config-file-dst", "CONFIG_FILE_DST", "FILE", "the link to the chosen one"),
@@ -158,5 +163,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         status_file=options.status_file,
         plugin_status_file=options.plugin_status_file,
         pod=options.pod_name,
+        events=switch("node-events", options.node_events),
+        condition=bool(switch("node-condition", options.node_condition)),
         rate=rate(options.kube_api_qps, options.kube_api_burst),
     )

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from .._shared._core.errors import NodeError
 from ..config.configuration import Config
 from ..tools import files, logs
+from .health.reporter import NAME, Reporter
 from .owned import change
 from .settings import FEATURE, FILE, OFF, Settings
 
 if TYPE_CHECKING:
+    from .access import Access
     from .api import NodeApi
     from .feature import NodeFeature
 
@@ -63,6 +65,7 @@ def _content(path: Path) -> str | None:
 class Cluster:
     """What is written to the API about the node, through one access."""
 
+    access: Access
     node: NodeApi
     feature: NodeFeature
 
@@ -75,7 +78,12 @@ def connect(settings: Settings) -> Cluster:
 
     access, node = Access(settings.kubeconfig, settings.rate), settings.node
     feature = NodeFeature(access, node, settings.namespace, settings.pod)
-    return Cluster(NodeApi(access, node), feature)
+    return Cluster(access, NodeApi(access, node), feature)
+
+
+def reporter(settings: Settings, cluster: Callable[[], Cluster]) -> Reporter:
+    """Return what tells the cluster of the GPUs' health."""
+    return Reporter(settings.node, settings.status_file.with_name(NAME), lambda: cluster().access)
 
 
 def remove(settings: Settings, config: Config) -> int:
@@ -83,6 +91,7 @@ def remove(settings: Settings, config: Config) -> int:
     output = settings.label_output or settings.output(config.gfd)
     if output == FILE:
         FileOutput(config.gfd.output_file).remove()
+    reporter(settings, lambda: connect(settings)).remove()
     if output in (FILE, OFF) and settings.configs is None:
         return 0
     cluster = connect(settings)

@@ -22,6 +22,10 @@ NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 LONGEST_PREFIX: Final = 253
 MISSING, GONE = 404, 410
+# What is asked for of an object: its metadata alone. A node's status is large, and changes all the time.
+PARTIAL: Final = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
+METADATA: Final = PARTIAL.format("PartialObjectMetadata")
+METADATA_LIST: Final = PARTIAL.format("PartialObjectMetadataList")
 OURS: Final = "gpu.node/labels"
 REFUSED: Final = "gpu.node/device-plugin.config-refused"
 NFD: Final = "nfd.node.kubernetes.io/feature-labels"

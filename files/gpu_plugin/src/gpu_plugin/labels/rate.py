@@ -31,9 +31,17 @@ class Rate:
             return 0.0
         with self._lock:
             now = self._clock()
-            self._left = min(self._left + (now - self._seen) * self.qps, self.burst) - 1
+            passed = max(now - self._seen, 0.0)
+            self._left = min(self._left + passed * self.qps, self.burst) - 1
             self._seen = now
             return max(-self._left / self.qps, 0.0)
+
+    def ready(self) -> bool:
+        """Take a turn if there is one."""
+        if self.take() == 0:
+            return True
+        self._left += 1
+        return False
 
     def wait(self) -> None:
         """Wait for a turn."""

@@ -23,7 +23,7 @@ from ..tools.logs import notify
 from ..tools.state import StateFile
 from . import reading, rows
 from .inforce import InForce, Plugin, Source
-from .output import Cluster, FileOutput, connect
+from .output import Cluster, FileOutput, connect, reporter
 from .owned import ApiError, NodeState, change
 from .rate import jittered
 from .settings import API, FEATURE, FILE, Settings
@@ -52,6 +52,8 @@ class Service:
         self._node: NodeState | None = None
         self._cluster: Cluster | None = None
         self._watched = Watched(lambda: NodeWatch(self._connected().node, self._messages.put))
+        self._reporter = reporter(settings, self._connected)
+        self._beside: dict[str, str] = {}  # problems that are none of labels
         self._wanted: rows.Labels | None = None
         self._driver_worked = False
         self._read_at = self._write_at = 0.0
@@ -149,6 +151,18 @@ class Service:
             self._choose()
         if now >= self._write_at:
             self._try_to_write(now)
+        notify("WATCHDOG=1")  # each of the two may wait for the API
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell the cluster of the GPUs' health."""
+        told = self._settings.tells(self._config.gfd)
+        wants = self._settings.condition
+        before = self._beside
+        self._beside = self._reporter.keep(self._plugin.state(), told=told, condition=wants)
+        for about, why in self._beside.items():
+            if before.get(about) != why:
+                logs.warning(f"{about}: trying again", cause=why)
 
     def _reload(self) -> None:
         """Read the file and look at the GPUs again."""
@@ -272,7 +286,7 @@ class Service:
             "node": self._settings.node,
             "state": "waiting" if waiting else "failing" if problem else "labelled",
             "problem": problem,
-            "problems": dict(self._problems),
+            "problems": {**self._problems, **self._beside},
             "labels": self._wanted or {},
         }
         lines = ["WATCHDOG=1"]

@@ -17,6 +17,7 @@ from typing import Final
 from .._shared._core.errors import InputError, NodeError
 from ..config import sources
 from ..config.configuration import Gfd, parse
+from ..config.schema import FALSE, TRUE
 from ..status import DEFAULT_FILE
 from ..tools import logs
 from .owned import checked
@@ -135,7 +136,10 @@ def choose(
 
 @dataclass(frozen=True)
 class Settings:
-    """``label_output`` empty leaves the choice to the configuration; ``configs`` is None for no choice."""
+    """``label_output`` empty leaves the choice to the configuration; ``configs`` is None for no choice.
+
+    ``events`` and ``condition`` tell the cluster of the GPUs' health; None leaves the choice to the output.
+    """
 
     config: Path
     node: str
@@ -149,23 +153,40 @@ class Settings:
     status_file: Path
     plugin_status_file: Path = Path(DEFAULT_FILE)
     pod: str = ""
+    events: bool | None = None
+    condition: bool = False
     rate: Rate = field(default_factory=Rate)
 
     def output(self, gfd: Gfd) -> str:
         """Return where labels are written. NodeError: nothing would be done at all."""
         chosen = {None: API, True: FEATURE, False: FILE}[gfd.node_feature_api]
         output = self.label_output or chosen
-        if output == OFF and self.configs is None:
+        if output == OFF and self.configs is None and not (self.events or self.condition):
             raise NodeError(
                 "there is nothing to do",
                 cause="labels are off and there is no folder of configurations",
-                hint="choose --label-output api or file, or give --config-file-srcdir",
+                hint="choose --label-output api or file, or give --config-file-srcdir or --node-condition",
             )
         return output
+
+    def tells(self, gfd: Gfd) -> bool:
+        """Tell whether Events are written; where nobody chose, where the API is used anyway."""
+        if self.events is not None:
+            return self.events
+        return self.output(gfd) in (API, FEATURE) or self.configs is not None
 
     def reads_node(self, gfd: Gfd) -> bool:
         """Tell whether the node's object has to be read."""
         return self.output(gfd) == API or self.configs is not None
+
+
+def switch(where: str, text: str) -> bool | None:
+    """Return what is switched, None for an empty text. InputError."""
+    if not text:
+        return None
+    if text not in TRUE + FALSE:
+        raise InputError.of(where, text, "true or false")
+    return text in TRUE
 
 
 def rate(qps: str, burst: str) -> Rate:

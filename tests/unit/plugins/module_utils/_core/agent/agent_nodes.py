@@ -34,6 +34,8 @@ LABELS = {
     "namespace": "",
     "extra": {},
     "default_config": "",
+    "events": True,
+    "condition": False,
 }
 STATUS = {
     "config_sha256": "abc",

@@ -68,6 +68,13 @@ def test_settings() -> None:
     assert digest != other["GPU_LABELS_SETTINGS"]
 
 
+def test_the_cluster_is_told_of_health_as_asked() -> None:
+    told = env_variables(settings({**LABELS, "events": False, "condition": True}, choosing=False))
+    assert (told["GPU_NODE_EVENTS"], told["GPU_NODE_CONDITION"]) == ("false", "true")
+    alone = settings({**LABELS, "output": "off", "condition": True}, choosing=False)
+    assert env_variables(alone)["GPU_LABELS_OUTPUT"] == "off"  # there is something to run
+
+
 @given(
     st.text(
         st.characters(min_codepoint=32, exclude_categories=["Zl", "Zp", "Cs", "Cc"]), min_size=1

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which Event is to be written next, after those that were written before. Pure.
+
+Changes are told, not states: what was told is remembered, so that a restart tells nothing twice. An
+Event that happens again becomes the same one with a higher count, as client-go's recorder does it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..._shared._core.text.json_data import is_whole
+from .faults import Faults
+
+SICK, WELL = "GPUUnhealthy", "GPUHealthy"
+COMPONENT: Final = "gpu-node-labels"
+NAMESPACE: Final = "default"  # where Events of objects without a namespace are
+PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
+PAUSE: Final = 30.0  # seconds between two Events of one device: what passes in between is not told
+KEPT: Final = 3600.0  # seconds for which API servers keep an Event by default
+LONGEST: Final = 1000  # of a message, of which Kubernetes takes 1024 bytes
+
+Json = dict[str, Any]
+Told = Mapping[str, Json]  # by place: text, device, at, and the Events by reason
+
+
+@dataclass(frozen=True)
+class Notice:
+    """An Event to write; ``again`` is its name where it only counts on from an earlier one."""
+
+    place: str
+    reason: str
+    again: str
+    body: Json
+    told: Json  # what is told of the place then
+
+
+def next_notice(faults: Faults, told: Told, node: str, now: float) -> Notice | None:
+    """Return the next Event, None where there is nothing to tell or it is too early."""
+    for place in sorted({*faults, *told}):
+        before = told.get(place, {})
+        fault = faults.get(place)
+        text = fault.text if fault else ""
+        if text == before.get("text", "") or age(before, now) < PAUSE:
+            continue
+        device = fault.device if fault else before["device"]
+        reason = SICK if fault else WELL
+        message = f"{device}: {text}" if fault else f"{device} is healthy again"
+        return _notice(place, reason, message, before, node, now, text, device)
+    return None
+
+
+def remembered(told: Told, now: float) -> Told:
+    """Return what is still worth knowing: the faults, and Events that may be counted on."""
+    return {place: one for place, one in told.items() if one["text"] or age(one, now) < KEPT}
+
+
+def age(one: Mapping[str, Any], now: float) -> float:
+    """Return how long ago something was written; what is from the future, by a wrong clock, is old."""
+    passed = now - float(one.get("at", 0))
+    return passed if passed >= 0 else float("inf")
+
+
+def usable(told: object) -> Told:
+    """Return what was told earlier, nothing where it can't be that."""
+    return told if isinstance(told, dict) and all(map(_one, told.values())) else {}
+
+
+def _one(told: object) -> bool:
+    if not isinstance(told, dict) or not isinstance(told.get("events"), dict):
+        return False
+    texts = all(isinstance(told.get(key), str) for key in ("text", "device"))
+    events = [one for one in told["events"].values() if isinstance(one, dict)]
+    whole = all(
+        isinstance(one.get("name"), str) and is_whole(one.get("count")) and _number(one.get("at"))
+        for one in events
+    )
+    return texts and whole and _number(told.get("at")) and len(events) == len(told["events"])
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _notice(
+    place: str,
+    reason: str,
+    message: str,
+    before: Mapping[str, Any],
+    node: str,
+    now: float,
+    text: str,
+    device: str,
+) -> Notice:
+    events = dict(before.get("events", {}))
+    last = events.get(reason)
+    stamp = moment(now)
+    if last and age(last, now) < KEPT:
+        name, count = last["name"], last["count"] + 1
+        body = {"count": count, "lastTimestamp": stamp, "message": _bounded(message)}
+    else:
+        last, count = None, 1
+        name = f"{node[:200]}.{int(now * 1e9):x}"
+        body = _whole(name, node, reason, _bounded(message), stamp)
+    events[reason] = {"name": name, "count": count, "at": now}
+    after = {"text": text, "device": device, "at": now, "events": events}
+    return Notice(place, reason, name if last else "", body, after)
+
+
+def _whole(name: str, node: str, reason: str, message: str, stamp: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        # The kubelet's own Events have the name of the node as its uid too.
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+        "type": "Warning" if reason == SICK else "Normal",
+        "reason": reason,
+        "message": message,
+        "count": 1,
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+        "source": {"component": COMPONENT, "host": node},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": node,
+    }
+
+
+def _bounded(message: str) -> str:
+    return message.encode()[:LONGEST].decode(errors="ignore")
+
+
+def moment(now: float) -> str:
+    """Return a time as Kubernetes writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))

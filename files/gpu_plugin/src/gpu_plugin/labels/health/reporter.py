@@ -1,0 +1,166 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Writes Events and the node's condition, one at a time, and remembers what it wrote."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ...tools import logs
+from ...tools.chores import Backoff
+from ...tools.state import VERSION, StateFile, StateUnusable, read
+from ..owned import METADATA, MISSING, ApiError
+from ..rate import Rate
+from . import condition as conditions
+from . import events
+from .faults import Faults, faults
+
+if TYPE_CHECKING:
+    from ..access import Access
+
+NAME: Final = "node-health.json"
+GRACE: Final = 60.0  # seconds that a plugin may take to start again
+PAUSES: Final = (5.0, 300.0)  # before what failed is tried again
+BURST, EACH = 25, 10.0  # Events at once, and seconds for each in the long run
+EVENT_RIGHTS: Final = (
+    "give the kubeconfig's user the right to create and patch events, or set --node-events=false"
+)
+STATUS_RIGHTS: Final = "give the kubeconfig's user the right to patch this node's status, or leave out --node-condition"
+EVENTS, CONDITION = "events", "condition"
+
+
+class Reporter:
+    """Tells the cluster of one node. ``access`` is asked for when there is something to write."""
+
+    def __init__(
+        self,
+        node: str,
+        path: Path,
+        access: Callable[[], Access],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._node, self._access, self._clock = node, access, clock
+        self._file = StateFile(path, mode=0o600)
+        self._rate = Rate(1 / EACH, BURST, clock)
+        self._backoff = {EVENTS: Backoff(*PAUSES, 0.5), CONDITION: Backoff(*PAUSES, 0.5)}
+        self._next = {EVENTS: 0.0, CONDITION: 0.0}
+        self._spread = 1.0
+        self._seen_at = clock()
+        self._told: Mapping[str, dict[str, Any]] = {}
+        self._condition: Mapping[str, Any] = {}
+        self._problems = {EVENTS: "", CONDITION: ""}
+        self._recall(path)
+
+    def keep(
+        self, state: Mapping[str, Any] | None, *, told: bool, condition: bool
+    ) -> dict[str, str]:
+        """Write at most one Event and the condition, where they are asked for and due.
+
+        Returns what failed the last time, by what it is about.
+        """
+        now = self._clock()
+        found = faults(state)
+        if state is not None:
+            self._seen_at = now
+        if told and found is not None:
+            self._try(EVENTS, now, lambda: self._tell(found, now))
+        if condition and (state is not None or now - self._seen_at >= GRACE):
+            self._try(CONDITION, now, lambda: self._keep(conditions.condition(state, found), now))
+        elif not condition and self._condition:
+            self._try(CONDITION, now, self.remove)
+        return {about: why for about, why in self._problems.items() if why}
+
+    def remove(self) -> None:
+        """Take the condition away, if it was written. ApiError."""
+        if self._condition:
+            self._patch("removing", conditions.removal())
+            self._condition = {}
+            self._remember()
+
+    def _try(self, about: str, now: float, work: Callable[[], None]) -> None:
+        """Do it, and again after a pause where it fails. Other work of the process goes on meanwhile."""
+        if now < self._next[about] <= now + PAUSES[1]:  # unless the clock was turned back
+            return
+        try:
+            work()
+        except ApiError as error:
+            self._problems[about] = str(error)
+            self._next[about] = now + self._backoff[about].failed()
+            return
+        self._problems[about] = ""
+        self._backoff[about].reset()
+
+    def _tell(self, found: Faults, now: float) -> None:
+        self._told = events.remembered(self._told, now)
+        notice = events.next_notice(found, self._told, self._node, now)
+        if notice is None or not self._rate.ready():
+            return
+        doing = f"writing an Event of node {self._node}"
+        if not notice.again:
+            self._ask(doing, "POST", events.PATH, notice.body)
+        elif not self._counted(doing, notice):
+            return
+        self._told = {**self._told, notice.place: notice.told}
+        self._remember()
+        logs.info("event written", reason=notice.reason, message=notice.body["message"])
+
+    def _counted(self, doing: str, notice: events.Notice) -> bool:
+        """Let an Event count on; where it has run out, forget it, so that it is made anew."""
+        try:
+            self._ask(doing, "PATCH", f"{events.PATH}/{notice.again}", notice.body)
+        except ApiError as error:
+            if error.status != MISSING:
+                raise
+            before = self._told[notice.place]
+            left = {key: one for key, one in before["events"].items() if key != notice.reason}
+            self._told = {**self._told, notice.place: {**before, "events": left}}
+            return False
+        return True
+
+    def _ask(self, doing: str, method: str, path: str, body: dict[str, Any]) -> None:
+        kind = "application/json" if method == "POST" else "application/merge-patch+json"
+        self._access().ask(doing, method, path, body, kind=kind, rights=EVENT_RIGHTS)
+
+    def _keep(self, wanted: dict[str, Any], now: float) -> None:
+        found = conditions.due(wanted, self._condition, now, self._spread)
+        if found is None:
+            return
+        self._patch("writing", conditions.patch(found))
+        if found["status"] != self._condition.get("status"):
+            logs.info("condition written", type=conditions.TYPE, status=found["status"])
+        self._condition, self._spread = {**found, "at": now}, random.uniform(1, 1.1)
+        self._remember()
+
+    def _patch(self, what: str, body: dict[str, Any]) -> None:
+        self._access().ask(
+            f"{what} the condition {conditions.TYPE} of node {self._node}",
+            "PATCH",
+            f"/api/v1/nodes/{self._node}/status",
+            body,
+            kind=conditions.STRATEGIC,
+            accept=METADATA,
+            rights=STATUS_RIGHTS,
+        )
+
+    def _recall(self, path: Path) -> None:
+        """Take over what an earlier process of this node has written."""
+        try:
+            found = read(path, (VERSION,)) or {}
+        except StateUnusable as error:
+            logs.warning("what was told of the GPUs' health is lost", cause=error)
+            return
+        if found.get("node") == self._node:
+            self._told = events.usable(found.get("told"))
+            self._condition = conditions.usable(found.get("condition"))
+
+    def _remember(self) -> None:
+        found = {"node": self._node, "told": self._told, "condition": self._condition}
+        try:
+            self._file.write(found)
+        except OSError as error:  # it is told all the same, and perhaps again after a restart
+            logs.warning("what was told of the GPUs' health can't be kept", cause=error)
