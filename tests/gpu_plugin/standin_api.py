@@ -13,6 +13,7 @@ import contextlib
 import json
 import re
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -39,10 +40,15 @@ class Api:
     A fault is a method and a status, or DROP. ``expire()`` lets watches end with 410, ``end()`` as
     they do when their time is over, ``cut()`` in the middle of an event. ``token`` is what a client
     must have. ``allows`` tells whether it may do that, by method and path. ``objects`` are all but the
-    node, by path; ``delays`` are seconds before an answer, by method; ``connections`` counts them.
+    node, by path; ``delays`` are seconds before an answer, by method; ``connections`` counts them, and
+    ``clients`` are the names in the certificates of those that connected, where it speaks ``tls``.
     """
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, folder: Path, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.tls = tls
+        self.clients: list[str] = []
         self.node: Json | None = {
             "apiVersion": "v1",
             "kind": "Node",
@@ -76,6 +82,8 @@ class Api:
 
         self.server = _Server((self.host, self.port), Handler)
         self.server.daemon_threads = True
+        if self.tls is not None:
+            self.server.socket = self.tls.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -87,7 +95,8 @@ class Api:
 
     def write_kubeconfig(self, token: str) -> None:
         """Write a kubeconfig for this server."""
-        cluster = {"server": f"http://{self.host}:{self.port}"}
+        scheme = "http" if self.tls is None else "https"
+        cluster = {"server": f"{scheme}://{self.host}:{self.port}"}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -174,6 +183,9 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.owner.connections += 1
+        if isinstance(self.connection, ssl.SSLSocket):
+            subject: Any = (self.connection.getpeercert() or {}).get("subject", ())
+            self.owner.clients += [value for part in subject for _key, value in part]
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -196,7 +208,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return False
             self._fail(status, "by order of the test")
             return False
-        if self.headers.get("Authorization") != f"Bearer {api.token}":
+        scheme, _blank, token = self.headers.get("Authorization", "").partition(" ")
+        if (scheme.lower(), token) != ("bearer", api.token):
             self._fail(401, "Unauthorized")
             return False
         if not api.allows(name, self.where.path):

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from certificates import Authority
 from gpu_plugin.labels import access as module
 from gpu_plugin.labels.access import Access, find_kubeconfig
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.owned import ApiError
-from standin_api import Api
+from kubernetes.config import incluster_config
+from standin_api import NODE, Api
 
 
 def test_a_kubeconfig_that_is_no_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +93,61 @@ def test_a_token_in_a_file_of_its_own_is_taken_when_it_changes(api: Api, node: N
     api.token = "new-one"
     token.write_text("new-one")
     assert node.read()
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[tuple[Api, Authority]]:
+    """An API that is spoken with by TLS and certificates, as a kubelet does."""
+    authority = Authority(tmp_path)
+    made = Api(tmp_path, tls=authority.server("127.0.0.1"))
+    authority.write_kubeconfig(made.kubeconfig)
+    yield made, authority
+    made.stop()
+
+
+def test_m6_one_handshake_serves_all_requests_until_the_certificate_is_renewed(
+    secure: tuple[Api, Authority],
+) -> None:
+    api, authority = secure
+    node = NodeApi(Access(str(api.kubeconfig)), NODE)
+    for _each in range(5):
+        node.read()
+    assert (api.connections, api.clients) == (1, ["first"])
+    authority.renew("second")
+    for _each in range(5):
+        node.read()
+    assert (api.connections, api.clients) == (2, ["first", "second"])
+    node.close()
+
+
+def test_a_server_of_another_authority_is_not_spoken_with(
+    secure: tuple[Api, Authority], tmp_path: Path
+) -> None:
+    api, authority = secure
+    (tmp_path / "other").mkdir()
+    authority.ca.write_bytes(Authority(tmp_path / "other").ca.read_bytes())
+    with pytest.raises(ApiError, match="certificate verify failed"):
+        NodeApi(Access(str(api.kubeconfig)), NODE).read()
+    assert api.requests == []
+
+
+def test_a_pods_own_access_is_used_and_its_token_renewed(
+    secure: tuple[Api, Authority], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    api, authority = secure
+    assert api.tls is not None
+    api.tls.verify_mode = ssl.CERT_NONE
+    token = tmp_path / "token"
+    token.write_text("good")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority.ca))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.port))
+    node = NodeApi(Access(""), NODE)
+    assert node.read()
+    api.token = "new"
+    token.write_text("new")
+    with pytest.raises(ApiError, match="401"):
+        node.read()
+    assert node.read()
+    node.close()

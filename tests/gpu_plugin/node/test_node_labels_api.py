@@ -154,6 +154,18 @@ def test_a_condition_without_labels(labeller: Start) -> None:
     assert (one.api.own(), one.api.events) == ({}, [])
 
 
+def test_a_status_file_that_cannot_be_written_ends_nothing(labeller: Start) -> None:
+    """Finding H4, in the process that labels."""
+    one = labeller(1)
+    one.status.parent.write_text("")  # no folder, so nothing can be written below it
+    one.start(FAST)
+    one.wait(gpu_count="1")
+    one.api.set(nvidia_com__gpu_count="7")
+    one.wait(gpu_count="1")
+    assert one.node.logged().count("the status file can't be written") == 1
+    assert one.end() == 0
+
+
 def test_a_slow_api_delays_labels_and_ends_nothing(labeller: Start) -> None:
     one = labeller(1)
     one.api.delays = {"GET": 2.0, "PATCH": 2.0, "WATCH": 2.0}

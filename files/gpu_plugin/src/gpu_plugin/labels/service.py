@@ -18,7 +18,7 @@ from ..config.configuration import Config
 from ..config.sources import ConfigWatch
 from ..gpus.driver import library_deleted
 from ..tools import logs
-from ..tools.chores import Backoff
+from ..tools.chores import Backoff, Chore
 from ..tools.logs import notify
 from ..tools.state import StateFile
 from . import reading, rows
@@ -49,6 +49,8 @@ class Service:
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._problems: dict[str, str] = {}  # in words, by what they are about, the oldest first
         self._status = StateFile(settings.status_file)
+        trouble = "the status file can't be written"
+        self._written = Chore("status_file", trouble, self._status.write)
         self._node: NodeState | None = None
         self._cluster: Cluster | None = None
         self._watched = Watched(lambda: NodeWatch(self._connected().node, self._messages.put))
@@ -89,7 +91,8 @@ class Service:
             notify("STOPPING=1")
             if self._output == FILE and self._config.gfd.sleep is not None:
                 self._file.remove()
-            self._status.remove()
+            with contextlib.suppress(OSError):
+                self._status.remove()
         logs.info("stopped")
         return 0
 
@@ -290,6 +293,6 @@ class Service:
             "labels": self._wanted or {},
         }
         lines = ["WATCHDOG=1"]
-        if self._status.write(state):
+        if self._written.run(state):
             lines.append(f"STATUS={problem or state['state']}")
         notify(*lines)
