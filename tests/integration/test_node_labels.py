@@ -44,6 +44,7 @@ def as_the_service(node: Node, *command: str) -> str:
 def test_labels_from_the_first_to_the_end(brought_up: Callable[..., Node], tmp_path: Path) -> None:
     node = brought_up("labels", "h100-80", 2)
     node.variables["node_labels_node_name"] = NODE
+    node.variables["device_plugin_node_condition"] = True
     api = Api(tmp_path, host=gateway(node))
     try:
         node.run("mkdir", "-p", "/etc/kubernetes")
@@ -53,6 +54,7 @@ def test_labels_from_the_first_to_the_end(brought_up: Callable[..., Node], tmp_p
         assert first.ok, first.message()
         eventually(lambda: api.own().get("nvidia.com/gpu.count"), "2", 120)
         assert node.allocatable() == {"gpu": 2}
+        eventually(lambda: "GPUHealthy" in api.conditions(), True, 120)
 
         again = node.play(device_plugin_configs={"many": MANY})
         assert again.ok, again.message()
@@ -83,6 +85,7 @@ def test_labels_from_the_first_to_the_end(brought_up: Callable[..., Node], tmp_p
         assert gone.ok, gone.message()
         assert api.own() == {"example.com/theirs": "stays", CHOICE: "many"}
         assert api.own("annotations") == {}
+        assert set(api.conditions()) == {"Ready"}
         assert node.run("systemctl", "cat", UNIT, check=False) == ""
         assert node.run("ls", "/etc/gpu-node", check=False) == ""
     finally:

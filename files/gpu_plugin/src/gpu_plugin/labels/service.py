@@ -84,9 +84,11 @@ class Service:
         logs.info("started", output=self._output, node=self._settings.node)
         notify("READY=1")
         try:
-            while self._handle_messages():
+            going = True
+            while going:
                 self._step()
                 self._report()
+                going = self._handle_messages()
         finally:
             notify("STOPPING=1")
             if self._output == FILE and self._config.gfd.sleep is not None:
