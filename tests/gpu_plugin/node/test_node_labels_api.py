@@ -173,3 +173,23 @@ def test_a_slow_api_delays_labels_and_ends_nothing(labeller: Start) -> None:
     one.wait(gpu_count="1")
     eventually(lambda: one.state()["state"] == "labelled", LATE)
     assert one.state()["problem"] is None
+
+
+def test_an_xid_becomes_an_event_and_its_end_another(labeller: Start) -> None:
+    """All the way: the driver, the plugin that judges it, and the process that tells the cluster."""
+    pytest.importorskip("gpu_plugin.gpus.unfit")
+    one = labeller(2)
+    one.node.start_daemon(FAST, "--recovery-period=15")
+    eventually(lambda: one.node.status()["state"] == "serving", LATE)
+    one.start(FAST, "--node-condition=true")
+    eventually(lambda: one.api.conditions().get("GPUHealthy", {}).get("status") == "True", LATE)
+    one.node.sim.ctl("xid", gpu="1", number=94)
+    eventually(lambda: one.api.events, LATE)
+    (sick,) = one.api.events
+    assert sick["reason"] == "GPUUnhealthy"
+    assert "XID 94" in sick["message"]
+    assert "Way back: " in sick["message"]
+    eventually(lambda: one.api.conditions()["GPUHealthy"]["status"] == "False", LATE)
+    eventually(lambda: len(one.api.events) == 2, 60)
+    assert one.api.events[1]["reason"] == "GPUHealthy"
+    eventually(lambda: one.api.conditions()["GPUHealthy"]["status"] == "True", LATE)
