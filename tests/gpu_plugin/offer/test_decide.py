@@ -92,7 +92,12 @@ def test_a_gpu_in_mig_mode_that_no_specification_has_whole_is_nobodys() -> None:
     """Else each pod that the scheduler sends there fails for good."""
     config = parse("flags: {migStrategy: none, plugin: {deviceListStrategy: cdi-cri}}")
     host = HostState(cdi_devices=frozenset(["GPU-0", "MIG-1-0"]))
-    assert kinds(config, host, inventory(view(0), view(1, "1g.10gb"))) == [None, Kind.NO_CDI]
+    now = inventory(view(0), view(1, "1g.10gb"))
+    assert kinds(config, host, now) == [None, Kind.NO_CDI]
+    why = str(decide(now, {}, config, host=host).resources[GPU][1].problem)
+    assert why.startswith("it is in MIG mode, and CDI describes no whole GPU that is")
+    assert "migStrategy" in why
+    assert "regenerate" not in why  # which would be in vain
 
 
 def test_without_a_channel_that_is_required_nobody_gets_a_device() -> None:

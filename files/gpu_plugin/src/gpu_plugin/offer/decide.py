@@ -201,16 +201,17 @@ def decide(
     if found:
         notes += not_shared(found, sharing)
     if host is not None:
+        divided = frozenset(view.gpu.uuid for view in now.gpus if view.gpu.mig_current)
         found = {
-            name: tuple(_reachable(device, config, host) for device in devices)
+            name: tuple(_reachable(device, config, host, divided) for device in devices)
             for name, devices in found.items()
         }
     shared = share(found, sharing, config.mps_root, mps)
     return Offered(shared, offers(shared), tuple(notes))
 
 
-def _reachable(device: Device, config: Config, host: HostState) -> Device:
-    """Return the device with what keeps containers from it, if so."""
+def _reachable(device: Device, config: Config, host: HostState, divided: frozenset[str]) -> Device:
+    """Return the device with what keeps containers from it, if so; GPUs in MIG mode are ``divided``."""
     name = device.index if config.device_id_strategy == "index" else device.uuid
     problem = None
     if device.problem:
@@ -218,7 +219,10 @@ def _reachable(device: Device, config: Config, host: HostState) -> Device:
     if asked(config) and name not in host.cdi_devices:
         problem = Problem(
             Kind.NO_CDI,
-            f"no container runtime knows the CDI device {qualified(name)}: the node's CDI "
+            "it is in MIG mode, and CDI describes no whole GPU that is. Next step: set migStrategy "
+            "to mixed or single, or turn its MIG mode off (gpu.node.mig)"
+            if device.uuid in divided
+            else f"no container runtime knows the CDI device {qualified(name)}: the node's CDI "
             "specification does not have it. Next step: regenerate the CDI specification (gpu.node.cdi)",
         )
     elif config.imex_required and set(config.imex_channels) - set(host.imex_channels):
