@@ -10,6 +10,7 @@ PRODUCT ?= h100-80
 GPUS ?= 8
 PYTHON ?= python3
 LEFT_OUT ?= exhaustive or endurance
+CHOICE ?= not ($(LEFT_OUT))
 
 CACHE := $(CURDIR)/.cache
 VENV := $(CACHE)/venv
@@ -76,7 +77,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 test: image $(WHEELHOUSE)/stamp ## What every change has to pass: at most half an hour on two cores
 	@tests/run-all
 
-test-all: image $(WHEELHOUSE)/stamp ## That, and endurance, oracle and dkms: twenty minutes more
+test-all: image $(WHEELHOUSE)/stamp ## That, and endurance, oracle and dkms: half an hour more
 	@tests/run-all --all
 
 test-fast: setup lint ## What takes two minutes and no container
@@ -99,6 +100,7 @@ oracle: setup ## The MIG planner against brute force: every layout from every st
 endurance: setup ## The device plugin through restarts and changes by the thousand, and each fault twenty times
 	$(MAKE) --no-print-directory -C tests/nvsim shim
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m endurance tests/gpu_plugin
+	$(if $(KUBE_BIN),$(MAKE) --no-print-directory CHOICE=endurance test-cluster)
 
 nvsim-test: setup ## The simulated driver's own tests, and the stand-in kubelet's
 	$(MAKE) --no-print-directory -C tests/nvsim shim
@@ -129,7 +131,7 @@ dkms: image ## The open kernel modules really built on a simulated node, which t
 
 test-cluster: setup $(WHEELHOUSE)/stamp ## Nodes of a genuine cluster (KUBE_BIN=folder with kubelet, kube-apiserver, ... and kubectl)
 	$(MAKE) --no-print-directory -C tests/nvsim shim
-	KUBE_BIN="$(KUBE_BIN)" PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/cluster
+	KUBE_BIN="$(KUBE_BIN)" PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m "$(CHOICE)" tests/cluster
 
 bench: setup ## How fast things are, as ratios within one run
 	PYTHONPATH=$(LIBRARY):tests/unit/plugins/module_utils $(BIN)/python tests/bench/mig_planner.py

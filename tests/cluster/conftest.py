@@ -16,7 +16,9 @@ import pytest
 from gpunode_tool.testing import GPUNODE, Node
 
 sys.path.insert(0, str(Path(__file__).parent))  # for cluster
+sys.path.insert(0, str(Path(__file__).parents[1] / "gpu_plugin/endurance"))  # for rounds
 from cluster import FOLDER, Cluster
+from rounds import show
 
 PROGRAMS = (
     "kube-apiserver",
@@ -27,6 +29,11 @@ PROGRAMS = (
     "kubelet",
 )
 MakeCluster = Callable[..., Cluster]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what the endurance tests have measured."""
+    show(terminalreporter)
 
 
 @pytest.fixture(scope="session")

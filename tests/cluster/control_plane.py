@@ -191,6 +191,7 @@ def kubelet(folder: str, name: str, address: str) -> None:
         "cgroupDriver": "cgroupfs",
         "failSwapOn": False,
         "enforceNodeAllocatable": [],
+        "nodeStatusUpdateFrequency": "1s",  # so that a test sees what comes and goes
         "imageGCHighThresholdPercent": 100,
         "localStorageCapacityIsolation": False,
         "evictionHard": {"memory.available": "50Mi"},

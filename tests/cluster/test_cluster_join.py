@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from conftest import MakeCluster
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conftest import MakeCluster
 
 GPU = "/dev/nvidia"
 

@@ -29,12 +29,9 @@ MakeShared = Callable[..., "Shared"]
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what the endurance tests have measured."""
-    from rounds import table
+    from rounds import show
 
-    lines = table(terminalreporter.getreports("passed") + terminalreporter.getreports("failed"))
-    if lines:
-        terminalreporter.section("faults, again and again")
-        terminalreporter.write("\n".join(lines) + "\n")
+    show(terminalreporter)
 
 
 @pytest.fixture

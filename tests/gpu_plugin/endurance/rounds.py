@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import pytest
+
 ROUNDS = int(os.environ.get("ENDURANCE_ROUNDS", "20"))
 PATIENCE = 40.0  # of a machine that is busy
 COLUMNS = ("fault", "rounds", "recovery", "worst", "Healthy meanwhile", "lost", "restarts")
@@ -97,3 +99,10 @@ def table(reports: Iterable[Any]) -> list[str]:
     lines = [list(COLUMNS), *sorted(rows)] if rows else []
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  ".join(map(str.ljust, line, widths)) for line in lines]
+
+
+def show(reporter: pytest.TerminalReporter) -> None:
+    """Show the table of a run, where there is one."""
+    if lines := table(reporter.getreports("passed")):
+        reporter.section("faults, again and again")
+        reporter.write("\n".join(lines) + "\n")
