@@ -31,11 +31,10 @@ def test_one_is_killed(make_shared: MakeShared, rounds: MakeRounds, who: str, fa
     faults = rounds(fault, shared.node)
     for _round in faults:
         victim = shared.state(uuid)[who]
-        os.kill(victim, signal.SIGKILL)
-        faults.recovers(
-            lambda: faults.shows(lambda: shared.healthy() == WHOLE),
-            lambda victim=victim: (
-                shared.state(uuid)["state"] == "ready" and shared.state(uuid)[who] != victim
-            ),
-        )
+
+        def back(victim: int = victim) -> bool:
+            state = shared.state(uuid)
+            return state["state"] == "ready" and state[who] not in (0, victim)
+
+        faults.recovers(lambda victim=victim: os.kill(victim, signal.SIGKILL), back)
     faults.check(spared=WHOLE)
