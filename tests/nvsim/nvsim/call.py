@@ -17,7 +17,6 @@ from .codes import (
     INSUFFICIENT_SIZE,
     INVALID_ARGUMENT,
     NO_PERMISSION,
-    NOT_FOUND,
     NOT_SUPPORTED,
     RESET_REQUIRED,
     NvError,
@@ -73,6 +72,17 @@ class Call:
         """Return the number that a pointer argument pointed to, 0 for NULL."""
         return struct.unpack("<I", self.inputs[at][:4])[0] if at in self.inputs else 0
 
+    def need(self, *at: int) -> None:
+        """Refuse a call whose pointer arguments are NULL, before anything is done."""
+        if not all(self.words[one] for one in at):
+            raise NvError(INVALID_ARGUMENT)
+
+    def below(self, at: int, most: int) -> int:
+        """Return an argument that must be less than this, as one of an enumeration."""
+        if self.u32(at) >= most:
+            raise NvError(INVALID_ARGUMENT)
+        return self.u32(at)
+
     def root_only(self) -> None:
         """Refuse everybody but root."""
         if self.uid != 0:
@@ -117,14 +127,14 @@ class Call:
         for gi in gpu.driver.gis:
             if gi.id == handle.gi:
                 return gpu, gi
-        raise NvError(NOT_FOUND)
+        raise NvError(INVALID_ARGUMENT)
 
     def _ci(self, handle: Handle) -> tuple[Gpu, Gi, Ci]:
         gpu, gi = self._gi(handle)
         for ci in gi.cis:
             if ci.id == handle.ci:
                 return gpu, gi, ci
-        raise NvError(NOT_FOUND)
+        raise NvError(INVALID_ARGUMENT)
 
     @staticmethod
     def _alive(gpu: Gpu, alive: bool) -> Gpu:
@@ -148,6 +158,7 @@ class Call:
 
     def put_text(self, at: int, length: int, text: str) -> None:
         """Store text into a buffer whose length is another argument."""
+        self.need(at)
         data = text.encode() + b"\0"
         if len(data) > self.u32(length):
             raise NvError(INSUFFICIENT_SIZE)
@@ -159,6 +170,7 @@ class Call:
 
     def put_versioned(self, at: int, kind: type[Any], version: int, **fields: Any) -> None:
         """Store a struct whose first word the client set to its size and version."""
+        self.need(at)
         word = self.number_in(at)
         if word != (ctypes.sizeof(kind) | version << 24):
             raise NvError(ARGUMENT_VERSION_MISMATCH)
@@ -172,6 +184,7 @@ class Call:
         self, count_at: int, list_at: int, items: list[bytes], *, sizing_ok: bool = False
     ) -> None:
         """Answer the two-call protocol: the count alone, or the items when the buffer holds them."""
+        self.need(count_at)
         room = self.number_in(count_at) if self.words[list_at] else 0
         self.put_number(count_at, len(items))
         if len(items) > room:

@@ -25,6 +25,7 @@ from .call import FUNCTIONS, Call, unsupported
 from .codes import NvError
 from .engine import Engine
 from .handles import CI, GI, GPU, MIG, decode
+from .since import there
 from .state import Store
 
 GREETING = 64
@@ -115,6 +116,8 @@ class Server:
                 raise NvError(codes.DRIVER_NOT_LOADED)
             if engine.store.driver.version != version:
                 raise NvError(codes.VERSION_MISMATCH)
+            if not there(name, version):
+                raise NvError(codes.FUNCTION_NOT_FOUND)
             engine.play_fault(name, gpu)
             FUNCTIONS.get(name, unsupported)(call)
             if lie := engine.lies.get((name, gpu)) or engine.lies.get((name, None)):

@@ -26,6 +26,11 @@ def mps_control() -> Path:
     return _program("nvidia-cuda-mps", "nvidia-cuda-mps-control")
 
 
+def nvml() -> Path:
+    """Return libnvidia-ml.so of the same package's version, or skip as above."""
+    return _program("libnvidia-ml1", "libnvidia-ml.so.*.*")
+
+
 def promtool() -> Path:
     """Return Prometheus' promtool, or skip as above."""
     return _program("promtool", "promtool")

@@ -28,7 +28,7 @@
 #define MAX_MESSAGE (1u << 20)
 #define DEFAULT_SOCKET "/run/nvsim/nvsim.sock"
 
-enum { OK = 0, UNINITIALIZED = 1, DRIVER_NOT_LOADED = 9, UNKNOWN = 999 };
+enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, UNKNOWN = 999 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int references;
@@ -231,17 +231,25 @@ PUBLIC int nvmlInit(void) { return initialize(0); }
 PUBLIC int nvmlInit_v2(void) { return initialize(0); }
 PUBLIC int nvmlInitWithFlags(unsigned flags) { return initialize(flags); }
 
+// Nobody is told who shuts down more often than he initialised.
 PUBLIC int nvmlShutdown(void) {
-  int code = UNINITIALIZED;
   pthread_mutex_lock(&lock);
-  if (references > 0) {
-    references--;
-    code = OK;
-  }
-  int last = code == OK && references == 0;
+  int last = references == 1;
+  if (references > 0) references--;
   pthread_mutex_unlock(&lock);
   if (last) close_connection(NULL);
-  return code;
+  return OK;
+}
+
+// The one question that needs neither nvmlInit nor a driver, as with the genuine library.
+PUBLIC int nvmlSystemGetNVMLVersion(char *version, unsigned length) {
+  char own[64] = {0}, text[80];
+  if (!version) return INVALID_ARGUMENT;
+  own_version(own, sizeof own);
+  int size = snprintf(text, sizeof text, "12.%s", own);
+  if ((unsigned)size >= length) return INSUFFICIENT_SIZE;
+  memcpy(version, text, (size_t)size + 1);
+  return OK;
 }
 
 PUBLIC const char *nvmlErrorString(int code) {

@@ -151,7 +151,7 @@ def test_driver_not_loaded_and_versions_that_differ() -> None:
 def test_lost_gpu_and_one_that_needs_a_reset(h100: Sim) -> None:
     ask = """
     n.nvmlInit()
-    answer([code(n.nvmlDeviceGetMemoryInfo, n.nvmlDeviceGetHandleByIndex(i)) for i in (0, 3)])
+    answer([code(lambda i: n.nvmlDeviceGetMemoryInfo(n.nvmlDeviceGetHandleByIndex(i)), i) for i in (0, 3)])
     """
     h100.ctl("lose", gpu="3")
     assert client(h100, ask) == [0, 15]

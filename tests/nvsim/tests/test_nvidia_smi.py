@@ -8,6 +8,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
+import pytest
 from nvsim.testing import Sim, start
 
 Smi = Callable[..., str]
@@ -54,3 +55,44 @@ def test_driver_not_loaded_and_mismatch(smi: Smi) -> None:
         assert "couldn't communicate with the NVIDIA driver" in smi(sim, status=9)
         sim.ctl("load", version="535.1", flavour="open")
         assert "Driver/library version mismatch" in smi(sim, status=18)
+
+
+def matrix(text: str) -> list[list[str]]:
+    """Return the rows of a topology matrix, each without its name."""
+    return [line.split("\t")[1:] for line in text.splitlines() if line.startswith("GPU")]
+
+
+@pytest.mark.parametrize(("product", "links"), [("h100-80", "NV18"), ("a100-80", "NV12")])
+def test_topology_of_gpus_behind_switches(smi: Smi, product: str, links: str) -> None:
+    """The same as on a DGX with eight GPUs: bonded links between all, half of the processors for each four."""
+    with start(product, 8) as sim:
+        shown = smi(sim, "topo", "-m")
+    assert shown.splitlines()[0].strip("\t\x1b[40m").split("\t")[-3:] == [
+        "CPU Affinity",
+        "NUMA Affinity",
+        "GPU NUMA ID",
+    ]
+    for index, row in enumerate(matrix(shown)):
+        assert [one.strip() for one in row[:8]] == [
+            "X" if at == index else links for at in range(8)
+        ]
+        half = ["0-31", "0"] if index < 4 else ["32-63", "1"]
+        assert [one for one in row[8:] if one] == [*half, "N/A"]
+
+
+def test_topology_without_nvlink(smi: Smi) -> None:
+    with start("t4", 6) as sim:
+        rows = matrix(smi(sim, "topo", "-m"))
+    assert [one.strip() for one in rows[0][:6]] == ["X", "PIX", "NODE", "SYS", "SYS", "SYS"]
+    assert [one.strip() for one in rows[5][:6]] == ["SYS", "SYS", "SYS", "NODE", "PIX", "X"]
+
+
+def test_topology_of_cabled_gpus(smi: Smi) -> None:
+    with start("v100", 4) as sim:
+        sim.ctl("cable", gpu="0", other="2", links=2)
+        sim.ctl("cable", gpu="1", other="3", links=1)
+        rows = [[one.strip() for one in row[:4]] for row in matrix(smi(sim, "topo", "-m"))]
+        paths = [[one.strip() for one in row[:4]] for row in matrix(smi(sim, "topo", "-mp"))]
+    assert rows[0] == ["X", "PIX", "NV2", "SYS"]
+    assert rows[3] == ["SYS", "NV1", "PIX", "X"]
+    assert paths[0] == ["X", "PIX", "SYS", "SYS"]

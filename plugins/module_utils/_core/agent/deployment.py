@@ -84,8 +84,9 @@ def serving(observed: Observed) -> str:
         return "the daemon has not noticed a change of the GPUs yet"
     late = [name for name, one in status.get("resources", {}).items() if not one["registered"]]
     if observed.kubelet and late:
-        why = status.get("registration_problem")
-        return f"the kubelet has not accepted {', '.join(sorted(late))}{f' ({why})' if why else ''}"
+        problem = status.get("registration_problem")
+        why = f" ({problem})" if problem else ""
+        return f"the kubelet has not accepted {', '.join(sorted(late))}{why}"
     return _sharing(status)
 
 

@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from . import device, events, mig, modes, processes, system, topology
+from . import compute, device, events, mig, modes, processes, system, topology
 
-__all__ = ["device", "events", "mig", "modes", "processes", "system", "topology"]
+__all__ = ["compute", "device", "events", "mig", "modes", "processes", "system", "topology"]

@@ -14,10 +14,12 @@ import pynvml
 from ..call import Call, api
 from ..codes import ARGUMENT_VERSION_MISMATCH, INVALID_ARGUMENT, NOT_SUPPORTED, SUCCESS, NvError
 from ..state import Gpu
+from .topology import links_of
 
 MIB = 1 << 20
 RESERVED_MIB = 500
 MILLIWATTS = 71000
+NVLINK_COUNT, NVLINKS_TO_SWITCHES = 91, 147
 RESETLESS_MIG, MIG_QUERY_WITHOUT_MODE = 184, 199
 
 
@@ -156,7 +158,7 @@ def bar1(call: Call) -> None:
 
 @api("nvmlDeviceGetUtilizationRates")
 def utilization(call: Call) -> None:
-    if call.is_mig():
+    if call.gpu().driver.mig_current:
         raise NvError(NOT_SUPPORTED)
     busy = 100 if call.engine.on(call.gpu()) else 0
     call.put_struct(1, pynvml.c_nvmlUtilization_t(gpu=busy, memory=busy // 2))
@@ -165,6 +167,7 @@ def utilization(call: Call) -> None:
 @api("nvmlDeviceGetTemperature")
 def temperature(call: Call) -> None:
     call.gpu()
+    call.below(1, 1)  # the GPU's own sensor is the only one
     call.put_number(2, 34)
 
 
@@ -206,6 +209,7 @@ def performance_state(call: Call) -> None:
 @api("nvmlDeviceGetClockInfo", "nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetApplicationsClock")
 def clock(call: Call) -> None:
     call.gpu()
+    call.below(1, pynvml.NVML_CLOCK_COUNT)
     call.put_number(2, 1410)
 
 
@@ -225,13 +229,18 @@ def ecc_mode(call: Call) -> None:
 @api("nvmlDeviceGetTotalEccErrors")
 def ecc_total(call: Call) -> None:
     gpu = call.gpu()
-    counted = call.u32(1) == pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+    call.below(2, pynvml.NVML_ECC_COUNTER_TYPE_COUNT)
+    kind = call.below(1, pynvml.NVML_MEMORY_ERROR_TYPE_COUNT)
+    counted = kind == pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
     call.put_number(3, gpu.driver.uncorrected if counted else 0, "Q")
 
 
 @api("nvmlDeviceGetMemoryErrorCounter")
 def ecc_counter(call: Call) -> None:
     call.gpu()
+    call.below(1, pynvml.NVML_MEMORY_ERROR_TYPE_COUNT)
+    call.below(2, pynvml.NVML_ECC_COUNTER_TYPE_COUNT)
+    call.below(3, pynvml.NVML_MEMORY_LOCATION_COUNT)
     call.put_number(4, 0, "Q")
 
 
@@ -240,6 +249,8 @@ def remapped_rows(call: Call) -> None:
     gpu = call.gpu()
     if gpu.product.architecture < pynvml.NVML_DEVICE_ARCH_AMPERE:
         raise NvError(NOT_SUPPORTED)  # those retire pages instead
+    if gpu.driver.mig_current:
+        raise NvError(NOT_SUPPORTED)
     for at in (1, 2):
         call.put_number(at, 0)
     call.put_number(3, int(gpu.driver.row_pending))
@@ -283,6 +294,9 @@ def field_values(call: Call) -> None:
             value.nvmlReturn = SUCCESS
             resetless = not gpu.product.mig_mode_in_inforom
             value.value.uiVal = int(resetless if value.fieldId == RESETLESS_MIG else True)
+        if value.fieldId in (NVLINK_COUNT, NVLINKS_TO_SWITCHES):
+            links = links_of(call, gpu, to_switches=value.fieldId == NVLINKS_TO_SWITCHES)
+            value.nvmlReturn, value.value.uiVal = SUCCESS, links
         asks = gpu.driver.recovery
         if value.fieldId == pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION and asks is not None:
             value.nvmlReturn, value.value.uiVal = SUCCESS, asks
@@ -292,7 +306,10 @@ def field_values(call: Call) -> None:
 
 @api("nvmlDeviceGetNumaNodeId")
 def numa_node(call: Call) -> None:
-    call.put_number(1, call.gpu().board.numa)
+    """Refuse: no platform that is simulated has GPUs that are NUMA nodes themselves."""
+    call.gpu()
+    call.need(1)
+    raise NvError(NOT_SUPPORTED)
 
 
 @api("nvmlDeviceGetGspFirmwareMode")
@@ -311,6 +328,7 @@ def virtualization(call: Call) -> None:
 @api("nvmlDeviceGetTemperatureV")
 def temperature_versioned(call: Call) -> None:
     call.gpu()
+    call.need(1)
     word, sensor = struct.unpack("<II", call.inputs.get(1, b"\0" * 8)[:8])
     if word & 0xFFFFFF != 12:
         raise NvError(ARGUMENT_VERSION_MISMATCH)

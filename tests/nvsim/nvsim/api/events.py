@@ -35,7 +35,7 @@ def supported(call: Call) -> None:
 
 @api("nvmlDeviceRegisterEvents")
 def register(call: Call) -> None:
-    gpu = call.gpu()
+    gpu = call.gpu(mig_too=False)
     number = call.engine.event_set_number(call.words[2])
     if call.words[1] & ~SUPPORTED:
         raise NvError(INVALID_ARGUMENT)
@@ -46,6 +46,7 @@ def register(call: Call) -> None:
 @api("nvmlEventSetWait", "nvmlEventSetWait_v2")
 def wait(call: Call) -> None:
     number = call.engine.event_set_number(call.words[0])
+    call.need(1)
     event = call.engine.wait(number, call.u32(2) / 1000)
     if event is None:
         raise NvError(TIMEOUT)

@@ -12,10 +12,10 @@ import pynvml
 
 from .. import codes
 from ..call import Call, api, fill
-from ..catalog import CiProfile, GiProfile, ci_profiles
+from ..catalog import GiProfile
 from ..codes import NvError
-from ..handles import CI, GI, GPU, MIG, Handle, encode
-from ..state import Ci, Gi, Gpu
+from ..handles import GI, GPU, MIG, Handle, encode
+from ..state import Gi, Gpu
 
 MAX_ENUM = 0x12
 
@@ -45,10 +45,9 @@ def get_mode(call: Call) -> None:
 
 @api("nvmlDeviceSetMigMode")
 def set_mode(call: Call) -> None:
+    call.need(2)
+    gpu, mode, status = capable(call), call.below(1, 2), codes.SUCCESS
     call.root_only()
-    gpu, mode, status = capable(call), call.u32(1), codes.SUCCESS
-    if mode not in (0, 1):
-        raise NvError(codes.INVALID_ARGUMENT)
     if not mode and gpu.driver.gis:
         raise NvError(codes.IN_USE)
     gpu.driver.mig_pending = mode
@@ -140,6 +139,7 @@ def gi_profile_info(call: Call) -> None:
 @api("nvmlDeviceGetGpuInstanceProfileInfoV")
 def gi_profile_info_v(call: Call) -> None:
     profile = gi_profile(call, call.u32(1), by="enum")
+    call.need(2)
     word = call.number_in(2)
     if word >> 24 not in (2, 3):
         raise NvError(codes.ARGUMENT_VERSION_MISMATCH)
@@ -151,6 +151,7 @@ def gi_profile_info_v(call: Call) -> None:
 
 @api("nvmlDeviceGetGpuInstancePossiblePlacements_v2", "nvmlDeviceGetGpuInstancePossiblePlacements")
 def gi_placements(call: Call) -> None:
+    call.root_only()
     profile = gi_profile(call, call.u32(1), by="id")
     items = [struct.pack("<II", at, profile.size) for at in profile.placements]
     call.put_list(3, 2, items, sizing_ok=True)
@@ -158,6 +159,7 @@ def gi_placements(call: Call) -> None:
 
 @api("nvmlDeviceGetGpuInstanceRemainingCapacity")
 def gi_capacity(call: Call) -> None:
+    call.root_only()
     gpu = enabled(call)
     profile = gi_profile(call, call.u32(1), by="id")
     found = [Gi(one.id, one.profile, one.start, one.size) for one in gpu.driver.gis]
@@ -200,6 +202,7 @@ def new_gi_id(gpu: Gpu, profile: GiProfile, start: int) -> int:
 def create_gi(call: Call, profile: GiProfile, start: int | None, at: int) -> None:
     """Create an instance and store its handle."""
     gpu = enabled(call)
+    call.need(at)
     call.root_only()
     if start is None:
         start = free_placement(gpu, profile, gpu.driver.gis)
@@ -220,6 +223,7 @@ def create_anywhere(call: Call) -> None:
 
 @api("nvmlDeviceCreateGpuInstanceWithPlacement")
 def create_at(call: Call) -> None:
+    call.need(2)
     start, size = struct.unpack("<II", call.inputs[2])
     profile = gi_profile(call, call.u32(1), by="id")
     if size != profile.size:
@@ -230,21 +234,25 @@ def create_at(call: Call) -> None:
 @api("nvmlDeviceGetGpuInstances")
 def list_gis(call: Call) -> None:
     gpu = enabled(call)
+    call.need(2, 3)
+    call.root_only()
     gi_profile(call, call.u32(1), by="id")
     found = sorted(gi.id for gi in gpu.driver.gis if gi.profile == call.u32(1))
-    data = b"".join(struct.pack("<Q", _address(GI, gpu.index, number)) for number in found)
+    data = b"".join(struct.pack("<Q", address(GI, gpu.index, number)) for number in found)
     call.put_number(3, len(found))
     if found:
         call.put(2, data)
 
 
-def _address(kind: int, gpu: int, gi: int, ci: int = 0) -> int:
+def address(kind: int, gpu: int, gi: int, ci: int = 0) -> int:
     return encode(Handle(kind, gpu, gi, ci))
 
 
 @api("nvmlDeviceGetGpuInstanceById")
 def gi_by_id(call: Call) -> None:
     gpu = enabled(call)
+    call.need(2)
+    call.root_only()
     if call.u32(1) not in [gi.id for gi in gpu.driver.gis]:
         raise NvError(codes.NOT_FOUND)
     call.put_handle(2, Handle(GI, gpu.index, call.u32(1)))
@@ -253,147 +261,15 @@ def gi_by_id(call: Call) -> None:
 @api("nvmlGpuInstanceGetInfo")
 def gi_get_info(call: Call) -> None:
     gpu, gi = call.gi()
-    data = struct.pack("<QIIII", _address(GPU, gpu.index, 0), gi.id, gi.profile, gi.start, gi.size)
+    data = struct.pack("<QIIII", address(GPU, gpu.index, 0), gi.id, gi.profile, gi.start, gi.size)
     call.put(1, data)
 
 
 @api("nvmlGpuInstanceDestroy")
 def destroy_gi(call: Call) -> None:
-    call.root_only()
     gpu, gi = call.gi()
+    call.root_only()
     if gi.cis or call.engine.on(gpu, gi.id):
         raise NvError(codes.IN_USE)
     gpu.driver.gis.remove(gi)
-    call.engine.changed()
-
-
-# --- compute instances ---
-
-
-def ci_profile(call: Call, number: int) -> tuple[Gpu, Gi, GiProfile, CiProfile]:
-    """Return a compute instance profile that the GPU instance of argument 0 offers."""
-    gpu, gi = call.gi()
-    profile = gpu.product.profile(gi.profile)
-    if profile is not None:
-        for one in ci_profiles(profile):
-            if one.id == number:
-                return gpu, gi, profile, one
-    raise NvError(codes.NOT_SUPPORTED if number < 9 else codes.INVALID_ARGUMENT)
-
-
-def ci_info(profile: GiProfile, one: CiProfile) -> dict[str, int]:
-    """Return the fields of a compute instance profile."""
-    return {
-        "id": one.id,
-        "sliceCount": one.slices,
-        "instanceCount": len(one.placements),
-        "multiprocessorCount": profile.multiprocessors * one.slices // profile.slices,
-        "sharedCopyEngineCount": profile.copy_engines,
-        "sharedDecoderCount": profile.decoders,
-        "sharedEncoderCount": 0,
-        "sharedJpegCount": profile.jpegs,
-        "sharedOfaCount": profile.ofas,
-    }
-
-
-@api("nvmlGpuInstanceGetComputeInstanceProfileInfo")
-def ci_profile_info(call: Call) -> None:
-    _gpu, _gi, profile, one = ci_profile(call, call.u32(1))
-    call.put_struct(3, pynvml.c_nvmlComputeInstanceProfileInfo_t(**ci_info(profile, one)))
-
-
-@api("nvmlGpuInstanceGetComputeInstanceProfileInfoV")
-def ci_profile_info_v(call: Call) -> None:
-    _gpu, _gi, profile, one = ci_profile(call, call.u32(1))
-    suffix = profile.name if one.slices == profile.slices else f"{one.slices}c.{profile.name}"
-    fields = {**ci_info(profile, one), "name": f"MIG {suffix}".encode()}
-    call.put_versioned(3, pynvml.c_nvmlComputeInstanceProfileInfo_v2_t, 2, **fields)
-
-
-def ci_places(gi: Gi, one: CiProfile) -> list[int]:
-    """Return the places where such a compute instance can still stand."""
-    return [
-        at
-        for at in one.placements
-        if not any(at < ci.start + ci.size and ci.start < at + one.slices for ci in gi.cis)
-    ]
-
-
-@api("nvmlGpuInstanceGetComputeInstanceRemainingCapacity")
-def ci_capacity(call: Call) -> None:
-    _gpu, gi, _profile, one = ci_profile(call, call.u32(1))
-    call.put_number(2, len(ci_places(gi, one)))
-
-
-@api("nvmlGpuInstanceGetComputeInstancePossiblePlacements")
-def ci_placements(call: Call) -> None:
-    _gpu, _gi, _profile, one = ci_profile(call, call.u32(1))
-    items = [struct.pack("<II", at, one.slices) for at in one.placements]
-    call.put_list(3, 2, items, sizing_ok=True)
-
-
-def create_ci(call: Call, start: int | None, at: int) -> None:
-    """Create a compute instance and store its handle."""
-    call.root_only()
-    gpu, gi, _profile, one = ci_profile(call, call.u32(1))
-    places = ci_places(gi, one)
-    if start is not None and start not in one.placements:
-        raise NvError(codes.INVALID_ARGUMENT)
-    if not places or (start is not None and start not in places):
-        raise NvError(codes.INSUFFICIENT_RESOURCES)
-    number = next(n for n in range(16) if n not in [ci.id for ci in gi.cis])
-    gi.cis.append(Ci(number, one.id, places[0] if start is None else start, one.slices))
-    call.engine.changed()
-    call.put_handle(at, Handle(CI, gpu.index, gi.id, number))
-
-
-@api("nvmlGpuInstanceCreateComputeInstance")
-def create_ci_anywhere(call: Call) -> None:
-    create_ci(call, None, 2)
-
-
-@api("nvmlGpuInstanceCreateComputeInstanceWithPlacement")
-def create_ci_at(call: Call) -> None:
-    create_ci(call, struct.unpack("<II", call.inputs[2])[0], 3)
-
-
-@api("nvmlGpuInstanceGetComputeInstances")
-def list_cis(call: Call) -> None:
-    gpu, gi, _profile, one = ci_profile(call, call.u32(1))
-    found = [ci.id for ci in gi.cis if ci.profile == one.id]
-    call.put_number(3, len(found))
-    if found:
-        call.put(2, b"".join(struct.pack("<Q", _address(CI, gpu.index, gi.id, n)) for n in found))
-
-
-@api("nvmlGpuInstanceGetComputeInstanceById")
-def ci_by_id(call: Call) -> None:
-    gpu, gi = call.gi()
-    if call.u32(1) not in [ci.id for ci in gi.cis]:
-        raise NvError(codes.NOT_FOUND)
-    call.put_handle(2, Handle(CI, gpu.index, gi.id, call.u32(1)))
-
-
-@api("nvmlComputeInstanceGetInfo", "nvmlComputeInstanceGetInfo_v2")
-def ci_get_info(call: Call) -> None:
-    gpu, gi, ci = call.ci()
-    data = struct.pack(
-        "<QQIIII",
-        _address(GPU, gpu.index, 0),
-        _address(GI, gpu.index, gi.id),
-        ci.id,
-        ci.profile,
-        ci.start,
-        ci.size,
-    )
-    call.put(1, data)
-
-
-@api("nvmlComputeInstanceDestroy")
-def destroy_ci(call: Call) -> None:
-    call.root_only()
-    gpu, gi, ci = call.ci()
-    if call.engine.on(gpu, gi.id, ci.id):
-        raise NvError(codes.IN_USE)
-    gi.cis.remove(ci)
     call.engine.changed()

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from ..call import Call, api
-from ..codes import INVALID_ARGUMENT, NvError
 
 
 @api("nvmlDeviceGetPersistenceMode")
@@ -30,11 +29,9 @@ def set_compute(call: Call) -> None:
 
 
 def _set(call: Call, name: str, most: int) -> None:
+    gpu, value = call.gpu(mig_too=False), call.below(1, most + 1)
     call.root_only()
-    gpu = call.gpu(mig_too=False)
-    if call.u32(1) > most:
-        raise NvError(INVALID_ARGUMENT)
-    setattr(gpu.driver, name, call.u32(1))
+    setattr(gpu.driver, name, value)
     call.engine.changed()
 
 

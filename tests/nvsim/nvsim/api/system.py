@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from ..call import Call, api
-from ..codes import INVALID_ARGUMENT, NOT_FOUND, NvError
+from ..codes import GPU_IS_LOST, INVALID_ARGUMENT, NOT_FOUND, NvError
 from ..handles import GPU, MIG, Handle
+from ..state import Gpu
 
 CUDA_BY_BRANCH = {535: 12020, 550: 12040, 570: 12080, 580: 13000}
 
@@ -22,12 +23,6 @@ def driver_version(call: Call) -> None:
     call.put_text(0, 1, call.engine.store.driver.version)  # type: ignore[union-attr]
 
 
-@api("nvmlSystemGetNVMLVersion")
-def nvml_version(call: Call) -> None:
-    version = call.engine.store.driver.version  # type: ignore[union-attr]
-    call.put_text(0, 1, f"12.{version}")
-
-
 @api("nvmlSystemGetCudaDriverVersion", "nvmlSystemGetCudaDriverVersion_v2")
 def cuda_version(call: Call) -> None:
     branch = int(call.engine.store.driver.version.split(".")[0])  # type: ignore[union-attr]
@@ -38,6 +33,9 @@ def cuda_version(call: Call) -> None:
 
 @api("nvmlSystemGetProcessName")
 def process_name(call: Call) -> None:
+    call.need(1)
+    if not call.u32(2):
+        raise NvError(INVALID_ARGUMENT)
     try:
         with open(f"/proc/{call.u32(0)}/cmdline", "rb") as stream:
             name = stream.read().split(b"\0")[0]  # a process's own bytes, whatever they are
@@ -56,11 +54,14 @@ def by_index(call: Call) -> None:
     gpus = call.gpus()
     if call.u32(0) >= len(gpus):
         raise NvError(INVALID_ARGUMENT)
+    if gpus[call.u32(0)].driver.lost:
+        raise NvError(GPU_IS_LOST)
     call.put_handle(1, Handle(GPU, gpus[call.u32(0)].index))
 
 
 @api("nvmlDeviceGetHandleByUUID")
 def by_uuid(call: Call) -> None:
+    call.need(0, 1)
     wanted = call.text(0)
     for gpu in call.gpus():
         if gpu.board.uuid == wanted:
@@ -73,6 +74,7 @@ def by_uuid(call: Call) -> None:
 
 @api("nvmlDeviceGetHandleBySerial")
 def by_serial(call: Call) -> None:
+    call.need(0, 1)
     for gpu in call.gpus():
         if gpu.board.serial == call.text(0):
             return call.put_handle(1, Handle(GPU, gpu.index))
@@ -81,9 +83,15 @@ def by_serial(call: Call) -> None:
 
 @api("nvmlDeviceGetHandleByPciBusId", "nvmlDeviceGetHandleByPciBusId_v2")
 def by_pci(call: Call) -> None:
-    wanted = call.text(0).lower()
+    call.need(0, 1)
+    call.put_handle(1, Handle(GPU, at_address(call, 0).index))
+
+
+def at_address(call: Call, at: int) -> Gpu:
+    """Return the GPU at the PCI address of an argument, with or without its domain."""
+    wanted = call.text(at).lower()
     domain, _colon, rest = wanted.partition(":")
     for gpu in call.gpus():
         if gpu.board.pci == f"{domain[-4:]:0>4}:{rest}" or gpu.board.pci == f"0000:{wanted}":
-            return call.put_handle(1, Handle(GPU, gpu.index))
+            return gpu
     raise NvError(NOT_FOUND)

@@ -18,8 +18,13 @@ from ..call import Call, api
 from ..codes import INVALID_ARGUMENT, NOT_SUPPORTED, NvError
 from ..handles import GPU, Handle, encode
 from ..state import Gpu
+from .system import at_address
 
 SINGLE_SWITCH, SAME_NODE, SYSTEM = 10, 40, 50
+LEVELS = (0, SINGLE_SWITCH, 20, 30, SAME_NODE, SYSTEM)
+SCOPES = 2  # of affinity: a node's, a socket's
+LARGEST_SET = 1 << 14  # words
+MOST_LINKS = 18  # NVML_NVLINK_MAX_LINKS of the branches up to 570
 REMOTE_GPU, REMOTE_SWITCH = 0, 2
 
 
@@ -35,9 +40,17 @@ def common_ancestor(call: Call) -> None:
     call.put_number(2, ancestor(call.gpu(0), call.gpu(1)))
 
 
+@api("nvsimCommonAncestorByPciBusId")
+def common_ancestor_by_pci(call: Call) -> None:
+    """Answer what nvidia-smi asks for by a private table, with numbers of its own: 0 PIX, 1 PXB .. 4 SYS."""
+    call.put_number(2, ancestor(at_address(call, 0), at_address(call, 1)) // 10 - 1)
+
+
 @api("nvmlDeviceGetTopologyNearestGpus")
 def nearest(call: Call) -> None:
     gpu, level = call.gpu(), call.u32(1)
+    if level not in LEVELS or (call.number_in(2) and not call.words[3]):
+        raise NvError(INVALID_ARGUMENT)
     found = [
         struct.pack("<Q", encode(Handle(GPU, other.index)))
         for other in call.engine.store.gpus()
@@ -49,29 +62,55 @@ def nearest(call: Call) -> None:
 @api("nvmlDeviceGetP2PStatus")
 def p2p(call: Call) -> None:
     call.gpu(0), call.gpu(1)
+    call.below(2, pynvml.NVML_P2P_CAPS_INDEX_UNKNOWN)
     call.put_number(3, 0)
 
 
-@api("nvmlDeviceGetCpuAffinity", "nvmlDeviceGetCpuAffinityWithinScope")
+@api("nvmlDeviceGetCpuAffinity")
 def cpu_affinity(call: Call) -> None:
     numa = call.gpu().board.numa
+    size(call)
     words = [0xFFFFFFFF << (32 * numa) & 0xFFFFFFFFFFFFFFFF] + [0] * (call.u32(1) - 1)
     call.put(2, struct.pack(f"<{call.u32(1)}Q", *words[: call.u32(1)]))
 
 
+def size(call: Call) -> None:
+    """Refuse a set of no size, or one that nobody could have."""
+    if not 0 < call.u32(1) <= LARGEST_SET:
+        raise NvError(INVALID_ARGUMENT)
+
+
+@api("nvmlDeviceGetCpuAffinityWithinScope")
+def cpu_affinity_within(call: Call) -> None:
+    call.below(3, SCOPES)
+    cpu_affinity(call)
+
+
 @api("nvmlDeviceGetMemoryAffinity")
 def memory_affinity(call: Call) -> None:
+    call.gpu()
+    size(call)
+    call.below(3, SCOPES)
     words = [1 << call.gpu().board.numa] + [0] * (call.u32(1) - 1)
     call.put(2, struct.pack(f"<{call.u32(1)}Q", *words))
 
 
+def links_of(call: Call, gpu: Gpu, *, to_switches: bool = False) -> int:
+    """Return how many NVLinks a GPU has, or how many of them end at switches."""
+    if to_switches and (call.engine.cables or len(call.engine.store.gpus()) < 2):
+        return 0
+    return gpu.product.nvlinks
+
+
 def link(call: Call) -> Gpu:
-    """Return a GPU that has the link of argument 1."""
+    """Return a GPU that has the link of argument 1.
+
+    nvidia-smi asks for as many as any product has, and gives up where one of them is no valid argument.
+    """
     gpu = call.gpu(mig_too=False)
-    if not gpu.product.nvlinks or len(call.engine.store.gpus()) < 2:
+    number = call.below(1, MOST_LINKS)
+    if number >= gpu.product.nvlinks or len(call.engine.store.gpus()) < 2:
         raise NvError(NOT_SUPPORTED)
-    if call.u32(1) >= gpu.product.nvlinks:
-        raise NvError(INVALID_ARGUMENT)
     return gpu
 
 
@@ -96,12 +135,14 @@ def link_version(call: Call) -> None:
 @api("nvmlDeviceGetNvLinkCapability")
 def link_capability(call: Call) -> None:
     link(call)
+    call.below(2, pynvml.NVML_NVLINK_CAP_COUNT)
     call.put_number(3, 1)
 
 
 @api("nvmlDeviceGetNvLinkErrorCounter")
 def link_errors(call: Call) -> None:
     link(call)
+    call.below(2, pynvml.NVML_NVLINK_ERROR_COUNT)
     call.put_number(3, 0, "Q")
 
 
@@ -128,6 +169,7 @@ def link_remote(call: Call) -> None:
 @api("nvmlDeviceGetGpuFabricInfoV")
 def fabric_info(call: Call) -> None:
     gpu = call.gpu(mig_too=False)
+    call.need(1)
     if gpu.board.uuid not in call.engine.cliques:
         raise NvError(NOT_SUPPORTED)
     cluster, clique = call.engine.cliques[gpu.board.uuid]
