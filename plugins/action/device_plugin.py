@@ -18,7 +18,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-UNITS = ("gpu-device-plugin.service", "gpu-node-labels.service", "gpu-mps@.service")
+UNITS = ("gpu-device-plugin.service", "gpu-node-labels.service", "gpu-mps.service")
 SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")
 DIGEST_LENGTH = 12
 REFUSALS_SHOWN = 5

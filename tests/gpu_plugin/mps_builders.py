@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import asdict
 from typing import Any
 
 from gpu_plugin.mps.paths import Names
 from gpu_plugin.mps.settings import Offer, Settings
-from gpu_plugin.mps.state import Observed
+from gpu_plugin.mps.state import EMPTY, Observed
 from gpu_plugin.tools.state import started
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -36,6 +37,7 @@ def state(one: Offer, name: str = "ready", clients: int = 0, problem: str = "") 
         "pid": os.getpid(),
         "began": started(os.getpid()),
         "daemon": os.getpid(),
+        "settings": json.loads(one.settings.to_json()),
         "replicas": one.shares.replicas,
         "limits": limits,
         "clients": clients,
@@ -47,4 +49,5 @@ def state(one: Offer, name: str = "ready", clients: int = 0, problem: str = "") 
 
 def seen(one: Offer | None, told: dict[str, Any] | None, **more: bool) -> Observed:
     settings = None if one is None else one.settings
-    return Observed(settings, told, **{"alive": told is not None, "serving": True, **more})
+    full = None if told is None else {**EMPTY, **told}
+    return Observed(settings, full, **{"alive": told is not None, "serving": True, **more})

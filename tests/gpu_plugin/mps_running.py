@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Managers of MPS daemons for a test, on simulated GPUs, with NVIDIA's genuine control program."""
+"""A manager of MPS daemons for a test, on simulated GPUs, with NVIDIA's genuine control program."""
 
 from __future__ import annotations
 
@@ -18,19 +18,26 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from gpu_plugin.mps.settings import Settings, parse_memory, parse_percent
+from gpu_plugin.tools import files
 from nvsim.testing import Sim
 from running import REPOSITORY, eventually
 
+PARSED = {
+    "memory": parse_memory,
+    "threads": lambda given: parse_percent("threads", str(given)),
+}
 ROOTS_ALONE = "/var/lib"  # a folder in which root alone can put the manager's root
 
 
 class Mps:
-    """A folder with the managers of a machine's devices."""
+    """A folder with the settings and the daemons of a machine's devices."""
 
     def __init__(self, sim: Sim, program: Path) -> None:
         self.sim, self.program = sim, program
         self.folder = Path(tempfile.mkdtemp(prefix="m-", dir=ROOTS_ALONE))
-        self.root = self.folder / "r"
+        self.root, self.settings = self.folder / "r", self.folder / "s"
+        self.settings.mkdir()
         self.managers: list[subprocess.Popen[bytes]] = []
         self._told: list[str] = []
         self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -50,11 +57,42 @@ class Mps:
         return int(self.sim.ctl("status")["gpus"][gpu]["compute_mode"])
 
     def run(self, device: str, *words: object, **env: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--device", device]
-        command += ["--root", self.root, "--control", self.program, "--interval", "0.2"]
+        """Share a device; words are its settings, or flags of the manager, which is started where none runs."""
+        flags = list(words)
+        asked: dict[str, Any] = {"root": str(self.root)}
+        for name in ("overcommit", "multi_user"):
+            if (flag := f"--{name.replace('_', '-')}") in flags:
+                flags.remove(flag)
+                asked[name] = True
+        for name in ("replicas", "memory", "threads", "combine", "drain", "shm_size"):
+            if (flag := f"--{name.replace('_', '-')}") in flags:
+                at = flags.index(flag)
+                asked[name] = PARSED.get(name, int)(flags[at + 1])
+                del flags[at : at + 2]
+        self.write(device, Settings(**asked).to_json())
+        return self.manage(*flags, **env)
+
+    def write(self, device: str, text: str) -> None:
+        """Write a device's settings, as the plugin does."""
+        files.replace(self.settings / f"{device}.settings.json", text)
+
+    def drop(self, device: str) -> None:
+        """Share a device no longer."""
+        (self.settings / f"{device}.settings.json").unlink()
+
+    def manage(self, *flags: object, **env: str) -> subprocess.Popen[bytes]:
+        """Start the manager, where none runs."""
+        if self.managers and self.managers[-1].poll() is None:
+            return self.managers[-1]
+        return self.another(self.settings, *flags, **env)
+
+    def another(self, settings: Path, *flags: object, **env: str) -> subprocess.Popen[bytes]:
+        """Start a manager, whether or not one runs."""
+        command = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--settings", settings]
+        command += ["--control", self.program, "--interval", "0.2", "--linger", "0.5"]
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [*map(str, (*command, *words))], env={**self.env, **env}, stderr=log
+                [*map(str, (*command, *flags))], env={**self.env, **env}, stderr=log
             )
         self.managers.append(process)
         return process
@@ -108,7 +146,9 @@ class Mps:
         return list(self._told)
 
     def end(self, process: subprocess.Popen[bytes]) -> int:
-        process.send_signal(signal.SIGTERM)
+        """Share nothing any more, and wait until all was given back."""
+        for path in self.settings.glob("*.settings.json"):
+            path.unlink()
         return process.wait(15)
 
     def stop(self) -> None:
@@ -116,12 +156,30 @@ class Mps:
             process.kill()
             process.wait()
         for path in self.root.glob("*.state"):
-            with contextlib.suppress(ProcessLookupError, ValueError, KeyError):
+            with contextlib.suppress(OSError, ValueError, KeyError):
                 os.killpg(json.loads(path.read_text())["daemon"][0], signal.SIGKILL)
         unmount_all(self.root)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
             last.sendto(b"", str(self.folder / "n.sock"))
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Client:
+    """A process that is a client of a device's daemon, a stand-in with STANDIN_CLIENTS."""
+
+    SCRIPT = "import socket, sys; s = socket.socket(1); s.connect(sys.argv[1]); s.recv(1)"
+
+    def __init__(self, pipe: str) -> None:
+        # A client's own socket is made by CUDA.
+        self.process = subprocess.Popen([sys.executable, "-c", self.SCRIPT, f"{pipe}/server"])
+
+    def living(self) -> bool:
+        """Tell whether it has work still: its server's end is its own."""
+        return self.process.poll() is None
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 def unmount_all(root: Path) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mps_running
 import running
 from mps_running import ROOTS_ALONE, unmount_all
 
@@ -33,7 +34,7 @@ def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
 
 
 class Shared:
-    """A node whose daemon runs the managers itself, as in a container without systemd."""
+    """A node whose daemon runs the manager itself, as in a container without systemd."""
 
     def __init__(self, node: Any, program: Path) -> None:
         self.node = node
@@ -96,29 +97,27 @@ class Shared:
     def unhealthy(self, seconds: float = PATIENCE) -> None:
         eventually(lambda: self.healthy() == 0, seconds)
 
-    def kill_all(self) -> None:
-        for path in self.root.glob("*.json"):
-            for key in ("pid", "daemon"):
+    def left(self) -> list[str]:
+        """Return which settings there are."""
+        return sorted(path.name for path in self.settings.glob("*.settings.json"))
+
+    def kill_daemons(self) -> None:
+        """Kill the manager first, which would start the others again."""
+        for key in ("pid", "daemon"):
+            for path in self.root.glob("*.json"):
                 with contextlib.suppress(ProcessLookupError, ValueError, OSError):
                     if number := json.loads(path.read_text())[key]:
                         os.killpg(number, signal.SIGKILL)
+
+    def kill_all(self) -> None:
+        self.kill_daemons()
         unmount_all(self.root)
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-class Client:
-    """A process that is a client of a device's daemon."""
-
-    SCRIPT = "import socket, sys; s = socket.socket(1); s.connect(sys.argv[1]); s.recv(1)"
+class Client(mps_running.Client):
+    """A client that the manager has seen."""
 
     def __init__(self, shared: Shared, device: str) -> None:
-        place = f"{shared.state(device)['pipe']}/server"  # a client's own socket is made by CUDA
-        self.process = subprocess.Popen([sys.executable, "-c", self.SCRIPT, place])
+        super().__init__(shared.state(device)["pipe"])
         eventually(lambda: shared.state(device).get("clients") == 1)
-
-    def living(self) -> bool:
-        return self.process.poll() is None
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()

@@ -8,6 +8,10 @@ connection to the socket ``server``, which a quit waits for. STANDIN_DEAF makes 
 limit without effect, STANDIN_BUSY makes its clients stay until a quit's time is over. STANDIN_TAKES
 has the options that it takes beside -f, or "any"; any other makes it ask, as the genuine one does.
 STANDIN_SERVER is a file that names another server, which is ended when that is asked for.
+STANDIN_MOOD is a file with how it answers now; each way is one of the genuine program, seen or possible:
+"lost" as when two ask at once, nothing with status 1, "slow" after 7 seconds, "before" and "lines" with
+another line before or behind its answer, as a newer program may have, "refuse" with "Invalid" and status
+0. After a UUID the mood is that device's alone.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -25,6 +30,14 @@ PIPE = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 SOCKET = str(PIPE / "control")
 REAL = bool(os.environ.get("STANDIN_CLIENTS"))
 CLIENTS: list[int] = [] if REAL else [7, 9]
+
+
+def mood() -> str:
+    try:
+        told = Path(os.environ["STANDIN_MOOD"]).read_text().split()
+    except (KeyError, OSError):
+        return ""
+    return told[-1] if told[:1] in (told[-1:], [os.environ["CUDA_VISIBLE_DEVICES"]]) else ""
 
 
 def servers() -> list[int]:
@@ -38,6 +51,8 @@ def serve_clients() -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(PIPE / "server"))
     listener.listen()
+    if "STANDIN_MOOD" in os.environ:  # a server, as the genuine one has where there are clients
+        subprocess.Popen(["sleep", "300"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while True:
         channel, _address = listener.accept()
         threading.Thread(target=keep_client, args=(channel,), daemon=True).start()
@@ -91,6 +106,15 @@ def serve() -> None:
 
 
 def ask() -> None:
+    how = mood()
+    if how == "lost":
+        sys.exit(1)
+    if how == "slow":
+        time.sleep(7)
+    if how == "refuse":
+        sys.exit(print("Invalid value"))
+    if how == "before":
+        print("MPS control daemon 999.1")
     with socket.socket(socket.AF_UNIX) as channel:
         try:
             channel.connect(SOCKET)
@@ -100,6 +124,8 @@ def ask() -> None:
         channel.shutdown(socket.SHUT_WR)
         while data := channel.recv(4096):
             sys.stdout.write(data.decode())
+    if how == "lines":
+        print("Done")
 
 
 if __name__ == "__main__":

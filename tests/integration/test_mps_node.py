@@ -31,6 +31,10 @@ def states(node: Node) -> dict[str, dict[str, Any]]:
     return {one["device"]: one for one in found}
 
 
+def daemons(told: dict[str, dict[str, Any]]) -> dict[str, int]:
+    return {device: one["daemon"] for device, one in told.items()}
+
+
 def health(node: Node) -> list[str]:
     return [one["health"] for one in node.resources()["gpu"]["devices"].values()]
 
@@ -64,29 +68,54 @@ def test_sharing_is_one_variable(brought_up: Callable[..., Node]) -> None:
         or f"/run/gpu-node/mps/{second}/ipc/pipe" in text
     )
 
-    # A manager is killed: the kubelet hears of it, and systemd starts it again.
+    # The manager is killed, restarted or stopped: systemd starts it again, or the plugin does, and
+    # neither the daemons nor the kubelet know of it.
+    before = states(node)
+    assert len({state["pid"] for state in before.values()}) == 1
     since = node.run("date", "+%s").strip()
-    told = ("journalctl", "-u", "gpu-device-plugin", "--since", f"@{since}", "-o", "cat")
-    node.run("systemctl", "kill", "-s", "KILL", f"gpu-mps@{first}.service")
-    eventually(lambda: "its MPS daemon's manager was killed" in node.run(*told))
-    eventually(lambda: health(node), ["Healthy"] * 6)
+    for way in ("killed", "restart", "stop"):
+        manager = {state["pid"] for state in states(node).values()}
+        if way == "killed":
+            node.run("kill", "-KILL", *map(str, manager))
+        else:
+            node.run("systemctl", way, "gpu-mps.service")
+        eventually(
+            lambda manager=manager: (
+                {state["state"] for state in states(node).values()} == {"ready"}
+                and manager.isdisjoint(state["pid"] for state in states(node).values())
+            )
+        )
+        after = states(node)
+        assert daemons(after) == daemons(before), way
+        assert health(node) == ["Healthy"] * 6
+    told = node.run("journalctl", "-u", "gpu-device-plugin", "--since", f"@{since}", "-o", "cat")
+    assert "device is unhealthy" not in told
 
     # The plugin starts anew, and they run on.
-    before = states(node)
     node.run("systemctl", "restart", "gpu-device-plugin")
     eventually(lambda: health(node), ["Healthy"] * 6)
-    assert {one: before[one]["pid"] for one in before} == {
-        one: state["pid"] for one, state in states(node).items()
-    }
+    assert daemons(states(node)) == daemons(before)
+    # A simulated node may not lower the score of a process: what is asked for is seen.
+    asked = ("systemctl", "show", "gpu-mps", "--property=OOMScoreAdjust", "--value")
+    assert node.run(*asked).strip() == "-998"
+
+    # Somebody changes a compute mode while no manager runs.
+    node.run("systemctl", "stop", "gpu-device-plugin", "gpu-mps")
+    node.run("nvidia-smi", "-c", "0")
+    assert modes(node) == ["Default"] * 2
+    node.run("systemctl", "start", "gpu-device-plugin")
+    eventually(lambda: modes(node), ["Exclusive_Process"] * 2)
+    eventually(lambda: health(node), ["Healthy"] * 6)
+    assert daemons(states(node)) == daemons(before)
 
     # Another number of shares concerns one of them.
     fewer = node.play(device_plugin_sharing=sharing(2, 2))
     assert fewer.ok, fewer.message()
     wait(node, 4)
     after = states(node)
-    assert after[first]["pid"] != before[first]["pid"]
+    assert after[first]["daemon"] != before[first]["daemon"]
     assert after[first]["limits"]["default"]["threads"] == 50.0
-    assert after[second]["pid"] == before[second]["pid"]
+    assert after[second]["daemon"] == before[second]["daemon"]
 
     # More than the architecture has is refused before the configuration is written.
     refused = node.play(device_plugin_sharing=sharing(50, 2))
@@ -101,9 +130,10 @@ def test_sharing_is_one_variable(brought_up: Callable[..., Node]) -> None:
     down = node.play("gpu.node.teardown", gpu_nodes_teardown_driver=False)
     assert down.ok, down.message()
     assert modes(node) == ["Default"] * 2
-    units = node.run("systemctl", "list-units", "--all", "--no-legend", "gpu-mps@*")
+    units = node.run("systemctl", "list-units", "--all", "--no-legend", "gpu-mps*")
     assert units.split() == []
-    left = node.run("sh", "-c", "ls /etc/systemd/system/ /run/gpu-node/mps; mount")
+    left = node.run("sh", "-c", "ls /etc/systemd/system/ /run/gpu-node/mps; mount; ps ax")
     assert "gpu-mps" not in left
+    assert "nvidia-cuda-mps-control" not in left
     assert ".env" not in left
     assert ".json" not in left

@@ -24,10 +24,8 @@ from gpu_plugin.mps.settings import (
     parse_memory,
     parse_percent,
 )
-from gpu_plugin.mps.supervisor import LONGEST_PAUSE
 from hypothesis import given
 from hypothesis import strategies as st
-from running import REPOSITORY
 
 GIB = 1024 * MIB
 HOPPER, VOLTA, PASCAL, BLACKWELL = (9, 0), (7, 0), (6, 1), (10, 0)
@@ -216,30 +214,3 @@ def test_paths_are_by_uuid() -> None:
             Names(wrong)
     with pytest.raises(InputError, match="shorter path"):
         Names(UUID, f"/run/{'x' * 60}")
-
-
-def test_unit() -> None:
-    text = (REPOSITORY / "files/gpu_plugin/systemd/gpu-mps@.service").read_text()
-    lines = {
-        name: value
-        for name, equals, value in (line.partition("=") for line in text.splitlines())
-        if equals
-    }
-    assert "gpu-plugin mps run --device %i " in lines["ExecStart"]  # %I would undo its dashes
-    assert "EnvironmentFile" not in lines
-    assert lines["ExecStart"].endswith(" --settings " + settings_file("%i"))
-    assert lines["KillMode"] == "mixed"
-    assert lines["Type"] == "notify"
-    assert float(lines["WatchdogSec"]) > LONGEST_PAUSE + 15
-    assert "gpu-mig.service" in lines["After"]
-    assert lines["Before"] == "gpu-device-plugin.service"
-    own_mounts = (
-        "Private",
-        "Protect",
-        "ReadOnly",
-        "ReadWrite",
-        "Inaccessible",
-        "Bind",
-        "Temporary",
-    )
-    assert not [name for name in lines if name.startswith(own_mounts)]

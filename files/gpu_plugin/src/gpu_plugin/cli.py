@@ -187,7 +187,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         "--mps-managers",
         choices=("systemd", "own"),
         default="",
-        help="who runs the managers of MPS daemons (default: systemd, where it is the init)",
+        help="who runs the manager of MPS daemons (default: systemd, where it is the init)",
     )
     run.add_argument(
         "--state-directory",
@@ -257,7 +257,8 @@ def _check_node(checked: config.Config, source: str) -> None:
     from .gpus.driver import Driver  # brings NVML in
     from .mps import state as mps
     from .mps.paths import PROGRAM as CONTROL
-    from .mps.reconciler import Reconciler, Systemd
+    from .mps.reconciler import Reconciler
+    from .mps.units import Systemd
     from .offer.decide import decide
     from .offer.devices import LATE, Inventory
 
@@ -276,7 +277,7 @@ def _check_node(checked: config.Config, source: str) -> None:
                 cause="it is not installed",
                 hint="install the driver's package for it (nvidia-cuda-mps in Debian)",
             )
-    elif not mps.devices(managers):
+    elif not (mps.devices(managers) or mps.left(managers)):
         return
     try:
         offered = decide(within(LATE, "looking at the GPUs", look), {}, checked)

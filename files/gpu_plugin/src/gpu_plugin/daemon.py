@@ -26,7 +26,7 @@ from .gpus.watch import GpuWatch
 from .kubelet.manager import Manager
 from .kubelet.server import Published, Snapshot
 from .kubelet.vanished import Vanished
-from .mps import reconciler as units
+from .mps import units
 from .mps.reconciler import Reconciler
 from .observer import Observer
 from .offer.decide import MpsState, Offered, decide, time_slices

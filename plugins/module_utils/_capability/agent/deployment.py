@@ -18,7 +18,7 @@ from ..._core.errors import NodeError
 from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
 from ..._core.text import json_data
-from ..._host.api import Host, instances, properties
+from ..._host.api import Host, properties
 from ..._nvml.real import open_nvml
 from ..nodeinfo import environment
 from ..recorded import checked_timeout, existing
@@ -125,6 +125,7 @@ class DevicePluginCapability:
             config_digest=hashlib.sha256((host.read(CONFIG) or "").encode()).hexdigest(),
             kubelet=host.exists(KUBELET),
             devices=self._devices() if desired.state == "started" and not fresh else None,
+            manager=self._service(mps_units.UNIT),
             mps=self._mps() if desired.state in ("absent", "stopped") else (),
         )
         self._first = self._first or observed
@@ -149,9 +150,10 @@ class DevicePluginCapability:
 
     def _mps(self) -> t.Tuple[mps_units.Daemon, ...]:
         host, found = self._host, []
-        for device in instances(host, mps_units.UNIT):
+        managed = mps_units.left(host.read(mps_units.MANAGER))
+        for device in sorted({*managed, *mps_units.devices(host.listdir(mps_units.FOLDER))}):
             settings = host.read(mps_units.file(device))
-            state = host.read(mps_units.state_file(device, settings))
+            state = host.read(mps_units.state_file(device, settings, managed.get(device, "")))
             found.append(mps_units.daemon(device, settings, state))
         return tuple(found)
 
@@ -237,8 +239,8 @@ class DevicePluginCapability:
         """Remove old releases, but none that runs or may be put back."""
         host, folder = self._host, f"{self._prefix}/releases"
         kept = self._rollback.kept()
-        running = self._service(UNIT).release
-        spared = {self._desired.digest, running, kept.release if kept else ""} - {""}
+        running = {self._service(unit).release for unit in (UNIT, mps_units.UNIT)}
+        spared = {self._desired.digest, *running, kept.release if kept else ""} - {""}
         others = [name for name in host.listdir(folder) if name not in spared]
         others.sort(key=lambda name: host.mtime(f"{folder}/{name}/.complete") or 0, reverse=True)
         for name in others[max(0, self._params["keep_releases"] - len(spared)) :]:
@@ -275,6 +277,8 @@ class DevicePluginCapability:
             gfd = ((self._params["config"] or {}).get("flags") or {}).get("gfd") or {}
             self._host.makedirs(posixpath.dirname(gfd.get("outputFile") or FEATURES))
         self._host.write(path, text, mode=0o644)
+        if path.startswith(UNITS):
+            self._host.run(["systemctl", "daemon-reload"])
 
     def _do_remove(self, path: str) -> None:
         self._host.remove(path)
@@ -354,11 +358,22 @@ class DevicePluginCapability:
                 self._host.remove(left)
 
     def _do_stop_mps(self) -> None:
-        """End all daemons for good: one whose settings are there would only pause."""
-        daemons = self._mps()
+        """End all daemons for good: the manager does that, and ends, when there are no settings any more."""
+        daemons, timeout = self._mps(), self._params["wait_timeout"]
         for one in daemons:
             self._host.remove(mps_units.file(one.device))
-        self._host.run(["systemctl", "stop", *(one.unit for one in daemons)])
+        self._host.run(
+            ["systemctl", "start", mps_units.UNIT]
+        )  # one that was killed has to clean up too
+        start = time.monotonic()
+        while self._service(mps_units.UNIT).active:
+            if time.monotonic() - start >= timeout:
+                raise NodeError(
+                    f"after {timeout} s the MPS daemons of {mps_units.names(daemons)} still run",
+                    cause="clients came meanwhile, or have longer to end (drain in sharing.mps)",
+                    hint="see gpu-plugin mps status on the node, end its clients, and run again",
+                )
+            time.sleep(LOOK_AGAIN_SECONDS)
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what is served; say whether the payload has to come for the plan to be carried out."""

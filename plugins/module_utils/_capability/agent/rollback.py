@@ -9,6 +9,7 @@ import dataclasses
 import json
 import typing as t
 
+from ..._core.agent import mps_units
 from ..._core.agent.deployment import UNIT, Observed, serving
 from ..._core.agent.desired import UNITS, Desired
 from ..._core.errors import NodeError
@@ -92,6 +93,7 @@ class Rollback:
         host.write(self._config, kept.config, mode=0o644)
         host.write(self._unit, kept.unit, mode=0o644)
         host.run(["systemctl", "daemon-reload"])
+        host.run(["systemctl", "try-restart", mps_units.UNIT], check=False)
         host.run(["systemctl", "restart", UNIT], check=False)
         try:
             wait()

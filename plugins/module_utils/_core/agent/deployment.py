@@ -63,6 +63,7 @@ class Observed:
     config_digest: str
     kubelet: bool
     devices: t.Optional[t.FrozenSet[str]]
+    manager: Service = dataclasses.field(default_factory=Service)
     mps: t.Tuple[mps_units.Daemon, ...] = ()
 
 
@@ -166,7 +167,8 @@ def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.L
         why = CHANGES
     elif status and status.get("config_sha256") != observed.config_digest:
         why = "it runs on another configuration"
-    files = _write(_units(desired, UNIT, mps_units.UNIT), observed)
+    manager = _manager(observed, desired)
+    files = _write(_units(desired, UNIT), observed)
     daemon = _service(UNIT, observed.daemon, desired, files, why)
     if not any(step.action == "restart" for step in daemon):
         late = serving(observed)
@@ -174,7 +176,19 @@ def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.L
             summary = f": {late}" if late else " until the daemon follows its configuration"
             daemon.append(Step("wait", f"wait{summary}"))
     labels = _labels(observed, desired, released=bool(release))
-    return [*_pause(observed, desired), *release, *configs, *daemon, *labels]
+    return [*_pause(observed, desired), *release, *configs, *manager, *daemon, *labels]
+
+
+def _manager(observed: Observed, desired: Desired) -> t.List[Step]:
+    """Return what brings the manager of MPS daemons up to date. They and their clients run on meanwhile.
+
+    Where none runs the device plugin starts it as soon as there is something to share.
+    """
+    steps, unit = _write(_units(desired, mps_units.UNIT), observed), mps_units.UNIT
+    if observed.manager.active and (steps or observed.manager.release != desired.digest):
+        why = CHANGES if steps else "it runs from another release"
+        steps.append(Step("restart", f"restart {unit}: {why}", {"unit": unit}))
+    return steps
 
 
 def _configs(observed: Observed, desired: Desired) -> t.List[Step]:

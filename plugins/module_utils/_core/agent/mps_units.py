@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The units of MPS daemons: who still uses one, and the steps to an end of all."""
+"""The unit of MPS daemons: who still uses one of them, and the steps to an end of all."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ..errors import NodeError
 from ..steps import Step
 from ..text import json_data
 
-UNIT = "gpu-mps@.service"
+UNIT = "gpu-mps.service"
 FOLDER = "/run/gpu-node/mps"
 SETTINGS = ".settings.json"
+MANAGER = f"{FOLDER}/manager.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,14 +26,9 @@ class Daemon:
     clients: int = 0
     terminate: bool = False
 
-    @property
-    def unit(self) -> str:
-        """The name of its unit."""
-        return f"gpu-mps@{self.device}.service"
-
 
 def file(device: str) -> str:
-    """Return where a manager's settings are."""
+    """Return where a device's settings are."""
     return f"{FOLDER}/{device}{SETTINGS}"
 
 
@@ -41,19 +37,28 @@ def devices(names: t.Iterable[str]) -> t.List[str]:
     return sorted(name[: -len(SETTINGS)] for name in names if name.endswith(SETTINGS))
 
 
-def state_file(device: str, settings: t.Optional[str]) -> str:
-    """Return where a manager writes its state, by the text of its settings."""
-    root = _json(settings).get("root")
-    return f"{root if isinstance(root, str) and root else FOLDER}/{device}.json"
+def left(manager: t.Optional[str]) -> t.Dict[str, str]:
+    """Return the devices that the manager has, with the folders of their states, from its own state."""
+    found = _json(manager).get("devices")
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {device: root for device, root in pairs if isinstance(root, str) and "/" not in device}
+
+
+def state_file(device: str, settings: t.Optional[str], root: str = "") -> str:
+    """Return where the manager writes a device's state: the root that it says, or that of the settings."""
+    asked = _json(settings).get("root")
+    return f"{root or (asked if isinstance(asked, str) and asked else FOLDER)}/{device}.json"
 
 
 def daemon(device: str, settings: t.Optional[str], state: t.Optional[str]) -> Daemon:
     """Return a daemon, from its settings and the state that its manager wrote."""
+    found = _json(state)
     try:
-        clients = int(_json(state).get("clients", 0))
+        clients = int(found.get("clients", 0))
     except (ValueError, TypeError, OverflowError):
         clients = 0
-    return Daemon(device, clients, _json(settings).get("on_busy") == "terminate")
+    known = _json(settings) or found.get("settings")  # what runs, where no more is wanted
+    return Daemon(device, clients, isinstance(known, dict) and known.get("on_busy") == "terminate")
 
 
 def _json(text: t.Optional[str]) -> t.Mapping[str, t.Any]:
@@ -76,5 +81,9 @@ def end(daemons: t.Sequence[Daemon]) -> t.List[Step]:
         )
     if not daemons:
         return []
-    names = ", ".join(one.device for one in daemons)
-    return [Step("stop_mps", f"stop the MPS daemons of {names}")]
+    return [Step("stop_mps", f"stop the MPS daemons of {names(daemons)}")]
+
+
+def names(daemons: t.Sequence[Daemon]) -> str:
+    """Return which devices these are of."""
+    return ", ".join(one.device for one in daemons)

@@ -24,6 +24,7 @@ from running import HERE, eventually
 
 @pytest.fixture
 def mps(tmp_path: Path) -> Iterator[Mps]:
+    """A manager whose daemons have two clients that never end, unless a test says otherwise."""
     if os.geteuid() != 0:
         pytest.skip("the compute mode can be set by root only")
     program = tmp_path / "control"
@@ -37,7 +38,7 @@ def mps(tmp_path: Path) -> Iterator[Mps]:
 
 def test_servers_and_clients_are_told(mps: Mps) -> None:
     uuid = mps.uuid()
-    manager = mps.run(uuid, "--replicas", 4, "--memory", "900M")
+    manager = mps.run(uuid, "--replicas", 4, "--memory", "900M", "--drain", 1)
     status = mps.ready(uuid)
     deadline = time.monotonic() + 5
     while not status["servers"] and time.monotonic() < deadline:
@@ -57,7 +58,11 @@ def test_servers_and_clients_are_told(mps: Mps) -> None:
     whole = subprocess.run(words, env=mps.env, capture_output=True, text=True, check=False)
     assert whole.returncode == 3  # no plugin runs here
     assert "  server 4242, clients: 7, 9" in whole.stdout
-    assert mps.end(manager) == 0
+    mps.drop(uuid)
+    time.sleep(1)
+    assert mps.status(uuid)["clients"] == 2  # they are waited for
+    manager.send_signal(signal.SIGINT)
+    assert manager.wait(15) == 0
     assert mps.told() == "no device is shared by MPS\n"
 
 
@@ -106,7 +111,7 @@ def test_never_ready_with_a_limit_that_was_not_taken(mps: Mps) -> None:
         "default_device_pinned_mem_limit was not taken: 900M was asked for, nothing was read back"
     )
     time.sleep(0.5)
-    assert "READY=1" not in mps.notifications()
+    assert f"MPS of {uuid}: ready" not in mps.log.read_text()
     assert mps.end(manager) == 0
 
 
@@ -135,12 +140,13 @@ def test_full_disk_at_a_restart_of_the_daemon_ends_neither(mps: Mps) -> None:
                 while True:
                     stream.write(b"x" * 4096)
         os.kill(daemon, signal.SIGKILL)
-        log = "a crash of this manager would leave its daemon behind"
+        log = "the next manager would not adopt this control daemon"
         eventually(lambda: log in mps.log.read_text())
-        eventually(lambda: mps.notifications().count("STATUS=ready") == 2)
+        eventually(lambda: mps.log.read_text().count(f"MPS of {uuid}: ready") == 2)
         assert "the state can't be written" in mps.log.read_text()
         (mps.root / "filler").unlink()
-        assert mps.end(manager) == 0
+        manager.send_signal(signal.SIGINT)
+        assert manager.wait(15) == 0
         assert mps.mode() == 0
     finally:
         subprocess.run(["umount", "-l", mps.root], check=True)
@@ -175,41 +181,43 @@ def test_clients_have_the_time_that_was_given_to_end(mps: Mps) -> None:
     manager = mps.run(uuid, "--replicas", 4, "--drain", 2, "--memory", "1G", STANDIN_BUSY="1")
     mps.ready(uuid)
     begun = time.monotonic()
-    assert mps.end(manager) == 0
+    manager.send_signal(signal.SIGINT)
+    assert manager.wait(15) == 0
     assert 2 <= time.monotonic() - begun < 8
     assert "told to quit -t 2" in mps.log.read_text()
-    assert "EXTEND_TIMEOUT_USEC=22000000" in mps.notifications()
     assert mps.mode() == 0
 
 
-def test_settings_are_of_a_file_and_flags_replace_them_one_by_one(mps: Mps) -> None:
+def test_a_pause_keeps_what_containers_have_mounted(mps: Mps) -> None:
     uuid = mps.uuid()
-    kept = mps.folder / f"{uuid}.settings.json"
-    asked = Settings(8, memory=4 << 30, combine=3, drain=1, root=str(mps.folder / "other"))
-    kept.write_text(asked.to_json())
-    manager = mps.run(uuid, "--settings", kept, "--threads", 10)
-    status = mps.ready(uuid)  # below the root that a flag names
-    assert status["limits"]["asked"] == {"memory_mib": 4096, "threads": 10.0}
-    assert status["limits"]["default"] == {"memory_mib": 12288, "threads": 30.0}
-    assert mps.end(manager) == 0
-    assert (mps.mode(), os.path.ismount(mps.root / uuid / "shm")) == (3, True)
-    manager = mps.run(uuid, "--settings", kept)
+    manager = mps.run(uuid, "--replicas", 8, "--memory", "4GiB", "--threads", 10, "--drain", 1)
+    assert mps.ready(uuid)["limits"]["asked"] == {"memory_mib": 4096, "threads": 10.0}
+    manager.send_signal(signal.SIGINT)
+    assert manager.wait(15) == 0
+    assert (mps.mode(), os.path.ismount(mps.root / uuid / "shm")) == (0, True)
+    second = mps.manage()
     mps.ready(uuid)
-    kept.unlink()
-    assert mps.end(manager) == 0
+    assert mps.mode() == 3
+    mps.drop(uuid)
+    second.send_signal(signal.SIGINT)
+    assert second.wait(15) == 0
     assert (mps.mode(), os.path.ismount(mps.root / uuid / "shm")) == (0, False)
 
 
-def test_settings_that_can_not_be_used_are_said(mps: Mps) -> None:
-    kept = mps.folder / "settings.json"
+def test_settings_that_can_not_be_used_are_said_and_change_nothing(mps: Mps) -> None:
+    uuid = mps.uuid()
+    mps.run(uuid, "--replicas", 4, "--memory", "900M")
+    before = mps.ready(uuid)
+    kept = mps.settings / f"{uuid}.settings.json"
     for text, words in (
-        (None, "No such file"),
         ("GPU_MPS_REPLICAS=4\n", "it is no JSON"),
         (Settings(4).to_json().replace('"drain"', '"drian"'), "'drian' is no setting"),
     ):
-        if text is not None:
-            kept.write_text(text)
-        assert mps.run(mps.uuid(), "--settings", kept).wait(20) == 1
-        told = mps.log.read_text().splitlines()[-1]
-        assert f"the settings in {kept} can't be used" in told
-        assert words in told
+        mps.write(uuid, text)
+        told = f"the settings in {kept} can't be used"
+        eventually(
+            lambda told=told, words=words: (
+                told in mps.log.read_text() and words in mps.log.read_text()
+            )
+        )
+    assert mps.ready(uuid)["daemon"] == before["daemon"]

@@ -74,16 +74,23 @@ def test_a_death_is_known_within_a_second_and_passes(make_shared: MakeShared) ->
     assert "device is healthy again" in node.logged()
 
 
-def test_manager_that_is_killed_is_started_again(make_shared: MakeShared) -> None:
-    shared = make_shared(3, "{resources: [{name: gpu, replicas: 3}]}")
-    node, (uuid,) = shared.node, shared.uuids()
-    before = shared.state(uuid)
-    os.kill(before["pid"], signal.SIGKILL)
-    shared.unhealthy()
-    shared.wait(GPU, 3)
-    assert shared.state(uuid)["pid"] != before["pid"]
-    assert not living(before["daemon"])
-    assert "its MPS daemon's manager was killed" in node.logged()
+def test_manager_that_is_killed_is_started_again_and_nobody_notices(
+    make_shared: MakeShared,
+) -> None:
+    shared = make_shared(6, "{resources: [{name: gpu, replicas: 3}]}", gpus=2)
+    node, uuids = shared.node, shared.uuids()
+    before = {uuid: shared.state(uuid) for uuid in uuids}
+    assert len({one["pid"] for one in before.values()}) == 1
+    log = len(node.logged())
+    os.kill(before[uuids[0]]["pid"], signal.SIGKILL)
+    for uuid in uuids:
+        eventually(lambda uuid=uuid: shared.state(uuid)["pid"] != before[uuid]["pid"])
+    time.sleep(2)
+    for uuid in uuids:
+        assert shared.state(uuid)["daemon"] == before[uuid]["daemon"]
+    assert shared.healthy() == 6
+    assert "adopted the control daemon of an earlier manager" in node.logged()[log:]
+    assert "device is unhealthy" not in node.logged()[log:]
 
 
 def test_plugin_restarts_and_nobody_notices(make_shared: MakeShared) -> None:
@@ -130,8 +137,7 @@ def test_what_a_crash_left_is_given_back_at_the_next_start(
     node, (uuid,) = shared.node, shared.uuids()
     node.daemon.kill()
     node.daemon.wait()
-    for key in ("pid", "daemon"):
-        os.killpg(shared.state(uuid)[key], signal.SIGKILL)
+    shared.kill_daemons()
     if settings == "lost":
         (shared.settings / f"{uuid}.settings.json").unlink()
     assert shared.mode() == EXCLUSIVE_PROCESS
@@ -140,7 +146,7 @@ def test_what_a_crash_left_is_given_back_at_the_next_start(
     assert set(node.health(GPU)) == {uuid}
     assert shared.mode() == DEFAULT
     assert not os.path.ismount(shared.root / uuid / "shm")
-    assert not list(shared.settings.iterdir())
+    assert shared.left() == []
 
 
 def test_change_restarts_only_whom_it_concerns(make_shared: MakeShared) -> None:
@@ -156,7 +162,7 @@ def test_change_restarts_only_whom_it_concerns(make_shared: MakeShared) -> None:
     shm = os.stat(shared.root / first / "shm").st_dev
     shared.change(entries.format(3))
     shared.wait(GPU, 5)
-    assert shared.state(first)["pid"] != before["pid"]
+    assert shared.state(first)["daemon"] != before["daemon"]
     assert shared.state(first)["limits"]["default"]["threads"] == 33.3
     assert shared.state(second) == other
     assert os.stat(shared.root / first / "shm").st_dev == shm  # containers have it mounted
@@ -169,7 +175,7 @@ def test_no_longer_shared_all_is_given_back(make_shared: MakeShared) -> None:
     shared.node.config.write_text("version: v1\n")
     shared.wait(GPU, 1)
     assert shared.mode() == DEFAULT
-    assert not list(shared.settings.iterdir())
+    assert shared.left() == []
     assert not os.path.ismount(shared.root / uuid / "shm")
     assert set(node.health(GPU)) == {uuid}
 
@@ -184,14 +190,14 @@ def test_a_fault_of_the_gpu_is_no_matter_of_mps(make_shared: MakeShared) -> None
         one.partition("::")[0] for one, how in node.health(GPU).items() if how == "Healthy"
     } == {second}
     assert node.status()["mps"][first]["problem"] is None
-    assert shared.state(first)["pid"] == before["pid"]
+    assert shared.state(first)["daemon"] == before["daemon"]
 
 
 def test_what_the_devices_do_not_allow_is_refused(make_shared: MakeShared) -> None:
     shared = make_shared(1, "{resources: [{name: gpu, replicas: 50, devices: [0]}]}", gpus=2)
     node, (first, _second) = shared.node, shared.uuids()
     assert "MPS takes from 1 to 48 clients on its architecture" in node.logged()
-    assert not shared.settings.exists() or not list(shared.settings.iterdir())
+    assert shared.left() == []
     shared.change("{resources: [{name: gpu, replicas: 2}]}")
     shared.wait(GPU, 4)
     shared.change("{resources: [{name: gpu, replicas: 4, memory: 30GiB}]}")
@@ -215,10 +221,10 @@ def test_change_waits_for_clients(make_shared: MakeShared, standin: Path) -> Non
     eventually(lambda: "its limits change when its last client has ended" in node.logged())
     shared.wait(GPU, 0)
     assert node.status()["mps"][uuid]["waits_for_clients"] is True
-    assert (client.living(), shared.state(uuid)["pid"]) == (True, before["pid"])
+    assert (client.living(), shared.state(uuid)["daemon"]) == (True, before["daemon"])
     client.end()
     shared.wait(GPU, 2)
-    assert shared.state(uuid)["pid"] != before["pid"]
+    assert shared.state(uuid)["daemon"] != before["daemon"]
 
 
 def test_change_ends_clients_where_that_is_asked_for(
@@ -242,6 +248,7 @@ def test_change_is_refused_where_that_is_asked_for(make_shared: MakeShared, stan
     assert "onBusy is refuse" in node.status()["config_problem"]
     assert shared.healthy() == 4
     client.end()
+    eventually(lambda: shared.state(uuid)["clients"] == 0)
     shared.wait(GPU, 2)  # it is tried again by itself
 
 
@@ -277,7 +284,7 @@ def test_mig_devices_are_shared_too(make_shared: MakeShared) -> None:
     assert shared.mode(1) == DEFAULT
 
     node.layout(1, "3g.20gb")
-    eventually(lambda: not list(shared.settings.iterdir()))
+    eventually(lambda: shared.left() == [])
     eventually(lambda: shared.state(device)["state"] == "")
 
 
@@ -289,7 +296,7 @@ def test_time_slicing_is_beside_it_on_another_gpu(make_shared: MakeShared) -> No
     ids = {*(f"{first}::{n}" for n in range(2)), *(f"{second}::{n}" for n in range(3)), third}
     assert set(shared.node.health(GPU)) == ids
     assert [shared.mode(gpu) for gpu in range(3)] == [EXCLUSIVE_PROCESS, DEFAULT, DEFAULT]
-    assert [path.name for path in shared.settings.iterdir()] == [f"{first}.settings.json"]
+    assert shared.left() == [f"{first}.settings.json"]
 
 
 def test_sixteen_gpus_at_once(make_shared: MakeShared) -> None:
@@ -350,4 +357,4 @@ def test_servers_for_all_users_are_refused_while_it_runs(make_shared: MakeShared
     shared.change("{multiUser: true, resources: [{name: gpu, replicas: 2}]}")
     problem = eventually(lambda: node.status()["config_problem"])
     assert "has no servers for several users" in problem
-    assert (shared.healthy(), shared.state(uuid)["pid"]) == (2, before["pid"])
+    assert (shared.healthy(), shared.state(uuid)["daemon"]) == (2, before["daemon"])

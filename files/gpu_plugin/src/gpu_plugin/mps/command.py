@@ -8,53 +8,35 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from dataclasses import replace
-from functools import partial
+import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from .._shared._core.errors import InputError
-from . import settings, state
+from . import state
 from .paths import PROGRAM, SETTINGS
-from .settings import Settings, parse_memory
 
-READERS: Final = {**settings.READERS, "replace_silent": settings.whole(0)}
 SILENT_VARIABLE: Final = "GPU_MPS_REPLACE_SILENT"
-FLAGS: Final = {  # by the setting: the flag's value, if it has one, and its help
-    "replicas": ("N", "how many shares the device has"),
-    "memory": ("BYTES|PERCENT", "memory of one share (default: an equal part)"),
-    "threads": ("PERCENT", "threads of one share (default: an equal part)"),
-    "combine": ("N", "how many shares one container may have together (default: 1)"),
-    "drain": ("SECONDS", "how long clients may take to end at a stop (default: 30)"),
-    "pipe_access": ("read-only|read-write", "what containers may do (default: read-only)"),
-    "shm_size": ("BYTES", "of /dev/shm (default: an equal part of half the memory)"),
-    "root": ("DIR", "where files go"),
-    "overcommit": ("", "allow shares that are more than the device"),
-    "multi_user": ("", "start a multi-user server, shared by the clients of all users"),
-}
 
 
 def fill(mps: argparse.ArgumentParser) -> None:
     """Give the command its verbs."""
     verbs = mps.add_subparsers(required=True, metavar="VERB")
-    run = verbs.add_parser("run", help="run the control daemon of one device until SIGTERM")
-    run.add_argument("--device", required=True, metavar="UUID", help="GPU or MIG device")
+    run = verbs.add_parser(
+        "run",
+        help="run the control daemons of all devices that have settings; SIGTERM leaves them to the"
+        " next manager, SIGINT ends them",
+    )
     run.add_argument(
         "--settings",
         type=Path,
-        metavar="FILE",
-        help="the settings, which other flags replace one by one; while the file is there an end is a"
-        " pause: shared memory and compute mode stay",
+        default=SETTINGS,
+        metavar="DIR",
+        help="where the plugin writes the settings of devices (default: %(default)s)",
     )
-    for name, (word, text) in FLAGS.items():
-        kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
-        if word:
-            kind = {"type": partial(_value, name), "metavar": word}
-        flag = f"--{name.replace('_', '-')}"
-        run.add_argument(flag, default=argparse.SUPPRESS, help=text, **kind)
     run.add_argument(
         "--replace-silent",
-        type=partial(_value, "replace_silent"),
+        type=_seconds,
         default=os.environ.get(SILENT_VARIABLE) or "0",
         metavar="SECONDS",
         help="start a daemon again that has been silent for so long, although its clients end then"
@@ -65,7 +47,7 @@ def fill(mps: argparse.ArgumentParser) -> None:
         "--no-shm", action="store_true", help="use the node's /dev/shm, rather than an own one"
     )
     run.add_argument(
-        "--interval", type=float, default=2.0, metavar="SECONDS", help="how often to ask the daemon"
+        "--interval", type=float, default=10.0, metavar="SECONDS", help="how often to ask daemons"
     )
     run.add_argument(
         "--steady",
@@ -73,6 +55,13 @@ def fill(mps: argparse.ArgumentParser) -> None:
         default=60.0,
         metavar="SECONDS",
         help="how long a daemon must be ready until its next end is no reason to wait longer",
+    )
+    run.add_argument(
+        "--linger",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long to go on when no device is shared any more",
     )
     run.set_defaults(command=_run)
     show = verbs.add_parser("status", help="show the daemons of all devices")
@@ -84,31 +73,19 @@ def fill(mps: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from . import run as manager  # brings NVML in, which the other commands have no use for
+    from . import manager  # brings NVML in, which the other commands have no use for
     from .supervisor import Options
 
-    return manager.run(
-        Options(
-            device=options.device,
-            settings=_settings(options),
-            kept=options.settings,
-            control=options.control,
-            own_shm=not options.no_shm,
-            interval=options.interval,
-            steady=options.steady,
-            replace_silent=options.replace_silent,
-        )
+    how = Options(
+        control=options.control,
+        own_shm=not options.no_shm,
+        interval=options.interval,
+        steady=options.steady,
+        replace_silent=options.replace_silent,
     )
-
-
-def _settings(options: argparse.Namespace) -> Settings:
-    """Return the settings of the file with those of the flags in their place."""
-    given = {name: value for name, value in vars(options).items() if name in FLAGS}
-    if options.settings:
-        return replace(state.load_settings(options.settings), **given)
-    if "replicas" not in given:
-        raise InputError.of("replicas", "", "a whole number from 1 on")
-    return Settings(**given)
+    status = manager.Manager(options.settings, how, options.linger).run()
+    sys.stderr.flush()
+    os._exit(status)  # threads that wait for a control program have nothing to say any more
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -121,11 +98,7 @@ def _status(options: argparse.Namespace) -> int:
     return 0
 
 
-def _value(name: str, text: str) -> Any:
-    """Return a setting that a flag gives. InputError: it is none."""
-    if name == "memory":
-        return parse_memory(text)
-    if name == "root":
-        text = str(Path(text).absolute())
-    number = name != "threads" and text.isascii() and text.isdecimal()
-    return READERS[name](name, int(text) if number else text)
+def _seconds(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise InputError.of("replace_silent", text, "a whole number from 0 on")
+    return int(text)

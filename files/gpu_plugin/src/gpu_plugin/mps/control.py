@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The genuine nvidia-cuda-mps-control: the daemon as a child process, questions to it, what it can do."""
+"""The genuine nvidia-cuda-mps-control: the daemon as a process, questions to it, what it can do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import IO, Final
 
 from .._shared._core.errors import NodeError
 from ..tools import bounded, logs
-from . import protocol
+from ..tools.followed import Child, Events, Followed, Lines
+from . import folders, protocol
 from .folders import failing
 from .paths import PROGRAM, Names, daemon_environment
 from .protocol import ControlError, Silent
@@ -33,63 +33,84 @@ PAUSE: Final = 0.03
 # The daemon's server and its clients have to see the same /dev/shm; only the daemon's is changed.
 OWN_SHM: Final = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c")
 OWN_SHM_SCRIPT: Final = 'mount --bind "$0" /dev/shm && exec "$@"'
-LONGEST_LINE: Final = 4096  # clients write to the daemon's log too
-KEPT_FROM_DAEMON: Final = ("CUDA_", "NOTIFY_SOCKET", "WATCHDOG_")
-Process = subprocess.Popen[bytes]
+KEPT_FROM_DAEMON: Final = ("CUDA_", "NOTIFY_SOCKET", "WATCHDOG_", "JOURNAL_STREAM")
 
 
 class Control:
-    """A control daemon. ``on_end`` is called, in a thread, when its process has ended.
-
-    ``command`` is the program and the options that the daemon is to have.
-    """
+    """A device's control daemon, which outlives this process. ``on_end`` is called when it has ended."""
 
     def __init__(
-        self, command: Sequence[str], names: Names, own_shm: bool, on_end: Callable[[], None]
+        self, program: str, names: Names, events: Events, on_end: Callable[[], None]
     ) -> None:
-        self._program, *self._options = command
-        self._names, self._own_shm = names, own_shm
-        self._on_end = on_end
-        self._process: Process | None = None
-        self._ended = threading.Event()
-        self._reader: threading.Thread | None = None
+        self._program, self._names = program, names
+        self._events, self._on_end = events, on_end
+        self._process: Followed | None = None
         self._last: collections.deque[str] = collections.deque(maxlen=3)
         self._environment: dict[str, str] = {}
 
     @property
     def pid(self) -> int:
         """The daemon's process; 0 when there is none."""
-        return self._process.pid if self._process and not self._ended.is_set() else 0
+        return self._process.pid if self._process and self._process.living else 0
 
-    def start(self, own: Path) -> None:
-        """Start the daemon in a directory of its own. It answers later, so ask() needs time."""
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_DAEMON)}
-        self._environment = {**inherited, **daemon_environment(self._names, str(own))}
-        command = [self._program, "-f", *self._options]
-        if self._own_shm:
-            command = [*OWN_SHM, OWN_SHM_SCRIPT, self._names.shm, *command]
-        self._last.clear()
+    def start(self, own: Path, options: Sequence[str], *, own_shm: bool) -> None:
+        """Start the daemon in a directory of its own. It answers later: see wait()."""
         self._process = None  # the one before is over, whatever becomes of the next
-        self._ended = threading.Event()
-        with failing(f"can't start {self._program}", ControlError):
-            process = _launch(command, self._environment, subprocess.PIPE)
-        self._process = process
-        self._reader = threading.Thread(target=self._follow, args=(process,), daemon=True)
-        self._reader.start()
-        threading.Thread(target=self._watch, args=(process, self._ended), daemon=True).start()
+        self._set_environment(str(own))
+        command = [self._program, "-f", *options]
+        if own_shm:
+            command = [*OWN_SHM, OWN_SHM_SCRIPT, self._names.shm, *command]
+        with folders.output(self._names) as output:
+            with failing(f"can't start {self._program}", ControlError):
+                child = _launch(command, self._environment, output)
+            self._follow(child.pid, child)
+
+    def adopt(self, pid: int, own: str) -> None:
+        """Take over the daemon that an earlier process started."""
+        self._set_environment(own)
+        self._follow(pid)
+
+    def _set_environment(self, own: str) -> None:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_DAEMON)}
+        self._environment = {**inherited, **daemon_environment(self._names, own)}
+
+    def _follow(self, pid: int, child: Child | None = None) -> None:
+        self._last.clear()
+        output = None
+        with contextlib.suppress(OSError):  # what an adopted one tells is lost, then
+            output = Lines(folders.open_output(self._names), self._events, self._tell)
+        self._process = Followed(pid, self._events, self._on_end, child, output)
+
+    def look(self) -> None:
+        """Notice the daemon's end where nothing else does. Only the events' thread may look."""
+        if self._process and not self._process.noticed:
+            self._process.look()
+
+    def wait(self, own: Path, seconds: float) -> None:
+        """Return when the daemon has its socket. ControlError: it ended. Silent: it takes too long."""
+        deadline = time.monotonic() + seconds
+        while not (own / folders.CONTROL).exists():
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise Silent("the control daemon does not answer", cause="it makes no socket")
+            time.sleep(PAUSE)
+
+    def check_alive(self) -> None:
+        """Return if the daemon runs. ControlError: it ended."""
+        if not self.pid:
+            raise ControlError("the control daemon ended", cause=self._ending())
 
     def ask(self, command: str, seconds: float = ANSWER_SECONDS) -> str:
         """Return the daemon's answer. Silent: there is none. ControlError: it ended or refuses."""
-        deadline = time.monotonic() + seconds
+        deadline, said = time.monotonic() + seconds, ""
         while True:
             output, problem = self._say(protocol.question(command), deadline - time.monotonic())
-            answer = protocol.answer(output)
+            answer, said = protocol.answer(output), output or said
             if answer is not None:
                 break
-            if not self.pid:
-                raise ControlError("the control daemon ended", cause=self.ending())
+            self.check_alive()
             if time.monotonic() > deadline:
-                raise Silent("the control daemon does not answer", cause=problem)
+                raise protocol.lost(said, problem)
             time.sleep(PAUSE)
         if refused := protocol.refusal(answer):
             raise ControlError(f"the control daemon refuses {command}", cause=refused)
@@ -101,51 +122,43 @@ class Control:
             done = bounded.run([self._program], text, self._environment, max(seconds, PAUSE))
         return done.out, done.err.strip() or f"status {done.rc}"
 
-    def quit(self, drain: float) -> None:
-        """End the daemon: no new clients, and so many seconds for those that are there."""
+    def quit(self, drain: float, go_on: Callable[[], bool]) -> None:
+        """End the daemon: no new clients, and so many seconds for those that are there.
+
+        It is left as it is when ``go_on`` says no.
+        """
         deadline = time.monotonic() + drain + ANSWER_SECONDS
         with contextlib.suppress(ControlError):
             while self.pid and time.monotonic() < deadline:  # somebody else may cut us off
                 self._say(f"quit -t {max(round(drain), 1)}\n", deadline - time.monotonic())
-                self._ended.wait(1)
+                if not go_on():
+                    return
+                if self._process:
+                    self._process.wait(1)
         self.kill()
 
     def kill(self) -> None:
         """End what is left of the daemon and its servers."""
-        if self._process is not None and self.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._ended.wait()
+        if self._process:
+            self._process.kill()
 
-    def ending(self) -> str:
+    def _ending(self) -> str:
         """Return how the daemon ended, with the last that it said."""
-        if self._reader is not None:
-            self._reader.join(0.5)  # it may not have read the last words yet
-        status = self._process.returncode if self._process and not self.pid else None
-        how = f"signal {abs(status)}" if status and status < 0 else f"status {status}"
-        return "; ".join([f"it ended with {how}", *self._last])
+        status = self._process.status if self._process else None
+        how = "it ended"
+        if status is not None:
+            how += f" with signal {abs(status)}" if status < 0 else f" with status {status}"
+        return "; ".join([how, *self._last])
 
-    def _follow(self, process: Process) -> None:
-        """Pass on what the daemon tells; it would stop at a full pipe."""
-        if process.stdout is not None:
-            with process.stdout as stream:
-                while line := stream.readline(LONGEST_LINE):
-                    if event := protocol.event(line.decode(errors="replace")):
-                        if not event.startswith("Cmd:"):
-                            self._last.append(event)
-                        logs.info(event, daemon=process.pid)
-
-    def _watch(self, process: Process, ended: threading.Event) -> None:
-        """Wait for the daemon's end, and end its servers before its number can be another's."""
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        ended.set()
-        self._on_end()
+    def _tell(self, line: bytes) -> None:
+        """Pass on what the daemon tells."""
+        if event := protocol.event(line.decode(errors="replace")):
+            if not event.startswith("Cmd:"):
+                self._last.append(event)
+            logs.info(event, device=self._names.device, daemon=self.pid)
 
 
-def _launch(command: list[str], env: dict[str, str], output: IO[bytes] | int) -> Process:
+def _launch(command: list[str], env: dict[str, str], output: IO[bytes] | int) -> Child:
     return subprocess.Popen(
         command,
         env=env,

@@ -78,7 +78,23 @@ def locked(names: Names) -> Iterator[None]:
         raise NodeError(problem, hint=ROOTS_ALONE)
     if not Path(names.root).exists():  # who made it chose its mode
         folder(Path(names.root), 0o755)
-    path = Path(f"{names.folder}.lock")
+    with _lock(Path(f"{names.folder}.lock"), f"the MPS daemon of {names.device} has a manager"):
+        yield
+
+
+@contextlib.contextmanager
+def the_manager(folder: Path) -> Iterator[None]:
+    """Be the one manager of a node, which has its settings in a folder. NodeError: another one is."""
+    with failing(f"can't make {folder}"):
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            folder.chmod(0o755)
+    with _lock(folder / "manager.lock", f"the MPS daemons of {folder} have a manager"):
+        yield
+
+
+@contextlib.contextmanager
+def _lock(path: Path, taken: str) -> Iterator[None]:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with failing(f"can't open {path}"):
         stream = open(os.open(path, flags, 0o600), "r+b", buffering=0)  # noqa: SIM115
@@ -87,10 +103,7 @@ def locked(names: Names) -> Iterator[None]:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = stream.read(20).decode() or "unknown"
-            raise NodeError(
-                f"the MPS daemon of {names.device} has a manager already",
-                cause=f"process {owner} holds {path}",
-            ) from None
+            raise NodeError(f"{taken} already", cause=f"process {owner} holds {path}") from None
         with contextlib.suppress(OSError):  # who holds it is for people, the lock itself counts
             stream.truncate(0)
             stream.write(str(os.getpid()).encode())
@@ -116,6 +129,32 @@ def fresh(names: Names) -> Path:
         path = Path(tempfile.mkdtemp(prefix="d-", dir=names.ipc))
     _label(path)
     return path
+
+
+@contextlib.contextmanager
+def output(names: Names) -> Iterator[int]:
+    """Make what a control daemon tells go where a later manager can read it too. OSError.
+
+    Both ends are the daemon's: without a reader it is neither ended nor held up, and the rest is lost.
+    """
+    path = _output(names)
+    with failing(f"can't make {path}"):
+        path.unlink(missing_ok=True)
+        os.mkfifo(path, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_output(names: Names) -> int:
+    """Open what a control daemon tells. OSError: it can't be read."""
+    return os.open(_output(names), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _output(names: Names) -> Path:
+    return Path(names.folder) / "output"
 
 
 def publish(names: Names, own: Path, *, everything: bool = False) -> None:

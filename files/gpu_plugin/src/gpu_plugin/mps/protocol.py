@@ -102,20 +102,32 @@ def answer(output: str) -> str | None:
     return "".join(f"{line}\n" for line in lines)
 
 
+def lost(output: str, problem: str) -> ControlError:
+    """Return what is wrong with an output that has no answer to a question(), time and again.
+
+    A newer program may say more than this one: its daemon lives, and is not to be taken for dead.
+    """
+    if output.strip():
+        return ControlError(
+            "the control daemon's answer is not understood", cause=shown(output.strip())
+        )
+    return Silent("the control daemon does not answer", cause=problem)
+
+
 def refusal(answer: str) -> str:
     """Return the program's complaint; it ends with status 0 even then."""
     return cut(next((one for one in answer.splitlines() if one.startswith(REFUSALS)), ""))
 
 
-def polled(output: str, bounds: Bounds) -> tuple[tuple[int, ...], bool]:
-    """Return the servers, and whether the defaults are still those that were set."""
+def polled(output: str, bounds: Bounds | None) -> tuple[tuple[int, ...], bool]:
+    """Return the servers, and whether the defaults are still those that were set, if they are known."""
     lines = output.split()
     # Without a memory limit the program says nothing, and the last line is the threads.
     has_memory = bool(lines) and SIZE.fullmatch(lines[-1]) is not None
     memory = lines.pop() if has_memory else ""
     threads = lines.pop() if lines else ""
     found = {MEMORY: memory, THREADS: threads}
-    kept = all(_confirms(one, found[one.name]) for one in settings(bounds))
+    kept = bounds is not None and all(_confirms(one, found[one.name]) for one in settings(bounds))
     return pids("\n".join(lines)), kept
 
 

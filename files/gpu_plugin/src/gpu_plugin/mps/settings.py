@@ -27,7 +27,7 @@ SMALLEST_SHM: Final = 64 * 1024**2
 READ_ONLY, READ_WRITE = "read-only", "read-write"
 PIPE_ACCESS: Final = (READ_ONLY, READ_WRITE)
 LESS: Final = "choose less for each share, or allow it with overcommit"
-VERSION: Final = 1  # of the JSON; a manager with another one is as one with other settings
+VERSION: Final = 1  # of the JSON; a daemon with another one is as one with other settings
 MIB: Final = 1024**2
 UNITS: Final = {"": 1, "K": 1024, "M": MIB, "G": 1024**3, "T": 1024**4}
 SIZE: Final = re.compile(r"([0-9]{1,18})(?:([KMGT])i?B?)?")
@@ -146,8 +146,12 @@ class Settings:
         return json.dumps({"version": VERSION, **vars(self), **percent}, indent=2) + "\n"
 
     def suits(self, other: Settings) -> bool:
-        """Tell whether a manager with these is one with the others: containers have the priority."""
-        return replace(self, priority=other.priority) == other
+        """Tell whether a control daemon with these is one with the others.
+
+        Containers have the priority, and its end alone has to do with the rest.
+        """
+        same = replace(self, priority=other.priority, drain=other.drain, on_busy=other.on_busy)
+        return same == other
 
     def shares(self, total_memory: int, compute_capability: tuple[int, int]) -> Shares:
         """Return the shares of a device with so many bytes.

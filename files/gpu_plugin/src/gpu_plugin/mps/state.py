@@ -1,13 +1,14 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is on disk about a device's manager: its settings, and its state as it writes it and all others read it.
+"""What is on disk about a device: its settings, and its state as the manager writes it and all others read it.
 
 The file with a device's settings is there while the device is shared.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -16,15 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._shared._core.errors import NodeError
+from .._shared._core.text import json_data
 from ..tools import bounded, logs
-from ..tools.logs import notify
 from ..tools.state import VERSION, StateFile, StateUnusable, alive, started
 from ..tools.state import read as read_file
 from .clients import Client, look
-from .paths import ROOT, UUID, Names, settings_file
+from .paths import ROOT, UUID, Names, problem_of_root, settings_file
 from .settings import Settings, Shares, from_json
 
 STARTING, READY, FAILED, STOPPING = "starting", "ready", "failed", "stopping"
+MANAGER: Final = "manager.json"
 CRASHED: Final = "crashed"  # nobody writes it: what is left of a state when its manager was killed
 ENDING: Final = settings_file("", "")[1:]
 KILLED: Final = {"state": CRASHED, "problem": "its manager was killed", "servers": [], "clients": 0}
@@ -39,6 +41,7 @@ EMPTY: Final[Mapping[str, Any]] = {
     "clients_pipe": "",
     "own_shm": False,
     "multi_user": False,
+    "settings": {},
     "replicas": 0,
     "limits": NO_LIMITS,
     "servers": [],
@@ -46,7 +49,6 @@ EMPTY: Final[Mapping[str, Any]] = {
     "restarts": 0,
     "problem": "",
 }
-NOTES: Final = {READY: "READY=1", STOPPING: "STOPPING=1"}
 
 
 class Report:
@@ -57,10 +59,18 @@ class Report:
         self._complained = False
         self._data = {**EMPTY, "device": names.device, "clients_pipe": names.pipe}
 
+    def resume(self, found: Mapping[str, Any]) -> None:
+        """Go on with what an earlier manager told, until the daemon itself has been asked."""
+        self._data.update({key: found[key] for key in EMPTY})
+
     def shares(self, shares: Shares, own_shm: bool, multi_user: bool = False) -> None:
         """Tell what is asked for: the bounds of one share, and of a client that says nothing."""
         self._data.update(replicas=shares.replicas, own_shm=own_shm, multi_user=multi_user)
         self.limits(asked=asdict(shares.of(1)), default=asdict(shares.default))
+
+    def settings(self, settings: Settings | None) -> None:
+        """Tell with which settings the daemon runs, None where there is no daemon."""
+        self._data["settings"] = {} if settings is None else json_data.loads(settings.to_json())
 
     def limits(self, **limits: Mapping[str, Any]) -> None:
         """Tell what is ``asked``, the ``default``, or what the daemon said when these were ``read_back``."""
@@ -80,7 +90,7 @@ class Report:
         self.state(FAILED, problem=problem)
 
     def state(self, state: str, daemon: int = 0, problem: str = "", pipe: str = "") -> None:
-        """Tell the state, and systemd with it. ``pipe`` is where root reaches a daemon that begins."""
+        """Tell the state. ``pipe`` is where root reaches a daemon that begins."""
         before = (self._data["state"], self._data["problem"])
         if state != before[0]:
             self._data["since"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -92,8 +102,6 @@ class Report:
         if state != READY:
             self.limits(read_back={})
         self._write()
-        words = f"STATUS={state}: {problem}" if problem else f"STATUS={state}"
-        notify(*filter(None, (NOTES.get(state), words.replace("\n", " "))))
         if (state, problem) != before:
             log = logs.error if state == FAILED else logs.info
             fields = {"problem": problem} if problem else {}
@@ -185,11 +193,11 @@ def _pids(found: Any) -> bool:
 
 @dataclass(frozen=True)
 class Observed:
-    """A device's manager: the settings it was last started with, and the state that it reports.
+    """A device: the settings that the manager is given, and the state that it reports.
 
-    ``alive``: its process runs, ``serving``: that of its control daemon too. ``state`` is None where it
-    reports none, or has removed it at its end. Settings that can't be read, such as those
-    of another release, have no replicas.
+    ``alive``: the manager runs, ``serving``: so does the control daemon, with the settings ``running``.
+    ``state`` is None where it reports none, or has removed it at its end. Settings that can't be read,
+    such as those of another release, are None.
     """
 
     settings: Settings | None
@@ -198,13 +206,14 @@ class Observed:
     serving: bool = False
 
     @property
-    def pid(self) -> int:
-        """The manager's process, 0 where none runs."""
-        return int(self.state["pid"]) if self.alive and self.state else 0
+    def running(self) -> Settings | None:
+        """The settings with which the control daemon was started, or that it took over since."""
+        found = self.state["settings"] if self.state else {}
+        return settings_of(found)
 
     def suits(self, wanted: Settings) -> bool:
-        """Tell whether it was started with these settings."""
-        return self.settings is not None and self.settings.suits(wanted)
+        """Tell whether the control daemon runs with these settings."""
+        return self.running is not None and self.running.suits(wanted)
 
 
 class ManagerFiles:
@@ -215,23 +224,31 @@ class ManagerFiles:
         self._known: dict[Path, tuple[tuple[int, int], Any]] = {}
 
     def look(self, device: str, root: str) -> Observed:
-        """Return what is known of a device's manager; ``root`` is where it would be started now."""
-        path = self.file(device)
-        settings: Settings | None = self._read(path, _parsed)
-        if settings is None and path.exists():
-            settings = Settings(0, root=root)
-        current = self._read(Path(Names(device, settings.root if settings else root).status), read)
+        """Return what is known of a device; ``root`` is where its files would be made now."""
+        settings: Settings | None = self._read(self.file(device), parsed)
+        names = Names(device, self._roots().get(device, root))
+        current = self._read(Path(names.status), read)
         if current is None:
             return Observed(settings, None)
         return Observed(settings, current, alive(current), bool(started(current["daemon"])))
+
+    def _roots(self) -> Mapping[str, str]:
+        """Return where the last manager has files of devices."""
+        found = self._read(self._folder / MANAGER, read_manager)
+        return found["devices"] if found else {}
 
     def file(self, device: str) -> Path:
         """Return where the settings of a device's manager are."""
         return Path(settings_file(device, str(self._folder)))
 
+    def manager(self) -> Mapping[str, Any]:
+        """Return the state of the manager that runs, nothing where none does."""
+        found = self._read(self._folder / MANAGER, read_manager)
+        return found if found and alive(found) else {}
+
     def devices(self, root: str) -> set[str]:
-        """Return the devices that have a manager, or had one."""
-        found = devices(self._folder) | {path.stem for path in Path(root).glob("*-*.json")}
+        """Return the devices that have a control daemon, or are to have one."""
+        found = {*devices(self._folder), *left(Path(root)), *self._roots()}
         return set(filter(UUID.fullmatch, found))
 
     def _read(self, path: Path, read: Callable[[Path], Any]) -> Any:
@@ -247,15 +264,43 @@ class ManagerFiles:
         return value
 
 
+def read_manager(path: Path) -> dict[str, Any] | None:
+    """Return the state of a node's manager: ``devices`` are those that it has, with the roots of their files."""
+    try:
+        found = read_file(path, (VERSION,))
+    except StateUnusable:
+        return None
+    known = found.get("devices") if found else None
+    if not isinstance(known, dict) or not all(map(UUID.fullmatch, known)):
+        return None
+    good = (isinstance(one, str) and not problem_of_root(one) for one in known.values())
+    return found if all(good) else None
+
+
+def settings_of(found: Mapping[str, Any]) -> Settings | None:
+    """Return the settings in a state, None where there are none that can be used."""
+    try:
+        return from_json(json.dumps(found)) if found else None
+    except NodeError:
+        return None
+
+
 def devices(folder: Path) -> set[str]:
     """Return the devices that have settings."""
     return {path.name.removesuffix(ENDING) for path in folder.glob(f"*-*{ENDING}")}
 
 
+def left(root: Path) -> set[str]:
+    """Return the devices of which there is anything to be given back, or to be told."""
+    found = {path.stem for ending in ("json", "state") for path in root.glob(f"*-*.{ending}")}
+    return set(filter(UUID.fullmatch, found))
+
+
 def roots(folder: Path) -> list[Path]:
     """Return where managers have their files."""
-    found = map(_parsed, folder.glob(f"*-*{ENDING}"))
-    return sorted({Path(ROOT), *(Path(one.root) for one in found if one)})
+    found = map(parsed, folder.glob(f"*-*{ENDING}"))
+    known = (read_manager(folder / MANAGER) or {"devices": {}})["devices"].values()
+    return sorted({Path(ROOT), *(Path(one.root) for one in found if one), *map(Path, known)})
 
 
 def load_settings(path: Path) -> Settings:
@@ -266,11 +311,12 @@ def load_settings(path: Path) -> Settings:
         raise NodeError(
             f"the settings in {path} can't be used",
             cause=str(error),
-            hint="the device plugin writes the file anew when it starts the manager",
+            hint="the device plugin writes the file anew",
         ) from error
 
 
-def _parsed(path: Path) -> Settings | None:
+def parsed(path: Path) -> Settings | None:
+    """Return the settings in a file, None where there are none that can be used."""
     try:
         return load_settings(path)
     except NodeError:

@@ -1,235 +1,365 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps a device's control daemon up and the limits of its clients in place, and remembers what to put back."""
+"""Keeps one device's control daemon up and the limits of its clients in place, in a thread of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from .._shared._core.errors import NodeError
-from .._shared._nvml import readings
-from .._shared._nvml.real import open_nvml
-from ..tools import bounded, logs
+from .._shared._core.text.shown import cut
+from ..tools import logs
 from ..tools.chores import Backoff
-from ..tools.logs import notify
-from ..tools.state import VERSION, StateFile, StateUnusable, read, started
-from . import clients, folders, protocol
-from .control import ANSWER_SECONDS, START_SECONDS, Control
-from .paths import Names
+from ..tools.followed import Events
+from . import clients, device, folders, protocol
+from . import state as states
+from .control import ANSWER_SECONDS, MULTI_USER, START_SECONDS, Control
+from .device import Rollback
+from .paths import PROGRAM, Names
 from .protocol import ControlError, Silent
-from .settings import READ_WRITE, Bounds, Settings
-from .state import FAILED, READY, STARTING, Report
+from .settings import DRAIN, READ_WRITE, TERMINATE, Bounds, Settings
+from .state import FAILED, READY, STARTING, STOPPING, Report
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-MODE_ROUNDS: Final = 5  # each look at the compute mode opens the driver
-END_SECONDS: Final = 5.0
-
-
-class Rollback:
-    """The compute mode as it was, and the control daemon that was started."""
-
-    def __init__(self, names: Names) -> None:
-        self._file = StateFile(Path(f"{names.folder}.state"), mode=0o600)
-        self._device, self._log = names.device, names.log
-        self._data: dict[str, Any] = {}
-        try:
-            found = read(self._file.path, (VERSION,)) or {}
-            self._data = {key: found[key] for key in ("daemon", "compute_mode") if key in found}
-        except StateUnusable as error:
-            logs.warning("what the last run left behind can't be read", cause=error)
-
-    def end_leftover(self) -> None:
-        """End the control daemon of a manager that crashed, and its servers."""
-        pid, began = self._data.pop("daemon", (0, ""))
-        if not pid or started(pid) != began:
-            return
-        environment = bounded.peek(Path(f"/proc/{pid}/environ")).split("\0")
-        if f"CUDA_MPS_LOG_DIRECTORY={self._log}" not in environment:
-            logs.warning("a process that is no control daemon of ours is left alone", pid=pid)
-            return
-        logs.warning("ending the control daemon of a manager that crashed", daemon=pid)
-        deadline = time.monotonic() + END_SECONDS
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
-        while started(pid) == began:
-            if time.monotonic() > deadline:
-                raise NodeError(f"process {pid} of an earlier control daemon does not end")
-            time.sleep(0.02)
-
-    def daemon(self, pid: int) -> None:
-        """Remember a control daemon, with what tells it from a later process of its number."""
-        self._data["daemon"] = (pid, started(pid))
-        try:
-            self._save()
-        except NodeError as error:  # a full disk is no reason to end a daemon that has clients
-            logs.warning("a crash of this manager would leave its daemon behind", cause=error)
-
-    def make_exclusive(self) -> bool:
-        """Let only one process, the MPS server, onto the GPU; return whether others were let there."""
-        mode = readings.compute_mode(self._device)
-        if "compute_mode" not in self._data:
-            self._data["compute_mode"] = mode
-            self._save()  # before the change, so that no crash in between loses it
-        if mode != readings.EXCLUSIVE_PROCESS:
-            readings.set_compute_mode(self._device, readings.EXCLUSIVE_PROCESS)
-        return bool(mode != readings.EXCLUSIVE_PROCESS)
-
-    def give_back(self) -> None:
-        """Put the compute mode back as it was, and forget."""
-        mode = self._data.pop("compute_mode", None)
-        if mode is not None:
-            readings.set_compute_mode(self._device, mode)
-        self._file.remove()
-
-    def _save(self) -> None:
-        with folders.failing(f"can't write {self._file.path}"):
-            self._file.write(dict(self._data))
+SOON: Final = 2.0  # seconds until the next look at a daemon that is not as it should be
+SILENT_SECONDS: Final = 30.0
+UNKNOWN: Final = "an earlier manager started it with limits that are not known"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked of a manager. While ``kept`` is there, the file of the settings, an end is a pause.
+    """How control daemons are run.
 
-    It asks its daemon every ``interval`` seconds. One that was ready for ``steady`` seconds ends for the
+    Each is asked every ``interval`` seconds. One that was ready for ``steady`` seconds ends for the
     first time again, and one that is silent for ``replace_silent`` is replaced; never where it is 0.
     """
 
-    device: str
-    settings: Settings
-    kept: Path | None
-    control: str
-    own_shm: bool
-    interval: float
-    steady: float
+    control: str = PROGRAM
+    own_shm: bool = True
+    interval: float = 10.0
+    steady: float = 60.0
     replace_silent: float = 0.0
 
 
 class Supervisor:
-    """Ends a daemon that lives only where nobody loses anything by it, or the options say so."""
+    """Ends a daemon that lives only where nobody loses anything by it, or the settings say so.
+
+    ``kept`` is the file with the settings: while it is there, what containers have mounted stays.
+    """
 
     def __init__(
-        self,
-        names: Names,
-        control: Control,
-        bounds: Bounds,
-        report: Report,
-        rollback: Rollback,
-        options: Options,
+        self, names: Names, wanted: Settings | None, kept: Path, options: Options, events: Events
     ) -> None:
-        self._names, self._control = names, control
-        self._bounds, self._report = bounds, report
-        self._rollback, self._options = rollback, options
-        self._ready_since = self._silent_since = float("inf")
+        self.names, self.wanted, self.done = names, wanted, False
+        self.mode_problem, self.mode_due = "", False
+        self._kept, self._options = kept, options
+        self._report = Report(names)
+        self._rollback = Rollback(names)
+        self._wake, self._changed = threading.Event(), threading.Event()
+        self._control = Control(options.control, names, events, self._wake.set)
+        self._leaving = self._ending = False
+        self._running: Settings | None = (
+            None  # of the daemon that runs, None also where they are unknown
+        )
+        self._bounds: Bounds | None = None
+        self._prepared: device.Prepared | None = None
+        self._review = False
         self._in_place = False  # the limits, as far as was read back
-        self._rounds = 0
+        self._clients: int | None = None
+        self._pids: list[int] = []  # of the clients
+        self._ready_since = self._silent_since = float("inf")
+        self._last_problem = ""
+        self._thread = threading.Thread(target=self._run, name=names.device, daemon=True)
 
-    def run(self, stop: threading.Event, wake: threading.Event) -> None:
-        """Return when ``stop`` is set; ``wake`` says that there is something to look at."""
+    # --- for the manager's thread ---
+
+    def start(self) -> None:
+        """Begin, with the daemon that an earlier manager left if there is one."""
+        self._thread.start()
+
+    def want(self, settings: Settings | None) -> None:
+        """Have these settings from now on; None: the device is no longer shared."""
+        self.wanted, self._review = settings, True
+        self._wake.set()
+        self._changed.set()
+
+    def leave(self) -> None:
+        """Leave the daemon to the next manager, as it is."""
+        self._leaving = True
+        self._wake.set()
+        self._changed.set()
+
+    def end(self) -> None:
+        """End the daemon whoever uses it, after the time that its clients have, and restore the compute mode."""
+        if not self._ending:
+            self._ending = True
+            self.want(None)
+
+    def look(self) -> None:
+        """Notice the end of a daemon that nothing else notices."""
+        self._control.look()
+
+    @property
+    def ready(self) -> bool:
+        """Tell whether shares of it may be given."""
+        return self._ready_since != float("inf") and not self._last_problem
+
+    def keep_mode(self) -> None:
+        """Look whether processes without MPS are still kept out of a GPU. To be used while NVML is open."""
+        try:
+            self._rollback.keep_exclusive()
+            self.mode_problem = ""
+        except (NodeError, OSError) as error:
+            self.mode_problem = _text(error)
+
+    # --- in a thread of its own ---
+
+    def _run(self) -> None:
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0)
-        while not stop.is_set():
-            notify("WATCHDOG=1")  # whether the daemon answers is the state
+        while not (self._leaving or self.done):
             try:
-                self._bring_up()
-                self._watch(stop, wake)
-            except NodeError as error:
-                self._control.kill()
+                with folders.locked(self.names):
+                    self._serve()
+            except Exception as error:  # it concerns no other device
+                self._say(_text(error))
+                self.done = self.wanted is None and not self._control.pid
+                self._pause(backoff.failed())
+
+    def _serve(self) -> None:
+        """Return when there is nothing more to do."""
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0)
+        self._rollback.load()
+        self._adopt()
+        while not self._leaving:
+            try:
+                if self._control.pid:
+                    self._watch()
+                elif self.wanted:
+                    self._bring_up(self.wanted)
+                else:
+                    self._give_back()
+                    self.done = True
+                    return
+            except Exception as error:
                 if time.monotonic() - self._ready_since > self._options.steady:
                     backoff.reset()
-                self._ready_since = self._silent_since = float("inf")
-                self._report.failed(str(error))
-                stop.wait(backoff.failed())
+                self._note(_text(error))
+                self._pause(backoff.failed())
 
-    def _bring_up(self) -> None:
+    def _note(self, problem: str) -> None:
+        """Tell why there is no daemon, or what is wrong with the one that there is."""
+        if self._control.pid:
+            self._report.state(FAILED, self._control.pid, problem)
+            return
+        self._ready_since = self._silent_since = float("inf")
+        self._running = None
+        self._report.settings(None)
+        self._report.failed(problem)
+
+    def _adopt(self) -> None:
+        """Take over the daemon that an earlier manager left; its clients know nothing of that."""
+        pid, own = self._rollback.left
+        if not pid:
+            return
+        if found := states.read(Path(self.names.status)):
+            self._report.resume(found)
+            self._running = states.settings_of(found["settings"])
+            with contextlib.suppress(TypeError):
+                self._bounds = Bounds(**found["limits"]["default"])
+        if self._bounds is None:
+            self._running = None
+        self._in_place = self._running is not None and bool(found and found["limits"]["read_back"])
+        self._control.adopt(pid, own)
+        self.mode_due = True  # it may have been changed meanwhile
+        self._ready_since = time.monotonic()
+        logs.info(
+            "adopted the control daemon of an earlier manager", device=self.names.device, daemon=pid
+        )
+
+    def _bring_up(self, wanted: Settings) -> None:
         """Start a daemon where no client can reach it, and let them once its limits are in place."""
         self._report.state(STARTING)
-        own = folders.fresh(self._names)
-        self._control.start(own)
-        self._rollback.daemon(self._control.pid)
-        self._control.ask(protocol.SERVERS, START_SECONDS)
-        self._set_limits()
-        everything = self._options.settings.pipe_access == READ_WRITE
-        folders.publish(self._names, own, everything=everything)
+        if self._prepared is None or not self._prepared.settings.suits(wanted):
+            self._prepared = device.prepare(self.names, wanted, self._options, self._rollback)
+        prepared = self._prepared
+        self._report.shares(prepared.shares, prepared.own_shm, wanted.multi_user)
+        self._bounds = prepared.shares.default
+        own = folders.fresh(self.names)
+        options = [MULTI_USER] if wanted.multi_user else []
+        try:
+            self._control.start(own, options, own_shm=prepared.own_shm)
+            self._rollback.daemon(self._control.pid)
+            self._control.wait(own, START_SECONDS)
+            self._control.ask(protocol.SERVERS, START_SECONDS)
+            self._set_limits(self._bounds)
+            folders.publish(self.names, own, everything=wanted.pipe_access == READ_WRITE)
+        except BaseException:
+            self._control.kill()  # nobody has reached it yet
+            raise
+        self._running, self._review = wanted, False
         self._ready_since = time.monotonic()
+        self._report.settings(wanted)
         self._report.state(READY, self._control.pid, pipe=str(own))
 
-    def _set_limits(self) -> None:
+    def _set_limits(self, bounds: Bounds) -> None:
         self._in_place = False
         read_back = {}
-        for setting in protocol.settings(self._bounds):
+        for setting in protocol.settings(bounds):
             self._control.ask(setting.set)
             read_back[setting.name] = protocol.check(setting, self._control.ask(setting.get))
         self._in_place = True
         self._report.limits(read_back=read_back)
 
-    def _watch(self, stop: threading.Event, wake: threading.Event) -> None:
-        """Return when ``stop`` is set. ControlError: the daemon has to be started again."""
-        before = ""
-        while True:
-            notify("WATCHDOG=1")
-            problem = self._problem()
-            if problem != before:
-                state = FAILED if problem else READY
-                self._report.state(state, self._control.pid, problem)
-                before = problem
-            wake.wait(self._options.interval)
-            wake.clear()
-            if stop.is_set():
-                return
-            self._check_alive()
+    def _watch(self) -> None:
+        """Return when the daemon is no longer to run, or to be looked at. ControlError: it ended."""
+        while not self._leaving:
+            self._last_problem = problem = self._problem()
+            self._report.state(FAILED if problem else READY, self._control.pid, problem)
+            waits = self._due()
+            if waits and self._nobody():
+                self._drain()
+                break
+            self._wait(
+                min(self._options.interval, SOON) if waits or problem else self._options.interval
+            )
+            self._control.check_alive()
 
-    def _check_alive(self) -> None:
-        if not self._control.pid:
-            raise ControlError("the control daemon ended", cause=self._control.ending())
+    def _wait(self, seconds: float) -> None:
+        """Wait for news: also the end of a client, which is seen without a question."""
+        deadline = time.monotonic() + seconds
+        while not self._wake.wait(min(SOON, seconds) if self._pids else seconds):
+            gone = not all(os.path.exists(f"/proc/{pid}") for pid in self._pids)
+            if gone or time.monotonic() >= deadline:
+                break
+        self._wake.clear()
 
     def _problem(self) -> str:
         """Return why nobody may get a share now; the daemon and its clients go on all the same."""
         try:
             self._look()
-        except NodeError as error:
-            self._check_alive()
-            self._in_place = False  # as far as is known: they are read again once it answers
-            return self._silence(error) if isinstance(error, Silent) else str(error)
+        except Silent as error:
+            return self._silence(error)
+        except Exception as error:  # an answer that is not understood is no reason to end anything
+            self._control.check_alive()
+            self._forget()
+            return _text(error)
         self._silent_since = float("inf")
-        return ""
+        return self.mode_problem if self._running else UNKNOWN
+
+    def _forget(self) -> None:
+        self._in_place, self._clients, self._pids = (
+            False,
+            None,
+            [],
+        )  # they are read again once it answers
 
     def _look(self) -> None:
         answer = self._control.ask(protocol.POLL)
         servers, kept = protocol.polled(answer, self._bounds)
-        if not kept:
-            logs.warning("somebody changed the limits, setting them again")
-        if not (kept and self._in_place):
-            self._set_limits()
-        self._rounds += 1
-        if self._options.device.startswith("GPU-") and not self._rounds % MODE_ROUNDS:
-            with open_nvml():  # a MIG device has no compute mode
-                if self._rollback.make_exclusive():
-                    problem = "somebody changed the compute mode, setting EXCLUSIVE_PROCESS again"
-                    logs.warning(problem, gpu=self._options.device)
+        if self._running and self._bounds:
+            if not kept:
+                logs.warning(
+                    "somebody changed the limits, setting them again", device=self.names.device
+                )
+            if not (kept and self._in_place):
+                self._set_limits(self._bounds)
         answers = {pid: self._control.ask(f"get_client_list {pid}") for pid in servers}
-        self._report.clients(
-            {pid: () if protocol.gone(one) else protocol.pids(one) for pid, one in answers.items()}
-        )
+        found = {
+            pid: () if protocol.gone(one) else protocol.pids(one) for pid, one in answers.items()
+        }
+        self._clients = sum(map(len, found.values()))
+        self._pids = [pid for pids in found.values() for pid in pids]
+        self._report.clients(found)
 
     def _silence(self, error: Silent) -> str:
         """Return what is said of a daemon that does not answer. ControlError: it is replaced.
 
         One who connects and says nothing silences it. Its clients work on, and would be lost.
         """
+        self._control.check_alive()
+        self._forget()
         self._silent_since = min(self._silent_since, time.monotonic())
         silent, daemon = time.monotonic() - self._silent_since, self._control.pid
         holders = clients.holders(daemon)
         asked = 0 < self._options.replace_silent <= silent + ANSWER_SECONDS
-        nobody = not holders and not clients.servers(daemon) and silent >= ANSWER_SECONDS
+        nobody = not holders and not clients.servers(daemon) and silent >= SILENT_SECONDS
         if asked or nobody:
+            self._control.kill()
             raise ControlError(error.message, cause=error.cause)
         if holders:
             return f"{error.message}: its control socket is held by {holders}"
         return str(error)
+
+    def _due(self) -> bool:
+        """Tell whether the daemon is to end, or to run again with other settings."""
+        wanted = self.wanted
+        if wanted is None or self._running is None or not self._running.suits(wanted):
+            return True
+        if self._running != wanted:  # in what only concerns its end
+            self._running = wanted
+            self._report.settings(wanted)
+        if self._review:
+            self._review = self._prepared_otherwise(wanted)
+        return self._review
+
+    def _prepared_otherwise(self, wanted: Settings) -> bool:
+        """Tell whether the device is another one now, such as one with less memory."""
+        try:
+            return device.shares(self.names.device, wanted).default != self._bounds
+        except NodeError:
+            return False
+
+    def _nobody(self) -> bool:
+        """Tell whether nobody loses anything that was not given up."""
+        asked = self.wanted or self._running
+        if self._ending or (asked and asked.on_busy == TERMINATE):
+            return True
+        if self._clients is None:  # without a server there is no client
+            return not clients.servers(self._control.pid)
+        return self._clients == 0
+
+    def _drain(self) -> None:
+        """End the daemon, with the time for its clients that they have."""
+        self._report.state(STOPPING, self._control.pid)
+        asked = self.wanted or self._running
+        self._control.quit(asked.drain if asked else DRAIN, lambda: not self._leaving)
+        if self._control.pid:
+            return
+        folders.clean(self.names)
+        self._running = self._prepared = self._bounds = None
+        self._ready_since = float("inf")
+        self._report.settings(None)
+
+    def _give_back(self) -> None:
+        """Restore what was changed for MPS; the next manager tries again what can't be now."""
+        folders.clean(self.names)
+        kept = self._kept.exists()
+        if not kept:  # containers have these mounts
+            folders.unmount(self.names)
+        try:
+            self._rollback.give_back()
+        except NodeError as error:
+            logs.warning("the compute mode was not restored", gpu=self.names.device, cause=error)
+        self._report.remove()
+
+    def _pause(self, seconds: float) -> None:
+        self._changed.wait(seconds)
+        self._changed.clear()
+        self._wake.clear()
+
+    def _say(self, problem: str) -> None:
+        if problem != self._last_problem:
+            logs.error(f"MPS of {self.names.device} can't be managed", cause=problem)
+        self._last_problem = problem
+
+
+def _text(error: Exception) -> str:
+    known = isinstance(error, (NodeError, OSError))
+    return cut(str(error) if known else f"{type(error).__name__}: {error}", 400)

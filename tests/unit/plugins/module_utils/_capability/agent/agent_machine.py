@@ -44,7 +44,7 @@ class Machine(FakeHost):
         self.commands[("systemctl",)] = self.systemctl
         self.bad = bad
         self.pid = self.restarts = 0
-        self.crashes = False
+        self.crashes = self.mps_active = False
         self.killed_at = ""
         self.labels: t.Dict[str, str] = {}  # what the process that labels the node was started with
         self.removal = Completed(0, "", "")
@@ -79,6 +79,8 @@ class Machine(FakeHost):
     def systemctl(self, words: t.Tuple[str, ...]) -> Completed:
         if words[-1] == LABELS_UNIT or words[2:3] == (LABELS_UNIT,):
             return self.labels_systemctl(words[1])
+        if "gpu-mps.service" in words:
+            return Completed(0, f"ActiveState={'active' if self.mps_active else 'inactive'}\n", "")
         if words[1] == "show":
             state = "active" if self.pid else "inactive"
             lines = {"ActiveState": state, "UnitFileState": "enabled", "MainPID": str(self.pid)}
@@ -128,7 +130,7 @@ def parameters(digest: str, wait: int, **config: t.Any) -> t.Dict[str, t.Any]:
         "config": config or None,
         "units": {
             UNIT: f"unit of {digest}",
-            "gpu-mps@.service": "unit of MPS daemons",
+            "gpu-mps.service": "unit of MPS daemons",
             LABELS_UNIT: f"labels of {digest}",
         },
         "labels": None,

@@ -238,7 +238,6 @@ def test_an_end_takes_the_settings_of_mps_daemons() -> None:
     machine = Machine()
     deploy(machine, "r1")
     gpu, folder = "GPU-1", "/run/gpu-node/mps"
-    machine.commands[("systemctl", "list-units")] = f"gpu-mps@{gpu}.service loaded active running\n"
     machine.files[f"{folder}/{gpu}.settings.json"] = '{"root": "/run/x"}'
     machine.files[f"/run/x/{gpu}.json"] = '{"clients": 1}'
     params = {**parameters("r1", 0), "state": "absent"}
@@ -249,4 +248,17 @@ def test_an_end_takes_the_settings_of_mps_daemons() -> None:
     for step in found.plan(found.observe()).steps:
         found.apply(step)
     assert f"{folder}/{gpu}.settings.json" not in machine.files
-    assert ("systemctl", "stop", f"gpu-mps@{gpu}.service") in machine.ran
+    assert ("systemctl", "start", "gpu-mps.service") in machine.ran  # which ends them, and itself
+    assert ("systemctl", "stop", "gpu-mps.service") not in machine.ran
+
+
+def test_an_end_that_takes_too_long_is_said() -> None:
+    machine = Machine()
+    deploy(machine, "r1")
+    machine.files["/run/gpu-node/mps/manager.json"] = '{"devices": {"GPU-1": "/run/x"}}'
+    machine.mps_active = True
+    params = {**parameters("r1", 0), "state": "stopped"}
+    found = DevicePluginCapability(machine, params, check_mode=False)
+    (step,) = (one for one in found.plan(found.observe()).steps if one.action == "stop_mps")
+    with pytest.raises(NodeError, match="after 0 s the MPS daemons of GPU-1 still run: clients"):
+        found.apply(step)

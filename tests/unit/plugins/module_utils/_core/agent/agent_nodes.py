@@ -22,7 +22,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired impor
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 
 PREFIX = "/opt/gpu-node"
-MPS_UNIT = "gpu-mps@.service"
+MPS_UNIT = "gpu-mps.service"
 NAMED = {UNIT: "[Unit]\n", MPS_UNIT: "[Unit]\n# MPS\n", LABELS_UNIT: "[Unit]\n# labels\n"}
 WANTED = Desired("started", "new", {CONFIG: "version: v1\n"}, NAMED)
 FILES = {**WANTED.configs, **{f"{UNITS}/{name}": NAMED[name] for name in (UNIT, MPS_UNIT)}}

@@ -38,7 +38,7 @@ from hypothesis import strategies as st
 def test_fresh_node_gets_everything_in_order() -> None:
     found = plan(FRESH, WANTED, PREFIX)
     assert actions(found) == [
-        *("release", "config config.yaml", f"file {UNIT}", f"file {MPS_UNIT}"),
+        *("release", "config config.yaml", f"file {MPS_UNIT}", f"file {UNIT}"),
         *("enable", "restart"),
     ]
     assert f"{PREFIX}/releases/new" in found.steps[0].summary
@@ -57,7 +57,7 @@ def test_running_node_gets_nothing() -> None:
         ({"usable": False}, ["release", "restart"]),
         (with_files(config="version: v1\nflags: {}\n"), ["config config.yaml", "restart"]),
         (with_files(unit="[Unit]\nDescription=older\n"), [f"file {UNIT}", "restart"]),
-        (with_files(mps_unit="older"), [f"file {MPS_UNIT}", "restart"]),
+        (with_files(mps_unit="older"), [f"file {MPS_UNIT}"]),  # nothing is shared
         (daemon("old"), ["restart"]),
         ({"config_digest": "changed-by-hand"}, ["restart"]),
         (daemon(ActiveState="failed"), ["restart"]),

@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from agent_nodes import FILES, FRESH, LABELS, NAMED, ON, PREFIX, WANTED, actions
+from agent_nodes import FILES, FRESH, LABELS, MPS_UNIT, NAMED, ON, PREFIX, WANTED, actions
 from agent_nodes import RUNNING as UNLABELLED
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
     LABELS_UNIT,
@@ -120,7 +120,7 @@ def test_labels_of_another_output_are_removed_first() -> None:
 def test_configurations_are_there_before_the_daemon_starts() -> None:
     found = plan(FRESH, CHOOSES, PREFIX)
     configs = ["config default", "config many", "link config.yaml"]
-    assert actions(found)[:5] == ["release", *configs, f"file {UNIT}"]
+    assert actions(found)[:5] == ["release", *configs, f"file {MPS_UNIT}"]
     assert found.steps[1].summary == f"write {DEFAULT}, checked by the daemon first"
     assert found.steps[2].params == {"path": MANY, "text": "b"}
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The units of MPS daemons in the plan for the device plugin."""
+"""The unit of MPS daemons in the plan for the device plugin."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import dataclasses
 import json
 
 import pytest
-from agent_nodes import MPS_UNIT, PREFIX, STATUS, WANTED, actions, seen
+from agent_nodes import MPS_UNIT, PREFIX, STATUS, WANTED, actions, seen, with_files
 from agent_nodes import daemon as service
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
     UNIT,
+    Service,
     plan,
     serving,
 )
@@ -23,6 +24,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.mps_units imp
     daemon,
     devices,
     file,
+    left,
     state_file,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
@@ -68,6 +70,32 @@ def test_a_daemon_is_read_from_its_files() -> None:
     for damaged in (None, "", "{", "[]", json.dumps({"root": 7, "on_busy": ["terminate"]})):
         assert state_file(GPU, damaged) == f"{FOLDER}/{GPU}.json"
         assert daemon(GPU, damaged, None) == daemon(GPU, damaged, "{") == Daemon(GPU)
+
+
+def test_a_daemon_that_is_no_longer_wanted_is_known_by_its_manager() -> None:
+    manager = json.dumps({"devices": {GPU: "/run/x", "../../etc/x": "/run", "b": 7}})
+    assert left(manager) == {GPU: "/run/x"}
+    for damaged in (None, "", "[]", '{"devices": []}'):
+        assert left(damaged) == {}
+    assert state_file(GPU, None, "/run/x") == f"/run/x/{GPU}.json"
+    state = {"clients": 2, "settings": {"on_busy": "terminate"}}
+    assert daemon(GPU, None, json.dumps(state)) == Daemon(GPU, 2, True)
+    assert daemon(GPU, None, json.dumps({"clients": 2, "settings": []})) == Daemon(GPU, 2)
+
+
+def manager(release: str) -> Service:
+    return Service({"ActiveState": "active"}, {"GPU_NODE_RELEASE": release})
+
+
+def test_an_upgrade_restarts_the_manager_and_waits_for_no_client() -> None:
+    older = seen(manager=manager("old"), mps=(Daemon(GPU, 2),))
+    found = plan(older, WANTED, PREFIX)
+    assert [one.summary for one in found.steps] == [
+        f"restart {MPS_UNIT}: it runs from another release"
+    ]
+    assert plan(seen(manager=manager("new")), WANTED, PREFIX).steps == ()
+    other = seen(manager=manager("new"), **with_files(mps_unit="older"))
+    assert actions(plan(other, WANTED, PREFIX)) == [f"file {MPS_UNIT}", "restart"]
 
 
 def test_devices_are_those_with_settings() -> None:

@@ -1,0 +1,151 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A device that is to be shared: what the driver says of it, what is set up for it, and what to put back."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._shared._core.errors import NodeError
+from .._shared._core.gpu import NOT_FOUND, Gpu, NvmlError
+from .._shared._nvml import readings
+from .._shared._nvml.real import Nvml, open_nvml
+from ..tools import bounded, logs
+from ..tools.state import VERSION, StateFile, StateUnusable, read, started
+from . import control, folders
+from .paths import Names
+from .settings import Settings, Shares
+
+if TYPE_CHECKING:
+    from .supervisor import Options
+
+
+class Rollback:
+    """The compute mode as it was, and the control daemon that was started."""
+
+    def __init__(self, names: Names) -> None:
+        self._file = StateFile(Path(f"{names.folder}.state"), mode=0o600)
+        self._names = names
+        self._mode = threading.Lock()  # it is looked at by another thread than the device's
+        self._data: dict[str, Any] = {}
+
+    def load(self) -> None:
+        """Take up what an earlier manager remembered. Only where root alone writes it may be believed."""
+        try:
+            found = read(self._file.path, (VERSION,)) or {}
+            self._data = {key: found[key] for key in ("daemon", "compute_mode") if key in found}
+        except StateUnusable as error:
+            logs.warning("what the last run left behind can't be read", cause=error)
+
+    @property
+    def left(self) -> tuple[int, str]:
+        """The control daemon that an earlier manager left, with its own directory; 0 where there is none."""
+        try:
+            pid, began = self._data.get("daemon", (0, ""))
+        except (TypeError, ValueError):
+            return 0, ""
+        if not began or started(pid) != began:
+            return 0, ""
+        text = bounded.peek(Path(f"/proc/{pid}/environ")).split("\0")
+        found = dict(one.split("=", 1) for one in text if "=" in one)
+        own = found.get("CUDA_MPS_PIPE_DIRECTORY", "")
+        its = found.get("CUDA_MPS_LOG_DIRECTORY") == self._names.log
+        if not its or not own.startswith(f"{self._names.ipc}/"):
+            logs.warning("a process that is no control daemon of ours is left alone", pid=pid)
+            return 0, ""
+        return pid, own
+
+    def daemon(self, pid: int) -> None:
+        """Remember a control daemon, with what tells it from a later process of its number."""
+        self._data["daemon"] = (pid, started(pid))
+        try:
+            self._save()
+        except OSError as error:  # a full disk is no reason to end a daemon that has clients
+            cause = error.strerror or error
+            logs.warning("the next manager would not adopt this control daemon", cause=cause)
+
+    def make_exclusive(self) -> None:
+        """Let only one process, the MPS server, onto the GPU. To be used while NVML is open."""
+        with self._mode:
+            mode = readings.compute_mode(self._names.device)
+            if "compute_mode" not in self._data:
+                self._data["compute_mode"] = mode
+                with folders.failing(f"can't write {self._file.path}"):
+                    self._save()  # before the change, so that no crash in between loses it
+            if mode != readings.EXCLUSIVE_PROCESS:
+                readings.set_compute_mode(self._names.device, readings.EXCLUSIVE_PROCESS)
+
+    def keep_exclusive(self) -> None:
+        """Set the mode again where somebody changed it, unless it was given back. While NVML is open."""
+        with self._mode:
+            if "compute_mode" not in self._data:
+                return
+            if readings.compute_mode(self._names.device) != readings.EXCLUSIVE_PROCESS:
+                readings.set_compute_mode(self._names.device, readings.EXCLUSIVE_PROCESS)
+                problem = "somebody changed the compute mode, setting EXCLUSIVE_PROCESS again"
+                logs.warning(problem, gpu=self._names.device)
+
+    def give_back(self) -> None:
+        """Put the compute mode back as it was, and forget. NvmlError: it is still there to be put back."""
+        with self._mode:
+            if (mode := self._data.get("compute_mode")) is not None:
+                with open_nvml():
+                    readings.set_compute_mode(self._names.device, mode)
+            self._data.clear()
+            self._file.remove()
+
+    def _save(self) -> None:
+        self._file.write(dict(self._data))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A device that is set up. ``own_shm``: it has a shm of its own."""
+
+    settings: Settings
+    shares: Shares
+    own_shm: bool
+
+
+def shares(device: str, settings: Settings) -> Shares:
+    """Return the shares of a device as it is now. NodeError: it can't be shared so, or is not there."""
+    with open_nvml() as nvml:
+        gpu, memory = _find(nvml, device)
+        return settings.shares(memory, gpu.compute_capability)
+
+
+def prepare(names: Names, settings: Settings, options: Options, rollback: Rollback) -> Prepared:
+    """Make the folders of a device, and keep processes without MPS off it. NodeError."""
+    folders.make(names)
+    with open_nvml() as nvml:
+        gpu, memory = _find(nvml, names.device)
+        found = settings.shares(memory, gpu.compute_capability)
+        # GPUs could be shared, and MIG devices in their place.
+        sharable = sum(max(len(nvml.mig_devices(one)), 1) for one in nvml.gpus()[0])
+        if settings.multi_user:
+            control.require_multi_user(options.control)
+        if names.device == gpu.uuid:
+            if others := [one.pid for one in nvml.processes(gpu)]:
+                problem = "processes without MPS are on the GPU, clients wait until they have ended"
+                logs.warning(problem, gpu=gpu.uuid, pids=others)
+            rollback.make_exclusive()
+    size = settings.shm_size or folders.default_shm_size(sharable)
+    return Prepared(settings, found, options.own_shm and folders.mount_shm(names, size))
+
+
+def _find(nvml: Nvml, device: str) -> tuple[Gpu, int]:
+    """Return the GPU that a device is, or is a part of, and the device's memory in bytes."""
+    for gpu in nvml.gpus()[0]:
+        if device == gpu.uuid and gpu.mig_current:
+            raise NodeError(
+                f"{gpu.uuid} is in MIG mode",
+                hint="name one of its MIG devices, or switch the mode off",
+            )
+        parts = {one.uuid: one.memory_total for one in nvml.mig_devices(gpu)}
+        if memory := {gpu.uuid: gpu.memory_total, **parts}.get(device):
+            return gpu, memory
+    raise NvmlError(NOT_FOUND, f"looking for {device}")

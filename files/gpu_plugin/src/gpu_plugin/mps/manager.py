@@ -1,0 +1,205 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The one manager of a node's MPS daemons: has a supervisor for each device that has settings, or had them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from .._shared._core.errors import NodeError
+from .._shared._nvml.real import open_nvml
+from ..tools import logs
+from ..tools.chores import Worker
+from ..tools.followed import Events
+from ..tools.logs import notify
+from ..tools.state import StateFile
+from . import folders, state
+from .paths import UUID, Names, settings_file
+from .settings import Settings
+from .supervisor import Options, Supervisor
+
+TICK: Final = 0.25
+FEED: Final = 1.0
+MODE_SECONDS: Final = 10.0  # each look at the compute modes opens the driver
+FRESH: Final = 1.0  # a file that changed so lately may change again within its time stamp
+Stamp = tuple[int, int]
+
+
+class SettingsFolder:
+    """The settings by device, as they are on disk. Files are read again only where they changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        self.settings: dict[str, Settings] = {}
+        self.versions: dict[str, Stamp] = {}  # of the files that were read, whatever was in them
+        self._looked_at = 0
+
+    def look(self) -> None:
+        """Read what changed. Settings that can't be used change nothing."""
+        try:
+            changed = self.path.stat().st_mtime_ns
+            if changed == self._looked_at and time.time_ns() - changed > FRESH * 1e9:
+                return
+            self._looked_at, found = changed, state.devices(self.path)
+        except OSError as error:
+            logs.warning("the settings of MPS daemons can't be read", cause=error)
+            return
+        for device in {*self.settings, *self.versions} - found:
+            self.settings.pop(device, None)
+            self.versions.pop(device, None)
+        for device in sorted(filter(UUID.fullmatch, found)):
+            with contextlib.suppress(FileNotFoundError):
+                self._read(device)
+
+    def _read(self, device: str) -> None:
+        path = Path(settings_file(device, str(self.path)))
+        stat = path.stat()
+        if self.versions.get(device) == (version := (stat.st_ino, stat.st_mtime_ns)):
+            return
+        self.versions[device] = version
+        try:
+            self.settings[device] = state.load_settings(path)
+        except NodeError as error:
+            logs.error("settings are not used", device=device, cause=error)
+
+
+class Manager:
+    """``linger``: so many seconds after the last device was given back it ends."""
+
+    def __init__(self, folder: Path, options: Options, linger: float) -> None:
+        self._folder, self._options, self._linger = SettingsFolder(folder), options, linger
+        self._events = Events()
+        self._supervisors: dict[str, Supervisor] = {}
+        self._versions: dict[str, Stamp] = {}
+        self._state = StateFile(folder / state.MANAGER)
+        self._modes = Worker("modes")
+        self._leaving = self._ending = False
+        self._fed = self._moded = 0.0
+        self._told = ""
+
+    def run(self) -> int:
+        """Run until SIGTERM, which leaves all daemons to the next manager, or SIGINT, which ends them.
+
+        Returns the exit status. NodeError: there is another manager.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._take)
+        with folders.the_manager(self._folder.path):
+            self._find_left()
+            self._round()
+            notify("READY=1")
+            idle_since = time.monotonic()
+            while not self._leaving:
+                self._events.wait(TICK)
+                self._round()
+                if self._supervisors:
+                    idle_since = time.monotonic()
+                elif self._ending or time.monotonic() - idle_since >= self._linger:
+                    break
+            for one in self._supervisors.values():
+                one.leave()
+            notify("STOPPING=1")
+            if not self._supervisors:
+                self._state.remove()
+        return 0
+
+    def _take(self, number: int, _frame: object) -> None:
+        self._ending |= number == signal.SIGINT
+        self._leaving |= number == signal.SIGTERM
+
+    def _find_left(self) -> None:
+        """Have a supervisor for each device that an earlier manager had, also if nobody wants it any more."""
+        folder = self._folder.path
+        self._folder.look()
+        known = (state.read_manager(folder / state.MANAGER) or {"devices": {}})["devices"]
+        roots = {
+            *known.values(),
+            str(folder),
+            *(one.root for one in self._folder.settings.values()),
+        }
+        for root in roots:
+            for device in state.left(Path(root)):
+                known.setdefault(device, root)
+        for device, root in known.items():
+            wanted = self._folder.settings.get(device)
+            mine = wanted is not None and wanted.root == root
+            with contextlib.suppress(NodeError):  # no such root has files of ours
+                self._supervise(Names(device, root), wanted if mine else None)
+
+    def _supervise(self, names: Names, wanted: Settings | None) -> None:
+        kept = Path(settings_file(names.device, str(self._folder.path)))
+        one = Supervisor(names, wanted, kept, self._options, self._events)
+        self._supervisors[names.device] = one
+        self._versions[names.device] = self._folder.versions.get(names.device, (0, 0))
+        one.start()
+
+    def _round(self) -> None:
+        for device in [device for device, one in self._supervisors.items() if one.done]:
+            del self._supervisors[device]
+        for one in self._supervisors.values():
+            one.look()
+        if self._ending:
+            for one in self._supervisors.values():
+                one.end()
+        else:
+            self._folder.look()
+            self._follow_settings()
+        self._look_at_modes()
+        self._tell()
+
+    def _follow_settings(self) -> None:
+        for device, one in self._supervisors.items():
+            wanted = self._folder.settings.get(device)
+            version = self._folder.versions.get(device, (0, 0))
+            if wanted and wanted.root != one.names.root:
+                wanted = None  # it ends here, and begins there then
+            if self._versions[device] != version or (wanted is None) != (one.wanted is None):
+                self._versions[device] = version
+                one.want(wanted)
+        for device in self._folder.settings.keys() - self._supervisors.keys():
+            wanted = self._folder.settings[device]
+            self._supervise(Names(device, wanted.root), wanted)
+
+    def _look_at_modes(self) -> None:
+        # A MIG device has no compute mode.
+        found = [one for one in self._supervisors.values() if one.names.device.startswith("GPU-")]
+        late = time.monotonic() - self._moded >= MODE_SECONDS
+        due = bool(found) and (late or any(one.mode_due for one in found))
+        if due and self._modes.start(lambda: _keep_modes(found)):
+            self._moded = time.monotonic()
+
+    def _tell(self) -> None:
+        found = [one.ready for one in self._supervisors.values()]
+        words = f"STATUS={sum(found)} of {len(found)} devices are ready"
+        fed = time.monotonic() - self._fed >= FEED
+        if fed or words != self._told:
+            self._fed = time.monotonic()
+            notify("WATCHDOG=1", words)  # the loop goes round, whatever any daemon does
+        self._told = words
+        devices = {device: one.names.root for device, one in self._supervisors.items()}
+        release = os.environ.get("GPU_NODE_RELEASE", "")
+        try:
+            self._state.write({"devices": devices, "release": release})
+        except OSError as error:
+            if fed:
+                logs.warning("the state of the manager can't be written", cause=error)
+
+
+def _keep_modes(supervisors: Sequence[Supervisor]) -> None:
+    """Have processes without MPS kept out of GPUs, also where somebody else let them in."""
+    for one in supervisors:
+        one.mode_due = False
+    try:
+        with open_nvml():
+            for one in supervisors:
+                one.keep_mode()
+    except NodeError as error:
+        for one in supervisors:
+            one.mode_problem = str(error)

@@ -1,0 +1,123 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who runs the manager of MPS daemons: systemd, or in a container without it the plugin itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, Protocol
+
+from .._shared._host.api import Host
+from ..tools import bounded, logs
+from ..tools.chores import Worker
+from ..tools.state import started
+
+UNIT: Final = "gpu-mps.service"
+BOOTED: Final = Path("/run/systemd/system")
+SYSTEMD, OWN = "systemd", "own"
+TIMEOUT: Final = 20.0
+END_SECONDS: Final = 60.0
+PAUSE: Final = 0.05
+KEPT_FROM_MANAGER: Final = ("NOTIFY_SOCKET", "WATCHDOG_", "MAINPID")
+
+
+class Units(Protocol):
+    """The manager, which sees by itself what is wanted. Only close() waits for what it asks for."""
+
+    def run(self) -> None:
+        """Have the manager run: none does."""
+
+    def close(self, manager: int) -> None:
+        """The plugin ends, and this process is the manager, 0 where none runs."""
+
+
+def choose(kind: str, folder: Path) -> Units:
+    """Return who runs the manager: ``kind`` says it, or is empty for systemd where it is the init."""
+    if (kind or (SYSTEMD if BOOTED.is_dir() else OWN)) == SYSTEMD:
+        return Systemd()
+    return Children(folder)
+
+
+class Systemd:
+    """The unit gpu-mps.service. It outlives this process."""
+
+    def __init__(self) -> None:
+        self._worker = Worker("systemctl")
+
+    def run(self) -> None:
+        """A systemd that takes its time must not hold up the plugin."""
+        self._worker.start(self._start)
+
+    def _start(self) -> None:
+        command = ["systemctl", "--no-block", "--quiet", "start", UNIT]
+        try:
+            done = Host().run(command, check=False, timeout=TIMEOUT)
+            problem = "" if not done.rc else done.err.strip() or f"status {done.rc}"
+        except Exception as error:  # the thread has to go on
+            problem = str(error)
+        if problem:
+            logs.error(
+                "systemd does not start the manager of MPS daemons", unit=UNIT, cause=problem
+            )
+
+    def close(self, manager: int) -> None:
+        pass
+
+
+class Children:
+    """The manager as a child of this process, for a container without systemd. It ends with it.
+
+    That of a plugin that was killed may run on; it is taken over.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        if self._child is not None and self._child.poll() is None:
+            return
+        command = [
+            sys.executable,
+            "-m",
+            "gpu_plugin",
+            "mps",
+            "run",
+            "--settings",
+            str(self._folder),
+        ]
+        env = {k: v for k, v in os.environ.items() if not k.startswith(KEPT_FROM_MANAGER)}
+        try:
+            self._child = subprocess.Popen(command, env=env, start_new_session=True)
+        except OSError as error:
+            logs.error("can't start the manager of MPS daemons", cause=error)
+
+    def close(self, manager: int) -> None:
+        """End all daemons, have compute modes given back, and wait for it."""
+        child = self._child.pid if self._child is not None and self._child.poll() is None else 0
+        found = {child, manager if _is_manager(manager) else 0} - {0}
+        living = {pid: started(pid) for pid in found}
+        for pid in living:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+        deadline = time.monotonic() + END_SECONDS
+        while any(started(pid) == began for pid, began in living.items() if began):
+            if time.monotonic() > deadline:
+                logs.warning(
+                    "the manager of MPS daemons still waits for clients", pids=list(living)
+                )
+                return
+            time.sleep(PAUSE)
+
+
+def _is_manager(pid: int) -> bool:
+    """Tell whether a process is a manager: what a file says may be wrong."""
+    command = bounded.peek(Path(f"/proc/{pid}/cmdline")).split("\0") if pid else []
+    return "mps" in command and "run" in command
