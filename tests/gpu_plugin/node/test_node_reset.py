@@ -153,9 +153,24 @@ def test_a_gpu_is_cleared_while_the_plugin_is_stopped(make_node: MakeNode) -> No
     assert UNSEEN in rows[0]["way_back"]
     assert "there is no GPU '2'" in health(node, "clear", "2").stderr
     assert "nothing to clear" in health(node, "clear", uuid(node, 0)).stderr
+    kept = node.status_file.with_name("health.json").read_text()
     assert health(node, "clear", uuid(node, 1)).returncode == 0
     assert health(node, "clear", "1").returncode == 1
+    assert not list(node.status_file.parent.glob(".health.json*"))
     node.start_daemon()
+    node.wait(GPU, 2)
+    stopped(node)
+    node.status_file.with_name("health.json").write_text(kept)  # the request was for that once only
+    node.start_daemon()
+    node.wait(GPU, 1)
+
+
+def test_a_plugin_that_runs_unseen_is_asked_too(make_node: MakeNode) -> None:
+    node = started(make_node)
+    sick(node)
+    state = node.status()
+    node.status_file.write_text(json.dumps({**state, "pid": 2**22 + 1}))  # of another namespace
+    assert health(node, "clear", "1").returncode == 0
     node.wait(GPU, 2)
 
 

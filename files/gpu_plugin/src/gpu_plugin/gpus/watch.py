@@ -140,8 +140,8 @@ class GpuWatch:
         """Forget the faults that an operator wants cleared."""
         wanted = self._requests.run() or ()
         for uuid in wanted:
-            reasons = self._health.clear(uuid)
-            logs.info("faults are cleared at an operator's request", gpu=uuid, faults=reasons)
+            if reasons := self._health.clear(uuid):
+                logs.info("faults are cleared at an operator's request", gpu=uuid, faults=reasons)
         return bool(wanted)
 
     def _note_xids(self) -> bool:

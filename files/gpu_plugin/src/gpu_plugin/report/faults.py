@@ -51,7 +51,8 @@ def show(status_file: Path, *, as_json: bool) -> int:
 def clear(gpu: str, status_file: Path, seconds: float = PATIENCE) -> int:
     """Forget the faults of a GPU, by its index or UUID. Returns the exit status.
 
-    A daemon that runs takes it over; of one that does not the file is changed. NodeError.
+    A daemon that runs takes it over; of one that does not the file is changed. It is asked all the
+    same, since it may start meanwhile, or run where its process is not seen. NodeError.
     """
     if os.geteuid():
         raise NodeError(
@@ -62,14 +63,14 @@ def clear(gpu: str, status_file: Path, seconds: float = PATIENCE) -> int:
     state = status.load(status_file)
     rows = _clearable(gpu, _rows(state) if state else _remembered(status_file))
     uuid = rows[0]["gpu"]
-    if state:
-        _ask(uuid, status_file, seconds)
-    else:
-        try:
+    try:
+        request = ClearRequests(status_file.parent).ask(uuid)
+        if not state:
             HealthFile(status_file.with_name(FILE), Path("/")).clear(uuid)
-        except OSError as error:
-            path = status_file.with_name(FILE)
-            raise NodeError(f"{path} can't be written", cause=str(error)) from error
+    except OSError as error:
+        raise NodeError(f"{status_file.parent} can't be written to", cause=str(error)) from error
+    if state:
+        _await(request, seconds)
     for row in rows:
         print(f"GPU {row['index'] or NOTHING} ({uuid}): cleared: {row['reason']}")
     return 0
@@ -151,13 +152,8 @@ def _clearable(gpu: str, rows: Iterable[Row]) -> list[Row]:
     return clearable
 
 
-def _ask(uuid: str, status_file: Path, seconds: float) -> None:
-    """Let the daemon that runs clear a GPU, and wait until it did."""
-    try:
-        request = ClearRequests(status_file.parent).ask(uuid)
-    except OSError as error:
-        folder = status_file.parent
-        raise NodeError(f"no request can be left in {folder}", cause=str(error)) from error
+def _await(request: Path, seconds: float) -> None:
+    """Wait until the daemon has taken a request over."""
     deadline = time.monotonic() + seconds
     while request.exists():
         if time.monotonic() > deadline:
