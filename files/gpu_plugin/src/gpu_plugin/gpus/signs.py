@@ -13,9 +13,11 @@ Of a GPU that waits for a reset the readings are kept that another initialisatio
   counts only where persistence mode was on.
 * A memory row that waits for a reset (nvmlDeviceGetRemappedRows, Ampere and later), and no longer does.
 * The GPU's entries in /sys and /proc, which are others after it was taken off the bus, or from the
-  driver, and given back.
+  driver, and given back. The driver makes its own when it is given a GPU (nv_procfs_add_gpu, called by
+  nv_pci_probe in its open kernel modules), and not when it initialises one.
 
-None of the three was seen on hardware yet; they follow NVML's documentation.
+None of the three was seen on hardware yet; they follow NVML's documentation, that of persistence mode
+(docs.nvidia.com/deploy/driver-persistence: it keeps a GPU initialised without clients) and that source.
 """
 
 from __future__ import annotations
