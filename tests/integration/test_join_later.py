@@ -11,6 +11,7 @@ import pytest
 from gpunode_tool.testing import Node, eventually
 
 FOLDER = "/var/lib/kubelet/device-plugins"
+FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 SEALED = "/etc/systemd/system/gpu-device-plugin.service.d/sealed.conf"
 
 pytestmark = pytest.mark.node
@@ -27,7 +28,7 @@ def join(node: Node) -> None:
 
 
 def test_h3_a_kubelet_that_comes_later_gets_its_devices(make_node: Callable[..., Node]) -> None:
-    node = make_node("later", "a100-40", 2)
+    node = make_node("later", "a100-40", 2, node_labels_output="file")
     leave(node)
     up = node.play()
     assert up.ok, up.message()
@@ -40,6 +41,11 @@ def test_h3_a_kubelet_that_comes_later_gets_its_devices(make_node: Callable[...,
     eventually(node.allocatable, {"gpu": 2})
     checked = node.play("gpu.node.validate")
     assert checked.ok, checked.message()
+
+    # NFD's folder is made for what writes there, at its next start.
+    node.run("rm", "-rf", "/etc/kubernetes")
+    node.run("systemctl", "restart", "gpu-node-labels.service")
+    eventually(lambda: "nvidia.com/gpu.count=2" in node.run("cat", FEATURES))
 
     node.run("mkdir", "-p", SEALED.rpartition("/")[0])
     node.run("sh", "-c", f"printf '[Service]\\nReadOnlyPaths={FOLDER}\\n' > {SEALED}")
