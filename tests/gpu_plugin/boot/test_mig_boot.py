@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from nvsim.testing import VERSION, Sim, client, start
 from running import REPOSITORY
+from standin_kubelet.devices import Ledger
+from standin_kubelet.pods import PodResources
 
 pytestmark = pytest.mark.slow
 
@@ -34,12 +36,12 @@ def boot(tmp_path: Path) -> Boot:
     """Return a function that does what gpu-mig.service does; it returns exit status and report."""
 
     def run(
-        sim: Sim, config: Any, *, wait: float = 5, text: str = ""
+        sim: Sim, config: Any, *, wait: float = 5, text: str = "", pods: str = "/none"
     ) -> tuple[int, dict[str, Any]]:
         path = tmp_path / "mig.json"
         path.write_text(text or json.dumps({"config": config, "selected": ""}))
         words = ["mig", "--config", path, "--status", tmp_path / "run/status.json"]
-        words += ["--lock", tmp_path / "run/lock", "--wait", str(wait)]
+        words += ["--lock", tmp_path / "run/lock", "--wait", str(wait), "--pod-resources", pods]
         done = subprocess.run(
             [sys.executable, "-m", "gpu_plugin", *words],
             env={**sim.env, "PYTHONPATH": str(REPOSITORY / "files/gpu_plugin/src")},
@@ -148,3 +150,36 @@ def test_damaged_file_marks_the_node_and_touches_nothing(text: str, boot: Boot) 
         assert status == 1
         assert report["problems"]
         assert scene(sim) == [[]]
+
+
+def test_a_unit_that_is_restarted_in_service_takes_nothing_from_pods(
+    boot: Boot, tmp_path: Path
+) -> None:
+    ledger = Ledger(tmp_path / "checkpoint")
+    kubelet = PodResources(tmp_path / "pods.sock", ledger)
+    socket = str(tmp_path / "pods.sock")
+    other = entries({"7g.40gb": 1})
+    with start("a100-40", 1) as sim:
+        assert boot(sim, entries({"3g.20gb": 2}))[0] == 0
+        before = scene(sim)
+        device = client(
+            sim,
+            """
+            n.nvmlInit()
+            gpu = n.nvmlDeviceGetHandleByIndex(0)
+            answer(n.nvmlDeviceGetUUID(n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)))
+            """,
+        )
+        ledger.give("idle", {"nvidia.com/mig-3g.20gb": [device]})
+        kubelet.start()
+        status, report = boot(sim, other, pods=socket)
+        assert (status, report["state"]) == (1, "failed")
+        assert (
+            f"in use by pod default/idle (container main) with nvidia.com/mig-3g.20gb {device}"
+            in (report["problems"][0])
+        )
+        assert scene(sim) == before
+        kubelet.stop()
+        # As at a boot, where the socket is left from before.
+        assert boot(sim, other, pods=socket)[0] == 0
+        assert scene(sim) != before

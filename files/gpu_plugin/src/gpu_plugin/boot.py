@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Final
 
+from ._shared._core.allocated import Devices, holders, parse
 from ._shared._core.cdi import boot as cdi_boot
 from ._shared._core.errors import NodeError
 from ._shared._core.gpu import NvmlError
 from ._shared._core.mig import boot as mig_boot
 from ._shared._core.mig.config import Selection
+from ._shared._core.mig.plan import GpuState, spare
 from ._shared._host.api import Host
 from ._shared._host.cdi import DriverFiles, specify
 from ._shared._nvml.mig import Changes, planned, read
@@ -27,6 +30,7 @@ from .tools import bounded, files, logs
 
 CONVERGED, WAITING, FAILED = STATES = "converged", "waiting", "failed"
 POLL_SECONDS: Final = 0.5
+ASK_SECONDS: Final = 20.0
 ROUNDS: Final = 5
 
 
@@ -62,10 +66,11 @@ class Outcome:
         self.state = max(self.state, state, key=STATES.index)
 
 
-def mig(config: Path, status: Path, lock: Path, wait: float) -> int:
+def mig(config: Path, status: Path, lock: Path, wait: float, pods: Path) -> int:
     """Apply the layout. Returns the exit status: 0 converged, 1 failed, 2 waiting for a reset.
 
-    ``wait`` is how many seconds the driver may take to come up. A GPU that cannot be brought to
+    ``wait`` is how many seconds the driver may take to come up. Where a kubelet answers at the socket
+    ``pods``, this is no boot, and what it has given to pods is left to them. A GPU that cannot be brought to
     its layout keeps the one that it had, and the others get theirs.
     """
     outcome = Outcome()
@@ -74,7 +79,7 @@ def mig(config: Path, status: Path, lock: Path, wait: float) -> int:
         selection = Selection.of(*mig_boot.load(text, str(config)))
         outcome.selected = selection.label
         with Host().lock(str(lock), timeout=inf), _driver(wait) as nvml:
-            _converge(nvml, selection, outcome)
+            _converge(nvml, selection, outcome, pods)
     except OSError as error:
         outcome.state, outcome.problems = FAILED, [f"can't read {config}: {error.strerror}"]
     except NodeError as error:
@@ -87,28 +92,45 @@ def mig(config: Path, status: Path, lock: Path, wait: float) -> int:
     return {CONVERGED: 0, FAILED: 1, WAITING: 2}[outcome.state]
 
 
-def _converge(nvml: Nvml, selection: Selection, outcome: Outcome) -> None:
+def _converge(nvml: Nvml, selection: Selection, outcome: Outcome, pods: Path) -> None:
     gpus, broken = nvml.gpus()
     selection.check_broken(broken)
     changes = Changes(nvml)
     for uuid in selection.targets([read(nvml, gpu) for gpu in gpus]):
         try:
-            pending = _converge_gpu(nvml, selection, uuid, changes)
+            pending = _converge_gpu(nvml, selection, uuid, changes, pods)
             outcome.note(uuid, WAITING if pending else CONVERGED, pending)
         except NodeError as error:
             outcome.note(uuid, FAILED, str(error))
 
 
-def _converge_gpu(nvml: Nvml, selection: Selection, uuid: str, changes: Changes) -> str:
+def _converge_gpu(nvml: Nvml, selection: Selection, uuid: str, changes: Changes, pods: Path) -> str:
     """Apply the plan and look again; older drivers list the profiles only after the mode is on."""
     for _attempt in range(3):
         state, plan = planned(nvml, selection, uuid)
         if not plan.steps:
             return plan.pending
+        if any(step.needs for step in plan.steps):
+            spare(_with_holders(state, pods), plan.steps)
         for step in plan.steps:
             logs.info(step.summary)
             changes.carry_out(step, state)
     raise NodeError(f"GPU {uuid} did not reach the layout")
+
+
+def _with_holders(state: GpuState, pods: Path) -> GpuState:
+    """Return a GPU with the pods that have something of it, where a kubelet answers.
+
+    It is asked by another process, since this one has no gRPC.
+    """
+    if not pods.exists():
+        return state
+    words = [sys.executable, "-m", "gpu_plugin", "pods", "--json", "--pod-resources", str(pods)]
+    done = Host().run(words, check=False, timeout=ASK_SECONDS)
+    if done.rc:
+        return state  # at boot its socket is left from before
+    node = [Devices(state.gpu, state.instances, state.devices)]
+    return replace(state, holders=holders(parse(done.out), node)[state.gpu.uuid])
 
 
 def cdi(config: Path, lock: Path, wait: float) -> int:

@@ -135,6 +135,7 @@ def _mig_options(mig: argparse.ArgumentParser) -> None:
 
     _files(mig, config=mig_boot.CONFIG, status=mig_boot.STATUS, lock=mig_boot.LOCK)
     _wait(mig, 120.0)
+    _pod_resources(mig)
 
 
 def _cdi_options(cdi: argparse.ArgumentParser) -> None:
@@ -331,7 +332,9 @@ def _probe(options: argparse.Namespace) -> int:
 def _mig(options: argparse.Namespace) -> int:
     from . import boot  # the other commands have no use for the planner
 
-    return boot.mig(options.config, options.status, options.lock, options.wait)
+    return boot.mig(
+        options.config, options.status, options.lock, options.wait, options.pod_resources
+    )
 
 
 def _cdi(options: argparse.Namespace) -> int:

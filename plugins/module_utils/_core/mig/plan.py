@@ -353,9 +353,17 @@ def ends(plan: GpuPlan, servers: t.Sequence[Server]) -> t.Tuple[Step, ...]:
     )
 
 
-def _touches(step: Step, process: Process) -> bool:
-    """Tell whether a step needs an instance empty, or the whole GPU, that a process is on."""
-    for key, at in (("gi", process.gi_id), ("ci", process.ci_id)):
+def spare(state: GpuState, steps: t.Sequence[Step]) -> None:
+    """Refuse steps that take something from a pod. Busy names it."""
+    needing = [step for step in steps if set(IDLE) & set(step.needs)]
+    users = [one for one in state.holders if any(_touches(step, one) for step in needing)]
+    with about(state.gpu):
+        refuse_if_busy("; ".join(step.summary for step in needing), users)
+
+
+def _touches(step: Step, user: User) -> bool:
+    """Tell whether a step needs an instance empty, or the whole GPU, that somebody has."""
+    for key, at in (("gi", user.gi_id), ("ci", user.ci_id)):
         if at is not None and step.params.get(key, at) != at:
             return False
     return True
