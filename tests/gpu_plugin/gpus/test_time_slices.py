@@ -275,6 +275,7 @@ def test_m8_a_program_that_hangs_holds_up_nothing(make_node: MakeNode, tmp_path:
     node.start_kubelet()
     node.start_daemon(SHARED, PATH=f"{tmp_path}:{os.environ['PATH']}")
     node.wait(GPU, 4)
-    eventually(program.calls)
+    assert eventually(program.calls) == ["started"]
     node.sim.ctl("xid", gpu="1", number=79)
     node.wait(GPU, 2)
+    assert not program.calls()  # the first has not ended
