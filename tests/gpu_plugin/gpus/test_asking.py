@@ -71,7 +71,7 @@ def test_all_that_answer_are_asked_in_one_thread() -> None:
         threads.add(threading.get_ident())
         return key * 2
 
-    assert Asking().each(range(8), ask) == {key: key * 2 for key in range(8)}
+    assert Asking().each("", range(8), ask, ()) == {key: key * 2 for key in range(8)}
     assert len(threads) == 1
 
 
@@ -91,29 +91,49 @@ def test_who_hangs_keeps_nobody_else_waiting(soon: float) -> None:
         return key
 
     for _look in range(2):
-        assert asking.each(range(5), ask) == {0: 0, 2: 2, 4: 4}
+        assert asking.each("", range(5), ask, ()) == {0: 0, 2: 2, 4: 4}
         assert asking.late() == {1, 3}
     end.set()
     eventually(lambda: not asking.waits())
     assert asking.late() == {1, 3}
-    for _look in range(IN_TIME):
-        assert len(asking.each(range(5), ask)) == 5
+    for _look in range(1 + IN_TIME):  # the first takes the answers that came too late
+        assert len(asking.each("", range(5), ask, ())) == 5
     assert asking.late() == set()
 
 
 def test_all_that_hang_are_late_together(soon: float) -> None:
     asking, end = Asking(), threading.Event()
     begun = time.monotonic()
-    assert asking.each(range(16), lambda _key: end.wait(30)) == {}
+    assert asking.each("", range(16), lambda _key: end.wait(30), ()) == {}
     assert asking.late() == set(range(16))
     assert time.monotonic() - begun < 16 * soon
     end.set()
 
 
+def test_who_is_known_is_not_waited_for_and_his_answer_counts_when_it_comes(soon: float) -> None:
+    asking, end = Asking(), threading.Event()
+    asked = []
+
+    def ask(key: int) -> int:
+        asked.append(key)
+        return key if key else int(end.wait(30))
+
+    begun = time.monotonic()
+    assert asking.each("look", range(2), ask, {0}) == {1: 1}
+    assert time.monotonic() - begun < soon
+    assert asking.late() == set()
+    assert asking.each("look", range(2), ask, {0}) == {1: 1}
+    end.set()
+    eventually(lambda: not asking.waits())
+    assert asking.each("links", [0], lambda _key: 7, {0}) == {0: 7}
+    assert asking.each("look", range(2), ask, {0}) == {0: 1, 1: 1}
+    assert asked == [0, 1, 1, 1]
+
+
 def test_what_nobody_foresaw_is_raised_and_nobody_waits_for_it() -> None:
     asking = Asking()
     with pytest.raises(ZeroDivisionError):
-        asking.each([0], lambda key: 1 // key)
+        asking.each("", [0], lambda key: 1 // key, ())
     assert not asking.waits()
 
 

@@ -10,15 +10,15 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NoReturn, TypeVar
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Any, Final, NoReturn, TypeVar
 
 from .._shared._core.gpu import TIMEOUT, NvmlError
 from ..offer.devices import LATE
 
 EVERY: Final = -1  # not one GPU: what is asked for concerns all
 IN_TIME: Final = 3  # answers in a row that must come in time from who was late
-PATIENCE: Final = 1.0  # seconds without an answer after which the other GPUs are asked beside
+PATIENCE: Final = 1.0  # seconds without an answer after which the other GPUs are asked beside it
 T = TypeVar("T")
 
 
@@ -33,6 +33,7 @@ class Asking:
         self._clock = clock
         self._since: dict[int, float] = {}
         self._owed: dict[int, int] = {}
+        self._kept: dict[tuple[str, int], Callable[[], Any]] = {}
 
     @contextlib.contextmanager
     def of(self, key: int) -> Iterator[None]:
@@ -56,36 +57,53 @@ class Asking:
         return frozenset(self._owed) | {key for key in list(self._since) if self._overdue(key)}
 
     def forget(self) -> None:
-        """Forget who was late, since keys mean others from now on."""
+        """Forget who was late and what they answered, since keys mean others from now on."""
         self._owed.clear()
+        self._kept.clear()
 
-    def each(self, keys: Iterable[int], ask: Callable[[int], T]) -> dict[int, T]:
-        """Ask for each and return the answers of those that are not late.
+    def each(
+        self, what: str, keys: Iterable[int], ask: Callable[[int], T], known: Container[int]
+    ) -> dict[int, T]:
+        """Ask for each and return the answers there are.
 
         One is asked after the other; where one takes long, those that are left are asked side by side.
-        Who has not answered yet since an earlier call is left out. What ``ask`` raises is raised here.
+        An answer that comes later is kept for the next call that asks the same, ``what``; until then no more
+        is asked of that GPU. Who is ``known`` is not waited for long, others until they are late. What
+        ``ask`` raises is raised here.
         """
-        todo = deque(key for key in keys if key not in self._since)
-        waited, answers = set(todo), {}
-        ended: queue.SimpleQueue[tuple[int, Callable[[], T]]] = queue.SimpleQueue()
+        wanted = list(keys)
+        todo = deque(
+            key for key in wanted if key not in self._since and (what, key) not in self._kept
+        )
+        waited, news = set(todo), queue.SimpleQueue[None]()
+        answers: dict[int, T] = {}
 
         def work() -> None:
             while todo:
                 with contextlib.suppress(IndexError):  # another thread was quicker
                     key = todo.popleft()
-                    ended.put((key, self._answer(key, ask)))
+                    self._kept[what, key] = self._answer(key, ask)
+                    news.put(None)
 
-        _begin(work)
-        while waited and not (not todo and all(map(self._overdue, waited))):
+        if todo:
+            _begin(work)
+        while True:
+            for key in wanted:
+                if answer := self._kept.pop((what, key), None):
+                    answers[key] = answer()
+                    waited.discard(key)
+            if not any(key in todo or self._worth_it(key, known) for key in waited):
+                return answers
             try:
-                key, answer = ended.get(timeout=PATIENCE)
+                news.get(timeout=PATIENCE)
             except queue.Empty:
                 for _one in list(todo):
                     _begin(work)
-            else:
-                answers[key] = answer()
-                waited.discard(key)
-        return answers
+
+    def _worth_it(self, key: int, known: Container[int]) -> bool:
+        """Tell whether an answer that was asked for just now is waited for."""
+        waits = self._clock() - self._since.get(key, self._clock())
+        return waits < (PATIENCE if key in known else LATE)
 
     def _answer(self, key: int, ask: Callable[[int], T]) -> Callable[[], T]:
         try:

@@ -38,7 +38,12 @@ class Connections:
         pairs = {gpu.index: self._unknown(gpu, in_time[at + 1 :]) for at, gpu in enumerate(in_time)}
         alone = {gpu.index for gpu in in_time if (gpu.uuid, gpu.mig_current) not in self._links}
         keys = [at for at in by_index if at in alone or pairs.get(at)]
-        answers = asking.each(keys, lambda at: self._ask(by_index[at], at in alone, pairs[at]))
+        answers = asking.each(
+            "connections",
+            keys,
+            lambda at: self._ask(by_index[at], at in alone, pairs[at]),
+            known=by_index,
+        )
         known = Topology(
             {pair: level for pair, level in self._levels.items() if level is not None},
             {uuid: one for (uuid, mode), one in self._links.items() if on.get(uuid, mode) == mode},

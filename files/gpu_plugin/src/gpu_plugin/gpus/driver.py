@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import itertools
 import os
 import queue
@@ -147,7 +148,8 @@ class Driver:
             return frozenset()
 
     def _read(self, nvml: Nvml, count: int, version: str) -> Inventory:
-        looks = self.asking.each(range(count), lambda index: self._look(nvml, index))
+        ask = functools.partial(self._look, nvml)
+        looks = self.asking.each("look", range(count), ask, known=self._seen)
         views: dict[str, GpuView] = {}
         broken = []
         places = {view.gpu.uuid: view.gpu.pci_bus_id for view in self._seen.values()}
