@@ -12,7 +12,7 @@ from typing import Any
 
 from gpu_plugin.mps.paths import Names
 from gpu_plugin.mps.settings import Offer, Settings
-from gpu_plugin.mps.state import EMPTY, Observed
+from gpu_plugin.mps.state import EMPTY, Observed, settings_of
 from gpu_plugin.tools.state import started
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -50,4 +50,6 @@ def state(one: Offer, name: str = "ready", clients: int = 0, problem: str = "") 
 def seen(one: Offer | None, told: dict[str, Any] | None, **more: bool) -> Observed:
     settings = None if one is None else one.settings
     full = None if told is None else {**EMPTY, **told}
-    return Observed(settings, full, **{"alive": told is not None, "serving": True, **more})
+    running = None if full is None else settings_of(full["settings"])
+    known = {"alive": told is not None, "serving": True, "running": running}
+    return Observed(settings, full, **{**known, **more})

@@ -15,6 +15,7 @@ from gpu_plugin.gpus.health import Health
 from gpu_plugin.gpus.memory import BOOT_ID, HealthFile
 from gpu_plugin.mps import protocol, settings, state
 from gpu_plugin.mps.clients import look
+from gpu_plugin.mps.paths import problem_of_root
 from gpu_plugin.mps.settings import Bounds, parse_memory, parse_percent
 from gpu_plugin.mps.state import ManagerFiles
 from gpu_plugin.tools.state import started
@@ -46,6 +47,7 @@ STATE = {
     "problem": "",
     "servers": [{"pid": 7, "clients": [8, 9]}],
     "clients": 2,
+    "settings": json.loads(settings.Settings(4).to_json()),
 }
 FAULT = {
     "place": [UUID, None, None],
@@ -100,10 +102,29 @@ def test_s10_hostile_states_of_managers(memory: Path) -> None:
     def read(text: str) -> None:
         path.write_bytes(text.encode(errors="surrogatepass"))
         state.describe(state.named(state.load(memory)))
-        if files.look(UUID, str(memory)).state is None:
+        observed = files.look(UUID, str(memory))
+        observed.suits(settings.Settings(4))
+        if observed.state is None:
             raise NodeError("no state")
 
     Thrown(read, NodeError).throw(inputs((json.dumps(STATE), json.dumps(STATE, indent=1))))
+
+
+def test_s10_hostile_state_of_the_manager(memory: Path) -> None:
+    path = memory / state.MANAGER
+    files = ManagerFiles(memory)
+
+    def read(text: str) -> None:
+        path.write_bytes(text.encode(errors="surrogatepass"))
+        files.manager()
+        files.look(UUID, str(memory))
+        for root in state.roots(memory):
+            assert not problem_of_root(str(root))
+        if state.read_manager(path) is None:
+            raise NodeError("no state")
+
+    told = {"version": 1, "pid": 1, "began": "12", "devices": {UUID: "/run/x"}, "release": ""}
+    Thrown(read, NodeError).throw(inputs((json.dumps(told), json.dumps(told, indent=1))))
 
 
 def test_s10_hostile_state_of_the_daemon(memory: Path) -> None:

@@ -149,6 +149,23 @@ def test_m4_mode_that_was_changed_while_no_manager_ran_is_set_again(mps: Mps) ->
     assert mps.mode() == 0  # which is what was there before the first
 
 
+def test_driver_that_hangs_keeps_no_manager_from_adopting(mps: Mps) -> None:
+    """Nor one that adopted them from seeing them end: only what needs the driver waits for it."""
+    (first, second) = clients = share(mps)
+    before = {device: mps.status(device)["daemon"] for device in clients}
+    end_with(mps, signal.SIGKILL)
+    for function in ("nvmlDeviceGetCount_v2", "nvmlDeviceGetComputeMode"):
+        mps.sim.ctl("delay", function=function, ms=60_000)
+    mps.manage()
+    for device in clients:
+        eventually(lambda device=device: adopted(mps, device))
+    assert {device: mps.status(device)["daemon"] for device in clients} == before
+    os.kill(before[first], signal.SIGKILL)
+    eventually(lambda: mps.status(first)["restarts"] == 1)
+    assert adopted(mps, second)
+    assert clients[second].living()
+
+
 @pytest.mark.parametrize("lost", ["settings", "limits", "all", "unreadable"])
 def test_l7_state_of_another_release_takes_nothing_from_its_clients(mps: Mps, lost: str) -> None:
     clients = share(mps)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +14,8 @@ from .._shared._core.errors import NodeError
 from ..tools import files, logs
 from . import control, folders
 from .paths import ROOT
-from .settings import REFUSE, Offer
-from .state import ManagerFiles
+from .settings import REFUSE, Offer, Settings
+from .state import ManagerFiles, Observed
 from .units import Units
 from .verdict import KILLED, Verdict, judge
 
@@ -61,26 +61,23 @@ class Reconciler:
         if known and (why := folders.refusal(self._root)):
             self._verdicts = dict.fromkeys(known, Verdict(why))
             return self.problems() != before
-        self._manage(known)
-        self._verdicts = {device: self._judge(device) for device in known}
-        for device in known:
-            self._settle(device)
+        observed = {device: self._files.look(device, self._root) for device in known}
+        self._manage(observed)
+        self._verdicts = {device: self._judge(device, one) for device, one in observed.items()}
+        for device, one in observed.items():
+            self._settle(device, one.settings)
         return self.problems() != before
 
-    def _manage(self, known: Sequence[str]) -> None:
+    def _manage(self, observed: Mapping[str, Observed]) -> None:
         """Have a manager where there is something for it to do."""
         now = self._clock()
         if self._files.manager():
             self._started = float("-inf")
             return
-        busy = any(device in self._offers or self._left(device) for device in known)
+        busy = any(device in self._offers or one.state for device, one in observed.items())
         if busy and now - self._started >= AGAIN:
             self._started = now
             self._units.run()
-
-    def _left(self, device: str) -> bool:
-        """Tell whether something is left of a device that is no longer offered."""
-        return self._files.look(device, self._root).state is not None
 
     def problems(self) -> dict[str, str]:
         """Return by device why it must not be given to anybody."""
@@ -127,8 +124,7 @@ class Reconciler:
         """The plugin ends. One that did not begin leaves all as it was."""
         self._units.close(int(self._files.manager().get("pid", 0)) if self._begun else 0)
 
-    def _judge(self, device: str) -> Verdict:
-        observed = self._files.look(device, self._root)
+    def _judge(self, device: str, observed: Observed) -> Verdict:
         verdict = judge(self._offers.get(device), observed)
         now = self._clock()
         if verdict.problem != KILLED:
@@ -145,10 +141,9 @@ class Reconciler:
         self._served[device] = (daemon, since)
         return Verdict("its MPS daemon ended and runs again") if now - since < BLIP else verdict
 
-    def _settle(self, device: str) -> None:
+    def _settle(self, device: str, known: Settings | None) -> None:
         """Write or remove a device's settings, where they are others than they should be."""
-        offer, path = self._offers.get(device), self._files.file(device)
-        known, now = self._files.look(device, self._root).settings, self._clock()
+        offer, path, now = self._offers.get(device), self._files.file(device), self._clock()
         if offer is None:
             wrong = path.exists()
         else:  # one that has other limits all the same is asked to look at the device again

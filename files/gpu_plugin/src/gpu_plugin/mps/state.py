@@ -139,6 +139,11 @@ def read(path: Path) -> dict[str, Any] | None:
     return found if _whole(found["limits"], found["servers"]) and _pids([found["pid"]]) else None
 
 
+def _with_settings(path: Path) -> tuple[dict[str, Any], Settings | None] | None:
+    found = read(path)
+    return None if found is None else (found, settings_of(found["settings"]))
+
+
 def load(root: Path) -> list[dict[str, Any]]:
     """Return the states of a node's daemons, by device. Where a manager was killed it is CRASHED."""
     found = filter(None, map(read, sorted(root.glob("*-*.json"))))
@@ -204,12 +209,7 @@ class Observed:
     state: Mapping[str, Any] | None
     alive: bool = False
     serving: bool = False
-
-    @property
-    def running(self) -> Settings | None:
-        """The settings with which the control daemon was started, or that it took over since."""
-        found = self.state["settings"] if self.state else {}
-        return settings_of(found)
+    running: Settings | None = None
 
     def suits(self, wanted: Settings) -> bool:
         """Tell whether the control daemon runs with these settings."""
@@ -227,10 +227,11 @@ class ManagerFiles:
         """Return what is known of a device; ``root`` is where its files would be made now."""
         settings: Settings | None = self._read(self.file(device), parsed)
         names = Names(device, self._roots().get(device, root))
-        current = self._read(Path(names.status), read)
+        current = self._read(Path(names.status), _with_settings)
         if current is None:
             return Observed(settings, None)
-        return Observed(settings, current, alive(current), bool(started(current["daemon"])))
+        state, running = current
+        return Observed(settings, state, alive(state), bool(started(state["daemon"])), running)
 
     def _roots(self) -> Mapping[str, str]:
         """Return where the last manager has files of devices."""
