@@ -15,7 +15,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 Key = ec.EllipticCurvePrivateKey
 
@@ -40,6 +40,16 @@ class Authority:
         temporary.symlink_to(made)
         temporary.replace(self.client)
 
+    def identity(self, name: str, group: str = "") -> Path:
+        """Return the file of a certificate and key for somebody in a group, or for a server at 127.0.0.1."""
+        made = self.folder / f"{name.replace(':', '-')}.pem"
+        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        usage = x509.ExtendedKeyUsage(
+            [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        )
+        made.write_bytes(self._pair(name, (names, False), (usage, False), group=group))
+        return made
+
     def server(self, address: str) -> ssl.SSLContext:
         """What a server listens with that has clients only with a certificate."""
         pair = self.folder / "server.pem"
@@ -59,17 +69,17 @@ class Authority:
         config["users"][0]["user"].update(names)
         path.write_text(json.dumps(config))
 
-    def _pair(self, name: str, *extensions: tuple[Any, bool]) -> bytes:
+    def _pair(self, name: str, *extensions: tuple[Any, bool], group: str = "") -> bytes:
         key = ec.generate_private_key(ec.SECP256R1())
         plain = serialization.NoEncryption()
         form = serialization.PrivateFormat.PKCS8
-        return self._signed(name, key, *extensions) + key.private_bytes(
+        return self._signed(name, key, *extensions, group=group) + key.private_bytes(
             serialization.Encoding.PEM, form, plain
         )
 
-    def _signed(self, name: str, key: Key, *extensions: tuple[Any, bool]) -> bytes:
+    def _signed(self, name: str, key: Key, *extensions: tuple[Any, bool], group: str = "") -> bytes:
         now = datetime.now(UTC)
-        made = x509.CertificateBuilder().subject_name(_named(name)).issuer_name(self._name)
+        made = x509.CertificateBuilder().subject_name(_named(name, group)).issuer_name(self._name)
         made = made.public_key(key.public_key()).serial_number(x509.random_serial_number())
         made = made.not_valid_before(now - timedelta(days=1)).not_valid_after(
             now + timedelta(days=1)
@@ -81,5 +91,6 @@ class Authority:
         return made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def _named(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+def _named(name: str, group: str = "") -> x509.Name:
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)] if group else []
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, name)])
