@@ -336,12 +336,13 @@ def test_full_disk_for_everything_is_said_and_changes_nothing(
     mps = make_mps()
     mps.root = tiny / "r"
     fill(tiny)
-    mps.run(mps.uuid(), "--replicas", 2, "--no-shm")
+    manager = mps.run(mps.uuid(), "--replicas", 2, "--no-shm")
     eventually(lambda: "No space left on device" in mps.log.read_text())
     assert "Traceback" not in mps.log.read_text()
     assert mps.mode() == DEFAULT
     (tiny / "filler").unlink()
     mps.ready(mps.uuid(), seconds=20)
+    assert mps.end(manager) == 0
 
 
 @pytest.mark.parametrize(
