@@ -25,6 +25,7 @@ def test_direct(): assert 1 + 1 == 2
 def test_raises():
     with pytest.raises(ValueError): int("x")
 def test_by_a_helper(): check(1)
+def test_by_a_helper_of_a_helper(): later(1)
 class TestOne:
     def test_in_a_class(self): assert self
 """
@@ -66,12 +67,21 @@ def test_a_row_says_what_shows_it(row: str) -> None:
 def tests(tmp_path: Path) -> Path:
     (tmp_path / "test_good.py").write_text(GOOD)
     (tmp_path / "test_bad.py").write_text(BAD)
+    (tmp_path / "helper.py").write_text("def wait(x): assert x\n")
+    (tmp_path / "shared.py").write_text("def wait(x): helper.wait(x)\ndef later(x): wait(x)\n")
     (tmp_path / "test_later.py").write_text("import pytest\npytestmark = pytest.mark.skip\n" + GOOD)
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    "test", ["test_direct", "test_raises", "test_by_a_helper", "test_in_a_class"]
+    "test",
+    [
+        "test_direct",
+        "test_raises",
+        "test_by_a_helper",
+        "test_by_a_helper_of_a_helper",
+        "test_in_a_class",
+    ],
 )
 def test_tests_that_can_fail_are_accepted(tests: Path, test: str) -> None:
     assert claims.refused("test_good", test, tests) == ""
