@@ -50,7 +50,9 @@ def rounds(cluster: Cluster, record_property: Callable[[str, object], None]) -> 
         return sum(cluster.allocatable().values())
 
     def begin(fault: str, unit: str = PLUGIN, healthy: Callable[[], int] = allocatable) -> Rounds:
-        who = lambda: process(cluster, unit)  # noqa: E731
+        def who() -> str:
+            return process(cluster, unit)
+
         return Rounds(f"deployed: {fault}", healthy, who, record_property)
 
     return begin

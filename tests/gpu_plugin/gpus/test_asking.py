@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from gpu_plugin.gpus import asking as module
 from gpu_plugin.gpus.asking import EVERY, IN_TIME, Asking
-from gpu_plugin.offer.devices import LATE
+from gpu_plugin.offer.devices import SLOW
 
 
 class Clock:
@@ -32,9 +32,9 @@ def test_late_is_who_has_not_answered_for_so_long() -> None:
     clock = Clock()
     asking = Asking(clock)
     with asking.of(2), asking.of(EVERY):
-        clock.now = LATE
+        clock.now = SLOW
         assert asking.late() == set()
-        clock.now = LATE + 0.1
+        clock.now = SLOW + 0.1
         assert asking.late() == {2, EVERY}
         assert asking.waits(besides=EVERY)
     assert not asking.waits()
@@ -45,11 +45,11 @@ def test_late_is_who_has_not_answered_for_so_long() -> None:
 def test_who_was_late_has_to_be_in_time_again_and_again() -> None:
     clock = Clock()
     asking = Asking(clock)
-    for seconds, late in [(LATE + 1, True), (1, True), (1, True), (LATE + 1, True)]:
+    for seconds, late in [(SLOW + 1, True), (1, True), (1, True), (SLOW + 1, True)]:
         answer(asking, clock, 1, seconds)
         assert (1 in asking.late()) is late
     for time_ in range(1, IN_TIME + 1):
-        answer(asking, clock, 1, LATE)
+        answer(asking, clock, 1, SLOW)
         assert (1 in asking.late()) is (time_ < IN_TIME)
 
 
@@ -59,7 +59,7 @@ def test_a_gpu_at_the_edge_does_not_come_and_go() -> None:
     asking = Asking(clock)
     seen = []
     for number in range(40):
-        answer(asking, clock, 0, LATE + (0.1 if number % 2 else -0.1))
+        answer(asking, clock, 0, SLOW + (0.1 if number % 2 else -0.1))
         seen.append(0 in asking.late())
     assert seen == [False] + [True] * 39
 
@@ -78,7 +78,8 @@ def test_all_that_answer_are_asked_in_one_thread() -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> float:
     monkeypatch.setattr(module, "PATIENCE", 0.05)
-    monkeypatch.setattr(module, "LATE", 0.3)
+    for bound in ("SLOW", "LATE"):
+        monkeypatch.setattr(module, bound, 0.3)
     return 0.3
 
 

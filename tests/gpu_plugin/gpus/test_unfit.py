@@ -84,7 +84,7 @@ def test_what_is_slow_or_unreadable_counts_from_its_beginning() -> None:
     node = Node()
     slow = replace(FINE, late=frozenset({"GPU-0"}))
     (first,) = node.unfit(slow)
-    assert (first.kind, first.reason) == ("slow", "NVML has not answered for it for 10 seconds")
+    assert (first.kind, first.reason) == ("slow", "NVML has not answered for it for 4 seconds")
     assert first.way_back == "it passes by itself as soon as NVML answers for it in time"
     node.now = 200
     assert node.unfit(slow) == [first]

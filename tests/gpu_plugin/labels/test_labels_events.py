@@ -175,7 +175,8 @@ def test_entries_of_another_shape_are_left_out(scene: Scene) -> None:
 def test_two_reasons_of_one_device_are_one_event() -> None:
     found = faults({"health": [unfit(kind="fault"), unfit(kind="slow", reason="NVML is slow")]})
     assert found is not None
-    (one,) = found.values()
+    one = next(iter(found.values()))
+    assert len(found) == 1
     assert ("XID 79" in one.text, "NVML is slow" in one.text) == (True, True)
 
 

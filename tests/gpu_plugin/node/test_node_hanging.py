@@ -24,7 +24,7 @@ eventually = running.eventually
 pytestmark = pytest.mark.slow
 
 GPU, MIG = h.GPU, h.MIG
-IN_TIME = 13.0  # a GPU is late after 10 seconds; what is left is for a machine that is busy
+IN_TIME = 10.0  # a GPU is late after 4 seconds, and 5 lie between two looks
 MIXED = "flags: {migStrategy: mixed}"
 QUICK = 2.0  # seconds within which who is asked answers
 
@@ -95,7 +95,7 @@ def test_each_function_that_hangs_for_good_takes_its_gpu_alone(make_node: MakeNo
         hears(node, gpus[0])  # of a GPU that hangs too
         assert h.sick(node) == set(of.values())
         problems = node.status()["resources"][GPU]["problems"]
-        assert set(problems.values()) == {"NVML has not answered for it for 10 seconds"}
+        assert set(problems.values()) == {"NVML has not answered for it for 4 seconds"}
         node.sim.ctl("clear-faults")
         h.until_well(node)
 
@@ -137,16 +137,16 @@ def test_all_that_hang_are_sick_in_time_and_come_back(make_node: MakeNode) -> No
 
 
 def test_how_slow_a_gpu_may_be(make_node: MakeNode) -> None:
-    """A look is seven calls: with a second for each it ends in time, with six it does not."""
-    node, gpus = mixed_node(make_node, 5, 0)
+    """A look is seven calls: with a fifth of a second for each it ends in time, with one it does not."""
+    node, gpus = mixed_node(make_node, 6, 0)
     with watched(node):
-        for seconds, gpu in zip((1, 6, 20, 60), gpus, strict=False):
-            node.sim.ctl("delay", function="*", gpu=gpu, ms=seconds * 1000)
-        h.until_sick(node, gpus[1:4], IN_TIME)
+        for seconds, gpu in zip((0.2, 1, 6, 20, 60), gpus, strict=False):
+            node.sim.ctl("delay", function="*", gpu=gpu, ms=int(seconds * 1000))
+        h.until_sick(node, gpus[1:5], IN_TIME)
         answers(node, gpus[0], gpus[1])
-        hears(node, gpus[4])
+        hears(node, gpus[5])
         time.sleep(5)
-        assert h.sick(node) == set(gpus[1:4])
+        assert h.sick(node) == set(gpus[1:5])
         node.sim.ctl("clear-faults")
         h.until_well(node)
 

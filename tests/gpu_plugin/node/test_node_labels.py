@@ -66,6 +66,22 @@ def test_once_leaves_the_file_and_tells_what_failed(labeller: Start) -> None:
     assert "the NVIDIA driver is not loaded" in done.stderr
 
 
+def test_a_driver_that_hangs_keeps_the_labels_and_holds_up_nothing(labeller: Start) -> None:
+    one = labeller(2)
+    one.start(FAST, "--label-output", "file")
+    eventually(one.file, LATE)
+    one.node.sim.ctl("hang", function="nvmlDeviceGetMemoryInfo")
+    eventually(lambda: "timed out" in (one.state()["problem"] or ""), LATE)
+    assert one.file()[COUNT] == "2"
+    one.node.sim.ctl("clear-faults")
+    eventually(lambda: one.state()["problem"] is None, LATE)
+    one.node.sim.ctl("hang", function="nvmlDeviceGetMemoryInfo")
+    eventually(lambda: "timed out" in (one.state()["problem"] or ""), LATE)
+    begun = time.monotonic()
+    assert one.end() == 0
+    assert time.monotonic() - begun < 5
+
+
 def test_a_file_that_is_written_once_for_all_stays(labeller: Start) -> None:
     one = labeller(1)
     one.start("flags: {gfd: {sleepInterval: infinite}}", "--label-output", "file")

@@ -177,7 +177,6 @@ def test_a_slow_api_delays_labels_and_ends_nothing(labeller: Start) -> None:
 
 def test_an_xid_becomes_an_event_and_its_end_another(labeller: Start) -> None:
     """All the way: the driver, the plugin that judges it, and the process that tells the cluster."""
-    pytest.importorskip("gpu_plugin.gpus.unfit")
     one = labeller(2)
     one.node.start_daemon(FAST, "--recovery-period=15")
     eventually(lambda: one.node.status()["state"] == "serving", LATE)

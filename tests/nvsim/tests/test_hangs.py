@@ -34,7 +34,8 @@ def test_a_function_that_hangs_answers_when_that_is_over(a100: Sim) -> None:
 
 def test_a_delay_of_all_functions_of_one_gpu(a100: Sim) -> None:
     a100.ctl("delay", function="*", gpu="0", ms=400)
-    names, slow = client(a100, NAMES)
+    answer = client(a100, NAMES)
+    names, slow = answer[0], answer[1]
     assert names == [one["uuid"] for one in reversed(a100.ctl("status")["gpus"])]
     assert slow >= 0.4
 

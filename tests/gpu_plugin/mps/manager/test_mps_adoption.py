@@ -115,6 +115,7 @@ def test_end_of_a_client_is_known_before_the_next_question(mps: Mps) -> None:
     eventually(lambda: mps.status(first)["clients"] == 1)
     client.end()
     eventually(lambda: mps.status(first)["clients"] == 0)
+    assert mps.status(first)["state"] == "ready"
 
 
 def test_what_daemons_tell_between_two_managers_holds_nobody_up(mps: Mps) -> None:

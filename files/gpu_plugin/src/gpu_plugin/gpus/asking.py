@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
 from .._shared._core.gpu import TIMEOUT, NvmlError
-from ..offer.devices import LATE
+from ..offer.devices import LATE, SLOW
 
 EVERY: Final = -1  # not one GPU: what is asked for concerns all
 IN_TIME: Final = 3  # answers in a row that must come in time from who was late
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class Asking:
     """Knows what is being asked for since when. Keys are GPUs by their index, or EVERY.
 
-    A GPU is late while an answer takes longer than LATE, and until IN_TIME of them in a row did not:
+    A GPU is late while an answer takes longer than SLOW, and until IN_TIME of them in a row did not:
     one at the edge does not come and go with each.
     """
 
@@ -42,7 +42,7 @@ class Asking:
         try:
             yield
         finally:
-            if self._clock() - begun > LATE:
+            if self._clock() - begun > SLOW:
                 self._owed[key] = IN_TIME
             elif left := self._owed.pop(key, 1) - 1:
                 self._owed[key] = left
@@ -110,11 +110,11 @@ class Asking:
             with self.of(key):
                 answer = ask(key)
         except Exception as error:
-            return _raising(error)
+            return raising(error)
         return lambda: answer
 
     def _overdue(self, key: int) -> bool:
-        return self._clock() - self._since.get(key, self._clock()) > LATE
+        return self._clock() - self._since.get(key, self._clock()) > SLOW
 
 
 def within(seconds: float, what: str, ask: Callable[[], T]) -> T:
@@ -127,7 +127,9 @@ def within(seconds: float, what: str, ask: Callable[[], T]) -> T:
         raise NvmlError(TIMEOUT, what) from None
 
 
-def _raising(error: Exception) -> Callable[[], NoReturn]:
+def raising(error: Exception) -> Callable[[], NoReturn]:
+    """Return a function that raises this, in whatever thread it is called."""
+
     def fail() -> NoReturn:
         raise error
 

@@ -107,20 +107,24 @@ class Access:
         rights: str = "",
     ) -> Any:
         """Return the JSON of an answer. ApiError; ``rights`` says what to do where they are missing."""
-        with _errors(doing):
+        try:
             with self._send(method, path, body, query, kind, accept, TIMES, rights) as response:
                 return json.loads(_content(response))
+        except Exception as error:
+            raise _failure(doing, error) from error
 
     def events(
         self, doing: str, path: str, query: Query, *, accept: str, seconds: float, rights: str = ""
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the events of a watch that ends within so many seconds, the first one empty. ApiError."""
         times = (CONNECT, seconds + ANSWER)
-        with _errors(doing):
+        try:
             with self._send("GET", path, None, query, JSON, accept, times, rights) as response:
                 yield {}  # it has begun
                 for line in _lines(response):
                     yield json.loads(line)
+        except Exception as error:
+            raise _failure(doing, error) from error
 
     @contextlib.contextmanager
     def _send(
@@ -170,11 +174,10 @@ class Access:
             if before is not None and not self._refused and _stamp(self._files) == self._stamp:
                 return before
             try:
-                with _errors("reading the kubeconfig"):
-                    made = self._made()
-            except ApiError:
+                made = self._made()
+            except Exception as error:
                 if before is None or self._refused:
-                    raise
+                    raise _failure("reading the kubeconfig", error) from error
                 return before  # the kubeconfig is being written: what was there before still holds
             if before is not None:
                 before.close()
@@ -242,19 +245,15 @@ def _refusal(response: urllib3.BaseHTTPResponse, rights: str) -> k8s.ApiExceptio
     return error
 
 
-@contextlib.contextmanager
-def _errors(doing: str) -> Iterator[None]:
-    """Turn all that can go wrong on the way into ApiError."""
-    try:
-        yield
-    except ApiError:
-        raise
-    except NodeError as error:
-        raise ApiError(doing, str(error)) from error
-    except k8s.ApiException as error:
+def _failure(doing: str, error: Exception) -> ApiError:
+    """Return what went wrong on the way, whatever it was, as an error of ours."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, NodeError):
+        return ApiError(doing, str(error))
+    if isinstance(error, k8s.ApiException):
         status, hint = int(error.status or 0), getattr(error, "hint", "")
         text = " ".join(f"{status or ''} {error.reason}".split())
-        raise ApiError(doing, cut(text), status=status, hint=hint) from error
-    except Exception as error:  # of the client's libraries, which have many kinds
-        text = str(error).splitlines()[0] if str(error) else error.__class__.__name__
-        raise ApiError(doing, cut(text)) from error
+        return ApiError(doing, cut(text), status=status, hint=hint)
+    text = str(error).splitlines()[0] if str(error) else error.__class__.__name__
+    return ApiError(doing, cut(text))  # the client's libraries have many kinds

@@ -5,20 +5,51 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from .._shared._core.gpu import NvmlError
+from .._shared._core.gpu import TIMEOUT, NvmlError
 from .._shared._nvml import readings
 from .._shared._nvml.real import inventory, open_nvml
 from ..config.configuration import Config
+from ..gpus.asking import raising
 from ..gpus.driver import preload
-from ..offer.devices import GpuView, Inventory, Kind, Problem
+from ..offer.devices import LATE, GpuView, Inventory, Kind, Problem
+from ..tools.chores import Worker
 from .rows import Facts, readable, vgpu
 
 D = TypeVar("D")
 T = TypeVar("T")
+
+
+class Reader:
+    """Reads in a thread of its own, so that a driver that hangs does not stop who asks."""
+
+    def __init__(self) -> None:
+        self._worker = Worker("nvml")
+        self._answers: queue.SimpleQueue[Callable[[], Facts]] = queue.SimpleQueue()
+
+    def read(self, host_root: Path, config: Config) -> Facts:
+        """Do what read() does. NvmlError besides: it takes longer than LATE, or has not ended yet."""
+        begun = not self._worker.busy
+        if begun:
+            answers = self._answers = queue.SimpleQueue()
+            self._worker.start(lambda: answers.put(_outcome(host_root, config)))
+        try:
+            answer = self._answers.get(timeout=LATE if begun else 0)
+        except queue.Empty:
+            raise NvmlError(TIMEOUT, "looking at the GPUs") from None
+        return answer()
+
+
+def _outcome(host_root: Path, config: Config) -> Callable[[], Facts]:
+    try:
+        facts = read(host_root, config)
+    except Exception as error:
+        return raising(error)
+    return lambda: facts
 
 
 def read(host_root: Path, config: Config) -> Facts:

@@ -59,7 +59,7 @@ class Service:
         self._wanted: rows.Labels | None = None
         self._driver_worked = False
         self._read_at = self._write_at = 0.0
-        self._reading = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        self._reader, self._reading = reading.Reader(), Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._writing = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._chosen_for: object = None
         self._models: list[str] = []
@@ -187,7 +187,7 @@ class Service:
 
     def _look(self, now: float) -> None:
         try:
-            facts = reading.read(self._settings.host_root, self._config)
+            facts = self._reader.read(self._settings.host_root, self._config)
         except NvmlError as error:
             mismatch = error.code == VERSION_MISMATCH
             if mismatch and (self._driver_worked or library_deleted()):
