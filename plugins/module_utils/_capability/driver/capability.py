@@ -62,6 +62,8 @@ SPEC: t.Dict[str, t.Any] = {
         "lock_timeout": {"type": "int", "default": 300},
     },
 }
+# The steps that decide what the package manager knows.
+BEFORE = frozenset({"repair", "repository", "sources", "stream", "refresh"})
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
 
 
@@ -160,8 +162,18 @@ class DriverCapability:
             state = dataclasses.replace(state, allocated=given)
             found = plan(state, self._desired, check_mode=self._check_mode)
             found = spare(found, state, check_mode=self._check_mode)
+        self._ask(found)
         self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
         return dataclasses.replace(found, warnings=self._warnings)
+
+    def _ask(self, found: Plan) -> None:
+        """Have the package manager simulate what is planned, unless steps before decide what it knows then."""
+        actions = [step.action for step in found.steps]
+        if not BEFORE.isdisjoint(actions):
+            return
+        for step in found.steps:
+            if step.action == "install":
+                self._packages.ask(step.params, check_mode=self._check_mode)
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""

@@ -119,10 +119,19 @@ class Packages(Part):
                 if step.action == "install":
                     self._install(step.params)
 
+    def ask(self, params: Params, *, check_mode: bool) -> None:
+        """Ask the package manager whether an installation can be carried out; NodeError says why not."""
+        manager, change = self._node.manager, self._change(params)
+        if not check_mode or manager.can_preview(change):
+            self._simulate(change, manager.packages())
+
+    def _change(self, params: Params) -> Change:
+        holds = self._node.added.record.holds
+        return Change(params["packages"], params["remove"], params["pins"], holds)
+
     def _install(self, params: Params) -> None:
         manager, added = self._node.manager, self._node.added
-        record = added.record
-        change = Change(params["packages"], params["remove"], params["pins"], record.holds)
+        record, change = added.record, self._change(params)
         before = manager.packages()
         simulation = self._simulate(change, before)
         new = set(simulation.new)

@@ -88,6 +88,11 @@ class Names:
         return self.sources.get(module_type) or self.sources.get("", "")
 
 
+def part(package: str) -> str:
+    """Return a package's name without its branch: nvidia-utils of nvidia-utils-580-server."""
+    return re.sub(r"-\d+(?:-server)?(?:-open)?$", "", package)
+
+
 class Offer(t.NamedTuple):
     """What a node's sources offer of the driver, and what is there.
 

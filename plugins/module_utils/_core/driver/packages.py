@@ -14,7 +14,7 @@ from ..packages.package import WAITING, State
 from ..steps import Step
 from . import branches as driver_branches
 from .loading import look
-from .names import PLACE
+from .names import PLACE, part
 from .report import NEWEST, offered_headers, uses_dkms
 from .rpm import stream_step
 from .select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, module_type
@@ -138,7 +138,11 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         for name, version in choice.targets.items()
         if observed.installed(name) is None or observed.installed(name) != version
     }
-    drop = [name for name in observed.packages if _superseded(observed, choice, name)]
+    drop = [
+        name
+        for name in observed.packages
+        if _superseded(observed, choice, name) or _left_behind(observed, choice, name)
+    ]
     others = [
         name
         for name in (*change, *drop)
@@ -181,6 +185,17 @@ def _superseded(observed: Observed, choice: Choice, name: str) -> bool:
     prefix = names.prebuilt[choice.kind][: -len(observed.kernel)] if names.prebuilt else ""
     same = name.startswith(prefix) and name[len(prefix) :][:1].isdigit()
     return name in observed.record.packages and not same
+
+
+def _left_behind(observed: Observed, choice: Choice, name: str) -> bool:
+    """Tell whether a package is a part of another branch that we added or hold, and a target takes its place.
+
+    apt removes by itself nothing that is on hold, so it is told to.
+    """
+    ours = observed.record.packages | observed.record.holds
+    if name in choice.targets or name not in ours or not observed.installed(name):
+        return False
+    return part(name) in set(map(part, choice.targets))
 
 
 def _holds(

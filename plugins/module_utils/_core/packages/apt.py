@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import re
 import typing as t
 
@@ -35,6 +36,7 @@ OWN_ENDINGS = (
     *("ubuntu", "ubuntu-ports"),
 )
 DISABLED = ("no", "false", "without", "off", "disable")
+PINNED = re.compile(r"^Package:[ \t]*(.+)$", re.M)
 FIELD = re.compile(r"^([^\s:]+)[ \t]*:(.*(?:\n[ \t].*)*)", re.M)
 ONE_LINE = re.compile(r"^[ \t]*deb[ \t]+(?:\[([^]]*)\][ \t]+)?(\S+)[ \t]+(\S+)([^#\n]*)", re.M)
 
@@ -65,7 +67,9 @@ def parse_policy(text: str) -> t.Dict[str, Policy]:
             continue
         match = re.search(r"^  Candidate: (\S+)$", block, flags=re.M)
         candidate = None if match is None or match[1] == "(none)" else match[1]
-        versions = tuple(re.findall(r"^ (?:\*\*\*|   ) (\S+) \d+$", block, flags=re.M))
+        versions = tuple(
+            re.findall(r"^ (?:\*\*\*|   ) (\S+) \d+(?: \(phased \d+%\))?$", block, flags=re.M)
+        )
         found[lines[0][:-1].split(":")[0]] = Policy(candidate, versions)
     return found
 
@@ -113,6 +117,25 @@ def preferences(pins: t.Mapping[str, str], existing: str) -> str:
         for packages, version in sorted(pins.items())
     ]
     return "\n\n".join(stanzas) + "\n"
+
+
+def pins_of(files: t.Mapping[str, str], names: t.Collection[str]) -> t.Dict[str, t.List[str]]:
+    """Return the files of preferences, by their paths, that name one of the packages, each with those that it names."""
+    found: t.Dict[str, t.List[str]] = {}
+    for path, text in files.items():
+        patterns = [one for line in PINNED.findall(text) for one in line.split()]
+        # A pattern for all packages is a preference for a source, and stands in no package's way by itself.
+        globs = [one for one in patterns if one != "*" and not one.startswith(("src:", "/"))]
+        hit = sorted(name for name in names if any(fnmatch.fnmatchcase(name, one) for one in globs))
+        if hit:
+            found[path] = hit
+    return found
+
+
+def unmet(text: str) -> str:
+    """Return what apt says is unmet, all of it where it does not say so."""
+    found = re.search(r"unmet dependencies:\n(.*)", text, flags=re.S)
+    return found[1].strip("\n") if found else text
 
 
 def is_busy(text: str) -> bool:

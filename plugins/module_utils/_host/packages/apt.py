@@ -17,6 +17,7 @@ from .api import PackageManager
 
 FOLDER = "/etc/apt/sources.list.d"
 OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
+PREFERENCES = "/etc/apt/preferences"
 OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
 # confdef takes the default where there is one, confold keeps the user's file where there is none.
 CONFIG_FILES = ("--force-confdef", "--force-confold")
@@ -84,6 +85,19 @@ class Apt(PackageManager):
         done = self._call(["apt-get", *options, *sorted(names)])
         return set(apt.parse_simulation(done.out).removed)
 
+    def _pinned(self, names: t.Collection[str]) -> str:
+        there = self._host.listdir(f"{PREFERENCES}.d")
+        # Those that begin as ours do are written with the repository that the user names.
+        others = [f"{PREFERENCES}.d/{one}" for one in there if not one.startswith("gpu-node-")]
+        texts = {path: self._host.read(path) or "" for path in (PREFERENCES, *others)}
+        found = apt.pins_of(texts, names)
+        words = [f"{path} pins {', '.join(hit)}" for path, hit in found.items()]
+        return (
+            f"{'; '.join(words)}: let it allow what apt names, or ask for another version"
+            if words
+            else ""
+        )
+
     # --- changing ---
 
     def update(self) -> str:
@@ -150,7 +164,7 @@ class Apt(PackageManager):
         """Return apt's options that keep source packages at versions, for one call."""
         if not pins:
             return []
-        text = apt.preferences(pins, self._host.read("/etc/apt/preferences") or "")
+        text = apt.preferences(pins, self._host.read(PREFERENCES) or "")
         self._host.write(OWN_PREFERENCES, text, mode=0o644)
         return ["-o", f"Dir::Etc::Preferences={OWN_PREFERENCES}"]
 

@@ -218,6 +218,9 @@ class Zypper(Rpm):
         with self._unlocked(change):
             self._install([], [], change)
 
+    def can_preview(self, change: Change) -> bool:
+        return not self._locked() & change.holds
+
     @contextlib.contextmanager
     def _unlocked(self, change: Change) -> t.Iterator[None]:
         """Take our locks off for the time inside; what is gone then gets none again."""

@@ -61,9 +61,9 @@ def test_dependencies_are_kept_at_the_version_for_one_call() -> None:
     host.commands["apt-get",] = spy
     host.files["/etc/apt/preferences"] = "Package: vim\nPin: version 9\nPin-Priority: 1001\n"
     converge(host)
-    update, simulation, change = pins
+    update, preview, simulation, change = pins
     assert update == ""
-    assert simulation == change
+    assert preview == simulation == change
     assert simulation.startswith("Package: vim\n")
     assert f"Package: src:nvidia-graphics-drivers\nPin: version {VERSION}\n" in simulation
 

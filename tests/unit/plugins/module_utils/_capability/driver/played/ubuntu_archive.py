@@ -88,6 +88,7 @@ def driver(version: str, ending: str = "-server", *, phased: int | None = None) 
             files=((f"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{version}", "nvml"),),
         ),
         part("libnvidia-cfg1", alone="libnvidia-cfg1"),
+        part("libnvidia-gl", f"libnvidia-compute-{mark} {same}"),
         part(
             "nvidia-utils",
             f"libnvidia-compute-{mark} {same}",
@@ -165,12 +166,14 @@ def prebuilt(
         bounds = f"{common} (<= {built}-1), " if upper else ""
         file = f"lib/modules/{kernel}/kernel/nvidia-{mark}{end}/nvidia.ko"
         found += [
-            _kernels(objects, made, files=((file, f"{built} {kind}\n"),)),
+            _kernels(objects, made),
             _kernels(
                 f"linux-modules-nvidia-{mark}{end}-{kernel}",
                 made,
                 f"linux-signatures-nvidia-{kernel} (= {made}), {objects} (= {made}), "
                 f"{bounds}{common} (>= {built}), linux-image-{kernel}",
+                # It links the objects when it is configured.
+                files=((file, f"{built} {kind}\n"),),
             ),
         ]
     return tuple(found)

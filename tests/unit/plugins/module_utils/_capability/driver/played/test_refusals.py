@@ -1,0 +1,77 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What apt refuses is refused before anything is changed, in check mode too, with apt's words and whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import ubuntu_archive as archive
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from debian import capability, converge
+from debs import Deb
+from played_ubuntu import Ubuntu
+from ubuntu_archive import K85, OLD
+
+PIN = "Package: dkms\nPin: version *\nPin-Priority: -1\n"
+FIRMWARE = "nvidia-firmware-570-server-570.195.03"
+
+
+def broken() -> tuple[Deb, ...]:
+    """Return an archive whose user space needs what nobody has."""
+    return tuple(one for one in archive.A if not one.name.startswith("nvidia-firmware"))
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_u6_what_apt_refuses_is_refused_in_the_plan(
+    ubuntu: Callable[..., Ubuntu], check_mode: bool
+) -> None:
+    node = ubuntu(broken(), K85)
+    node.enable()
+    before = node.installed()
+    one = capability(node, check_mode=check_mode)
+    with pytest.raises(NodeError, match=r"(?s)apt finds no way.*nvidia-firmware-580-server"):
+        one.plan(one.observe())
+    assert node.installed() == before
+
+
+def test_u6_pin_that_is_in_the_way_is_named_with_its_file(ubuntu: Callable[..., Ubuntu]) -> None:
+    node = ubuntu(archive.C, K85)
+    node.enable()
+    node.put("etc/apt/preferences.d/house", PIN)
+    one = capability(node, check_mode=True)
+    with pytest.raises(NodeError, match=r"/etc/apt/preferences\.d/house pins dkms"):
+        one.plan(one.observe())
+
+
+def test_u6_hold_of_another_that_is_in_the_way_is_named(ubuntu: Callable[..., Ubuntu]) -> None:
+    node = ubuntu(archive.H, K85)
+    converge(node, version="570")
+    node.run(["apt-mark", "hold", FIRMWARE])
+    one = capability(node, version="570", check_mode=True)
+    assert one.plan(one.observe()).steps == ()
+    node.apt("install", "libnvidia-gl-570-server")
+    node.run(["apt-mark", "hold", "libnvidia-gl-570-server"])
+    one = capability(node, version="580", check_mode=True)
+    with pytest.raises(NodeError, match=r"while libnvidia-gl-570-server is on hold"):
+        one.plan(one.observe())
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_u6_preview_is_possible_where_the_run_is(
+    ubuntu: Callable[..., Ubuntu], lists: bool
+) -> None:
+    node = ubuntu(archive.A, K85)
+    if lists:
+        node.enable()
+    one = capability(node, check_mode=True)
+    assert [step.action for step in one.plan(one.observe()).steps][-4:-1] == [
+        "install",
+        "hold",
+        "load",
+    ]
+    ran = [words for words in node.ran if words[:2] == ("apt-get", "--simulate")]
+    assert bool(ran) is lists
+    assert OLD in str(one.plan(one.observe()).after) or not lists
