@@ -103,8 +103,23 @@ options:
       - Hold the packages, so that unattended upgrades do not break the running driver. dnf needs its plugin
         versionlock for it.
       - A package that somebody else holds keeps that hold, and is not brought to another version.
+      - Without holds, Ubuntu's tracking package of the kernel modules is installed where it fits, so that unattended
+        upgrades bring a new kernel's modules and the driver that they are built for together.
     type: bool
     default: true
+  hold_kernel:
+    description:
+      - With O(hold), hold the packages that bring new kernels as well, such as C(linux-image-generic), so that no
+        kernel comes that has no modules for the driver that is held. Only with apt.
+      - No fix of the kernel comes until the hold is released by a run without this option.
+    type: bool
+    default: false
+  update:
+    description:
+      - Bring the driver to the newest version that fits O(version), instead of leaving what is installed and fits.
+      - Where Ubuntu's prebuilt modules are used, to the newest that they are built for.
+    type: bool
+    default: false
   load:
     description: Load the kernel modules where no driver is loaded and no reboot must come first.
     type: bool

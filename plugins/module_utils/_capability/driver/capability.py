@@ -5,21 +5,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import typing as t
+from dataclasses import replace
 
 from ..._core.allocated import names
-from ..._core.driver import distributions
+from ..._core.driver import distributions, prebuilt
 from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.names import PLACE
 from ..._core.driver.plan import plan, spare, takes
 from ..._core.driver.report import facts
 from ..._core.driver.runfile import UNINSTALLER
 from ..._core.driver.state import Observed, Record, parse_desired
-from ..._core.packages.apt import upstream
+from ..._core.errors import NodeError
+from ..._core.packages.apt import unmet, upstream
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
+from ..._host.packages.api import NoWay
 from ..._host.packages.apt import OWN_SOURCES
 from .. import allocated, nodeinfo
 from ..recorded import REPOSITORY_SPEC, Additions, checked_timeout, package_manager
@@ -51,7 +53,9 @@ SPEC: t.Dict[str, t.Any] = {
                 "sha256": {"type": "str", "required": True, "no_log": False},
             },
         },
+        "update": {"type": "bool", "default": False},
         "hold": {"type": "bool", "default": True},
+        "hold_kernel": {"type": "bool", "default": False},
         "load": {"type": "bool", "default": True},
         "persistence": {"type": "bool", "default": True},
         "manage_sources": {"type": "bool", "default": True},
@@ -156,15 +160,36 @@ class DriverCapability:
 
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
-        found = plan(state, self._desired, check_mode=self._check_mode)
+        found = self._possible(state)
         if self._on_allocated != "ignore" and takes(found, state):
             given = names(allocated.observe(self._node.host))
-            state = dataclasses.replace(state, allocated=given)
-            found = plan(state, self._desired, check_mode=self._check_mode)
-            found = spare(found, state, check_mode=self._check_mode)
-        self._ask(found)
+            state = replace(state, allocated=given)
+            found = spare(self._possible(state), state, check_mode=self._check_mode)
         self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
-        return dataclasses.replace(found, warnings=self._warnings)
+        return replace(found, warnings=self._warnings)
+
+    def _possible(self, state: Observed) -> Plan:
+        """Plan what the package manager can carry out: without the prebuilt kernel modules that it refuses."""
+        found = plan(state, self._desired, check_mode=self._check_mode)
+        try:
+            self._ask(found)
+        except NoWay as error:
+            refused = prebuilt.refused(state, found.steps, str(error))
+            if not refused:
+                raise
+            words = unmet(error.cause)
+            return self._without(state, dict.fromkeys(refused, words))
+        return found
+
+    def _without(self, state: Observed, refused: t.Mapping[str, str]) -> Plan:
+        words = next(iter(refused.values()))
+        try:
+            found = self._possible(replace(state, refused={**state.refused, **refused}))
+        except NodeError as second:
+            second.cause = f"{second.cause}; {', '.join(refused)} cannot be installed: {words}"
+            raise
+        left = f"{', '.join(sorted(refused))} cannot be installed, and is left out: {words}"
+        return replace(found, warnings=(left, *found.warnings))
 
     def _ask(self, found: Plan) -> None:
         """Have the package manager simulate what is planned, unless steps before decide what it knows then."""

@@ -70,6 +70,7 @@ def modules(host: Host, options: Options, *, added: bool) -> Modules:
         images=tuple(images),
         stale=tuple(stale) if own is not None or added else (),
         options=_loaded_options(host, options),
+        kernels=tuple(one for one in kernels if host.exists(f"/boot/vmlinuz-{one}")),
         bare=tuple(kernel for kernel in kernels if _is_bare(host, kernel)),
     )
 

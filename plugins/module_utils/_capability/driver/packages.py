@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..._core.driver import prebuilt
 from ..._core.driver.distributions import Distribution
 from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted
 from ..._core.driver.select import check_components, module_type
@@ -27,6 +28,8 @@ from ..._core.steps import Step
 from ..._host.packages.apt import OWN_SOURCES
 from .kernel import building
 from .sources import Node, Params, Part
+
+PREBUILT = "linux-modules-nvidia-"
 
 
 class Packages(Part):
@@ -48,13 +51,20 @@ class Packages(Part):
         names = self._names(observed, packages)
         if not absent and wanted.components:
             check_components(names, wanted.components, persistence=wanted.persistence)
-        asked = {*names.relevant, *wanted.components, names.headers.format(observed.kernel)}
+        observed = dataclasses.replace(observed, packages=packages, names=names)
+        asks = not (absent or wanted.runfile)
+        modules = self._modules(observed) if asks else set()
+        asked = {
+            *names.relevant,
+            *wanted.components,
+            names.headers.format(observed.kernel),
+            *modules,
+        }
         asked = {name for name in asked if NO_BRANCH not in name}
         observed = dataclasses.replace(
             observed,
-            packages=packages,
-            names=names,
-            policies={} if absent or wanted.runfile else manager.policies(sorted(asked)),
+            policies=manager.policies(sorted(asked)) if asks else {},
+            relations=manager.relations(sorted(modules)) if modules else {},
             interrupted=manager.interrupted(),
             sources=manager.sources(),
         )
@@ -62,6 +72,16 @@ class Packages(Part):
             return observed
         ours = still_there(observed.record.packages, packages)
         return dataclasses.replace(observed, removal=manager.removal(ours))
+
+    def _modules(self, observed: Observed) -> t.Set[str]:
+        """Return the packages of prebuilt kernel modules that may be offered or are there, and what tracks them."""
+        names, kernels = observed.names, (observed.kernel, *prebuilt.newer(observed))
+        found = {
+            prebuilt.of_kernel(observed, kind, one) for kind in names.prebuilt for one in kernels
+        }
+        found |= {one for kind in names.prebuilt for one in prebuilt.tracking(observed, kind)}
+        found |= {one for one in observed.record.packages if one.startswith(PREBUILT)}
+        return {one for one in found if one and NO_BRANCH not in one} if names.prebuilt else set()
 
     def _names(self, observed: Observed, packages: t.Mapping[str, Package]) -> Names:
         wanted, kernel = self._node.desired, observed.kernel

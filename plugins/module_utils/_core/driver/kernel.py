@@ -57,8 +57,8 @@ class Modules:
     ``own`` is the text of our modprobe file; ``nouveau`` says that some kernel has that module,
     ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels with an initramfs that
     can be rebuilt, ``stale`` those of them whose initramfs is older than our file, or still may
-    have what was in it. ``options`` are those that the loaded modules have. ``bare`` are the kernels that
-    can be booted and have no module of the driver.
+    have what was in it. ``options`` are those that the loaded modules have. ``kernels`` are those that
+    can be booted, ``bare`` those of them that have no module of the driver.
     """
 
     own: t.Optional[str] = None
@@ -68,6 +68,7 @@ class Modules:
     stale: t.Tuple[str, ...] = ()
     options: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     bare: t.Tuple[str, ...] = ()
+    kernels: t.Tuple[str, ...] = ()
 
 
 def parse_options(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:

@@ -13,6 +13,7 @@ from ..packages.apt import Source, additions, render
 from ..packages.package import WAITING, State
 from ..steps import Step
 from . import branches as driver_branches
+from . import prebuilt
 from .loading import look
 from .names import PLACE, part
 from .report import NEWEST, offered_headers, uses_dkms
@@ -157,7 +158,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
             cause=f"installed: {have}",
             hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(others)}",
         )
-    dkms = uses_dkms(observed, choice.kind)
+    dkms = uses_dkms(choice)
     needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
     headers = offered_headers(observed) if needed else []
     if not (change or drop or headers):
@@ -175,16 +176,14 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
 def _superseded(observed: Observed, choice: Choice, name: str) -> bool:
     """Tell whether a package has other kernel modules than those wanted, and must give way.
 
-    Modules of the same kind for another kernel stay: that kernel may be booted again.
+    Modules of other kernels that are built for the wanted version are among the targets.
     """
     names = observed.names
     if name in choice.targets or not names.is_kernel(name) or not observed.installed(name):
         return False
     if name in names.kernel.values() or name in names.prebuilt.values():
         return True
-    prefix = names.prebuilt[choice.kind][: -len(observed.kernel)] if names.prebuilt else ""
-    same = name.startswith(prefix) and name[len(prefix) :][:1].isdigit()
-    return name in observed.record.packages and not same
+    return name in observed.record.packages
 
 
 def _left_behind(observed: Observed, choice: Choice, name: str) -> bool:
@@ -203,9 +202,10 @@ def _holds(
 ) -> t.List[Step]:
     """Hold what is not on hold; apt drops the hold of what it brings to another version."""
     ours = {name for name in observed.record.holds if observed.held(name)}
-    hold = sorted(name for name in choice.targets if name in changed or not observed.held(name))
-    hold = hold if desired.hold else []
-    release = sorted(ours - set(choice.targets) if desired.hold else ours)
+    kernels = prebuilt.metapackages(observed) if desired.hold_kernel else []
+    wanted = {*choice.targets, *kernels} if desired.hold else set()
+    hold = sorted(name for name in wanted if name in changed or not observed.held(name))
+    release = sorted(ours - wanted)
     parts = [f"hold {', '.join(hold)} at their version"] if hold else []
     parts += [f"release the hold on {', '.join(release)}"] if release else []
     return [Step("hold", "; ".join(parts), {"hold": hold, "release": release})] if parts else []

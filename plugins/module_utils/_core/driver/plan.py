@@ -14,7 +14,7 @@ from . import branches as driver_branches
 from . import distributions, loading, packages, runfile
 from .kernel import refuse_key
 from .report import after, describe, warnings
-from .select import module_type
+from .select import Choice, module_type
 from .state import Desired, Observed
 
 REPLACES = frozenset({"install", "runfile", "uninstall", "remove"})
@@ -64,6 +64,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     if choice is None:
         before = describe(observed)
         return Plan(steps, before, before, more=bool(steps))
+    _check_key(observed, desired, choice)
     observed = dataclasses.replace(observed, names=choice.names)
     found = loading.look(observed, desired, choice)
     steps = (*steps, *loading.plan(observed, desired, found))
@@ -80,13 +81,16 @@ def _check(observed: Observed, desired: Desired) -> None:
     """Refuse; NodeError says why."""
     if desired.runfile is None:
         _check_platform(observed)
+    if desired.hold_kernel and observed.names.family not in ("debian", "ubuntu"):
+        raise InputError.of(
+            "hold_kernel", True, "false, as only apt's packages of kernels are known"
+        )
     kind = module_type(desired.kernel_modules, observed.gpus)
     if desired.runfile is not None:
         if not driver_branches.able([desired.version], observed.gpus):
             raise driver_branches.no_version([desired.version], observed.gpus)
         return
-    package = observed.kernel_package(kind)
-    if observed.installed(package):
+    if any(observed.installed(one) for one in _kernel_packages(observed, kind)):
         return
     if observed.nvidia_installer and not any(
         observed.installed(name) for name in observed.packages if observed.names.is_kernel(name)
@@ -96,9 +100,29 @@ def _check(observed: Observed, desired: Desired) -> None:
             cause=f"{runfile.UNINSTALLER} is there, and its files would mix with the packages",
             hint="run nvidia-uninstall on the node, then run again",
         )
-    signed = package in observed.names.signed
-    if observed.signing_key and desired.secure_boot == "refuse" and not signed:
-        refuse_key(observed.signing_key)
+
+    # Without lists nobody knows yet whether there are prebuilt ones.
+    if not observed.names.prebuilt:
+        _refuse_unsigned(observed, desired, observed.names.kernel[kind])
+
+
+def _kernel_packages(observed: Observed, kind: str) -> t.Iterator[str]:
+    """Yield the packages that may have the modules of the running kernel."""
+    yield observed.names.kernel[kind]
+    if kind in observed.names.prebuilt:
+        yield observed.names.prebuilt[kind]
+
+
+def _check_key(observed: Observed, desired: Desired, choice: Choice) -> None:
+    """Refuse kernel modules that the kernel would not load, with Secure Boot on."""
+    if choice.version is not None and not observed.installed(choice.kernel) and not desired.runfile:
+        _refuse_unsigned(observed, desired, choice.kernel)
+
+
+def _refuse_unsigned(observed: Observed, desired: Desired, package: str) -> None:
+    key, signed = observed.signing_key, package in observed.names.signed
+    if key and not signed and desired.secure_boot == "refuse":
+        refuse_key(key)
 
 
 def _check_platform(observed: Observed) -> None:

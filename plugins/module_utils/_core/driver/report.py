@@ -11,6 +11,7 @@ from ..packages.apt import upstream
 from ..packages.repository import texts
 from ..steps import Step
 from . import branches as driver_branches
+from . import prebuilt
 from .names import PLACE
 from .select import Choice
 from .state import Observed
@@ -23,10 +24,9 @@ def headers_package(observed: Observed) -> str:
     return observed.names.headers.format(observed.kernel)
 
 
-def uses_dkms(observed: Observed, kind: str) -> bool:
+def uses_dkms(choice: Choice) -> bool:
     """Tell whether the kernel modules are built on the node, from the kernel's headers."""
-    package = observed.kernel_package(kind)
-    return bool(observed.names.headers) and package in observed.names.kernel.values()
+    return bool(choice.names.headers) and choice.kernel in choice.names.kernel.values()
 
 
 def offered_headers(observed: Observed) -> t.List[str]:
@@ -83,7 +83,7 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
     """Return what is not as it might be expected."""
     installing = any(step.action == "install" for step in steps)
     found = driver_branches.warnings(choice.version, observed.gpus)
-    dkms = uses_dkms(observed, choice.kind)
+    dkms = uses_dkms(choice)
     if installing and dkms and not observed.headers and not offered_headers(observed):
         found.append(
             f"the headers of the running kernel {observed.kernel} are neither installed nor offered as "
@@ -95,7 +95,7 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
         if one.state == "failed" and not installing
     ]
     if observed.gpus and not installing:
-        found += [_bare(observed, choice.kind, kernel) for kernel in observed.modules.bare]
+        found += [_bare(observed, choice, kernel) for kernel in observed.modules.bare]
     version = observed.loaded[0] if observed.loaded else ""
     if observed.loaded == (version, "open") and version not in observed.firmware and not installing:
         found.append(
@@ -131,17 +131,26 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
     return tuple(found)
 
 
-def _bare(observed: Observed, kind: str, kernel: str) -> str:
+def _bare(observed: Observed, choice: Choice, kernel: str) -> str:
     """Say that a kernel has no driver, and what it lacks as far as that is known."""
-    names = observed.names
-    missing = names.headers.format(kernel) if uses_dkms(observed, kind) else ""
-    if observed.kernel_package(kind) in names.prebuilt.values():
-        missing = names.prebuilt[kind].replace(observed.kernel, kernel)
+    words = f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works"
+    missing = observed.names.headers.format(kernel) if uses_dkms(choice) else ""
+    if choice.prebuilt:
+        missing = prebuilt.of_kernel(observed, choice.kind, kernel)
+        builds = prebuilt.builds(observed, missing)
+        versions = sorted({one for one in builds.values() if one})
+        if versions:
+            return (
+                f"{words}; its modules are built for {', '.join(versions)}. Next step: boot it and run again, "
+                "which takes that version, or remove that kernel; hold_kernel: true keeps such kernels away"
+            )
+        if not builds:
+            return (
+                f"{words}; the sources have no {missing}. Next step: refresh the package lists and run again, "
+                "or remove that kernel; hold_kernel: true keeps such kernels away"
+            )
     advice = f"install {missing}" if missing else "install its modules"
-    return (
-        f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works. "
-        f"Next step: {advice}, or remove that kernel"
-    )
+    return f"{words}. Next step: {advice}, or remove that kernel"
 
 
 def facts(observed: Observed) -> t.Dict[str, t.Any]:

@@ -12,6 +12,7 @@ from ..errors import InputError, NodeError
 from ..packages.apt import upstream
 from ..steps import Step
 from . import branches as driver_branches
+from . import prebuilt
 from .names import Names
 from .state import Desired, Observed
 
@@ -20,13 +21,22 @@ ONLY = {"blackwell": "open", **dict.fromkeys(PROPRIETARY_ONLY, "proprietary")}
 
 
 class Choice(t.NamedTuple):
-    """The packages of the wanted driver, each with its version, None where that is not known yet."""
+    """The packages of the wanted driver, each with its version, None where that is not known yet.
+
+    ``kernel`` is the package with the modules of the running kernel.
+    """
 
     kind: str
     version: t.Optional[str]
     targets: t.Mapping[str, t.Optional[str]]
     unknown: t.Tuple[str, ...]
     names: Names
+    kernel: str = ""
+
+    @property
+    def prebuilt(self) -> bool:
+        """Tell whether the kernel modules are made for one kernel each, and need no compiler."""
+        return self.kernel in self.names.prebuilt.values()
 
     @property
     def pins(self) -> t.Dict[str, str]:
@@ -84,10 +94,12 @@ def check_components(names: Names, components: t.Sequence[str], *, persistence: 
         )
 
 
-def package_names(observed: Observed, desired: Desired, kind: str) -> t.Tuple[str, ...]:
-    """Return the packages of the wanted driver."""
+def package_names(
+    observed: Observed, desired: Desired, kind: str, kernel: str
+) -> t.Tuple[str, ...]:
+    """Return the packages of the wanted driver; ``kernel`` is the one with the kernel modules."""
     known = observed.names
-    names = {*(desired.components or known.user_space), observed.kernel_package(kind)}
+    names = {*(desired.components or known.user_space), kernel}
     names.update([known.anchor] if known.anchor else [])
     if observed.nvswitch and known.fabric:
         names.update([known.fabric, *known.subnet])
@@ -99,8 +111,10 @@ def package_names(observed: Observed, desired: Desired, kind: str) -> t.Tuple[st
 
 
 def choose(observed: Observed, desired: Desired, kind: str) -> Choice:
-    """Choose one version of the driver that all its packages are offered in."""
-    names = package_names(observed, desired, kind)
+    """Choose one version of the driver that all its packages are offered in.
+
+    Prebuilt kernel modules come first, in a version that they are built for, then those that DKMS builds.
+    """
     known = observed.names
     if known.branches and known.branch not in known.branches:
         raise UnknownVersion.of(
@@ -108,28 +122,75 @@ def choose(observed: Observed, desired: Desired, kind: str) -> Choice:
             desired.version,
             f"a branch that the sources offer with {kind} kernel modules: {', '.join(known.branches)}",
         )
+    built, ready = known.kernel[kind], known.prebuilt.get(kind, "")
+    use = ready and observed.versions(ready) and not observed.installed(built)
+    found = (
+        _choose(observed, desired, kind, ready) if use and ready not in observed.refused else None
+    )
+    return found or _built(observed, desired, kind, built)
+
+
+def _built(observed: Observed, desired: Desired, kind: str, package: str) -> Choice:
+    """Choose what DKMS builds; where that has no fitting version, say what prebuilt modules are built for."""
+    try:
+        found = _choose(observed, desired, kind, package)
+    except UnknownVersion as error:
+        ready = observed.names.prebuilt.get(kind, "")
+        versions = sorted({one for one in prebuilt.builds(observed, ready).values() if one})
+        if versions:
+            error.cause += f"; {ready} is built for {', '.join(versions)}"
+        raise
+    if found is None:
+        raise AssertionError("what DKMS builds has the driver's version")
+    return found
+
+
+def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.Optional[Choice]:
+    """Choose with one package of kernel modules, None where it is built for none of the versions."""
+    names, known = package_names(observed, desired, kind, kernel), observed.names
     unknown = tuple(name for name in names if not observed.versions(name))
     if unknown:
         targets = {name: observed.installed(name) for name in names}
-        return Choice(kind, None, targets, unknown, known)
-    anchor = observed.kernel_package(kind)  # the package that has the version of the driver
-    anchor = known.anchor if anchor in known.prebuilt.values() else anchor
-    kernel, apart = set(observed.upstreams(anchor)), {*known.loose, *known.prebuilt.values()}
+        return Choice(kind, None, targets, unknown, known, kernel)
+    ready = kernel in known.prebuilt.values()
+    anchor = known.anchor if ready else kernel  # the package that has the version of the driver
+    offered, apart = set(observed.upstreams(anchor)), {*known.loose, *known.prebuilt.values()}
     matched = [
         name
         for name in names
-        if name in known.matched or (name not in apart and kernel & set(observed.upstreams(name)))
+        if name in known.matched or (name not in apart and offered & set(observed.upstreams(name)))
     ]
-    version = _common(observed, desired.version, anchor, matched)
-    targets = {
+    versions = _common(observed, desired, anchor, matched)
+    if ready:
+        versions = [one for one in versions if prebuilt.build(observed, kernel, one) is not None]
+    if not versions:
+        return None
+    version = _first(observed, kind, versions, matched) if ready else versions[0]
+    chosen = {
         name: _full(observed, desired.version, name, version if name in matched else None)
         for name in names
+        if name != kernel or not ready
     }
-    return Choice(kind, version, targets, (), known)
+    if ready:
+        chosen.update(prebuilt.targets(observed, kind, version, follow=not desired.hold))
+    return Choice(kind, version, chosen, (), known, kernel)
 
 
-def _common(observed: Observed, wanted: str, kernel: str, matched: t.Sequence[str]) -> str:
-    """Return the upstream version to have: the installed one if it will do, else the newest."""
+def _first(
+    observed: Observed, kind: str, versions: t.Sequence[str], matched: t.Sequence[str]
+) -> str:
+    """Return the version that is installed, else the first of those with modules for most of the newer kernels."""
+    have = {upstream(observed.installed(name) or "-") for name in matched}
+    if versions[0] in have:
+        return versions[0]
+    return max(versions, key=lambda one: prebuilt.covered(observed, kind, one))
+
+
+def _common(
+    observed: Observed, desired: Desired, kernel: str, matched: t.Sequence[str]
+) -> t.List[str]:
+    """Return the upstream versions to have, the best first: the installed one if it will do, then the newest."""
+    wanted = desired.version
     offered = {name: observed.upstreams(name) for name in matched}
     common = [one for one in offered[kernel] if all(one in found for found in offered.values())]
     if not common:
@@ -146,25 +207,37 @@ def _common(observed: Observed, wanted: str, kernel: str, matched: t.Sequence[st
         raise UnknownVersion.of(
             "version",
             wanted,
-            f"a version that the sources offer for {', '.join(matched)}: {', '.join(common)}",
+            f"a version that the sources offer for {', '.join(matched)}: {', '.join(common)}"
+            + _become(observed.names.branch, common),
         )
     supporting = driver_branches.able(fitting, observed.gpus)
     if not supporting:
         raise driver_branches.no_version(fitting, observed.gpus)
-    for name in (kernel, *matched):
-        installed = observed.installed(name)
-        there = upstream(installed) if installed is not None else ""
-        if there in fitting and driver_branches.able([there], observed.gpus):
-            return there
-    return supporting[0] if wanted else _preferred(observed, kernel, supporting)
+    there = [] if desired.update else _there(observed, (kernel, *matched), fitting)
+    order = supporting if wanted else _preferred(observed, kernel, supporting)
+    return list(dict.fromkeys([*there, *order]))
 
 
-def _preferred(observed: Observed, kernel: str, fitting: t.Sequence[str]) -> str:
-    """Return the newest version that is not newer than apt would choose by itself."""
+def _become(branch: str, versions: t.Sequence[str]) -> str:
+    """Say that the packages of a branch are those of another one by now."""
+    found = sorted({driver_branches.branch(one) for one in versions})
+    return f"; {branch} has become {', '.join(found)}" if branch and branch not in found else ""
+
+
+def _there(observed: Observed, names: t.Sequence[str], fitting: t.Sequence[str]) -> t.List[str]:
+    """Return the installed versions that will do."""
+    installed = [upstream(observed.installed(name) or "-") for name in names]
+    return [
+        one for one in installed if one in fitting and driver_branches.able([one], observed.gpus)
+    ]
+
+
+def _preferred(observed: Observed, kernel: str, fitting: t.Sequence[str]) -> t.List[str]:
+    """Return the versions that are not newer than apt would choose by itself, newest first, then the others."""
     order = observed.upstreams(kernel)
     candidate = observed.candidate(kernel)
     first = order.index(upstream(candidate)) if candidate in observed.versions(kernel) else 0
-    return next((one for one in fitting if order.index(one) >= first), fitting[0])
+    return sorted(fitting, key=lambda one: order.index(one) < first)
 
 
 def _full(observed: Observed, wanted: str, name: str, version: t.Optional[str]) -> str:

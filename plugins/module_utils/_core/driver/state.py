@@ -12,7 +12,7 @@ import typing as t
 from ..errors import InputError
 from ..packages import package, repository
 from ..packages.apt import Source, upstream
-from ..packages.package import Package, Policy, Removal
+from ..packages.package import Package, Policy, Relations, Removal
 from ..packages.repository import Known, Repository
 from .kernel import Dkms, Modules, Options, SigningKey, parse_options
 from .names import Names
@@ -49,6 +49,8 @@ class Desired:
     source: str = "distribution"
     repository: t.Optional[Repository] = None
     runfile: t.Optional[Runfile] = None
+    hold_kernel: bool = False
+    update: bool = False
 
 
 def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
@@ -133,6 +135,8 @@ class Observed:
     these are managed through InfiniBand, ``fabric`` what the fabric manager's service does; ``libraries``
     are the versions of libnvidia-ml. ``signing_key`` is there with Secure Boot on.
     ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
+    ``relations`` are what prebuilt kernel modules need, ``refused`` those that the package manager cannot
+    install, with its words.
     """
 
     distribution: str
@@ -170,6 +174,8 @@ class Observed:
     runfile: Installed = dataclasses.field(default_factory=Installed)
     firmware: t.Tuple[str, ...] = ()
     streams: Streams = dataclasses.field(default_factory=Streams)
+    relations: Relations = dataclasses.field(default_factory=dict)
+    refused: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""
@@ -195,13 +201,6 @@ class Observed:
     def upstreams(self, package: str) -> t.List[str]:
         """Return the same versions as their authors count them."""
         return list(dict.fromkeys(map(upstream, self.versions(package))))
-
-    def kernel_package(self, kind: str) -> str:
-        """Return the package of the kernel modules: a prebuilt one unless DKMS has it in hand."""
-        built, prebuilt = self.names.kernel[kind], self.names.prebuilt.get(kind, "")
-        if self.installed(built) is not None or not prebuilt or not self.versions(prebuilt):
-            return built
-        return prebuilt
 
     def candidate(self, package: str) -> t.Optional[str]:
         """Return the version that apt would install."""

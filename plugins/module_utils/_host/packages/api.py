@@ -22,6 +22,10 @@ class Locked(NodeError):
     """Another process has held a package manager's lock for too long."""
 
 
+class NoWay(NodeError):
+    """The package manager finds no way to carry a transaction out."""
+
+
 def tail(done: Completed) -> str:
     """Return the end of what a command has said."""
     lines = [line for line in f"{done.out}\n{done.err}".split("\n") if line.strip()]
@@ -144,7 +148,7 @@ class PackageManager(abc.ABC):
         stuck = held(named - change.holds, self.packages())
         what = f" while {', '.join(stuck)} is {self.on_hold}" if stuck else ""
         hint = f"look at the packages that {self.tool} names: {self.obstacles} is in the way"
-        return NodeError(
+        return NoWay(
             f"{self.tool} finds no way to install {self._purpose}{what}; nothing was changed",
             cause=tail(done),
             hint=f"{self.unhold} {' '.join(stuck)}" if stuck else self._pinned(named) or hint,

@@ -20,6 +20,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.package im
 )
 from driver_nodes import (
     COMPONENTS,
+    DEBIAN,
     KERNEL,
     MAIN,
     NEW,
@@ -348,3 +349,9 @@ def test_version_that_only_more_components_can_offer() -> None:
 
 
 # --- absent ---
+
+
+def test_kernel_can_be_held_with_apt_only() -> None:
+    one = node(names=dataclasses.replace(DEBIAN, family="rhel"))
+    with pytest.raises(InputError, match=r"hold_kernel: True .*apt"):
+        planned(one, hold_kernel=True)

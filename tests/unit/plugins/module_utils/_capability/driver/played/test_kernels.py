@@ -1,0 +1,141 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Kernels that come and boot on a played Ubuntu: the driver has modules for them, or says what is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import ubuntu_archive as archive
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from debian import capability, converge
+from played_ubuntu import Ubuntu
+from ubuntu_archive import K85, K86, NEW, OLD
+
+BOUNDS = pytest.mark.parametrize("upper", [False, True])
+
+
+@BOUNDS
+def test_u2_fresh_node_on_an_older_kernel_gets_a_driver_that_matches_itself(
+    ubuntu: Callable[..., Ubuntu], upper: bool
+) -> None:
+    node = ubuntu(archive.stage_b(upper=upper), K85)
+    left = converge(node, version="580")
+    assert (left.steps, left.reboot_required) == ((), ())
+    assert (node.loaded(), node.works()) == (f"{NEW} open", True)
+    node.boot()
+    assert node.works()
+
+
+def test_u2_version_is_the_one_that_the_modules_of_the_running_kernel_are_built_for(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    node = ubuntu((*archive.B, *archive.driver(OLD)), K85)
+    assert converge(node, version="580").steps == ()
+    assert (node.loaded(), node.works()) == (f"{OLD} open", True)
+    assert "dkms" not in node.installed()
+
+
+@pytest.mark.parametrize("hold", [True, False])
+@BOUNDS
+def test_u4_new_kernel_moves_the_driver_to_what_its_modules_need(
+    ubuntu: Callable[..., Ubuntu], upper: bool, hold: bool
+) -> None:
+    node = ubuntu(archive.A, K85)
+    converge(node, version="580", hold=hold)
+    node.archive(archive.stage_b(upper=upper))
+    node.apt("install", "linux-generic")
+    node.boot(K86)
+    one = capability(node, version="580", check_mode=True, hold=hold)
+    (install,) = (step for step in one.plan(one.observe()).steps if step.action == "install")
+    assert archive.full(NEW) in install.summary
+    left = converge(node, version="580", hold=hold)
+    assert (left.steps, left.reboot_required) == ((), ())
+    assert (node.loaded(), node.works()) == (f"{NEW} open", True)
+    assert "dkms" not in node.installed()
+
+
+def test_u4_exact_version_that_the_new_kernels_modules_are_not_built_for_comes_with_dkms(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    node = ubuntu(archive.A, K85)
+    converge(node, version=OLD)
+    node.archive((*archive.B, *archive.driver(OLD)))
+    node.apt("install", "linux-generic")
+    node.boot(K86)
+    assert converge(node, version=OLD).steps == ()
+    assert (node.loaded(), node.works()) == (f"{OLD} open", True)
+
+
+def test_u5_newest_kernel_gets_its_modules_in_the_same_transaction(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    node = ubuntu((*archive.A, *archive.kernel(K86), *archive.prebuilt(K86, OLD)), K85)
+    assert converge(node).steps == ()
+    assert node.works()
+    assert node.boot() == K86
+    assert node.works()
+    assert converge(node).steps == ()
+
+
+def test_u5_without_holds_a_night_of_updates_brings_kernel_and_modules(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    node = ubuntu(archive.A, K85)
+    converge(node, hold=False)
+    node.archive(archive.B)
+    node.unattended()
+    assert node.boot() == K86
+    assert (node.loaded(), node.works()) == (f"{NEW} open", True)
+    assert converge(node, hold=False).steps == ()
+
+
+def test_u5_with_holds_the_kernel_waits_for_the_driver(ubuntu: Callable[..., Ubuntu]) -> None:
+    node = ubuntu(archive.A, K85)
+    converge(node, hold_kernel=True)
+    assert {"linux-generic", "linux-image-generic", "linux-headers-generic"} <= node.held()
+    node.archive(archive.B)
+    node.unattended()
+    assert node.boot() == K85
+    assert (node.loaded(), node.works()) == (f"{OLD} open", True)
+    converge(node)
+    assert "linux-image-generic" not in node.held()
+
+
+def test_u5_kernel_that_would_boot_without_the_driver_is_told_with_what_helps(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    node = ubuntu(archive.A, K85)
+    converge(node)
+    node.archive(archive.B)
+    node.unattended()
+    left = converge(node)
+    (words,) = (one for one in left.warnings if K86 in one)
+    assert f"its modules are built for {NEW}" in words
+    assert "hold_kernel" in words
+
+
+def test_u8_modules_that_cannot_be_installed_give_way_to_dkms(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    broken = archive.prebuilt(K85, OLD, signatures="6.8.0-85.85+1")
+    node = ubuntu((archive.DKMS, *archive.kernel(K85), *archive.driver(OLD), *broken), K85)
+    left = converge(node)
+    assert left.steps == ()
+    assert (node.loaded(), node.works()) == (f"{OLD} open", True)
+    assert any("linux-signatures-nvidia" in one for one in left.warnings)
+
+
+def test_u8_modules_that_cannot_be_installed_are_an_error_with_secure_boot(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    broken = archive.prebuilt(K85, OLD, signatures="6.8.0-85.85+1")
+    node = ubuntu((archive.DKMS, *archive.kernel(K85), *archive.driver(OLD), *broken), K85)
+    node.enable()
+    node.put(SECURE_BOOT[1:], "\x06\0\0\0\x01")
+    one = capability(node, check_mode=True)
+    with pytest.raises(NodeError, match=r"(?s)Secure Boot is on.*linux-signatures-nvidia"):
+        one.plan(one.observe())
