@@ -81,7 +81,8 @@ options:
     description:
       - The type of the kernel modules, open or proprietary.
       - In Ubuntu they come prebuilt and signed where Ubuntu offers them for the running kernel, else from DKMS.
-      - V(auto) takes the one that the GPUs need, and the open one where they run with both.
+      - V(auto) takes the one that the GPUs need. Where they run with both, it keeps the one that is installed, else
+        takes the open one. What somebody else has installed is exchanged only where a type is named here.
       - GPUs before Turing run with the proprietary ones only, Blackwell and later GPUs with the open ones only.
     type: str
     choices: [auto, open, proprietary]

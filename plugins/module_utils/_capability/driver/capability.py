@@ -119,7 +119,7 @@ class DriverCapability:
         """Read the node: the machine, and what each part knows."""
         observed = self._runfile.observe(self._machine())
         if self._has_packages:
-            observed = self._packages.observe(self._streams.observe(observed))
+            observed = self._streams.observe(self._packages.observe(observed))
             observed = self._loading.observe(observed)
         return observed
 

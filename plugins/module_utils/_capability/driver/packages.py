@@ -11,7 +11,7 @@ import typing as t
 from ..._core.driver import prebuilt
 from ..._core.driver.distributions import Distribution
 from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted
-from ..._core.driver.select import check_components, module_type
+from ..._core.driver.select import check_components, module_type, siblings
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
 from ..._core.packages.package import (
@@ -59,6 +59,7 @@ class Packages(Part):
             *wanted.components,
             names.headers.format(observed.kernel),
             *modules,
+            *siblings(observed, ()),
         }
         asked = {name for name in asked if NO_BRANCH not in name}
         observed = dataclasses.replace(
@@ -89,7 +90,7 @@ class Packages(Part):
             there = {name: one.version for name, one in packages.items()}
             return self._known.packages(Offer(installed=there), Wanted(kernel=kernel))
         there = {name: one.version for name, one in packages.items() if one.installed}
-        kind = module_type(wanted.kernel_modules, observed.gpus)
+        kind = module_type(wanted.kernel_modules, observed.gpus, there)
         named = wanted.source == "repository"
         switches = {"nvswitch": observed.nvswitch, "bridged": observed.bridged}
         fits = Wanted(wanted.version, kind, kernel, named, observed.gpus, **switches)
@@ -179,12 +180,7 @@ class Packages(Part):
             if not name.startswith(("nvidia-kernel-", "nvidia-open-kernel-"))
         )
         if others or lost:
-            what = f"remove {', '.join(lost)}" if lost else f"change {', '.join(others)}, on hold"
-            raise NodeError(
-                f"the installation would {what}; nothing was changed",
-                cause="apt sees no other way to the wanted versions",
-                hint="release the hold, remove the package yourself, or ask for another version",
-            )
+            raise _refusal(lost, others)
         return simulation
 
     def _carry_out(self, change: Change, before: t.Mapping[str, Package], replaces: bool) -> None:
@@ -261,6 +257,25 @@ class Packages(Part):
         if self._node.added.record.sources:
             self._node.host.remove(OWN_SOURCES)
         self._node.manager.clean()
+
+
+def _refusal(lost: t.Sequence[str], others: t.Sequence[str]) -> NodeError:
+    """Return the error where packages of somebody else would go, or change though they are on hold."""
+    what, hint = (
+        f"change {', '.join(others)}, on hold",
+        "release the hold, or ask for another version",
+    )
+    if lost:
+        what = f"remove {', '.join(lost)}"
+        hint = (
+            "keep the driver that is there with source: preinstalled, ask for a version or components that leave "
+            "these packages, or remove them yourself"
+        )
+    return NodeError(
+        f"the installation would {what}; nothing was changed",
+        cause="the package manager sees no other way to the wanted versions",
+        hint=hint,
+    )
 
 
 def _without_advice(error: t.Optional[NodeError]) -> str:

@@ -20,7 +20,7 @@ from ..._core.driver.rpm import (
     stream_fits,
 )
 from ..._core.driver.runfile import TRACES, UNINSTALLER, parse_traces
-from ..._core.driver.select import module_type
+from ..._core.driver.select import wanted_type
 from ..._core.driver.state import Desired, Installed, Observed, Record
 from ..._core.errors import NodeError
 from ..._core.packages.repository import Known
@@ -83,7 +83,7 @@ class ModuleStreams(Part):
         if not isinstance(manager, Dnf) or observed.codename not in RELEASES:
             return observed
         enabled, offered = self._enabled(), ""
-        kind = module_type(wanted.kernel_modules, observed.gpus)
+        kind = wanted_type(observed, wanted)
         if wanted.state == "present" and not stream_fits(enabled, wanted.version, kind):
             offered = manager.module(["list", MODULE])
         return dataclasses.replace(observed, streams=Streams(enabled, parse_list(offered)))

@@ -16,9 +16,9 @@ from . import branches as driver_branches
 from . import prebuilt
 from .loading import look
 from .names import PLACE, part
-from .report import NEWEST, offered_headers, uses_dkms
+from .report import NEWEST, headers_package, offered_headers, uses_dkms
 from .rpm import stream_step
-from .select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, module_type
+from .select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, type_of, wanted_type
 from .state import Desired, Observed
 
 REPAIR = Step("repair", "finish what a transaction that was killed has left")
@@ -27,7 +27,7 @@ REFRESH = Step("refresh", "refresh the package lists")
 
 def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
-    kind = module_type(desired.kernel_modules, observed.gpus)
+    kind = wanted_type(observed, desired)
     named = _named(observed, desired, kind)
     if named and not check_mode:
         return tuple(named), None
@@ -158,9 +158,12 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
             cause=f"installed: {have}",
             hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(others)}",
         )
+    _check_unasked(observed, desired, choice, drop)
     dkms = uses_dkms(choice)
     needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
     headers = offered_headers(observed) if needed else []
+    if needed and not (headers or observed.headers):
+        _check_headers(observed, desired, choice)
     if not (change or drop or headers):
         return []
     parts = [f"{name} ({version or NEWEST})" for name, version in sorted(change.items())]
@@ -171,6 +174,38 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     packages = {**change, **dict.fromkeys(headers)}
     params = {"packages": packages, "remove": drop, "pins": choice.pins}
     return [Step("install", "; ".join(texts), params, needs)]
+
+
+def _check_unasked(
+    observed: Observed, desired: Desired, choice: Choice, drop: t.Iterable[str]
+) -> None:
+    """Refuse to exchange another type of kernel modules that this module has not installed, unasked."""
+    others = [
+        name
+        for name in drop
+        if name not in observed.record.packages and type_of(name) != choice.kind
+    ]
+    if others and desired.kernel_modules == "auto":
+        raise NodeError(
+            f"{', '.join(others)} would have to give way to the {choice.kind} kernel modules, and this module did "
+            "not install it",
+            cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
+            hint=f"have it exchanged with kernel_modules: {choice.kind}, or keep the driver that is there with "
+            "source: preinstalled",
+        )
+
+
+def _check_headers(observed: Observed, desired: Desired, choice: Choice) -> None:
+    """Refuse what DKMS cannot build for the running kernel, where that is to be loaded."""
+    # Elsewhere than in Ubuntu a warning says it: DKMS is the only way there, and the user's own kernels are common.
+    if not choice.names.prebuilt or not (desired.load and observed.gpus):
+        return
+    raise NodeError(
+        f"DKMS cannot build the kernel modules for the running kernel {observed.kernel}: its headers are neither "
+        f"installed nor offered as {headers_package(observed)}",
+        cause="the package sources have moved on to newer kernels, or lack the one with the headers",
+        hint="boot a kernel whose headers are offered, or make the package known, then run again",
+    )
 
 
 def _superseded(observed: Observed, choice: Choice, name: str) -> bool:

@@ -14,7 +14,7 @@ from . import branches as driver_branches
 from . import distributions, loading, packages, runfile
 from .kernel import refuse_key
 from .report import after, describe, warnings
-from .select import Choice, module_type
+from .select import Choice, module_type, wanted_type
 from .state import Desired, Observed
 
 REPLACES = frozenset({"install", "runfile", "uninstall", "remove"})
@@ -85,7 +85,7 @@ def _check(observed: Observed, desired: Desired) -> None:
         raise InputError.of(
             "hold_kernel", True, "false, as only apt's packages of kernels are known"
         )
-    kind = module_type(desired.kernel_modules, observed.gpus)
+    kind = wanted_type(observed, desired)
     if desired.runfile is not None:
         if not driver_branches.able([desired.version], observed.gpus):
             raise driver_branches.no_version([desired.version], observed.gpus)

@@ -17,6 +17,12 @@ from .names import Names
 from .state import Desired, Observed
 
 PROPRIETARY_ONLY = ("kepler", "maxwell", "pascal", "volta")
+# What distributions and NVIDIA call packages with kernel modules.
+MODULES = re.compile(
+    r"nvidia-dkms(?:-\d+)?(?:-server)?(?:-open)?|linux-modules-nvidia-\d.*"
+    r"|nvidia-(?:open-)?kernel-(?:open-)?dkms|kmod-nvidia-(?:open|latest)-dkms"
+    r"|nvidia-(?:open-)?driver-G\d\d.*"
+)
 ONLY = {"blackwell": "open", **dict.fromkeys(PROPRIETARY_ONLY, "proprietary")}
 
 
@@ -63,8 +69,20 @@ class NoCommonVersion(NodeError):
     """The package lists have no version that the packages share."""
 
 
-def module_type(wanted: str, gpus: t.Sequence[t.Tuple[str, str]]) -> str:
-    """Return open or proprietary for GPUs given as (address, architecture)."""
+def type_of(package: str) -> str:
+    """Return the type of the kernel modules that a package has, empty where it has none."""
+    if not MODULES.fullmatch(package):
+        return ""
+    return "open" if "open" in package.split("-") else "proprietary"
+
+
+def module_type(
+    wanted: str, gpus: t.Sequence[t.Tuple[str, str]], there: t.Iterable[str] = ()
+) -> str:
+    """Return open or proprietary for GPUs given as (address, architecture).
+
+    Where they run with both, it is that of the packages that are ``there``.
+    """
     for address, architecture in gpus:
         only = ONLY.get(architecture)
         wanted = only if only and wanted == "auto" else wanted
@@ -74,7 +92,15 @@ def module_type(wanted: str, gpus: t.Sequence[t.Tuple[str, str]]) -> str:
                 cause=f"{architecture} GPUs run with the {only} ones only",
                 hint=f"set kernel_modules to {only}, or take one of the GPUs out",
             )
-    return "open" if wanted == "auto" else wanted
+    types = {type_of(one) for one in there} - {""}
+    installed = types.pop() if len(types) == 1 else "open"
+    return installed if wanted == "auto" else wanted
+
+
+def wanted_type(observed: Observed, desired: Desired) -> str:
+    """Return the type of kernel modules to have on a node."""
+    there = [name for name in observed.packages if observed.installed(name)]
+    return module_type(desired.kernel_modules, observed.gpus, there)
 
 
 def check_components(names: Names, components: t.Sequence[str], *, persistence: bool) -> None:
@@ -171,9 +197,26 @@ def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.O
         for name in names
         if name != kernel or not ready
     }
+    for name in siblings(observed, names):
+        if version in observed.upstreams(name):
+            chosen[name] = _full(observed, desired.version, name, version)
     if ready:
         chosen.update(prebuilt.targets(observed, kind, version, follow=not desired.hold))
     return Choice(kind, version, chosen, (), known, kernel)
+
+
+def siblings(observed: Observed, wanted: t.Collection[str]) -> t.List[str]:
+    """Return what else somebody has installed of the driver's sources, and must stay at its version.
+
+    Only Ubuntu's branches have sources of their own.
+    """
+    source = observed.names.sources.get("", "") if observed.names.branch else ""
+    return [
+        name
+        for name, one in observed.packages.items()
+        if source and one.installed and one.source == source
+        if name not in wanted and name not in observed.record.packages and not type_of(name)
+    ]
 
 
 def _first(

@@ -75,6 +75,7 @@ NODES = st.builds(
 )
 REFUSALS = (
     "do not run on|set manage_sources to|must change, but is on hold"
+    "|would have to give way to the"
     "|version: .* is not valid|no version of the driver in common"
 )
 WISHES = st.builds(

@@ -139,3 +139,18 @@ def test_u8_modules_that_cannot_be_installed_are_an_error_with_secure_boot(
     one = capability(node, check_mode=True)
     with pytest.raises(NodeError, match=r"(?s)Secure Boot is on.*linux-signatures-nvidia"):
         one.plan(one.observe())
+
+
+def test_u8_kernel_with_neither_modules_nor_headers_is_refused_before_anything_changes(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    node = ubuntu(archive.A, K85)
+    node.archive(one for one in archive.C if K85 not in one.name)
+    node.enable()
+    node.apt("purge", f"linux-headers-{K85}", "linux-headers-generic", "linux-generic")
+    before = node.installed()
+    with pytest.raises(
+        NodeError, match=f"headers are neither installed nor offered as linux-headers-{K85}"
+    ):
+        converge(node)
+    assert node.installed() == before
