@@ -136,7 +136,8 @@ class DriverCapability:
             codename=self._codename,
             title=self._release.get("PRETTY_NAME", distribution),
             kernel=kernel,
-            headers=host.exists(f"/lib/modules/{kernel}/build"),
+            # A link that leads nowhere: in the RHEL family it comes with the kernel, not with its headers.
+            headers=host.status(f"/lib/modules/{kernel}/build") is not None,
             gpus=gpus,
             nvswitch=bridged or any(one.kind == "nvswitch" for one in devices),
             bridged=bridged,
@@ -199,6 +200,8 @@ class DriverCapability:
         for step in found.steps:
             if step.action == "install":
                 self._packages.ask(step.params, check_mode=self._check_mode)
+            if step.action == "hold" and step.params["hold"]:
+                self._node.manager.check_hold()
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""

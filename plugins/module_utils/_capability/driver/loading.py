@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..._core.driver.kernel import MODULES
+from ..._core.driver.kernel import MODULES, has_driver
 from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
@@ -44,6 +44,7 @@ class Loading(Part):
     def load(self, _params: Params) -> None:
         """Load the driver."""
         host = self._node.host
+        self._build()
         try:
             host.run(["modprobe", "nvidia"])
         except NodeError as error:
@@ -55,6 +56,14 @@ class Loading(Part):
                 "Secure Boot a known key. Or set load to false"
             )
             raise
+
+    def _build(self) -> None:
+        """Have DKMS build modules that it did not build when they were installed, for lack of headers then."""
+        host, kernel = self._node.host, self._node.kernel
+        known = host.read(f"/lib/modules/{kernel}/modules.dep")
+        if known and not has_driver(known) and host.which("dkms"):
+            # It fails where any other module fails too; whether ours is there is for modprobe to say.
+            host.run(["dkms", "autoinstall", "-k", kernel], check=False)
 
     def reload(self, params: Params) -> None:
         """Exchange the modules; where the kernel does not let go of them, the next plan says so."""

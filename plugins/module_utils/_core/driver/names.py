@@ -37,6 +37,7 @@ class Names:
     is what it needs where they are managed through InfiniBand, in versions of its own.
     ``signed`` are the kernel modules with a known key. ``alike`` are the packages, as apt's patterns,
     that come in the driver's version in a repository whose source packages are not known.
+    ``headers_first`` says that the headers must be there before the transaction that has DKMS build.
     """
 
     title: str = ""
@@ -61,6 +62,7 @@ class Names:
     branches: t.Tuple[str, ...] = ()
     branch: str = ""
     alike: str = ""
+    headers_first: bool = False
 
     @property
     def relevant(self) -> t.Tuple[str, ...]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import types
 import typing as t
 
 from ..errors import NodeError
@@ -168,11 +169,34 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         return []
     parts = [f"{name} ({version or NEWEST})" for name, version in sorted(change.items())]
     parts += [f"{name} ({observed.candidate(name)})" for name in headers]
+    needs = ("reboot",) if look(observed, desired, choice).reboot else ()
+    if headers and observed.names.headers_first:
+        first = Step("install", f"install {parts.pop()}", _transaction(dict.fromkeys(headers)))
+        return [first, *_driver(change, drop, parts, choice, needs)]
+    return _driver({**change, **dict.fromkeys(headers)}, drop, parts, choice, needs)
+
+
+def _transaction(
+    packages: t.Mapping[str, t.Optional[str]],
+    remove: t.Sequence[str] = (),
+    pins: t.Mapping[str, str] = types.MappingProxyType({}),
+) -> t.Dict[str, t.Any]:
+    return {"packages": packages, "remove": remove, "pins": pins}
+
+
+def _driver(
+    packages: t.Mapping[str, t.Optional[str]],
+    drop: t.Sequence[str],
+    parts: t.Sequence[str],
+    choice: Choice,
+    needs: t.Tuple[str, ...],
+) -> t.List[Step]:
+    """Return the transaction, none where nothing changes."""
     texts = [f"install {', '.join(parts)}"] if parts else []
     texts += [f"remove {', '.join(drop)}"] if drop else []
-    needs = ("reboot",) if look(observed, desired, choice).reboot else ()
-    packages = {**change, **dict.fromkeys(headers)}
-    params = {"packages": packages, "remove": drop, "pins": choice.pins}
+    if not texts:
+        return []
+    params = _transaction(packages, drop, choice.pins)
     return [Step("install", "; ".join(texts), params, needs)]
 
 

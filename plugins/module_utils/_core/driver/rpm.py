@@ -160,6 +160,14 @@ def stream_step(streams: Streams, version: str, kind: str) -> t.Optional[Step]:
     return Step("stream", f"enable the module stream {MODULE}:{wanted}{words}", params)
 
 
+def _devel(kernel: str) -> str:
+    """Return the package of a kernel's headers, whose variants have theirs under other names."""
+    variant = re.search(r"\+(64k|rt)$", kernel)
+    if variant:
+        return f"kernel-{variant[1]}-devel-{kernel[: variant.start()]}"
+    return "kernel-uek-devel-{}" if re.search(r"el\d+uek\b", kernel) else "kernel-devel-{}"
+
+
 def rhel_packages(offered: Offer, wanted: Wanted) -> Names:
     """Return the packages; only the fabric manager's name depends on what is offered."""
     return Names(
@@ -168,6 +176,7 @@ def rhel_packages(offered: Offer, wanted: Wanted) -> Names:
         kernel={"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"},
         user_space=("nvidia-driver-cuda", "nvidia-persistenced"),
         persistenced="nvidia-persistenced",
-        headers="kernel-devel-{}",
+        headers=_devel(wanted.kernel),
+        headers_first=True,  # rpm runs the script that builds wherever the transaction puts it
         **fabric(offered, wanted, "nvidia-fabric-manager"),
     )

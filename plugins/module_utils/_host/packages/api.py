@@ -188,6 +188,9 @@ class PackageManager(abc.ABC):
     def hold(self, names: t.Sequence[str]) -> None:
         """Keep packages at the version that is installed."""
 
+    def check_hold(self) -> None:  # noqa: B027
+        """Refuse where packages cannot be kept at their version; NodeError says what is missing."""
+
     @abc.abstractmethod
     def release(self, names: t.Sequence[str]) -> None:
         """Take packages off hold."""

@@ -115,12 +115,38 @@ class Dnf(Rpm):
     def simulate(self, change: Change) -> Simulation:
         done = self._shell(["--assumeno"], change, check=False)
         found = rpm.parse_dnf_transaction(done.out)
-        if not any(found) and "Nothing to do" not in done.out + done.err:
+        # dnf says of what it cannot install that there is nothing to do.
+        if not any(found) and self._lacking(change):
             raise self._no_way(done, change)
         return found
 
     def change(self, change: Change) -> None:
-        self._shell(["-y"], change)
+        done = self._shell(["-y"], change)
+        lacking = self._lacking(change)
+        if lacking:
+            raise NodeError(
+                f"dnf has ended without an error, and {', '.join(lacking)} is not installed",
+                cause=tail(done),
+                hint="fix the cause named above and run again, which finishes what was begun",
+            )
+
+    def _lacking(self, change: Change) -> t.List[str]:
+        """Return what is to be installed and is not there in its version."""
+        wanted = {name: _of(name, one) if one else name for name, one in change.packages.items()}
+        return [
+            name
+            for name, one in wanted.items()
+            if self._host.run(["rpm", "-q", one], check=False).rc != 0
+        ]
+
+    def check_hold(self) -> None:
+        done = self._host.run(["dnf", "-q", "versionlock", "list"], check=False)
+        if done.rc != 0:
+            raise NodeError(
+                "dnf cannot lock packages at their version",
+                cause=tail(done),
+                hint="install its plugin versionlock (python3-dnf-plugin-versionlock), or set hold to false",
+            )
 
     def by_hand(self, change: Change) -> str:
         return "dnf history undo last"
@@ -131,13 +157,7 @@ class Dnf(Rpm):
             self._dnf(["-y", KEEP, "remove", *names])
 
     def hold(self, names: t.Sequence[str]) -> None:
-        done = self._host.run(["dnf", "-q", "versionlock", "list"], check=False)
-        if done.rc != 0:
-            raise NodeError(
-                "dnf cannot lock packages at their version",
-                cause=tail(done),
-                hint="install its plugin versionlock (python3-dnf-plugin-versionlock), or set hold to false",
-            )
+        self.check_hold()
         stale = sorted(set(names) & self._locked())
         if stale:
             self.release(stale)

@@ -14,7 +14,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from debs import Deb, Mirror
-from played_ubuntu import H100, Ubuntu, missing
+from played_ubuntu import Ubuntu, missing
+from rooted import H100
 
 
 @pytest.fixture(scope="session")

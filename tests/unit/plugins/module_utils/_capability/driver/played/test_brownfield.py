@@ -11,7 +11,8 @@ import pytest
 import ubuntu_archive as archive
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from debian import capability, converge
-from played_ubuntu import B200, Ubuntu
+from played_ubuntu import Ubuntu
+from rooted import B200
 from ubuntu_archive import K85, OLD
 
 BY_HAND = (

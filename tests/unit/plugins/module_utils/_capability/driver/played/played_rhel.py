@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A Rocky 9 machine in a folder: genuine rpm and dnf 4, small packages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from rhel_archive import KERNEL
+from rooted import H100, Rooted
+
+OS_RELEASE = 'ID="rocky"\nVERSION_ID="9.6"\nPRETTY_NAME="Rocky Linux 9.6 (Blue Onyx)"\n'
+LOCKS = "/etc/dnf/plugins/versionlock.list"
+TOOLS = ("rpm", "dnf", "rpmbuild", "createrepo_c")
+ENTRY = "[{name}]\nname={name}\nbaseurl=file://{folder}\nenabled={enabled}\ngpgcheck=0\n"
+
+
+def missing() -> str:
+    """Say what the machine lacks for these tests."""
+    lacking = [name for name in TOOLS if shutil.which(name) is None]
+    if lacking:
+        return f"needs {', '.join(lacking)}"
+    return "" if os.geteuid() == 0 else "needs root"
+
+
+class Rhel(Rooted):
+    """A machine that runs KERNEL and knows base and cuda; ``versionlock`` says that dnf has that plugin."""
+
+    genuine = ("rpm", "dnf")
+    libraries = "/usr/lib64"
+    modules_of = ("extra/nvidia.ko",)
+
+    def __init__(
+        self, root: Path, repositories: Mapping[str, Path], *, versionlock: bool = True
+    ) -> None:
+        super().__init__(root, OS_RELEASE, KERNEL, H100)
+        self.repositories, self.versionlock = repositories, versionlock
+        self.put("etc/dnf/dnf.conf", "[main]\ngpgcheck=0\n")
+        text = f"[main]\nenabled = 1\nlocklist = {root}{LOCKS}\n"
+        self.put("etc/dnf/plugins/versionlock.conf", text)
+        self.put(LOCKS[1:], "")
+        for name in repositories:
+            self.switch(name, on=name != "epel")
+        self.dnf("install", "kernel-core")
+
+    def switch(self, name: str, *, on: bool) -> None:
+        """Enable or disable a repository."""
+        entry = ENTRY.format(name=name, folder=self.repositories[name], enabled=int(on))
+        self.put(f"etc/yum.repos.d/{name}.repo", entry)
+
+    def dnf(self, *words: str) -> str:
+        """Run dnf as a person would; it must succeed."""
+        done = self.run(["dnf", "-y", "-q", *words], check=False)
+        assert done.rc == 0, done.out + done.err
+        return done.out
+
+    def installed(self) -> dict[str, str]:
+        """Return what rpm has, by name."""
+        done = self.run(["rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n"])
+        return dict(line.split() for line in done.out.split("\n") if line)
+
+    def _genuine(self, words: tuple[str, ...], env: dict[str, str], stdin: str | None) -> Completed:
+        root = str(self.root)
+        options = [f"--root={root}"]
+        if words[0] == "dnf":
+            options = [f"--installroot={root}", f"--config={root}/etc/dnf/dnf.conf"]
+            options += [f"--setopt=reposdir={root}/etc/yum.repos.d", "--releasever=9"]
+            options += [f"--setopt=pluginconfpath={root}/etc/dnf/plugins"]
+            options += [f"--setopt=cachedir={root}/cache", "--forcearch=x86_64"]
+            options += ["--setopt=module_platform_id=platform:el9"]
+            options += [] if self.versionlock else [f"--setopt=pluginpath={root}/none"]
+        return Host().run([words[0], *options, *words[1:]], check=False, env=env, stdin=stdin)
+
+    def _dkms(self, words: tuple[str, ...]) -> Completed:
+        """Play dkms autoinstall -k K."""
+        assert words[1:3] == ("autoinstall", "-k"), words
+        base = self.root / "lib/modules" / words[3]
+        if not (base / "build/Makefile").exists():
+            said = f"Error! Your kernel headers for kernel {words[3]} cannot be found.\n"
+            return Completed(1, "", said)
+        for source in (self.root / "usr/src").glob("nvidia-*/dkms.conf"):
+            self.put(f"lib/modules/{words[3]}/extra/nvidia.ko", source.read_text())
+        return Completed(0, "", "")

@@ -1,0 +1,99 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver on a played Rocky 9 whose dnf is genuine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from debian import capability, converge
+from played_rhel import Rhel, missing
+from rhel_archive import KERNEL, VERSION, repositories
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    if missing():
+        pytest.skip(missing())
+    return repositories(tmp_path_factory.mktemp("rhel"))
+
+
+@pytest.fixture
+def rhel(tmp_path: Path, built: dict[str, Path]) -> Callable[..., Rhel]:
+    return lambda **values: Rhel(tmp_path / "node", built, **values)
+
+
+def test_r1_headers_behind_a_dangling_link_are_missing_and_come(rhel: Callable[..., Rhel]) -> None:
+    node = rhel()
+    node.switch("epel", on=True)
+    assert node.readlink(f"/lib/modules/{KERNEL}/build")
+    one = capability(node)
+    assert one.observe().headers is False
+    left = converge(node)
+    assert (left.steps, left.reboot_required) == ((), ())
+    assert "kernel-devel" in node.installed()
+    assert (node.loaded(), node.works()) == (f"{VERSION} open", True)
+
+
+def test_r1_modules_that_were_never_built_are_built_before_they_are_loaded(
+    rhel: Callable[..., Rhel],
+) -> None:
+    node = rhel()
+    node.switch("epel", on=True)
+    node.dnf("install", "kmod-nvidia-open-dkms", "nvidia-driver-cuda")
+    node.dnf("install", "kernel-devel")
+    assert node.modules(KERNEL) == []
+    assert converge(node).steps == ()
+    assert (node.loaded(), node.works()) == (f"{VERSION} open", True)
+
+
+def test_r2_headers_come_in_a_transaction_before_the_modules(rhel: Callable[..., Rhel]) -> None:
+    node = rhel()
+    node.switch("epel", on=True)
+    one = capability(node)
+    installs = [step.params for step in one.plan(one.observe()).steps if step.action == "install"]
+    assert [*installs[0]["packages"]] == [f"kernel-devel-{KERNEL}"]
+    assert "kmod-nvidia-open-dkms" in installs[1]["packages"]
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_r3_transaction_that_comes_to_nothing_is_refused_with_dnfs_words(
+    rhel: Callable[..., Rhel], check_mode: bool
+) -> None:
+    node = rhel()
+    before = node.installed()
+    one = capability(node, check_mode=check_mode)
+    with pytest.raises(NodeError, match=r"(?s)dnf finds no way.*nothing provides dkms"):
+        one.plan(one.observe())
+    assert node.installed() == before
+
+
+def test_r4_missing_versionlock_is_refused_in_the_plan(rhel: Callable[..., Rhel]) -> None:
+    node = rhel(versionlock=False)
+    node.switch("epel", on=True)
+    before = node.installed()
+    one = capability(node, check_mode=True)
+    with pytest.raises(
+        NodeError, match=r"(?s)cannot lock packages.*python3-dnf-plugin-versionlock"
+    ):
+        one.plan(one.observe())
+    with pytest.raises(NodeError, match="cannot lock packages"):
+        converge(node)
+    assert node.installed() == before
+    assert converge(node, hold=False).steps == ()
+    assert node.works()
+
+
+def test_u11_module_type_of_another_stays_on_rhel(rhel: Callable[..., Rhel]) -> None:
+    node = rhel()
+    node.switch("epel", on=True)
+    node.dnf("install", "kernel-devel")
+    node.dnf("install", "kmod-nvidia-latest-dkms", "nvidia-driver-cuda")
+    assert converge(node).steps == ()
+    assert node.loaded() == f"{VERSION} proprietary"

@@ -1,0 +1,22 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The names of packages in the RHEL family."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rpm import rhel_packages
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"),
+    [
+        ("5.14.0-570.12.1.el9_6.x86_64", "kernel-devel-5.14.0-570.12.1.el9_6.x86_64"),
+        ("5.14.0-570.el9.aarch64+64k", "kernel-64k-devel-5.14.0-570.el9.aarch64"),
+        ("5.15.0-310.185.4.el9uek.x86_64", "kernel-uek-devel-5.15.0-310.185.4.el9uek.x86_64"),
+    ],
+)
+def test_headers_are_those_of_the_kernels_variant(kernel: str, found: str) -> None:
+    assert rhel_packages(Offer(), Wanted(kernel=kernel)).headers.format(kernel) == found
