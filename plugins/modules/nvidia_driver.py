@@ -181,14 +181,15 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
+      - The package manager simulates the transaction, and what it refuses is refused.
       - On a node that has no package lists of these components yet, the versions are not known before the real run.
   platform:
     platforms: debian, el, suse
 notes:
   - Supported are Debian 12 (bookworm) and 13 (trixie), Ubuntu 22.04 (jammy), 24.04 (noble) and 26.04
     (resolute), the RHEL family 8 to 10, and SUSE 15.6, 15.7 and 16.0.
-  - Debian is tested with the genuine packages, Ubuntu against lists of its packages, the RHEL family and SUSE with the
-    genuine dnf and zypper and small packages of the same names, O(source=runfile) with a stand-in for the file.
+  - Debian is tested with the genuine packages, Ubuntu, the RHEL family and SUSE with the genuine apt, dnf and zypper
+    and small packages of the same names and relations, O(source=runfile) with a stand-in for the file.
   - In the RHEL family and SUSE, NVIDIA's repository must be there already or be named, and in RHEL 8 and 9 a module
     stream of nvidia-driver be enabled where the repository has streams.
 seealso:

@@ -4,7 +4,7 @@
 """An Ubuntu 24.04 machine in a folder: genuine apt and dpkg, small packages, kernels that boot.
 
 Its files are real ones below ``root``. What only a machine has is played: systemd, depmod, modprobe, the boot.
-GPUNODE_APT names a folder with another apt, unpacked, in place of the machine's own.
+GPUNODE_APT names a folder in which another apt is unpacked with its libraries; it plays in place of the machine's own.
 """
 
 from __future__ import annotations
@@ -138,10 +138,9 @@ class Ubuntu(Rooted):
         if words[0] == "dpkg-query":
             options = [f"--root={self.root}"]
         rest = [word.replace(OWN, self.at(OWN)) for word in words[1:]]
-        other, more = os.environ.get("GPUNODE_APT", ""), dict(env)
-        program = words[0]
-        if other and program.startswith("apt-"):
-            program = f"{other}/usr/bin/{program}"
-            more["LD_LIBRARY_PATH"] = f"{other}/usr/lib/x86_64-linux-gnu"
-            options += ["-o", f"Dir::Bin::methods={other}/usr/lib/apt/methods"]
-        return Host().run([program, *options, *rest], check=False, env=more)
+        program = [words[0]]
+        if (other := os.environ.get("GPUNODE_APT")) and words[0].startswith("apt-"):
+            libraries = f"{other}/usr/lib/x86_64-linux-gnu"
+            program = [f"{libraries}/ld-linux-x86-64.so.2", "--library-path", libraries]
+            program.append(f"{other}/usr/bin/{words[0]}")
+        return Host().run([*program, *options, *rest], check=False, env=env)

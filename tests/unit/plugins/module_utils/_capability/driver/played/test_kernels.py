@@ -113,6 +113,7 @@ def test_u5_kernel_that_would_boot_without_the_driver_is_told_with_what_helps(
     node.archive(archive.B)
     node.unattended()
     left = converge(node)
+    assert (left.steps, node.works()) == ((), True)
     (words,) = (one for one in left.warnings if K86 in one)
     assert f"its modules are built for {NEW}" in words
     assert "hold_kernel" in words
