@@ -11,11 +11,13 @@ from dataclasses import replace
 
 from ..._core.allocated import names
 from ..._core.driver import distributions, prebuilt
+from ..._core.driver.branches import NoSupport
 from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.names import PLACE
 from ..._core.driver.plan import plan, spare, takes
 from ..._core.driver.report import facts
 from ..._core.driver.runfile import UNINSTALLER
+from ..._core.driver.select import NoCommonVersion, UnknownVersion
 from ..._core.driver.state import Observed, Record, parse_desired
 from ..._core.errors import NodeError
 from ..._core.packages.apt import unmet, upstream
@@ -68,6 +70,8 @@ SPEC: t.Dict[str, t.Any] = {
 }
 # The steps that decide what the package manager knows.
 BEFORE = frozenset({"repair", "repository", "sources", "stream", "refresh"})
+# What is refused by lists that may be old.
+STALE = (UnknownVersion, NoCommonVersion, NoSupport)
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
 
 
@@ -161,7 +165,13 @@ class DriverCapability:
 
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
-        found = self._possible(state)
+        try:
+            found = self._possible(state)
+        except STALE:
+            # In a real run a step before would have fetched the lists.
+            if not self._check_mode or self._node.refreshed or not self._packages.preview_lists():
+                raise
+            return self.plan(self.observe())
         if self._on_allocated != "ignore" and takes(found, state):
             given = names(allocated.observe(self._node.host))
             state = replace(state, allocated=given)

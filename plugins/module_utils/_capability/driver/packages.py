@@ -126,6 +126,11 @@ class Packages(Part):
         self._node.refresh_note = self._node.manager.update()
         self._node.refreshed = True
 
+    def preview_lists(self) -> bool:
+        """Fetch the package lists for a preview, and tell whether that was possible; the node keeps its own."""
+        self._node.refreshed = True
+        return self._node.manager.update_aside()
+
     def install(self, params: Params) -> None:
         """Bring the packages to their versions, in one transaction."""
         try:

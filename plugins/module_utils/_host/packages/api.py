@@ -164,6 +164,10 @@ class PackageManager(abc.ABC):
     def update(self) -> str:
         """Fetch the package lists and return what was wrong with it; some failing is no failure."""
 
+    def update_aside(self) -> bool:
+        """Fetch lists for this process alone, and tell whether that is possible; the node keeps its own."""
+        return False
+
     @abc.abstractmethod
     def change(self, change: Change) -> None:
         """Install and remove packages, in one transaction."""

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import tempfile
 import typing as t
 
 from ..._core.errors import NodeError
@@ -35,6 +37,7 @@ class Apt(PackageManager):
     }
     tool, on_hold, unhold = "apt", "on hold", "release it: apt-mark unhold"
     obstacles = "a pin or a foreign source"
+    _aside: t.Optional[tempfile.TemporaryDirectory[str]] = None
 
     def _is_busy(self, done: Completed) -> bool:
         return done.rc != 0 and apt.is_busy(done.err)
@@ -47,14 +50,15 @@ class Apt(PackageManager):
         return apt.parse_packages(self._host.run(command).out)
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        return apt.parse_policy(self._host.run(["apt-cache", "policy", *names]).out)
+        return apt.parse_policy(self._host.run(self._of(["apt-cache", "policy", *names])).out)
 
     def known(self, prefix: str) -> t.List[str]:
-        return self._host.run(["apt-cache", "pkgnames", prefix]).out.split()
+        return self._host.run(self._of(["apt-cache", "pkgnames", prefix])).out.split()
 
     def relations(self, names: t.Collection[str]) -> Relations:
         # It fails where it does not know one of them.
-        return apt.parse_relations(self._host.run(["apt-cache", "show", *names], check=False).out)
+        command = self._of(["apt-cache", "show", *names])
+        return apt.parse_relations(self._host.run(command, check=False).out)
 
     def interrupted(self) -> bool:
         # dpkg's journal has numbered files then.
@@ -105,10 +109,25 @@ class Apt(PackageManager):
         complaints = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
         return "; ".join(complaints[-4:])
 
+    def update_aside(self) -> bool:
+        # Gone with this process.
+        self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
+        os.mkdir(f"{self._aside.name}/partial")
+        self._call(self._of(["apt-get", "-q", "update"]), check=False)
+        return True
+
+    def _of(self, command: t.Sequence[str]) -> t.List[str]:
+        """Return a command that reads the lists that were fetched aside, where some were."""
+        if self._aside is None:
+            return [*command]
+        options = ["-o", f"Dir::State::lists={self._aside.name}/"]
+        options += ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
+        return [command[0], *options, *command[1:]]
+
     def simulate(self, change: Change) -> Simulation:
         try:
             command = [*self._pin(change.pins), *_words(change)]
-            done = self._call(["apt-get", "--simulate", *command], check=False)
+            done = self._call(self._of(["apt-get", "--simulate", *command]), check=False)
         finally:
             self.clean()
         if done.rc == 0:

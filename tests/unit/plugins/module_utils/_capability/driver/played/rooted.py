@@ -114,6 +114,14 @@ class Rooted(Host):
         libraries = self.listdir(self.libraries)
         return libraries == [f"libnvidia-ml.so.{self.loaded().split(' ')[0]}"]
 
+    def files(self) -> dict[str, bytes]:
+        """Return all that is in the folder, by path, but for logs and what apt keeps of lists that it has parsed."""
+        there = [one for one in self.root.rglob("*") if one.is_file() and one.suffix != ".bin"]
+        kept = (
+            one for one in there if one.name != "lock" and self.root / "var/log" not in one.parents
+        )
+        return {str(one): one.read_bytes() for one in kept}
+
     # --- its commands ---
 
     def which(self, name: str) -> str | None:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 import ubuntu_archive as archive
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from debian import capability, converge
 from debs import Deb
 from played_ubuntu import Ubuntu
-from ubuntu_archive import K85, OLD
+from ubuntu_archive import K85, NEWER, OLD
 
 PIN = "Package: dkms\nPin: version *\nPin-Priority: -1\n"
 FIRMWARE = "nvidia-firmware-570-server-570.195.03"
@@ -75,3 +75,19 @@ def test_u6_preview_is_possible_where_the_run_is(
     ran = [words for words in node.ran if words[:2] == ("apt-get", "--simulate")]
     assert bool(ran) is lists
     assert OLD in str(one.plan(one.observe()).after) or not lists
+
+
+def test_item_11_preview_finds_a_version_that_only_fresh_lists_have(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    node = ubuntu(archive.A, K85)
+    converge(node)
+    node.archive(archive.G2, lists=False)
+    before = node.files()
+    one = capability(node, version=NEWER, check_mode=True)
+    (install, *_rest) = one.plan(one.observe()).steps
+    assert archive.full(NEWER) in install.summary
+    assert node.files() == before
+    other = capability(node, version="580.1.1", check_mode=True)
+    with pytest.raises(InputError, match=rf"'580\.1\.1' .*: {NEWER}, {OLD}"):
+        other.plan(other.observe())
