@@ -77,26 +77,27 @@ def covered(observed: Observed, kind: str, version: str) -> int:
 
 
 def targets(observed: Observed, kind: str, version: str, *, follow: bool) -> t.Dict[str, str]:
-    """Return the packages for a version, each with its own: of the running kernel, newer ones, and what we added.
+    """Return the packages for a version, each with its own: of the running kernel, newer ones, and the one before.
 
     ``follow`` adds the tracking package, with which the modules of a new kernel come by themselves.
     """
     names = [of_kernel(observed, kind, one) for one in (observed.kernel, *newer(observed))]
-    names += [one for one in _ours(observed, kind) if one not in names]
+    names += _before(observed, kind)
     found = {name: build(observed, name, version) for name in names}
     chosen = {name: one for name, one in found.items() if one is not None}
     return {**chosen, **_tracking(observed, kind, chosen, follow=follow)}
 
 
-def _ours(observed: Observed, kind: str) -> t.List[str]:
-    """Return the packages of other kernels that this module has added."""
-    start = of_kernel(observed, kind, "")
-    names = sorted(observed.record.packages)
-    return [
-        name
-        for name in names
-        if name.startswith(start) and name[len(start) :][:1].isdigit() and observed.installed(name)
-    ]
+def _before(observed: Observed, kind: str) -> t.List[str]:
+    """Return the package that this module has added for the kernel before the running one.
+
+    Those of older kernels would keep them on the node for ever, and fill /boot.
+    """
+    start, running = of_kernel(observed, kind, ""), _order(observed.kernel)
+    kernels = [name[len(start) :] for name in observed.record.packages if name.startswith(start)]
+    older = [one for one in kernels if one[:1].isdigit() and _order(one) < running]
+    there = [one for one in older if observed.installed(f"{start}{one}")]
+    return [f"{start}{one}" for one in sorted(there, key=_order)[-1:]]
 
 
 def flavours(observed: Observed) -> t.List[str]:

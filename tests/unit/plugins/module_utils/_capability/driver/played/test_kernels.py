@@ -155,3 +155,25 @@ def test_u8_kernel_with_neither_modules_nor_headers_is_refused_before_anything_c
     ):
         converge(node)
     assert node.installed() == before
+
+
+def test_item_2_kernels_of_long_ago_can_be_removed(ubuntu: Callable[..., Ubuntu]) -> None:
+    kernels = [f"6.8.0-{number}-generic" for number in (83, 84, 85, 86)]
+    packages = [archive.DKMS, *archive.driver(OLD)]
+    for one in kernels:
+        packages += [*archive.kernel(one, newest=one == kernels[0]), *archive.prebuilt(one, OLD)]
+    node = ubuntu(packages, kernels[0])
+    for one in kernels:
+        newer = [deb for deb in packages if deb.source != "linux-meta"]
+        node.archive([*newer, *(deb for deb in archive.kernel(one) if deb.source == "linux-meta")])
+        node.apt("dist-upgrade")
+        node.run(["apt-mark", "auto", f"linux-image-{one}"])
+        assert node.boot() == one
+        assert converge(node).steps == ()
+        assert node.works()
+    there = [one for one in kernels if f"linux-modules-nvidia-580-server-open-{one}" in node.held()]
+    assert there == kernels[-2:]
+    node.apt("autoremove")
+    assert "linux-image-6.8.0-83-generic" not in node.installed()
+    assert node.boot(kernels[-2]) == kernels[-2]
+    assert node.works()
