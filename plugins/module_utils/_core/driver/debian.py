@@ -52,7 +52,7 @@ UBUNTU: t.Dict[str, t.Any] = {
     "title": "Ubuntu",
     "family": "ubuntu",
     "headers": "linux-headers-{}",
-    "pattern": r"(?:nvidia-dkms|linux-modules-nvidia)-\d+.*",
+    "pattern": r"nvidia-dkms(?:-open)?|(?:nvidia-dkms|linux-modules-nvidia)-\d+.*",
 }
 
 

@@ -90,9 +90,18 @@ class Names:
         return self.sources.get(module_type) or self.sources.get("", "")
 
 
+MARK = re.compile(r"-(\d+(?:-server)?)(?:-open)?$")
+
+
 def part(package: str) -> str:
     """Return a package's name without its branch: nvidia-utils of nvidia-utils-580-server."""
-    return re.sub(r"-\d+(?:-server)?(?:-open)?$", "", package)
+    return MARK.sub("", package)
+
+
+def mark(package: str) -> str:
+    """Return the branch in a package's name, as 580-server, empty where there is none."""
+    found = MARK.search(package)
+    return found[1] if found else ""
 
 
 class Offer(t.NamedTuple):

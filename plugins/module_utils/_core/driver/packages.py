@@ -16,7 +16,7 @@ from ..steps import Step
 from . import branches as driver_branches
 from . import prebuilt
 from .loading import look
-from .names import PLACE, part
+from .names import PLACE, mark, part
 from .report import NEWEST, headers_package, offered_headers, uses_dkms
 from .rpm import stream_step
 from .select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, type_of, wanted_type
@@ -140,11 +140,8 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         for name, version in choice.targets.items()
         if observed.installed(name) is None or observed.installed(name) != version
     }
-    drop = [
-        name
-        for name in observed.packages
-        if _superseded(observed, choice, name) or _left_behind(observed, choice, name)
-    ]
+    drop = [name for name in observed.packages if _superseded(observed, choice, name)]
+    drop += [name for name in _left_behind(observed, choice) if name not in drop]
     others = [
         name
         for name in (*change, *drop)
@@ -245,15 +242,17 @@ def _superseded(observed: Observed, choice: Choice, name: str) -> bool:
     return name in observed.record.packages
 
 
-def _left_behind(observed: Observed, choice: Choice, name: str) -> bool:
-    """Tell whether a package is a part of another branch that we added or hold, and a target takes its place.
+def _left_behind(observed: Observed, choice: Choice) -> t.List[str]:
+    """Return the parts of another branch that we added or hold and that targets take the place of, and their kin.
 
     apt removes by itself nothing that is on hold, so it is told to.
     """
     ours = observed.record.packages | observed.record.holds
-    if name in choice.targets or name not in ours or not observed.installed(name):
-        return False
-    return part(name) in set(map(part, choice.targets))
+    there = [name for name in ours if name not in choice.targets and observed.installed(name)]
+    parts = {part(name) for name in choice.targets}
+    replaced = {name for name in there if part(name) in parts}
+    marks = {mark(name) for name in replaced} - {""}
+    return sorted(name for name in there if name in replaced or mark(name) in marks)
 
 
 def _holds(

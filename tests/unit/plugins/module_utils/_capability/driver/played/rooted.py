@@ -13,6 +13,7 @@ from pathlib import Path
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 
+KEYS = "/etc/apt/keyrings"
 GPU = "sys/bus/pci/devices/0000:18:00.0"
 H100, B200 = "0x2330", "0x2901"
 BANNER = "NVRM version: NVIDIA UNIX {}Kernel Module for x86_64  {}  Release Build\n"
@@ -48,9 +49,17 @@ class Rooted(Host):
         return super().read_bytes(self.at(path))
 
     def write(self, path: str, text: str, **values):  # type: ignore[no-untyped-def]
-        return super().write(
-            path if path.startswith(str(self.root)) else self.at(path), text, **values
-        )
+        # The key's path, which apt takes as it is named.
+        text = text.replace(KEYS, self.at(KEYS)) if path.endswith(".sources") else text
+        return super().write(self._there(path), text, **values)
+
+    def _there(self, path: str) -> str:
+        """Return a path below the folder, which the base class may give already."""
+        return path if path.startswith(str(self.root)) else self.at(path)
+
+    def read(self, path: str) -> str | None:
+        text = super().read(path)
+        return text.replace(self.at(KEYS), KEYS) if text and path.endswith(".sources") else text
 
     def listdir(self, path: str) -> list[str]:
         return super().listdir(self.at(path))
@@ -68,7 +77,7 @@ class Rooted(Host):
         return super().mtime(self.at(path))
 
     def makedirs(self, path: str, mode: int = 0o755) -> None:
-        super().makedirs(path if path.startswith(str(self.root)) else self.at(path), mode)
+        super().makedirs(self._there(path), mode)
 
     def remove(self, path: str) -> bool:
         return super().remove(self.at(path))

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A change of branch in NVIDIA's repository for Ubuntu, whose names lose the branch after 580, on a played machine.
+
+F12: suffixed names up to 580, none from 590 on, nothing pruned; rename table of NVIDIA's Driver Installation Guide.
+That branches conflict as they do in Ubuntu's own packages (F7) is an assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import ubuntu_archive as archive
+from apt_nodes import Repository
+from debian import converge
+from pgp_keys import Key
+from played_ubuntu import Ubuntu
+from ubuntu_archive import K85
+
+pytestmark = pytest.mark.slow
+
+PARTS = ("libnvidia-compute", "nvidia-utils", "nvidia-compute-utils", "nvidia-kernel-common")
+OLD, NEW = "580.95.05", "595.45.04"
+DKMS = "Depends: dkms, nvidia-kernel-common{mark} (= {full})"
+
+
+@pytest.fixture(scope="module")
+def vendor(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    folder = tmp_path_factory.mktemp("vendor")
+    found = Repository(folder / "repo", Key(folder / "home"))
+    for version, mark in ((OLD, "-580"), (NEW, "")):
+        full = f"{version}-0ubuntu1"
+        for name in PARTS:
+            alone = f"Conflicts: {name}\nReplaces: {name}" + (f"\nProvides: {name}" if mark else "")
+            found.add(f"{name}{mark}", full, alone)
+        for end in ("-open", ""):
+            found.add(f"nvidia-dkms{mark}{end}", full, DKMS.format(mark=mark, full=full))
+    found.publish()
+    return found
+
+
+def test_u1_names_without_branch_follow_those_with_one_while_these_are_held(
+    ubuntu: Callable[..., Ubuntu], vendor: Repository, tmp_path: Path
+) -> None:
+    node = ubuntu((archive.DKMS, *archive.kernel(K85)), K85)
+    key = {"key": vendor.key.armoured, "key_fingerprints": [], "signed_metadata": False}
+    flat = {"suite": "/", "components": [], "plain_http": False}
+    named = {"source": "repository", "repository": {"url": vendor.url, **key, **flat}}
+    options = {**named, "load": False, "persistence": False}
+    assert converge(node, version="580", **options).steps == ()
+    assert "libnvidia-compute-580" in node.held()
+    assert converge(node, version="595", **options).steps == ()
+    assert node.installed()["libnvidia-compute"] == f"{NEW}-0ubuntu1"
+    assert not [name for name in (*node.installed(), *node.held()) if "-580" in name]
+    assert converge(node, version="580", **options).steps == ()
+    assert "nvidia-dkms-open" not in node.installed()
