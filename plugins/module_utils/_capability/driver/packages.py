@@ -57,7 +57,7 @@ class Packages(Part):
         asked = {
             *names.relevant,
             *wanted.components,
-            names.headers.format(observed.kernel),
+            *(names.headers.format(one) for one in (observed.kernel, *prebuilt.newer(observed))),
             *modules,
             *siblings(observed, ()),
         }

@@ -17,7 +17,7 @@ from . import branches as driver_branches
 from . import prebuilt
 from .loading import look
 from .names import PLACE, mark, part
-from .report import NEWEST, headers_package, offered_headers, uses_dkms
+from .report import NEWEST, headers_package, newer_headers, offered_headers, uses_dkms
 from .rpm import stream_step
 from .select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, type_of, wanted_type
 from .state import Desired, Observed
@@ -162,6 +162,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     headers = offered_headers(observed) if needed else []
     if needed and not (headers or observed.headers):
         _check_headers(observed, desired, choice)
+    headers += newer_headers(observed) if dkms else []
     if not (change or drop or headers):
         return []
     parts = [f"{name} ({version or NEWEST})" for name, version in sorted(change.items())]

@@ -36,6 +36,19 @@ def offered_headers(observed: Observed) -> t.List[str]:
     return [name] if missing and observed.candidate(name) else []
 
 
+def newer_headers(observed: Observed) -> t.List[str]:
+    """Return the packages of the headers that newer kernels without the driver lack and that can be had.
+
+    rpm's names do not tell whether they are there.
+    """
+    bare = [one for one in prebuilt.newer(observed) if one in observed.modules.bare]
+    names = [observed.names.headers.format(one) for one in bare]
+    known = not observed.names.headers_first
+    return [
+        one for one in names if known and not observed.installed(one) and observed.candidate(one)
+    ]
+
+
 def describe(observed: Observed) -> t.Dict[str, t.Any]:
     """Return what a user sees of the node's driver."""
     service, files = observed.service, observed.repository.files

@@ -177,3 +177,14 @@ def test_item_2_kernels_of_long_ago_can_be_removed(ubuntu: Callable[..., Ubuntu]
     assert "linux-image-6.8.0-83-generic" not in node.installed()
     assert node.boot(kernels[-2]) == kernels[-2]
     assert node.works()
+
+
+def test_u5_newest_kernel_without_headers_gets_them_for_dkms(ubuntu: Callable[..., Ubuntu]) -> None:
+    node = ubuntu(archive.A, K85)
+    node.archive(archive.C)
+    assert converge(node, version=NEW).steps == ()
+    node.apt("install", f"linux-image-{K86}")
+    assert node.modules(K86) == []
+    assert converge(node, version=NEW).steps == ()
+    assert node.boot() == K86
+    assert (node.loaded(), node.works()) == (f"{NEW} open", True)
