@@ -113,8 +113,10 @@ class Apt(PackageManager):
         # Gone with this process.
         self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
         os.mkdir(f"{self._aside.name}/partial")
-        self._call(self._of(["apt-get", "-q", "update"]), check=False)
-        return True
+        done = self._call(self._of(["apt-get", "-q", "update"]), check=False)
+        if done.rc != 0 or "Failed to fetch" in done.err:
+            self._aside = None  # what is missing here the node's own lists have
+        return self._aside is not None
 
     def _of(self, command: t.Sequence[str]) -> t.List[str]:
         """Return a command that reads the lists that were fetched aside, where some were."""

@@ -91,3 +91,14 @@ def test_item_11_preview_finds_a_version_that_only_fresh_lists_have(
     other = capability(node, version="580.1.1", check_mode=True)
     with pytest.raises(InputError, match=rf"'580\.1\.1' .*: {NEWER}, {OLD}"):
         other.plan(other.observe())
+
+
+def test_item_11_preview_without_a_mirror_judges_by_the_lists_that_are_there(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    node = ubuntu(archive.A, K85)
+    node.enable()
+    node.mirror.folder.rename(node.mirror.folder.with_name("gone"))
+    one = capability(node, version=NEWER, check_mode=True)
+    with pytest.raises(InputError, match=rf"'{NEWER}' .*: {OLD}"):
+        one.plan(one.observe())
