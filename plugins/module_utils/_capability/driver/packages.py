@@ -11,6 +11,7 @@ import typing as t
 from ..._core.driver import prebuilt
 from ..._core.driver.distributions import Distribution
 from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted
+from ..._core.driver.packages import would_remove
 from ..._core.driver.select import check_components, module_type, siblings
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
@@ -185,7 +186,7 @@ class Packages(Part):
             if not name.startswith(("nvidia-kernel-", "nvidia-open-kernel-"))
         )
         if others or lost:
-            raise _refusal(lost, others)
+            raise would_remove(lost) if lost else _held_by_others(others)
         return simulation
 
     def _carry_out(self, change: Change, before: t.Mapping[str, Package], replaces: bool) -> None:
@@ -264,22 +265,12 @@ class Packages(Part):
         self._node.manager.clean()
 
 
-def _refusal(lost: t.Sequence[str], others: t.Sequence[str]) -> NodeError:
-    """Return the error where packages of somebody else would go, or change though they are on hold."""
-    what, hint = (
-        f"change {', '.join(others)}, on hold",
-        "release the hold, or ask for another version",
-    )
-    if lost:
-        what = f"remove {', '.join(lost)}"
-        hint = (
-            "keep the driver that is there with source: preinstalled, ask for a version or components that leave "
-            "these packages, or remove them yourself"
-        )
+def _held_by_others(names: t.Sequence[str]) -> NodeError:
+    """Return the error where what somebody else holds would change."""
     return NodeError(
-        f"the installation would {what}; nothing was changed",
+        f"the installation would change {', '.join(names)}, on hold; nothing was changed",
         cause="the package manager sees no other way to the wanted versions",
-        hint=hint,
+        hint="release the hold, or ask for another version",
     )
 
 

@@ -156,6 +156,9 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
             cause=f"installed: {have}",
             hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(others)}",
         )
+    lost = _in_the_place(observed, choice)
+    if lost:
+        raise would_remove(lost)
     _check_unasked(observed, desired, choice, drop)
     dkms = uses_dkms(choice)
     needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
@@ -196,6 +199,28 @@ def _driver(
         return []
     params = _transaction(packages, drop, choice.pins)
     return [Step("install", "; ".join(texts), params, needs)]
+
+
+def would_remove(names: t.Sequence[str]) -> NodeError:
+    """Return the error where packages of somebody else would go."""
+    return NodeError(
+        f"the installation would remove {', '.join(names)}; nothing was changed",
+        cause="there is no other way to the wanted versions, and this module has not added them",
+        hint="keep the driver that is there with source: preinstalled, ask for a version or components that leave "
+        "these packages, or remove them yourself",
+    )
+
+
+def _in_the_place(observed: Observed, choice: Choice) -> t.List[str]:
+    """Return what somebody else has installed of another branch in Ubuntu, whose parts exclude each other."""
+    ours = {*observed.record.packages, *observed.record.holds, *choice.targets}
+    parts = {part(name) for name in choice.targets} if choice.names.family == "ubuntu" else set()
+    return sorted(
+        name
+        for name in observed.packages
+        if part(name) in parts and name not in ours and observed.installed(name)
+        if not choice.names.is_kernel(name)
+    )
 
 
 def _check_unasked(
