@@ -127,6 +127,10 @@ def test_sharing_is_one_variable(brought_up: Callable[..., Node]) -> None:
     wait(node, 4)
     assert modes(node) == ["Exclusive_Process"] * 2
 
+    kept = node.play("gpu.node.teardown", gpu_nodes_teardown_driver=False)
+    assert not kept.ok
+    assert "pod default/a (container main) with nvidia.com/gpu" in kept.message()
+    node.run("standin-kubelet", "release", "a")
     down = node.play("gpu.node.teardown", gpu_nodes_teardown_driver=False)
     assert down.ok, down.message()
     assert modes(node) == ["Default"] * 2
