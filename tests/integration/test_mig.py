@@ -72,7 +72,7 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
     second = layout(**{"1g.10gb": 3, "3g.40gb": 1})
     up = node.play(PLAYBOOK, mig_config=first)
     assert up.ok, up.message()
-    assert node.allocatable() == {"gpu": 1, "mig-1g.10gb": 2, "mig-3g.40gb": 1}
+    eventually(node.allocatable, {"gpu": 1, "mig-1g.10gb": 2, "mig-3g.40gb": 1})
 
     def at_the_change(event: dict[str, Any]) -> bool:
         task = event.get("event_data", {}).get("task", "")

@@ -16,14 +16,20 @@ from ..._core.errors import NodeError
 from ..._core.text import json_data
 from ..._host.api import Host
 
+MANAGER = f"{UNITS}/{mps_units.UNIT}"
+
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """A release and the texts of the configuration and the unit with which it served."""
+    """A release and the texts of the configuration and the unit with which it served.
+
+    ``manager`` is the unit of the MPS manager, which names its release too; empty where there was none.
+    """
 
     release: str
     config: str
     unit: str
+    manager: str = ""
 
 
 def proven(observed: Observed, config_file: str) -> t.Optional[Kept]:
@@ -32,7 +38,8 @@ def proven(observed: Observed, config_file: str) -> t.Optional[Kept]:
     if serving(observed) or not release or release not in observed.releases:
         return None
     config, unit = observed.files.get(config_file), observed.files.get(f"{UNITS}/{UNIT}")
-    return None if config is None or unit is None else Kept(release, config, unit)
+    manager = observed.files.get(MANAGER) or ""
+    return None if config is None or unit is None else Kept(release, config, unit, manager)
 
 
 def render(kept: Kept) -> str:
@@ -46,8 +53,8 @@ def parse(text: t.Optional[str]) -> t.Optional[Kept]:
         kept = Kept(**json_data.loads(text or ""))
     except (ValueError, TypeError):
         return None
-    whole = all(isinstance(one, str) and one for one in dataclasses.astuple(kept))
-    return kept if whole else None
+    texts = all(isinstance(one, str) for one in dataclasses.astuple(kept))
+    return kept if texts and kept.release and kept.config and kept.unit else None
 
 
 class Rollback:
@@ -60,8 +67,9 @@ class Rollback:
     def __init__(self, host: Host, prefix: str, desired: Desired) -> None:
         self._host, self._prefix = host, prefix
         self._config, self._unit = desired.config_file, f"{UNITS}/{UNIT}"
-        config, unit = desired.configs[desired.config_file], desired.units.get(UNIT, "")
-        self._desired = Kept(desired.digest, config, unit)
+        config, units = desired.configs[desired.config_file], desired.units
+        manager = units.get(mps_units.UNIT, "")
+        self._desired = Kept(desired.digest, config, units.get(UNIT, ""), manager)
         self._path = f"{prefix}/rollback.json"
 
     def remember(self, observed: Observed) -> None:
@@ -92,6 +100,8 @@ class Rollback:
         host.symlink(f"releases/{kept.release}", f"{self._prefix}/current")
         host.write(self._config, kept.config, mode=0o644)
         host.write(self._unit, kept.unit, mode=0o644)
+        if kept.manager:
+            host.write(MANAGER, kept.manager, mode=0o644)
         host.run(["systemctl", "daemon-reload"])
         host.run(["systemctl", "try-restart", mps_units.UNIT], check=False)
         host.run(["systemctl", "restart", UNIT], check=False)

@@ -130,7 +130,7 @@ def parameters(digest: str, wait: int, **config: t.Any) -> t.Dict[str, t.Any]:
         "config": config or None,
         "units": {
             UNIT: f"unit of {digest}",
-            "gpu-mps.service": "unit of MPS daemons",
+            "gpu-mps.service": f"unit of MPS of {digest}",
             LABELS_UNIT: f"labels of {digest}",
         },
         "labels": None,

@@ -24,8 +24,9 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired impor
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 
-def in_force(machine: Machine) -> t.Tuple[str, str, str]:
-    return machine.current, machine.files[UNIT_FILE], machine.files[CONFIG]
+def in_force(machine: Machine) -> t.Tuple[str, ...]:
+    manager = UNIT_FILE.replace("gpu-device-plugin", "gpu-mps")
+    return machine.current, *(machine.files[one] for one in (UNIT_FILE, manager, CONFIG))
 
 
 def test_a_release_that_serves_stays_and_leaves_one_old_one() -> None:
@@ -133,7 +134,8 @@ def test_a_run_that_is_killed_while_it_waits_is_known_to_the_next() -> None:
     with pytest.raises(KeyboardInterrupt):
         deploy(machine, "r2")
     assert machine.current == "r2"
-    assert parse(machine.files[KEPT]) == Kept("r1", machine.files[CONFIG], "unit of r1")
+    kept = Kept("r1", machine.files[CONFIG], "unit of r1", "unit of MPS of r1")
+    assert parse(machine.files[KEPT]) == kept
     machine.killed_at = ""
     with pytest.raises(NodeError, match="release r1 with its configuration was restored"):
         deploy(machine, "r2")

@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.rollback import (
+    MANAGER,
     Kept,
     parse,
     proven,
@@ -47,6 +48,8 @@ SERVES = Observed(
 
 def test_what_serves_is_kept_with_the_release_that_runs() -> None:
     assert proven(SERVES, CONFIG) == Kept("old", "c", "u")
+    manager = dataclasses.replace(SERVES, files={**FILES, MANAGER: "m"})
+    assert proven(manager, CONFIG) == Kept("old", "c", "u", "m")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def test_what_does_not_serve_is_not(changes: t.Dict[str, t.Any]) -> None:
     assert proven(dataclasses.replace(SERVES, **changes), CONFIG) is None
 
 
-@given(st.builds(Kept, *[st.text(min_size=1)] * 3))
+@given(st.builds(Kept, *[st.text(min_size=1)] * 3, st.text()))
 def test_what_is_kept_is_read_again(kept: Kept) -> None:
     assert parse(render(kept)) == kept
 
@@ -83,6 +86,7 @@ def test_what_is_kept_is_read_again(kept: Kept) -> None:
         json.dumps({"release": "a", "config": "b"}),
         json.dumps({"release": "a", "config": "b", "unit": 7}),
         json.dumps({"release": "", "config": "b", "unit": "c"}),
+        json.dumps({"release": "a", "config": "b", "unit": "c", "manager": 7}),
         json.dumps({"release": "a", "config": "b", "unit": "c", "more": "d"}),
     ],
 )
