@@ -181,14 +181,12 @@ class Daemon:
         lines += self._report.write(
             state(
                 self._configuration,
-                self._gpus.inventory,
-                self._offered.refusal,
-                self._published.snapshot.resources,
+                self._gpus,
+                self._offered,
                 self._manager,
                 self._vanished.describe(),
                 self._mps.describe(),
                 errors(self._chores),
-                self._gpus.unfit(),
             )
         )
         if time.monotonic() - self._fed_at >= FEED:  # the loop goes round: all else may hang

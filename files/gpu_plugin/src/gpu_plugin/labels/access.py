@@ -150,16 +150,19 @@ class Access:
             auth_settings=["BearerToken"],
         )
         response = client.call_api(*request, _request_timeout=times).response
+        kept = False
         try:
             if not 200 <= response.status <= 299:
                 self._refuse(response.status)
                 raise _refusal(response, rights)
             yield response
-        except BaseException:
-            response.close()  # what is left of the answer is not for the next one
-            raise
-        response.drain_conn()
-        response.release_conn()
+            response.drain_conn()
+            kept = True
+        finally:
+            if kept:
+                response.release_conn()
+            else:
+                response.close()  # what is left of the answer is not for the next one
 
     def _refuse(self, status: int) -> None:
         """Note that the server did not take our access; without credentials it may say 403 as well."""

@@ -6,18 +6,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from .._shared._core.errors import NodeError
 from ..config.reload import InForce
-from ..gpus.unfit import Unfit
+from ..gpus.watch import GpuWatch
 from ..kubelet.manager import Manager
 from ..observer import Observer
-from ..offer.devices import Devices, Inventory
+from ..offer.decide import Offered
 from ..tools import logs
 from ..tools.chores import Chore
 from ..tools.state import StateFile
@@ -28,20 +27,19 @@ if TYPE_CHECKING:
 
 def state(
     configuration: InForce,
-    inventory: Inventory,
-    refusal: NodeError | None,
-    devices: Mapping[str, Devices],
+    gpus: GpuWatch,
+    offered: Offered,
     kubelet: Manager,
     vanished: Sequence[Mapping[str, str]],
     mps: Mapping[str, Any],
     chores: Mapping[str, str | None],
-    unfit: Iterable[Unfit],
 ) -> dict[str, Any]:
     """Return it as JSON can hold it; the file has the process besides. ``chores`` are their errors.
 
     ``health`` has an entry for each GPU or MIG instance that is unfit, whatever it is advertised as.
     """
-    absent, registered = inventory.absent, kubelet.registered()
+    inventory, refusal, registered = gpus.inventory, offered.refusal, kubelet.registered()
+    absent = inventory.absent
     return {
         "version": __version__,
         "config_sha256": configuration.digest,
@@ -56,16 +54,16 @@ def state(
                 "problems": those.problems,
                 "registered": registered.get(name, False),
             }
-            for name, those in devices.items()
+            for name, those in offered.resources.items()
         },
         "registration_problem": kubelet.problem(),
         "vanished": vanished,
         "mps": mps,
         "chores": chores,
-        "health": [asdict(one) for one in unfit],
+        "health": [asdict(one) for one in gpus.unfit()],
         "devices": [
             {"uuid": uuid, "index": index, "reason": reason}
-            for those in devices.values()
+            for those in offered.resources.values()
             for (uuid, index), reason in those.reasons.items()
         ],
         "unreadable": [str(one) for one in inventory.strangers],

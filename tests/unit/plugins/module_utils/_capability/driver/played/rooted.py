@@ -121,7 +121,7 @@ class Rooted(Host):
     def works(self) -> bool:
         """Tell whether NVML would answer: the loaded modules are of the user space's version."""
         libraries = self.listdir(self.libraries)
-        return libraries == [f"libnvidia-ml.so.{self.loaded().split(' ')[0]}"]
+        return libraries == [f"libnvidia-ml.so.{self.loaded().split(' ', maxsplit=1)[0]}"]
 
     def files(self) -> dict[str, bytes]:
         """Return all that is in the folder, by path, but for logs and what apt keeps of lists that it has parsed."""
