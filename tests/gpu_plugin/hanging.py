@@ -25,6 +25,8 @@ EACH_LOOK = (
     "nvmlDeviceGetRemappedRows",
     "nvmlDeviceGetTotalEccErrors",
     "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetTotalEnergyConsumption",
 )
 # And of one in MIG mode.
 EACH_LOOK_MIG = (

@@ -202,7 +202,7 @@ def test_m9_what_was_refused_at_the_last_start_is_applied_as_well(
     shared.start(REFUSING.format(2))
     shared.wait(GPU, 4)
     eventually(lambda: "onBusy is refuse" in (node.status().get("config_problem") or ""))
-    assert (client.living(), shared.state(uuid)["pid"]) == (True, before["pid"])
+    assert (client.living(), shared.state(uuid)["daemon"]) == (True, before["daemon"])
     client.end()
     shared.wait(GPU, 2)
     eventually(lambda: node.status()["config_fallback"] is False)
@@ -229,10 +229,10 @@ def test_m10_a_busy_device_at_a_start_holds_back_itself_only(
         "its limits change when its last client has ended" in one for one in problems.values()
     )
     assert node.status()["state"] == "serving"
-    assert (client.living(), shared.state(first)["pid"]) == (True, before["pid"])
+    assert (client.living(), shared.state(first)["daemon"]) == (True, before["daemon"])
     client.end()
     shared.wait(GPU, 4)
-    assert shared.state(first)["pid"] != before["pid"]
+    assert shared.state(first)["daemon"] != before["daemon"]
 
 
 def test_l4_allocate_answers_by_the_old_configuration_while_a_new_one_is_judged(

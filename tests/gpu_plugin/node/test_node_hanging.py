@@ -137,7 +137,7 @@ def test_all_that_hang_are_sick_in_time_and_come_back(make_node: MakeNode) -> No
 
 
 def test_how_slow_a_gpu_may_be(make_node: MakeNode) -> None:
-    """A look is seven calls: with a fifth of a second for each it ends in time, with one it does not."""
+    """A look is nine calls: with a fifth of a second for each it ends in time, with one it does not."""
     node, gpus = mixed_node(make_node, 6, 0)
     with watched(node):
         for seconds, gpu in zip((0.2, 1, 6, 20, 60), gpus, strict=False):
@@ -169,7 +169,7 @@ def test_events_that_nobody_can_wait_for_are_told_of(make_node: MakeNode) -> Non
     node.start_daemon()
     node.wait(GPU, 1)
     node.sim.ctl("hang", function="nvmlEventSetWait_v2")
-    eventually(lambda: node.status()["chores"]["events"], IN_TIME)
+    eventually(lambda: node.status()["chores"]["events"], IN_TIME + 5)
     assert "has not come back from a wait" in node.status()["chores"]["events"]
     assert set(node.health(GPU).values()) == {"Healthy"}
     node.sim.ctl("clear-faults")
