@@ -133,6 +133,7 @@ def test_nothing_is_said_while_nothing_happens(make_node: MakeNode) -> None:
     node.start_daemon(MIXED, "--rescan", "0.1")
     node.wait(GPU, 2)
     eventually(lambda: node.status()["resources"].get(GPU, {}).get("registered"))
+    eventually(lambda: "pods" in node.status()["chores"])  # which begins last
     time.sleep(0.5)
     said, told = node.logged(), node.status_file.stat().st_ino  # it is replaced where it changes
     time.sleep(2)
