@@ -45,7 +45,13 @@ def observe(host: Host) -> t.Tuple[Allocation, ...]:
     if not given:
         return ()
     running, folders = _running(host), host.listdir(LOGS)
-    return tuple(one for one in given if not _ended(host, one, running, folders))
+    booted = pods.boot_time(host.read("/proc/stat"))
+    ended = {
+        pod
+        for pod in {(one.namespace, one.pod) for one in given}
+        if _ended(host, pods.folders_of(*pod, folders), running, booted)
+    }
+    return tuple(one for one in given if (one.namespace, one.pod) not in ended)
 
 
 def _observe(host: Host) -> Allocated:
@@ -116,15 +122,13 @@ def _running(host: Host) -> t.FrozenSet[str]:
 
 
 def _ended(
-    host: Host, one: Allocation, running: t.FrozenSet[str], folders: t.Sequence[str]
+    host: Host, folders: t.Sequence[str], running: t.FrozenSet[str], booted: t.Optional[float]
 ) -> bool:
-    """Tell whether a pod has ended for good: before Kubernetes 1.34 the kubelet still names it."""
-    mine = pods.folders_of(one.namespace, one.pod, folders)
-    booted = pods.boot_time(host.read("/proc/stat"))
+    """Tell whether the pod of these log folders has ended for good; kubelets before 1.34 still name it."""
     return pods.ended(
-        (pods.uid_in(folder) for folder in mine),
+        (pods.uid_in(folder) for folder in folders),
         running,
-        started=booted is not None and any(_logged(host, folder, booted) for folder in mine),
+        started=booted is not None and any(_logged(host, folder, booted) for folder in folders),
     )
 
 

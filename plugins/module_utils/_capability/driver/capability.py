@@ -174,8 +174,9 @@ class DriverCapability:
             return self.plan(self.observe())
         if self._on_allocated != "ignore" and takes(found, state):
             given = names(allocated.observe(self._node.host))
-            state = replace(state, allocated=given)
-            found = spare(self._possible(state), state, check_mode=self._check_mode)
+            if given:
+                state = replace(state, allocated=given)
+                found = spare(self._possible(state), state, check_mode=self._check_mode)
         self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
         return replace(found, warnings=self._warnings)
 

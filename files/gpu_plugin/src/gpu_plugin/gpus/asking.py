@@ -106,12 +106,11 @@ class Asking:
         return waits < (PATIENCE if key in known else LATE)
 
     def _answer(self, key: int, ask: Callable[[int], T]) -> Callable[[], T]:
-        try:
+        def timed() -> T:
             with self.of(key):
-                answer = ask(key)
-        except Exception as error:
-            return raising(error)
-        return lambda: answer
+                return ask(key)
+
+        return outcome(timed)
 
     def _overdue(self, key: int) -> bool:
         return self._clock() - self._since.get(key, self._clock()) > SLOW
@@ -120,16 +119,23 @@ class Asking:
 def within(seconds: float, what: str, ask: Callable[[], T]) -> T:
     """Return what NVML answers. NvmlError: the answer does not come in time, or is one."""
     answers: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
-    _begin(lambda: answers.put(Asking()._answer(EVERY, lambda _key: ask())))
+    _begin(lambda: answers.put(outcome(ask)))
     try:
         return answers.get(timeout=seconds)()
     except queue.Empty:
         raise NvmlError(TIMEOUT, what) from None
 
 
-def raising(error: Exception) -> Callable[[], NoReturn]:
-    """Return a function that raises this, in whatever thread it is called."""
+def outcome(ask: Callable[[], T]) -> Callable[[], T]:
+    """Ask, and return a function that returns the answer or raises the error, in whatever thread it is called."""
+    try:
+        answer = ask()
+    except Exception as error:
+        return _raising(error)
+    return lambda: answer
 
+
+def _raising(error: Exception) -> Callable[[], NoReturn]:
     def fail() -> NoReturn:
         raise error
 

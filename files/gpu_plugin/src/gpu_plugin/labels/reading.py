@@ -14,7 +14,7 @@ from .._shared._core.gpu import TIMEOUT, NvmlError
 from .._shared._nvml import readings
 from .._shared._nvml.real import inventory, open_nvml
 from ..config.configuration import Config
-from ..gpus.asking import raising
+from ..gpus.asking import outcome
 from ..gpus.driver import preload
 from ..offer.devices import LATE, GpuView, Inventory, Kind, Problem
 from ..tools.chores import Worker
@@ -36,20 +36,12 @@ class Reader:
         begun = not self._worker.busy
         if begun:
             answers = self._answers = queue.SimpleQueue()
-            self._worker.start(lambda: answers.put(_outcome(host_root, config)))
+            self._worker.start(lambda: answers.put(outcome(lambda: read(host_root, config))))
         try:
             answer = self._answers.get(timeout=LATE if begun else 0)
         except queue.Empty:
             raise NvmlError(TIMEOUT, "looking at the GPUs") from None
         return answer()
-
-
-def _outcome(host_root: Path, config: Config) -> Callable[[], Facts]:
-    try:
-        facts = read(host_root, config)
-    except Exception as error:
-        return raising(error)
-    return lambda: facts
 
 
 def read(host_root: Path, config: Config) -> Facts:

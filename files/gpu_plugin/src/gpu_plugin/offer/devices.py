@@ -53,6 +53,7 @@ SLOW: Final = (
     4.0  # seconds that a look at a GPU may take: 5 s lie between two, and 10 s may pass in all
 )
 LATE: Final = 10.0  # seconds that are waited for NVML where there is nothing to go on with
+TOO_SLOW: Final = Problem(Kind.SLOW, f"NVML has not answered for it for {SLOW:.0f} seconds")
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 
 Resources = Mapping[str, tuple["Device", ...]]
@@ -219,8 +220,7 @@ def _judged(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
     if view.problem:
         return view
     if uuid in inventory.late:
-        slow = Problem(Kind.SLOW, f"NVML has not answered for it for {SLOW:.0f} seconds")
-        return replace(view, problem=slow)
+        return replace(view, problem=TOO_SLOW)
     ours = {
         place[1:]: Problem(Kind.FAULT, why) for place, why in faults.items() if place[0] == uuid
     }
