@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -51,6 +52,20 @@ def make_node() -> Iterator[MakeNode]:
     for node in made:
         node.stop()
         node.sim.stop()
+
+
+@pytest.fixture
+def small_run(make_node: MakeNode) -> Iterator[Node]:
+    """A node whose /run is so small that nothing more fits after a few files."""
+    node = make_node(2)
+    folder = node.status_file.parent
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("file systems can't be mounted here")
+    yield node
+    node.stop()
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from nvsim.testing import Sim
 from standin_kubelet import control
 
@@ -24,6 +25,14 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 PATHS = ("files/gpu_plugin/src", "tests/kubelet", "tests/nvsim")
 T = TypeVar("T")
+
+
+def fill(folder: Path) -> Path:
+    """Leave no byte free in a file system; return the file that has taken them."""
+    path = folder / "filler"
+    with path.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
+        all(stream.write(b"x" * 4096) for _page in range(1 << 20))
+    return path
 
 
 def eventually(look: Callable[[], T], seconds: float = 8.0) -> T:

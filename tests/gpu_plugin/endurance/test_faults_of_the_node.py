@@ -6,10 +6,7 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -76,34 +73,19 @@ def test_a_bad_configuration_is_written(node: Node, rounds: MakeRounds) -> None:
 
 
 @pytest.fixture
-def full(make_node: MakeNode) -> Iterator[Node]:
-    """A node whose /run is so small that nothing more fits after a few files."""
-    one = make_node(2)
-    folder = one.status_file.parent
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("file systems can't be mounted here")
-    one.start_kubelet()
-    one.start_daemon(GOOD, "--recovery-period", QUIET)
-    one.wait(GPU, 2)
-    running.eventually(lambda: registered(one))
-    yield one
-    one.stop()
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-def fill(path: Path) -> None:
-    """Leave no byte free."""
-    with path.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
-        all(stream.write(b"x" * 4096) for _page in range(1 << 20))
+def full(small_run: Node) -> Node:
+    """A node that serves, and whose /run has room for a few files only."""
+    small_run.start_kubelet()
+    small_run.start_daemon(GOOD, "--recovery-period", QUIET)
+    small_run.wait(GPU, 2)
+    running.eventually(lambda: registered(small_run))
+    return small_run
 
 
 def test_run_is_full(full: Node, rounds: MakeRounds) -> None:
-    filler = full.status_file.with_name("filler")
     faults = rounds("/run is full", full)
     for _round in faults:
-        fill(filler)
+        filler = running.fill(full.status_file.parent)
         full.sim.ctl("xid", gpu="1", number=94)  # passes, and has to be written down
         faults.shows(lambda: set(full.health(GPU).values()) != {"Healthy"})
         faults.shows(lambda: "chore=health_file" in full.logged())

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,35 +92,13 @@ def test_it_ends_when_it_is_asked_to_while_nvml_hangs(make_node: MakeNode) -> No
     assert node.ended() == 0
 
 
-@pytest.fixture
-def small_run(make_node: MakeNode) -> Iterator[Node]:
-    """A node whose /run is so small that nothing more fits after a few files."""
-    node = make_node(2)
-    folder = node.status_file.parent
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("file systems can't be mounted here")
-    yield node
-    node.stop()
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-def fill(folder: Path) -> Path:
-    """Leave no byte free."""
-    path = folder / "filler"
-    with path.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
-        all(stream.write(b"x" * 4096) for _page in range(1 << 20))
-    return path
-
-
 def test_a_full_run_keeps_nobody_from_being_served(small_run: Node) -> None:
     node, metrics = small_run, scraping.Metrics()
     node.start_kubelet()
     node.start_daemon("", "--metrics-address", metrics.address)
     first, second = node.wait(GPU, 2)["devices"]
     eventually(lambda: node.status()["resources"].get(GPU, {}).get("registered"))
-    filler = fill(node.status_file.parent)
+    filler = running.fill(node.status_file.parent)
     fed = watchdogs(node)
     node.sim.ctl("xid", gpu="0", number=79)  # which changes both files
     node.wait(GPU, 1)
@@ -142,7 +118,7 @@ def test_a_full_run_keeps_nobody_from_being_served(small_run: Node) -> None:
 
 def test_a_daemon_that_starts_without_room_serves(small_run: Node) -> None:
     node = small_run
-    filler = fill(node.status_file.parent)
+    filler = running.fill(node.status_file.parent)
     node.start_kubelet()
     node.start_daemon()
     assert node.wait(GPU, 2)["allocatable"] == 2

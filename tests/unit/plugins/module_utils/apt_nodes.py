@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
@@ -50,9 +50,9 @@ FOLDERS = (
 )
 
 
-def missing() -> str:
-    """Say what the machine lacks for these tests."""
-    lacking = [name for name in TOOLS if shutil.which(name) is None]
+def missing(tools: Iterable[str] = TOOLS) -> str:
+    """Say what the machine lacks for tests with these programs."""
+    lacking = [name for name in tools if shutil.which(name) is None]
     if lacking:
         return f"needs {', '.join(lacking)}"
     return "" if os.geteuid() == 0 else "needs root"

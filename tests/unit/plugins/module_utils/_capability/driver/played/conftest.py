@@ -13,8 +13,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from apt_nodes import missing
 from debs import Deb, Mirror
-from played_ubuntu import Ubuntu, missing
+from played_ubuntu import TOOLS, Ubuntu
 from rooted import H100
 
 
@@ -27,8 +28,8 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def ubuntu(tmp_path: Path, pool: Path) -> Callable[..., Ubuntu]:
     """Return a maker of machines: the archive's packages, and the kernel that runs."""
-    if missing():
-        pytest.skip(missing())
+    if lacking := missing(TOOLS):
+        pytest.skip(lacking)
 
     def make(packages: Iterable[Deb], kernel: str, gpu: str = H100) -> Ubuntu:
         mirror = Mirror(tmp_path / "mirror", pool, "noble")

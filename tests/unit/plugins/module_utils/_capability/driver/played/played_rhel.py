@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,14 +16,6 @@ OS_RELEASE = 'ID="rocky"\nVERSION_ID="9.6"\nPRETTY_NAME="Rocky Linux 9.6 (Blue O
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 TOOLS = ("rpm", "dnf", "rpmbuild", "createrepo_c")
 ENTRY = "[{name}]\nname={name}\nbaseurl=file://{folder}\nenabled={enabled}\ngpgcheck=0\n"
-
-
-def missing() -> str:
-    """Say what the machine lacks for these tests."""
-    lacking = [name for name in TOOLS if shutil.which(name) is None]
-    if lacking:
-        return f"needs {', '.join(lacking)}"
-    return "" if os.geteuid() == 0 else "needs root"
 
 
 class Rhel(Rooted):

@@ -10,11 +10,12 @@ GPUNODE_APT names a folder in which another apt is unpacked with its libraries; 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from apt_nodes import FOLDERS as APT_FOLDERS
+from apt_nodes import GENUINE
 from debs import Deb, Mirror
 from rooted import H100, Rooted
 
@@ -25,40 +26,10 @@ BASE = (
     "Package: dpkg\nStatus: install ok installed\nMaintainer: t <t@t>\nArchitecture: amd64\nVersion: 1.22.6\n"
     "Description: played\n"
 )
-FOLDERS = (
-    *(
-        "etc/apt/sources.list.d",
-        "etc/apt/preferences.d",
-        "etc/apt/apt.conf.d",
-        "etc/apt/trusted.gpg.d",
-    ),
-    *(
-        "var/lib/dpkg/info",
-        "var/lib/dpkg/updates",
-        "var/lib/dpkg/triggers",
-        "var/lib/apt/lists/partial",
-    ),
-    *(
-        "var/cache/apt/archives/partial",
-        "var/lib/gpu-node",
-        "var/log/apt",
-        "lib/modules",
-        "boot",
-        "run",
-    ),
-)
-GENUINE = ("apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query")
+FOLDERS = (*APT_FOLDERS, "lib/modules", "boot", "run")
 TOOLS = (*GENUINE, "dpkg-deb")
 # apt's own files, which it takes as they are named.
 OWN = "/var/lib/gpu-node/apt-preferences"
-
-
-def missing() -> str:
-    """Say what the machine lacks for these tests."""
-    lacking = [name for name in TOOLS if shutil.which(name) is None]
-    if lacking:
-        return f"needs {', '.join(lacking)}"
-    return "" if os.geteuid() == 0 else "needs root"
 
 
 class Ubuntu(Rooted):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from apt_nodes import missing
 from debian import capability, converge
-from played_rhel import Rhel, missing
+from played_rhel import TOOLS, Rhel
 from rhel_archive import KERNEL, VERSION, repositories
 
 pytestmark = pytest.mark.slow
@@ -19,8 +20,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    if missing():
-        pytest.skip(missing())
+    if lacking := missing(TOOLS):
+        pytest.skip(lacking)
     return repositories(tmp_path_factory.mktemp("rhel"))
 
 
