@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.extend(str(one) for one in (Path(__file__).parent, *Path(__file__).parent.glob("[a-z]*/")))
 
 from apt_nodes import missing
 from debs import Deb, Mirror
