@@ -99,11 +99,26 @@ def test_each_function_that_hangs_for_good_takes_its_gpu_alone(make_node: MakeNo
         node.sim.ctl("clear-faults")
         h.until_well(node)
 
-        once = h.each_its_own(h.ONCE, gpus) | h.each_its_own(h.ONCE_MIG, gpus[whole:])
+        once = h.each_its_own(h.ONCE, gpus)
         h.hang(node, once)
         h.open_again(node)
         h.until_sick(node, once.values(), 2 * IN_TIME)  # links are read after everything else
         answers(node, well, gpus[0])
+        node.sim.ctl("clear-faults")
+        h.until_well(node)
+
+
+@pytest.mark.parametrize("function", h.ONCE_MIG)
+def test_what_is_asked_once_per_model_takes_its_gpu_alone(
+    make_node: MakeNode, function: str
+) -> None:
+    node, (well, mig) = mixed_node(make_node, 1, 1)
+    with watched(node):
+        node.sim.ctl("hang", function=function, gpu=mig)
+        h.open_again(node)
+        h.until_sick(node, [mig], 2 * IN_TIME)
+        with running.plugin_channel(node) as ask:
+            assert ask(well) == ""
         node.sim.ctl("clear-faults")
         h.until_well(node)
 
