@@ -108,13 +108,6 @@ options:
         upgrades bring a new kernel's modules and the driver that they are built for together.
     type: bool
     default: true
-  hold_kernel:
-    description:
-      - With O(hold), hold the packages that bring new kernels as well, such as C(linux-image-generic), so that no
-        kernel comes that has no modules for the driver that is held. Only with apt.
-      - No fix of the kernel comes until the hold is released by a run without this option.
-    type: bool
-    default: false
   update:
     description:
       - Bring the driver to the newest version that fits O(version), instead of leaving what is installed and fits.
@@ -176,6 +169,7 @@ options:
     type: dict
     default: {}
 extends_documentation_fragment:
+  - gpu.node.apt_driver
   - gpu.node.attributes
   - gpu.node.repository
 attributes:
@@ -231,6 +225,10 @@ EXAMPLES = r"""
   gpu.node.nvidia_driver:
     source: preinstalled
     version: "580"
+
+- name: Take over the driver that somebody has installed by hand, and keep it at its version
+  gpu.node.nvidia_driver:
+    adopt: true
 
 - name: Take back what was added
   gpu.node.nvidia_driver:

@@ -56,6 +56,7 @@ SPEC: t.Dict[str, t.Any] = {
             },
         },
         "update": {"type": "bool", "default": False},
+        "adopt": {"type": "bool", "default": False},
         "hold": {"type": "bool", "default": True},
         "hold_kernel": {"type": "bool", "default": False},
         "load": {"type": "bool", "default": True},
@@ -107,10 +108,11 @@ class DriverCapability:
             "refresh": self._packages.refresh,
             "repository": functools.partial(node.added.write_repository, manager),
             "stream": self._streams.enable,
+            "adopt": self._packages.adopt,
             "install": self._packages.install,
             "hold": self._packages.hold,
             "runfile": self._runfile.install,
-            "uninstall": self._runfile.uninstall,
+            "uninstall": self._uninstall,
             "modprobe": self._loading.configure,
             "load": self._loading.load,
             "reload": self._loading.reload,
@@ -218,13 +220,20 @@ class DriverCapability:
         """Carry out one step."""
         self._actions[step.action](step.params)
 
+    def _uninstall(self, params: Params) -> None:
+        """Have NVIDIA's uninstaller run, once what takes the driver's place is on the node."""
+        if params.get("fetch"):
+            self._packages.fetch(params["fetch"])
+        self._runfile.uninstall(params)
+
     def _remove(self, params: Params) -> None:
         """Remove what was added, by whichever source."""
         self._loading.disable(params)
-        self._packages.remove(params["packages"])
+        stays = params["stays"]
+        self._packages.remove(params["packages"], params["back"], sources=not stays)
         self._streams.forget()
         added = self._node.added
-        if added.record.repository:
+        if added.record.repository and not stays:
             added.forget_repository(self._node.manager, PLACE.paths)
         if added.record.modprobe:
             write_modprobe(self._node.host, "", params["kernels"])
@@ -233,6 +242,7 @@ class DriverCapability:
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""
         found = next(filter(None, map(state.installed, state.names.user_space)), None)
+        known = {*state.names.relevant, *self._desired.components, *state.record.before}
         return {
             "installed_version": upstream(found) if found else state.runfile.version or None,
             "loaded_version": state.loaded[0] if state.loaded else None,
@@ -242,6 +252,6 @@ class DriverCapability:
             "packages": {
                 name: package.version
                 for name, package in sorted(state.packages.items())
-                if package.installed and name in {*state.names.relevant, *self._desired.components}
+                if package.installed and name in known
             },
         }

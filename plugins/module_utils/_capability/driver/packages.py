@@ -9,10 +9,12 @@ import dataclasses
 import typing as t
 
 from ..._core.driver import prebuilt
+from ..._core.driver.adoption import found as adoption
+from ..._core.driver.adoption.back import exchanged
 from ..._core.driver.distributions import Distribution
 from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted
 from ..._core.driver.packages import would_remove
-from ..._core.driver.select import check_components, module_type, siblings
+from ..._core.driver.select import check_components, module_type, siblings, wanted_type
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
 from ..._core.packages.package import (
@@ -26,6 +28,7 @@ from ..._core.packages.package import (
     still_there,
 )
 from ..._core.steps import Step
+from ..._host.packages.api import NoWay
 from ..._host.packages.apt import OWN_SOURCES
 from .kernel import building
 from .sources import Node, Params, Part
@@ -41,6 +44,9 @@ class Packages(Part):
     ) -> None:
         super().__init__(node)
         self._known, self._replan = known, replan
+        self._adopted: t.Dict[
+            str, t.FrozenSet[str]
+        ] = {}  # as it was before this run took packages over
 
     # --- observe ---
 
@@ -61,6 +67,7 @@ class Packages(Part):
             *(names.headers.format(one) for one in (observed.kernel, *prebuilt.newer(observed))),
             *modules,
             *siblings(observed, ()),
+            *(self._counterparts(observed) if asks else ()),
         }
         asked = {name for name in asked if NO_BRANCH not in name}
         observed = dataclasses.replace(
@@ -73,7 +80,27 @@ class Packages(Part):
         if not absent or not observed.record or observed.unfinished:
             return observed
         ours = still_there(observed.record.packages, packages)
-        return dataclasses.replace(observed, removal=manager.removal(ours))
+        back = self._back(ours, exchanged(observed))
+        return dataclasses.replace(observed, removal=manager.removal(ours), back=back)
+
+    def _back(
+        self, ours: t.Sequence[str], wanted: t.Mapping[str, str]
+    ) -> t.Optional[t.Mapping[str, str]]:
+        """Return what is to be put back in place of ours, None where the package manager finds no way."""
+        if not wanted:
+            return {}
+        change = Change(wanted, ours, {}, self._node.added.record.holds)
+        try:
+            found = self._node.manager.simulate(change)
+        except NoWay:
+            return None
+        return None if set(found.removed) - set(ours) else wanted
+
+    def _counterparts(self, observed: Observed) -> t.List[str]:
+        wanted = self._node.desired
+        return adoption.counterparts(
+            observed, wanted, observed.names, wanted_type(observed, wanted)
+        )
 
     def _modules(self, observed: Observed) -> t.Set[str]:
         """Return the packages of prebuilt kernel modules that may be offered or are there, and what tracks them."""
@@ -89,12 +116,16 @@ class Packages(Part):
         wanted, kernel = self._node.desired, observed.kernel
         if wanted.state == "absent" or wanted.runfile:
             there = {name: one.version for name, one in packages.items()}
-            return self._known.packages(Offer(installed=there), Wanted(kernel=kernel))
+            ending = adoption.ending(there, observed.record, wanted)
+            return self._known.packages(
+                Offer(installed=there), Wanted(kernel=kernel, ending=ending)
+            )
         there = {name: one.version for name, one in packages.items() if one.installed}
         kind = module_type(wanted.kernel_modules, observed.gpus, there)
         named = wanted.source == "repository"
         switches = {"nvswitch": observed.nvswitch, "bridged": observed.bridged}
-        fits = Wanted(wanted.version, kind, kernel, named, observed.gpus, **switches)
+        ending = adoption.ending(there, observed.record, wanted)
+        fits = Wanted(wanted.version, kind, kernel, named, observed.gpus, **switches, ending=ending)
         return self._known.packages(self._offer(fits, there), fits)
 
     def _offer(self, wanted: Wanted, installed: t.Mapping[str, str]) -> Offer:
@@ -150,7 +181,7 @@ class Packages(Part):
         """Ask the package manager whether an installation can be carried out; NodeError says why not."""
         manager, change = self._node.manager, self._change(params)
         if not check_mode or manager.can_preview(change):
-            self._simulate(change, manager.packages())
+            self._simulate(change, manager.packages(), params.get("taken", ()))
 
     def _change(self, params: Params) -> Change:
         holds = self._node.added.record.holds
@@ -160,21 +191,33 @@ class Packages(Part):
         manager, added = self._node.manager, self._node.added
         record, change = added.record, self._change(params)
         before = manager.packages()
-        simulation = self._simulate(change, before)
+        simulation = self._simulate(change, before, params.get("taken", ()))
         new = set(simulation.new)
         requested = record.requested | (new & set(change.packages))
-        added.remember(packages=record.packages | new, requested=requested)
+        moved = {*simulation.changed, *simulation.removed} & set(record.before)
+        added.remember(
+            packages=record.packages | (new - set(record.before)),
+            requested=requested,
+            exchanged=record.exchanged | moved,
+        )
         ours = {*change.packages, *change.remove}
         replaces = bool(ours & {*simulation.changed, *simulation.removed})
         try:
             self._carry_out(change, before, replaces)
         except NodeError as error:
             if error.details.get("rolled_back"):
-                added.remember(packages=record.packages, requested=record.requested)
+                added.remember(
+                    packages=record.packages,
+                    requested=record.requested,
+                    exchanged=record.exchanged,
+                    **self._adopted,
+                )
             raise
 
-    def _simulate(self, change: Change, packages: t.Mapping[str, Package]) -> Simulation:
-        """Return what would be done; refuse when others' packages would go or lose their hold."""
+    def _simulate(
+        self, change: Change, packages: t.Mapping[str, Package], taken: t.Collection[str]
+    ) -> Simulation:
+        """Return what would be done; refuse when others' packages would go, unless taken over, or lose their hold."""
         record = self._node.added.record
         simulation = self._node.manager.simulate(change)
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
@@ -182,7 +225,7 @@ class Packages(Part):
         # What one module type of the kernel modules leaves behind may go with it; nothing else may.
         lost = sorted(
             name
-            for name in set(simulation.removed) - set(change.remove) - record.packages
+            for name in set(simulation.removed) - {*change.remove, *taken} - record.packages
             if not name.startswith(("nvidia-kernel-", "nvidia-open-kernel-"))
         )
         if others or lost:
@@ -249,6 +292,22 @@ class Packages(Part):
             **{**error.details, "rolled_back": False, "packages_left": states},
         ) from error
 
+    def fetch(self, params: Params) -> None:
+        """Download the packages of an installation."""
+        self._node.manager.fetch(self._change(params))
+
+    def adopt(self, params: Params) -> None:
+        """Write down what is taken over, so that it can be put back."""
+        added, record = self._node.added, self._node.added.record
+        self._adopted = {"adopted": record.adopted, "automatic": record.automatic}
+        names = params["packages"]
+        automatic = self._node.manager.automatic() & set(names) if names else frozenset()
+        added.remember(
+            adopted=record.adopted | {f"{name} {version}" for name, version in names.items()},
+            automatic=record.automatic | automatic,
+            replaced=params["runfile"] or record.replaced,
+        )
+
     def hold(self, params: Params) -> None:
         """Release packages, and keep others at their version."""
         if params["release"]:
@@ -256,13 +315,17 @@ class Packages(Part):
         if params["hold"]:
             self._node.added.hold(self._node.manager, params["hold"])
 
-    def remove(self, names: t.Sequence[str]) -> None:
-        """Remove the packages and the sources that were added."""
-        if names:
-            self._node.manager.purge(names)
-        if self._node.added.record.sources:
+    def remove(self, names: t.Sequence[str], back: t.Mapping[str, str], *, sources: bool) -> None:
+        """Remove the packages that were added, in one transaction with what is put ``back``, and the sources."""
+        manager, record = self._node.manager, self._node.added.record
+        if back:
+            with building(self._node.host):
+                manager.restore(Change(back, names, {}, record.holds), record.automatic & set(back))
+        elif names:
+            manager.purge(names)
+        if record.sources and sources:
             self._node.host.remove(OWN_SOURCES)
-        self._node.manager.clean()
+        manager.clean()
 
 
 def _held_by_others(names: t.Sequence[str]) -> NodeError:

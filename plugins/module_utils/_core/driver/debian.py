@@ -48,6 +48,7 @@ def packages(offered: Offer, wanted: Wanted) -> Names:
 SERVER = re.compile(r"nvidia-dkms-(\d+)-server(-open)?")
 BRANCH = re.compile(r"nvidia-dkms-(\d+)(-open)?")
 INSTALLED = re.compile(r"libnvidia-compute-(\d+)-server|nvidia-dkms-(\d+)(?:-open)?")
+DESKTOP = re.compile(r"libnvidia-compute-(\d+)")
 UBUNTU: t.Dict[str, t.Any] = {
     "title": "Ubuntu",
     "family": "ubuntu",
@@ -76,14 +77,15 @@ def branches(
 
 
 def _server(offered: Offer, wanted: Wanted) -> Names:
-    known = branches(offered.names, wanted.module_type)
+    desktop = not wanted.ending
+    known = branches(offered.names, wanted.module_type, BRANCH if desktop else SERVER)
     able = driver_branches.able(known, wanted.gpus) or known
-    matches = map(INSTALLED.fullmatch, offered.installed)
+    matches = map((DESKTOP if desktop else INSTALLED).fullmatch, offered.installed)
     there = [match[1] for match in matches if match and match[1]]
     have = [one for one in sorted(there, key=int, reverse=True) if one in able or not able]
     found = [driver_branches.branch(wanted.version), *have, *able, NO_BRANCH]
     branch = next(filter(None, found))
-    server = f"{branch}-server"
+    server = f"{branch}{wanted.ending}"
     endings = {"open": f"{server}-open", "proprietary": server}
     prebuilt = {
         key: f"linux-modules-nvidia-{ending}-{wanted.kernel}" for key, ending in endings.items()

@@ -122,7 +122,8 @@ class Wanted(t.NamedTuple):
     """What the packages must fit: a version or branch, or empty, and the node.
 
     ``module_type`` is that of the kernel modules, ``kernel`` the running one, ``repository`` says that the
-    sources are NVIDIA's own. ``gpus`` are (address, architecture).
+    sources are NVIDIA's own. ``gpus`` are (address, architecture). ``ending`` is how the names of Ubuntu's
+    branches end, empty for those of desktops.
     """
 
     version: str = ""
@@ -132,6 +133,7 @@ class Wanted(t.NamedTuple):
     gpus: t.Tuple[t.Tuple[str, str], ...] = ()
     nvswitch: bool = False
     bridged: bool = False
+    ending: str = "-server"
 
 
 def fabric(offered: Offer, wanted: Wanted, otherwise: str = "", of: str = "") -> t.Dict[str, t.Any]:

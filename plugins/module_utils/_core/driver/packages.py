@@ -15,6 +15,7 @@ from ..packages.package import WAITING, State
 from ..steps import Step
 from . import branches as driver_branches
 from . import prebuilt
+from .adoption import found as adoption
 from .loading import look
 from .names import PLACE, mark, part
 from .report import NEWEST, headers_package, newer_headers, offered_headers, uses_dkms
@@ -46,7 +47,8 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
         return tuple(first or sources), None
     changed = {name for step in install for name in step.params["packages"]}
     holds = _holds(observed, desired, choice, changed)
-    return (*first, *sources, *install, *holds), choice
+    taken = adoption.steps(observed, desired, install)
+    return (*first, *sources, *taken, *install, *holds), choice
 
 
 def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) -> bool:
@@ -140,8 +142,9 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         for name, version in choice.targets.items()
         if observed.installed(name) is None or observed.installed(name) != version
     }
-    drop = [name for name in observed.packages if _superseded(observed, choice, name)]
-    drop += [name for name in _left_behind(observed, choice) if name not in drop]
+    known = adoption.taken(observed, desired)
+    drop = [name for name in observed.packages if _superseded(observed, choice, name, known)]
+    drop += [name for name in _left_behind(observed, choice, known) if name not in drop]
     others = [
         name
         for name in (*change, *drop)
@@ -156,10 +159,10 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
             cause=f"installed: {have}",
             hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(others)}",
         )
-    lost = _in_the_place(observed, choice)
+    lost = [name for name in _in_the_place(observed, choice) if name not in known]
     if lost:
         raise would_remove(lost)
-    _check_unasked(observed, desired, choice, drop)
+    _check_unasked(observed, desired, choice, [name for name in drop if name not in known])
     dkms = uses_dkms(choice)
     needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
     headers = offered_headers(observed) if needed else []
@@ -173,16 +176,17 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     needs = ("reboot",) if look(observed, desired, choice).reboot else ()
     if headers and observed.names.headers_first:
         first = Step("install", f"install {parts.pop()}", _transaction(dict.fromkeys(headers)))
-        return [first, *_driver(change, drop, parts, choice, needs)]
-    return _driver({**change, **dict.fromkeys(headers)}, drop, parts, choice, needs)
+        return [first, *_driver(change, drop, parts, choice, needs, known)]
+    return _driver({**change, **dict.fromkeys(headers)}, drop, parts, choice, needs, known)
 
 
 def _transaction(
     packages: t.Mapping[str, t.Optional[str]],
     remove: t.Sequence[str] = (),
     pins: t.Mapping[str, str] = types.MappingProxyType({}),
+    taken: t.Collection[str] = (),
 ) -> t.Dict[str, t.Any]:
-    return {"packages": packages, "remove": remove, "pins": pins}
+    return {"packages": packages, "remove": remove, "pins": pins, "taken": taken}
 
 
 def _driver(
@@ -191,13 +195,14 @@ def _driver(
     parts: t.Sequence[str],
     choice: Choice,
     needs: t.Tuple[str, ...],
+    taken: t.Collection[str],
 ) -> t.List[Step]:
-    """Return the transaction, none where nothing changes."""
+    """Return the transaction, none where nothing changes; others' packages that are ``taken`` over may go."""
     texts = [f"install {', '.join(parts)}"] if parts else []
     texts += [f"remove {', '.join(drop)}"] if drop else []
     if not texts:
         return []
-    params = _transaction(packages, drop, choice.pins)
+    params = _transaction(packages, drop, choice.pins, taken)
     return [Step("install", "; ".join(texts), params, needs)]
 
 
@@ -206,8 +211,8 @@ def would_remove(names: t.Sequence[str]) -> NodeError:
     return NodeError(
         f"the installation would remove {', '.join(names)}; nothing was changed",
         cause="there is no other way to the wanted versions, and this module has not added them",
-        hint="keep the driver that is there with source: preinstalled, ask for a version or components that leave "
-        "these packages, or remove them yourself",
+        hint="keep the driver that is there with source: preinstalled, take it over with its packages by adopt: true, "
+        "or ask for a version or components that leave these packages",
     )
 
 
@@ -237,8 +242,8 @@ def _check_unasked(
             f"{', '.join(others)} would have to give way to the {choice.kind} kernel modules, and this module did "
             "not install it",
             cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
-            hint=f"have it exchanged with kernel_modules: {choice.kind}, or keep the driver that is there with "
-            "source: preinstalled",
+            hint=f"have it exchanged with kernel_modules: {choice.kind} or adopt: true, or keep the driver that is "
+            "there with source: preinstalled",
         )
 
 
@@ -255,25 +260,30 @@ def _check_headers(observed: Observed, desired: Desired, choice: Choice) -> None
     )
 
 
-def _superseded(observed: Observed, choice: Choice, name: str) -> bool:
+def _superseded(
+    observed: Observed, choice: Choice, name: str, taken: t.Collection[str] = ()
+) -> bool:
     """Tell whether a package has other kernel modules than those wanted, and must give way.
 
-    Modules of other kernels that are built for the wanted version are among the targets.
+    Modules of other kernels that are built for the wanted version are among the targets. Of what was taken over,
+    those of the wanted branch and type stay, whichever kernel they are for.
     """
     names = observed.names
     if name in choice.targets or not names.is_kernel(name) or not observed.installed(name):
         return False
     if name in names.kernel.values() or name in names.prebuilt.values():
         return True
-    return name in observed.record.packages
+    start = prebuilt.of_kernel(observed, choice.kind, "")
+    alike = bool(start) and name.startswith(start) and type_of(name) == choice.kind
+    return name in observed.record.packages or (name in taken and not alike)
 
 
-def _left_behind(observed: Observed, choice: Choice) -> t.List[str]:
-    """Return the parts of another branch that we added or hold and that targets take the place of, and their kin.
+def _left_behind(observed: Observed, choice: Choice, taken: t.Collection[str] = ()) -> t.List[str]:
+    """Return the parts of another branch, ours or taken over, that targets take the place of, and their kin.
 
     apt removes by itself nothing that is on hold, so it is told to.
     """
-    ours = observed.record.packages | observed.record.holds
+    ours = observed.record.packages | observed.record.holds | {*taken}
     there = [name for name in ours if name not in choice.targets and observed.installed(name)]
     parts = {part(name) for name in choice.targets}
     replaced = {name for name in there if part(name) in parts}

@@ -9,9 +9,12 @@ import dataclasses
 import typing as t
 
 from ..errors import InputError, NodeError
+from ..packages.package import still_there
 from ..steps import Plan, Step
 from . import branches as driver_branches
 from . import distributions, loading, packages, runfile
+from .adoption import back
+from .adoption import found as adoption
 from .kernel import refuse_key
 from .report import after, describe, warnings
 from .select import Choice, module_type, wanted_type
@@ -85,6 +88,7 @@ def _check(observed: Observed, desired: Desired) -> None:
         raise InputError.of(
             "hold_kernel", True, "false, as only apt's packages of kernels are known"
         )
+    adoption.check(desired, observed.names.family)
     kind = wanted_type(observed, desired)
     if desired.runfile is not None:
         if not driver_branches.able([desired.version], observed.gpus):
@@ -92,13 +96,18 @@ def _check(observed: Observed, desired: Desired) -> None:
         return
     if any(observed.installed(one) for one in _kernel_packages(observed, kind)):
         return
-    if observed.nvidia_installer and not any(
-        observed.installed(name) for name in observed.packages if observed.names.is_kernel(name)
+    if (
+        observed.nvidia_installer
+        and not desired.adopt
+        and not any(
+            observed.installed(name) for name in observed.packages if observed.names.is_kernel(name)
+        )
     ):
         raise NodeError(
             "a driver from NVIDIA's own installer is on the node",
             cause=f"{runfile.UNINSTALLER} is there, and its files would mix with the packages",
-            hint="run nvidia-uninstall on the node, then run again",
+            hint="keep it with source: preinstalled, have packages take its place by adopt: true, or run "
+            "nvidia-uninstall on the node",
         )
 
     # Without lists nobody knows yet whether there are prebuilt ones.
@@ -160,12 +169,8 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
             cause=f"the kernel modules of {version} are loaded without their user space",
             hint="install the user space of the same version",
         )
-    reasons: t.Tuple[str, ...] = ()
-    if version not in observed.libraries:
-        found = ", ".join(observed.libraries)
-        reasons = (f"version {version} of the driver is loaded, the libraries are of {found}",)
     before = describe(observed)
-    return Plan((), before, before, reboot_required=reasons)
+    return Plan((), before, before, reboot_required=_apart(observed))
 
 
 def _absent(observed: Observed, check_mode: bool) -> Plan:
@@ -179,7 +184,9 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
         steps.append(packages.REPAIR)
         if not check_mode:
             return Plan(tuple(steps), before, before, more=True)
-    blocking = record.requested & set(removal.kept if removal else ())
+    stays = bool(record) and bool(back.reason(observed))
+    putting_back = stays or bool(observed.back)
+    blocking = record.requested & set(removal.kept if removal and not putting_back else ())
     if removal and blocking:
         raise NodeError(
             f"{', '.join(sorted(blocking))} cannot be removed",
@@ -188,11 +195,14 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
         )
     # Without a simulation, which needs dpkg in order, all that was added goes.
     gone = removal.packages if removal else tuple(sorted(record.packages & set(observed.packages)))
+    gone = () if stays else gone
+    if observed.back:
+        gone = tuple(sorted(still_there(record.packages, observed.packages)))
     if record:
         steps += _removal(observed, gone)
-    after["packages"] = {
-        name: version for name, version in after["packages"].items() if name not in gone
-    }
+    left = {name: one for name, one in after["packages"].items() if name not in gone}
+    restored = observed.back or {}
+    after["packages"] = {**left, **{k: v for k, v in restored.items() if k in names.relevant}}
     after["held"] = [name for name in after["held"] if name not in record.holds]
     if record.repository:
         after.pop("repository", None)
@@ -201,19 +211,27 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
     if names.persistenced in gone or record.service:
         after["persistence"] = False
     smi = observed.smi and "nvidia-smi" not in gone
-    loaded = observed.loaded is not None and (not smi or bool(record.runfile))
+    loaded = observed.loaded is not None and (not smi or (bool(record.runfile) and not stays))
     reboot = ("the driver is still loaded, though its packages are gone",) if loaded else ()
-    return Plan(tuple(steps), before, after, reboot_required=reboot)
+    return Plan(tuple(steps), before, after, reboot_required=reboot or _apart(observed))
+
+
+def _apart(observed: Observed) -> t.Tuple[str, ...]:
+    """Say that the loaded driver and its libraries are not of one version."""
+    if not observed.loaded or not observed.libraries or observed.loaded[0] in observed.libraries:
+        return ()
+    found = ", ".join(observed.libraries)
+    return (f"version {observed.loaded[0]} of the driver is loaded, the libraries are of {found}",)
 
 
 def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
-    record = observed.record
+    record, stays = observed.record, bool(back.reason(observed))
     held = sorted(name for name in record.holds if observed.held(name))
     steps = []
     if held:
         summary = f"release the hold on {', '.join(held)}"
         steps.append(Step("hold", summary, {"hold": [], "release": held}))
-    if record.runfile:
+    if record.runfile and not stays:
         summary = f"uninstall what NVIDIA's installer brought: {runfile.UNINSTALLER}"
         steps.append(Step("uninstall", summary))
     asked = ", ".join(name for name in gone if name in record.requested)
@@ -224,8 +242,11 @@ def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
     summary += " and the repository with its key" if record.repository else ""
     summary += " and the module stream" if record.stream else ""
     summary += " and the modprobe file" if record.modprobe else ""
+    summary = back.summary(observed, summary)
     params = {
         "packages": gone,
+        "back": observed.back or {},
+        "stays": stays,
         "service": record.service and observed.names.persistenced not in gone,
         "fabric": record.fabric and observed.names.fabric not in gone,
         "kernels": observed.modules.images if record.modprobe else (),

@@ -52,15 +52,17 @@ def newer_headers(observed: Observed) -> t.List[str]:
 def describe(observed: Observed) -> t.Dict[str, t.Any]:
     """Return what a user sees of the node's driver."""
     service, files = observed.service, observed.repository.files
+    known = {*observed.names.relevant, *observed.record.before}
     return {
         **({"runfile": observed.record.runfile} if observed.record.runfile else {}),
         **({"repository": texts(files, PLACE)} if files else {}),
+        **({"adopted": sorted(observed.record.before)} if observed.record.before else {}),
         "packages": {
             name: package.version
             for name, package in sorted(observed.packages.items())
-            if name in observed.names.relevant and package.installed
+            if name in known and package.installed
         },
-        "held": sorted(name for name in observed.names.relevant if observed.held(name)),
+        "held": sorted(name for name in known if observed.held(name)),
         "loaded": list(observed.loaded) if observed.loaded else None,
         "modprobe": observed.modules.own or "",
         "persistence": service.get("ActiveState") == "active"
@@ -78,6 +80,8 @@ def after(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Dict
         if step.action == "install":
             for name in params["remove"]:
                 found["packages"].pop(name, None)
+        elif step.action == "adopt" and params["packages"]:
+            found["adopted"] = sorted({*found.get("adopted", ()), *params["packages"]})
         elif step.action == "hold":
             kept = set(found["held"]) - set(params["release"])
             found["held"] = sorted(kept | set(params["hold"]))

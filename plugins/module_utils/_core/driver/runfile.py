@@ -49,11 +49,11 @@ def _steps(observed: Observed, desired: Desired, kind: str) -> t.Tuple[Step, ...
             cause="the files of the two would mix",
             hint="remove the packages first: state absent, or the package manager where you installed them",
         )
-    if have and not ours and have != version:
+    if have and not ours and have != version and not desired.adopt:
         raise NodeError(
             f"version {have} from NVIDIA's installer is on the node, and not by this module",
             cause=f"{TRACES} is there, and version {version} would replace it",
-            hint=f"run {UNINSTALLER} on the node, or ask for version {have}",
+            hint=f"ask for version {have}, replace it by adopt: true, or run {UNINSTALLER} on the node",
         )
     # The installer refuses while nouveau holds the GPUs; the blacklist and a boot come first.
     there = have == version and ours in ("", f"{version} {kind}")
@@ -72,7 +72,9 @@ def _steps(observed: Observed, desired: Desired, kind: str) -> t.Tuple[Step, ...
     how = "DKMS builds" if dkms else "the installer builds, for the running kernel only"
     text = f"install {version} from {runfile.location}, with {kind} kernel modules that {how}"
     params = {**runfile._asdict(), "version": version, "kind": kind, "options": options}
-    return (Step("runfile", text, params),)
+    taken = {"packages": {}, "runfile": have}
+    over = Step("adopt", f"take over the driver {have} from NVIDIA's installer", taken)
+    return (*([over] if have and not ours else []), Step("runfile", text, params))
 
 
 def _check(observed: Observed, runfile: Runfile, *, refuse_unsigned: bool) -> None:

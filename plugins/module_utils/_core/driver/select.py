@@ -13,6 +13,7 @@ from ..packages.apt import upstream
 from ..steps import Step
 from . import branches as driver_branches
 from . import prebuilt
+from .adoption.found import WHOLE, counterparts, taken, tracked
 from .names import Names
 from .state import Desired, Observed
 
@@ -197,12 +198,23 @@ def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.O
         for name in names
         if name != kernel or not ready
     }
-    for name in siblings(observed, names):
+    others = siblings(observed, {*names, *taken(observed, desired)})
+    for name in (*others, *counterparts(observed, desired, known, kind)):
         if version in observed.upstreams(name):
             chosen[name] = _full(observed, desired.version, name, version)
     if ready:
-        chosen.update(prebuilt.targets(observed, kind, version, follow=not desired.hold))
+        follow = not desired.hold or tracked(observed, desired)
+        chosen.update(prebuilt.targets(observed, kind, version, follow=follow))
+        if _needs_dkms(observed, kind, chosen):
+            return None
     return Choice(kind, version, chosen, (), known, kernel)
+
+
+def _needs_dkms(observed: Observed, kind: str, chosen: t.Collection[str]) -> bool:
+    """Tell whether apt would bring DKMS's modules as well, for a metapackage that knows no others."""
+    tracks = prebuilt.tracking(observed, kind)
+    fits = any(one in chosen or observed.installed(one) for one in tracks)
+    return not fits and any(WHOLE.fullmatch(one) for one in chosen)
 
 
 def siblings(observed: Observed, wanted: t.Collection[str]) -> t.List[str]:

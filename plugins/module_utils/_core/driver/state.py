@@ -51,6 +51,7 @@ class Desired:
     runfile: t.Optional[Runfile] = None
     hold_kernel: bool = False
     update: bool = False
+    adopt: bool = False
 
 
 def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
@@ -102,6 +103,9 @@ class Record(package.Record):
     ``modprobe`` that our modprobe file, or what an initramfs has of it, must go.
     ``runfile`` is what NVIDIA's installer brought, version and module type, or "?" where it was cut off.
     ``stream`` is the module stream that was enabled, ``stream_before`` the one that was enabled then.
+    ``adopted`` are the driver's packages that were taken over, as "name version", ``automatic`` those of them that
+    came as dependencies, ``exchanged`` those that we have changed or removed since. ``replaced`` is the version of a
+    driver from NVIDIA's installer that packages, or another version of it, have taken the place of.
     """
 
     sources: bool = False
@@ -112,6 +116,17 @@ class Record(package.Record):
     runfile: str = ""
     stream: str = ""
     stream_before: str = ""
+    adopted: t.FrozenSet[str] = frozenset()
+    automatic: t.FrozenSet[str] = frozenset()
+    exchanged: t.FrozenSet[str] = frozenset()
+    replaced: str = ""
+
+    @property
+    def before(self) -> t.Dict[str, str]:
+        """Return the versions that packages had when they were taken over."""
+        return {
+            name: version for name, _space, version in (one.partition(" ") for one in self.adopted)
+        }
 
 
 class Installed(t.NamedTuple):
@@ -136,7 +151,8 @@ class Observed:
     are the versions of libnvidia-ml. ``signing_key`` is there with Secure Boot on.
     ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
     ``relations`` are what prebuilt kernel modules need, ``refused`` those that the package manager cannot
-    install, with its words.
+    install, with its words. ``back`` are the packages that an adoption has exchanged and that can be put back, with
+    their versions, None where they cannot.
     """
 
     distribution: str
@@ -176,6 +192,7 @@ class Observed:
     streams: Streams = dataclasses.field(default_factory=Streams)
     relations: Relations = dataclasses.field(default_factory=dict)
     refused: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    back: t.Optional[t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

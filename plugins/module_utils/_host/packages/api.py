@@ -172,6 +172,9 @@ class PackageManager(abc.ABC):
     def change(self, change: Change) -> None:
         """Install and remove packages, in one transaction."""
 
+    def fetch(self, change: Change) -> None:  # noqa: B027
+        """Download what a change installs, where that is a step of its own."""
+
     def restore(self, change: Change, automatic: t.Collection[str]) -> None:
         """Put packages back as they were; those of ``automatic`` came as dependencies."""
         self.change(change)

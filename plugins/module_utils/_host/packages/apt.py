@@ -85,7 +85,8 @@ class Apt(PackageManager):
         return dragged, names & apt.parse_dependencies(done.out) or names
 
     def _simulate_purge(self, names: t.Iterable[str]) -> t.Set[str]:
-        options = ["--simulate", "--allow-change-held-packages", "purge"]
+        # Ours are released before; those of others are seen by the packages that would go along.
+        options = ["--simulate", "--ignore-hold", "--allow-change-held-packages", "purge"]
         done = self._call(["apt-get", *options, *sorted(names)])
         return set(apt.parse_simulation(done.out).removed)
 
@@ -139,6 +140,12 @@ class Apt(PackageManager):
     def change(self, change: Change) -> None:
         try:
             self._change([*self._pin(change.pins), *_words(change)])
+        finally:
+            self.clean()
+
+    def fetch(self, change: Change) -> None:
+        try:
+            self._change([*self._pin(change.pins), "--download-only", *_words(change)])
         finally:
             self.clean()
 

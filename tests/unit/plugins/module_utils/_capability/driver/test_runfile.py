@@ -223,6 +223,22 @@ def test_installation_of_somebody_else_is_left_alone(
     assert node.exists(UNINSTALLER)
 
 
+def test_u9_installation_of_somebody_else_is_replaced_where_it_is_asked_for(
+    node: Node, tmp_path: Path, wanted: dict[str, Any]
+) -> None:
+    older = file(tmp_path, OLDER)
+    node.files[older["runfile"]["location"]] = ""
+    converge(node, **older)
+    del node.files[RECORD]
+    one = capability(node, check_mode=True, adopt=True, **wanted)
+    adopt, install = (step.summary for step in one.plan(one.observe()).steps[:2])
+    assert f"take over the driver {OLDER} from NVIDIA's installer" in adopt
+    assert f"install {VERSION}" in install
+    assert converge(node, adopt=True, **wanted).steps == ()
+    assert converge(node, state="absent").steps == ()
+    assert node.exists(UNINSTALLER)  # there was a driver before
+
+
 @pytest.mark.parametrize(
     ("gone", "words"),
     [

@@ -90,3 +90,17 @@ def test_u9_headless_driver_with_its_tracking_package_stays_whole(
     node.unattended()
     assert set(before) <= set(node.installed())
     assert node.works()
+
+
+def test_u9_version_of_anothers_packages_that_was_changed_stays_after_absent(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    node = ubuntu(archive.A, K85)
+    by_hand(node, "nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server")
+    before = set(node.installed())
+    node.archive((*archive.A, *archive.G2))
+    assert converge(node, version=archive.NEWER).steps == ()
+    converge(node, state="absent")
+    assert node.installed()["nvidia-utils-580-server"] == archive.full(archive.NEWER)
+    assert before <= set(node.installed()) | {f"nvidia-firmware-580-server-{OLD}"}
+    assert node.held() == set()
