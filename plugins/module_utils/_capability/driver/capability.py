@@ -70,7 +70,7 @@ SPEC: t.Dict[str, t.Any] = {
     },
 }
 # The steps that decide what the package manager knows.
-BEFORE = frozenset({"repair", "repository", "sources", "stream", "refresh"})
+BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
 # What is refused by lists that may be old.
 STALE = (UnknownVersion, NoCommonVersion, NoSupport)
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
@@ -210,9 +210,11 @@ class DriverCapability:
         actions = [step.action for step in found.steps]
         if not BEFORE.isdisjoint(actions):
             return
+        streams = [step.params["stream"] for step in found.steps if step.action == "stream"]
         for step in found.steps:
             if step.action == "install":
-                self._packages.ask(step.params, check_mode=self._check_mode)
+                params = {**step.params, "stream": "".join(streams)}
+                self._packages.ask(params, check_mode=self._check_mode)
             if step.action == "hold" and step.params["hold"]:
                 self._node.manager.check_hold()
 

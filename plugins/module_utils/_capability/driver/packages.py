@@ -14,6 +14,7 @@ from ..._core.driver.adoption.back import exchanged
 from ..._core.driver.distributions import Distribution
 from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted
 from ..._core.driver.packages import would_remove
+from ..._core.driver.rhel.streams import MODULE
 from ..._core.driver.select import check_components, module_type, siblings, wanted_type
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
@@ -65,11 +66,12 @@ class Packages(Part):
             *names.relevant,
             *wanted.components,
             *(names.headers.format(one) for one in (observed.kernel, *prebuilt.newer(observed))),
+            names.tie.format(observed.kernel),
             *modules,
             *siblings(observed, ()),
             *(self._counterparts(observed) if asks else ()),
         }
-        asked = {name for name in asked if NO_BRANCH not in name}
+        asked = {name for name in asked if name and NO_BRANCH not in name}
         observed = dataclasses.replace(
             observed,
             policies=manager.policies(sorted(asked)) if asks else {},
@@ -185,14 +187,16 @@ class Packages(Part):
 
     def _change(self, params: Params) -> Change:
         holds = self._node.added.record.holds
-        return Change(params["packages"], params["remove"], params["pins"], holds)
+        stream = f"{MODULE}:{params['stream']}" if params.get("stream") else ""
+        return Change(params["packages"], params["remove"], params["pins"], holds, stream)
 
     def _install(self, params: Params) -> None:
         manager, added = self._node.manager, self._node.added
         record, change = added.record, self._change(params)
         before = manager.packages()
         simulation = self._simulate(change, before, params.get("taken", ()))
-        new = set(simulation.new)
+        # rpm keeps several versions of a kernel; one more of what was there is no addition.
+        new = {one for one in simulation.new if one not in before or not before[one].installed}
         requested = record.requested | (new & set(change.packages))
         moved = {*simulation.changed, *simulation.removed} & set(record.before)
         added.remember(

@@ -8,21 +8,25 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..._core.driver.branches import fits
 from ..._core.driver.kernel import tail
 from ..._core.driver.names import PLACE
-from ..._core.driver.rpm import (
+from ..._core.driver.rhel.streams import (
     MODULE,
     MODULE_FILE,
     RELEASES,
     Streams,
+    choose_stream,
     parse_enabled,
-    parse_list,
+    parse_info,
     stream_fits,
+    with_stream,
 )
 from ..._core.driver.runfile import TRACES, UNINSTALLER, parse_traces
-from ..._core.driver.select import wanted_type
+from ..._core.driver.select import wanted_type, wanted_version
 from ..._core.driver.state import Desired, Installed, Observed, Record
 from ..._core.errors import NodeError
+from ..._core.packages.apt import upstream
 from ..._core.packages.repository import Known
 from ..._host.api import Host
 from ..._host.packages.api import PackageManager
@@ -82,11 +86,19 @@ class ModuleStreams(Part):
         manager, wanted = self._node.manager, self._node.desired
         if not isinstance(manager, Dnf) or observed.codename not in RELEASES:
             return observed
-        enabled, offered = self._enabled(), ""
+        enabled, info = self._enabled(), ""
         kind = wanted_type(observed, wanted)
-        if wanted.state == "present" and not stream_fits(enabled, wanted.version, kind):
-            offered = manager.module(["list", MODULE])
-        return dataclasses.replace(observed, streams=Streams(enabled, parse_list(offered)))
+        version = wanted_version(observed, wanted)
+        there = observed.upstreams(observed.names.kernel[kind])
+        has = any(fits(one, upstream(version)) for one in there)
+        if wanted.state == "present" and not (has and stream_fits(enabled, version, kind)):
+            info = manager.module(["info", MODULE])
+        streams = Streams(enabled, parse_info(info))
+        chosen = choose_stream(streams, version, kind)
+        policies = observed.policies
+        if chosen:
+            policies = with_stream(policies, streams, chosen, observed.kernel.rpartition(".")[2])
+        return dataclasses.replace(observed, streams=streams, policies=policies)
 
     def enable(self, params: Params) -> None:
         """Enable a stream; the one that was enabled before the first is remembered."""

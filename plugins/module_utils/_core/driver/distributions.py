@@ -9,6 +9,7 @@ import typing as t
 
 from . import debian, rpm
 from .names import Names, Offer, Wanted
+from .rhel import packages as rhel
 
 
 class Distribution(t.NamedTuple):
@@ -51,7 +52,7 @@ SUPPORTED = (
         "RHEL family",
         ("rhel", "rocky", "almalinux", "centos", "ol"),
         {one: one for one in ("8", "9", "10")},
-        rpm.rhel_packages,
+        rhel.rhel_packages,
     ),
     Distribution(
         "suse",

@@ -37,7 +37,8 @@ class Names:
     is what it needs where they are managed through InfiniBand, in versions of its own.
     ``signed`` are the kernel modules with a known key. ``alike`` are the packages, as apt's patterns,
     that come in the driver's version in a repository whose source packages are not known.
-    ``headers_first`` says that the headers must be there before the transaction that has DKMS build.
+    ``headers_first`` says that the headers must be there before the transaction that has DKMS build. ``tie`` is
+    what ties the headers to their kernel; DKMS needs one, and the newest brings a kernel.
     """
 
     title: str = ""
@@ -63,6 +64,7 @@ class Names:
     branch: str = ""
     alike: str = ""
     headers_first: bool = False
+    tie: str = ""
 
     @property
     def relevant(self) -> t.Tuple[str, ...]:

@@ -19,8 +19,17 @@ from .adoption import found as adoption
 from .loading import look
 from .names import PLACE, mark, part
 from .report import NEWEST, headers_package, newer_headers, offered_headers, uses_dkms
-from .rpm import stream_step
-from .select import Choice, Draft, NoCommonVersion, UnknownVersion, choose, type_of, wanted_type
+from .rhel.streams import stream_step
+from .select import (
+    Choice,
+    Draft,
+    NoCommonVersion,
+    UnknownVersion,
+    choose,
+    type_of,
+    wanted_type,
+    wanted_version,
+)
 from .state import Desired, Observed
 
 REPAIR = Step("repair", "finish what a transaction that was killed has left")
@@ -30,9 +39,10 @@ REFRESH = Step("refresh", "refresh the package lists")
 def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
     kind = wanted_type(observed, desired)
-    named = _named(observed, desired, kind)
+    named = _named(observed, desired)
     if named and not check_mode:
         return tuple(named), None
+    stream = stream_step(observed.streams, wanted_version(observed, desired), kind)
     try:
         choice = choose(observed, desired, kind)
     except (UnknownVersion, NoCommonVersion, driver_branches.NoSupport):
@@ -47,8 +57,9 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
         return tuple(first or sources), None
     changed = {name for step in install for name in step.params["packages"]}
     holds = _holds(observed, desired, choice, changed)
+    streams = [stream] if stream else []
     taken = adoption.steps(observed, desired, install)
-    return (*first, *sources, *taken, *install, *holds), choice
+    return (*first, *sources, *streams, *taken, *install, *holds), choice
 
 
 def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) -> bool:
@@ -76,18 +87,14 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
     return bool(ours & broken) or (bool(others) and observed.unfinished)
 
 
-def _named(observed: Observed, desired: Desired, kind: str) -> t.List[Step]:
+def _named(observed: Observed, desired: Desired) -> t.List[Step]:
     """Make the node know the repository that the user names, and what its packages need besides."""
     known, family = observed.repository, observed.names.family
     named = repository.step(desired.repository, PLACE, family, known, observed.sources)
     steps = [named] if named else []
     if desired.source == "repository" and desired.manage_sources:
         steps += _enable(observed)
-    if steps:
-        return steps if steps[-1] is REFRESH else [*steps, REFRESH]
-    version = desired.version or driver_branches.last(observed.gpus)
-    stream = stream_step(observed.streams, version, kind)
-    return [stream] if stream else []
+    return [*steps, REFRESH] if steps and steps[-1] is not REFRESH else steps
 
 
 def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
@@ -249,8 +256,9 @@ def _check_unasked(
 
 def _check_headers(observed: Observed, desired: Desired, choice: Choice) -> None:
     """Refuse what DKMS cannot build for the running kernel, where that is to be loaded."""
-    # Elsewhere than in Ubuntu a warning says it: DKMS is the only way there, and the user's own kernels are common.
-    if not choice.names.prebuilt or not (desired.load and observed.gpus):
+    # In Debian a warning says it: DKMS is the only way there, and the user's own kernels are common.
+    knows = choice.names.prebuilt or choice.names.headers_first
+    if not knows or not (desired.load and observed.gpus):
         return
     raise NodeError(
         f"DKMS cannot build the kernel modules for the running kernel {observed.kernel}: its headers are neither "

@@ -30,10 +30,13 @@ def uses_dkms(choice: Choice) -> bool:
 
 
 def offered_headers(observed: Observed) -> t.List[str]:
-    """Return the package of the running kernel's headers where it is missing and can be had."""
+    """Return the packages of the running kernel's headers that are missing and can be had."""
     name = headers_package(observed)
     missing = not observed.headers and observed.installed(name) is None
-    return [name] if missing and observed.candidate(name) else []
+    names = [name] if missing else []
+    if observed.names.tie and not observed.installed("dkms"):
+        names.append(observed.names.tie.format(observed.kernel))
+    return [one for one in names if observed.candidate(one)]
 
 
 def newer_headers(observed: Observed) -> t.List[str]:

@@ -1,17 +1,15 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver's packages for SUSE and the RHEL family, and the module streams of the latter."""
+"""The driver's packages for SUSE."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-from ..errors import InputError
 from ..packages.apt import upstream
 from ..packages.package import Policy
-from ..steps import Step
 from . import branches as driver_branches
 from .names import Names, Offer, Wanted, fabric
 
@@ -30,12 +28,6 @@ KERNEL = {
 }
 UTILITIES = "nvidia-compute-utils-{}"
 DAEMON = "nvidia-persistenced"
-MODULE = "nvidia-driver"
-MODULE_FILE = f"/etc/dnf/modules.d/{MODULE}.module"
-# Only these releases of the RHEL family have modules of the driver.
-RELEASES = ("8", "9")
-ENDINGS = {"open": "open", "proprietary": "dkms"}
-ROLLING = {"open": "open-dkms", "proprietary": "latest-dkms"}
 SUSE_MODULES = r"nvidia-(?:open-)?driver-G\d+(?:-(?:signed-)?(?:cuda-)?kmp-\w+)?"
 
 
@@ -109,74 +101,3 @@ def _common(policies: t.Mapping[str, Policy], *names: str) -> t.FrozenSet[str]:
     """Return the driver's versions that packages share."""
     found = [policies[name].versions if name in policies else () for name in names]
     return frozenset.intersection(*(frozenset(map(upstream, versions)) for versions in found))
-
-
-class Streams(t.NamedTuple):
-    """The stream that is enabled, empty where none is, and those that are offered where it matters."""
-
-    enabled: str = ""
-    offered: t.Tuple[str, ...] = ()
-
-
-def parse_enabled(text: str) -> str:
-    """Return the stream in dnf's file of a module, empty where it is not enabled."""
-    values = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
-    return values.get("stream", "") if values.get("state") == "enabled" else ""
-
-
-def parse_list(text: str) -> t.Tuple[str, ...]:
-    """Return the streams in the table of ``dnf module list``, in its order."""
-    rows = re.findall(rf"^{MODULE}\s+(\S+)", text, flags=re.M)
-    return tuple(dict.fromkeys(rows))
-
-
-def stream_fits(stream: str, version: str, kind: str) -> bool:
-    """Tell whether a stream has a version and a module type; an empty version fits every branch."""
-    branch = driver_branches.branch(version) or r"\d+"
-    return stream == ROLLING[kind] or bool(re.fullmatch(f"{branch}-{ENDINGS[kind]}", stream))
-
-
-def stream_step(streams: Streams, version: str, kind: str) -> t.Optional[Step]:
-    """Return the step, None where the enabled stream fits or none is offered.
-
-    InputError names the streams that are offered where none of them fits.
-    """
-    if not streams.offered or stream_fits(streams.enabled, version, kind):
-        return None
-    fitting = [one for one in streams.offered if stream_fits(one, version, kind)]
-    if not fitting:
-        raise InputError.of(
-            "version",
-            version,
-            f"a branch that the module {MODULE} has a stream of with {kind} kernel modules: "
-            f"{', '.join(streams.offered)}",
-        )
-    exact = f"{driver_branches.branch(version)}-{ENDINGS[kind]}"
-    rolling = next((one for one in fitting if one in ROLLING.values()), "")
-    wanted = exact if exact in fitting else rolling
-    wanted = wanted or max(fitting, key=lambda one: int(driver_branches.branch(one)))
-    words = f", in place of {streams.enabled}" if streams.enabled else ""
-    params = {"stream": wanted, "before": streams.enabled}
-    return Step("stream", f"enable the module stream {MODULE}:{wanted}{words}", params)
-
-
-def _devel(kernel: str) -> str:
-    """Return the package of a kernel's headers, whose variants have theirs under other names."""
-    variant = re.search(r"\+(64k|rt)$", kernel)
-    if variant:
-        return f"kernel-{variant[1]}-devel-{kernel[: variant.start()]}"
-    return "kernel-uek-devel-{}" if re.search(r"el\d+uek\b", kernel) else "kernel-devel-{}"
-
-
-def rhel_packages(offered: Offer, wanted: Wanted) -> Names:
-    """Return the packages; only the fabric manager's name depends on what is offered."""
-    return Names(
-        title="RHEL family",
-        family="rhel",
-        kernel={"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"},
-        user_space=("nvidia-driver-cuda", "nvidia-persistenced"),
-        persistenced="nvidia-persistenced",
-        headers=_devel(wanted.kernel),
-        headers_first=True,  # rpm runs the script that builds wherever the transaction puts it
-        **fabric(offered, wanted, "nvidia-fabric-manager"),
-    )

@@ -104,6 +104,11 @@ def wanted_type(observed: Observed, desired: Desired) -> str:
     return module_type(desired.kernel_modules, observed.gpus, there)
 
 
+def wanted_version(observed: Observed, desired: Desired) -> str:
+    """Return the version or branch to have, empty where all will do."""
+    return desired.version or driver_branches.last(observed.gpus)
+
+
 def check_components(names: Names, components: t.Sequence[str], *, persistence: bool) -> None:
     """Refuse package names that cannot be meant."""
     for name in components:

@@ -16,7 +16,7 @@ from ..packages.package import Package, Policy, Relations, Removal
 from ..packages.repository import Known, Repository
 from .kernel import Dkms, Modules, Options, SigningKey, parse_options
 from .names import Names
-from .rpm import Streams
+from .rhel.streams import Streams
 
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
 SHA256 = re.compile(r"[0-9a-f]{64}")

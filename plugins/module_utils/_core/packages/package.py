@@ -80,13 +80,15 @@ Relations = t.Mapping[str, t.Mapping[str, t.Tuple[str, ...]]]
 class Change(t.NamedTuple):
     """One transaction: packages with their versions (None takes any), those to go, and what we hold.
 
-    ``pins`` are the versions of source packages, for what the packages depend on.
+    ``pins`` are the versions of source packages, for what the packages depend on. ``stream`` is a module's
+    stream, as name:stream, that is enabled first.
     """
 
     packages: t.Mapping[str, t.Optional[str]]
     remove: t.Sequence[str]
     pins: t.Mapping[str, str]
     holds: t.FrozenSet[str]
+    stream: str = ""
 
 
 class Simulation(t.NamedTuple):

@@ -70,12 +70,13 @@ def parse_repoquery(text: str, names: t.Collection[str]) -> t.Dict[str, Policy]:
         for key in (name, f"{name}-{version.split(':')[-1]}.{machine}"):
             if key in names:
                 found.setdefault(key, set()).add(version)
-    return _policies(found)
+    return ordered(found)
 
 
-def _policies(found: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, Policy]:
-    ordered = {name: sorted(some, key=version_key, reverse=True) for name, some in found.items()}
-    return {name: Policy(versions[0], tuple(versions)) for name, versions in ordered.items()}
+def ordered(found: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, Policy]:
+    """Return the versions of packages, newest first, as what the sources offer."""
+    newest = {name: sorted(some, key=version_key, reverse=True) for name, some in found.items()}
+    return {name: Policy(versions[0], tuple(versions)) for name, versions in newest.items()}
 
 
 def parse_dnf_locks(text: str) -> t.FrozenSet[str]:
@@ -119,7 +120,7 @@ def parse_zypper_search(text: str) -> t.Dict[str, Policy]:
     for one in _xml(text).iter("solvable"):
         if one.get("kind") == "package" and one.get("repository") != "(System Packages)":
             found.setdefault(one.get("name", ""), set()).add(one.get("edition", ""))
-    return _policies(found)
+    return ordered(found)
 
 
 def parse_zypper_summary(text: str) -> Simulation:

@@ -22,6 +22,8 @@ RPM_BUSY = re.compile(r"transaction lock on|Existing lock |[Ww]aiting for proces
 DNF_LOCKED = re.compile(r"^Error: .* already locked by \d+", re.M)
 DNF_LOCKS = "/etc/dnf/plugins/versionlock.list"
 KEEP = "--setopt=clean_requirements_on_remove=False"
+# Of a kernel there are several versions.
+TEST = ("rpm", "--erase", "--allmatches", "--test")
 ZYPPER_LOCKS = "/etc/zypp/locks"
 ZYPPER_BUSY = 7
 ZYPPER_NOTHING_FOUND = 104
@@ -76,7 +78,7 @@ class Rpm(PackageManager):
         self._call(["rpm", "--erase", *(f"gpg-pubkey-{one}" for one in keys)])
 
     def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
-        done = self._call(["rpm", "--erase", "--test", *sorted(names)], check=False)
+        done = self._call([*TEST, *sorted(names)], check=False)
         needs = rpm.parse_needs(done.err + done.out)
         if done.rc == 0 or not needs:
             return set(), set()
@@ -153,7 +155,7 @@ class Dnf(Rpm):
 
     def purge(self, names: t.Sequence[str]) -> None:
         if names:
-            self._call(["rpm", "--erase", "--test", *names])
+            self._call([*TEST, *names])
             self._dnf(["-y", KEEP, "remove", *names])
 
     def hold(self, names: t.Sequence[str]) -> None:
@@ -177,7 +179,8 @@ class Dnf(Rpm):
         return done.out if done.rc == 0 else ""
 
     def _shell(self, options: t.Sequence[str], change: Change, *, check: bool = True) -> Completed:
-        lines = [
+        lines = [f"module enable {change.stream}"] if change.stream else []
+        lines += [
             f"install {name}-{version}" if version else f"install {name}"
             for name, version in change.packages.items()
         ]
@@ -189,8 +192,10 @@ class Dnf(Rpm):
             "--setopt=exit_on_lock=True",
             KEEP,
         ]
-        command += ["--setopt=install_weak_deps=False", "shell"]
-        done = self._call(command, check=check, stdin="\n".join([*lines, "run", "exit"]) + "\n")
+        command += ["--setopt=install_weak_deps=False"]
+        command += ["--setopt=module_stream_switch=True"] if change.stream else []
+        stdin = "\n".join([*lines, "run", "exit"]) + "\n"
+        done = self._call([*command, "shell"], check=check, stdin=stdin)
         # The shell ends with status 0 whatever happened in it.
         if check and re.search(r"^(?:Error|Failed)\b", done.out + "\n" + done.err, flags=re.M):
             raise NodeError(
@@ -260,7 +265,7 @@ class Zypper(Rpm):
 
     def purge(self, names: t.Sequence[str]) -> None:
         if names:
-            self._call(["rpm", "--erase", "--test", *names])
+            self._call([*TEST, *names])
             self._zypper(["remove", "--no-clean-deps", *names])
 
     def hold(self, names: t.Sequence[str]) -> None:

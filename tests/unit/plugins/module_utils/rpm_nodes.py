@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rpm import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams import (
     MODULE_FILE as STREAM_FILE,
 )
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host

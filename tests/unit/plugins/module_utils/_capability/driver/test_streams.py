@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rpm import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams import (
     MODULE_FILE,
     Streams,
     parse_enabled,
@@ -102,12 +102,14 @@ def test_streams_that_fit(stream: str, version: str, kind: str, fit: bool) -> No
     [
         ("", "open", "open-dkms"),
         ("580", "open", "580-open"),
-        ("575", "proprietary", "latest-dkms"),
+        ("580.1", "proprietary", "580-dkms"),
     ],
 )
 def test_exact_branch_comes_before_the_one_that_rolls(version: str, kind: str, wanted: str) -> None:
-    offered = ("570-open", "580-open", "580-dkms", "latest-dkms", "open-dkms")
-    found = stream_step(Streams("", offered), version, kind)
+    offered = {"570-open": "570", "580-open": "580", "580-dkms": "580"}
+    offered.update({"latest-dkms": "580", "open-dkms": "580"})
+    rows = {one: (("kmod", "noarch", f"3:{of}.1-1.el9"),) for one, of in offered.items()}
+    found = stream_step(Streams("", rows), version, kind)
     assert found is not None
     assert found.params == {"stream": wanted, "before": ""}
 

@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches imp
     unsupported,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rpm import Streams
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams import Streams
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import choose
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Runfile
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
@@ -105,7 +105,9 @@ def test_versions_that_cannot_be_read_are_not_judged() -> None:
 def test_module_stream_is_of_the_last_branch_that_runs_the_gpus(
     architectures: tuple[str, ...], stream: str
 ) -> None:
-    offered = ("470-dkms", "580-dkms", "595-dkms", "latest-dkms", "open-dkms")
-    observed = node(policies=ALL, gpus=gpus(*architectures), streams=Streams("", offered))
+    offered = {f"{one}-dkms": one for one in ("470", "580", "595")}
+    offered.update({"latest-dkms": "595", "open-dkms": "595"})
+    rows = {name: (("kmod", "noarch", f"3:{one}.1-1"),) for name, one in offered.items()}
+    observed = node(policies=ALL, gpus=gpus(*architectures), streams=Streams("", rows))
     first, *_rest = plan(observed, DESIRED, check_mode=False).steps
     assert first.params["stream"] == stream

@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._host.api import Complete
 
 KEYS = "/etc/apt/keyrings"
 GPU = "sys/bus/pci/devices/0000:18:00.0"
-H100, B200 = "0x2330", "0x2901"
+H100, B200, V100 = "0x2330", "0x2901", "0x1db4"
 BANNER = "NVRM version: NVIDIA UNIX {}Kernel Module for x86_64  {}  Release Build\n"
 TYPES = {"open": "Open ", "proprietary": ""}
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A Rocky 9 machine in a folder: genuine rpm and dnf 4, small packages."""
+"""A machine of the RHEL family in a folder: genuine rpm and dnf 4, small packages."""
 
 from __future__ import annotations
 
@@ -9,26 +9,35 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
-from rhel_archive import KERNEL
+from rhel_systems import EL9, System
 from rooted import H100, Rooted
 
-OS_RELEASE = 'ID="rocky"\nVERSION_ID="9.6"\nPRETTY_NAME="Rocky Linux 9.6 (Blue Onyx)"\n'
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 TOOLS = ("rpm", "dnf", "rpmbuild", "createrepo_c")
 ENTRY = "[{name}]\nname={name}\nbaseurl=file://{folder}\nenabled={enabled}\ngpgcheck=0\n"
 
 
 class Rhel(Rooted):
-    """A machine that runs KERNEL and knows base and cuda; ``versionlock`` says that dnf has that plugin."""
+    """A machine that runs its system's older kernel and knows base and cuda.
+
+    ``versionlock`` says that dnf has that plugin.
+    """
 
     genuine = ("rpm", "dnf")
     libraries = "/usr/lib64"
-    modules_of = ("extra/nvidia.ko",)
+    modules_of = ("extra/nvidia.ko", "extra/drivers/video/nvidia/nvidia.ko")
 
     def __init__(
-        self, root: Path, repositories: Mapping[str, Path], *, versionlock: bool = True
+        self,
+        root: Path,
+        repositories: Mapping[str, Path],
+        system: System = EL9,
+        *,
+        gpu: str = H100,
+        versionlock: bool = True,
     ) -> None:
-        super().__init__(root, OS_RELEASE, KERNEL, H100)
+        super().__init__(root, system.os_release, system.kernel, gpu)
+        self.system = system
         self.repositories, self.versionlock = repositories, versionlock
         self.put("etc/dnf/dnf.conf", "[main]\ngpgcheck=0\n")
         text = f"[main]\nenabled = 1\nlocklist = {root}{LOCKS}\n"
@@ -36,7 +45,7 @@ class Rhel(Rooted):
         self.put(LOCKS[1:], "")
         for name in repositories:
             self.switch(name, on=name != "epel")
-        self.dnf("install", "kernel-core")
+        self.dnf("install", f"{system.core}-{system.kernel}")
 
     def switch(self, name: str, *, on: bool) -> None:
         """Enable or disable a repository."""
@@ -59,10 +68,13 @@ class Rhel(Rooted):
         options = [f"--root={root}"]
         if words[0] == "dnf":
             options = [f"--installroot={root}", f"--config={root}/etc/dnf/dnf.conf"]
-            options += [f"--setopt=reposdir={root}/etc/yum.repos.d", "--releasever=9"]
+            options += [
+                f"--setopt=reposdir={root}/etc/yum.repos.d",
+                f"--releasever={self.system.version}",
+            ]
             options += [f"--setopt=pluginconfpath={root}/etc/dnf/plugins"]
             options += [f"--setopt=cachedir={root}/cache", "--forcearch=x86_64"]
-            options += ["--setopt=module_platform_id=platform:el9"]
+            options += [f"--setopt=module_platform_id={self.system.platform}"]
             options += [] if self.versionlock else [f"--setopt=pluginpath={root}/none"]
         return Host().run([words[0], *options, *words[1:]], check=False, env=env, stdin=stdin)
 

@@ -1,20 +1,39 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Packages of the driver and the kernel for the RHEL family 9, with genuine names and relations, for genuine dnf.
+"""Packages of the driver and the kernel for the RHEL family, with genuine names and relations, for genuine dnf.
 
-F13  /lib/modules/K/build belongs to kernel-core and dangles until kernel-devel is there: kernel.spec of RHEL.
 F12  kmod-nvidia-open-dkms and its kin: NVIDIA's Driver Installation Guide, names of its repository for rhel9.
-dkms comes from EPEL.
+F13  /lib/modules/K/build belongs to kernel-core and dangles until kernel-devel is there: kernel.spec of RHEL.
+F14  dkms (EPEL, Fedora) needs (kernel-devel-matched if kernel-core): dkms.spec 3.1.2 of Fedora. That package needs
+     kernel-core and kernel-devel of its own version: kernel.spec. dnf takes the newest, and with it a new kernel.
+F15  Each branch has the streams B (precompiled), B-dkms and B-open; latest, latest-dkms and open-dkms are those of
+     the newest, and latest-dkms is the default: genmodules.py in NVIDIA/cuda-repo-management.
+F16  kmod-nvidia-V-K has the modules for one kernel K, without its distribution's ending, and conflicts with
+     kmod-nvidia-latest-dkms: dnf-kmod-nvidia.spec in NVIDIA/yum-packaging-precompiled-kmod.
+F17  nvidia-driver-cuda needs nvidia-kmod-common of its version, and that nvidia-kmod: nvidia-driver.spec in
+     NVIDIA/yum-packaging-nvidia-driver, nvidia-kmod-common.spec in NVIDIA/yum-packaging-nvidia-kmod-common.
 """
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
-KERNEL = "5.14.0-570.12.1.el9_6.x86_64"
-VERSION, OLDER = "580.95.05", "580.82.07"
+import rhel_bodies as bodies
+from rhel_systems import System
+
+VERSION, OLDER, BEFORE = "580.95.05", "580.82.07", "570.195.03"
+VERSIONS = (VERSION, OLDER, BEFORE)
+KMODS = {"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"}
+ENDINGS = {"open": "open", "proprietary": "dkms"}
+USER_SPACE = (
+    "nvidia-driver-cuda",
+    "nvidia-driver-cuda-libs",
+    "nvidia-kmod-common",
+    "nvidia-persistenced",
+)
 HEAD = """\
 Name: {name}
 Epoch: {epoch}
@@ -26,63 +45,45 @@ License: none
 %description
 played
 """
-CORE = """\
-%install
-mkdir -p %{{buildroot}}/boot %{{buildroot}}/lib/modules/{kernel}
-touch %{{buildroot}}/boot/vmlinuz-{kernel} %{{buildroot}}/lib/modules/{kernel}/modules.builtin
-ln -s ../../../usr/src/kernels/{kernel} %{{buildroot}}/lib/modules/{kernel}/build
-%files
-/boot/vmlinuz-{kernel}
-/lib/modules/{kernel}
+OPTIONS = {
+    "_binary_payload": "w0.gzdio",
+    "_build_id_links": "none",
+    "__os_install_post": "%{nil}",
+    "__brp_mangle_shebangs": "%{nil}",
+}
+STREAM = """\
+---
+document: modulemd
+version: 2
+data:
+  name: nvidia-driver
+  stream: "{name}"
+  version: 20251101000000
+  context: {context}
+  arch: x86_64
+  summary: Nvidia driver for {name} branch
+  description: played
+  license:
+    module: [MIT]
+  profiles:
+    default:
+      rpms: [nvidia-driver-cuda]
+  artifacts:
+    rpms:
+{rpms}
+...
 """
-DEVEL = """\
-%install
-mkdir -p %{{buildroot}}/usr/src/kernels/{kernel}
-touch %{{buildroot}}/usr/src/kernels/{kernel}/Makefile
-%files
-/usr/src/kernels/{kernel}
+DEFAULTS = """\
+---
+document: modulemd-defaults
+version: 1
+data:
+  module: nvidia-driver
+  stream: latest-dkms
+  profiles:
+    latest-dkms: [default]
+...
 """
-DKMS = """\
-%install
-mkdir -p %{buildroot}/usr/sbin
-touch %{buildroot}/usr/sbin/dkms
-chmod 755 %{buildroot}/usr/sbin/dkms
-%files
-/usr/sbin/dkms
-"""
-# What dkms does in the script of the package, in the language that rpm brings itself.
-KMOD = """\
-%install
-mkdir -p %{{buildroot}}/usr/src/nvidia-{version}
-echo '{version} {kind}' > %{{buildroot}}/usr/src/nvidia-{version}/dkms.conf
-%post -p <lua>
-for kernel in posix.files("/lib/modules") do
-  if kernel:sub(1, 1) ~= "." then
-    if posix.stat("/lib/modules/" .. kernel .. "/build/Makefile") then
-      posix.mkdir("/lib/modules/" .. kernel .. "/extra")
-      local module = io.open("/lib/modules/" .. kernel .. "/extra/nvidia.ko", "w")
-      module:write("{version} {kind}\\n")
-      module:close()
-    else
-      io.stderr:write("Error! Your kernel headers for kernel " .. kernel .. " cannot be found.\\n")
-    end
-  end
-end
-%preun -p <lua>
-for kernel in posix.files("/lib/modules") do
-  os.remove("/lib/modules/" .. kernel .. "/extra/nvidia.ko")
-end
-%files
-/usr/src/nvidia-{version}
-"""
-LIBRARIES = """\
-%install
-mkdir -p %{{buildroot}}/usr/lib64
-touch %{{buildroot}}/usr/lib64/libnvidia-ml.so.{version}
-%files
-/usr/lib64/libnvidia-ml.so.{version}
-"""
-NO_FILES = "%files\n"
 
 
 def build(
@@ -90,62 +91,109 @@ def build(
 ) -> None:
     """Build a package into the folder; ``version`` is with its release."""
     bare, release = version.split("-", 1)
-    spec = folder / f"{name}.spec"
+    spec = folder.parent / "specs" / f"{name}-{version}.spec"
+    spec.parent.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     head = HEAD.format(name=name, epoch=epoch, version=bare, release=release, relations=relations)
     spec.write_text(head + body)
-    words = [
-        "rpmbuild",
-        "-bb",
-        "--define",
-        f"_topdir {folder}/work",
-        "--define",
-        f"_rpmdir {folder}",
-    ]
-    words += ["--define", "_binary_payload w0.gzdio", "--define", "_build_id_links none"]
-    words += ["--target", "x86_64", "--define", "__os_install_post %{nil}"]
-    words += ["--define", "__brp_mangle_shebangs %{nil}", str(spec)]
-    subprocess.run(words, check=True, capture_output=True, text=True)
+    defined = {"_topdir": f"{folder.parent}/work", "_rpmdir": str(folder), **OPTIONS}
+    words = [one for pair in defined.items() for one in ("--define", " ".join(pair))]
+    command = ["rpmbuild", "-bb", "--target", "x86_64", *words, str(spec)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
 
 
-def _indexed(folder: Path) -> None:
+def kernel(folder: Path, system: System, running: str) -> None:
+    """Build the packages of a kernel."""
+    version = running.rpartition(".")[0]
+    several = "Provides: installonlypkg(kernel)\n"
+    provides = f"{several}Provides: {system.core}-uname-r = {running}"
+    build(folder, system.core, version, bodies.CORE.format(kernel=running), provides)
+    provides = f"{several}Provides: {system.devel}-uname-r = {running}"
+    build(folder, system.devel, version, bodies.DEVEL.format(kernel=running), provides)
+    if system.matched:
+        needs = f"Requires: {system.core} = {version}\nRequires: {system.devel} = {version}"
+        build(folder, f"{system.devel}-matched", version, bodies.NO_FILES, needs)
+
+
+def dkms(folder: Path, system: System) -> None:
+    """Build dkms, which comes from EPEL or from the distribution."""
+    needs = f"({system.devel}-matched if {system.core})" if system.matched else system.devel
+    build(folder, "dkms", f"3.2.2-1.{system.dist}", bodies.DKMS, f"Requires: {needs}")
+
+
+def driver(folder: Path, system: System, version: str) -> None:
+    """Build the packages of one version of the driver, but for precompiled kernel modules."""
+    release = f"{version}-1.{system.dist}"
+    for kind, name in KMODS.items():
+        other = KMODS["open" if kind == "proprietary" else "proprietary"]
+        relations = f"Requires: dkms\nConflicts: {other}\nProvides: nvidia-kmod = 3:{version}"
+        build(folder, name, release, bodies.KMOD.format(version=version, kind=kind), relations, 3)
+    needs = {
+        "nvidia-driver-cuda": (
+            f"Requires: nvidia-driver-cuda-libs = 3:{version}\nRequires: nvidia-kmod-common = 3:{version}"
+        ),
+        "nvidia-kmod-common": f"Requires: nvidia-kmod = 3:{version}",
+    }
+    for name in USER_SPACE:
+        libraries = name == "nvidia-driver-cuda-libs"
+        body = bodies.LIBRARIES.format(version=version) if libraries else bodies.NO_FILES
+        build(folder, name, release, body, needs.get(name, ""), 3)
+
+
+def precompiled(folder: Path, version: str, running: str, kind: str = "proprietary") -> str:
+    """Build the modules for one kernel, and return their package's name."""
+    short, dist = running.rpartition(".")[0].rsplit(".", 1)
+    name = f"kmod-nvidia-{'open-' if kind == 'open' else ''}{version}-{short}"
+    relations = f"Provides: nvidia-kmod = 3:{version}\nConflicts: kmod-nvidia-latest-dkms\n"
+    relations += f"Requires: (kernel-core = {short}.{dist} if kernel-core)"
+    body = bodies.READY.format(version=version, kind=kind, kernel=running)
+    build(folder, name, f"{version}-3.{dist}", body, relations, 3)
+    return name
+
+
+def index(folder: Path, streams: Mapping[str, list[str]] | None = None) -> None:
+    """Write the index of a repository, with the module streams that it has."""
     subprocess.run(["createrepo_c", "--quiet", str(folder)], check=True, capture_output=True)
+    if not streams:
+        return
+    text = DEFAULTS
+    for number, (name, rpms) in enumerate(sorted(streams.items())):
+        lines = "\n".join(f"      - {one}" for one in rpms)
+        text += STREAM.format(name=name, context=f"c0ffee{number:02}", rpms=lines)
+    described = folder.parent / "modules.yaml"
+    described.write_text(text)
+    words = ["modifyrepo_c", "--mdtype=modules", str(described), str(folder / "repodata")]
+    subprocess.run(words, check=True, capture_output=True)
 
 
-def repositories(root: Path) -> dict[str, Path]:
+def streams_of(system: System, ready: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return the packages of each stream; ``ready`` are the precompiled modules by their version."""
+    found: dict[str, list[str]] = {}
+    for version in VERSIONS:
+        branch = version.split(".", maxsplit=1)[0]
+        names = {f"{branch}-{ENDINGS[kind]}": [*USER_SPACE, kmod] for kind, kmod in KMODS.items()}
+        rolling = {"open-dkms": f"{branch}-open", "latest-dkms": f"{branch}-dkms"}
+        if version == VERSION:
+            names.update({name: names[of] for name, of in rolling.items()})
+        for stream, parts in names.items():
+            rpms = [f"{one}-3:{version}-1.{system.dist}.x86_64" for one in parts]
+            found.setdefault(stream, []).extend(rpms)
+        user = [f"{one}-3:{version}-1.{system.dist}.x86_64" for one in USER_SPACE]
+        found.setdefault(branch, []).extend([*user, *ready.get(version, [])])
+    return found
+
+
+def repositories(root: Path, system: System) -> dict[str, Path]:
     """Build the repositories base, epel and cuda, and return their folders."""
     found = {name: root / name for name in ("base", "epel", "cuda")}
     for folder in found.values():
         folder.mkdir(parents=True)
-    made = KERNEL.rpartition(".")[0]
-    build(
-        found["base"],
-        "kernel-core",
-        made,
-        CORE.format(kernel=KERNEL),
-        f"Provides: kernel-core-uname-r = {KERNEL}",
-    )
-    build(
-        found["base"],
-        "kernel-devel",
-        made,
-        DEVEL.format(kernel=KERNEL),
-        f"Provides: kernel-devel-uname-r = {KERNEL}",
-    )
-    build(found["epel"], "dkms", "3.2.2-1.el9", DKMS)
-    for version in (VERSION, OLDER):
-        full = f"3:{version}-1.el9"
-        for kind, name, other in (
-            ("open", "kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms"),
-            ("proprietary", "kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms"),
-        ):
-            relations = f"Requires: dkms\nConflicts: {other}\nProvides: nvidia-kmod = {full}"
-            body = KMOD.format(version=version, kind=kind)
-            build(found["cuda"], name, f"{version}-1.el9", body, relations, 3)
-        libs = "nvidia-driver-cuda-libs"
-        build(found["cuda"], libs, f"{version}-1.el9", LIBRARIES.format(version=version), "", 3)
-        needs = f"Requires: {libs} = {full}"
-        build(found["cuda"], "nvidia-driver-cuda", f"{version}-1.el9", NO_FILES, needs, 3)
-        build(found["cuda"], "nvidia-persistenced", f"{version}-1.el9", NO_FILES, "", 3)
-    for folder in found.values():
-        _indexed(folder)
+    for one in (system.kernel, system.newer):
+        kernel(found["base"], system, one)
+    dkms(found["epel"], system)
+    for version in VERSIONS:
+        driver(found["cuda"], system, version)
+    for name in ("base", "epel"):
+        index(found[name])
+    index(found["cuda"], streams_of(system, {}) if system.streams else None)
     return found

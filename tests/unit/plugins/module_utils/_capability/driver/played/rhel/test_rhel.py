@@ -10,24 +10,15 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from apt_nodes import missing
 from debian import capability, converge
-from played_rhel import TOOLS, Rhel
-from rhel_archive import KERNEL, VERSION, repositories
+from played_rhel import Rhel
+from rhel_archive import VERSION, index, kernel
+from rhel_systems import EL9
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    if lacking := missing(TOOLS):
-        pytest.skip(lacking)
-    return repositories(tmp_path_factory.mktemp("rhel"))
-
-
-@pytest.fixture
-def rhel(tmp_path: Path, built: dict[str, Path]) -> Callable[..., Rhel]:
-    return lambda **values: Rhel(tmp_path / "node", built, **values)
+KERNEL = EL9.kernel
 
 
 def test_r1_headers_behind_a_dangling_link_are_missing_and_come(rhel: Callable[..., Rhel]) -> None:
@@ -47,8 +38,9 @@ def test_r1_modules_that_were_never_built_are_built_before_they_are_loaded(
 ) -> None:
     node = rhel()
     node.switch("epel", on=True)
-    node.dnf("install", "kmod-nvidia-open-dkms", "nvidia-driver-cuda")
-    node.dnf("install", "kernel-devel")
+    node.dnf("module", "enable", "nvidia-driver:open-dkms")
+    node.dnf("install", "kmod-nvidia-open-dkms", "nvidia-driver-cuda", f"kernel-devel-{KERNEL}")
+    node.remove(f"/lib/modules/{KERNEL}/extra/nvidia.ko")
     assert node.modules(KERNEL) == []
     assert converge(node).steps == ()
     assert (node.loaded(), node.works()) == (f"{VERSION} open", True)
@@ -59,7 +51,8 @@ def test_r2_headers_come_in_a_transaction_before_the_modules(rhel: Callable[...,
     node.switch("epel", on=True)
     one = capability(node)
     installs = [step.params for step in one.plan(one.observe()).steps if step.action == "install"]
-    assert [*installs[0]["packages"]] == [f"kernel-devel-{KERNEL}"]
+    headers = [f"kernel-devel-{KERNEL}", f"kernel-devel-matched-{KERNEL}"]
+    assert [*installs[0]["packages"]] == headers
     assert "kmod-nvidia-open-dkms" in installs[1]["packages"]
 
 
@@ -98,3 +91,37 @@ def test_u11_module_type_of_another_stays_on_rhel(rhel: Callable[..., Rhel]) -> 
     node.dnf("install", "kmod-nvidia-latest-dkms", "nvidia-driver-cuda")
     assert converge(node).steps == ()
     assert node.loaded() == f"{VERSION} proprietary"
+
+
+def test_item_3_dkms_brings_no_other_kernel_and_absent_takes_none(
+    rhel: Callable[..., Rhel],
+) -> None:
+    node = rhel()
+    node.switch("epel", on=True)
+    converge(node)
+    assert node.listdir("/lib/modules") == [KERNEL]
+    node.dnf("upgrade")
+    assert sorted(node.listdir("/lib/modules")) == [KERNEL, EL9.newer]
+    converge(node, state="absent")
+    assert sorted(node.installed()) == ["kernel-core"]
+    assert sorted(node.listdir("/lib/modules")) == [KERNEL, EL9.newer]
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_item_33_kernel_whose_headers_are_gone_from_the_sources_is_refused(
+    rhel: Callable[..., Rhel], tmp_path: Path, check_mode: bool
+) -> None:
+    node = rhel()
+    node.switch("epel", on=True)
+    kernel(tmp_path / "moved", EL9, EL9.newer)
+    index(tmp_path / "moved")
+    node.repositories = {**node.repositories, "base": tmp_path / "moved"}
+    node.switch("base", on=True)
+    before = node.installed()
+    one = capability(node, check_mode=check_mode)
+    words = (
+        f"running kernel {KERNEL}: its headers are neither installed nor offered as kernel-devel"
+    )
+    with pytest.raises(NodeError, match=words):
+        one.plan(one.observe())
+    assert node.installed() == before

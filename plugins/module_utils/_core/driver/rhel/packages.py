@@ -1,0 +1,43 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver's packages for the RHEL family."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..names import Names, Offer, Wanted, fabric
+
+AMAZONS_FIRST = "6.1"  # the packages of its later kernels have their number in their names
+
+
+def headers(kernel: str) -> t.Tuple[str, str]:
+    """Return the package of a kernel's headers, whose variants have others, and what ties both, where DKMS needs it."""
+    variant = re.search(r"\+(64k|rt)$", kernel)
+    if variant:
+        return f"kernel-{variant[1]}-devel-{kernel[: variant.start()]}", ""
+    if re.search(r"el\d+uek\b", kernel):
+        return "kernel-uek-devel-{}", ""
+    amazon = re.match(r"(\d+\.\d+)\..*\.amzn2023\b", kernel)
+    if amazon:
+        number = "" if amazon[1] == AMAZONS_FIRST else amazon[1]
+        return f"kernel{number}-devel-{{}}", ""
+    return "kernel-devel-{}", "kernel-devel-matched-{}"
+
+
+def rhel_packages(offered: Offer, wanted: Wanted) -> Names:
+    """Return the packages; only the fabric manager's name depends on what is offered."""
+    devel, tie = headers(wanted.kernel)
+    return Names(
+        title="RHEL family",
+        family="rhel",
+        kernel={"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"},
+        user_space=("nvidia-driver-cuda", "nvidia-persistenced"),
+        persistenced="nvidia-persistenced",
+        headers=devel,
+        tie=tie,
+        headers_first=True,  # rpm runs the script that builds wherever the transaction puts it
+        **fabric(offered, wanted, "nvidia-fabric-manager"),
+    )

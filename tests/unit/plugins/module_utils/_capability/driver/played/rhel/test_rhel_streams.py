@@ -1,0 +1,77 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Module streams of a played Rocky 8 and 9, whose dnf is genuine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams import (
+    MODULE_FILE,
+    parse_enabled,
+)
+from debian import capability, converge
+from played_rhel import Rhel
+from rhel_archive import BEFORE, VERSION
+from rhel_systems import EL8, EL9, System
+from rooted import V100
+
+pytestmark = pytest.mark.slow
+
+
+def enabled(node: Rhel) -> str:
+    return parse_enabled(node.read(MODULE_FILE) or "")
+
+
+@pytest.mark.parametrize("system", [EL8, EL9], ids=["el8", "el9"])
+def test_r5_check_mode_names_the_versions_of_the_stream(
+    rhel: Callable[..., Rhel], system: System
+) -> None:
+    node = rhel(system)
+    node.switch("epel", on=True)
+    before, files = node.installed(), node.files().keys()
+    one = capability(node, version="570", check_mode=True)
+    found = one.plan(one.observe())
+    assert found.after["packages"]["nvidia-driver-cuda"] == f"3:{BEFORE}-1.{system.dist}"
+    assert "stream" in [step.action for step in found.steps]
+    assert (enabled(node), node.installed()) == ("", before)
+    assert not [path for path in node.files().keys() - files if "/cache/" not in path]
+    assert converge(node, version="570").steps == ()
+    assert (enabled(node), node.loaded(), node.works()) == ("570-open", f"{BEFORE} open", True)
+
+
+def test_r5_check_mode_simulates_another_stream_in_place_of_the_enabled_one(
+    rhel: Callable[..., Rhel],
+) -> None:
+    node = rhel()
+    node.switch("epel", on=True)
+    assert converge(node, version="570").steps == ()
+    one = capability(node, version="580", check_mode=True)
+    found = one.plan(one.observe())
+    assert found.after["packages"]["kmod-nvidia-open-dkms"] == f"3:{VERSION}-1.el9"
+    assert enabled(node) == "570-open"
+    converge(node, version="580")
+    assert (enabled(node), node.modules(EL9.kernel)) == ("580-open", [f"{VERSION} open"])
+    converge(node, state="absent")
+    assert (enabled(node), "kmod-nvidia-open-dkms" in node.installed()) == ("", False)
+
+
+def test_item_5_stream_that_rolls_gives_way_to_the_branch_that_is_asked_for(
+    rhel: Callable[..., Rhel],
+) -> None:
+    node = rhel()
+    node.switch("epel", on=True)
+    node.dnf("module", "enable", "nvidia-driver:open-dkms")
+    assert converge(node, version="570").steps == ()
+    assert (enabled(node), node.loaded()) == ("570-open", f"{BEFORE} open")
+
+
+def test_item_5_old_gpu_gets_the_stream_of_the_last_branch_that_runs_it(
+    rhel: Callable[..., Rhel],
+) -> None:
+    node = rhel(gpu=V100)
+    node.switch("epel", on=True)
+    assert converge(node).steps == ()
+    assert (enabled(node), node.loaded()) == ("580-dkms", f"{VERSION} proprietary")
