@@ -89,12 +89,13 @@ options:
     default: auto
   components:
     description:
-      - The packages of the driver's user space. None takes what computing needs, and nothing of a desktop.
-      - In Debian these are C(libcuda1), C(libnvidia-ml1), C(nvidia-cuda-mps), C(nvidia-persistenced) and
-        C(nvidia-smi), in Ubuntu C(libnvidia-compute), C(nvidia-compute-utils) and C(nvidia-utils) of a server branch,
-        in the RHEL family C(nvidia-driver-cuda) and C(nvidia-persistenced), and in SUSE C(nvidia-compute) and
-        C(nvidia-compute-utils) of the generation, C(G06) or C(G07), that has the version. From O(repository) Debian
-        takes C(nvidia-driver-cuda) and C(nvidia-persistenced).
+      - What of the driver's user space is there. None takes what computing needs, and nothing of a desktop.
+      - V(compute) is that, V(video) adds NVENC and NVDEC, V(graphics) the libraries of OpenGL, EGL and Vulkan without
+        an X server, and V(dcgm) the packages of DCGM 4, in a version of their own, with the diagnostics for the
+        driver's CUDA; M(gpu.node.dcgm) runs its service. With any of these names V(compute) is always there.
+      - A component that no source has is refused. One that is no longer named goes again, where this module has added
+        it.
+      - Names of packages may stand beside these names. Package names alone replace what computing needs.
       - Kernel modules, their firmware, and C(libnvidia-cfg1) for the persistence daemon come by themselves.
     type: list
     elements: str

@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..._core.driver import prebuilt
+from ..._core.driver import branches, prebuilt
 from ..._core.driver.adoption import found as adoption
 from ..._core.driver.adoption.back import exchanged
+from ..._core.driver.components import packages as components
 from ..._core.driver.distributions import Distribution
-from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted
+from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, part
 from ..._core.driver.packages import would_remove
 from ..._core.driver.rhel.streams import MODULE
 from ..._core.driver.select import check_components, module_type, siblings, wanted_type
@@ -56,7 +57,7 @@ class Packages(Part):
         manager, wanted = self._node.manager, self._node.desired
         absent = wanted.state == "absent"
         packages = manager.packages()
-        names = self._names(observed, packages)
+        names = components.extend(self._names(observed, packages), wanted.components)
         if not absent and wanted.components:
             check_components(names, wanted.components, persistence=wanted.persistence)
         observed = dataclasses.replace(observed, packages=packages, names=names)
@@ -70,6 +71,7 @@ class Packages(Part):
             *modules,
             *siblings(observed, ()),
             *(self._counterparts(observed) if asks else ()),
+            *(components.ALL_DCGM if "dcgm" in wanted.components else ()),
         }
         asked = {name for name in asked if name and NO_BRANCH not in name}
         observed = dataclasses.replace(
@@ -79,6 +81,8 @@ class Packages(Part):
             interrupted=manager.interrupted(),
             sources=manager.sources(),
         )
+        if asks:
+            observed = self._components(observed)
         if not absent or not observed.record or observed.unfinished:
             return observed
         ours = still_there(observed.record.packages, packages)
@@ -103,6 +107,23 @@ class Packages(Part):
         return adoption.counterparts(
             observed, wanted, observed.names, wanted_type(observed, wanted)
         )
+
+    def _components(self, observed: Observed) -> Observed:
+        """Add what depends on the driver's version, and what components have left that are no longer wanted."""
+        names, wanted, record = observed.names, self._node.desired, observed.record
+        base = names.user_space[0]
+        known = [observed.installed(base), branches.last(observed.gpus), names.branch]
+        version = next(filter(None, [wanted.version, *known, observed.candidate(base)]), "")
+        names = components.extend(names, wanted.components, version)
+        left = components.dropped(names, wanted.components, record.requested)
+        adopted = {part(name) for name in record.before}
+        left = [name for name in left if observed.installed(name) and part(name) not in adopted]
+        surplus: t.Tuple[str, ...] = ()
+        if left and not observed.unfinished:
+            along = record.packages - record.requested - {*names.relevant, *wanted.components}
+            there = still_there(sorted(along), observed.packages)
+            surplus = self._node.manager.leftover(left, there)
+        return dataclasses.replace(observed, names=names, surplus=surplus)
 
     def _modules(self, observed: Observed) -> t.Set[str]:
         """Return the packages of prebuilt kernel modules that may be offered or are there, and what tracks them."""
@@ -217,6 +238,10 @@ class Packages(Part):
                     **self._adopted,
                 )
             raise
+        there = still_there(change.remove, manager.packages())
+        if gone := set(change.remove) - set(there):
+            record = added.record
+            added.remember(packages=record.packages - gone, requested=record.requested - gone)
 
     def _simulate(
         self, change: Change, packages: t.Mapping[str, Package], taken: t.Collection[str]

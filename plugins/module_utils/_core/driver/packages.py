@@ -16,6 +16,7 @@ from ..steps import Step
 from . import branches as driver_branches
 from . import prebuilt
 from .adoption import found as adoption
+from .components import offered
 from .loading import look
 from .names import PLACE, mark, part
 from .report import NEWEST, headers_package, newer_headers, offered_headers, uses_dkms
@@ -42,6 +43,11 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     named = _named(observed, desired)
     if named and not check_mode:
         return tuple(named), None
+    missing = None if named else offered.missing(observed, desired)
+    if missing and (observed.refreshed or check_mode):
+        raise missing
+    if missing:
+        return (REFRESH,), None
     stream = stream_step(observed.streams, wanted_version(observed, desired), kind)
     try:
         choice = choose(observed, desired, kind)
@@ -152,6 +158,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     known = adoption.taken(observed, desired)
     drop = [name for name in observed.packages if _superseded(observed, choice, name, known)]
     drop += [name for name in _left_behind(observed, choice, known) if name not in drop]
+    drop += [name for name in observed.surplus if name not in drop]
     others = [
         name
         for name in (*change, *drop)

@@ -14,6 +14,7 @@ from ..steps import Step
 from . import branches as driver_branches
 from . import prebuilt
 from .adoption.found import WHOLE, counterparts, taken, tracked
+from .components import packages as components
 from .names import Names
 from .state import Desired, Observed
 
@@ -109,19 +110,20 @@ def wanted_version(observed: Observed, desired: Desired) -> str:
     return desired.version or driver_branches.last(observed.gpus)
 
 
-def check_components(names: Names, components: t.Sequence[str], *, persistence: bool) -> None:
-    """Refuse package names that cannot be meant."""
-    for name in components:
+def check_components(names: Names, wanted: t.Sequence[str], *, persistence: bool) -> None:
+    """Refuse names of components and packages that cannot be meant."""
+    for name in wanted:
+        components.check_name(name)
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", name):
             raise InputError.of("components", name, f"names of {names.title} packages")
         if names.is_kernel(name):
             raise InputError.of(
                 "components", name, "no kernel modules: kernel_modules chooses them"
             )
-    if persistence and names.persistenced not in components:
+    if persistence and names.persistenced not in components.chosen(names, wanted):
         raise InputError.of(
             "components",
-            list(components),
+            list(wanted),
             f"{names.persistenced} among them, or persistence to be false",
         )
 
@@ -131,7 +133,7 @@ def package_names(
 ) -> t.Tuple[str, ...]:
     """Return the packages of the wanted driver; ``kernel`` is the one with the kernel modules."""
     known = observed.names
-    names = {*(desired.components or known.user_space), kernel}
+    names = {*components.chosen(known, desired.components), kernel}
     names.update([known.anchor] if known.anchor else [])
     if observed.nvswitch and known.fabric:
         names.update([known.fabric, *known.subnet])
@@ -203,6 +205,7 @@ def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.O
         for name in names
         if name != kernel or not ready
     }
+    chosen.update(components.together(observed, names))
     others = siblings(observed, {*names, *taken(observed, desired)})
     for name in (*others, *counterparts(observed, desired, known, kind)):
         if version in observed.upstreams(name):

@@ -150,6 +150,7 @@ class Observed:
     these are managed through InfiniBand, ``fabric`` what the fabric manager's service does; ``libraries``
     are the versions of libnvidia-ml. ``signing_key`` is there with Secure Boot on.
     ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
+    ``surplus`` are packages of ours that only a component needs which is no longer wanted.
     ``relations`` are what prebuilt kernel modules need, ``refused`` those that the package manager cannot
     install, with its words. ``back`` are the packages that an adoption has exchanged and that can be put back, with
     their versions, None where they cannot.
@@ -193,6 +194,7 @@ class Observed:
     relations: Relations = dataclasses.field(default_factory=dict)
     refused: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     back: t.Optional[t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    surplus: t.Tuple[str, ...] = ()
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

@@ -130,6 +130,10 @@ class PackageManager(abc.ABC):
             kept |= needed
         return Removal(tuple(sorted(ours - kept)), tuple(sorted(kept)), tuple(sorted(users)))
 
+    def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
+        """Return those of the names that nothing needs, and what came ``along`` and only these need."""
+        return self.removal({*names, *along}).packages
+
     @abc.abstractmethod
     def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
         """Return the packages that would have to go along, and those of the names that they need."""

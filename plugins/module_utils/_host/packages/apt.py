@@ -84,6 +84,15 @@ class Apt(PackageManager):
         # Where apt does not tell what they need, it may be any of them.
         return dragged, names & apt.parse_dependencies(done.out) or names
 
+    def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
+        # apt refuses to simulate the removal of what a package on hold needs, so it is asked what is unneeded.
+        free = self.removal(names).packages
+        if not free:
+            return ()
+        options = ["--simulate", "--allow-change-held-packages", "--auto-remove", "purge"]
+        done = self._call(["apt-get", *options, *free])
+        return tuple(sorted({*names, *along} & {*apt.parse_simulation(done.out).removed}))
+
     def _simulate_purge(self, names: t.Iterable[str]) -> t.Set[str]:
         # Ours are released before; those of others are seen by the packages that would go along.
         options = ["--simulate", "--ignore-hold", "--allow-change-held-packages", "purge"]

@@ -77,6 +77,18 @@ class Rpm(PackageManager):
     def distrust(self, keys: t.Sequence[str]) -> None:
         self._call(["rpm", "--erase", *(f"gpg-pubkey-{one}" for one in keys)])
 
+    def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
+        found: t.Set[str] = set()
+        new = set(names)
+        while new:
+            needs = self._host.run(["rpm", "-q", "--requires", *sorted(new)], check=False).out
+            names_of = {line.split()[0] for line in needs.split("\n") if line.strip()}
+            command = ["rpm", "-q", "--whatprovides", "--qf", "%{NAME}\\n", *sorted(names_of)]
+            there = set(self._host.run(command, check=False).out.split("\n")) if names_of else set()
+            new = (there & set(along)) - found
+            found |= new
+        return super().leftover(names, found)
+
     def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
         done = self._call([*TEST, *sorted(names)], check=False)
         needs = rpm.parse_needs(done.err + done.out)

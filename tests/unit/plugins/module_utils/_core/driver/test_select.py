@@ -174,12 +174,12 @@ def test_component_of_the_driver_gets_its_version_and_any_other_its_own() -> Non
     policies = {
         **OFFERED,
         "libnvidia-encode1": Policy(NEW, (NEW, OLD)),
-        "dcgm": Policy("4.1-1", ("4.1-1",)),
+        "datacenter-gpu-manager": Policy("3.3.9-1", ("3.3.9-1",)),
     }
-    components = (*USER_SPACE, "libnvidia-encode1", "dcgm")
+    components = (*USER_SPACE, "libnvidia-encode1", "datacenter-gpu-manager")
     found = choice(node(policies=policies), components=components, version="535")
     assert found.targets["libnvidia-encode1"] == OLD
-    assert found.targets["dcgm"] == "4.1-1"
+    assert found.targets["datacenter-gpu-manager"] == "3.3.9-1"
 
 
 def test_firmware_comes_where_a_gpu_or_the_module_type_needs_it() -> None:

@@ -16,6 +16,7 @@ F6  libnvidia-compute needs the virtual nvidia-kernel-common-BRANCH-VERSION: pac
 F7  branches conflict by nvidia-kernel-common: bug reports of 525/535 and 515/530. That libnvidia-compute and
     libnvidia-cfg1 do the same is an assumption; the former is enough.
 F8  570-server is transitional to 580-server: packages.ubuntu.com, source nvidia-graphics-drivers-580-server.
+F9  libnvidia-decode and libnvidia-encode: debian/templates/control.in of NVIDIA's ubuntu-packaging-nvidia-driver.
 F10 modules whose linux-signatures is gone: NVIDIA's list for 550-server-6.8.0-1031-azure.
 """
 
@@ -89,6 +90,8 @@ def driver(version: str, ending: str = "-server", *, phased: int | None = None) 
         ),
         part("libnvidia-cfg1", alone="libnvidia-cfg1"),
         part("libnvidia-gl", f"libnvidia-compute-{mark} {same}"),
+        part("libnvidia-decode", f"libnvidia-compute-{mark} {same}", alone="libnvidia-decode"),
+        part("libnvidia-encode", alone="libnvidia-encode"),
         part(
             "nvidia-utils",
             f"libnvidia-compute-{mark} {same}",
