@@ -84,7 +84,8 @@ class ToolkitCapability:
                 cause=f"/etc/os-release names none of {', '.join(toolkit.FAMILIES)}",
                 hint="install it by other means, or use mode cdi of gpu.node.container_runtime, which needs none of it",
             )
-        return package_manager(self._family, self._host, self._timeout, "the container toolkit")
+        purpose = "the container toolkit"
+        return package_manager(self._family, self._host, self._timeout, purpose, self.name)
 
     # --- observe ---
 

@@ -17,7 +17,7 @@ from .._host.packages.apt import Apt
 from .._host.packages.rpm import Dnf, Zypper
 
 R = t.TypeVar("R", bound=Record)
-FAMILIES: t.Dict[str, t.Callable[[Host, float, str], PackageManager]] = {
+FAMILIES: t.Dict[str, t.Type[PackageManager]] = {
     "debian": Apt,
     "ubuntu": Apt,
     "rhel": Dnf,
@@ -37,13 +37,16 @@ REPOSITORY_SPEC: t.Dict[str, t.Any] = {
 }
 
 
-def package_manager(family: str, host: Host, timeout: float, purpose: str) -> PackageManager:
+def package_manager(
+    family: str, host: Host, timeout: float, purpose: str, module: str = ""
+) -> PackageManager:
     """Return the package manager of a family of distributions.
 
     ``timeout`` is how long to wait where another process holds its lock, ``purpose`` what errors say
-    that is installed.
+    that is installed, ``module`` whose role has the variable for the timeout.
     """
-    return FAMILIES[family](host, timeout, purpose)
+    variable = f"{module}_lock_timeout" if module else ""
+    return FAMILIES[family](host, timeout, purpose, variable)
 
 
 def checked_timeout(seconds: int) -> int:

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 import time
@@ -19,6 +20,7 @@ from .._core.text.masking import masked_text
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAIL_LINES = 15
+FLOCK = "hhqqi"  # struct flock, as 64-bit kernels have it
 
 
 class Completed(t.NamedTuple):
@@ -185,6 +187,18 @@ class Host:
             return os.stat(path).st_mtime
         except OSError:
             return None
+
+    def lock_holder(self, path: str) -> t.Optional[int]:
+        """Return the process that has locked a file by fcntl, or None; locks of this process don't count."""
+        try:
+            with open(path, "rb") as stream:
+                asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                kind, _whence, _start, _length, pid = struct.unpack(
+                    FLOCK, fcntl.fcntl(stream, fcntl.F_GETLK, asked)
+                )
+        except OSError:
+            return None
+        return None if kind == fcntl.F_UNLCK else int(pid)
 
     def makedirs(self, path: str, mode: int = 0o755) -> None:
         """Make a folder and its parents."""

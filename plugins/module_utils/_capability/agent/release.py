@@ -113,7 +113,7 @@ def _userinfo(url: str) -> str:
 
 def install_venv(host: Host, timeout: float) -> None:
     """Install what makes virtual environments; lists that are missing or too old are fetched."""
-    manager = package_manager("debian", host, timeout, PACKAGE)
+    manager = package_manager("debian", host, timeout, PACKAGE, "device_plugin")
     if manager.interrupted() or any(one.broken for one in manager.packages().values()):
         manager.repair()
     try:

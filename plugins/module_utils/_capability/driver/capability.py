@@ -94,7 +94,7 @@ class DriverCapability:
         only_checked = self._desired.state == "present" and self._desired.source == "preinstalled"
         self._has_packages = known is not None and not only_checked
         names = known or distributions.SUPPORTED[0]
-        manager = package_manager(names.family, host, timeout, "the driver")
+        manager = package_manager(names.family, host, timeout, "the driver", self.name)
         self._node = node = Node(host, self._desired, manager, Additions(host, RECORD, Record))
         self._runfile, self._streams, self._loading = (
             Runfile(node),

@@ -19,6 +19,8 @@ DPKG_FORMAT = (
 
 BUSY = re.compile(
     r"[Cc]ould not get lock|lock was locked by|Unable to lock |is another process using it"
+    r"|^debconf: .* is locked by another process",
+    re.MULTILINE,
 )
 # dpkg's letter for what is there, the second of its abbreviation.
 STATES = {

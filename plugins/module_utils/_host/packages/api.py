@@ -14,6 +14,7 @@ from ..._core.errors import NodeError
 from ..._core.packages.apt import Source
 from ..._core.packages.package import Change, Package, Policy, Relations, Removal, Simulation, held
 from ..api import Completed, Host
+from .holders import holder
 
 RETRY_SECONDS = 2.0
 
@@ -36,7 +37,7 @@ class PackageManager(abc.ABC):
     """A node's package manager, through its own commands.
 
     ``timeout`` is how long to wait where another process holds its lock, in seconds, ``purpose`` what
-    errors say that is installed.
+    errors say that is installed, ``variable`` the role's variable that has the timeout.
     """
 
     environment: t.Mapping[str, str] = {}
@@ -44,8 +45,13 @@ class PackageManager(abc.ABC):
     # How an error says that a package is on hold, how that ends, and what else is in the way.
     on_hold, unhold, obstacles = "", "", ""
 
-    def __init__(self, host: Host, timeout: float, purpose: str) -> None:
+    def __init__(self, host: Host, timeout: float, purpose: str, variable: str = "") -> None:
         self._host, self._timeout, self._purpose = host, timeout, purpose
+        self._variable = f" ({variable})" if variable else ""
+
+    @abc.abstractmethod
+    def _locks(self) -> t.Tuple[str, ...]:
+        """Return the files that a process has locked for as long as it changes packages."""
 
     @abc.abstractmethod
     def _is_busy(self, done: Completed) -> bool:
@@ -68,11 +74,7 @@ class PackageManager(abc.ABC):
                 break
             time.sleep(RETRY_SECONDS)
         if busy:
-            raise Locked(
-                f"another package manager is at work on the node, for longer than {self._timeout:g} s",
-                cause=tail(done),
-                hint="wait until it has ended, or raise lock_timeout",
-            )
+            raise self._too_long(tail(done))
         if check and done.rc not in good:
             raise NodeError(
                 f"{argv[0]} failed with status {done.rc}",
@@ -83,11 +85,35 @@ class PackageManager(abc.ABC):
             )
         return done
 
+    def _too_long(self, said: str) -> Locked:
+        found = holder(self._host, said, self._locks())
+        who = f": {found} holds the lock" if found else ""
+        return Locked(
+            f"another package manager is at work on the node, for longer than {self._timeout:g} s{who}",
+            cause=said,
+            hint=f"wait until it has ended, or raise lock_timeout{self._variable}",
+        )
+
     # --- looking ---
 
-    @abc.abstractmethod
     def packages(self) -> t.Dict[str, Package]:
-        """Return the packages that are there or on hold."""
+        """Return the packages that are there or on hold.
+
+        What another process has begun looks as what a killed one has left: its end is waited for.
+        """
+        deadline = time.monotonic() + self._timeout
+        while True:
+            found = self._packages()
+            whole = not self.interrupted() and not any(one.broken for one in found.values())
+            if whole or not holder(self._host, "", self._locks()):
+                return found
+            if time.monotonic() >= deadline:
+                raise self._too_long("")
+            time.sleep(RETRY_SECONDS)
+
+    @abc.abstractmethod
+    def _packages(self) -> t.Dict[str, Package]:
+        """Return the packages as they are."""
 
     @abc.abstractmethod
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:

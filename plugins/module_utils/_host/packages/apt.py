@@ -33,18 +33,24 @@ class Apt(PackageManager):
     environment = {
         "DEBIAN_FRONTEND": "noninteractive",
         "APT_LISTCHANGES_FRONTEND": "none",
-        "NEEDRESTART_MODE": "l",  # it may list services, and must not restart containerd
+        "UCF_FORCE_CONFFOLD": "1",
+        # It must not restart containerd. Ubuntu's own mode is out where it is not run at all.
+        "NEEDRESTART_MODE": "l",
+        "NEEDRESTART_SUSPEND": "1",
     }
     tool, on_hold, unhold = "apt", "on hold", "release it: apt-mark unhold"
     obstacles = "a pin or a foreign source"
     _aside: t.Optional[tempfile.TemporaryDirectory[str]] = None
+
+    def _locks(self) -> t.Tuple[str, ...]:
+        return "/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"
 
     def _is_busy(self, done: Completed) -> bool:
         return done.rc != 0 and apt.is_busy(done.err)
 
     # --- looking ---
 
-    def packages(self) -> t.Dict[str, Package]:
+    def _packages(self) -> t.Dict[str, Package]:
         # Without the pattern those that are only on hold are missing.
         command = ["dpkg-query", "-W", "-f", apt.DPKG_FORMAT, "*"]
         return apt.parse_packages(self._host.run(command).out)

@@ -41,6 +41,10 @@ class Rpm(PackageManager):
 
     on_hold, obstacles = "locked", "a repository or an exclusion"
 
+    def _locks(self) -> t.Tuple[str, ...]:
+        folder = self._host.run(["rpm", "--eval", "%{_dbpath}"], check=False).out.strip()
+        return (f"{folder}/.rpm.lock",)
+
     def _is_busy(self, done: Completed) -> bool:
         said = f"{done.out}\n{done.err}"
         return bool(DNF_LOCKED.search(said) or (done.rc != 0 and RPM_BUSY.search(said)))
@@ -49,7 +53,7 @@ class Rpm(PackageManager):
     def _locked(self) -> t.FrozenSet[str]:
         """Return the packages that are locked at their version."""
 
-    def packages(self) -> t.Dict[str, Package]:
+    def _packages(self) -> t.Dict[str, Package]:
         return rpm.parse_packages(self._all(), self._locked())
 
     def _all(self) -> str:

@@ -176,6 +176,9 @@ class AptNode(FakeHost):
         below = self._below(path)
         return super().remove(path) if below is None else self.local.remove(below)
 
+    def lock_holder(self, path: str) -> int | None:
+        return self.local.lock_holder(f"{self.root}{path}")
+
     def installed(self) -> dict[str, str]:
         """Return what dpkg has, by name."""
         words = ("dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Status}\\n")

@@ -32,6 +32,7 @@ class FakeHost:
         self.statuses: t.Dict[str, Status] = {}
         self.commands: t.Dict[t.Tuple[str, ...], Answer] = dict(commands or {})
         self.ran: t.List[t.Tuple[str, ...]] = []
+        self.holders: t.Dict[str, int] = {}
 
     def run(
         self,
@@ -102,6 +103,9 @@ class FakeHost:
 
     def mtime(self, path: str) -> t.Optional[float]:
         return self.times.get(path, 0.0) if path in self.files else None
+
+    def lock_holder(self, path: str) -> t.Optional[int]:
+        return self.holders.get(path)
 
     def makedirs(self, path: str, mode: int = 0o755) -> None:
         """Folders exist by their files."""

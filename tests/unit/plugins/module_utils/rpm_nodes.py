@@ -164,6 +164,14 @@ def slow_repository(work: Path) -> Path:
     return _indexed(work)
 
 
+def slow_upgrade(work: Path) -> Path:
+    """Build nvidia-slow in two versions; during an upgrade both are there for a few seconds."""
+    _build(work, {"nvidia-slow": "", BASE: ""}, "1.0", "1", 0)
+    script = SLOW.replace("%pre -n slow", "%post -n nvidia-slow").replace(str(SLOW_SECONDS), "5")
+    _build(work, {"nvidia-slow": ""}, "2.0", "1", 0, script)
+    return _indexed(work)
+
+
 def broken_repository(work: Path) -> Path:
     """Build a version whose user space can be installed, and whose kernel modules cannot."""
     _build(work, RHEL, BROKEN, "1.el9", 3, FAILS.format("kmod-nvidia-open-dkms"))
@@ -289,6 +297,9 @@ class RpmNode(FakeHost):
         return (
             self.local.remove(f"{self.root}{path}") if path in self.paths else super().remove(path)
         )
+
+    def lock_holder(self, path: str) -> int | None:
+        return self.local.lock_holder(f"{self.root}{path}")
 
     def installed(self) -> dict[str, str]:
         """Return what rpm has, by name."""

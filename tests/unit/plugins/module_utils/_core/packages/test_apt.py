@@ -212,6 +212,12 @@ def test_pins_stand_beside_what_was_there() -> None:
     [
         ("E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7 (apt)", True),
         ("dpkg: error: dpkg frontend lock was locked by another process with pid 7", True),
+        # debconf 1.5.82, while another process had it open.
+        (
+            'Preconfiguring packages ...\ndebconf: DbDriver "config": /var/cache/debconf/config.dat is locked by '
+            "another process: Resource temporarily unavailable",
+            True,
+        ),
         (
             "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend),"
             " is another process using it?",

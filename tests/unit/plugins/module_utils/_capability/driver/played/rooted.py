@@ -76,6 +76,9 @@ class Rooted(Host):
     def mtime(self, path: str) -> float | None:
         return super().mtime(self.at(path))
 
+    def lock_holder(self, path: str) -> int | None:
+        return super().lock_holder(self.at(path))
+
     def makedirs(self, path: str, mode: int = 0o755) -> None:
         super().makedirs(self._there(path), mode)
 
