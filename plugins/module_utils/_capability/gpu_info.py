@@ -9,16 +9,22 @@ import dataclasses
 import typing as t
 
 from .._core.allocated import names
-from .._core.errors import NodeError
+from .._core.errors import InputError, NodeError
 from .._core.gpu import Gpu, NvmlError
 from .._core.steps import Plan, Step
+from .._host import cloud_init
 from .._host.api import Host
 from .._nvml.real import Nvml, open_nvml
 from . import allocated
-from .nodeinfo import loaded_driver, pci_devices
+from .nodeinfo import gpus, loaded_driver, pci_devices
 
 Info = t.Dict[str, t.Any]
-SPEC: t.Dict[str, t.Any] = {"argument_spec": {"allocated": {"type": "bool", "default": False}}}
+SPEC: t.Dict[str, t.Any] = {
+    "argument_spec": {
+        "allocated": {"type": "bool", "default": False},
+        "cloud_init_timeout": {"type": "int", "default": 0},
+    }
+}
 
 
 class GpuInfoCapability:
@@ -28,10 +34,17 @@ class GpuInfoCapability:
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
         self._host, self._params = host, params
+        self._warnings: t.Tuple[str, ...] = ()
+        if params["cloud_init_timeout"] < 0:
+            wanted = "a number of seconds, not negative"
+            raise InputError.of("cloud_init_timeout", params["cloud_init_timeout"], wanted)
 
     def observe(self) -> Info:
         """Return everything; what cannot be read is said, never an error."""
         devices = [dataclasses.asdict(one) for one in pci_devices(self._host)]
+        if self._params["cloud_init_timeout"] and gpus(self._host):
+            failed = cloud_init.wait(self._host, self._params["cloud_init_timeout"])
+            self._warnings = (f"cloud-init has ended with errors: {failed}",) if failed else ()
         driver = loaded_driver(self._host)
         info: Info = {
             "pci_devices": devices,
@@ -51,11 +64,11 @@ class GpuInfoCapability:
             info.update(allocated_error=str(error))
         try:
             with open_nvml() as nvml:
-                gpus, broken = nvml.gpus()
+                found, broken = nvml.gpus()
                 info.update(
                     library_version=nvml.driver_version(),
                     cuda_version=nvml.cuda_version(),
-                    gpus=[_gpu(nvml, gpu) for gpu in gpus],
+                    gpus=[_gpu(nvml, gpu) for gpu in found],
                     lost_gpus=[str(error) for error in broken],
                 )
         except NvmlError as error:
@@ -64,7 +77,7 @@ class GpuInfoCapability:
 
     def plan(self, state: Info) -> Plan:
         """There is never anything to do."""
-        return Plan()
+        return Plan(warnings=self._warnings)
 
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""
