@@ -48,9 +48,10 @@ options:
   library_folders:
     description:
       - The folders in containers that libraries are mounted in where no hook makes the loader's cache. They must be
-        folders that the loader of the image searches by itself, such as C(/usr/lib/x86_64-linux-gnu) in images of the
-        Debian family and C(/usr/lib64) in those of the Red Hat family.
-      - Without it, the folder of the node's own distribution.
+        folders that the loader of the image searches by itself.
+      - Without it, both that glibc looks in, whatever the node is itself. Images of the Debian family look in
+        C(/usr/lib/x86_64-linux-gnu) (on Arm C(/usr/lib/aarch64-linux-gnu)), those of the Red Hat and SUSE families in
+        C(/usr/lib64).
     type: list
     elements: path
     default: []
@@ -101,10 +102,10 @@ EXAMPLES = r"""
 - name: Generate the specification
   gpu.node.cdi:
 
-- name: Serve images of two families without the NVIDIA container toolkit
+- name: Serve images whose loader looks in one folder only, without the NVIDIA container toolkit
   gpu.node.cdi:
     hooks: never
-    library_folders: [/usr/lib/x86_64-linux-gnu, /usr/lib64]
+    library_folders: [/usr/lib]
 
 - name: See how the specification differs from that of the NVIDIA container toolkit
   gpu.node.cdi:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import uuid
 from pathlib import Path
@@ -16,25 +17,42 @@ PROGRAMS = [folder for folder in ("/usr", "/bin", "/lib", "/lib64") if Path(fold
 
 def run(folder: Path, edits: dict[str, Any], script: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script as root in a container that is made for it below ``folder``."""
-    bundle = folder / uuid.uuid4().hex
-    (bundle / "rootfs").mkdir(parents=True)
-    mounts: list[dict[str, Any]] = [{"source": "proc", "destination": "/proc", "type": "proc"}]
-    mounts += [_bind(one, one, ["ro", "rbind"]) for one in PROGRAMS]
-    mounts += [
+    mounts = [_bind(one, one, ["ro", "rbind"]) for one in PROGRAMS]
+    mounts += [one for one in _mounts(edits) if not one["destination"].startswith(tuple(PROGRAMS))]
+    return _run(folder, mounts, ["/bin/sh", "-c", script], {"path": "rootfs"})
+
+
+def run_image(
+    folder: Path, image: Path, edits: dict[str, Any], *words: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of an image as root, with a root filesystem that is the image's and no other's."""
+    root = {"path": str(folder / uuid.uuid4().hex)}
+    shutil.copytree(image, root["path"], symlinks=True)
+    return _run(folder, _mounts(edits), list(words), root)
+
+
+def _mounts(edits: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
         _bind(one["hostPath"], one["containerPath"], one["options"])
         for one in edits.get("mounts", ())
-        if not one["containerPath"].startswith(tuple(PROGRAMS))
     ]
+
+
+def _run(
+    folder: Path, mounts: list[dict[str, Any]], args: list[str], root: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    bundle = folder / uuid.uuid4().hex
+    (bundle / "rootfs").mkdir(parents=True)
     config = {
         "ociVersion": "1.0.2",
         "process": {
             "user": {"uid": 0, "gid": 0},
-            "args": ["/bin/sh", "-c", script],
+            "args": args,
             "env": ["PATH=/usr/bin:/bin"],
             "cwd": "/",
         },
-        "root": {"path": "rootfs"},
-        "mounts": mounts,
+        "root": root,
+        "mounts": [{"source": "proc", "destination": "/proc", "type": "proc"}, *mounts],
         "linux": {"namespaces": [{"type": "mount"}]},
     }
     (bundle / "config.json").write_text(json.dumps(config))

@@ -53,10 +53,11 @@ class DriverFiles:
         text = self._host.read(self.root + MIG_MINORS)
         return parse_minors(self._host.read(MIG_MINORS) or "" if text is None else text)
 
-    def default_folder(self) -> str:
-        """Return the library folder of the distribution."""
+    def image_folders(self) -> t.Tuple[str, ...]:
+        """Return the folders that libraries are mounted in for the loaders of images, the distribution's own first."""
         folders = cdi.search_folders(self._ldconfig())
-        return next((one for one in folders if self._host.listdir(self.root + one)), folders[0])
+        own = next((one for one in folders if self._host.listdir(self.root + one)), folders[0])
+        return cdi.image_folders(own, aarch64=self._real(cdi.AARCH64_LOADER) is not None)
 
     def nvml_library(self) -> str:
         """Return the path of NVML on the node where it is not the node's own, else nothing."""
@@ -196,7 +197,7 @@ def specify(
     else:
         hook, notes = _hook(machine) if options.hooks == "auto" else ("", [])
         files = machine.read(version)
-        folders = options.library_folders or (machine.default_folder(),)
+        folders = options.library_folders or machine.image_folders()
         spec = cdi.build(devices, nodes, files, cdi.Layout(folders, machine.root, hook))
         warnings += [*notes, *_missing(nodes, files, version)]
     check(spec, machine.open_folder)

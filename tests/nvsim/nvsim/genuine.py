@@ -36,6 +36,11 @@ def promtool() -> Path:
     return _program("promtool", "promtool")
 
 
+def lib64_glibc() -> Path:
+    """Return glibc's loader as built for /lib64 and /usr/lib64, with its libraries beside it; skip as above."""
+    return _program("libc6-amd64-i386-cross", "ld-linux-x86-64.so.2")
+
+
 def _program(package: str, name: str) -> Path:
     APT.mkdir(parents=True, exist_ok=True)
     with (APT / "lock").open("w") as lock:  # tests run beside each other
@@ -49,7 +54,7 @@ def _program(package: str, name: str) -> Path:
 
 
 def _there(name: str) -> Path | None:
-    for folder in ("usr/lib/nvidia", "usr/lib", "usr/bin"):
+    for folder in ("usr/lib/nvidia", "usr/lib", "usr/bin", "usr/i686-linux-gnu"):
         for path in APT.glob(f"root/{folder}/**/{name}"):
             if path.is_file():
                 return path

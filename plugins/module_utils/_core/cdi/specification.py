@@ -19,6 +19,7 @@ from .rules import minimum_version, problems
 MAX_LINKS = 40  # as the kernel
 ABIS = ("x86-64", "AArch64")
 COMMON_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
+AARCH64_LOADER = "/lib/ld-linux-aarch64.so.1"
 # Names that programs open although no package of the driver has to have them.
 ALIASES = {
     "libcuda": ["libcuda.so"],
@@ -62,6 +63,15 @@ def search_folders(cache: t.Iterable[Pair]) -> t.List[str]:
     own = default_folder(cache)
     folders = [own] if own else list(COMMON_FOLDERS)
     return [f"{folder}{sub}" for folder in folders for sub in ("", "/nvidia/current", "/nvidia")]
+
+
+def image_folders(own: str, *, aarch64: bool) -> t.Tuple[str, ...]:
+    """Return where the loaders of images look: the folder of the node's distribution, and that of the others.
+
+    Those of the Debian family look in the multiarch folder and not in lib64, those of the RPM
+    distributions the other way round.
+    """
+    return tuple(dict.fromkeys((own, COMMON_FOLDERS[aarch64], COMMON_FOLDERS[2])))
 
 
 def is_driver_library(name: str, version: str) -> bool:

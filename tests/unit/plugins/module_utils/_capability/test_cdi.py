@@ -93,7 +93,7 @@ def test_first_run_writes_what_it_announced_and_a_second_changes_nothing(nvml: F
     }
 
 
-def test_libraries_are_mounted_under_all_their_names_in_the_distributions_folder(
+def test_libraries_are_mounted_under_all_their_names_in_the_folders_of_both_families(
     nvml: FakeNvml,
 ) -> None:
     host = Debian()
@@ -105,13 +105,15 @@ def test_libraries_are_mounted_under_all_their_names_in_the_distributions_folder
         "libnvidia-ptxjitcompiler": [".1", f".{VERSION}"],
     }
     expected = {
-        f"{LIB}/{stem}.so{end}": f"{CURRENT}/{stem}.so.{VERSION}"
+        f"{folder}/{stem}.so{end}": f"{CURRENT}/{stem}.so.{VERSION}"
+        for folder in (LIB, "/usr/lib64")
         for stem, ends in names.items()
         for end in ends
     }
-    own = f"{LIB}/libnvidia-pkcs11-openssl3.so.{VERSION}"
+    own = f"libnvidia-pkcs11-openssl3.so.{VERSION}"
+    expected |= {f"{folder}/{own}": f"{LIB}/{own}" for folder in (LIB, "/usr/lib64")}
     mounts = host.mounts()
-    assert {path: at for path, at in mounts.items() if ".so" in path} == {**expected, own: own}
+    assert {path: at for path, at in mounts.items() if ".so" in path} == expected
     assert {path: at for path, at in mounts.items() if ".so" not in path} == {
         "/usr/bin/nvidia-smi": "/usr/lib/nvidia/current/nvidia-smi",
         "/usr/sbin/nvidia-cuda-mps-server": "/usr/sbin/nvidia-cuda-mps-server",
@@ -127,14 +129,26 @@ def test_without_a_cache_the_packages_folders_are_searched(nvml: FakeNvml) -> No
     assert host.mounts() == with_cache
 
 
-def test_the_folder_that_is_there_is_the_distributions_where_no_cache_tells(
-    nvml: FakeNvml,
-) -> None:
+def test_files_are_found_where_no_cache_tells_of_the_distributions_folder(nvml: FakeNvml) -> None:
     host = FakeHost({"/dev/nvidia0": "", f"/usr/lib64/libcuda.so.{VERSION}": ""})
     converge(host)
     spec = json.loads(host.files[PATH])
     paths = [one["containerPath"] for one in spec["containerEdits"]["mounts"]]
-    assert paths == ["/usr/lib64/libcuda.so", f"/usr/lib64/libcuda.so.{VERSION}"]
+    assert paths == [
+        f"{folder}/{name}"
+        for folder in (LIB, "/usr/lib64")
+        for name in ("libcuda.so", f"libcuda.so.{VERSION}")
+    ]
+
+
+def test_images_of_arm_nodes_have_another_folder(nvml: FakeNvml) -> None:
+    host = FakeHost({"/dev/nvidia0": "", f"/usr/lib64/libcuda.so.{VERSION}": ""})
+    host.files["/lib/ld-linux-aarch64.so.1"] = ""
+    converge(host)
+    spec = json.loads(host.files[PATH])
+    mounts = {one["containerPath"] for one in spec["containerEdits"]["mounts"]}
+    folders = {path.rpartition("/")[0] for path in mounts}
+    assert folders == {"/usr/lib64", "/usr/lib/aarch64-linux-gnu"}
 
 
 def test_folder_that_only_the_cache_tells_is_searched_too(nvml: FakeNvml) -> None:
