@@ -69,6 +69,24 @@ options:
     type: str
     choices: [nvml, nvidia-ctk]
     default: nvml
+  capabilities:
+    description:
+      - Which of the driver's files containers get, by the names of C(NVIDIA_DRIVER_CAPABILITIES). That variable of an
+        image or a pod changes nothing here; what is named holds for all containers that ask for a device.
+      - V(compute) is CUDA, OpenCL and MPS, V(utility) is C(nvidia-smi) and NVML, V(video) is NVENC, NVDEC, optical flow
+        and VDPAU.
+      - V(graphics) is OpenGL, EGL, Vulkan, OptiX and GBM, with the files by which their loaders find the driver and the
+        GPU's nodes in C(/dev/dri). V(display) is that and the modules of an X server. A MIG device has such nodes only
+        where its profile can draw.
+      - V(ngx) is the library of NGX, and V(compat32) the libraries for 32-bit programs of the other capabilities.
+      - V(all) is everything, which is what C(nvidia-ctk) writes, 32-bit libraries aside.
+      - Libraries of the driver that are in no list of NVIDIA's, the firmware of the GPUs, control nodes and sockets
+        come with each of them.
+      - With O(generator=nvidia-ctk) it must be left as it is.
+    type: list
+    elements: str
+    choices: [compute, utility, video, graphics, display, ngx, compat32, all]
+    default: [compute, utility, video]
   compare:
     description:
       - Whether to make the specification in both ways and to report in RV(differences) how they differ. What is written
@@ -107,8 +125,13 @@ EXAMPLES = r"""
     hooks: never
     library_folders: [/usr/lib]
 
+- name: Serve programs that draw, too
+  gpu.node.cdi:
+    capabilities: [compute, utility, video, graphics]
+
 - name: See how the specification differs from that of the NVIDIA container toolkit
   gpu.node.cdi:
+    capabilities: [all]
     compare: true
   check_mode: true
   register: compared

@@ -218,3 +218,11 @@ def test_without_a_driver_check_mode_plans_and_a_run_says_what_is_missing(
         assert failed["failed"]
         assert "gpu.node.nvidia_driver" in failed["msg"]
         assert not path.exists()
+
+
+def test_unknown_capability_is_refused_with_the_list(a100: Sim, cdi: Cdi, path: Path) -> None:
+    failed = cdi(a100, capabilities=["compute", "sound"])
+    assert failed["failed"]
+    assert "capabilities must be one or more of: compute, utility, video, graphics" in failed["msg"]
+    assert "no match for: sound" in failed["msg"]
+    assert not path.exists()

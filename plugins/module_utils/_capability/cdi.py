@@ -12,13 +12,15 @@ import typing as t
 from .._core.boot import State as Boot
 from .._core.cdi import boot as cdi_boot
 from .._core.cdi import specification as cdi
+from .._core.cdi.capabilities import ALL, CAPABILITIES, DEFAULT, chosen
 from .._core.cdi.generated import GENERATORS, NVIDIA_CTK, NVML, differences
 from .._core.errors import InputError
 from .._core.gpu import NvmlError
 from .._core.mig.boot import LOCK
 from .._core.steps import Plan, Step
 from .._host.api import Host
-from .._host.cdi import DriverFiles, Wanted, specify
+from .._host.cdi import Wanted, specify
+from .._host.driver_files import DriverFiles
 from .._nvml.real import Nvml, inventory, open_nvml
 from . import boot
 
@@ -31,6 +33,12 @@ SPEC: t.Dict[str, t.Any] = {
         "library_folders": {"type": "list", "elements": "path", "default": []},
         "driver_root": {"type": "path", "default": "/"},
         "generator": {"type": "str", "choices": list(GENERATORS), "default": NVML},
+        "capabilities": {
+            "type": "list",
+            "elements": "str",
+            "choices": [*CAPABILITIES, ALL],
+            "default": list(DEFAULT),
+        },
         "compare": {"type": "bool", "default": False},
         "boot": {"type": "bool", "default": True},
     },
@@ -63,6 +71,7 @@ class CdiCapability:
             tuple(params["library_folders"]),
             params["driver_root"],
             params["generator"],
+            tuple(params["capabilities"]),
         )
         self._compare: bool = params["compare"] and self._present
         self._keeps: bool = params["boot"] and self._present
@@ -79,6 +88,11 @@ class CdiCapability:
                 NVIDIA_CTK,
                 "hooks auto and no library_folders with it: it always uses its own hooks",
             )
+        if not self._options.capabilities:
+            raise InputError.of("capabilities", [], f"one at least of {', '.join(CAPABILITIES)}")
+        if self._options.generator == NVIDIA_CTK and chosen(params["capabilities"]) != set(DEFAULT):
+            expected = "none with generator nvidia-ctk, whose specification has all of them"
+            raise InputError.of("capabilities", params["capabilities"], expected)
         for folder in self._options.library_folders:
             if not folder.startswith("/"):
                 raise InputError.of("library_folders", folder, "absolute paths")

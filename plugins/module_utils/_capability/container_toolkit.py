@@ -20,7 +20,7 @@ from .._core.toolkit import plan as toolkit
 from .._core.toolkit.plan import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, Desired, Observed, Record
 from .._core.toolkit.version import MINIMUM_TEXT
 from .._host.api import Host
-from .._host.cdi import SPEC_FOLDERS
+from .._host.driver_files import SPEC_FOLDERS
 from .._host.packages.api import PackageManager
 from .nodeinfo import os_release
 from .recorded import REPOSITORY_SPEC, Additions, checked_timeout, existing, package_manager

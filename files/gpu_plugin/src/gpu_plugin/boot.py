@@ -23,7 +23,8 @@ from ._shared._core.mig import boot as mig_boot
 from ._shared._core.mig.config import Selection
 from ._shared._core.mig.plan import GpuState, spare
 from ._shared._host.api import Host
-from ._shared._host.cdi import DriverFiles, specify
+from ._shared._host.cdi import specify
+from ._shared._host.driver_files import DriverFiles
 from ._shared._nvml.mig import Changes, planned, read
 from ._shared._nvml.real import Nvml, inventory, open_nvml
 from .tools import bounded, files, logs

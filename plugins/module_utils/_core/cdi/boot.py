@@ -15,6 +15,7 @@ from ..mig.boot import STATUS as MIG_STATUS
 from ..mig.boot import UNIT as MIG_UNIT
 from ..text import json_data
 from ..text.shown import shown
+from .capabilities import ALL, CAPABILITIES, DEFAULT
 from .generated import GENERATORS, NVML
 
 CONFIG = "/etc/gpu-node/cdi.json"
@@ -77,6 +78,7 @@ class Options(t.NamedTuple):
     library_folders: t.Tuple[str, ...] = ()
     driver_root: str = "/"
     generator: str = NVML
+    capabilities: t.Tuple[str, ...] = DEFAULT
 
 
 def texts(options: Options) -> t.Dict[str, str]:
@@ -98,13 +100,19 @@ def load(text: str, path: str) -> Options:
     """Return the options from the file's text."""
     with readable(path, "run gpu.node.cdi again, which writes it"):
         data = json_data.loads(text)
-        generator = data["generator"]
+        generator, capabilities = data["generator"], data.get("capabilities", DEFAULT)
         if generator not in GENERATORS:
             raise ValueError(f"generator: {shown(generator)} is not one of {', '.join(GENERATORS)}")
+        for one in capabilities:
+            if one not in (*CAPABILITIES, ALL):
+                raise ValueError(
+                    f"capabilities: {shown(one)} is not one of {', '.join((*CAPABILITIES, ALL))}"
+                )
         return Options(
             str(data["path"]),
             str(data["hooks"]),
             tuple(map(str, data["library_folders"])),
             str(data["driver_root"]),
             generator,
+            tuple(capabilities),
         )

@@ -363,7 +363,7 @@ def test_what_keeps_the_file_up_to_date_is_written_and_removed(nvml: FakeNvml) -
     steps = converge(host, boot=True, library_folders=["/usr/lib64"])
     assert steps == [step.summary for step in planned.steps]
     kept = cdi_boot.load(host.files[cdi_boot.CONFIG], cdi_boot.CONFIG)
-    assert kept == (PATH, "auto", ("/usr/lib64",), "/", "nvml")
+    assert kept == (PATH, "auto", ("/usr/lib64",), "/", "nvml", ("compute", "utility", "video"))
     assert ("systemctl", "restart", cdi_boot.PATH_UNIT) in host.ran
     assert converge(host, boot=True, library_folders=["/usr/lib64"]) == []
     assert len(converge(host, boot=True)) == 2

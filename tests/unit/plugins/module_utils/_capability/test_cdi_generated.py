@@ -217,7 +217,6 @@ def test_comparison_tells_what_each_has_alone(host: Debian, nvml: FakeNvml) -> N
     assert rest == [
         {"what": "env", "name": f"NVIDIA_CTK_LIBCUDA_DIR={CURRENT}", **whole},
         {"what": "hook", "name": "disable-device-node-modification", "device": "", "only": "nvml"},
-        {"what": "hook", "name": "enable-cuda-compat", **whole},
     ]
     assert PATH not in host.files
     assert "differences" not in capability(host).result(state, one.plan(state))

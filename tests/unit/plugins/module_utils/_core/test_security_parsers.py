@@ -17,6 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core import pods
 from ansible_collections.gpu.node.plugins.module_utils._core.agent import mps_units
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import generated as cdi_generated
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi import libraries
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import specification as cdi
 from ansible_collections.gpu.node.plugins.module_utils._core.driver import state as driver_record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
@@ -195,7 +196,7 @@ def test_s10_hostile_cdi_specification_of_nvidia_ctk() -> None:
     def every(text: str) -> None:
         cdi.names_in(text)
         cdi.describes_gpus(text)
-        cdi.parse_ldconfig(f"\tlibcuda.so.1 (libc6,x86-64) => {text}\n{text}")
+        libraries.parse_ldconfig(f"\tlibcuda.so.1 (libc6,x86-64) => {text}\n{text}")
         read(text)
 
     Thrown(every, NodeError).throw(inputs((json.dumps(SPEC), json.dumps(SPEC, indent=1))))

@@ -12,6 +12,10 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import State
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi.boot import Options
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi.capabilities import (
+    ALL,
+    CAPABILITIES,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,7 +79,10 @@ def test_program_that_is_missing_is_named_before_anything_is_written() -> None:
 OPTIONS = (st.text(), st.text(), st.lists(st.text()).map(tuple), st.text())
 
 
-@given(st.builds(Options, *OPTIONS, st.sampled_from(["nvml", "nvidia-ctk"])))
+CHOSEN = st.lists(st.sampled_from([*CAPABILITIES, ALL])).map(tuple)
+
+
+@given(st.builds(Options, *OPTIONS, st.sampled_from(["nvml", "nvidia-ctk"]), CHOSEN))
 def test_options_survive_the_file(options: Options) -> None:
     assert cdi_boot.load(cdi_boot.dump(options), "x") == options
 
@@ -84,6 +91,18 @@ def test_options_with_no_such_generator_are_refused() -> None:
     values = {"path": "/x", "hooks": "auto", "library_folders": [], "driver_root": "/"}
     with pytest.raises(NodeError, match="generator: 'guess' is not one of nvml, nvidia-ctk"):
         cdi_boot.load(json.dumps({**values, "generator": "guess"}), "x")
+
+
+def test_options_of_a_version_before_there_were_capabilities_are_read() -> None:
+    values = {"path": "/x", "hooks": "auto", "library_folders": [], "driver_root": "/"}
+    text = json.dumps({**values, "generator": "nvml"})
+    assert cdi_boot.load(text, "x") == Options("/x")
+
+
+def test_options_with_no_such_capability_are_refused() -> None:
+    values = Options("/x", capabilities=("compute", "sound"))._asdict()
+    with pytest.raises(NodeError, match="capabilities: 'sound' is not one of compute, utility,"):
+        cdi_boot.load(json.dumps(values), "x")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"path": "/x"}'])

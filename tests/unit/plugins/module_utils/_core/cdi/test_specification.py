@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import specification as cdi
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi.libraries import Library
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi.rules import (
     VERSIONS,
     minimum_version,
     problems,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.specification import Library
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     CONTROL_NODES,
@@ -51,7 +51,7 @@ def spec_of(
     files: cdi.Files = FILES,
     layout: cdi.Layout = PLAIN,
 ) -> dict[str, Any]:
-    found, _left_out = cdi.devices(gpus, migs, MINORS, nodes)
+    found, _left_out = cdi.devices(gpus, migs, MINORS, nodes, {})
     return cdi.build(found, nodes, files, layout)
 
 
@@ -99,7 +99,7 @@ def test_a_partitioned_gpu_is_there_by_its_parts() -> None:
 def test_what_has_no_node_is_left_out(missing: str, words: str) -> None:
     path = f"/dev/nvidia-caps/nvidia-cap{MINORS[missing]}" if missing in MINORS else missing
     cut = gpu(1, mig=True)
-    found, left_out = cdi.devices([gpu(0), cut], [mig(cut, 0)], MINORS, NODES - {path})
+    found, left_out = cdi.devices([gpu(0), cut], [mig(cut, 0)], MINORS, NODES - {path}, {})
     assert len(found) == 1
     assert len(left_out) == 1
     assert words in left_out[0]
@@ -107,13 +107,13 @@ def test_what_has_no_node_is_left_out(missing: str, words: str) -> None:
 
 def test_what_the_driver_has_no_capability_for_is_left_out() -> None:
     cut = gpu(1, mig=True)
-    found, left_out = cdi.devices([cut], [mig(cut, 0)], {}, NODES)
+    found, left_out = cdi.devices([cut], [mig(cut, 0)], {}, NODES, {})
     assert found == []
     assert "the driver does not list gpu1/gi7/access" in left_out[0]
 
 
 def test_mig_mode_without_devices_is_said() -> None:
-    found, left_out = cdi.devices([gpu(0, mig=True)], [], MINORS, NODES)
+    found, left_out = cdi.devices([gpu(0, mig=True)], [], MINORS, NODES, {})
     assert found == []
     assert left_out == ["GPU 0 is left out: it is in MIG mode and has no MIG devices"]
 
@@ -235,7 +235,7 @@ def test_every_specification_is_valid_and_does_not_depend_on_the_order(
 ) -> None:
     gpus, migs = board
     nodes = NODES - gone
-    found, _left_out = cdi.devices(gpus, migs, MINORS, nodes)
+    found, _left_out = cdi.devices(gpus, migs, MINORS, nodes, {})
     if not found:
         return
     layout = cdi.Layout(("/usr/lib64",), root, hook)
@@ -250,5 +250,5 @@ def test_every_specification_is_valid_and_does_not_depend_on_the_order(
     assert used == set(nodes_of(spec, "all")) <= nodes
     random.shuffle(gpus)
     random.shuffle(migs)
-    shuffled, _left_out = cdi.devices(gpus, migs, MINORS, nodes)
+    shuffled, _left_out = cdi.devices(gpus, migs, MINORS, nodes, {})
     assert cdi.render(cdi.build(shuffled, nodes, FILES, layout)) == cdi.render(spec)

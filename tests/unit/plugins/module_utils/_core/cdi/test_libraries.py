@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.specification import (
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi.libraries import (
     MAX_LINKS,
     Library,
     collect,
@@ -120,7 +120,7 @@ def test_names_are_gathered_by_file() -> None:
         ("/l/libnvidia-ml.so.550", "libnvidia-ml.so.1"),
         ("/l/current/libcuda.so.550", "libcuda.so.1"),
     ]
-    assert collect(pairs) == [CUDA, ML]  # libcuda.so is a name that programs expect
+    assert collect(pairs, frozenset()) == [CUDA, ML]  # libcuda.so is a name that programs expect
 
 
 def test_libraries_under_all_names_in_each_folder() -> None:
@@ -155,7 +155,7 @@ NAMES = st.sampled_from(["libcuda.so", "libcuda.so.1", "libcuda.so.550", "libcud
 def test_no_place_in_a_container_is_taken_twice_and_the_first_library_wins(
     pairs: list[tuple[str, str]],
 ) -> None:
-    libraries = collect(pairs)
+    libraries = collect(pairs, frozenset())
     placed = under_all_names(libraries, ["/usr/lib64"])
     places = [container for _host, container in placed]
     assert len(places) == len(set(places))
