@@ -10,7 +10,8 @@ import typing as t
 from .._core.cdi import specification as cdi
 from .._core.cdi.boot import Options
 from .._core.cdi.capabilities import chosen, draws
-from .._core.cdi.generated import NVIDIA_CTK, arguments, check_program, parse
+from .._core.cdi.generated import NVIDIA_CTK, arguments, check_program, parse, unchecked
+from .._core.cdi.rivals import rivals
 from .._core.cdi.rules import HOOK_PROGRAMS, check
 from .._core.gpu import CONTROL_NODES, Inventory
 from .._core.toolkit.version import MINIMUM_TEXT, described, is_safe, number
@@ -53,14 +54,10 @@ def specify(
             "no GPU of this node can be given to containers: there is no CDI specification"
         )
         return Wanted(driver_version=version), tuple(warnings)
-    rivals = [
-        f"{path} describes {cdi.KIND} too, and runtimes read both. Next step: remove it"
-        for path, text in machine.others(options.path).items()
-        if cdi.describes_gpus(text)
-    ]
     if options.generator == NVIDIA_CTK:
         hook = check_program(machine.program(NVIDIA_CTK))
         spec = parse(machine.generate([hook, *arguments(machine.root)]), hook)
+        warnings += unchecked(spec, hook)
     else:
         (hook, calls), notes = _hook(machine, options, version)
         files = machine.read(version, capabilities)
@@ -70,7 +67,7 @@ def specify(
     check(spec, machine.open_folder)
     names = tuple(one["name"] for one in spec["devices"])
     wanted = Wanted(cdi.render(spec), names, spec["cdiVersion"], version, hook)
-    return wanted, (*warnings, *rivals)
+    return wanted, (*warnings, *rivals(options.path, names, machine.others(options.path)))
 
 
 def _hook(

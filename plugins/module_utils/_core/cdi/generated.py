@@ -12,7 +12,7 @@ from ..errors import NodeError
 from ..text import json_data
 from ..text.shown import cut, shown
 from ..toolkit.version import MINIMUM_TEXT, described, is_safe
-from .rules import problems, without_pipes
+from .rules import VERSIONS, is_newer, problems, unknown_keys, without_pipes
 from .specification import KIND
 
 NVML = "nvml"
@@ -69,6 +69,19 @@ def parse(text: str, path: str) -> Spec:
                 # Folders come before what is in them; of hooks the order is the program's own.
                 edits[key].sort(key=lambda one, field=field: str(one[field]))
     return t.cast(Spec, spec)
+
+
+def unchecked(spec: Spec, path: str) -> t.List[str]:
+    """Return what to say of a version of the format that is newer than those whose keys are known here."""
+    if not is_newer(spec["cdiVersion"]):
+        return []
+    keys = [cut(key) for key in unknown_keys(spec)]
+    rest = f": {', '.join(keys[:5])} are not checked" if keys else ""
+    return [
+        f"{path} wrote version {cut(spec['cdiVersion'])} of the CDI format, and this collection knows it up to "
+        f"{VERSIONS[-1]}{rest}. Next step: see that the container runtimes know it; they leave out a file that "
+        "they do not"
+    ]
 
 
 def _bad(path: str, cause: str) -> NodeError:

@@ -14,6 +14,8 @@ from ..text.json_data import is_whole
 from ..text.shown import cut, shown
 
 VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+LATEST = tuple(map(int, VERSIONS[-1].split(".")))
+NUMBERS = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
 VENDOR_OR_CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 NODE_TYPES = ("b", "c", "u", "p")
@@ -64,10 +66,40 @@ def minimum_version(spec: t.Mapping[str, t.Any]) -> str:
     return "0.3.0"
 
 
+class Unknown(str):
+    """What is said of a key that is in no version of the format that is known here; ``key`` is its place."""
+
+    key = ""
+
+    @classmethod
+    def of(cls, key: str) -> Unknown:
+        """Say that there is no such key."""
+        found = cls(f"{key}: there is no such key")
+        found.key = key
+        return found
+
+
+def is_newer(version: t.Any) -> bool:
+    """Tell whether it is a version that came after those that are known here, and has all that they have."""
+    match = NUMBERS.fullmatch(version) if isinstance(version, str) else None
+    found = tuple(map(int, match.groups())) if match else ()
+    return found > LATEST and found[0] == LATEST[0]
+
+
+def unknown_keys(spec: t.Any) -> t.List[str]:
+    """Return the places of keys that are not known here."""
+    return [one.key for one in _shape(spec, "spec", "") if isinstance(one, Unknown)]
+
+
 def problems(spec: t.Any) -> t.List[str]:
-    """Return what is wrong with a specification, each with the place where it is."""
+    """Return what is wrong with a specification, each with the place where it is.
+
+    Runtimes refuse a key that they do not know, as we do; a newer version of the format may have more of them.
+    """
+    newer = isinstance(spec, dict) and is_newer(spec.get("cdiVersion"))
+    found = [one for one in _shape(spec, "spec", "") if not (newer and isinstance(one, Unknown))]
     # What depends on several values is looked at once each of them has its type.
-    return list(_shape(spec, "spec", "")) or list(_rules(spec))
+    return found or list(_rules(spec))
 
 
 def _shape(value: t.Any, shape: str, at: str) -> Found:
@@ -91,7 +123,7 @@ def _keys(value: t.Any, keys: t.Mapping[str, str], at: str) -> Found:
     prefix = f"{at}." if at else ""
     for key in value:
         if key not in keys:
-            yield f"{prefix}{cut(key)}: there is no such key"
+            yield Unknown.of(prefix + cut(key))
     for key, shape in keys.items():
         if key in value:
             yield from _shape(value[key], shape, prefix + key)
@@ -113,9 +145,9 @@ def _is(value: t.Any, name: str) -> bool:
 
 def _rules(spec: t.Mapping[str, t.Any]) -> Found:
     version = spec["cdiVersion"]
-    if version not in VERSIONS:
+    if version not in VERSIONS and not is_newer(version):
         yield f"cdiVersion: {shown(version)} is not one of {', '.join(VERSIONS)}"
-    elif VERSIONS.index(version) < VERSIONS.index(minimum_version(spec)):
+    elif version in VERSIONS and VERSIONS.index(version) < VERSIONS.index(minimum_version(spec)):
         yield f"cdiVersion: the content needs {minimum_version(spec)}, not {version}"
     vendor, slash, kind = spec["kind"].partition("/")
     if not (slash and VENDOR_OR_CLASS.fullmatch(vendor) and VENDOR_OR_CLASS.fullmatch(kind)):

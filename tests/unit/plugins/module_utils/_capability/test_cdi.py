@@ -286,14 +286,16 @@ def test_somebody_elses_file_is_replaced_and_said(nvml: FakeNvml) -> None:
 
 
 @pytest.mark.parametrize("folder", ["/etc/cdi", "/var/run/cdi", "/srv/cdi"])
-def test_another_file_about_the_same_devices_is_named(nvml: FakeNvml, folder: str) -> None:
+def test_another_file_with_the_same_devices_is_named(nvml: FakeNvml, folder: str) -> None:
     host = Debian()
-    host.files[f"{folder}/old.yaml"] = "kind: nvidia.com/gpu\n"
+    same = '{"kind": "nvidia.com/gpu", "devices": [{"name": "0"}]}'
+    host.files[f"{folder}/old.yaml"] = same
+    host.files[f"{folder}/mine.json"] = same.replace('"0"', '"mine"')
     host.files[f"{folder}/other.yaml"] = "kind: amd.com/gpu\n"
-    host.files[f"{folder}/note.txt"] = "kind: nvidia.com/gpu\n"
+    host.files[f"{folder}/note.txt"] = same
     found = warnings(host, path=f"{folder}/nvidia.yaml")
     assert len(found) == 1
-    assert f"{folder}/old.yaml describes nvidia.com/gpu too" in found[0]
+    assert f"{folder}/old.yaml describes 0 of nvidia.com/gpu too" in found[0]
 
 
 def test_the_other_folders_are_looked_at_too_and_the_own_file_is_no_rival(nvml: FakeNvml) -> None:

@@ -243,3 +243,51 @@ def test_newer_parts_of_the_format_are_known() -> None:
     spec["containerEdits"]["netDevices"] = [{"hostInterfaceName": "ib0", "name": "net0"}]
     assert problems(spec) == ["cdiVersion: the content needs 1.1.0, not 0.5.0"]
     assert problems({**spec, "cdiVersion": "1.1.0"}) == []
+
+
+def newer(uuids: list[str], version: str = "1.2.0") -> dict[str, Any]:
+    """Return what a later release of the toolkit may write: a version and keys that are not known here."""
+    spec = {**generated(uuids), "cdiVersion": version, "labels": {"a": "b"}}
+    spec["devices"][0]["containerEdits"]["deviceNodes"][0]["slot"] = 1
+    return spec
+
+
+def test_item_29_newer_keys_in_a_newer_version_of_the_format_are_taken_over(
+    host: Debian, nvml: FakeNvml
+) -> None:
+    install(host, newer([one.uuid for one in nvml.found]))
+    one = capability(host)
+    (warning,) = one.plan(one.observe()).warnings
+    assert (
+        "wrote version 1.2.0 of the CDI format, and this collection knows it up to 1.1.0" in warning
+    )
+    assert "labels, devices[0].containerEdits.deviceNodes[0].slot are not checked" in warning
+    converge(host)
+    assert host.spec()["labels"] == {"a": "b"}
+    assert converge(host) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("1.1.0", "labels: there is no such key"),
+        ("0.2.0", "cdiVersion: '0.2.0' is not one of 0.3.0"),
+        ("1.2", "cdiVersion: '1.2' is not one of 0.3.0"),
+    ],
+)
+def test_item_29_what_no_runtime_would_read_is_still_refused(
+    host: Debian, nvml: FakeNvml, version: str, said: str
+) -> None:
+    """Runtimes refuse a key that the version which they know it by does not have."""
+    spec = newer([one.uuid for one in nvml.found], version)
+    if version != "1.1.0":
+        spec = {**generated([nvml.found[0].uuid]), "cdiVersion": version}
+    install(host, spec)
+    with pytest.raises(NodeError, match=said):
+        converge(host)
+
+
+def test_item_29_the_rest_of_a_newer_version_is_checked(host: Debian, nvml: FakeNvml) -> None:
+    install(host, {**newer([nvml.found[0].uuid]), "kind": "nvidia.com"})
+    with pytest.raises(NodeError, match=r"kind: 'nvidia\.com' is not vendor/class"):
+        converge(host)

@@ -86,7 +86,7 @@ def test_what_is_no_object(spec: Any) -> None:
     [
         ("extra", 1, "extra: there is no such key"),
         ("cdiVersion", ..., "cdiVersion: is missing"),
-        ("cdiVersion", "1.2.3", "cdiVersion: '1.2.3' is not one of"),
+        ("cdiVersion", "2.0.0", "cdiVersion: '2.0.0' is not one of"),
         ("cdiVersion", 3, "cdiVersion: 3 is not a text"),
         ("cdiVersion", "0.6.0", "cdiVersion: the content needs 0.7.0, not 0.6.0"),
         ("kind", "", "kind: '' is not a text"),
