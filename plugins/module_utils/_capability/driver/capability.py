@@ -186,14 +186,13 @@ class DriverCapability:
         """Plan what the package manager can carry out: without the prebuilt kernel modules that it refuses."""
         found = plan(state, self._desired, check_mode=self._check_mode)
         try:
-            self._ask(found)
+            return self._asked(found)
         except NoWay as error:
             refused = prebuilt.refused(state, found.steps, str(error))
             if not refused:
                 raise
             words = unmet(error.cause)
             return self._without(state, dict.fromkeys(refused, words))
-        return found
 
     def _without(self, state: Observed, refused: t.Mapping[str, str]) -> Plan:
         words = next(iter(refused.values()))
@@ -205,18 +204,19 @@ class DriverCapability:
         left = f"{', '.join(sorted(refused))} cannot be installed, and is left out: {words}"
         return replace(found, warnings=(left, *found.warnings))
 
-    def _ask(self, found: Plan) -> None:
-        """Have the package manager simulate what is planned, unless steps before decide what it knows then."""
+    def _asked(self, found: Plan) -> Plan:
+        """Return what the package manager makes of a plan, unless steps before decide what it knows then."""
         actions = [step.action for step in found.steps]
         if not BEFORE.isdisjoint(actions):
-            return
-        streams = [step.params["stream"] for step in found.steps if step.action == "stream"]
+            return found
+        stream = "".join(step.params["stream"] for step in found.steps if step.action == "stream")
+        steps = []
         for step in found.steps:
-            if step.action == "install":
-                params = {**step.params, "stream": "".join(streams)}
-                self._packages.ask(params, check_mode=self._check_mode)
             if step.action == "hold" and step.params["hold"]:
                 self._node.manager.check_hold()
+            ask = self._packages.asked if step.action == "install" else None
+            steps.append(ask(step, stream, check_mode=self._check_mode) if ask else step)
+        return replace(found, steps=tuple(steps))
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""

@@ -156,13 +156,15 @@ class Packages(Part):
         prefixes = [*self._known.prefixes, *([FABRIC_PREFIX] if wanted.nvswitch else [])]
         prefixes += [SUBNET] if wanted.bridged else []
         names = {name for prefix in prefixes for name in manager.known(prefix)}
+        free = not any("nvidia" in name for name in installed)
         candidates = self._known.candidates(wanted.kernel)
         policies = manager.policies(candidates) if candidates else {}
         modules = self._known.modules(names)
         # What is there stays where no version is asked for.
-        chooses = modules and (wanted.version or not any("nvidia" in name for name in installed))
+        chooses = modules and (wanted.version or free)
         relations = manager.relations(modules) if chooses else {}
-        return Offer(frozenset(names), policies, installed, relations)
+        parts = manager.components(modules) if modules and free and not wanted.version else {}
+        return Offer(frozenset(names), policies, installed, relations, parts)
 
     # --- apply ---
 
@@ -200,11 +202,25 @@ class Packages(Part):
                 if step.action == "install":
                     self._install(step.params)
 
-    def ask(self, params: Params, *, check_mode: bool) -> None:
-        """Ask the package manager whether an installation can be carried out; NodeError says why not."""
-        manager, change = self._node.manager, self._change(params)
-        if not check_mode or manager.can_preview(change):
-            self._simulate(change, manager.packages(), params.get("taken", ()))
+    def asked(self, step: Step, stream: str, *, check_mode: bool) -> Step:
+        """Return an installation with what it leaves behind; NodeError where the package manager cannot do it.
+
+        ``stream`` is that of the driver's module which is to be enabled before, or empty.
+        """
+        manager, change = self._node.manager, self._change({**step.params, "stream": stream})
+        if check_mode and not manager.can_preview(change):
+            return step
+        packages = manager.packages()
+        done = self._simulate(change, packages, step.params.get("taken", ()))
+        ours = still_there(self._node.added.record.packages, packages)
+        # On a fresh node there is nothing to leave behind.
+        old = set(ours) - set(change.packages) - {*done.removed, *done.changed, *change.remove}
+        left = sorted(old & manager.unneeded(change)) if old else []
+        if not left:
+            return step
+        params = {**step.params, "remove": [*change.remove, *left]}
+        words = f"{step.summary}; remove {', '.join(left)}, which nothing needs then"
+        return dataclasses.replace(step, summary=words, params=params)
 
     def _change(self, params: Params) -> Change:
         holds = self._node.added.record.holds

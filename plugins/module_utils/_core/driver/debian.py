@@ -76,10 +76,18 @@ def branches(
     return tuple(sorted({match[1] for match in matches}, key=int, reverse=True))
 
 
+def _is_unsupported(offered: Offer, branch: str, wanted: Wanted) -> bool:
+    """Tell whether Ubuntu leaves a branch to its community, as those in multiverse."""
+    kind = "-open" if wanted.module_type == "open" else ""
+    name = f"nvidia-dkms-{branch}{wanted.ending}{kind}"
+    return offered.components.get(name) in ("multiverse", "universe")
+
+
 def _server(offered: Offer, wanted: Wanted) -> Names:
     desktop = not wanted.ending
     known = branches(offered.names, wanted.module_type, BRANCH if desktop else SERVER)
     able = driver_branches.able(known, wanted.gpus) or known
+    able = sorted(able, key=lambda one: _is_unsupported(offered, one, wanted))
     matches = map((DESKTOP if desktop else INSTALLED).fullmatch, offered.installed)
     there = [match[1] for match in matches if match and match[1]]
     have = [one for one in sorted(there, key=int, reverse=True) if one in able or not able]

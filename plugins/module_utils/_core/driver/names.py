@@ -110,14 +110,15 @@ class Offer(t.NamedTuple):
     """What a node's sources offer of the driver, and what is there.
 
     ``names`` are the packages that begin as a distribution's prefixes do, ``policies`` those of its
-    candidates, ``relations`` what the packages with kernel modules depend on. ``installed`` has versions
-    by their package.
+    candidates, ``relations`` what the packages with kernel modules depend on, ``components`` the parts of the archive
+    that they are in, where a branch is to be chosen. ``installed`` has versions by their package.
     """
 
     names: t.FrozenSet[str] = frozenset()
     policies: t.Mapping[str, Policy] = {}
     installed: t.Mapping[str, str] = {}
     relations: Relations = {}
+    components: t.Mapping[str, str] = {}
 
 
 class Wanted(t.NamedTuple):

@@ -159,6 +159,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     drop = [name for name in observed.packages if _superseded(observed, choice, name, known)]
     drop += [name for name in _left_behind(observed, choice, known) if name not in drop]
     drop += [name for name in observed.surplus if name not in drop]
+    drop += prebuilt.objects(observed, drop, known)
     others = [
         name
         for name in (*change, *drop)

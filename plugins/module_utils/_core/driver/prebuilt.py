@@ -17,6 +17,7 @@ from ..packages.apt import upstream
 from ..steps import Step
 from .state import Observed
 
+OBJECTS = "linux-objects-nvidia-"
 FLAVOUR = re.compile(r"-([a-z][a-z0-9-]*)$")
 
 
@@ -98,6 +99,15 @@ def _before(observed: Observed, kind: str) -> t.List[str]:
     older = [one for one in kernels if one[:1].isdigit() and _order(one) < running]
     there = [one for one in older if observed.installed(f"{start}{one}")]
     return [f"{start}{one}" for one in sorted(there, key=_order)[-1:]]
+
+
+def objects(observed: Observed, drop: t.Iterable[str], taken: t.Collection[str]) -> t.List[str]:
+    """Return what modules that go were linked from, as far as it is ours: apt keeps what has a kernel's name."""
+    names = [name.replace("linux-modules-", "linux-objects-", 1) for name in drop]
+    ours = {*observed.record.packages, *taken}
+    return [
+        one for one in names if one.startswith(OBJECTS) and one in ours and observed.installed(one)
+    ]
 
 
 def flavours(observed: Observed) -> t.List[str]:

@@ -76,6 +76,19 @@ def parse_policy(text: str) -> t.Dict[str, Policy]:
     return found
 
 
+def parse_components(text: str) -> t.Dict[str, str]:
+    """Parse ``apt-cache policy``: the component of the archive of each package's candidate, by its first source."""
+    found = {}
+    for block in re.split(r"^(?=\S)", text, flags=re.M):
+        candidate = re.search(r"^  Candidate: (\S+)$", block, flags=re.M)
+        version = re.escape(candidate[1]) if candidate else "-"
+        row = rf"^ (?:\*\*\*|   ) {version} \d+.*\n +-?\d+ \S+ \S+/(\S+) \S+ Packages$"
+        match = re.search(row, block, flags=re.M)
+        if match:
+            found[block.split(":")[0]] = match[1]
+    return found
+
+
 def parse_simulation(text: str) -> Simulation:
     """Parse the output of ``apt-get --simulate``."""
     found = re.findall(r"^(Inst|Remv|Purg) (\S+)( \[)?", text, flags=re.M)

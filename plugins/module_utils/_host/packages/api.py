@@ -127,6 +127,14 @@ class PackageManager(abc.ABC):
         """Return what the versions that are offered of packages depend on, where that can be asked."""
         return {}
 
+    def components(self, names: t.Collection[str]) -> t.Mapping[str, str]:
+        """Return the component of the archive that the candidate of each package is in, where that can be asked."""
+        return {}
+
+    def unneeded(self, change: Change) -> t.Set[str]:
+        """Return what came as a dependency and nothing needs after a transaction, where that can be asked."""
+        return set()
+
     def interrupted(self) -> bool:
         """Tell whether a transaction was killed, where there is a journal of them."""
         return False

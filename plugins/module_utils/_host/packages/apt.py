@@ -66,6 +66,17 @@ class Apt(PackageManager):
         command = self._of(["apt-cache", "show", *names])
         return apt.parse_relations(self._host.run(command, check=False).out)
 
+    def components(self, names: t.Collection[str]) -> t.Mapping[str, str]:
+        return apt.parse_components(self._host.run(self._of(["apt-cache", "policy", *names])).out)
+
+    def unneeded(self, change: Change) -> t.Set[str]:
+        try:
+            command = [*self._pin(change.pins), "--auto-remove", *_words(change)]
+            done = self._call(self._of(["apt-get", "--simulate", *command]), check=False)
+        finally:
+            self.clean()
+        return set(apt.parse_simulation(done.out).removed) if done.rc == 0 else set()
+
     def interrupted(self) -> bool:
         # dpkg's journal has numbered files then.
         return any(name.isdigit() for name in self._host.listdir("/var/lib/dpkg/updates"))
@@ -100,8 +111,9 @@ class Apt(PackageManager):
         return tuple(sorted({*names, *along} & {*apt.parse_simulation(done.out).removed}))
 
     def _simulate_purge(self, names: t.Iterable[str]) -> t.Set[str]:
-        # Ours are released before; those of others are seen by the packages that would go along.
-        options = ["--simulate", "--ignore-hold", "--allow-change-held-packages", "purge"]
+        # Our holds are released before; solver 3.0 would refuse to tell what would go along.
+        options = ["--simulate", "--ignore-hold", "-o", "APT::Solver=internal"]
+        options += ["--allow-change-held-packages", "purge"]
         done = self._call(["apt-get", *options, *sorted(names)])
         return set(apt.parse_simulation(done.out).removed)
 

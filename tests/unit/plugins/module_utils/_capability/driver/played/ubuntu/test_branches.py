@@ -33,10 +33,7 @@ def test_u1_another_branch_comes_while_the_one_before_is_held(
     left = converge(node, version="580", hold=hold)
     assert left.steps == ()
     assert "570.195.03 of the driver is loaded" in left.reboot_required[0]
-    # What the old branch's packages needed may stay until an autoremove.
-    assert not {
-        name for name in of_branch(node, "570") if "firmware" not in name and "linux-" not in name
-    }
+    assert not of_branch(node, "570")
     assert {"570" in name for name in node.held()} <= {False}
     assert bool(node.held()) is hold
     node.boot()
@@ -137,4 +134,53 @@ def test_u10_branch_that_became_another_meanwhile_stays_as_it_is(
     converge(node, version="570")
     node.archive((*archive.A, *archive.transitional("570", OLD)))
     assert converge(node, version="570").steps == ()
+    assert node.works()
+
+
+def newer_branch(component: str) -> tuple[Deb, ...]:
+    """Return branch 595 of a component of the archive, with modules for the kernel."""
+    packages = (*archive.driver("595.45.04"), *archive.prebuilt(K85, "595.45.04", "+1"))
+    return tuple(dataclasses.replace(one, component=component) for one in packages)
+
+
+@pytest.mark.parametrize(("component", "branch"), [("multiverse", "580"), ("restricted", "595")])
+def test_u10_branch_of_multiverse_comes_only_where_it_is_asked_for(
+    ubuntu: Callable[..., Ubuntu], component: str, branch: str
+) -> None:
+    node = ubuntu((*archive.A, *newer_branch(component)), K85)
+    assert converge(node).steps == ()
+    assert f"nvidia-utils-{branch}-server" in node.installed()
+    assert node.works()
+    assert converge(node, version="595").steps == ()
+    assert "nvidia-utils-595-server" in node.installed()
+    assert converge(node).steps == ()
+
+
+def test_u10_branch_of_multiverse_comes_where_no_other_is_offered(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    node = ubuntu((archive.DKMS, *archive.kernel(K85), *newer_branch("multiverse")), K85)
+    assert converge(node).steps == ()
+    assert "nvidia-utils-595-server" in node.installed()
+
+
+def test_u10_what_an_earlier_version_needed_goes_with_it_and_nothing_else_does(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    spare = Deb("libspare1", "1", component="main")
+    house = Deb("house", "1", (("Depends", "libspare1"),), component="main")
+    node = ubuntu((*archive.A, spare, house), K85)
+    node.apt("install", "house")
+    node.apt("remove", "house")
+    assert "Remv libspare1" in node.run(["apt-get", "--simulate", "autoremove"]).out
+    converge(node)
+    node.archive((*archive.A, *archive.G2, spare))
+    firmware = f"nvidia-firmware-580-server-{OLD}"
+    one = capability(node, version=NEWER, check_mode=True)
+    assert f"remove {firmware}" in one.plan(one.observe()).steps[0].summary
+    assert converge(node, version=NEWER).steps == ()
+    assert firmware not in node.installed()
+    assert "libspare1" in node.installed()
+    assert "Remv nvidia" not in node.run(["apt-get", "--simulate", "autoremove"]).out
+    node.boot()
     assert node.works()
