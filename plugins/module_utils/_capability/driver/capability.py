@@ -144,6 +144,7 @@ class DriverCapability:
             kernel=kernel,
             # A link that leads nowhere: in the RHEL family it comes with the kernel, not with its headers.
             headers=host.status(f"/lib/modules/{kernel}/build") is not None,
+            own_kernel=host.exists(f"/lib/modules/{kernel}"),
             gpus=gpus,
             nvswitch=bridged or any(one.kind == "nvswitch" for one in devices),
             bridged=bridged,

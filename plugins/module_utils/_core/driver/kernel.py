@@ -192,8 +192,11 @@ def enrolment(words: str) -> str:
     return "unknown"
 
 
-def refuse_key(key: SigningKey) -> None:
-    """Raise NodeError unless modules that DKMS builds will be accepted."""
+def refuse_key(key: SigningKey, lacking: t.Sequence[str] = ()) -> None:
+    """Raise NodeError unless modules that DKMS builds will be accepted.
+
+    ``lacking`` are those of the packages dkms and mokutil that are not there, whose commands the advice has.
+    """
     problems = {
         "missing": (
             f"DKMS has no key to sign modules with: {key.path} is not there",
@@ -218,4 +221,7 @@ def refuse_key(key: SigningKey) -> None:
     }
     if key.state in problems:
         cause, hint = problems[key.state]
+        first = [one for one in lacking if f"{one} " in f"{hint} "]
+        if first and not hint.startswith("install"):
+            hint = f"install {' and '.join(first)}, then: {hint}"
         raise NodeError("Secure Boot is on", cause=cause, hint=f"{hint}, or turn Secure Boot off")

@@ -264,15 +264,16 @@ def _check_unasked(
 
 def _check_headers(observed: Observed, desired: Desired, choice: Choice) -> None:
     """Refuse what DKMS cannot build for the running kernel, where that is to be loaded."""
-    # In Debian a warning says it: DKMS is the only way there, and the user's own kernels are common.
-    knows = choice.names.prebuilt or choice.names.headers_first
-    if not knows or not (desired.load and observed.gpus):
+    knows = choice.names.family in ("debian", "ubuntu") or choice.names.headers_first
+    # A kernel without any modules on the node is a container's, whose host has the headers: a warning says it.
+    if not knows or not observed.own_kernel or not (desired.load and observed.gpus):
         return
     raise NodeError(
         f"DKMS cannot build the kernel modules for the running kernel {observed.kernel}: its headers are neither "
         f"installed nor offered as {headers_package(observed)}",
         cause="the package sources have moved on to newer kernels, or lack the one with the headers",
-        hint="boot a kernel whose headers are offered, or make the package known, then run again",
+        hint="boot a kernel whose headers are offered, make the package known, or have the driver installed and not "
+        "loaded with load: false",
     )
 
 

@@ -131,7 +131,7 @@ def _check_key(observed: Observed, desired: Desired, choice: Choice) -> None:
 def _refuse_unsigned(observed: Observed, desired: Desired, package: str) -> None:
     key, signed = observed.signing_key, package in observed.names.signed
     if key and not signed and desired.secure_boot == "refuse":
-        refuse_key(key)
+        refuse_key(key, [one for one in ("dkms", "mokutil") if not observed.installed(one)])
 
 
 def _check_platform(observed: Observed) -> None:

@@ -152,8 +152,9 @@ class Observed:
     ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
     ``surplus`` are packages of ours that only a component needs which is no longer wanted.
     ``relations`` are what prebuilt kernel modules need, ``refused`` those that the package manager cannot
-    install, with its words. ``back`` are the packages that an adoption has exchanged and that can be put back, with
-    their versions, None where they cannot.
+    install, with its words. ``own_kernel`` says that the running kernel has its modules on the
+    node, as all have but a container's. ``back`` are the packages that an adoption has exchanged and that can be put
+    back, with their versions, None where they cannot.
     """
 
     distribution: str
@@ -193,6 +194,7 @@ class Observed:
     streams: Streams = dataclasses.field(default_factory=Streams)
     relations: Relations = dataclasses.field(default_factory=dict)
     refused: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    own_kernel: bool = True
     back: t.Optional[t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
     surplus: t.Tuple[str, ...] = ()
 

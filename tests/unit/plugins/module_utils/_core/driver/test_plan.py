@@ -295,7 +295,10 @@ def test_nothing_is_loaded_or_started_where_that_is_not_wanted() -> None:
 
 
 def test_missing_headers_are_installed_or_told() -> None:
-    assert "linux-headers-6.12.1: DKMS cannot" in planned(node(headers=False)).warnings[0]
+    with pytest.raises(NodeError, match=r"as linux-headers-6\.12\.1.*load: false"):
+        planned(node(headers=False))
+    container = planned(node(headers=False, own_kernel=False))
+    assert "linux-headers-6.12.1: DKMS cannot" in container.warnings[0]
     offered = {**OFFERED, "linux-headers-6.12.1": Policy("6.12.1-1", ("6.12.1-1",))}
     found = planned(node(headers=False, policies=offered))
     assert found.steps[0].params["packages"]["linux-headers-6.12.1"] is None

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 RELEASE = """\
-Origin: Ubuntu
-Label: Ubuntu
+Origin: {origin}
+Label: {origin}
 Suite: {suite}
 Codename: {codename}
 Architectures: amd64
-Components: main restricted multiverse
+Components: {parts}
 Date: Sat, 01 Aug 2026 00:00:00 UTC
 SHA256:
 {sums}"""
@@ -98,17 +98,27 @@ def _member(name: str, data: bytes) -> bytes:
 class Mirror:
     """A mirror of a release in a folder, whose packages lie in a pool that others share."""
 
-    def __init__(self, folder: Path, pool: Path, codename: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        pool: Path,
+        codename: str,
+        *,
+        origin: str = "Ubuntu",
+        parts: tuple[str, ...] = COMPONENTS,
+        suites: tuple[str, ...] = ("", "-updates"),
+    ) -> None:
         folder.mkdir(parents=True)
         (folder / "pool").symlink_to(pool)
         self.folder, self.pool, self.codename = folder, pool, codename
+        self.origin, self.parts, self.suites = origin, parts, suites
 
     def publish(self, packages: Iterable[Deb]) -> None:
         """Offer these packages and no others."""
         indexes = {
             (suite, part): ""
-            for suite in (self.codename, f"{self.codename}-updates")
-            for part in COMPONENTS
+            for suite in (f"{self.codename}{one}" for one in self.suites)
+            for part in self.parts
         }
         for one in packages:
             indexes[one.suite.replace("noble", self.codename), one.component] += one.write(
@@ -119,12 +129,18 @@ class Mirror:
     def _write(self, indexes: Mapping[tuple[str, str], str]) -> None:
         for suite in {suite for suite, _part in indexes}:
             base, sums = self.folder / "dists" / suite, ""
-            for part in COMPONENTS:
+            for part in self.parts:
                 path = base / part / "binary-amd64/Packages"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 data = indexes[suite, part].encode()
                 path.write_bytes(data)
                 digest = hashlib.sha256(data).hexdigest()
                 sums += f" {digest} {len(data)} {part}/binary-amd64/Packages\n"
-            text = RELEASE.format(suite=suite, codename=self.codename, sums=sums)
+            text = RELEASE.format(
+                origin=self.origin,
+                suite=suite,
+                codename=self.codename,
+                parts=" ".join(self.parts),
+                sums=sums,
+            )
             (base / "Release").write_text(text)

@@ -33,25 +33,38 @@ OWN = "/var/lib/gpu-node/apt-preferences"
 
 
 class Ubuntu(Rooted):
-    """A noble machine with a GPU whose archive is ``mirror``; it has run ``kernel`` since it was installed."""
+    """A machine with a GPU whose archive is ``mirror``; it has run ``kernel`` since it was installed.
 
-    def __init__(self, root: Path, mirror: Mirror, kernel: str, gpu: str = H100) -> None:
-        super().__init__(root, OS_RELEASE, kernel, gpu)
+    ``flavour`` is what brings its kernels, as generic in linux-generic.
+    """
+
+    os_release = OS_RELEASE
+    main, all_parts = "main universe", "main restricted multiverse"
+
+    def __init__(
+        self, root: Path, mirror: Mirror, kernel: str, gpu: str = H100, flavour: str = ""
+    ) -> None:
+        os_release = self.os_release.replace("noble", mirror.codename)
+        super().__init__(root, os_release, kernel, gpu)
         self.mirror = mirror
         for name in FOLDERS:
             (root / name).mkdir(parents=True, exist_ok=True)
         self.put("var/lib/dpkg/status", BASE)
         self.put("var/lib/dpkg/available", "")
         url = f"file:{mirror.folder}"
+        suites = [f"{mirror.codename}{one}" for one in mirror.suites]
         self.put(
-            "etc/apt/sources.list",
-            f"deb {url} noble main universe\ndeb {url} noble-updates main universe\n",
+            "etc/apt/sources.list", "".join(f"deb {url} {one} {self.main}\n" for one in suites)
         )
-        flavour = kernel.rpartition("-")[2]
         self.apt("update")
-        self.apt("install", f"linux-{flavour}", f"linux-image-{kernel}")
+        self.apt("install", *self.kernels(kernel, flavour or kernel.rpartition("-")[2]))
 
     genuine = GENUINE
+
+    @staticmethod
+    def kernels(kernel: str, flavour: str) -> tuple[str, ...]:
+        """Return the packages with which a machine is installed."""
+        return (f"linux-{flavour}", f"linux-image-{kernel}")
 
     # --- what a person does ---
 
@@ -70,9 +83,7 @@ class Ubuntu(Rooted):
     def enable(self) -> None:
         """Enable the components that have the driver, as Ubuntu's installer does."""
         text = (self.root / "etc/apt/sources.list").read_text()
-        self.put(
-            "etc/apt/sources.list", text.replace("main universe", "main restricted multiverse")
-        )
+        self.put("etc/apt/sources.list", text.replace(f" {self.main}\n", f" {self.all_parts}\n"))
         self.apt("update")
 
     def unattended(self) -> None:
