@@ -182,11 +182,12 @@ attributes:
     platforms: debian, el, suse
 notes:
   - Supported are Debian 12 (bookworm) and 13 (trixie), Ubuntu 22.04 (jammy), 24.04 (noble) and 26.04
-    (resolute), the RHEL family 8 to 10, and SUSE 15.6, 15.7 and 16.0.
+    (resolute), the RHEL family 8 to 10 (RHEL, Rocky Linux, AlmaLinux, CentOS Stream, Oracle Linux), Fedora 43 and
+    44, Amazon Linux 2023, and SUSE 15.6, 15.7 and 16.0.
   - Debian is tested with the genuine packages, Ubuntu, the RHEL family and SUSE with the genuine apt, dnf and zypper
     and small packages of the same names and relations, O(source=runfile) with a stand-in for the file.
-  - In the RHEL family and SUSE, NVIDIA's repository must be there already or be named, and in RHEL 8 and 9 a module
-    stream of nvidia-driver be enabled where the repository has streams.
+  - In the RHEL family, Fedora, Amazon Linux and SUSE, NVIDIA's repository must be there already or be named. In
+    RHEL 8 and 9 and Amazon Linux the module stream that fits is enabled where the repository has streams.
 seealso:
   - module: gpu.node.gpu_info
 """

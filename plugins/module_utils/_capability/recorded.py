@@ -14,13 +14,14 @@ from .._core.packages.repository import is_trusted
 from .._host.api import Host
 from .._host.packages.api import PackageManager
 from .._host.packages.apt import Apt
-from .._host.packages.rpm import Dnf, Zypper
+from .._host.packages.dnf5 import fitting_dnf
+from .._host.packages.rpm import Zypper
 
 R = t.TypeVar("R", bound=Record)
 FAMILIES: t.Dict[str, t.Type[PackageManager]] = {
     "debian": Apt,
     "ubuntu": Apt,
-    "rhel": Dnf,
+    "rhel": fitting_dnf,
     "suse": Zypper,
 }
 REPOSITORY_SPEC: t.Dict[str, t.Any] = {

@@ -32,10 +32,11 @@ class Completed(t.NamedTuple):
 
 
 class Status(t.NamedTuple):
-    """What a path leads to: its mode with the type of file, and the user who owns it."""
+    """What a path leads to: its mode with the type of file, the user who owns it, and its inode."""
 
     mode: int
     uid: int
+    inode: int = 0
 
 
 class Host:
@@ -174,12 +175,12 @@ class Host:
             return None
 
     def status(self, path: str) -> t.Optional[Status]:
-        """Return mode and owner of what a path leads to, or None where that is nothing."""
+        """Return mode, owner and inode of what a path leads to, or None where that is nothing."""
         try:
             found = os.stat(path)
         except OSError:
             return None
-        return Status(found.st_mode, found.st_uid)
+        return Status(found.st_mode, found.st_uid, found.st_ino)
 
     def mtime(self, path: str) -> t.Optional[float]:
         """Return when a file was last changed, in seconds since the epoch, or None."""

@@ -55,6 +55,10 @@ SUPPORTED = (
         rhel.rhel_packages,
     ),
     Distribution(
+        "rhel", "Fedora", ("fedora",), {one: one for one in ("43", "44")}, rhel.rhel_packages
+    ),
+    Distribution("rhel", "Amazon Linux", ("amzn",), {"2023": "2023"}, rhel.rhel_packages),
+    Distribution(
         "suse",
         "SUSE",
         ("sles", "opensuse-leap"),

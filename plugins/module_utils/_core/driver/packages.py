@@ -20,6 +20,7 @@ from .components import offered
 from .loading import look
 from .names import PLACE, mark, part
 from .report import NEWEST, headers_package, newer_headers, offered_headers, uses_dkms
+from .rhel.packages import refuse_others
 from .rhel.streams import stream_step
 from .select import (
     Choice,
@@ -174,6 +175,8 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
             cause=f"installed: {have}",
             hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(others)}",
         )
+    if change and choice.names.family == "rhel":
+        refuse_others(name for name, one in observed.packages.items() if one.installed)
     lost = [name for name in _in_the_place(observed, choice) if name not in known]
     if lost:
         raise would_remove(lost)
@@ -181,7 +184,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     dkms = uses_dkms(choice)
     needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
     headers = offered_headers(observed) if needed else []
-    if needed and not (headers or observed.headers):
+    if needed and choice.version and not (headers or observed.headers):
         _check_headers(observed, desired, choice)
     headers += newer_headers(observed) if dkms else []
     if not (change or drop or headers):

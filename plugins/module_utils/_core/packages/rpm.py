@@ -86,6 +86,22 @@ def parse_dnf_locks(text: str) -> t.FrozenSet[str]:
     return frozenset(row[0] for row in rows if len(row) == 3)
 
 
+def parse_dnf5_locks(text: str) -> t.FrozenSet[str]:
+    """Return the packages that dnf 5 keeps at one version, by its file, which has a block for each."""
+    blocks = re.split(r"^\[\[packages\]\]$", text, flags=re.M)[1:]
+    kept = (one for one in blocks if re.search(r'^comparator *= *"=+"', one, flags=re.M))
+    return frozenset(
+        name for one in kept for name in re.findall(r'^name *= *"(.*)"', one, re.M)[:1]
+    )
+
+
+def writer(locks: str, files: t.Collection[str]) -> str:
+    """Return the process that writes one of the files, given by inode, by what /proc/locks says; empty for none."""
+    rows = (line.split() for line in locks.split("\n"))
+    held = (row for row in rows if len(row) == 8 and row[3] == "WRITE")
+    return next((row[4] for row in held if row[5].rsplit(":", 1)[-1] in files), "")
+
+
 def parse_zypper_locks(text: str) -> t.FrozenSet[str]:
     """Return the packages in zypper's file of locks."""
     return frozenset(re.findall(r"^solvable_name: *(\S+)$", text, flags=re.M))

@@ -131,7 +131,7 @@ class Dnf(Rpm):
         return "" if done.rc == 0 else tail(done)
 
     def simulate(self, change: Change) -> Simulation:
-        done = self._shell(["--assumeno"], change, check=False)
+        done = self._transaction(["--assumeno"], change, check=False)
         found = rpm.parse_dnf_transaction(done.out)
         # dnf says of what it cannot install that there is nothing to do.
         if not any(found) and self._lacking(change):
@@ -139,7 +139,7 @@ class Dnf(Rpm):
         return found
 
     def change(self, change: Change) -> None:
-        done = self._shell(["-y"], change)
+        done = self._transaction(["-y"], change)
         lacking = self._lacking(change)
         if lacking:
             raise NodeError(
@@ -194,7 +194,9 @@ class Dnf(Rpm):
         done = self._dnf(["--assumeyes", "module", *command], check=check)
         return done.out if done.rc == 0 else ""
 
-    def _shell(self, options: t.Sequence[str], change: Change, *, check: bool = True) -> Completed:
+    def _transaction(
+        self, options: t.Sequence[str], change: Change, *, check: bool = True
+    ) -> Completed:
         lines = [f"module enable {change.stream}"] if change.stream else []
         lines += [
             f"install {name}-{version}" if version else f"install {name}"

@@ -8,8 +8,11 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ...errors import NodeError
 from ..names import Names, Offer, Wanted, fabric
 
+# RPM Fusion's and ELRepo's packages of the driver, which exclude NVIDIA's.
+OTHERS = ("akmod-nvidia", "xorg-x11-drv-nvidia", "nvidia-x11-drv")
 AMAZONS_FIRST = "6.1"  # the packages of its later kernels have their number in their names
 
 
@@ -41,3 +44,15 @@ def rhel_packages(offered: Offer, wanted: Wanted) -> Names:
         headers_first=True,  # rpm runs the script that builds wherever the transaction puts it
         **fabric(offered, wanted, "nvidia-fabric-manager"),
     )
+
+
+def refuse_others(installed: t.Iterable[str]) -> None:
+    """Refuse where the driver of another packager is installed."""
+    found = sorted(name for name in installed if name.startswith(OTHERS))
+    if found:
+        raise NodeError(
+            f"{', '.join(found)} of another packager of the driver, such as RPM Fusion, would have to go, and this "
+            "module has not added them",
+            cause="NVIDIA's packages and those exclude each other",
+            hint=f"keep that driver with source: preinstalled, or remove it: dnf remove {' '.join(found)}",
+        )

@@ -17,8 +17,8 @@ from .. import branches as driver_branches
 
 MODULE = "nvidia-driver"
 MODULE_FILE = f"/etc/dnf/modules.d/{MODULE}.module"
-# Only these releases of the RHEL family have modules of the driver.
-RELEASES = ("8", "9")
+# NVIDIA's repositories have modules for these releases: RHEL's and Amazon Linux 2023.
+RELEASES = ("8", "9", "2023")
 ENDINGS = {"open": "open", "proprietary": "dkms"}
 ROLLING = {"open": "open-dkms", "proprietary": "latest-dkms"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from apt_nodes import missing
-from played_rhel import TOOLS, Rhel
+from played_rhel import DNF5, TOOLS, Rhel
 from rhel_archive import repositories
 from rhel_systems import EL9, System
 
@@ -35,6 +35,8 @@ def rhel(tmp_path: Path, built: Callable[[System], dict[str, Path]]) -> Callable
         pytest.skip(lacking)
 
     def make(system: System = EL9, **values: object) -> Rhel:
+        if system.tool == "dnf5" and not DNF5.is_dir():
+            pytest.skip(f"needs dnf 5 in {DNF5}, which tests/setup-dnf5 puts there")
         return Rhel(tmp_path / "node", built(system), system, **values)  # type: ignore[arg-type]
 
     return make

@@ -1,18 +1,26 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A machine of the RHEL family in a folder: genuine rpm and dnf 4, small packages."""
+"""A machine of the RHEL family in a folder: genuine rpm and dnf 4 or 5, small packages.
+
+dnf 5, which Fedora has, is unpacked with rpm and its libraries in .cache/dnf5, or where GPUNODE_DNF5 says.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from ansible_collections.gpu.node.plugins.module_utils._capability.recorded import (
+    package_manager,
+)
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from rhel_systems import EL9, System
 from rooted import H100, Rooted
 
 LOCKS = "/etc/dnf/plugins/versionlock.list"
+DNF5 = Path(os.environ.get("GPUNODE_DNF5") or Path(__file__).parents[8] / ".cache/dnf5")
 TOOLS = ("rpm", "dnf", "rpmbuild", "createrepo_c")
 ENTRY = "[{name}]\nname={name}\nbaseurl=file://{folder}\nenabled={enabled}\ngpgcheck=0\n"
 
@@ -39,6 +47,7 @@ class Rhel(Rooted):
         super().__init__(root, system.os_release, system.kernel, gpu)
         self.system = system
         self.repositories, self.versionlock = repositories, versionlock
+        self.mkdir("usr/bin").joinpath("dnf").symlink_to("dnf5" if self.five else "dnf-3")
         self.put("etc/dnf/dnf.conf", "[main]\ngpgcheck=0\n")
         text = f"[main]\nenabled = 1\nlocklist = {root}{LOCKS}\n"
         self.put("etc/dnf/plugins/versionlock.conf", text)
@@ -63,20 +72,46 @@ class Rhel(Rooted):
         done = self.run(["rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n"])
         return dict(line.split() for line in done.out.split("\n") if line)
 
+    def held(self) -> set[str]:
+        """Return what is locked at its version."""
+        manager = package_manager("rhel", self, 0, "the driver")
+        return {name for name, one in manager.packages().items() if one.held}
+
+    @property
+    def five(self) -> bool:
+        """Tell whether dnf is dnf 5."""
+        return self.system.tool == "dnf5"
+
+    def mkdir(self, path: str) -> Path:
+        """Make a folder below the machine's, and return it."""
+        (self.root / path).mkdir(parents=True, exist_ok=True)
+        return self.root / path
+
+    def read_bytes(self, path: str) -> bytes | None:
+        # The locks of the programs that run, which are genuine.
+        return Path(path).read_bytes() if path == "/proc/locks" else super().read_bytes(path)
+
     def _genuine(self, words: tuple[str, ...], env: dict[str, str], stdin: str | None) -> Completed:
+        options = [f"--root={self.root}"] if words[0] == "rpm" else self._options()
+        program = [words[0]]
+        if self.five:
+            libraries = f"{DNF5}/usr/lib/x86_64-linux-gnu"
+            name = "dnf5" if words[0] == "dnf" else words[0]
+            program = [f"{libraries}/ld-linux-x86-64.so.2", "--library-path", libraries]
+            program.append(f"{DNF5}/usr/bin/{name}")
+            env = {**env, "RPM_CONFIGDIR": f"{DNF5}/usr/lib/rpm"}
+        return Host().run([*program, *options, *words[1:]], check=False, env=env, stdin=stdin)
+
+    def _options(self) -> list[str]:
         root = str(self.root)
-        options = [f"--root={root}"]
-        if words[0] == "dnf":
-            options = [f"--installroot={root}", f"--config={root}/etc/dnf/dnf.conf"]
-            options += [
-                f"--setopt=reposdir={root}/etc/yum.repos.d",
-                f"--releasever={self.system.version}",
-            ]
+        options = [f"--installroot={root}", f"--config={root}/etc/dnf/dnf.conf"]
+        options += [f"--setopt=reposdir={root}/etc/yum.repos.d", "--forcearch=x86_64"]
+        options += [f"--releasever={self.system.version}", f"--setopt=cachedir={root}/cache"]
+        options += [f"--setopt=module_platform_id={self.system.platform}"]
+        if not self.five:
             options += [f"--setopt=pluginconfpath={root}/etc/dnf/plugins"]
-            options += [f"--setopt=cachedir={root}/cache", "--forcearch=x86_64"]
-            options += [f"--setopt=module_platform_id={self.system.platform}"]
             options += [] if self.versionlock else [f"--setopt=pluginpath={root}/none"]
-        return Host().run([words[0], *options, *words[1:]], check=False, env=env, stdin=stdin)
+        return options
 
     def _dkms(self, words: tuple[str, ...]) -> Completed:
         """Play dkms autoinstall -k K."""

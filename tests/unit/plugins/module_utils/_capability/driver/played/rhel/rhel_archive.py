@@ -117,7 +117,7 @@ def kernel(folder: Path, system: System, running: str) -> None:
 
 def dkms(folder: Path, system: System) -> None:
     """Build dkms, which comes from EPEL or from the distribution."""
-    needs = f"({system.devel}-matched if {system.core})" if system.matched else system.devel
+    needs = "kernel-devel" if system.dist == "el8" else "(kernel-devel-matched if kernel-core)"
     build(folder, "dkms", f"3.2.2-1.{system.dist}", bodies.DKMS, f"Requires: {needs}")
 
 
@@ -190,7 +190,7 @@ def repositories(root: Path, system: System) -> dict[str, Path]:
         folder.mkdir(parents=True)
     for one in (system.kernel, system.newer):
         kernel(found["base"], system, one)
-    dkms(found["epel"], system)
+    dkms(found["epel" if system.epel else "base"], system)
     for version in VERSIONS:
         driver(found["cuda"], system, version)
     for name in ("base", "epel"):

@@ -12,7 +12,8 @@ class System(NamedTuple):
     """A system: what os-release has, two kernels, and what its repositories are like.
 
     ``streams`` says that NVIDIA's repository for it has module streams, ``matched`` that its kernel has the
-    package that ties kernel and headers, ``devel`` what the headers are called, ``tool`` its package manager.
+    package that ties kernel and headers, ``core`` and ``devel`` what kernel and headers are called, ``epel`` that
+    dkms comes from there, ``tool`` its package manager.
     """
 
     ident: str
@@ -26,6 +27,7 @@ class System(NamedTuple):
     matched: bool = True
     core: str = "kernel-core"
     devel: str = "kernel-devel"
+    epel: bool = True
     tool: str = "dnf"
 
     @property
@@ -64,4 +66,47 @@ EL10 = System(
     "6.12.0-124.21.1.el10_1.x86_64",
     "el10",
     "platform:el10",
+)
+# dnf is dnf 5 since Fedora 41. NVIDIA's repository for Fedora 44 has no streams: the same table. Its kernels are
+# 7.1.13-200 and 7.2.7-200, its dkms is its own.
+FEDORA = System(
+    "fedora",
+    "44",
+    "Fedora Linux 44 (Server Edition)",
+    "7.1.13-200.fc44.x86_64",
+    "7.2.7-200.fc44.x86_64",
+    "fc44",
+    "platform:f44",
+    epel=False,
+    tool="dnf5",
+)
+# NVIDIA's repository for it has streams: the same table. Its headers are called after its kernels: 6.1's are
+# kernel-devel, 6.12's kernel6.12-devel. dkms is its own, of a time before kernel-devel-matched.
+AMAZON = System(
+    "amzn",
+    "2023",
+    "Amazon Linux 2023.9.20251020",
+    "6.12.37-61.105.amzn2023.x86_64",
+    "6.12.40-64.114.amzn2023.x86_64",
+    "amzn2023",
+    "platform:al2023",
+    streams=True,
+    matched=False,
+    core="kernel6.12",
+    devel="kernel6.12-devel",
+    epel=False,
+)
+# Oracle's own kernel, whose core package and headers have names of their own; dkms comes from Oracle's copy of EPEL.
+ORACLE = System(
+    "ol",
+    "9.6",
+    "Oracle Linux Server 9.6",
+    "5.15.0-310.185.4.el9uek.x86_64",
+    "6.12.0-103.40.4.2.el9uek.x86_64",
+    "el9",
+    "platform:el9",
+    streams=True,
+    matched=False,
+    core="kernel-uek-core",
+    devel="kernel-uek-devel",
 )
