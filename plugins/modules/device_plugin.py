@@ -57,6 +57,13 @@ options:
   python:
     description: The Python to make it with; by default C(python3), or else the newest on the node, of 3.10 to 3.14.
     type: path
+  install_python:
+    description:
+      - Where the node has no Python of 3.10 to 3.14, whether the newest that its repositories offer is installed beside
+        the system's own. RHEL 8 and 9, Amazon Linux 2023 and SLES 15 have such packages, Debian and Ubuntu have not.
+      - It stays with O(state=absent), as Ansible may have found it by then and be using it itself.
+    type: bool
+    default: false
   wait_timeout:
     description: Seconds to wait for the daemon and the kubelet.
     type: int

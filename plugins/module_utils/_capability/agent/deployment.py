@@ -14,6 +14,7 @@ import typing as t
 from ..._core.agent import mps_units, visible_devices
 from ..._core.agent.deployment import LABELS_UNIT, UNIT, Observed, Service, plan, serving
 from ..._core.agent.desired import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
+from ..._core.agent.python import Missing
 from ..._core.errors import NodeError
 from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
@@ -22,7 +23,8 @@ from ..._host.api import Host, properties
 from ..._nvml.real import open_nvml
 from ..nodeinfo import environment
 from ..recorded import checked_timeout, existing
-from .release import checked, fill, install_venv
+from .python import find, missing
+from .release import VENV, checked, fill, install
 from .rollback import Rollback
 
 STATUS = "/run/gpu-node/status.json"
@@ -34,8 +36,6 @@ KEPT = (
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", "k8s.device-plugin.nvidia.com-"
 KUBELET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
-PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 9, -1)))
-KNOWN = "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))"  # those with wheels
 LOOK_SECONDS, LOOK_AGAIN_SECONDS = 0.05, 1.0
 CRASHES = 3  # so many starts that fail at once are no delay but a fault
 SPEC: t.Dict[str, t.Any] = {
@@ -69,6 +69,7 @@ SPEC: t.Dict[str, t.Any] = {
         },
         "prefix": {"type": "path", "default": "/opt/gpu-node"},
         "python": {"type": "path"},
+        "install_python": {"type": "bool", "default": False},
         "wait_timeout": {"type": "int", "default": 60},
         "lock_timeout": {"type": "int", "default": 300},
         "keep_releases": {"type": "int", "default": 2},
@@ -107,11 +108,13 @@ class DevicePluginCapability:
         current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
         usable = bool(current) and host.exists(f"{self._release(current)}/.complete")
         fresh = current != desired.digest or not usable
-        python = self._python() if fresh and desired.digest else ""
+        needed = fresh and bool(desired.digest)
+        python = find(host, desired.python) if needed else ""
         daemon, link = self._service(UNIT), host.readlink(CONFIG)
         can_make = [python, "-c", "import ensurepip, venv"]
         observed = Observed(
             python=python,
+            missing=self._missing() if needed and not python else Missing(),
             ensurepip=not python or host.run(can_make, check=False).rc == 0,
             apt=host.which("apt-get") is not None,
             current=current,
@@ -160,11 +163,8 @@ class DevicePluginCapability:
     def _release(self, digest: str) -> str:
         return f"{self._prefix}/releases/{digest}"
 
-    def _python(self) -> str:
-        for name in [self._params["python"]] if self._params["python"] else PYTHONS:
-            if self._host.which(name) and self._host.run([name, "-c", KNOWN], check=False).rc == 0:
-                return name
-        return ""
+    def _missing(self) -> Missing:
+        return missing(self._host, self._desired.python, self._timeout)
 
     def _status(self, daemon: Service) -> t.Dict[str, t.Any]:
         """Return the daemon's status, if it is that of the process that runs."""
@@ -219,13 +219,22 @@ class DevicePluginCapability:
         getattr(self, f"_do_{step.action}")(**step.params)
 
     def _do_venv_package(self) -> None:
-        install_venv(self._host, self._timeout)
+        install(self._host, "debian", VENV, self._timeout)
+
+    def _do_python(self, family: str, package: str) -> None:
+        install(self._host, family, package, self._timeout)
 
     def _do_release(self) -> None:
         """Make the release beside the one in use, then switch; a half-made one is begun again."""
         host, release = self._host, self._release(self._desired.digest)
         host.remove(release)
-        fill(host, release, self._python(), self._params["payload"], self._index_url)
+        fill(
+            host,
+            release,
+            find(host, self._desired.python),
+            self._params["payload"],
+            self._index_url,
+        )
         if self._desired.state == "started":  # before anything that is in use changes
             path = self._desired.config_file
             self._check_config(f"{release}/bin/gpu-plugin", path, self._desired.configs[path])

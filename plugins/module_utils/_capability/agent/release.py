@@ -34,7 +34,7 @@ from gpu_plugin.cli import main
 sys.exit(main())
 """
 MASK = "****"
-PACKAGE = "python3-venv"  # what Debian and Ubuntu leave out of their Python
+VENV = "python3-venv"  # what Debian and Ubuntu leave out of their Python
 HINT = (
     "give the role a package index (device_plugin_index_url) or a wheelhouse (device_plugin_wheelhouse);"
     " what the daemon's requirements.txt does not list by its hash is not installed, nor is anything built"
@@ -111,34 +111,34 @@ def _userinfo(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[0]
 
 
-def install_venv(host: Host, timeout: float) -> None:
-    """Install what makes virtual environments; lists that are missing or too old are fetched."""
-    manager = package_manager("debian", host, timeout, PACKAGE, "device_plugin")
+def install(host: Host, family: str, package: str, timeout: float) -> None:
+    """Install a package of the distribution; lists that are missing or too old are fetched."""
+    manager = package_manager(family, host, timeout, package, "device_plugin")
     if manager.interrupted() or any(one.broken for one in manager.packages().values()):
         manager.repair()
     try:
-        _install_venv(manager)
+        _install(manager, package)
     except Locked:
         raise
     except NodeError:
         complaint = manager.update()
         try:
-            _install_venv(manager)
+            _install(manager, package)
         except NodeError as error:
             error.cause = "; ".join(one for one in (error.cause, complaint) if one)
             raise
 
 
-def _install_venv(manager: PackageManager) -> None:
-    """Install the package; refuse where others' packages would go or lose their hold."""
-    change = Change({PACKAGE: None}, (), {}, frozenset())
+def _install(manager: PackageManager, package: str) -> None:
+    """Install a package; refuse where others' packages would go or lose their hold."""
+    change = Change({package: None}, (), {}, frozenset())
     found = manager.simulate(change)
     stuck = held(found.changed, manager.packages())
     if found.removed or stuck:
         words = [f"remove {name}" for name in found.removed]
         words += [f"change {name}, on hold" for name in stuck]
         raise NodeError(
-            f"the installation of {PACKAGE} would {', '.join(words)}; nothing was changed",
-            hint=f"install {PACKAGE} yourself, or name another Python in the option python",
+            f"the installation of {package} would {', '.join(words)}; nothing was changed",
+            hint=f"install {package} yourself, or name another Python in the option python",
         )
     manager.change(change)

@@ -12,6 +12,8 @@ from ..errors import NodeError
 from ..steps import Plan, Step
 from . import mps_units
 from .desired import CONFIG, CONFIGS, SETTINGS, UNITS, Desired, env_variables
+from .python import NOTHING, Missing
+from .python import steps as python_steps
 
 UNIT = "gpu-device-plugin.service"
 LABELS_UNIT = "gpu-node-labels.service"
@@ -65,6 +67,7 @@ class Observed:
     devices: t.Optional[t.FrozenSet[str]]
     manager: Service = dataclasses.field(default_factory=Service)
     mps: t.Tuple[mps_units.Daemon, ...] = ()
+    missing: Missing = NOTHING
 
 
 def serving(observed: Observed) -> str:
@@ -143,13 +146,10 @@ def _after(
 def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
     if observed.current == desired.digest and observed.usable:
         return []
+    steps: t.List[Step] = []
     if not observed.python:
-        raise NodeError(
-            "no Python from 3.10 to 3.14 on the node",
-            hint="install one, or name it in the option python",
-        )
-    steps = []
-    if not observed.ensurepip:
+        steps += python_steps(observed.missing, desired.python, install=desired.install_python)
+    elif not observed.ensurepip:
         if not observed.apt:
             raise NodeError(
                 f"{observed.python} cannot make virtual environments: its module ensurepip is missing",

@@ -35,6 +35,8 @@ class Desired:
     configs: t.Mapping[str, str]
     units: t.Mapping[str, str]
     labels: t.Optional[str] = None
+    python: t.Optional[str] = None
+    install_python: bool = False
 
     @property
     def config_file(self) -> str:
@@ -53,7 +55,9 @@ def wanted(params: t.Mapping[str, t.Any]) -> Desired:
         named = {"default": plain, **dict(sorted(named.items()))}
         configs = {f"{CONFIGS}/{name}": _text(one) for name, one in named.items()}
     asked = settings(labels, choosing=bool(named)) if started and labels is not None else None
-    return Desired(params["state"], params["digest"] or "", configs, params["units"] or {}, asked)
+    python = {"python": params["python"], "install_python": params["install_python"]}
+    digest, units = params["digest"] or "", params["units"] or {}
+    return Desired(params["state"], digest, configs, units, asked, **python)
 
 
 def _text(config: t.Mapping[str, t.Any]) -> str:

@@ -45,6 +45,7 @@ def install(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> 
             "keep_releases": 2,
             "index_url": url,
             "lock_timeout": 300,
+            "install_python": False,
             "payload": payload(tmp_path, requirements, wheels or {}),
         }
         host = QuickHost(template)

@@ -140,6 +140,7 @@ def parameters(digest: str, wait: int, **config: t.Any) -> t.Dict[str, t.Any]:
         "wait_timeout": wait,
         "keep_releases": 2,
         "python": None,
+        "install_python": False,
         "index_url": None,
         "lock_timeout": 300,
     }

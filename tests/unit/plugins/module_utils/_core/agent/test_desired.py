@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 
 def make(state: str, labels: dict[str, Any] | None, **configs: Any) -> Desired:
     params = {"state": state, "labels": labels, "config": {"plain": 1}, "configs": configs}
-    return wanted({**params, "units": {}, "digest": "d"})
+    python = {"python": None, "install_python": False}
+    return wanted({**params, **python, "units": {}, "digest": "d"})
 
 
 @pytest.mark.parametrize("state", ["stopped", "absent", "installed"])

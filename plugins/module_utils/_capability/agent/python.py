@@ -1,0 +1,40 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Finding a Python for the device plugin on the node, and what could be installed where there is none."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._core.agent import python
+from ..._core.agent.python import Missing
+from ..._host.api import Host
+from ..nodeinfo import os_release
+from ..recorded import package_manager
+
+KNOWN = f"import sys; sys.exit(not (3, {python.OLDEST}) <= sys.version_info[:2] <= (3, {python.NEWEST}))"
+SAY = "import platform; print(platform.python_version())"
+
+
+def find(host: Host, named: t.Optional[str]) -> str:
+    """Return the program that will do, empty where there is none; only the one that is named, if one is."""
+    for name in [named] if named else python.PROGRAMS:
+        if host.which(name) and host.run([name, "-c", KNOWN], check=False).rc == 0:
+            return name
+    return ""
+
+
+def missing(host: Host, named: t.Optional[str], timeout: float) -> Missing:
+    """Return what a node has instead, and which package would bring one."""
+    release = os_release(host)
+    found = python.family(release)
+    offered: t.List[str] = []
+    if found:
+        names = python.packages(found, named)
+        manager = package_manager(found.manager, host, timeout, "Python", "device_plugin")
+        policies = manager.policies(names) if names else {}
+        offered = [one for one in names if one in policies]
+    said = host.run(["python3", "-c", SAY], check=False).out.strip()
+    system = release.get("PRETTY_NAME", release.get("ID", ""))
+    return Missing(system, said, found, next(iter(offered), ""))
