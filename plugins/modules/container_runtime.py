@@ -70,7 +70,7 @@ options:
     description:
       - The runtime's configuration file. Without it, C(/etc/containerd/config.toml), C(/etc/docker/daemon.json) or
         C(/etc/crio/crio.conf.d/99-gpu-node.conf).
-      - With containerd 2.1 or later, where that file imports C(*.toml) of a folder, C(99-gpu-node.toml) in that folder
+      - With containerd 2.1 or later, where that file imports C(*.toml) of a folder, C(zz-gpu-node.toml) in that folder
         is written instead. Before, a file that is imported would hide what the main file says.
     type: path
   spec_dirs:
@@ -87,8 +87,6 @@ notes:
   - Options on Docker's command line are not read.
 requirements:
   - For CDI, containerd 1.7, Docker 25, CRI-O 1.23 or podman 4.1.
-  - tomlkit on the node for an edit of containerd's or CRI-O's files; C(/opt/gpu-node), made by
-    M(gpu.node.device_plugin), has it.
 extends_documentation_fragment:
   - gpu.node.attributes
 """
@@ -178,10 +176,7 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
-    ensure_importable,
-    run_capability,
-)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.capability import (
     SPEC,
     RuntimeCapability,
@@ -191,8 +186,6 @@ from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 def main() -> None:
     """Run the module."""
-    if not ensure_importable("tomllib", candidates=()):
-        ensure_importable("tomlkit")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(module, lambda: RuntimeCapability(Host(), module.params))
 

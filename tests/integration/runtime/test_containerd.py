@@ -28,7 +28,7 @@ from gpunode_tool.testing import Node
 from toolkit_standin import created, install_wrapper
 
 CONFIG = "/etc/containerd/config.toml"
-DROP_IN = "/etc/containerd/conf.d/99-gpu-node.toml"
+DROP_IN = "/etc/containerd/conf.d/zz-gpu-node.toml"
 NEW = "io.containerd.cri.v1.runtime"
 # Of Debian's next release; its mirror keeps only the newest one.
 PACKAGE = "pool/main/c/containerd/containerd_2.1.9+ds1-5_amd64.deb"

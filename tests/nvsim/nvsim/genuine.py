@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Genuine programs from Debian's packages: NVIDIA's, as clients of the simulated driver, and promtool."""
+"""Genuine programs from Debian's packages: NVIDIA's, as clients of the simulated driver, promtool, and others."""
 
 from __future__ import annotations
 
@@ -18,50 +18,59 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 def nvidia_smi() -> Path:
     """Return the program, from this machine's mirror the first time; where that has it not, the test is skipped."""
-    return _program("nvidia-smi", "nvidia-smi")
+    return program("nvidia-smi", "nvidia-smi")
 
 
 def mps_control() -> Path:
     """Return nvidia-cuda-mps-control, or skip as above."""
-    return _program("nvidia-cuda-mps", "nvidia-cuda-mps-control")
+    return program("nvidia-cuda-mps", "nvidia-cuda-mps-control")
 
 
 def nvml() -> Path:
     """Return libnvidia-ml.so of the same package's version, or skip as above."""
-    return _program("libnvidia-ml1", "libnvidia-ml.so.*.*")
+    return program("libnvidia-ml1", "libnvidia-ml.so.*.*")
 
 
 def promtool() -> Path:
     """Return Prometheus' promtool, or skip as above."""
-    return _program("promtool", "promtool")
+    return program("promtool", "promtool")
 
 
 def lib64_glibc() -> Path:
     """Return glibc's loader as built for /lib64 and /usr/lib64, with its libraries beside it; skip as above."""
-    return _program("libc6-amd64-i386-cross", "ld-linux-x86-64.so.2")
+    return program("libc6-amd64-i386-cross", "ld-linux-x86-64.so.2")
 
 
-def _program(package: str, name: str) -> Path:
-    APT.mkdir(parents=True, exist_ok=True)
-    with (APT / "lock").open("w") as lock:  # tests run beside each other
+def program(package: str, name: str, suite: str = "trixie") -> Path:
+    """Return a file of a package of a release of Debian, or skip as above."""
+    folder = APT if suite == "trixie" else APT / suite
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:  # tests run beside each other
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if (found := _there(name)) is None:
-            _download(package)
-            found = _there(name)
+        if (found := _there(folder, name)) is None:
+            _download(folder, suite, package)
+            found = _there(folder, name)
     if found is None:
         pytest.skip(f"the package {package} cannot be downloaded from this machine's Debian mirror")
     return found
 
 
-def _there(name: str) -> Path | None:
-    for folder in ("usr/lib/nvidia", "usr/lib", "usr/bin", "usr/i686-linux-gnu"):
-        for path in APT.glob(f"root/{folder}/**/{name}"):
+def _there(base: Path, name: str) -> Path | None:
+    for folder in (
+        "usr/lib/nvidia",
+        "usr/lib",
+        "usr/bin",
+        "usr/sbin",
+        "usr/libexec",
+        "usr/i686-linux-gnu",
+    ):
+        for path in base.glob(f"root/{folder}/**/{name}"):
             if path.is_file():
                 return path
     return None
 
 
-def _download(package: str) -> None:
+def _download(base: Path, suite: str, package: str) -> None:
     sources = "\n".join(
         path.read_text()
         for path in Path("/etc/apt").rglob("*")
@@ -71,29 +80,31 @@ def _download(package: str) -> None:
     if mirror is None:
         return
     for folder in ("lists/partial", "archives/partial", "root"):
-        (APT / folder).mkdir(parents=True, exist_ok=True)
-    line = f"deb [signed-by={KEYRING}] {mirror[0]} trixie main contrib non-free non-free-firmware\n"
-    (APT / "sources.list").write_text(line)
+        (base / folder).mkdir(parents=True, exist_ok=True)
+    line = (
+        f"deb [signed-by={KEYRING}] {mirror[0]} {suite} main contrib non-free non-free-firmware\n"
+    )
+    (base / "sources.list").write_text(line)
     options = [
         "-q",
         "-o",
-        f"Dir::Etc::SourceList={APT}/sources.list",
+        f"Dir::Etc::SourceList={base}/sources.list",
         "-o",
         "Dir::Etc::SourceParts=/dev/null",
     ]
     options += [
         "-o",
-        f"Dir::State::Lists={APT}/lists",
+        f"Dir::State::Lists={base}/lists",
         "-o",
-        f"Dir::Cache={APT}",
+        f"Dir::Cache={base}",
         "-o",
         "Dir::State::status=/dev/null",
     ]
     options += ["-o", "APT::Sandbox::User=root"]
     for words in (["update"], ["download", package]):
         if subprocess.run(
-            ["apt-get", *options, *words], cwd=APT, capture_output=True, check=False
+            ["apt-get", *options, *words], cwd=base, capture_output=True, check=False
         ).returncode:
             return
-    for archive in APT.glob(f"{package}_*.deb"):
-        subprocess.run(["dpkg", "-x", archive, APT / "root"], check=True)
+    for archive in base.glob(f"{package}_*.deb"):
+        subprocess.run(["dpkg", "-x", archive, base / "root"], check=True)

@@ -5,27 +5,29 @@
 
 from __future__ import annotations
 
-import json
+import posixpath
 import typing as t
 
 from ..._core.errors import InputError, NodeError
 from ..._core.runtimes.common import (
     CDI,
     MODES,
-    TooOld,
+    Unfit,
     View,
     Wanted,
     check_wanted,
     describe,
     version_text,
 )
+from ..._core.runtimes.edits import Change
+from ..._core.runtimes.imports import EARLIER_DROP_IN
 from ..._core.steps import Plan, Step
 from ..._core.text.masking import excerpts, masked_text
 from ..._core.toolkit import version as toolkit_version
 from ..._host.api import Host
-from ..run import ensure_importable
-from .engines import NAMES, Runtime, choose
-from .record import RECORD, File, Records
+from .engine import Runtime
+from .engines import NAMES, choose
+from .record import RECORD, File, Records, Written
 
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
@@ -99,7 +101,7 @@ class RuntimeCapability:
         for runtime in chosen:
             try:
                 states.append(self._observe(runtime))
-            except (InputError, TooOld) as error:
+            except (InputError, Unfit) as error:
                 refused.append(error)
         if not states:
             raise refused[0]
@@ -135,18 +137,58 @@ class RuntimeCapability:
 
     def _observe(self, runtime: Runtime) -> State:
         path = self._config_path or runtime.kind.config_path
-        view = runtime.view(path, self._wanted)
-        changes = view.changes() if self._present else []
-        keep = [(*view.prefix, *key) for key, _value in view.settings if self._present]
         records = self._records.all()
+        view = runtime.view(path, self._known(runtime, path, records))
+        changes = view.changes()
+        keep = [(*view.prefix, *key) for key, _value in view.settings]
         files = []
-        for number, name in enumerate(view.files):
-            there = File(name, self._host.read(name), view.fresh, written=records.get(name))
-            file = there.planned(runtime, changes if number == 0 else [], keep)
-            files += [file] if file else []
+        for name in self._others(runtime, view, records):
+            moved = posixpath.basename(name) == EARLIER_DROP_IN
+            changes += self._moved(view, records[name], changes) if moved else []
+            files.append(self._planned(runtime, view, name, [], [] if moved else keep))
+        files = [self._planned(runtime, view, view.file, changes, keep), *files]
         stale = self._records.stale(runtime.unit)
         stale_live = self._records.stale(runtime.unit, live=True)
-        return State(runtime, view, path, tuple(files), stale, stale_live)
+        return State(runtime, view, path, tuple(one for one in files if one), stale, stale_live)
+
+    def _known(self, runtime: Runtime, path: str, records: t.Mapping[str, Written]) -> Wanted:
+        """Return what is wanted, with the default runtime that our handler has taken the place of."""
+        for one in records[path].entries if path in records else ():
+            default = one.path[-1:] == runtime.kind.default[-1:]
+            if default and one.value == self._wanted.handler and one.had:
+                return self._wanted._replace(instead=str(one.had[0]))
+        return self._wanted
+
+    def _others(
+        self, runtime: Runtime, view: View, records: t.Mapping[str, Written]
+    ) -> t.List[str]:
+        """Return the files besides the one to edit that may have something of ours in them."""
+        every = not self._present and not self._config_path
+        return [
+            name
+            for name, one in records.items()
+            if name != view.file
+            and one.runtime == runtime.kind.name
+            and (every or name in view.loaded)
+        ]
+
+    def _moved(self, view: View, written: Written, changes: t.List[Change]) -> t.List[Change]:
+        """Return what is set in a file of an earlier release and goes to the one of this release."""
+        before = {one.path for one in written.entries}
+        wanted = [((*view.prefix, *key), value) for key, value in view.settings]
+        return [one for one in wanted if one[0] in before and one not in changes]
+
+    def _planned(
+        self,
+        runtime: Runtime,
+        view: View,
+        name: str,
+        changes: t.Sequence[Change],
+        keep: t.Container[t.Tuple[str, ...]],
+    ) -> t.Optional[File]:
+        written = self._records.all().get(name)
+        there = File(name, self._host.read(name), view.fresh, written=written)
+        return there.planned(runtime, changes, keep)
 
     # --- plan ---
 
@@ -155,6 +197,7 @@ class RuntimeCapability:
         steps, before, after, restart = [], [], [], []
         for one in state.states:
             unit = one.runtime.unit
+            self._try(one)
             for file in one.files:
                 params = {"runtime": one.runtime.kind.name, "file": file}
                 need = "reload" if one.reloads() else "restart"
@@ -180,59 +223,85 @@ class RuntimeCapability:
         )
 
     def _diff(self, runtime: Runtime, file: File) -> t.Tuple[str, str]:
-        try:
-            after = file.edited(runtime) or ""
-            return excerpts(masked_text(file.text or ""), masked_text(after))
-        except ImportError:  # a fresh node in check mode: show the keys instead of the file
-            lines = [f"{'.'.join(path)} = {json.dumps(value)}\n" for path, value in file.changes]
-            return "", "".join(lines)
+        after = file.edited(runtime) or ""
+        return excerpts(masked_text(file.text or ""), masked_text(after))
+
+    def _try(self, state: State) -> None:
+        """Have a runtime check all of its edits, and see that they give it what it must have."""
+        runtime, view = state.runtime, state.view
+        texts = {one.path: one.edited(runtime) for one in state.files}
+        if texts:
+            effective = runtime.trial(view, state.path, texts)
+            self._check(state, view.lacking(effective), "would still not have")
+
+    def _check(self, state: State, lacking: t.Sequence[Change], words: str) -> None:
+        if lacking and self._present:
+            runtime, view = state.runtime, state.view
+            other = runtime.setting_file(view, lacking)
+            raise NodeError(
+                f"{runtime.kind.name} {words} {describe(lacking)}",
+                cause=f"{other or 'a file'} sets it otherwise, and is read later than {view.file}",
+                hint="change or remove the setting there; nothing was changed",
+            )
 
     # --- apply ---
 
     def apply(self, step: Step) -> None:
-        """Write a file once its runtime has found it good."""
+        """Write a file, and undo that where its runtime does not do what it did on the trial."""
         if step.action == "forget":
             self._records.put(step.params["path"], None)
             return
         state = self._states[step.params["runtime"]]
         file: File = step.params["file"]
-        toml = any(one.runtime.kind.toml and one.files for one in self._states.values())
-        if toml and not ensure_importable("tomlkit"):
-            raise NodeError(
-                "tomlkit is not on the node",
-                hint="install the environment first (gpu.node.device_plugin)",
-            )
+        saved = self._records.saved()
+        try:
+            self._write(state, file)
+            self._verify(state)
+        except NodeError as error:
+            self._undo(file, saved, error)
+            raise
+
+    def _write(self, state: State, file: File) -> None:
         runtime = state.runtime
         text = file.edited(runtime)
-        if text is not None:
-            runtime.check(file.path, text)
         record = None
         if text is not None and self._present and not file.restored:
             record = file.record(runtime, text)
             self._records.put(file.path, record)
         self._records.mark(runtime.unit, live=state.reloads())
-        if text is None:
-            self._host.remove(file.path)
-        else:
-            self._backup = self._host.write(file.path, text, backup=self._keep) or self._backup
+        self._put(file.path, text, backup=self._keep)
         if record is None:
             self._records.put(file.path, None)
-        self._verify(state, file)
 
-    def _verify(self, state: State, file: File) -> None:
+    def _put(self, path: str, text: t.Optional[str], *, backup: bool = False) -> None:
+        if text is not None:
+            self._backup = self._host.write(path, text, backup=backup) or self._backup
+            return
+        target = self._host.readlink(path)
+        self._host.remove(
+            path if target is None else posixpath.join(posixpath.dirname(path), target)
+        )
+
+    def _undo(
+        self, file: File, saved: t.Tuple[t.Optional[str], t.Optional[str]], error: NodeError
+    ) -> None:
+        """Make a file and what is remembered of it what they were; the error says so where that fails."""
+        try:
+            if self._host.read(file.path) != file.text:
+                self._put(file.path, file.text)
+            self._records.restore(saved)
+        except NodeError as second:
+            error.details["changed"] = True
+            error.hint = f"restore {file.path}, which is left changed: {second}"
+
+    def _verify(self, state: State) -> None:
         """See that the runtime now has what it must have, and whether that is new to it."""
         runtime = state.runtime
-        view = runtime.view(state.path, self._wanted)
+        view = runtime.view(state.path, self._known(runtime, state.path, self._records.all()))
         stale = state.stale or state.stale_live
         if view.effective == state.view.effective and not stale:
             self._records.unmark(runtime.unit)
-        left = view.changes() if self._present else []
-        if left:
-            raise NodeError(
-                f"{runtime.kind.name} still does not have {describe(left)}",
-                cause=f"a file that {file.path} imports, or one that is read later, sets it otherwise",
-                hint="look at 'imports' in the file, and change or remove the setting there",
-            )
+        self._check(state, view.lacking(view.effective), "did not take")
 
     # --- report ---
 

@@ -1,181 +1,21 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The container runtimes on a node: how their files are read, checked and understood."""
+"""The container runtimes on a node: which there are, and Docker, CRI-O and podman."""
 
 from __future__ import annotations
 
-import contextlib
 import posixpath
 import typing as t
 
 from ..._core.errors import NodeError
-from ..._core.runtimes import common, containerd, json_text
-from ..._core.runtimes.common import Version, View, Wanted, about_default, has_cdi, version_text
-from ..._core.runtimes.edits import Change, Config, Removal, lookup
-from ..._host import toml
-from ..._host.api import Host, properties
+from ..._core.runtimes import common
+from ..._core.runtimes.common import Version, View, Wanted, has_cdi
+from ..._host.api import Host
+from .containerd import Containerd, K3s, Rke2
+from .engine import Runtime, Texts
 
-
-class Runtime:
-    """One container runtime of a ``kind``; ``unit`` is the one that runs it."""
-
-    kind: common.Kind
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self.unit = self.kind.units[0] if self.kind.units else ""
-
-    def view(self, path: str, wanted: Wanted) -> View:
-        """Read version and configuration, and compute what it must have."""
-        kind, version = self.kind, self._version()
-        cdi = has_cdi(kind, version, wanted)
-        effective = self._effective(path, version)
-        return View(
-            version,
-            (path,),
-            prefix=kind.prefix,
-            effective=effective,
-            settings=tuple(kind.settings(effective, wanted, cdi)),
-            warnings=about_default(lookup(effective, kind.default), wanted),
-        )
-
-    def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
-        """Return what the runtime makes of its files."""
-        raise NotImplementedError
-
-    def check(self, path: str, text: str) -> None:
-        """Have the runtime check what would become of a file; NodeError when it is refused."""
-
-    def left_out(self, others: t.Container[str]) -> bool:
-        """Tell whether nothing on this node uses it, given the other runtimes that are there."""
-        return False
-
-    def parse(self, text: str, path: str) -> Config:
-        """Return the content of a file."""
-        return toml.parse(text, path) if self.kind.toml else json_text.parse(text, path)
-
-    def edit(
-        self, text: str, changes: t.Sequence[Change], removals: t.Sequence[Removal] = ()
-    ) -> str:
-        """Return the text of a file after an edit."""
-        return (toml.edit if self.kind.toml else json_text.edit)(text, changes, removals)
-
-    def _version(self) -> Version:
-        return common.parse_version(
-            self._host.run([self.kind.program, "--version"]).out, self.kind.name
-        )
-
-    @contextlib.contextmanager
-    def _trial(self, path: str, text: str) -> t.Iterator[str]:
-        """Have a text in a file for the time of a with statement."""
-        self._host.write(path, text, mode=0o600)
-        try:
-            yield path
-        finally:
-            self._host.remove(path)
-
-
-class Containerd(Runtime):
-    """containerd, whose CRI plugin serves the kubelet."""
-
-    kind = containerd.CONTAINERD
-
-    def __init__(self, host: Host) -> None:
-        super().__init__(host)
-        self._root = self.kind.config_path
-
-    def view(self, path: str, wanted: Wanted) -> View:
-        self._root = path
-        version = self._version()
-        cdi = has_cdi(self.kind, version, wanted)
-        text = self._host.read(path) or ""
-        config = self.parse(text, path)
-        prefix = containerd.section(config, version)
-        dump = self._dump(path if text else None)
-        # The dump is in the newest format that this containerd knows, whatever the file is in.
-        effective = lookup(dump, containerd.section(dump, version)) or {}
-        extra = containerd.drop_in(config, version)
-        warnings = about_default(lookup(effective, self.kind.default), wanted)
-        if "cri" in config.get("disabled_plugins", ()):
-            warnings += (f"{path} disables the CRI plugin, which the kubelet needs",)
-        view = View(
-            version,
-            (extra, path) if extra else (path,),
-            f"version = {containerd.format_version(config, version)}\n",
-            prefix,
-            containerd.lasting(effective, lookup(config, prefix), wanted, version),
-            tuple(containerd.settings(effective, wanted, cdi)),
-            warnings,
-        )
-        if wanted.mode and view.changes() and not extra:
-            self._check_owner(text, path, view)
-        return view
-
-    def _check_owner(self, text: str, path: str, _view: View) -> None:
-        """Refuse to edit a file that something else regenerates."""
-        containerd.check_owner(text, path)
-
-    def _dump(self, path: t.Optional[str]) -> Config:
-        """Return what containerd makes of a file and its imports."""
-        argv = [self.kind.program, *(["--config", path] if path else []), "config", "dump"]
-        return self.parse(self._host.run(argv).out, "containerd config dump")
-
-    def check(self, path: str, text: str) -> None:
-        with contextlib.ExitStack() as stack:
-            root = stack.enter_context(self._trial(f"{path}.gpu-node-trial", text))
-            if path != self._root:
-                # The name of the trial is not imported by itself.
-                main = self._host.read(self._root) or ""
-                imports = self.parse(main, self._root).get("imports", [])
-                main = self.edit(main, [(("imports",), [*imports, root])])
-                root = stack.enter_context(self._trial(f"{self._root}.gpu-node-trial", main))
-            self._dump(root)
-
-    def left_out(self, others: t.Container[str]) -> bool:
-        config = self.parse(self._host.read(self._root) or "", self._root)
-        return "docker" in others and "cri" in config.get("disabled_plugins", ())
-
-
-class K3s(Containerd):
-    """The containerd of k3s: settings go to the folder that its generated file imports."""
-
-    kind = containerd.K3S
-
-    def view(self, path: str, wanted: Wanted) -> View:
-        if self._host.read(path) is None:
-            raise NodeError(
-                f"{self.kind.config_path} is not there yet",
-                cause=f"{self.kind.name} writes it when it starts",
-                hint=f"start {' or '.join(self.kind.units)}, then run again",
-            )
-        names = ("LoadState", "ActiveState")
-        states = {unit: properties(self._host, unit, *names) for unit in self.kind.units}
-        self.unit = containerd.choose_unit(self.kind, states) or self.unit
-        return super().view(path, wanted)
-
-    def _check_owner(self, text: str, path: str, view: View) -> None:
-        form = containerd.format_version(self.parse(text, path), view.version)
-        name, folder = self.kind.name, posixpath.dirname(self.kind.config_path)
-        base = "config.toml" if form == 2 else "config-v3.toml"
-        raise NodeError(
-            f"{name} needs {common.describe(view.changes())}, and {self.kind.config_path} is regenerated "
-            "at each of its starts",
-            cause=f"a drop-in file takes containerd {version_text(containerd.MERGES)} or later "
-            f"(this is {version_text(view.version)}) and "
-            f'a file that imports "{folder}/{base}.d/*.toml"',
-            hint=f"upgrade {name}, or write {folder}/{base}.tmpl with these settings in it and "
-            f"restart {name}",
-        )
-
-    def left_out(self, others: t.Container[str]) -> bool:
-        return False
-
-
-class Rke2(K3s):
-    """The containerd of RKE2."""
-
-    kind = containerd.RKE2
+TRIAL = "/run/gpu-node/runtime-trial"
 
 
 class Docker(Runtime):
@@ -186,10 +26,13 @@ class Docker(Runtime):
     def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
         return common.docker(self.parse(self._host.read(path) or "", path), version)
 
-    def check(self, path: str, text: str) -> None:
-        if self._version() >= common.DOCKER_CHECKS:
-            with self._trial(f"{path}.gpu-node-trial", text) as trial:
-                self._host.run([self.kind.program, "--validate", "--config-file", trial])
+    def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
+        text = texts[path]
+        if text is not None and view.version >= common.DOCKER_CHECKS:
+            name = f"{TRIAL}/daemon.json"
+            with self._trial(TRIAL, {name: text}, {path: name}):
+                self._host.run([self.kind.program, "--validate", "--config-file", name])
+        return common.docker(self.parse(text or "", path), view.version)
 
 
 class Crio(Runtime):
@@ -199,13 +42,21 @@ class Crio(Runtime):
 
     def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
         self.parse(self._host.read(path) or "", path)
-        shown = self._host.run([self.kind.program, "config"]).out
+        return self._shown([])
+
+    def _shown(self, words: t.Sequence[str]) -> t.Mapping[str, t.Any]:
+        shown = self._host.run([self.kind.program, *words, "config"]).out
         return common.crio(self.parse(shown, "crio config"))
 
-    def check(self, path: str, text: str) -> None:
+    def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         # CRI-O reads all files of its folder, whatever their names.
-        with self._trial("/run/gpu-node/crio-trial.conf", text) as trial:
-            self._host.run([self.kind.program, "--config", trial, "config"])
+        folder = posixpath.dirname(path)
+        files = {name: self._host.read(f"{folder}/{name}") for name in self._host.listdir(folder)}
+        files[posixpath.basename(path)] = texts[path]
+        there = {f"{TRIAL}/{name}": text for name, text in files.items() if text is not None}
+        name = f"{TRIAL}/{posixpath.basename(path)}"
+        with self._trial(TRIAL, there, {path: name}):
+            return self._shown(["--config-dir", TRIAL])
 
 
 class Podman(Runtime):

@@ -13,10 +13,12 @@ from ..._core.errors import readable
 from ..._core.runtimes import edits
 from ..._core.runtimes.common import describe
 from ..._host.api import Host, properties
-from .engines import Runtime
+from .engine import Runtime
 
 RECORD = "/var/lib/gpu-node/container_runtime.json"
 MARK = "/run/gpu-node/container_runtime.json"  # after a boot, every runtime has read its files
+
+NOTHING = ("", "{}")  # what is left of a file
 
 
 class Written(t.NamedTuple):
@@ -53,6 +55,19 @@ class Records:
             self._host.write(path, json.dumps(data) + "\n", mode=mode)
         else:
             self._host.remove(path)
+
+    def saved(self) -> t.Tuple[t.Optional[str], t.Optional[str]]:
+        """Return all that is remembered, for ``restore``."""
+        return self._host.read(RECORD), self._host.read(MARK)
+
+    def restore(self, saved: t.Tuple[t.Optional[str], t.Optional[str]]) -> None:
+        """Remember what was remembered, and nothing else."""
+        record, mark = saved
+        for path, mode, text in ((RECORD, 0o600, record), (MARK, 0o644, mark)):
+            if text is None:
+                self._host.remove(path)
+            else:
+                self._host.write(path, text, mode=mode)
 
     def _marks(self) -> t.Dict[str, float]:
         with readable(MARK, "remove the file, and restart the container runtime once"):
@@ -138,12 +153,20 @@ class File(t.NamedTuple):
         if self.restored and self.written:
             return self.written.base
         changes = [*self.reverts, *self.changes]
-        text = runtime.edit(self.text or self.fresh, changes, self.removals)
-        if self.written is not None and self.written.base is None and not self.changes:
-            fresh = runtime.parse(self.fresh, self.path)
-            if runtime.parse(text, self.path) in (fresh, {}):
-                return None
-        return text
+        text = self.text or ""
+        if self.changes and not runtime.parse(text, self.path):
+            text = self.fresh + text
+        text = runtime.edit(text, changes, self.removals)
+        return text if self.changes else self._without_us(runtime, text)
+
+    def _without_us(self, runtime: Runtime, text: str) -> t.Optional[str]:
+        """Return a text without what we began a file with that had no keys, None where we made the file."""
+        if self.written is None or runtime.parse(self.written.base or "", self.path):
+            return text
+        if runtime.parse(text, self.path) not in ({}, runtime.parse(self.fresh, self.path)):
+            return text
+        rest = text.replace(self.fresh, "", 1) if self.fresh else text
+        return None if self.written.base is None and rest.strip() in NOTHING else rest
 
     def record(self, runtime: Runtime, text: str) -> Written:
         """Return what to remember of the file once it has this text: how it would be without us."""
@@ -152,7 +175,7 @@ class File(t.NamedTuple):
         entries = old.entries if old else ()
         if old is not None and self.text is not None:
             others = runtime.edit(self.text, *edits.revert(config, entries))
-            base = old.base if self.text == old.text else others
+            base = old.base if self.text == old.text else self._without_us(runtime, others)
         gone = {path for path, _rest in (*self.removals, *self.reverts)}
         kept = [one for one in entries if one.path not in gone]
         return Written(runtime.kind.name, base, text, tuple(edits.note(config, self.changes, kept)))

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 
 from ..errors import InputError, NodeError
 from ..text.shown import cut
-from .edits import Change, Path, lookup
+from .edits import Change, Path, find, lookup
 
 CDI = "cdi"
 DEFAULT_RUNTIME = "default_runtime"
@@ -23,25 +24,30 @@ SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 Version = t.Tuple[int, ...]
 
 
-class TooOld(NodeError):
+class Unfit(NodeError):
     """A runtime that cannot do what is wanted of it."""
 
 
 class Wanted(t.NamedTuple):
-    """How GPUs are to reach containers; without a mode, they are not."""
+    """How GPUs are to reach containers; without a mode, they are not.
+
+    ``instead`` is the runtime that was the default one before the handler.
+    """
 
     mode: str = CDI
     handler: str = "nvidia"
     runtime_path: str = "/usr/bin/nvidia-container-runtime"
     spec_dirs: t.Tuple[str, ...] = SPEC_DIRS
+    instead: str = ""
 
 
 class Kind(t.NamedTuple):
     """What sets a runtime apart: its program, units (one of them runs on a node) and file, and since when it knows CDI.
 
-    ``on`` is what turns CDI on; ``spec_dirs``, ``handler`` (of a handler, its program) and
-    ``default`` are keys. All keys are below ``prefix``. ``live`` are those that the running daemon
-    takes over on a reload; all others take a restart.
+    ``types`` are what keys of its file must be; ``on`` is what turns CDI on; ``spec_dirs``,
+    ``handler`` (of a handler, its program), ``other`` (of a handler, what one of another kind has)
+    and ``default`` are keys. All keys are below ``prefix``. ``live`` are those that the running
+    daemon takes over on a reload; all others take a restart.
     """
 
     name: str
@@ -49,9 +55,11 @@ class Kind(t.NamedTuple):
     units: t.Tuple[str, ...]
     config_path: str
     minimum: Version
+    types: t.Tuple[t.Tuple[Path, type], ...] = ()
     on: t.Tuple[Change, ...] = ()
     spec_dirs: Path = ()
     handler: str = ""
+    other: t.Tuple[str, ...] = ()
     default: Path = ()
     prefix: Path = ()
     live: t.Tuple[Path, ...] = ()
@@ -72,8 +80,10 @@ class Kind(t.NamedTuple):
             more = [one for one in wanted.spec_dirs if one not in folders]
             found += [*self.on, (self.spec_dirs, [*folders, *more])]
         if wanted.mode != CDI:
-            program = ("runtimes", wanted.handler, self.handler), wanted.runtime_path
-            found += [program] if handler is None else handler
+            at = ("runtimes", wanted.handler)
+            program = (*at, self.handler), wanted.runtime_path
+            own = [program, *(((*at, key), None) for key in self.other)]
+            found += own if handler is None else handler
         if wanted.mode == DEFAULT_RUNTIME:
             found.append((self.default, wanted.handler))
         return found
@@ -82,26 +92,27 @@ class Kind(t.NamedTuple):
 class View(t.NamedTuple):
     """A runtime as it is, and what it must have.
 
-    ``files`` are those that may hold something of ours, the one to edit first; ``fresh`` is what
-    a new one begins with. ``effective`` is what the runtime makes of all of its files, from
-    ``prefix`` on; ``settings`` are what it must have, from there too.
+    ``file`` is the one to edit, ``fresh`` what a file without keys begins with; ``loaded`` are all
+    files that the runtime reads. ``effective`` is what it makes of them, from ``prefix`` on;
+    ``settings`` are what it must have, from there too. None as a value: the key is not to be there.
     """
 
     version: Version
-    files: t.Tuple[str, ...] = ()
+    file: str = ""
     fresh: str = ""
     prefix: Path = ()
     effective: t.Mapping[str, t.Any] = {}
     settings: t.Tuple[Change, ...] = ()
     warnings: t.Tuple[str, ...] = ()
+    loaded: t.Tuple[str, ...] = ()
 
     def changes(self) -> t.List[Change]:
         """Return what the runtime lacks, as changes of the file."""
-        return [
-            ((*self.prefix, *path), value)
-            for path, value in self.settings
-            if lookup(self.effective, path) != value
-        ]
+        return [((*self.prefix, *path), value) for path, value in self.lacking(self.effective)]
+
+    def lacking(self, effective: t.Mapping[str, t.Any]) -> t.List[Change]:
+        """Return the settings that a configuration does not have."""
+        return [(path, value) for path, value in self.settings if lookup(effective, path) != value]
 
 
 DOCKER = Kind(
@@ -110,9 +121,11 @@ DOCKER = Kind(
     ("docker.service",),
     "/etc/docker/daemon.json",
     (25,),
+    types=((("features",), dict), (("runtimes",), dict), (("cdi-spec-dirs",), list)),
     on=((("features", "cdi"), True),),
     spec_dirs=("cdi-spec-dirs",),
     handler="path",
+    other=("runtimeType", "options"),  # dockerd starts with neither beside a path
     default=("default-runtime",),
     # On SIGHUP, and provided that they have a value: that a key is gone goes unnoticed.
     live=(("runtimes",), ("default-runtime",)),
@@ -173,7 +186,7 @@ def has_cdi(kind: Kind, version: Version, wanted: Wanted) -> bool:
     if version >= kind.minimum:
         return True
     if wanted.mode == CDI:
-        raise TooOld(
+        raise Unfit(
             f"{kind.name} {version_text(version)} does not support CDI",
             cause=f"that came with {kind.name} {version_text(kind.minimum)}",
             hint=f"upgrade {kind.name}",
@@ -181,10 +194,29 @@ def has_cdi(kind: Kind, version: Version, wanted: Wanted) -> bool:
     return False
 
 
+TYPES = {int: "a whole number", list: "a list"}
+
+
+def check_types(kind: Kind, config: t.Mapping[str, t.Any], place: t.Callable[[Path], str]) -> None:
+    """Refuse a file with values that the runtime could not take; ``place`` tells where in it a key is."""
+    for path, expected in kind.types:
+        found, _depth = find(config, path)
+        if found and (not isinstance(found[0], expected) or isinstance(found[0], bool)):
+            value = cut(json.dumps(found[0], default=str))
+            table = "a table" if kind.toml else "an object"
+            raise NodeError(
+                f"{place(path)}: {'.'.join(path)}: {value} is not valid",
+                cause=f"expected {TYPES.get(expected, table)}",
+                hint="fix the file; it was left as it is",
+            )
+
+
 def describe(changes: t.Iterable[Change]) -> str:
     """Return changes in words."""
     return ", ".join(
-        f"{path[-1]} = {str(value).lower() if isinstance(value, bool) else value}"
+        f"no {path[-1]}"
+        if value is None
+        else f"{path[-1]} = {str(value).lower() if isinstance(value, bool) else value}"
         for path, value in changes
     )
 

@@ -9,7 +9,7 @@ import copy
 import typing as t
 
 Path = t.Tuple[str, ...]
-Change = t.Tuple[Path, t.Any]
+Change = t.Tuple[Path, t.Any]  # None: the key is not to be there
 Removal = t.Tuple[Path, int]  # a key, and how many of the tables around it stay even if empty
 Config = t.Dict[str, t.Any]
 
@@ -69,6 +69,8 @@ def revert(
     for one in entries:
         found, _depth = find(config, one.path)
         if not found:
+            if one.value is None and one.had and find(config, one.path[:-1])[0]:
+                changes.append((one.path, one.had[0]))
             continue
         if found == (one.value,):
             rest: t.Any = one.had[0] if one.had else None
@@ -93,6 +95,10 @@ def apply(
     """Return the configuration after an edit."""
     after: Config = copy.deepcopy(dict(config))
     for path, value in changes:
+        if value is None:
+            if find(after, path)[0]:
+                remove(after, path, len(path))
+            continue
         table = after
         for key in path[:-1]:
             table = table.setdefault(key, {})

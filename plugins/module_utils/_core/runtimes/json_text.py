@@ -40,11 +40,22 @@ def parse(text: str, path: str) -> t.Dict[str, t.Any]:
     return data
 
 
+def line(text: str, path: Path) -> int:
+    """Return the line of a key, or of the nearest one around it."""
+    at = start = _skip(text, 0)
+    for key in path:
+        member = _member(text, at, key) if text[at] == "{" else None
+        if member is None:
+            break
+        at, start = member.value, member.start
+    return text.count("\n", 0, start) + 1
+
+
 def edit(text: str, changes: t.Iterable[Change], removals: t.Iterable[Removal] = ()) -> str:
     """Return the text with values set at paths of keys, and keys removed."""
     text = text if text.strip() else "{}\n"
     for path, value in changes:
-        text = _set(text, path, value)
+        text = _remove(text, path, len(path)) if value is None else _set(text, path, value)
     for path, depth in removals:
         text = _remove(text, path, depth)
     return text

@@ -57,14 +57,14 @@ class Machine(FakeHost):
         if containerd:
             self.commands["containerd", "--version"] = f"containerd containerd.io {containerd} abc"
             self.commands["containerd", "--config"] = self._dump
-            self.commands["containerd", "config", "dump"] = self._dump
+            self.commands["containerd", "config"] = self._dump
         if docker:
             self.commands["dockerd", "--version"] = f"Docker version {docker}, build abc"
             self.commands["dockerd", "--validate"] = self._validate
         if crio:
             self.commands["crio", "--version"] = f"crio version {crio}\n"
             self.commands["crio", "config"] = self._crio
-            self.commands["crio", "--config"] = self._crio
+            self.commands["crio", "--config-dir"] = self._crio
         if podman:
             self.commands["podman", "--version"] = f"podman version {podman}\n"
         self.started(since)
@@ -111,18 +111,30 @@ class Machine(FakeHost):
                     if self.version < (2, 1):
                         for section, value in more.pop("plugins", {}).items():
                             config.setdefault("plugins", {})[section] = value
-                    config = merged(config, more)
+                    config = merged(config, {**more, "imports": config["imports"]})
+        sandboxer = {"sandboxer": "podsandbox"} if self.version >= (2,) else {}
         base = {"enable_cdi": self.version >= (2,), "cdi_spec_dirs": DIRS}
-        runtimes: Config = {"runc": {"runtime_type": "io.containerd.runc.v2", "options": {}}}
+        runc = {"runtime_type": "io.containerd.runc.v2", "options": {}, **sandboxer}
+        runtimes: Config = {"runc": runc}
         named = config.get("plugins", {}).get(self._section, {}).get("containerd", {})
         if self.version < (2,) and "runtimes" in named:
             runtimes = {}  # the runtimes of a file take the place of the one by default
         base["containerd"] = {"default_runtime_name": "runc", "runtimes": runtimes}
-        return merged({"version": 3, "plugins": {self._section: base}}, config)
+        whole = merged({"version": 3, "plugins": {self._section: base}}, config)
+        for one in whole["plugins"][self._section]["containerd"]["runtimes"].values():
+            one.setdefault("sandboxer", "") if sandboxer else None
+        if OLD in config.get("disabled_plugins", ()):
+            del whole["plugins"][self._section]
+        return whole
 
     def _dump(self, words: tuple[str, ...]) -> Completed:
-        config = self._read(words[2] if words[1] == "--config" else "/nowhere")
-        if self.refuses_trials and "trial" in words[2]:
+        path = words[2] if words[1] == "--config" else "/nowhere"
+        if words[-1] == "dump" and path not in self.files and self.version < (2,):
+            return Completed(1, "", f"containerd: failed to load TOML: open {path}: no such file")
+        config = self._read(path)
+        if any("." not in one for one in config.get("disabled_plugins", ())):
+            return Completed(1, "", "containerd: invalid disabled plugin URI")
+        if self.refuses_trials and "trial" in path:
             return Completed(1, "", "containerd: no")
         version = 3 if self.version >= (2,) else 2
         return Completed(0, tomlkit.dumps({**config, "version": version}), "")
@@ -134,12 +146,12 @@ class Machine(FakeHost):
         return Completed(0, "configuration OK\n", "")
 
     def _crio(self, words: tuple[str, ...]) -> Completed:
-        folder = "/etc/crio/crio.conf.d/"
-        names = ["/etc/crio/crio.conf", *sorted(n for n in self.files if n.startswith(folder))]
+        folder = words[2] if words[1] == "--config-dir" else "/etc/crio/crio.conf.d"
+        names = [one for one in sorted(self.files) if one.startswith(f"{folder}/")]
         config: Config = {}
-        for name in [words[2]] if words[1] == "--config" else names:
+        for name in ["/etc/crio/crio.conf", *names]:
             config = merged(config, tomllib.loads(self.files.get(name, "")))
-        if self.refuses_trials and "trial" in words[-2]:
+        if self.refuses_trials and "trial" in folder:
             return Completed(1, "", "crio: no")
         return Completed(0, tomlkit.dumps(config), "")
 

@@ -48,7 +48,7 @@ def test_handler_in_the_folder_that_is_imported(one: Kind, agent: bool) -> None:
     host.install_toolkit()
     before = host.own_files()
     steps = converge(host, runtime=one.name, mode="runtime_class")
-    drop_in = f"{host.folder}/99-gpu-node.toml"
+    drop_in = f"{host.folder}/zz-gpu-node.toml"
     assert len(steps) == 1
     assert drop_in in steps[0]
     assert host.files[host.path] == host.generated

@@ -12,6 +12,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import Input
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import (
     common,
     containerd,
+    imports,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.common import (
     View,
@@ -90,10 +91,10 @@ def test_formats_of_old_are_refused(config: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("imports", "version", "path"),
+    ("listed", "version", "path"),
     [
-        (["/etc/containerd/conf.d/*.toml"], (2, 1, 0), "/etc/containerd/conf.d/99-gpu-node.toml"),
-        (["/etc/one.toml", "/opt/c/*.toml"], (2, 2, 1), "/opt/c/99-gpu-node.toml"),
+        (["/etc/containerd/conf.d/*.toml"], (2, 1, 0), "/etc/containerd/conf.d/zz-gpu-node.toml"),
+        (["/etc/one.toml", "/opt/c/*.toml"], (2, 2, 1), "/opt/c/zz-gpu-node.toml"),
         (["/etc/containerd/conf.d/*.toml"], (2, 0, 7), None),
         (["/etc/containerd/conf.d/*.toml"], (1, 7, 24), None),
         (["/etc/*/conf.d/*.toml", "conf.d/*.toml", "/etc/c/*"], (2, 1, 0), None),
@@ -101,9 +102,9 @@ def test_formats_of_old_are_refused(config: dict[str, Any]) -> None:
     ],
 )
 def test_drop_in_only_where_it_is_imported_and_merged(
-    imports: list[str], version: tuple[int, ...], path: str | None
+    listed: list[str], version: tuple[int, ...], path: str | None
 ) -> None:
-    assert containerd.drop_in({"imports": imports}, version) == path
+    assert imports.drop_in({"imports": listed}, version) == path
 
 
 def test_generated_file_is_refused() -> None:
@@ -195,7 +196,11 @@ def test_docker_has_cdi_by_flag_and_then_by_default(version: Any, config: Any, p
 
 
 def test_docker_handler() -> None:
-    assert common.DOCKER.settings({}, CLASS, False) == [(("runtimes", "nvidia", "path"), PATH)]
+    assert common.DOCKER.settings({}, CLASS, False) == [
+        (("runtimes", "nvidia", "path"), PATH),
+        (("runtimes", "nvidia", "runtimeType"), None),
+        (("runtimes", "nvidia", "options"), None),
+    ]
     assert common.DOCKER.settings({}, DEFAULT, False)[-1] == (("default-runtime",), "nvidia")
 
 

@@ -1,0 +1,173 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A machine whose files lie below a folder, and whose containerd and dockerd are genuine ones of Debian."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.capability import (
+    SPEC,
+    RuntimeCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from nvsim import genuine
+
+# The releases that have containerd 1.6, 1.7 and 2.1, or later ones of 2.
+SUITES = ("bookworm", "trixie", "forky")
+CONFIG = "/etc/containerd/config.toml"
+CONF_D = "/etc/containerd/conf.d"
+DAEMON = "/etc/docker/daemon.json"
+WRAPPER = "/usr/bin/nvidia-container-runtime"
+OWN = ("/etc", "/run", "/var")
+INSIDE = 'for one in etc run var; do mount --bind "$0/$one" "/$one" || exit 125; done; exec "$@"'
+
+
+class Machine(Host):
+    """A machine of a release of Debian; its runtimes read the machine's own /etc, /run and /var."""
+
+    def __init__(self, root: Path, suite: str, files: dict[str, str] | None = None) -> None:
+        super().__init__()
+        self.then: Callable[[], None] = lambda: (
+            None
+        )  # what somebody else does once a file is written
+        self.root, self.suite = root, suite
+        for name in (*OWN, "/usr/bin"):
+            (root / name[1:]).mkdir(parents=True, exist_ok=True)
+        for path, text in (files or {}).items():
+            self.put(path, text)
+        self.programs = {"containerd": genuine.program("containerd", "containerd", suite)}
+        self.answers: dict[str, str] = {"systemctl": "ActiveState=active\n"}
+
+    # --- what a module does ---
+
+    def run(self, argv, **values):  # type: ignore[no-untyped-def]
+        name = str(argv[0])
+        if name in self.answers:
+            return Completed(0, self.answers[name], "")
+        if name in self.programs:
+            program = self.programs[name]
+            path = {"PATH": f"{program.parent}:{os.environ['PATH']}"}  # of docker-proxy
+            return super().run([*self.inside(), str(program), *argv[1:]], **{**values, "env": path})
+        return super().run(argv, **values)
+
+    def inside(self) -> list[str]:
+        """Return the beginning of a command that has the machine's own files."""
+        user = [] if os.geteuid() == 0 else ["--map-root-user"]
+        return ["unshare", *user, "--mount", "sh", "-c", INSIDE, str(self.root)]
+
+    def which(self, name: str) -> str | None:
+        if name in self.programs or name in self.answers:
+            return f"/usr/bin/{name}"
+        return super().which(name) if name == "unshare" else None
+
+    def at(self, path: str) -> str:
+        return path if path.startswith(f"{self.root}/") else f"{self.root}{path}"
+
+    def read_bytes(self, path: str) -> bytes | None:
+        return super().read_bytes(self.at(path))
+
+    def write(self, path: str, text: str, **values):  # type: ignore[no-untyped-def]
+        saved = super().write(self.at(path), text, **values)
+        if path.startswith("/etc/"):
+            self.then()
+        return saved
+
+    def listdir(self, path: str) -> list[str]:
+        return super().listdir(self.at(path))
+
+    def exists(self, path: str) -> bool:
+        return super().exists(self.at(path))
+
+    def readlink(self, path: str) -> str | None:
+        return super().readlink(self.at(path))
+
+    def symlink(self, target: str, path: str) -> None:
+        super().symlink(target, self.at(path))
+
+    def makedirs(self, path: str, mode: int = 0o755) -> None:
+        super().makedirs(self.at(path), mode)
+
+    def remove(self, path: str) -> bool:
+        return super().remove(self.at(path))
+
+    # --- what a person does ---
+
+    def put(self, path: str, text: str) -> None:
+        """Write a file."""
+        file = self.root / path[1:]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+    def install_toolkit(self) -> None:
+        """Have NVIDIA's runtime, in a version without holes."""
+        self.put(WRAPPER, "")
+        self.answers[WRAPPER] = "NVIDIA Container Runtime version 1.20.0\n"
+
+    def install_docker(self) -> None:
+        """Have the release's dockerd."""
+        self.programs["dockerd"] = genuine.program("docker.io", "dockerd", self.suite)
+
+    # --- what is there ---
+
+    def files(self) -> dict[str, str]:
+        """Return all files but what the module remembers."""
+        found = {}
+        for path in sorted(self.root.rglob("*")):
+            name = str(path)[len(str(self.root)) :]
+            if path.is_file() and not name.startswith(("/run/gpu-node/", "/var/lib/gpu-node/")):
+                found[name] = path.read_bytes().decode("utf-8", "surrogateescape")
+        return found
+
+    def dump(self, *path: str) -> dict[str, Any]:
+        """Return what containerd makes of its files."""
+        words = ["--config", *path] if path else []
+        return tomllib.loads(self.run(["containerd", *words, "config", "dump"]).out)
+
+    def cri(self, *path: str) -> dict[str, Any]:
+        """Return the section of the CRI plugin in effect."""
+        found = self.dump(*path)
+        names = {2: "io.containerd.grpc.v1.cri"}
+        section: dict[str, Any] = found["plugins"][
+            names.get(found["version"], "io.containerd.cri.v1.runtime")
+        ]
+        return section
+
+    def runtime(self, name: str) -> dict[str, Any]:
+        """Return a runtime of containerd, in effect."""
+        found: dict[str, Any] = self.cri()["containerd"]["runtimes"][name]
+        return found
+
+
+def capability(host: Host, **params: Any) -> RuntimeCapability:
+    """Return the module's inside for parameters."""
+    defaults = {name: option.get("default") for name, option in SPEC["argument_spec"].items()}
+    return RuntimeCapability(host, {**defaults, **params})
+
+
+def planned(host: Host, **params: Any) -> Plan:
+    """Return what would be done."""
+    one = capability(host, **params)
+    return one.plan(one.observe())
+
+
+def converge(host: Host, **params: Any) -> list[str]:
+    """Do what the module does, and see that nothing is left; return the steps in words."""
+    one = capability(host, **params)
+    plan, done = one.plan(one.observe()), []
+    while plan.steps:
+        for step in plan.steps:
+            one.apply(step)
+            done.append(step.summary)
+        more = plan.more
+        plan = one.plan(one.observe())
+        if plan.steps and not more:
+            raise NodeError(f"this is left: {[step.summary for step in plan.steps]}")
+    return done
