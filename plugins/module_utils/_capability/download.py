@@ -23,8 +23,8 @@ MAX_BYTES = 4 << 30
 MAX_SECONDS = 3600.0
 
 
-def bring(location: str, target: str, sha256: str) -> None:
-    """Copy a file from a path or an http(s) address to ``target``, mode 0700.
+def bring(location: str, target: str, sha256: str, *, mode: int = 0o700) -> None:
+    """Copy a file from a path or an http(s) address to ``target``.
 
     NodeError where it cannot be had, or where its SHA-256 differs; then ``target`` is as it was.
     """
@@ -45,7 +45,7 @@ def bring(location: str, target: str, sha256: str) -> None:
                 cause=f"its SHA-256 is {digest.hexdigest()}, expected {sha256}",
                 hint="correct the checksum, or get the file from its publisher again",
             )
-        os.chmod(temporary, 0o700)
+        os.chmod(temporary, mode)
         os.replace(temporary, target)
     except (OSError, urllib.error.URLError, http.client.HTTPException) as error:
         raise NodeError(

@@ -35,6 +35,7 @@ from .._host.api import Host
 from .._nvml.mig import Changes, planned, read
 from .._nvml.real import Nvml, open_nvml
 from . import allocated, boot
+from .dcgm.services import Pause
 
 SERVER_SECONDS = 10.0
 # When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
@@ -86,6 +87,7 @@ class MigCapability:
         self._allocations: t.Tuple[Allocation, ...] = ()
         self._asked_at: t.Optional[float] = None
         self._begun: t.Set[str] = set()
+        self._pause = Pause(host)
 
     # --- observe ---
 
@@ -261,7 +263,9 @@ class MigCapability:
         self._at = uuid
         if step.needs and uuid not in self._begun and self._params["on_allocated"] != "ignore":
             self._refuse_newcomers(uuid)
-        self._begun.update([uuid] if step.needs else [])
+        if step.needs:
+            self._begun.add(uuid)
+            self._pause.begin()
         if step.action.startswith("boot_"):
             boot.apply(self._host, step)
         elif self._changes is None or self._nvml is None:
@@ -292,6 +296,7 @@ class MigCapability:
 
     def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
         """Report the layout of every GPU and what became of its instances."""
+        self._pause.end()
         answer: t.Dict[str, t.Any] = {
             "selected": self._selection.label,
             "gpus": [

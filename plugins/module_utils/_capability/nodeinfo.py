@@ -70,8 +70,9 @@ def gpus(host: Host) -> t.List[PciDevice]:
     return [one for one in pci_devices(host) if one.kind == "gpu"]
 
 
-def gpu_users(host: Host) -> t.Tuple[str, ...]:
-    """Return the processes that have a GPU open, but for the driver's own daemons."""
+def gpu_users(host: Host, ours: t.Collection[str] = ()) -> t.Tuple[str, ...]:
+    """Return the processes that have a GPU open, but for the driver's own daemons and the units of ``ours``."""
+    units = (*DRIVERS_CGROUPS, *(f"/system.slice/{unit}" for unit in ours))
     found = []
     for pid in host.listdir("/proc"):
         if not pid.isdigit():
@@ -80,19 +81,19 @@ def gpu_users(host: Host) -> t.Tuple[str, ...]:
         opened = (host.readlink(f"{folder}/{number}") for number in host.listdir(folder))
         if any(one and one.startswith("/dev/nvidia") for one in opened):
             name = _proc(host, pid, "comm").strip("\n")
-            if not _is_drivers_own(host, pid, name):
+            if not _is_own(host, pid, name, units):
                 found.append(f"{pid} ({printable(name) or 'unknown'})")
     return tuple(found)
 
 
-def _is_drivers_own(host: Host, pid: str, name: str) -> bool:
-    """Tell whether a process is a daemon of the driver, by what its user can't choose.
+def _is_own(host: Host, pid: str, name: str, units: t.Sequence[str]) -> bool:
+    """Tell whether a process is a daemon of the driver or of units, by what its user can't choose.
 
     Anybody can have such a name. A unit's cgroup takes nobody else's processes, and a daemon that
     was started by hand is root's and sees the same files as we do, which no container does.
     """
     where = pods.paths(_proc(host, pid, "cgroup"), _proc(host, "1", "cgroup"))
-    if any(path in DRIVERS_CGROUPS for path in where):
+    if any(path in units for path in where):
         return True
     users = re.search(r"^Uid:(.*)$", _proc(host, pid, "status"), re.M)
     if name not in DRIVERS_OWN or users is None or set(users[1].split()) != {"0"}:

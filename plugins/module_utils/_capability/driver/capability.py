@@ -26,6 +26,7 @@ from ..._host.api import Host
 from ..._host.packages.api import NoWay
 from ..._host.packages.apt import OWN_SOURCES
 from .. import allocated, nodeinfo
+from ..dcgm.services import managed
 from ..recorded import REPOSITORY_SPEC, Additions, checked_timeout, package_manager
 from .kernel import dkms, modules, signing_key, write_modprobe
 from .loading import Loading
@@ -159,7 +160,7 @@ class DriverCapability:
             smi=host.which("nvidia-smi") is not None,
             refreshed=node.refreshed,
             refresh_note=node.refresh_note,
-            users=nodeinfo.gpu_users(host) if driver else (),
+            users=nodeinfo.gpu_users(host, managed(host)) if driver else (),
             reload_note=node.reload_note,
             modules=modules(host, self._desired.module_options, added=record.modprobe),
             dkms=dkms(host),

@@ -16,6 +16,14 @@ SERVICE = "nvidia-persistenced.service"
 FABRIC_SERVICE = "nvidia-fabricmanager.service"
 
 
+# What holds GPUs open for as long as it runs, by the names that the kernel keeps 15 characters of.
+SERVICES_OF = {
+    "nv-hostengine": "nvidia-dcgm.service",
+    "dcgm-exporter": "nvidia-dcgm-exporter.service",
+    "nvidia-imex": "nvidia-imex.service",
+}
+
+
 class Look(t.NamedTuple):
     """How the loaded driver differs from the wanted one, and what comes of it.
 
@@ -35,12 +43,21 @@ def look(observed: Observed, desired: Desired, choice: Choice) -> Look:
         return Look(words, False, ("the nouveau driver holds the GPUs",))
     if not words or desired.reload != "when_idle":
         return Look(words, False, (words,) if words else ())
-    users = observed.users and f"processes have the GPUs open: {', '.join(observed.users)}"
+    users = observed.users and f"processes have the GPUs open: {_users(observed.users)}"
     given = observed.allocated and f"pods have been given GPUs: {', '.join(observed.allocated)}"
     why = observed.reload_note or users or given
     if not why:
         return Look(words, True, ())
     return Look(words, False, (f"{words} (not reloaded: {why})",))
+
+
+def _users(users: t.Sequence[str]) -> str:
+    """Return the processes in words, with what to do about services that nobody drains."""
+    units = [unit for name, unit in SERVICES_OF.items() if any(f"({name})" in one for one in users)]
+    advice = f"; stop what is a service: systemctl stop {' '.join(units)}" if units else ""
+    if any("dcgm" in unit for unit in units):
+        advice += ", or have gpu.node do it with dcgm_state: present"
+    return ", ".join(users) + advice
 
 
 def _mismatch(observed: Observed, desired: Desired, choice: Choice) -> str:

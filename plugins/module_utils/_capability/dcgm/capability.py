@@ -1,0 +1,277 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.dcgm."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import typing as t
+
+from ..._core.dcgm.desired import parse
+from ..._core.dcgm.exporter import (
+    COUNTERS,
+    DCGM_UNIT,
+    PROGRAM,
+    SETTINGS,
+    UNIT,
+    UNIT_FILE,
+    VENDOR_UNIT,
+)
+from ..._core.dcgm.plan import EVERY, describe
+from ..._core.dcgm.plan import plan as plan_dcgm
+from ..._core.dcgm.state import Observed, Record
+from ..._core.driver import distributions
+from ..._core.errors import NodeError
+from ..._core.packages.apt import upstream
+from ..._core.packages.package import Change, still_there
+from ..._core.steps import Plan, Step
+from ..._host.api import Host, properties
+from ..._host.packages.api import PackageManager
+from ..download import bring
+from ..nodeinfo import environment, library_versions, loaded_driver, os_release
+from ..recorded import Additions, checked_timeout, existing, package_manager
+from .services import RECORD
+
+EXPORTER_SPEC: t.Dict[str, t.Any] = {
+    "type": "dict",
+    "options": {
+        "location": {"type": "str"},
+        "sha256": {"type": "str", "no_log": False},
+        "package": {"type": "str"},
+        "version": {"type": "str"},
+        "address": {"type": "str", "default": "127.0.0.1:9400"},
+        "kubernetes": {"type": "bool", "default": True},
+        "gpu_id_type": {"type": "str", "choices": ["uid", "device-name"], "default": "uid"},
+        "shared": {"type": "bool", "default": True},
+        "resources": {"type": "list", "elements": "str", "default": []},
+        "collectors": {"type": "str", "default": ""},
+        "interval": {"type": "int", "default": 30},
+    },
+}
+SPEC: t.Dict[str, t.Any] = {
+    "argument_spec": {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "version": {"type": "str", "default": ""},
+        "cuda": {
+            "type": "str",
+            "choices": ["auto", "none", "11", "12", "13", "all"],
+            "default": "auto",
+        },
+        "proprietary": {"type": "bool", "default": True},
+        "hold": {"type": "bool", "default": True},
+        "exporter": EXPORTER_SPEC,
+        "lock_timeout": {"type": "int", "default": 300},
+    }
+}
+Params = t.Mapping[str, t.Any]
+
+
+class DcgmCapability:
+    """Keeps DCGM, and its exporter where one is named, installed and running."""
+
+    name = "dcgm"
+
+    def __init__(self, host: Host, params: Params, *, check_mode: bool) -> None:
+        values = dict(params)
+        self._timeout = checked_timeout(values.pop("lock_timeout"))
+        self._desired = parse(values)
+        self._host, self._check_mode = host, check_mode
+        self._added = Additions(host, RECORD, Record)
+        self._refreshed, self._note = False, ""
+        self._family = _family(host)
+        self._actions: t.Dict[str, t.Callable[[Params], None]] = {
+            "repair": lambda _params: self._manager.repair(),
+            "refresh": self._refresh,
+            "install": self._install,
+            "hold": self._hold,
+            "enable": self._enable,
+            "start": self._start,
+            "manage": self._manage,
+            "disable": lambda params: self._systemctl("disable", "--now", params["unit"]),
+            "program": self._program,
+            "file": self._file,
+            "remove_exporter": lambda _params: self._remove_exporter(),
+            "remove": self._remove,
+        }
+
+    @property
+    def _manager(self) -> PackageManager:
+        if not self._family:
+            raise NodeError(
+                "DCGM cannot be installed on this system",
+                cause=f"/etc/os-release names none of {distributions.in_words()}",
+                hint="install it by other means, or leave dcgm_state out",
+            )
+        return package_manager(self._family, self._host, self._timeout, "DCGM")
+
+    # --- observe ---
+
+    def observe(self) -> Observed:
+        """Read packages, services and the exporter's files."""
+        host, desired, record = self._host, self._desired, self._added.record
+        present = desired.state == "present"
+        if not (present or record):
+            return Observed(self._family, {}, {}, record)
+        manager = self._manager
+        packages = manager.packages()
+        names = sorted({*EVERY, *desired.exporters_package})
+        units = (DCGM_UNIT, UNIT, VENDOR_UNIT)
+        services = {
+            one: properties(host, one, "ActiveState", "UnitFileState", "MainPID") for one in units
+        }
+        observed = Observed(
+            family=self._family,
+            packages={one: packages[one] for one in {*names, *record.packages} if one in packages},
+            policies=manager.policies(names) if present else {},
+            record=record,
+            driver=_driver(host),
+            services=services,
+            files=existing(host, (COUNTERS, UNIT_FILE)),
+            digest=_digest(host.read_bytes(PROGRAM)),
+            running=environment(host, services[UNIT]).get(SETTINGS, ""),
+            interrupted=manager.interrupted(),
+            refreshed=self._refreshed,
+            note=self._note,
+        )
+        if present or not record.packages or observed.unfinished:
+            return observed
+        ours = still_there(record.packages, packages)
+        return dataclasses.replace(observed, removal=manager.removal(ours))
+
+    def plan(self, state: Observed) -> Plan:
+        """Plan with pure functions, and have the package manager simulate what it would do."""
+        found = plan_dcgm(state, self._desired, check_mode=self._check_mode)
+        for step in found.steps:
+            if step.action == "install" and step.params:
+                change = self._change(step.params)
+                if not self._check_mode or self._manager.can_preview(change):
+                    self._simulate(change)
+        return found
+
+    # --- apply ---
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step."""
+        self._actions[step.action](step.params)
+
+    def _systemctl(self, *words: str) -> None:
+        self._host.run(["systemctl", *words])
+
+    def _refresh(self, _params: Params) -> None:
+        self._note = self._manager.update()
+        self._refreshed = True
+
+    def _change(self, params: Params) -> Change:
+        return Change(params["packages"], params["remove"], {}, self._added.record.holds)
+
+    def _simulate(self, change: Change) -> t.Tuple[str, ...]:
+        """Return what would be new; refuse where packages of others would go."""
+        simulation = self._manager.simulate(change)
+        lost = sorted(set(simulation.removed) - set(change.remove))
+        if lost:
+            raise NodeError(
+                f"the installation would remove {', '.join(lost)}; nothing was changed",
+                cause="DCGM 4 does not go with DCGM 3, whose package is datacenter-gpu-manager",
+                hint=f"remove what is in the way yourself: {', '.join(lost)}",
+            )
+        return simulation.new
+
+    def _install(self, params: Params) -> None:
+        change = self._change(params)
+        new = self._simulate(change)
+        self._added.remember(packages=self._added.record.packages | set(new))
+        self._manager.change(change)
+        there = still_there(change.remove, self._manager.packages())
+        gone = set(change.remove) - set(there)
+        self._added.remember(packages=self._added.record.packages - gone)
+
+    def _hold(self, params: Params) -> None:
+        if params["release"]:
+            self._added.release(self._manager, params["release"])
+        if params["hold"]:
+            self._added.hold(self._manager, params["hold"])
+
+    def _manage(self, params: Params) -> None:
+        self._added.remember(managed=self._added.record.managed | {params["unit"]})
+
+    def _enable(self, params: Params) -> None:
+        self._added.remember(enabled=self._added.record.enabled | {params["unit"]})
+        self._run("enable", params)
+        self._start(params)
+
+    def _start(self, params: Params) -> None:
+        self._manage(params)
+        self._run("restart", params)
+
+    def _run(self, verb: str, params: Params) -> None:
+        try:
+            self._systemctl(verb, params["unit"])
+        except NodeError as error:
+            error.hint = f"see 'journalctl -u {params['unit']}' on the node, then run again"
+            raise
+
+    def _program(self, params: Params) -> None:
+        self._added.remember(exporter=True)
+        bring(params["location"], PROGRAM, params["sha256"], mode=0o755)
+
+    def _file(self, params: Params) -> None:
+        self._added.remember(exporter=True)
+        self._host.write(params["path"], params["text"], mode=0o644)
+        if params["path"] == UNIT_FILE:
+            self._systemctl("daemon-reload")
+
+    def _remove_exporter(self) -> None:
+        if self._host.exists(UNIT_FILE):
+            self._systemctl("disable", "--now", UNIT)
+        for path in (UNIT_FILE, COUNTERS, PROGRAM):
+            self._host.remove(path)
+        folder = PROGRAM.rsplit("/", 1)[0]
+        if self._host.exists(folder) and not self._host.listdir(folder):
+            self._host.remove(folder)
+        self._systemctl("daemon-reload")
+        record = self._added.record
+        left = {"managed": record.managed - {UNIT}, "enabled": record.enabled - {UNIT}}
+        self._added.remember(exporter=False, **left)
+
+    def _remove(self, params: Params) -> None:
+        if self._added.record.exporter:
+            self._remove_exporter()
+        if DCGM_UNIT in self._added.record.enabled:
+            self._systemctl("disable", "--now", DCGM_UNIT)
+        self._added.release(self._manager, self._added.record.holds)
+        if params["packages"]:
+            self._manager.purge(params["packages"])
+        self._added.forget()
+
+    # --- report ---
+
+    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+        """Report versions, and where the exporter serves."""
+        found = describe(state)
+        core = next(
+            (one for name, one in found["packages"].items() if name.endswith("-core")), None
+        )
+        return {
+            "dcgm_version": upstream(core) if core else None,
+            "packages": found["packages"],
+            "service": found["service"],
+            "exporter_address": found["exporter"],
+        }
+
+
+def _family(host: Host) -> str:
+    """Return whose package manager a system has; nothing for one that is not known."""
+    system = os_release(host).get("ID", "")
+    return next((one.family for one in distributions.SUPPORTED if system in one.ids), "")
+
+
+def _driver(host: Host) -> str:
+    """Return the version of the driver that is loaded, else of its library."""
+    loaded = loaded_driver(host)
+    return loaded.version if loaded else next(iter(library_versions(host)[-1:]), "")
+
+
+def _digest(data: t.Optional[bytes]) -> str:
+    return "" if data is None else hashlib.sha256(data).hexdigest()

@@ -1,0 +1,191 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Install DCGM and its exporter."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: dcgm
+short_description: Install NVIDIA DCGM and its exporter
+version_added: 0.1.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Installs the packages of DCGM 4 in one version, holds them there, and runs C(nvidia-dcgm.service).
+  - The packages come from what the node's package manager knows. No distribution has them; NVIDIA's repositories do,
+    which M(gpu.node.nvidia_driver) can make known with O(gpu.node.nvidia_driver#module:repository).
+  - Runs the exporter in a unit of its own, C(gpu-dcgm-exporter.service), where O(exporter) names it. It asks the
+    engine of C(nvidia-dcgm.service) rather than starting a second one.
+  - DCGM holds the GPUs open. M(gpu.node.nvidia_driver) and M(gpu.node.mig) stop the services that this module manages
+    before they reload the driver or change a MIG layout, and start them again.
+  - Remembers what it has added. What a killed run left behind is finished by the next one.
+options:
+  state:
+    description:
+      - Whether DCGM is there. V(absent) removes what earlier runs have added, and only that.
+    type: str
+    choices: [present, absent]
+    default: present
+  version:
+    description:
+      - The version, such as V(4.5.2), or a package version.
+      - Without it, what is installed stays, and otherwise the newest is taken that the sources offer.
+    type: str
+    default: ""
+  cuda:
+    description:
+      - Which major version of CUDA the active diagnostics are for. V(auto) takes that of the driver, V(all) has them
+        for each, and V(none) has none.
+    type: str
+    choices: [auto, none, "11", "12", "13", all]
+    default: auto
+  proprietary:
+    description: Whether the packages that are not open source come too. The profiling metrics are among them.
+    type: bool
+    default: true
+  hold:
+    description: Whether the packages are kept at their version when the node is upgraded.
+    type: bool
+    default: true
+  exporter:
+    description:
+      - DCGM's exporter for Prometheus, either as a program or as a package. Nothing is installed without a checksum or
+        a version. Left out, an exporter of an earlier run is removed.
+      - NVIDIA pairs each release of the exporter with one of DCGM.
+    type: dict
+    suboptions:
+      location:
+        description: The program's path on the node, or an address with http or https.
+        type: str
+      sha256:
+        description: Its SHA-256. A file with another one is not run.
+        type: str
+      package:
+        description: The package that has it, such as V(datacenter-gpu-manager-exporter).
+        type: str
+      version:
+        description: The version of the package.
+        type: str
+      address:
+        description: Where it serves, as HOST:PORT. Without a host it serves on every address of the node.
+        type: str
+        default: 127.0.0.1:9400
+      kubernetes:
+        description:
+          - Whether metrics name pod, namespace and container, as the kubelet's PodResources API tells.
+          - With V(true) it runs as root without any capability, since the kubelet's socket is root's. With V(false) it
+            runs as a user of its own.
+        type: bool
+        default: true
+      gpu_id_type:
+        description: What the kubelet's device ids are. Those of this collection's device plugin are UUIDs.
+        type: str
+        choices: [uid, device-name]
+        default: uid
+      shared:
+        description:
+          - Whether a GPU that several pods share has a series for each of them, with the label C(vgpu). With V(false)
+            one of the pods is named, and the others are not.
+        type: bool
+        default: true
+      resources:
+        description:
+          - Further resources whose devices are GPUs, such as V(nvidia.com/gpu.shared). Known are C(nvidia.com/gpu) and
+            those that begin with C(nvidia.com/mig-).
+        type: list
+        elements: str
+        default: []
+      collectors:
+        description: A file of yours on the node with the fields to ask for. Without it this module writes one.
+        type: str
+        default: ""
+      interval:
+        description: How often the fields are read, in seconds.
+        type: int
+        default: 30
+  lock_timeout:
+    description: How many seconds to wait while another package manager is at work.
+    type: int
+    default: 300
+seealso:
+  - module: gpu.node.nvidia_driver
+extends_documentation_fragment:
+  - gpu.node.attributes
+attributes:
+  check_mode:
+    details: On a node that does not know a repository with DCGM yet, the version is not known either, which is said.
+  platform:
+    platforms: debian, el, suse
+"""
+
+EXAMPLES = r"""
+- name: Install DCGM and run its service
+  gpu.node.dcgm:
+
+- name: Export its metrics on the node's own address
+  gpu.node.dcgm:
+    version: 4.5.2
+    exporter:
+      location: https://mirror.example.com/dcgm-exporter-4.8.1
+      sha256: "{{ exporter_sha256 }}"
+      address: 10.0.0.5:9400
+
+- name: Take the exporter from a package
+  gpu.node.dcgm:
+    exporter:
+      package: datacenter-gpu-manager-exporter
+      version: 4.8.1
+
+- name: Take back what was added
+  gpu.node.dcgm:
+    state: absent
+"""
+
+RETURN = r"""
+dcgm_version:
+  description: The version that is installed; none where it is not there.
+  returned: success
+  type: str
+  sample: 4.5.2
+packages:
+  description: The packages that are installed, with their versions.
+  returned: success
+  type: dict
+  sample: {datacenter-gpu-manager-4-core: "1:4.5.2-1"}
+service:
+  description: The state of C(nvidia-dcgm.service).
+  returned: success
+  type: str
+  sample: active
+exporter_address:
+  description: Where the exporter serves; none where this module runs none.
+  returned: success
+  type: str
+  sample: 127.0.0.1:9400
+steps:
+  description: What was done, or in check mode would be.
+  returned: success
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm.capability import (
+    SPEC,
+    DcgmCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    run_capability(
+        module, lambda: DcgmCapability(Host(), module.params, check_mode=module.check_mode)
+    )
+
+
+if __name__ == "__main__":
+    main()
