@@ -18,7 +18,7 @@ from .._host.packages.dnf5 import fitting_dnf
 from .._host.packages.rpm import Zypper
 
 R = t.TypeVar("R", bound=Record)
-FAMILIES: t.Dict[str, t.Callable[[Host, float, str], PackageManager]] = {
+FAMILIES: t.Dict[str, t.Callable[[Host, float, str, str], PackageManager]] = {
     "debian": Apt,
     "ubuntu": Apt,
     "rhel": fitting_dnf,

@@ -109,7 +109,7 @@ class DriverCapability:
             "refresh": self._packages.refresh,
             "repository": functools.partial(node.added.write_repository, manager),
             "stream": self._streams.enable,
-            "adopt": self._packages.adopt,
+            "adopt": self._packages.adoption.adopt,
             "install": self._packages.install,
             "hold": self._packages.hold,
             "runfile": self._runfile.install,

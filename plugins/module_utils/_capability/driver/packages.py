@@ -10,7 +10,6 @@ import typing as t
 
 from ..._core.driver import branches, prebuilt
 from ..._core.driver.adoption import found as adoption
-from ..._core.driver.adoption.back import exchanged
 from ..._core.driver.components import packages as components
 from ..._core.driver.distributions import Distribution
 from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, part
@@ -30,8 +29,8 @@ from ..._core.packages.package import (
     still_there,
 )
 from ..._core.steps import Step
-from ..._host.packages.api import NoWay
 from ..._host.packages.apt import OWN_SOURCES
+from .adoption import Adoption
 from .kernel import building
 from .sources import Node, Params, Part
 
@@ -46,9 +45,7 @@ class Packages(Part):
     ) -> None:
         super().__init__(node)
         self._known, self._replan = known, replan
-        self._adopted: t.Dict[
-            str, t.FrozenSet[str]
-        ] = {}  # as it was before this run took packages over
+        self.adoption = Adoption(node)
 
     # --- observe ---
 
@@ -85,22 +82,7 @@ class Packages(Part):
             observed = self._components(observed)
         if not absent or not observed.record or observed.unfinished:
             return observed
-        ours = still_there(observed.record.packages, packages)
-        back = self._back(ours, exchanged(observed))
-        return dataclasses.replace(observed, removal=manager.removal(ours), back=back)
-
-    def _back(
-        self, ours: t.Sequence[str], wanted: t.Mapping[str, str]
-    ) -> t.Optional[t.Mapping[str, str]]:
-        """Return what is to be put back in place of ours, None where the package manager finds no way."""
-        if not wanted:
-            return {}
-        change = Change(wanted, ours, {}, self._node.added.record.holds)
-        try:
-            found = self._node.manager.simulate(change)
-        except NoWay:
-            return None
-        return None if set(found.removed) - set(ours) else wanted
+        return self.adoption.way_back(observed)
 
     def _counterparts(self, observed: Observed) -> t.List[str]:
         wanted = self._node.desired
@@ -251,7 +233,7 @@ class Packages(Part):
                     packages=record.packages,
                     requested=record.requested,
                     exchanged=record.exchanged,
-                    **self._adopted,
+                    **self.adoption.before,
                 )
             raise
         there = still_there(change.remove, manager.packages())
@@ -340,18 +322,6 @@ class Packages(Part):
     def fetch(self, params: Params) -> None:
         """Download the packages of an installation."""
         self._node.manager.fetch(self._change(params))
-
-    def adopt(self, params: Params) -> None:
-        """Write down what is taken over, so that it can be put back."""
-        added, record = self._node.added, self._node.added.record
-        self._adopted = {"adopted": record.adopted, "automatic": record.automatic}
-        names = params["packages"]
-        automatic = self._node.manager.automatic() & set(names) if names else frozenset()
-        added.remember(
-            adopted=record.adopted | {f"{name} {version}" for name, version in names.items()},
-            automatic=record.automatic | automatic,
-            replaced=params["runfile"] or record.replaced,
-        )
 
     def hold(self, params: Params) -> None:
         """Release packages, and keep others at their version."""

@@ -131,6 +131,10 @@ class PackageManager(abc.ABC):
         """Return the component of the archive that the candidate of each package is in, where that can be asked."""
         return {}
 
+    def dependencies(self, names: t.Collection[str]) -> t.FrozenSet[str]:
+        """Return all that installed packages need, they themselves among it, where that can be asked."""
+        return frozenset()
+
     def unneeded(self, change: Change) -> t.Set[str]:
         """Return what came as a dependency and nothing needs after a transaction, where that can be asked."""
         return set()

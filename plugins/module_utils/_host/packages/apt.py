@@ -96,10 +96,12 @@ class Apt(PackageManager):
         dragged = self._simulate_purge(names) - names
         if not dragged:
             return dragged, set()
-        command = ["apt-cache", "depends", "--recurse", "--installed", "--important"]
-        done = self._host.run([*command, *sorted(dragged)])
         # Where apt does not tell what they need, it may be any of them.
-        return dragged, names & apt.parse_dependencies(done.out) or names
+        return dragged, names & self.dependencies(dragged) or names
+
+    def dependencies(self, names: t.Collection[str]) -> t.FrozenSet[str]:
+        command = ["apt-cache", "depends", "--recurse", "--installed", "--important"]
+        return apt.parse_dependencies(self._host.run([*command, *sorted(names)]).out)
 
     def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
         # apt refuses to simulate the removal of what a package on hold needs, so it is asked what is unneeded.

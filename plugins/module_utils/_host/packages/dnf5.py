@@ -27,10 +27,10 @@ FORMAT = rpm.DNF_FORMAT.replace("\\t", "\t") + "\\n"
 ANYWAY = "--setopt=disable_excludes=*"
 
 
-def fitting_dnf(host: Host, timeout: float, purpose: str) -> PackageManager:
+def fitting_dnf(host: Host, timeout: float, purpose: str, variable: str = "") -> PackageManager:
     """Return the one that the node calls dnf."""
     five = (host.readlink(PROGRAM) or "").endswith("dnf5")
-    return (Dnf5 if five else Dnf)(host, timeout, purpose)
+    return (Dnf5 if five else Dnf)(host, timeout, purpose, variable)
 
 
 class Dnf5(Dnf):
