@@ -15,7 +15,7 @@ from .._host.api import Host
 from .._host.packages.api import PackageManager
 from .._host.packages.apt import Apt
 from .._host.packages.dnf5 import fitting_dnf
-from .._host.packages.rpm import Zypper
+from .._host.packages.zypper import Zypper
 
 R = t.TypeVar("R", bound=Record)
 FAMILIES: t.Dict[str, t.Callable[[Host, float, str, str], PackageManager]] = {

@@ -145,9 +145,7 @@ class DcgmCapability:
         found = plan_dcgm(state, self._desired, check_mode=self._check_mode)
         for step in found.steps:
             if step.action == "install" and step.params:
-                change = self._change(step.params)
-                if not self._check_mode or self._manager.can_preview(change):
-                    self._simulate(change)
+                self._simulate(self._change(step.params))
         return found
 
     # --- apply ---

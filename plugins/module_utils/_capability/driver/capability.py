@@ -208,17 +208,18 @@ class DriverCapability:
 
     def _asked(self, found: Plan) -> Plan:
         """Return what the package manager makes of a plan, unless steps before decide what it knows then."""
-        actions = [step.action for step in found.steps]
-        if not BEFORE.isdisjoint(actions):
+        if not BEFORE.isdisjoint(step.action for step in found.steps):
             return found
         stream = "".join(step.params["stream"] for step in found.steps if step.action == "stream")
-        steps = []
+        steps, warnings = [], [*found.warnings]
         for step in found.steps:
             if step.action == "hold" and step.params["hold"]:
                 self._node.manager.check_hold()
-            ask = self._packages.asked if step.action == "install" else None
-            steps.append(ask(step, stream, check_mode=self._check_mode) if ask else step)
-        return replace(found, steps=tuple(steps))
+            if step.action == "install":
+                step, notes = self._packages.asked(step, stream)
+                warnings += notes
+            steps.append(step)
+        return replace(found, steps=tuple(steps), warnings=tuple(warnings))
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""

@@ -14,7 +14,7 @@ from ..._core.errors import NodeError
 from ..._host.api import properties
 from ..dcgm.services import Pause
 from ..nodeinfo import bridges, pci_devices
-from .kernel import build_error, dkms, write_modprobe
+from .kernel import build_error, dkms, modules, write_modprobe
 from .sources import Params, Part
 
 # How the record calls them, and what to do where they do not start.
@@ -42,10 +42,12 @@ class Loading(Part):
         if not params["text"]:
             self._node.added.remember(modprobe=False)
 
-    def load(self, _params: Params) -> None:
-        """Load the driver."""
+    def load(self, params: Params) -> None:
+        """Load the driver; where only another kernel has modules, the next plan may say so instead."""
         host = self._node.host
         self._build()
+        if params.get("waits") and self._elsewhere():
+            return
         try:
             host.run(["modprobe", "nvidia"])
         except NodeError as error:
@@ -65,6 +67,11 @@ class Loading(Part):
         if known and not has_driver(known) and host.which("dkms"):
             # It fails where any other module fails too; whether ours is there is for modprobe to say.
             host.run(["dkms", "autoinstall", "-k", kernel], check=False)
+
+    def _elsewhere(self) -> bool:
+        """Tell whether another kernel than the running one has the driver."""
+        bare = modules(self._node.host, (), added=False)
+        return self._node.kernel in bare.bare and set(bare.kernels) > set(bare.bare)
 
     def reload(self, params: Params) -> None:
         """Exchange the modules; where the kernel does not let go of them, the next plan says so."""

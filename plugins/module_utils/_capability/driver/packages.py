@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from ..._core.driver import branches, prebuilt
@@ -35,6 +36,10 @@ from .kernel import building
 from .sources import Node, Params, Part
 
 PREBUILT = "linux-modules-nvidia-"
+# How package managers say that a mirror has no longer what the lists name.
+GONE = (" 404 ", "not found on medium")
+SUSE_KERNELS = re.compile(r"kernel-(?:default|azure|64kb|rt)")
+ALONG = "its modules are built for a newer kernel than those that are there"
 
 
 class Packages(Part):
@@ -175,8 +180,8 @@ class Packages(Part):
         try:
             self._install(params)
         except NodeError as error:
-            known = self._node.refreshed or " 404 " not in error.cause
-            if known or "rolled_back" in error.details:
+            stale = not self._node.refreshed and any(one in error.cause for one in GONE)
+            if not stale or "rolled_back" in error.details:
                 raise
             # The lists are older than the mirror: what they name is gone from there.
             self.refresh({})
@@ -184,25 +189,26 @@ class Packages(Part):
                 if step.action == "install":
                     self._install(step.params)
 
-    def asked(self, step: Step, stream: str, *, check_mode: bool) -> Step:
-        """Return an installation with what it leaves behind; NodeError where the package manager cannot do it.
+    def asked(self, step: Step, stream: str) -> t.Tuple[Step, t.Tuple[str, ...]]:
+        """Return an installation with what it leaves behind, and what there is to say of it.
 
-        ``stream`` is that of the driver's module which is to be enabled before, or empty.
+        ``stream`` is that of the driver's module which is to be enabled before, or empty. NodeError: the package
+        manager cannot do it.
         """
         manager, change = self._node.manager, self._change({**step.params, "stream": stream})
-        if check_mode and not manager.can_preview(change):
-            return step
         packages = manager.packages()
         done = self._simulate(change, packages, step.params.get("taken", ()))
+        kernels = [one for one in done.new if SUSE_KERNELS.fullmatch(one)]
+        notes = tuple(f"{one} is installed along with the driver: {ALONG}" for one in kernels)
         ours = still_there(self._node.added.record.packages, packages)
         # On a fresh node there is nothing to leave behind.
         old = set(ours) - set(change.packages) - {*done.removed, *done.changed, *change.remove}
         left = sorted(old & manager.unneeded(change)) if old else []
         if not left:
-            return step
+            return step, notes
         params = {**step.params, "remove": [*change.remove, *left]}
         words = f"{step.summary}; remove {', '.join(left)}, which nothing needs then"
-        return dataclasses.replace(step, summary=words, params=params)
+        return dataclasses.replace(step, summary=words, params=params), notes
 
     def _change(self, params: Params) -> Change:
         holds = self._node.added.record.holds

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from . import debian, rpm
+from . import debian
 from .names import Names, Offer, Wanted
 from .rhel import packages as rhel
+from .suse import names as suse
 
 
 class Distribution(t.NamedTuple):
@@ -63,8 +64,8 @@ SUPPORTED = (
         "SUSE",
         ("sles", "opensuse-leap"),
         {one: one for one in ("15.6", "15.7", "16.0")},
-        rpm.suse_packages,
-        candidates=rpm.suse_candidates,
+        suse.suse_packages,
+        candidates=suse.suse_candidates,
     ),
 )
 

@@ -11,6 +11,7 @@ from ..steps import Step
 from .kernel import MODPROBE_FILE, blacklists, differing, render
 from .select import Choice
 from .state import Desired, Observed
+from .suse import kmp
 
 SERVICE = "nvidia-persistenced.service"
 FABRIC_SERVICE = "nvidia-fabricmanager.service"
@@ -41,6 +42,9 @@ def look(observed: Observed, desired: Desired, choice: Choice) -> Look:
     words = _mismatch(observed, desired, choice)
     if observed.nouveau:
         return Look(words, False, ("the nouveau driver holds the GPUs",))
+    waits = kmp.waits(observed, choice.kernel, choice.targets.get(choice.kernel))
+    if waits:
+        return Look(words, False, (waits,))
     if not words or desired.reload != "when_idle":
         return Look(words, False, (words,) if words else ())
     users = observed.users and f"processes have the GPUs open: {_users(observed.users)}"
@@ -80,7 +84,8 @@ def plan(observed: Observed, desired: Desired, found: Look) -> t.List[Step]:
     steps = _modprobe(observed, desired)
     usable = bool(observed.gpus) and not found.reboot
     if usable and desired.load and observed.loaded is None:
-        steps.append(Step("load", "load the kernel module: modprobe nvidia"))
+        waits = observed.names.family == "suse"
+        steps.append(Step("load", "load the kernel module: modprobe nvidia", {"waits": waits}))
     if found.exchange:
         words = f"reload the kernel modules: {found.mismatch}"
         steps.append(Step("reload", words, needs=("idle_gpu",)))

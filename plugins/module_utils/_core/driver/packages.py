@@ -9,7 +9,7 @@ import types
 import typing as t
 
 from ..errors import NodeError
-from ..packages import repository
+from ..packages import advice, repository
 from ..packages.apt import Source, additions, render
 from ..packages.package import WAITING, State
 from ..steps import Step
@@ -33,6 +33,7 @@ from .select import (
     wanted_version,
 )
 from .state import Desired, Observed
+from .suse import kmp
 
 REPAIR = Step("repair", "finish what a transaction that was killed has left")
 REFRESH = Step("refresh", "refresh the package lists")
@@ -170,10 +171,11 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     ]
     if others:
         have = ", ".join(f"{name} {observed.installed(name) or '(none)'}" for name in others)
+        release = advice.unhold(observed.names.family, others)
         raise NodeError(
             f"{', '.join(others)} must change, but is on hold, and not by this module",
             cause=f"installed: {have}",
-            hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(others)}",
+            hint=f"ask for the version that is installed, or release it: {release}",
         )
     if change and choice.names.family == "rhel":
         refuse_others(name for name, one in observed.packages.items() if one.installed)
@@ -235,13 +237,17 @@ def would_remove(names: t.Sequence[str]) -> NodeError:
 
 
 def _in_the_place(observed: Observed, choice: Choice) -> t.List[str]:
-    """Return what somebody else has installed of another branch in Ubuntu, whose parts exclude each other."""
+    """Return what somebody else has installed of another branch in Ubuntu, or generation in SUSE.
+
+    Their parts exclude each other.
+    """
     ours = {*observed.record.packages, *observed.record.holds, *choice.targets}
     parts = {part(name) for name in choice.targets} if choice.names.family == "ubuntu" else set()
+    others = kmp.of_others(observed.packages, choice.targets)
     return sorted(
         name
         for name in observed.packages
-        if part(name) in parts and name not in ours and observed.installed(name)
+        if (part(name) in parts or name in others) and name not in ours and observed.installed(name)
         if not choice.names.is_kernel(name)
     )
 
@@ -308,7 +314,10 @@ def _left_behind(observed: Observed, choice: Choice, taken: t.Collection[str] = 
     parts = {part(name) for name in choice.targets}
     replaced = {name for name in there if part(name) in parts}
     marks = {mark(name) for name in replaced} - {""}
-    return sorted(name for name in there if name in replaced or mark(name) in marks)
+    others = kmp.of_others(there, choice.targets)
+    return sorted(
+        name for name in there if name in replaced or mark(name) in marks or name in others
+    )
 
 
 def _holds(

@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 
 from ..errors import InputError, NodeError
+from ..packages import advice
 from ..packages.package import still_there
 from ..steps import Plan, Step
 from . import branches as driver_branches
@@ -191,7 +192,7 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
         raise NodeError(
             f"{', '.join(sorted(blocking))} cannot be removed",
             cause=f"{', '.join(removal.users)}, which this module did not install, need it",
-            hint=f"remove them first: apt-get purge {' '.join(removal.users)}",
+            hint=f"remove them first: {advice.purge(names.family, removal.users)}",
         )
     # Without a simulation, which needs dpkg in order, all that was added goes.
     gone = removal.packages if removal else tuple(sorted(record.packages & set(observed.packages)))

@@ -15,6 +15,7 @@ from . import prebuilt
 from .names import PLACE
 from .select import Choice
 from .state import Observed
+from .suse import kmp
 
 NEWEST = "the newest that the sources offer"
 
@@ -168,6 +169,13 @@ def _bare(observed: Observed, choice: Choice, kernel: str) -> str:
             return (
                 f"{words}; the sources have no {missing}. Next step: refresh the package lists and run again, "
                 "or remove that kernel; hold_kernel: true keeps such kernels away"
+            )
+    if choice.names.family == "suse":
+        build = kmp.helping(observed, choice.kernel, choice.version, kernel)
+        if build:
+            return (
+                f"{words}; {choice.kernel} {build} is built for it. Next step: boot it and run again, which takes "
+                "that build, or remove that kernel"
             )
     advice = f"install {missing}" if missing else "install its modules"
     return f"{words}. Next step: {advice}, or remove that kernel"

@@ -17,6 +17,7 @@ from .adoption.found import WHOLE, counterparts, taken, tracked
 from .components import packages as components
 from .names import Names
 from .state import Desired, Observed
+from .suse import kmp
 
 PROPRIETARY_ONLY = ("kepler", "maxwell", "pascal", "volta")
 # What distributions and NVIDIA call packages with kernel modules.
@@ -69,6 +70,10 @@ class UnknownVersion(InputError):
 
 class NoCommonVersion(NodeError):
     """The package lists have no version that the packages share."""
+
+
+class NoModules(NoCommonVersion):
+    """What is installed has no modules for the running kernel, and the package lists have none either."""
 
 
 def type_of(package: str) -> str:
@@ -197,6 +202,7 @@ def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.O
     versions = _common(observed, desired, anchor, matched)
     if ready:
         versions = [one for one in versions if prebuilt.build(observed, kernel, one) is not None]
+    versions = versions if ready else kmp.usable(observed, kernel, versions)
     if not versions:
         return None
     version = _first(observed, kind, versions, matched) if ready else versions[0]
@@ -215,6 +221,10 @@ def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.O
         chosen.update(prebuilt.targets(observed, kind, version, follow=follow))
         if _needs_dkms(observed, kind, chosen):
             return None
+    elif chosen[kernel] != desired.version:
+        chosen[kernel] = kmp.build(observed, kernel, version) or chosen[kernel]
+    if desired.load and observed.gpus and kmp.useless(observed, kernel, chosen[kernel]):
+        raise _no_modules(observed, kernel, chosen[kernel])
     return Choice(kind, version, chosen, (), known, kernel)
 
 
@@ -223,6 +233,17 @@ def _needs_dkms(observed: Observed, kind: str, chosen: t.Collection[str]) -> boo
     tracks = prebuilt.tracking(observed, kind)
     fits = any(one in chosen or observed.installed(one) for one in tracks)
     return not fits and any(WHOLE.fullmatch(one) for one in chosen)
+
+
+def _no_modules(observed: Observed, package: str, version: str) -> NoModules:
+    able = [one for one in observed.modules.kernels if one not in observed.modules.bare]
+    boot = f"boot {', '.join(able)}, which has modules, or " if able else ""
+    return NoModules(
+        f"{package} {version} has no modules for the running kernel {observed.kernel}",
+        cause="the kernel's symbols are others than those it was built with, and the package sources offer no build "
+        "for them",
+        hint=f"{boot}wait for one, or set load to false",
+    )
 
 
 def siblings(observed: Observed, wanted: t.Collection[str]) -> t.List[str]:

@@ -50,6 +50,11 @@ def parse_packages(text: str, locked: t.Collection[str]) -> t.Dict[str, Package]
     return found
 
 
+def names(text: str) -> t.FrozenSet[str]:
+    """Return the names of the packages in one of the formats above."""
+    return frozenset(name for name, _machine, _version in _rows(text))
+
+
 def doubles(text: str) -> t.List[t.Tuple[str, t.List[str]]]:
     """Return the parts of the driver that rpm has twice, each with its versions, oldest first.
 
@@ -102,11 +107,6 @@ def writer(locks: str, files: t.Collection[str]) -> str:
     return next((row[4] for row in held if row[5].rsplit(":", 1)[-1] in files), "")
 
 
-def parse_zypper_locks(text: str) -> t.FrozenSet[str]:
-    """Return the packages in zypper's file of locks."""
-    return frozenset(re.findall(r"^solvable_name: *(\S+)$", text, flags=re.M))
-
-
 def parse_dnf_transaction(text: str) -> Simulation:
     """Parse the table of a transaction that dnf was not let carry out."""
     found, section = [], ""
@@ -147,12 +147,6 @@ def parse_zypper_summary(text: str) -> Simulation:
         for part in summary
         for one in part.iter("solvable")
     )
-
-
-def zypper_messages(text: str) -> str:
-    """Return what zypper says in words, of an answer in XML or not."""
-    words = re.findall(r"<(?:message|description)[^>]*>([^<]*)<", text)
-    return "\n".join(word.strip() for word in words if word.strip()) or text
 
 
 def parse_needs(text: str) -> t.List[t.Tuple[str, str]]:

@@ -180,21 +180,22 @@ class PackageManager(abc.ABC):
     def simulate(self, change: Change) -> Simulation:
         """Return what a transaction would do; NodeError when there is no way."""
 
-    def can_preview(self, change: Change) -> bool:
-        """Tell whether a simulation leaves everything as it is, even for its own time."""
-        return True
-
     def _no_way(self, done: Completed, change: Change) -> NodeError:
-        """Return the error where the command finds no way, with what is on hold of what it names."""
-        named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", f"{done.out}\n{done.err}"))
-        stuck = held(named - change.holds, self.packages())
+        """Return the error where the command finds no way, with what is on hold and in the way."""
+        stuck, hint = self._stuck(f"{done.out}\n{done.err}", change)
         what = f" while {', '.join(stuck)} is {self.on_hold}" if stuck else ""
-        hint = f"look at the packages that {self.tool} names: {self.obstacles} is in the way"
         return NoWay(
             f"{self.tool} finds no way to install {self._purpose}{what}; nothing was changed",
             cause=tail(done),
-            hint=f"{self.unhold} {' '.join(stuck)}" if stuck else self._pinned(named) or hint,
+            hint=hint,
         )
+
+    def _stuck(self, words: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
+        """Return what is on hold of what a refusal names, and the next step."""
+        named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", words))
+        stuck = held(named - change.holds, self.packages())
+        hint = f"look at the packages that {self.tool} names: {self.obstacles} is in the way"
+        return stuck, f"{self.unhold} {' '.join(stuck)}" if stuck else self._pinned(named) or hint
 
     def _pinned(self, names: t.Collection[str]) -> str:
         """Say which of the user's own preferences are about packages, where there is such a thing."""

@@ -1,14 +1,12 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""rpm, which knows what is installed and what needs it, and dnf and zypper, which stand on it."""
+"""rpm, which knows what is installed and what needs it, and dnf, which stands on it."""
 
 from __future__ import annotations
 
 import abc
-import contextlib
 import re
-import shlex
 import typing as t
 
 from ..._core.errors import NodeError
@@ -24,11 +22,6 @@ DNF_LOCKS = "/etc/dnf/plugins/versionlock.list"
 KEEP = "--setopt=clean_requirements_on_remove=False"
 # Of a kernel there are several versions.
 TEST = ("rpm", "--erase", "--allmatches", "--test")
-ZYPPER_LOCKS = "/etc/zypp/locks"
-ZYPPER_BUSY = 7
-ZYPPER_NOTHING_FOUND = 104
-# Installed, but a restart or a reboot is advised, or a script of a package has complained.
-ZYPPER_GOOD = (0, 102, 103, 106, 107)
 
 
 def _of(name: str, version: str) -> str:
@@ -37,7 +30,7 @@ def _of(name: str, version: str) -> str:
 
 
 class Rpm(PackageManager):
-    """What both have in common."""
+    """What dnf and zypper have in common."""
 
     on_hold, obstacles = "locked", "a repository or an exclusion"
 
@@ -109,6 +102,25 @@ class Rpm(PackageManager):
             )
         return {user for _needed, user in needs}, needed
 
+    def _lacking(self, change: Change) -> t.List[str]:
+        """Return what is to be installed and is not there in its version."""
+        wanted = {name: _of(name, one) if one else name for name, one in change.packages.items()}
+        return [
+            name
+            for name, one in wanted.items()
+            if self._host.run(["rpm", "-q", one], check=False).rc != 0
+        ]
+
+    def _check_there(self, change: Change, done: Completed) -> None:
+        """Refuse to believe a transaction that has not installed what it was to."""
+        lacking = self._lacking(change)
+        if lacking:
+            raise NodeError(
+                f"{self.tool} has ended without an error, and {', '.join(lacking)} is not installed",
+                cause=tail(done),
+                hint="fix the cause named above and run again, which finishes what was begun",
+            )
+
 
 class Dnf(Rpm):
     """dnf 4, whose plugin versionlock keeps packages at their version."""
@@ -140,22 +152,7 @@ class Dnf(Rpm):
 
     def change(self, change: Change) -> None:
         done = self._transaction(["-y"], change)
-        lacking = self._lacking(change)
-        if lacking:
-            raise NodeError(
-                f"dnf has ended without an error, and {', '.join(lacking)} is not installed",
-                cause=tail(done),
-                hint="fix the cause named above and run again, which finishes what was begun",
-            )
-
-    def _lacking(self, change: Change) -> t.List[str]:
-        """Return what is to be installed and is not there in its version."""
-        wanted = {name: _of(name, one) if one else name for name, one in change.packages.items()}
-        return [
-            name
-            for name, one in wanted.items()
-            if self._host.run(["rpm", "-q", one], check=False).rc != 0
-        ]
+        self._check_there(change, done)
 
     def check_hold(self) -> None:
         done = self._host.run(["dnf", "-q", "versionlock", "list"], check=False)
@@ -222,90 +219,3 @@ class Dnf(Rpm):
                 hint="fix the cause named above and run again, which finishes what was begun",
             )
         return done
-
-
-class Zypper(Rpm):
-    """zypper, whose locks keep packages at their version, and must be off while we change them."""
-
-    tool, unhold = "zypper", "remove the lock: zypper removelock"
-
-    def _is_busy(self, done: Completed) -> bool:
-        return done.rc == ZYPPER_BUSY or super()._is_busy(done)
-
-    def _locked(self) -> t.FrozenSet[str]:
-        return rpm.parse_zypper_locks(self._host.read(ZYPPER_LOCKS) or "")
-
-    def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        return self._search(["--match-exact", *(name for name in names if name)])
-
-    def known(self, prefix: str) -> t.List[str]:
-        return sorted(self._search([f"{prefix}*"]))
-
-    def _search(self, command: t.Sequence[str]) -> t.Dict[str, Policy]:
-        options = ["--xmlout", "--no-refresh", "search", "--details", "--type", "package"]
-        done = self._zypper([*options, *command], good=(0, ZYPPER_NOTHING_FOUND))
-        return rpm.parse_zypper_search(done.out)
-
-    def update(self) -> str:
-        done = self._zypper(["refresh"], check=False)
-        return "" if done.rc == 0 else tail(done)
-
-    def simulate(self, change: Change) -> Simulation:
-        with self._unlocked(change):
-            done = self._install(["--xmlout"], ["--dry-run"], change, check=False)
-        if done.rc not in ZYPPER_GOOD:
-            raise self._no_way(done._replace(out=rpm.zypper_messages(done.out)), change)
-        return rpm.parse_zypper_summary(done.out)
-
-    def change(self, change: Change) -> None:
-        with self._unlocked(change):
-            self._install([], [], change)
-
-    def can_preview(self, change: Change) -> bool:
-        return not self._locked() & change.holds
-
-    @contextlib.contextmanager
-    def _unlocked(self, change: Change) -> t.Iterator[None]:
-        """Take our locks off for the time inside; what is gone then gets none again."""
-        ours = sorted(self._locked() & change.holds)
-        if ours:
-            self.release(ours)
-        try:
-            yield
-        finally:
-            there = self.packages() if ours else {}
-            again = [name for name in ours if name in there]
-            if again:
-                self.hold(again)
-
-    def by_hand(self, change: Change) -> str:
-        return shlex.join(["zypper", "install", "--oldpackage", *_names(change)])
-
-    def purge(self, names: t.Sequence[str]) -> None:
-        if names:
-            self._call([*TEST, *names])
-            self._zypper(["remove", "--no-clean-deps", *names])
-
-    def hold(self, names: t.Sequence[str]) -> None:
-        self._zypper(["addlock", *names])
-
-    def release(self, names: t.Sequence[str]) -> None:
-        self._zypper(["removelock", *names])
-
-    def _install(
-        self, before: t.Sequence[str], more: t.Sequence[str], change: Change, *, check: bool = True
-    ) -> Completed:
-        command = [*before, "install", *more, "--no-recommends", "--oldpackage"]
-        command += ["--auto-agree-with-licenses", *_names(change)]
-        return self._zypper(command, check=check)
-
-    def _zypper(
-        self, command: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = ZYPPER_GOOD
-    ) -> Completed:
-        return self._call(["zypper", "--non-interactive", *command], check=check, good=good)
-
-
-def _names(change: Change) -> t.List[str]:
-    """Return what zypper is told to install, and with a mark before it to remove."""
-    names = [f"{name}={version}" if version else name for name, version in change.packages.items()]
-    return names + [f"!{name}" for name in change.remove]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
@@ -16,14 +16,18 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams
     MODULE_FILE as STREAM_FILE,
 )
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import (
-    DNF_LOCKS,
-    ZYPPER_LOCKS,
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import DNF_LOCKS
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.zypper import (
+    LOCKS as ZYPPER_LOCKS,
+)
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.zypper import (
+    PRIVATE,
 )
 from debian import DRIVER, GPU, LOADED
 from fakes import FakeHost
 from pgp_keys import Key
 
+ZYPPER_PRIVATE = PRIVATE.format("")
 BASE = "basesystem"  # zypper does not bear a system without any package
 SYSTEMS = {
     "dnf": 'ID="rocky"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5"\n',
@@ -244,7 +248,8 @@ class RpmNode(FakeHost):
         assert done.rc == 0, done.err
 
     def _genuine(self, words: tuple[str, ...]) -> Completed:
-        return self.local.run(self.in_folder(words), check=False, stdin=self.stdin)
+        env = {key: f"{self.root}{path}" for key, path in self.env.items()}
+        return self.local.run(self.in_folder(words), check=False, stdin=self.stdin, env=env)
 
     def in_folder(self, words: tuple[str, ...]) -> list[str]:
         """Return the words that make a command work in the node's folder."""
@@ -272,9 +277,10 @@ class RpmNode(FakeHost):
             (self.root / folder / "more.repo").write_text(entry)
 
     stdin: str | None = None
+    env: Mapping[str, str] = {}
 
-    def run(self, argv, *, stdin=None, **values):  # type: ignore[no-untyped-def]
-        self.stdin = stdin
+    def run(self, argv, *, stdin=None, env=None, **values):  # type: ignore[no-untyped-def]
+        self.stdin, self.env = stdin, env or {}
         return super().run(argv, stdin=stdin, **values)
 
     def read(self, path: str) -> str | None:
@@ -288,15 +294,15 @@ class RpmNode(FakeHost):
         return super().read(path)
 
     def write(self, path: str, text: str, **values):  # type: ignore[no-untyped-def]
-        if path not in self.paths:
+        if path not in self.paths and not path.startswith(ZYPPER_PRIVATE):
             return super().write(path, text, **values)
         text = text.replace(f"file://{self.key_path}", f"file://{self.root}{self.key_path}")
         return self.local.write(f"{self.root}{path}", text, **values)
 
     def remove(self, path: str) -> bool:
-        return (
-            self.local.remove(f"{self.root}{path}") if path in self.paths else super().remove(path)
-        )
+        if path not in self.paths and not path.startswith(ZYPPER_PRIVATE):
+            return super().remove(path)
+        return self.local.remove(f"{self.root}{path}")
 
     def lock_holder(self, path: str) -> int | None:
         return self.local.lock_holder(f"{self.root}{path}")

@@ -18,11 +18,9 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.rpm import
     parse_needs,
     parse_packages,
     parse_repoquery,
-    parse_zypper_locks,
     parse_zypper_search,
     parse_zypper_summary,
     version_key,
-    zypper_messages,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,12 +101,9 @@ def test_part_of_the_driver_that_a_killed_transaction_left_twice() -> None:
     assert found.broken
 
 
-def test_locks_of_dnf_and_zypper() -> None:
+def test_locks_of_dnf() -> None:
     text = "# Added lock on today\nnvidia-driver-cuda-3:580.95.05-1.el9.*\n!kernel-0:5.14-1.*\n\n"
     assert parse_dnf_locks(text) == {"nvidia-driver-cuda"}
-    assert parse_zypper_locks("type: package\nsolvable_name: nvidia-compute-G06\n") == {
-        "nvidia-compute-G06"
-    }
 
 
 def test_offers_of_dnf_are_newest_first_and_may_be_asked_for_in_full() -> None:
@@ -144,11 +139,6 @@ def test_answers_of_zypper() -> None:
     assert parse_zypper_summary(summary) == Simulation(("a",), ("c",), ("b",))
     with pytest.raises(NodeError, match=r"zypper's answer cannot be read.*'what'"):
         parse_zypper_summary("what")
-
-
-def test_words_of_zypper() -> None:
-    assert zypper_messages('<message type="error">No provider</message>') == "No provider"
-    assert zypper_messages("plain") == "plain"
 
 
 def test_needs_that_rpm_tells() -> None:

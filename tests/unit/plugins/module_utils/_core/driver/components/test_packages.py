@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver import debian, rpm
+from ansible_collections.gpu.node.plugins.module_utils._core.driver import debian
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.components import (
     packages as components,
 )
@@ -16,6 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import
     Wanted,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel import packages as rhel
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.suse import names as suse
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 
 KERNEL = "6.4.0-150700.53.40-default"
@@ -27,7 +28,7 @@ NAMES = {
     "ubuntu": debian.ubuntu_packages(Offer(SERVER), Wanted()),
     "ubuntu, NVIDIA's": debian.ubuntu_packages(Offer(UNIFIED), Wanted(repository=True)),
     "rhel": rhel.rhel_packages(Offer(), Wanted()),
-    "suse": rpm.suse_packages(Offer(), Wanted("580", kernel=KERNEL)),
+    "suse": suse.suse_packages(Offer(), Wanted("580", kernel=KERNEL)),
 }
 VIDEO = {
     "debian": {"libnvcuvid1", "libnvidia-encode1"},

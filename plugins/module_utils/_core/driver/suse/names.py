@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..packages.apt import upstream
-from ..packages.package import Policy
-from . import branches as driver_branches
-from .names import Names, Offer, Wanted, fabric
+from ...packages.apt import upstream
+from ...packages.package import Policy
+from .. import branches as driver_branches
+from ..names import Names, Offer, Wanted, fabric
 
 GENERATIONS = ("G07", "G06")
 NEWER_FROM = 590  # where nothing is offered yet, the branch tells the generation

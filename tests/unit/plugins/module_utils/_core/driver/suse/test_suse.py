@@ -13,7 +13,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import
     Offer,
     Wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rpm import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.suse.names import (
     SUSE_MODULES,
     kernel_flavour,
     suse_candidates,

@@ -1,0 +1,151 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""zypper's locks, its configuration, and what it says where it finds no way."""
+
+from __future__ import annotations
+
+import configparser
+import fnmatch
+import re
+import typing as t
+import xml.etree.ElementTree as ET
+
+from ..errors import NodeError
+
+# What `zypper addlock NAME` writes, and a comment that it may be given.
+PLAIN = {"type": "package", "match_type": "glob", "case_sensitive": "on"}
+WILDCARD = re.compile(r"[*?\[]")
+# name-version-release.architecture, maybe with the repository.
+IN_THE_WAY = re.compile(r"remove lock to allow \w+ of (\S+)-[^-\s]+-[^-\s]+\.\w+")
+
+
+class Lock(t.NamedTuple):
+    """An entry of the file of locks: its fields, and its text."""
+
+    fields: t.Mapping[str, str]
+    text: str
+
+    @property
+    def pattern(self) -> str:
+        """Return the name or pattern that it is about."""
+        return self.fields.get("solvable_name", "")
+
+    @property
+    def is_simple(self) -> bool:
+        """Tell whether it is about names only, in whatever version and repository."""
+        rest = {key: value for key, value in self.fields.items() if key != "comment"}
+        return {**PLAIN, "solvable_name": self.pattern} == rest
+
+    @property
+    def name(self) -> str:
+        """Return the one package that it locks in every version, empty where it is another kind of lock."""
+        return self.pattern if self.is_simple and not WILDCARD.search(self.pattern) else ""
+
+    def fits(self, package: str) -> bool:
+        """Tell whether it may be about a package."""
+        return fnmatch.fnmatchcase(package, self.pattern)
+
+    @property
+    def arguments(self) -> t.List[str]:
+        """Return what zypper removelock is told of it."""
+        repository = self.fields.get("repo", "")
+        version = self.fields.get("version", "")
+        name = f"{self.pattern} {version}" if version else self.pattern
+        return [*(["--repo", repository] if repository else []), name]
+
+
+def parse_locks(text: str) -> t.List[Lock]:
+    """Parse zypper's file of locks."""
+    blocks = [one for one in re.split(r"\n\s*\n", text) if one.strip()]
+    return [Lock(_fields(one), one) for one in blocks]
+
+
+def _fields(block: str) -> t.Dict[str, str]:
+    rows = [line.partition(":") for line in block.split("\n") if ":" in line]
+    return {key.strip(): value.strip() for key, _colon, value in rows}
+
+
+def locked(text: str, installed: t.Collection[str]) -> t.FrozenSet[str]:
+    """Return the packages that are locked in every version: by their name, or installed and by a pattern."""
+    locks = [one for one in parse_locks(text) if one.is_simple]
+    names = {one.name for one in locks} - {""}
+    return frozenset(names | {one for one in installed if any(lock.fits(one) for lock in locks)})
+
+
+def without(text: str, names: t.Collection[str]) -> str:
+    """Return the file's text without the plain locks of packages."""
+    return "".join(f"\n{one.text}\n\n" for one in parse_locks(text) if one.name not in names)
+
+
+def in_the_way(text: str, words: str, ours: t.Collection[str]) -> t.List[Lock]:
+    """Return the locks that zypper's words are about, but for those of ours."""
+    named = set(IN_THE_WAY.findall(words))
+    others = [one for one in parse_locks(text) if one.name not in ours]
+    return [one for one in others if any(one.fits(name) for name in named)]
+
+
+def configuration(files: t.Mapping[str, str], locks: str) -> str:
+    """Return one configuration of the files that zypper reads, by their paths, with another file of locks.
+
+    ``files`` are the vendor's and the system's; later ones override earlier ones, and the system's those of the
+    vendor with the same name. NodeError names a file that cannot be read.
+    """
+    chosen: t.Dict[str, str] = {}
+    for path in sorted(files, key=lambda one: one.startswith("/etc/")):
+        chosen[path.split("/zypp/", 1)[1]] = path
+    parser = _parser()
+    for name in sorted(chosen, key=lambda one: ("/" in one, one)):
+        try:
+            parser.read_string(files[chosen[name]])
+        except configparser.Error as error:
+            raise NodeError(
+                f"{chosen[name]} cannot be read",
+                cause=str(error),
+                hint="mend what it says, then run again",
+            ) from error
+    parser.read_string(f"[main]\nlocksfile.path = {locks}\n")
+    # Each key once: of several, one libzypp takes the first and another the last.
+    lines = []
+    for section in parser.sections():
+        lines += [f"[{section}]", *(f"{key} = {value}" for key, value in parser.items(section))]
+    return "\n".join(lines) + "\n"
+
+
+def _parser() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(
+        strict=False,
+        interpolation=None,
+        delimiters=("=",),
+        comment_prefixes=("#",),
+        default_section="(none)",
+    )
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    return parser
+
+
+def disabled(files: t.Mapping[str, str]) -> t.List[str]:
+    """Return the repositories that are off, by the texts of their files."""
+    found = []
+    for text in files.values():
+        for section in re.split(r"^\[", text, flags=re.M)[1:]:
+            if re.search(r"^enabled\s*=\s*(?:0|no|off|false)\s*$", section, flags=re.M):
+                found.append(section.split("]")[0])
+    return sorted(found)
+
+
+def messages(text: str) -> str:
+    """Return what zypper says is wrong, each line once, of an answer in XML; any other text as it is."""
+    try:
+        root = ET.fromstring(text)
+    except ET.ParseError:
+        return text
+    every = [one for one in root.iter() if one.tag == "message"]
+    wrong = [one for one in every if one.get("type") != "info" or _is_problem(one)]
+    wrong += [one for prompt in root.iter("prompt") for one in prompt.iter("description")]
+    lines = [line for one in wrong or every for line in (one.text or "").split("\n")]
+    return "\n".join(dict.fromkeys(line for line in lines if line.strip()))
+
+
+def _is_problem(message: ET.Element) -> bool:
+    return (message.text or "").startswith("Problem:")

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Point releases and generations on a played SUSE, and a driver that somebody else installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import suse_archive as archive
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from debian import capability, converge
+from played_suse import Suse
+from suse_archive import NEW, NEXT, OLD
+
+KMP, KMP7 = (f"nvidia-open-driver-{one}-signed-cuda-kmp-default" for one in ("G06", "G07"))
+BY_HAND = ("nvidia-compute-utils-G06", "nvidia-persistenced")
+
+
+def versions(node: Suse) -> set[str]:
+    """Return the versions of all that belongs to the driver."""
+    found = node.installed()
+    # Any nvidia-modprobe that is not older will do.
+    names = [one for one in found if one.startswith("nvidia-") and one != "nvidia-modprobe"]
+    return {found[one].split("_k")[0] for one in names}
+
+
+def test_item_5_user_space_that_is_ahead_of_suses_modules_waits_for_them(
+    suse: Callable[..., Suse],
+) -> None:
+    node = suse(archive.fresh())
+    converge(node)
+    node.archive(archive.AHEAD)
+    assert converge(node, update=True).steps == ()
+    assert versions(node) == {OLD}
+    one = capability(node, version=NEW, check_mode=True)
+    with pytest.raises(InputError, match=rf"'{NEW}' .*{KMP}.*: {OLD}"):
+        one.plan(one.observe())
+    node.archive(archive.FOLLOWED)
+    assert converge(node).steps == ()
+    assert versions(node) == {OLD}
+    left = converge(node, update=True)
+    assert versions(node) == {NEW}
+    assert f"version {OLD} of the driver is loaded" in left.reboot_required[0]
+    assert {KMP, "nvidia-compute-G06"} <= node.held()
+    node.boot()
+    assert node.works()
+
+
+def test_item_5_fresh_node_takes_the_version_that_both_have(suse: Callable[..., Suse]) -> None:
+    node = suse(archive.AHEAD)
+    assert converge(node).steps == ()
+    assert (versions(node), node.works()) == ({OLD}, True)
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_item_5_next_generation_takes_the_place_of_the_one_before_at_once(
+    suse: Callable[..., Suse], check_mode: bool
+) -> None:
+    node = suse(archive.NEXT_GENERATION)
+    converge(node, version="580")
+    before = node.installed()
+    if check_mode:
+        one = capability(node, version="595", check_mode=True)
+        found = one.plan(one.observe())
+        assert (
+            "nvidia-common-G06, nvidia-compute-G06, nvidia-compute-utils-G06"
+            in found.steps[0].summary
+        )
+        assert node.installed() == before
+        return
+    node.ran.clear()
+    converge(node, version="595")
+    changes = [words for words in node.ran if "install" in words and "--dry-run" not in words]
+    assert len(changes) == 1
+    assert (versions(node), KMP7 in node.held()) == ({NEXT}, True)
+    assert not [one for one in (*node.installed(), *node.held()) if "-G06" in one]
+    node.boot()
+    assert node.works()
+    converge(node, version="580")
+    assert (versions(node), KMP in node.held()) == ({OLD}, True)
+    node.boot()
+    assert node.works()
+    converge(node, state="absent")
+    assert (set(node.installed()), node.held()) == ({"kernel-default"}, set())
+
+
+def test_item_5_generation_that_somebody_else_installed_does_not_go_unasked(
+    suse: Callable[..., Suse],
+) -> None:
+    node = suse(archive.fresh())
+    node.zypper("install", KMP, *BY_HAND)
+    node.boot()
+    node.archive(archive.NEXT_GENERATION)
+    before = node.installed()
+    one = capability(node, version="595", check_mode=True)
+    with pytest.raises(NodeError, match=r"remove .*nvidia-common-G06.*keep .*source: preinstalled"):
+        one.plan(one.observe())
+    assert converge(node).steps == ()
+    assert node.installed() == before
+
+
+def test_u11_module_type_of_another_stays_on_suse(suse: Callable[..., Suse]) -> None:
+    node = suse(archive.BOTH_TYPES)
+    node.zypper("install", "nvidia-driver-G06-kmp-default", *BY_HAND)
+    node.boot()
+    before = node.installed()
+    assert node.loaded() == f"{OLD} proprietary"
+    assert converge(node).steps == ()
+    assert node.installed() == before
+    assert "nvidia-driver-G06-kmp-default" in node.held()
+    converge(node, state="absent")
+    assert (node.installed(), node.held()) == (before, set())
+    node.boot()
+    assert node.works()
+
+
+def test_item_5_module_type_that_is_named_takes_the_place_of_anothers(
+    suse: Callable[..., Suse],
+) -> None:
+    node = suse(archive.BOTH_TYPES)
+    node.zypper("install", "nvidia-driver-G06-kmp-default", *BY_HAND)
+    node.boot()
+    assert converge(node, kernel_modules="open").steps == ()
+    assert "nvidia-driver-G06-kmp-default" not in node.installed()
+    node.boot()
+    assert (node.loaded(), node.works()) == (f"{OLD} open", True)
+
+
+def test_item_5_version_that_the_channels_have_dropped_stays_and_works(
+    suse: Callable[..., Suse],
+) -> None:
+    node = suse(archive.fresh())
+    converge(node)
+    node.archive(archive.MOVED_ON)
+    assert converge(node).steps == ()
+    assert (versions(node), node.works()) == ({OLD}, True)
+    assert converge(node, version="580").steps == ()
+    left = converge(node, version="580", update=True)
+    assert (left.steps, versions(node)) == ((), {NEW})
