@@ -19,21 +19,36 @@ options:
   repository:
     type: dict
     suboptions:
-      url:
-        description: Its address, with http, https or file. A password belongs to the package manager's own files.
+      preset:
+        description:
+          - The name of a repository whose address, layout, key and signatures are known for the node's system, instead
+            of O(repository.url) and O(repository.key). What is said beside it takes precedence.
+          - V(nvidia) is NVIDIA's own. A system that it is not known for is refused.
+          - The key is fetched from where the repository is, and refused where its fingerprint is another one than
+            that which is known. What the node has of it is not fetched again.
         type: str
-        required: true
+      base_url:
+        description:
+          - With O(repository.preset), the address of a mirror that has the same folders below it, with http, https or
+            file, such as V(https://mirror.example.com/cuda/repos) or V(file:///srv/cuda).
+        type: str
+      url:
+        description:
+          - Its address, with http, https or file. A password belongs to the package manager's own files.
+          - Required without O(repository.preset).
+        type: str
       key:
         description:
-          - The public key in ASCII armour, or the path of a key file on the node, in armour or binary. A text or file
-            that has anything besides public keys is refused. What is read of it is written out again.
+          - The public key in ASCII armour, the path of a key file on the node, in armour or binary, or with
+            O(repository.key_fingerprints) its address. A text or file that has anything besides public keys is refused.
+            What is read of it is written out again.
           - The RHEL family and SUSE know keys for all repositories only, so rpm is taught it.
+          - Required without O(repository.preset).
         type: str
-        required: true
       key_fingerprints:
         description:
           - The fingerprints of the primary keys in O(repository.key). Where it has any other key it is refused.
-          - A key file on the node needs them. For NVIDIA's repositories compare with what NVIDIA publishes.
+          - A key file on the node and a key's address need them. Compare with what its publisher says.
         type: list
         elements: str
         default: []
@@ -47,9 +62,10 @@ options:
         elements: str
         default: []
       signed_metadata:
-        description: For dnf and zypper, whether the lists of the repository are signed too. Those for apt always are.
+        description:
+          - For dnf and zypper, whether the lists of the repository are signed too. Those for apt always are.
+          - Without it, what O(repository.preset) says, and V(false) without one.
         type: bool
-        default: false
       plain_http:
         description:
           - For dnf and zypper, whether lists that are not signed may come over http. Whoever is between the node and
@@ -67,7 +83,7 @@ options:
         description:
           - For dnf and zypper, whether the packages are signed. With V(false), O(repository.signed_metadata) must be
             true.
+          - Without it, what O(repository.preset) says, and V(true) without one.
         type: bool
-        default: true
 """
     )

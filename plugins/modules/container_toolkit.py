@@ -58,7 +58,8 @@ options:
         the node's package manager knows, and a repository of an earlier run is forgotten.
       - It goes to files of its own, C(gpu-node-container-toolkit) in the folders of apt, dnf or zypper, with its key
         beside it. What has changed in them is put right.
-      - Only what the key has signed is installed. The key itself is never fetched from anywhere.
+      - Only what the key has signed is installed. A key is fetched only where its fingerprint is known.
+      - O(repository.preset) may be V(nvidia-experimental) too, which has release candidates.
 seealso:
   - module: gpu.node.container_runtime
   - module: gpu.node.cdi
@@ -71,7 +72,13 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Install the toolkit from a mirror of NVIDIA's repository
+- name: Install the toolkit from NVIDIA's repository
+  gpu.node.container_toolkit:
+    version: 1.20.1
+    repository:
+      preset: nvidia
+
+- name: Install it from a mirror with a layout of its own
   gpu.node.container_toolkit:
     version: 1.20.1
     repository:

@@ -59,7 +59,7 @@ options:
       - The repository of packages that O(source=repository) takes the driver from, such as NVIDIA's or a mirror of it.
       - It goes to files of its own, C(gpu-node-driver) in the folders of apt, dnf or zypper, with its key beside it.
         What has changed in them is put right. V(absent) removes them.
-      - Only packages that the key has signed are installed. The key itself is never fetched from anywhere.
+      - Only packages that the key has signed are installed. A key is fetched only where its fingerprint is known.
   runfile:
     description:
       - The file for O(source=runfile). O(version) must be the exact version that it has.
@@ -211,9 +211,8 @@ EXAMPLES = r"""
     source: repository
     version: "580"
     repository:
-      url: https://mirror.example.com/cuda/repos/debian12/x86_64
-      key: "{{ lookup('ansible.builtin.file', 'nvidia.asc') }}"
-      key_fingerprints: [EB693B3035CD5710E231E123A4B469963BF863CC]
+      preset: nvidia
+      base_url: https://mirror.example.com/cuda/repos  # leave it out where the node reaches NVIDIA's
 
 - name: Run NVIDIA's own installer
   gpu.node.nvidia_driver:

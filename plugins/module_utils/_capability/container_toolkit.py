@@ -13,7 +13,8 @@ from .._core.cdi.generated import NVIDIA_CTK
 from .._core.errors import NodeError
 from .._core.packages.apt import upstream
 from .._core.packages.package import Change, still_there
-from .._core.packages.repository import Known
+from .._core.packages.presets import TOOLKIT_PRESETS
+from .._core.packages.repository import Known, Repository
 from .._core.packages.repository import parse as parse_repository
 from .._core.steps import Plan, Step
 from .._core.toolkit import plan as toolkit
@@ -23,7 +24,7 @@ from .._host.api import Host
 from .._host.driver_files import SPEC_FOLDERS
 from .._host.packages.api import PackageManager
 from .nodeinfo import os_release
-from .recorded import REPOSITORY_SPEC, Additions, checked_timeout, existing, package_manager
+from .recorded import REPOSITORY_SPEC, Additions, checked_timeout, existing, named, package_manager
 from .runtimes.record import Records
 
 RECORD = "/var/lib/gpu-node/container_toolkit.json"
@@ -40,7 +41,7 @@ SPEC: t.Dict[str, t.Any] = {
             **REPOSITORY_SPEC,
             "options": {
                 **REPOSITORY_SPEC["options"],
-                "signed_packages": {"type": "bool", "default": True},
+                "signed_packages": {"type": "bool"},
             },
         },
         "lock_timeout": {"type": "int", "default": 300},
@@ -57,12 +58,12 @@ class ToolkitCapability:
         values = dict(params)
         self._timeout = checked_timeout(values.pop("lock_timeout"))
         toolkit.check_version(values["version"])
-        named = values.pop("repository")
-        repository = None if named is None else parse_repository(named)
-        self._desired = Desired(repository=repository, **values)
         self._host, self._check_mode = host, check_mode
         self._added = Additions(host, RECORD, Record)
         self._family = _family(host)
+        self._desired = Desired(
+            repository=self._repository(values.pop("repository"), values["state"]), **values
+        )
         self._refreshed, self._note = False, ""
         self._actions: t.Dict[str, t.Callable[[t.Mapping[str, t.Any]], None]] = {
             "repair": lambda _params: self._manager.repair(),
@@ -75,6 +76,15 @@ class ToolkitCapability:
             "purge": self._purge,
             "remove": self._remove,
         }
+
+    def _repository(
+        self, values: t.Optional[t.Mapping[str, t.Any]], state: str
+    ) -> t.Optional[Repository]:
+        """Return what is said of the repository, which says nothing of a toolkit that is to go."""
+        if values is None or state == "absent" or not self._family:
+            return None
+        found = named(self._host, values, TOOLKIT_PRESETS, self._family)
+        return None if found is None else parse_repository(found)
 
     @property
     def _manager(self) -> PackageManager:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Big files that come to the node, from the network or its own disk, and are what they should be."""
+"""Files that come to the node, from the network or its own disk, and are what they should be."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bring(location: str, target: str, sha256: str, *, mode: int = 0o700) -> None
             digest = hashlib.sha256()
             local = location.startswith("/")
             with open(location, "rb") if local else open_url(location, timeout=60.0) as source:
-                for chunk in _chunks(source, location):
+                for chunk in _chunks(source, location, MAX_BYTES):
                     digest.update(chunk)
                     stream.write(chunk)
         if digest.hexdigest() != sha256:
@@ -58,11 +58,24 @@ def bring(location: str, target: str, sha256: str, *, mode: int = 0o700) -> None
             os.unlink(temporary)
 
 
-def _chunks(source: t.Any, location: str) -> t.Iterator[bytes]:
+def fetched(address: str, most: int, hint: str) -> str:
+    """Return what is at an address with http, https or file, as text with surrogate escapes.
+
+    NodeError where it cannot be had, or has more than ``most`` bytes.
+    """
+    try:
+        with open_url(address, timeout=60.0) as source:
+            data = b"".join(_chunks(source, address, most))
+    except (OSError, urllib.error.URLError, http.client.HTTPException) as error:
+        raise NodeError(f"cannot fetch {address}", cause=str(error), hint=hint) from error
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _chunks(source: t.Any, location: str, most: int) -> t.Iterator[bytes]:
     """Yield what comes, as it comes. NodeError: it is too much or takes too long."""
     length = (getattr(source, "headers", None) or {}).get("Content-Length") or ""
-    if len(length) > 20 or (length.isdigit() and int(length) > MAX_BYTES):
-        raise _endless(location, f"it has {length[:20]} bytes, more than {MAX_BYTES}")
+    if len(length) > 20 or (length.isdigit() and int(length) > most):
+        raise _endless(location, f"it has {length[:20]} bytes, more than {most}")
     begun, size = time.monotonic(), 0
     while True:
         # Not read(), which waits until the whole chunk is there.
@@ -70,8 +83,8 @@ def _chunks(source: t.Any, location: str) -> t.Iterator[bytes]:
         if not chunk:
             return
         size += len(chunk)
-        if size > MAX_BYTES:
-            raise _endless(location, f"it has more than {MAX_BYTES} bytes")
+        if size > most:
+            raise _endless(location, f"it has more than {most} bytes")
         if time.monotonic() - begun > MAX_SECONDS:
             raise _endless(location, f"it has taken longer than {MAX_SECONDS:g} s")
         yield chunk
@@ -80,6 +93,6 @@ def _chunks(source: t.Any, location: str) -> t.Iterator[bytes]:
 def _endless(location: str, why: str) -> NodeError:
     return NodeError(
         f"{location} is given up: {why}",
-        cause="no installer of NVIDIA's is like that, and it would fill the node's disk",
+        cause="nothing of NVIDIA's is like that, and it would fill the node's disk",
         hint="check what answers at the address, or bring the file to the node and name its path",
     )

@@ -10,12 +10,16 @@ import typing as t
 
 from .._core.errors import InputError
 from .._core.packages.package import Record, held
-from .._core.packages.repository import is_trusted
+from .._core.packages.pgp import MAX_BYTES
+from .._core.packages.presets import Presets, System, expand
+from .._core.packages.repository import fetched, is_trusted
 from .._host.api import Host
 from .._host.packages.api import PackageManager
 from .._host.packages.apt import Apt
 from .._host.packages.dnf5 import fitting_dnf
 from .._host.packages.zypper import Zypper
+from . import download
+from .nodeinfo import os_release
 
 R = t.TypeVar("R", bound=Record)
 FAMILIES: t.Dict[str, t.Callable[[Host, float, str, str], PackageManager]] = {
@@ -27,15 +31,35 @@ FAMILIES: t.Dict[str, t.Callable[[Host, float, str, str], PackageManager]] = {
 REPOSITORY_SPEC: t.Dict[str, t.Any] = {
     "type": "dict",
     "options": {
-        "url": {"type": "str", "required": True},
-        "key": {"type": "str", "required": True, "no_log": False},
+        "preset": {"type": "str"},
+        "base_url": {"type": "str"},
+        "url": {"type": "str"},
+        "key": {"type": "str", "no_log": False},
         "key_fingerprints": {"type": "list", "elements": "str", "default": [], "no_log": False},
         "suite": {"type": "str", "default": "/"},
         "components": {"type": "list", "elements": "str", "default": []},
-        "signed_metadata": {"type": "bool", "default": False},
+        "signed_metadata": {"type": "bool"},
         "plain_http": {"type": "bool", "default": False},
     },
 }
+NO_KEY = (
+    "see that the node reaches the address, through a proxy by the play's environment, or give the repository's key as "
+    "text or as a file on the node"
+)
+
+
+def named(
+    host: Host, values: t.Optional[t.Mapping[str, t.Any]], presets: Presets, family: str = ""
+) -> t.Optional[t.Mapping[str, t.Any]]:
+    """Return what is said of a repository, with what a preset that is named there knows for this node."""
+
+    def system() -> System:
+        found = os_release(host)
+        words = found.get("ID", ""), found.get("VERSION_ID", "")
+        machine = host.run(["uname", "-m"]).out.strip()
+        return System(*words, machine, family, found.get("PRETTY_NAME", " ".join(words)))
+
+    return None if values is None else expand(values, presets, system)
 
 
 def package_manager(
@@ -94,11 +118,18 @@ class Additions(t.Generic[R]):
         self.remember(holds=holds - set(names))
 
     def write_repository(self, manager: PackageManager, params: t.Mapping[str, t.Any]) -> None:
-        """Write the files that a step names, and remove those that it calls stale."""
-        self.remember(repository=True, keys=self.record.keys | set(params["trust"]))
-        for path, text in params["files"].items():
+        """Write the files that a step names, with a key that is to be fetched, and remove those that it calls stale."""
+        files, trust = params["files"], params["trust"]
+        if params.get("fetch"):
+            key, trust = fetched(
+                params["fetch"],
+                download.fetched(params["fetch"].repository.key_url, MAX_BYTES, NO_KEY),
+            )
+            files = {**key, **files}
+        self.remember(repository=True, keys=self.record.keys | set(trust))
+        for path, text in files.items():
             self._host.write(path, text, mode=0o644)
-        if params["trust"]:
+        if trust:
             manager.trust(params["key"])
         if params["forget"]:
             self.forget_repository(manager, params["stale"])

@@ -21,13 +21,14 @@ from ..._core.driver.select import NoCommonVersion, UnknownVersion
 from ..._core.driver.state import Observed, Record, parse_desired
 from ..._core.errors import NodeError
 from ..._core.packages.apt import unmet, upstream
+from ..._core.packages.presets import DRIVER_PRESETS
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
 from ..._host.packages.api import NoWay
 from ..._host.packages.apt import OWN_SOURCES
 from .. import allocated, nodeinfo
 from ..dcgm.services import managed
-from ..recorded import REPOSITORY_SPEC, Additions, checked_timeout, package_manager
+from ..recorded import REPOSITORY_SPEC, Additions, checked_timeout, named, package_manager
 from .kernel import dkms, modules, signing_key, write_modprobe
 from .loading import Loading
 from .packages import Packages
@@ -86,6 +87,8 @@ class DriverCapability:
         values = dict(params)
         timeout = checked_timeout(values.pop("lock_timeout"))
         self._on_allocated = values.pop("on_allocated")
+        if values["state"] == "present":
+            values["repository"] = named(host, values["repository"], DRIVER_PRESETS)
         self._desired = parse_desired(values)
         self._check_mode = check_mode
         self._warnings: t.Tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..packages.apt import upstream
-from ..packages.repository import texts
+from ..packages.repository import planned_key, texts
 from ..steps import Step
 from . import branches as driver_branches
 from . import prebuilt
@@ -89,6 +89,10 @@ def after(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Dict
         elif step.action == "hold":
             kept = set(found["held"]) - set(params["release"])
             found["held"] = sorted(kept | set(params["hold"]))
+        elif step.action == "repository":
+            there = {**observed.repository.files, **params["files"], **planned_key(params)}
+            left = {path: one for path, one in there.items() if path not in params["stale"]}
+            found["repository"] = texts(left, PLACE)
         elif step.action == "modprobe":
             found["modprobe"] = params["text"]
         elif step.action in ("load", "reload"):

@@ -56,10 +56,11 @@ class Desired:
 
 def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
     """Return what the options say; InputError names the one that cannot be meant."""
+    named = params["repository"], params["source"]
     parsed = {
         "runfile": _runfile(params),
         "components": tuple(params["components"]),
-        "repository": parse_repository(params["repository"], params["source"]),
+        "repository": parse_repository(*named) if params["state"] == "present" else None,
         "module_options": parse_options(params["module_options"]),
     }
     return Desired(**{**params, **parsed})
@@ -68,7 +69,8 @@ def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
 def parse_repository(values: Values, source: str) -> t.Optional[Repository]:
     """Return the repository; InputError names the key that cannot be meant."""
     if values is None and source == "repository":
-        raise InputError.of("repository", None, "its url and its key, with source: repository")
+        expected = "its url and its key, or its preset, with source: repository"
+        raise InputError.of("repository", None, expected)
     if values is not None and source != "repository":
         raise InputError.of("repository", values.get("url"), "source to be repository with it")
     return None if values is None else repository.parse(values)

@@ -11,6 +11,7 @@ import typing as t
 
 from ..errors import InputError, NodeError
 from ..steps import Step
+from ..text.masking import masked_text
 from .apt import Source, stanza
 from .pgp import PublicKey, armoured, binary, is_armoured, read
 
@@ -18,16 +19,17 @@ URL = re.compile(r"(?:https?|file)://([^\s\"'#@/:]*)[^\s\"'#@]*")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
 RPM_FAMILIES = ("rhel", "suse")
+ADDRESS = "an address with http, https or file, without a password in it"
 
 
 @dataclasses.dataclass(frozen=True)
 class Repository:
     """What the user says of it.
 
-    ``suite`` ends in a slash where it is the path of a flat apt repository. ``key`` is a key's text, or
-    its path on the node; ``key_fingerprints`` are those of all primary keys in it, in capitals.
+    ``suite`` ends in a slash where it is the path of a flat apt repository. ``key`` is a key's text, its
+    path on the node, or its address; ``key_fingerprints`` are those of all primary keys in it, in capitals.
     dnf and zypper check the signatures of packages, of the repository's lists, or of both. Lists that
-    are not signed come over http only with ``plain_http``.
+    are not signed come over http only with ``plain_http``. ``named`` is the user's word for the address.
     """
 
     url: str
@@ -38,11 +40,17 @@ class Repository:
     signed_metadata: bool = False
     signed_packages: bool = True
     plain_http: bool = False
+    named: str = "url"
 
     @property
     def key_path(self) -> str:
-        """Return the path of the key on the node, empty where the text is given."""
-        return "" if is_armoured(self.key) else self.key
+        """Return the path of the key on the node, empty where its text or address is given."""
+        return self.key if self.key.startswith("/") else ""
+
+    @property
+    def key_url(self) -> str:
+        """Return the address of the key, empty where its text or path is given."""
+        return self.key if URL.fullmatch(self.key) else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +105,10 @@ class Place:
         found = (self.sources, *self.apt_keys, self.rpm_key, *self.rpm_repositories.values())
         return (*found, self.preferences) if self.preferred else found
 
+    def key(self, family: str) -> str:
+        """Return where a family has the key."""
+        return self.rpm_key if family in RPM_FAMILIES else self.apt_keys[1]
+
 
 class Known(t.NamedTuple):
     """What a node has of a repository.
@@ -108,6 +120,15 @@ class Known(t.NamedTuple):
     files: t.Mapping[str, str] = {}
     key: t.Optional[str] = None
     trusted: t.Tuple[str, ...] = ()
+
+
+class Fetch(t.NamedTuple):
+    """A key that is to be fetched: where from, for which family, where to, and the keys that rpm believes."""
+
+    repository: Repository
+    family: str
+    path: str
+    trusted: t.Tuple[str, ...]
 
 
 def step(
@@ -124,26 +145,80 @@ def step(
         summary = f"forget the repository: remove {', '.join(stale)}"
         return Step("repository", summary, params) if stale else None
     _check_duplicate(repository, place, sources)
-    keys = check_key(repository, known.key if repository.key_path else repository.key)
+    path = place.key(family)
+    keys = _keys(repository, known, path)
     wanted = files(repository, place, family, keys)
-    write = {path: one for path, one in wanted.items() if known.files.get(path) != one}
-    stale = tuple(sorted(set(known.files) - set(wanted)))
-    marks = (one.fingerprint for one in keys if family in RPM_FAMILIES)
-    trust = tuple(one for one in marks if not is_trusted(one, known.trusted))
-    words = [f"write {', '.join(sorted(write))}"] if write else []
+    write = {name: one for name, one in wanted.items() if known.files.get(name) != one}
+    stale = tuple(sorted(set(known.files) - {path, *wanted}))
+    trust = untrusted(keys, family, known.trusted)
+    fetch = None if keys else Fetch(repository, family, path, known.trusted)
+    words = [_fetching(repository, path)] if fetch else []
+    words += [f"write {', '.join(sorted(write))}"] if write else []
     words += [f"remove {', '.join(stale)}"] if stale else []
     words += [f"teach rpm the key {', '.join(trust)}"] if trust else []
     if not words:
         return None
     params = {"files": write, "stale": stale, "trust": trust, "key": place.rpm_key, "forget": False}
     summary = f"name the repository {repository.url}: {'; '.join(words)}"
-    return Step("repository", summary, params)
+    return Step("repository", summary, {**params, "fetch": fetch})
+
+
+def _keys(repository: Repository, known: Known, path: str) -> t.Tuple[PublicKey, ...]:
+    """Return the keys, none where they are to be fetched: what the node has of an address is not fetched again."""
+    if not repository.key_url:
+        return check_key(repository, known.key if repository.key_path else repository.key)
+    try:
+        return check_key(repository, known.files.get(path))
+    except InputError:
+        return ()
+
+
+def _fetching(repository: Repository, path: str) -> str:
+    pinned = " or ".join(repository.key_fingerprints)
+    return f"fetch the key {repository.key_url}, which must be {pinned}, to {path}"
+
+
+def fetched(fetch: Fetch, text: str) -> t.Tuple[t.Dict[str, str], t.Tuple[str, ...]]:
+    """Return the key's file by its path, and the fingerprints that rpm is to be taught.
+
+    NodeError where the key is another than the one that is pinned.
+    """
+    repository = fetch.repository
+    try:
+        keys = read(text, "key")
+        found = ", ".join(one.fingerprint for one in keys)
+        why = f"it is {found}, and {' or '.join(repository.key_fingerprints)} is pinned"
+    except InputError as error:
+        keys, why = (), error.cause
+    if not keys or {one.fingerprint for one in keys} - set(repository.key_fingerprints):
+        raise NodeError(
+            f"the key at {repository.key_url} is not the one that is pinned, and nothing was changed",
+            cause=why,
+            hint="find out who has changed it; where its publisher says that it is another one now, name that in "
+            "key_fingerprints",
+        )
+    trust = untrusted(keys, fetch.family, fetch.trusted)
+    return {fetch.path: key_text(keys, fetch.family)}, trust
+
+
+def planned_key(params: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+    """Return the file of the key that a step will fetch, whose text is not known yet, by its path."""
+    fetch = params.get("fetch")
+    return {fetch.path: ""} if fetch else {}
+
+
+def untrusted(
+    keys: t.Iterable[PublicKey], family: str, trusted: t.Iterable[str]
+) -> t.Tuple[str, ...]:
+    """Return the fingerprints that rpm is to be taught."""
+    marks = [one.fingerprint for one in keys if family in RPM_FAMILIES]
+    return tuple(one for one in marks if not is_trusted(one, tuple(trusted)))
 
 
 def _check_duplicate(repository: Repository, place: Place, sources: t.Iterable[Source]) -> None:
     """Refuse a repository that another file has as well: apt refuses two keys for one address."""
     for one in sources:
-        same = one.uri.rstrip("/") == repository.url.rstrip("/")
+        same = _alike(one.uri, repository.url) or _alike(repository.url, one.uri)
         same = same and one.suite.strip("/") == repository.suite.strip("/")
         if same and one.signed_by not in place.apt_keys:
             raise NodeError(
@@ -154,20 +229,28 @@ def _check_duplicate(repository: Repository, place: Place, sources: t.Iterable[S
             )
 
 
+def _alike(one: str, other: str) -> bool:
+    """Tell whether two addresses can be the same: apt puts the machine in the place of $(ARCH)."""
+    pattern = re.escape(one.rstrip("/")).replace(re.escape("$(ARCH)"), "[^/]+")
+    return re.fullmatch(pattern, other.rstrip("/")) is not None
+
+
 def parse(values: t.Mapping[str, t.Any]) -> Repository:
     """Return the repository; InputError names the key that cannot be meant."""
-    url, suite, key = values["url"], values["suite"], values["key"]
+    url, suite, key = values.get("url") or "", values["suite"], values.get("key") or ""
     components = tuple(values["components"])
     pinned = tuple(one.replace(" ", "").upper() for one in values["key_fingerprints"])
-    metadata, packages = values["signed_metadata"], values.get("signed_packages", True)
+    metadata, packages = bool(values["signed_metadata"]), values.get("signed_packages") is not False
     path = [part for part in suite.split("/") if part not in ("", ".")]
-    as_text = "an ASCII-armoured public key, or its path on the node"
-    as_file = "the key's fingerprint, as a file may change"
+    as_text = "an ASCII-armoured public key, its path on the node, or its address"
+    as_file = "the key's fingerprint, as a file may change, and so may what is at an address"
     digits = "40 or 64 hexadecimal digits"
     none = f"none for the flat repository {suite!r}, and at least one for a suite"
-    address = "an address with http, https or file, without a password in it"
+    known = is_armoured(key) or key.startswith("/") or URL.fullmatch(key)
     checks: t.Tuple[t.Tuple[t.Any, str, t.Any, str], ...] = (
-        (URL.fullmatch(url), "url", url, address),
+        (url, "url", None, "the address of the repository, or preset: nvidia instead"),
+        (URL.fullmatch(url), "url", masked_text(url), ADDRESS),
+        (key, "key", None, f"{as_text}, or preset: nvidia instead of url and key"),
         (
             all(map(WORD.fullmatch, path)),
             "suite",
@@ -176,7 +259,7 @@ def parse(values: t.Mapping[str, t.Any]) -> Repository:
         ),
         *((WORD.fullmatch(one), "components", one, "names of components") for one in components),
         (suite.endswith("/") != bool(components), "components", list(components), none),
-        (is_armoured(key) or key.startswith("/"), "key", key[:40], as_text),
+        (known, "key", masked_text(key)[:40], as_text),
         *((FINGERPRINT.fullmatch(one), "key_fingerprints", one, digits) for one in pinned),
         (pinned or is_armoured(key), "key_fingerprints", [], as_file),
         (metadata or packages, "signed_packages", packages, "true, or signed_metadata to be true"),
@@ -184,8 +267,8 @@ def parse(values: t.Mapping[str, t.Any]) -> Repository:
     for good, name, value, expected in checks:
         if not good:
             raise InputError.of(f"repository.{name}", value, expected)
-    plain = values.get("plain_http", False)
-    return Repository(url, key, suite, components, pinned, metadata, packages, plain)
+    plain, word = values.get("plain_http", False), values.get("named", "url")
+    return Repository(url, key, suite, components, pinned, metadata, packages, plain, word)
 
 
 def check_key(repository: Repository, text: t.Optional[str]) -> t.Tuple[PublicKey, ...]:
@@ -206,15 +289,20 @@ def check_key(repository: Repository, text: t.Optional[str]) -> t.Tuple[PublicKe
 def files(
     repository: Repository, place: Place, family: str, keys: t.Sequence[PublicKey]
 ) -> t.Dict[str, str]:
-    """Return the files that make a node of a family know the repository, by their paths."""
+    """Return the files that make a node of a family know the repository, by their paths; without keys, the others."""
+    path = place.key(family)
+    found = {path: key_text(keys, family)} if keys else {}
     if family in RPM_FAMILIES:
         _check_transport(repository)
-        text = _repo(repository, place, family)
-        return {place.rpm_key: armoured(keys), place.rpm_repositories[family]: text}
-    _ascii, path = place.apt_keys
+        return {**found, place.rpm_repositories[family]: _repo(repository, place, family)}
     source = Source(repository.url, repository.suite, repository.components, path)
-    found = {path: binary(keys), place.sources: place.header + stanza(source)}
+    found[place.sources] = place.header + stanza(source)
     return {**found, place.preferences: _pins(repository, place)} if place.preferred else found
+
+
+def key_text(keys: t.Sequence[PublicKey], family: str) -> str:
+    """Return a key file as a family reads it."""
+    return armoured(keys) if family in RPM_FAMILIES else binary(keys)
 
 
 def _pins(repository: Repository, place: Place) -> str:
@@ -231,7 +319,7 @@ def _check_transport(repository: Repository) -> None:
     private = not repository.url.startswith("http:")
     if not (private or repository.signed_metadata or repository.plain_http):
         raise InputError.of(
-            "repository.url",
+            f"repository.{repository.named}",
             repository.url,
             "https, as the lists are not signed and anybody on the way could keep the node on old packages; "
             "or signed_metadata: true where they are signed, or plain_http: true to take that risk",

@@ -142,10 +142,13 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         steps += _hold(observed, desired)
     elif desired.hold:
         steps.append(_held(PARTS[desired.parts]))
-    after = {**before, "packages": dict.fromkeys(PARTS[desired.parts], version)}
-    if desired.repository is not None:
-        after["repository"] = desired.repository.url
-    return Plan(tuple(steps), before, after)
+    return Plan(tuple(steps), before, _after(observed, desired, version))
+
+
+def _after(observed: Observed, desired: Desired, version: str) -> t.Dict[str, t.Any]:
+    named = {} if desired.repository is None else {"repository": desired.repository.url}
+    packages = dict.fromkeys(PARTS[desired.parts], version)
+    return {**describe(observed), **named, "packages": packages}
 
 
 def _unknown(
@@ -160,7 +163,7 @@ def _unknown(
         steps += _vendor(observed, desired)
         steps.append(Step("install", f"install {', '.join(names)} ({what})"))
         steps += [_held(names)] if desired.hold else []
-        return Plan(tuple(steps), before, {**before, "packages": dict.fromkeys(names, what)})
+        return Plan(tuple(steps), before, _after(observed, desired, what))
     if not observed.refreshed:
         return Plan((REFRESH,), before, before, more=True)
     raise NodeError(

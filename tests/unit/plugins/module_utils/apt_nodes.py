@@ -195,7 +195,7 @@ class AptNode(FakeHost):
 
     def _modprobe(self, _words: tuple[str, ...]) -> Completed:
         there = self.installed()
-        version = next(there[name] for name in there if name.endswith("-dkms"))
+        version = next(there[name] for name in there if "-dkms" in name)
         self.files[DRIVER] = LOADED.format(version.split("-")[0])
         self.files[f"/lib/firmware/nvidia/{version.split('-')[0]}/gsp_ga10x.bin"] = ""
         return Completed(0, "", "")
