@@ -16,7 +16,7 @@ from ansible.module_utils.common.respawn import has_respawned, respawn_module
 
 from .._core.errors import NodeError
 from .._core.steps import Plan, Step
-from .._core.text.masking import masked
+from .._core.text.masking import logins, masked
 
 NODE_PYTHON = "/opt/gpu-node/current/bin/python"
 
@@ -72,6 +72,8 @@ def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]
     """
     done: t.List[Step] = []
     name = module._name
+    # Ansible adds to every answer what the module was given.
+    module.no_log_values.update(logins(module.params))
     try:
         capability = make()
         name = capability.name

@@ -57,6 +57,17 @@ def masked(value: t.Any) -> t.Any:
     return value
 
 
+def logins(value: t.Any) -> t.Set[str]:
+    """Return what stands before the host in the addresses of a JSON-able value, each with its at sign."""
+    if isinstance(value, str):
+        return {one.group()[len("://") :] for one in LOGIN.finditer(value)}
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return set().union(*map(logins, value))
+    return set()
+
+
 def _under(key: t.Any, value: t.Any) -> t.Any:
     secret = isinstance(key, str) and re.search(rf"(?i){NAME}", key)
     return MASK if secret and value and not isinstance(value, bool) else masked(value)

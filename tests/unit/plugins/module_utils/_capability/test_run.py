@@ -28,6 +28,8 @@ class Module:
 
     def __init__(self, check_mode: bool = False) -> None:
         self.check_mode, self._diff = check_mode, True
+        self.params: dict[str, Any] = {}
+        self.no_log_values: set[str] = set()
         self.warnings: list[str] = []
 
     def warn(self, text: str) -> None:

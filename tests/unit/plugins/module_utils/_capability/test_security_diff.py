@@ -58,6 +58,8 @@ class Module:
 
     def __init__(self, diff: bool) -> None:
         self._diff = diff
+        self.params: dict[str, Any] = {}
+        self.no_log_values: set[str] = set()
         self.answer: dict[str, Any] = {}
 
     def warn(self, text: str) -> None:
