@@ -87,7 +87,7 @@ class DriverCapability:
         values = dict(params)
         timeout = checked_timeout(values.pop("lock_timeout"))
         self._on_allocated = values.pop("on_allocated")
-        if values["state"] == "present":
+        if (values["state"], values["source"]) == ("present", "repository"):
             values["repository"] = named(host, values["repository"], DRIVER_PRESETS)
         self._desired = parse_desired(values)
         self._check_mode = check_mode

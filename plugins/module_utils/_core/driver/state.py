@@ -14,6 +14,7 @@ from ..packages import package, repository
 from ..packages.apt import Source, upstream
 from ..packages.package import Package, Policy, Relations, Removal
 from ..packages.repository import Known, Repository
+from ..text.masking import masked_text
 from .kernel import Dkms, Modules, Options, SigningKey, parse_options
 from .names import Names
 from .rhel.streams import Streams
@@ -72,7 +73,8 @@ def parse_repository(values: Values, source: str) -> t.Optional[Repository]:
         expected = "its url and its key, or its preset, with source: repository"
         raise InputError.of("repository", None, expected)
     if values is not None and source != "repository":
-        raise InputError.of("repository", values.get("url"), "source to be repository with it")
+        said = values.get("preset") or masked_text(values.get("url") or "")
+        raise InputError.of("repository", said, "source to be repository with it")
     return None if values is None else repository.parse(values)
 
 

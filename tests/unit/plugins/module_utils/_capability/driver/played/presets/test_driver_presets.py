@@ -265,3 +265,11 @@ def test_item_6_system_without_a_preset_is_refused_and_absent_works_there(
     ):
         converge(node, **named(f"file://{layout}", key))
     assert converge(node, state="absent", **named(f"file://{layout}", key)).steps == ()
+
+
+def test_item_6_preset_needs_the_source_to_be_a_repository(
+    node: Any, layout: Path, key: Key
+) -> None:
+    wanted = {**named(f"file://{layout}", key), "source": "distribution"}
+    with pytest.raises(NodeError, match=r"repository: 'nvidia' .*source to be repository with it"):
+        converge(node, **wanted)
