@@ -24,6 +24,11 @@ options:
     type: list
     elements: dict
     required: true
+  foreign:
+    description: Names of variables of other tools, which may have the wildcards of shells in them.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -42,15 +47,18 @@ _value:
 """
 
 import difflib
+import fnmatch
 import typing as t
 
 from ansible.errors import AnsibleFilterError
 
 
 def unknown_variables(
-    names: t.Sequence[str], specs: t.Sequence[t.Mapping[str, t.Any]]
+    names: t.Sequence[str],
+    specs: t.Sequence[t.Mapping[str, t.Any]],
+    foreign: str | t.Sequence[str] = (),
 ) -> list[str]:
-    """Return a message for each name that is an option of no entry point in the specs."""
+    """Return a message for each name that is an option of no entry point in the specs, and of no other tool."""
     try:
         known = {
             option
@@ -60,7 +68,13 @@ def unknown_variables(
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise AnsibleFilterError(f"unknown_variables: not an argument spec: {error}") from error
-    return [_message(name, known) for name in sorted(set(names) - known)]
+    others = foreign.split(",") if isinstance(foreign, str) else foreign
+    unknown = sorted(set(names) - known)
+    return [_message(one, known) for one in unknown if not _matches(one, others)]
+
+
+def _matches(name: str, patterns: t.Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, one.strip()) for one in patterns)
 
 
 def _message(name: str, known: t.Collection[str]) -> str:
