@@ -66,6 +66,7 @@ SPEC: t.Dict[str, t.Any] = {
         "manage_sources": {"type": "bool", "default": True},
         "secure_boot": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
         "reload": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
+        "precompiled": {"type": "str", "choices": ["auto", "require", "never"], "default": "auto"},
         "module_options": {"type": "dict", "default": {}},
         "on_allocated": allocated.SPEC,
         "lock_timeout": {"type": "int", "default": 300},

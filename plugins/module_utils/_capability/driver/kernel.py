@@ -184,3 +184,11 @@ def signing_key(host: Host) -> t.Optional[SigningKey]:
         return SigningKey(path, "missing")
     done = host.run(["mokutil", "--test-key", path], check=False)
     return SigningKey(path, driver_kernel.enrolment(done.out + done.err))
+
+
+def knows_nvidias_key(host: Host, key: t.Optional[SigningKey]) -> bool:
+    """Tell whether modules that NVIDIA has signed are accepted: its key is enrolled, or Secure Boot is off."""
+    if key is None:
+        return True
+    enrolled = host.run(["mokutil", "--list-enrolled"], check=False).out
+    return bool(driver_kernel.NVIDIAS.search(enrolled))

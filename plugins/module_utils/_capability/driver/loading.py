@@ -54,10 +54,13 @@ class Loading(Part):
             for one in dkms(host):
                 if one.kernel == self._node.kernel and one.state == "failed":
                     raise build_error(host, one) from error
-            error.hint = (
-                "see 'dkms status' and the kernel's log: DKMS needs the headers of the running kernel, and "
-                "Secure Boot a known key. Or set load to false"
-            )
+            advice = "see the kernel's log: Secure Boot needs a known key"
+            if dkms(host) or host.which("dkms"):
+                advice = (
+                    "see 'dkms status' and the kernel's log: DKMS needs the headers of the running kernel, and "
+                    "Secure Boot a known key"
+                )
+            error.hint = f"{advice}. Or set load to false"
             raise
 
     def _build(self) -> None:

@@ -15,8 +15,15 @@ from ..._core.driver.components import packages as components
 from ..._core.driver.distributions import Distribution
 from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, part
 from ..._core.driver.packages import would_remove
+from ..._core.driver.rhel.precompiled import PREFIX, is_precompiled
 from ..._core.driver.rhel.streams import MODULE
-from ..._core.driver.select import check_components, module_type, siblings, wanted_type
+from ..._core.driver.select import (
+    check_components,
+    module_type,
+    siblings,
+    type_of,
+    wanted_type,
+)
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
 from ..._core.packages.package import (
@@ -32,7 +39,7 @@ from ..._core.packages.package import (
 from ..._core.steps import Step
 from ..._host.packages.apt import OWN_SOURCES
 from .adoption import Adoption
-from .kernel import building
+from .kernel import building, knows_nvidias_key
 from .sources import Node, Params, Part
 
 PREBUILT = "linux-modules-nvidia-"
@@ -133,15 +140,36 @@ class Packages(Part):
         there = {name: one.version for name, one in packages.items() if one.installed}
         kind = module_type(wanted.kernel_modules, observed.gpus, there)
         named = wanted.source == "repository"
-        switches = {"nvswitch": observed.nvswitch, "bridged": observed.bridged}
-        ending = adoption.ending(there, observed.record, wanted)
-        fits = Wanted(wanted.version, kind, kernel, named, observed.gpus, **switches, ending=ending)
+        ready = self._wants_precompiled(observed, there)
+        fits = Wanted(wanted.version, kind, kernel, named, observed.gpus)
+        fits = fits._replace(
+            nvswitch=observed.nvswitch,
+            bridged=observed.bridged,
+            ending=adoption.ending(there, observed.record, wanted),
+            precompiled=ready,
+            newest=wanted.update,
+            trusted=ready and knows_nvidias_key(self._node.host, observed.signing_key),
+            kernels=observed.modules.kernels,
+        )
         return self._known.packages(self._offer(fits, there), fits)
+
+    def _wants_precompiled(self, observed: Observed, there: t.Iterable[str]) -> bool:
+        """Tell whether precompiled kernel modules come before DKMS: asked for, there, or for Secure Boot's sake."""
+        asked = self._node.desired.precompiled
+        if self._known.family != "rhel" or asked == "never":
+            return False
+        installed = [name for name in there if type_of(name)]
+        return (
+            asked == "require"
+            or any(map(is_precompiled, installed))
+            or (not installed and observed.signing_key is not None)
+        )
 
     def _offer(self, wanted: Wanted, installed: t.Mapping[str, str]) -> Offer:
         manager = self._node.manager
         prefixes = [*self._known.prefixes, *([FABRIC_PREFIX] if wanted.nvswitch else [])]
         prefixes += [SUBNET] if wanted.bridged else []
+        prefixes += [PREFIX] if wanted.precompiled else []
         names = {name for prefix in prefixes for name in manager.known(prefix)}
         free = not any("nvidia" in name for name in installed)
         candidates = self._known.candidates(wanted.kernel)

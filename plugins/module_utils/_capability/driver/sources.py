@@ -17,6 +17,7 @@ from ..._core.driver.rhel.streams import (
     RELEASES,
     Streams,
     choose_stream,
+    kind_of,
     parse_enabled,
     parse_info,
     stream_fits,
@@ -88,13 +89,16 @@ class ModuleStreams(Part):
             return observed
         enabled, info = self._enabled(), ""
         kind = wanted_type(observed, wanted)
+        of = kind_of(kind, observed.names.kernel[kind])
+        if not of:
+            return dataclasses.replace(observed, streams=Streams(enabled))
         version = wanted_version(observed, wanted)
         there = observed.upstreams(observed.names.kernel[kind])
         has = any(fits(one, upstream(version)) for one in there)
-        if wanted.state == "present" and not (has and stream_fits(enabled, version, kind)):
+        if wanted.state == "present" and not (has and stream_fits(enabled, version, of)):
             info = manager.module(["info", MODULE])
         streams = Streams(enabled, parse_info(info))
-        chosen = choose_stream(streams, version, kind)
+        chosen = choose_stream(streams, version, of)
         policies = observed.policies
         if chosen:
             policies = with_stream(policies, streams, chosen, observed.kernel.rpartition(".")[2])

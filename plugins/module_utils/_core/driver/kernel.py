@@ -26,6 +26,8 @@ TAIL_WIDTH = 300
 CONFIGURED = re.compile(r"^[ \t]*mok_certificate=[\"']?([^\"'\s#]+)", re.M)
 # Ubuntu's DKMS signs with the key that its shim package makes, all others with one of their own.
 DEFAULT_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+# In mokutil's list of keys.
+NVIDIAS = re.compile(r"^\s*(?:Issuer|Subject):.*nvidia", re.M | re.I)
 ANSWERS = (
     ("is not enrolled", "refused"),
     ("is blocked in", "blocked"),
@@ -200,7 +202,8 @@ def refuse_key(key: SigningKey, lacking: t.Sequence[str] = ()) -> None:
     problems = {
         "missing": (
             f"DKMS has no key to sign modules with: {key.path} is not there",
-            f"make one (dkms generate_mok), then mokutil --import {key.path}, reboot and confirm it on the console",
+            f"make one with dkms, once that is installed (dkms generate_mok), then mokutil --import {key.path}, reboot "
+            "and confirm it on the console",
         ),
         "refused": (
             f"the key that DKMS signs modules with, {key.path}, is not enrolled, so the kernel rejects them",

@@ -38,7 +38,8 @@ class Names:
     ``signed`` are the kernel modules with a known key. ``alike`` are the packages, as apt's patterns,
     that come in the driver's version in a repository whose source packages are not known.
     ``headers_first`` says that the headers must be there before the transaction that has DKMS build. ``tie`` is
-    what ties the headers to their kernel; DKMS needs one, and the newest brings a kernel.
+    what ties the headers to their kernel; DKMS needs one, and the newest brings a kernel. ``beside`` are modules
+    of the same version for other kernels, ``precompiled`` all that are offered for one kernel and version each.
     """
 
     title: str = ""
@@ -65,12 +66,20 @@ class Names:
     alike: str = ""
     headers_first: bool = False
     tie: str = ""
+    beside: t.Tuple[str, ...] = ()
+    precompiled: t.Tuple[str, ...] = ()
 
     @property
     def relevant(self) -> t.Tuple[str, ...]:
         """Return every package that may belong to the driver."""
         others = (self.anchor, *self.companion, self.firmware, self.fabric, *self.subnet)
-        names = (*self.user_space, *others, *self.kernel.values(), *self.prebuilt.values())
+        names = (
+            *self.user_space,
+            *others,
+            *self.kernel.values(),
+            *self.prebuilt.values(),
+            *self.beside,
+        )
         return tuple(dict.fromkeys(name for name in names if name))
 
     @property
@@ -126,7 +135,9 @@ class Wanted(t.NamedTuple):
 
     ``module_type`` is that of the kernel modules, ``kernel`` the running one, ``repository`` says that the
     sources are NVIDIA's own. ``gpus`` are (address, architecture). ``ending`` is how the names of Ubuntu's
-    branches end, empty for those of desktops.
+    branches end, empty for those of desktops. ``precompiled`` says that such kernel modules come before those that
+    DKMS builds, ``newest`` that what is installed need not stay, ``trusted`` that the firmware knows NVIDIA's key;
+    ``kernels`` are those that can be booted.
     """
 
     version: str = ""
@@ -137,6 +148,10 @@ class Wanted(t.NamedTuple):
     nvswitch: bool = False
     bridged: bool = False
     ending: str = "-server"
+    precompiled: bool = False
+    newest: bool = False
+    trusted: bool = False
+    kernels: t.Tuple[str, ...] = ()
 
 
 def fabric(offered: Offer, wanted: Wanted, otherwise: str = "", of: str = "") -> t.Dict[str, t.Any]:

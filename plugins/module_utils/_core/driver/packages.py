@@ -21,7 +21,8 @@ from .loading import look
 from .names import PLACE, mark, part
 from .report import NEWEST, headers_package, newer_headers, offered_headers, uses_dkms
 from .rhel.packages import refuse_others
-from .rhel.streams import stream_step
+from .rhel.precompiled import check_required
+from .rhel.streams import kind_of, stream_step
 from .select import (
     Choice,
     Draft,
@@ -50,7 +51,8 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
         raise missing
     if missing:
         return (REFRESH,), None
-    stream = stream_step(observed.streams, wanted_version(observed, desired), kind)
+    of = kind_of(kind, observed.names.kernel[kind])
+    stream = stream_step(observed.streams, wanted_version(observed, desired), of) if of else None
     try:
         choice = choose(observed, desired, kind)
     except (UnknownVersion, NoCommonVersion, driver_branches.NoSupport):
@@ -58,6 +60,8 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
         if not enable and (observed.refreshed or check_mode):
             raise
         return tuple(enable) or (REFRESH,), None
+    if desired.precompiled == "require" and choice.version:
+        check_required(observed.kernel, choice.kernel, observed.names.precompiled)
     sources = named or _sources(observed, desired, choice.unknown)
     install = _install(observed, desired, choice)
     first = [REPAIR] if _needs_repair(observed, choice, [*sources, *install]) else []

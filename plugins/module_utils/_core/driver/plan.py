@@ -18,6 +18,9 @@ from .adoption import back
 from .adoption import found as adoption
 from .kernel import refuse_key
 from .report import after, describe, warnings
+from .rhel.precompiled import instead as precompiled_instead
+from .rhel.precompiled import is_precompiled
+from .rhel.precompiled import refuse_key as refuse_nvidias
 from .select import Choice, module_type, wanted_type
 from .state import Desired, Observed
 
@@ -90,6 +93,9 @@ def _check(observed: Observed, desired: Desired) -> None:
             "hold_kernel", True, "false, as only apt's packages of kernels are known"
         )
     adoption.check(desired, observed.names.family)
+    if desired.precompiled != "auto" and observed.names.family != "rhel":
+        wanted = "auto, as only the RHEL family has a choice"
+        raise InputError.of("precompiled", desired.precompiled, wanted)
     kind = wanted_type(observed, desired)
     if desired.runfile is not None:
         if not driver_branches.able([desired.version], observed.gpus):
@@ -112,7 +118,7 @@ def _check(observed: Observed, desired: Desired) -> None:
         )
 
     # Without lists nobody knows yet whether there are prebuilt ones.
-    if not observed.names.prebuilt:
+    if not observed.names.prebuilt and observed.names.family != "rhel":
         _refuse_unsigned(observed, desired, observed.names.kernel[kind])
 
 
@@ -131,8 +137,15 @@ def _check_key(observed: Observed, desired: Desired, choice: Choice) -> None:
 
 def _refuse_unsigned(observed: Observed, desired: Desired, package: str) -> None:
     key, signed = observed.signing_key, package in observed.names.signed
-    if key and not signed and desired.secure_boot == "refuse":
+    if not key or signed or desired.secure_boot != "refuse":
+        return
+    if is_precompiled(package):
+        refuse_nvidias(package)
+    try:
         refuse_key(key, [one for one in ("dkms", "mokutil") if not observed.installed(one)])
+    except NodeError as error:
+        error.hint += precompiled_instead(observed.names.kernel.values(), desired.precompiled)
+        raise
 
 
 def _check_platform(observed: Observed) -> None:

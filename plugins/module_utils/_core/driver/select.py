@@ -16,6 +16,8 @@ from . import prebuilt
 from .adoption.found import WHOLE, counterparts, taken, tracked
 from .components import packages as components
 from .names import Names
+from .rhel.precompiled import PATTERN as PRECOMPILED
+from .rhel.precompiled import version_of
 from .state import Desired, Observed
 from .suse import kmp
 
@@ -24,6 +26,7 @@ PROPRIETARY_ONLY = ("kepler", "maxwell", "pascal", "volta")
 MODULES = re.compile(
     r"nvidia-dkms(?:-\d+)?(?:-server)?(?:-open)?|linux-modules-nvidia-\d.*"
     r"|nvidia-(?:open-)?kernel-(?:open-)?dkms|kmod-nvidia-(?:open|latest)-dkms"
+    rf"|{PRECOMPILED}"
     r"|nvidia-(?:open-)?driver-G\d\d.*"
 )
 ONLY = {"blackwell": "open", **dict.fromkeys(PROPRIETARY_ONLY, "proprietary")}
@@ -112,7 +115,12 @@ def wanted_type(observed: Observed, desired: Desired) -> str:
 
 def wanted_version(observed: Observed, desired: Desired) -> str:
     """Return the version or branch to have, empty where all will do."""
-    return desired.version or driver_branches.last(observed.gpus)
+    kind = wanted_type(observed, desired)
+    return (
+        version_of(observed.names.kernel.get(kind, ""))
+        or desired.version
+        or driver_branches.last(observed.gpus)
+    )
 
 
 def check_components(names: Names, wanted: t.Sequence[str], *, persistence: bool) -> None:
@@ -140,6 +148,7 @@ def package_names(
     known = observed.names
     names = {*components.chosen(known, desired.components), kernel}
     names.update([known.anchor] if known.anchor else [])
+    names.update(known.beside if kernel == known.kernel[kind] else ())
     if observed.nvswitch and known.fabric:
         names.update([known.fabric, *known.subnet])
     if known.persistenced in names:

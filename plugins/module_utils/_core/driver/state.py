@@ -53,6 +53,7 @@ class Desired:
     hold_kernel: bool = False
     update: bool = False
     adopt: bool = False
+    precompiled: str = "auto"
 
 
 def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:

@@ -136,7 +136,9 @@ class Dnf(Rpm):
         return rpm.parse_repoquery(done.out, set(names)) if done.rc == 0 else {}
 
     def known(self, prefix: str) -> t.List[str]:
-        return self._dnf(["repoquery", "--qf", "%{name}", f"{prefix}*"]).out.split()
+        # Kernel modules for one kernel each are in module streams of their own.
+        anywhere = ["--disable-modular-filtering"] if prefix.startswith("kmod-") else []
+        return self._dnf(["repoquery", *anywhere, "--qf", "%{name}", f"{prefix}*"]).out.split()
 
     def update(self) -> str:
         done = self._dnf(["--assumeyes", "makecache", "--refresh"], check=False)

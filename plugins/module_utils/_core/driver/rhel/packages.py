@@ -10,9 +10,11 @@ import typing as t
 
 from ...errors import NodeError
 from ..names import Names, Offer, Wanted, fabric
+from . import precompiled
 
 # RPM Fusion's and ELRepo's packages of the driver, which exclude NVIDIA's.
 OTHERS = ("akmod-nvidia", "xorg-x11-drv-nvidia", "nvidia-x11-drv")
+DKMS = {"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"}
 AMAZONS_FIRST = "6.1"  # the packages of its later kernels have their number in their names
 
 
@@ -31,17 +33,25 @@ def headers(kernel: str) -> t.Tuple[str, str]:
 
 
 def rhel_packages(offered: Offer, wanted: Wanted) -> Names:
-    """Return the packages; only the fabric manager's name depends on what is offered."""
+    """Return the packages; the fabric manager's name and precompiled kernel modules depend on what is offered."""
     devel, tie = headers(wanted.kernel)
+    ready = {kind: precompiled.choose(offered, wanted, kind) for kind in DKMS if wanted.precompiled}
+    kernel = {kind: (ready.get(kind) or (name,))[0] for kind, name in DKMS.items()}
+    built = kernel[wanted.module_type] in DKMS.values()
+    trusted = {"open": True, "proprietary": wanted.trusted}
     return Names(
         title="RHEL family",
         family="rhel",
-        kernel={"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"},
+        kernel=kernel,
         user_space=("nvidia-driver-cuda", "nvidia-persistenced"),
         persistenced="nvidia-persistenced",
-        headers=devel,
-        tie=tie,
-        headers_first=True,  # rpm runs the script that builds wherever the transaction puts it
+        headers=devel if built else "",
+        tie=tie if built else "",
+        headers_first=built,  # rpm runs the script that builds wherever the transaction puts it
+        signed=frozenset(one for kind, some in ready.items() for one in some if trusted[kind]),
+        beside=tuple(ready.get(wanted.module_type, ())[1:]),
+        precompiled=tuple(filter(precompiled.is_precompiled, sorted(offered.names))),
+        pattern=f"{'|'.join(DKMS.values())}|{precompiled.PATTERN}",
         **fabric(offered, wanted, "nvidia-fabric-manager"),
     )
 

@@ -14,13 +14,16 @@ from ...packages.package import Policy
 from ...packages.rpm import ordered
 from ...steps import Step
 from .. import branches as driver_branches
+from .precompiled import is_precompiled
 
 MODULE = "nvidia-driver"
 MODULE_FILE = f"/etc/dnf/modules.d/{MODULE}.module"
 # NVIDIA's repositories have modules for these releases: RHEL's and Amazon Linux 2023.
 RELEASES = ("8", "9", "2023")
-ENDINGS = {"open": "open", "proprietary": "dkms"}
-ROLLING = {"open": "open-dkms", "proprietary": "latest-dkms"}
+# By the type of the kernel modules; precompiled ones are proprietary there.
+PRECOMPILED = "precompiled"
+ENDINGS = {"open": "-open", "proprietary": "-dkms", PRECOMPILED: ""}
+ROLLING = {"open": "open-dkms", "proprietary": "latest-dkms", PRECOMPILED: "latest"}
 
 ARTIFACT = re.compile(r": +(\S+)-(\d+):(\S+)\.(\w+)$", re.M)
 
@@ -70,10 +73,17 @@ def with_stream(
     return {**others, **ordered(found)}
 
 
+def kind_of(kind: str, package: str) -> str:
+    """Return what a stream must have for a package of kernel modules, empty where it is in none."""
+    if not is_precompiled(package):
+        return kind
+    return PRECOMPILED if kind == "proprietary" else ""
+
+
 def stream_fits(stream: str, version: str, kind: str) -> bool:
     """Tell whether a stream has a version and a module type; an empty version fits every branch."""
     branch = driver_branches.branch(version) or r"\d+"
-    return stream == ROLLING[kind] or bool(re.fullmatch(f"{branch}-{ENDINGS[kind]}", stream))
+    return stream == ROLLING[kind] or bool(re.fullmatch(f"{branch}{ENDINGS[kind]}", stream))
 
 
 def _fitting(streams: Streams, version: str, kind: str) -> t.List[str]:
@@ -92,7 +102,7 @@ def choose_stream(streams: Streams, version: str, kind: str) -> str:
     fitting = _fitting(streams, version, kind)
     if streams.enabled in fitting:
         return ""
-    exact = f"{driver_branches.branch(version)}-{ENDINGS[kind]}"
+    exact = f"{driver_branches.branch(version)}{ENDINGS[kind]}"
     preferred = [one for one in (exact, ROLLING[kind]) if one in fitting]
     return next(iter(preferred), "") or max(
         fitting, key=lambda one: int(driver_branches.branch(one)), default=""

@@ -28,7 +28,8 @@ ENTRY = "[{name}]\nname={name}\nbaseurl=file://{folder}\nenabled={enabled}\ngpgc
 class Rhel(Rooted):
     """A machine that runs its system's older kernel and knows base and cuda.
 
-    ``versionlock`` says that dnf has that plugin.
+    ``versionlock`` says that dnf has that plugin, ``secure_boot`` that it is on; then ``enrolled`` are the keys that
+    the firmware knows, by the name of who made them.
     """
 
     genuine = ("rpm", "dnf")
@@ -43,9 +44,14 @@ class Rhel(Rooted):
         *,
         gpu: str = H100,
         versionlock: bool = True,
+        secure_boot: bool = False,
     ) -> None:
         super().__init__(root, system.os_release, system.kernel, gpu)
         self.system = system
+        self.enrolled: list[str] = []
+        if secure_boot:
+            name = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+            self.mkdir("sys/firmware/efi/efivars").joinpath(name).write_bytes(b"\6\0\0\0\1")
         self.repositories, self.versionlock = repositories, versionlock
         self.mkdir("usr/bin").joinpath("dnf").symlink_to("dnf5" if self.five else "dnf-3")
         self.put("etc/dnf/dnf.conf", "[main]\ngpgcheck=0\n")
@@ -53,7 +59,7 @@ class Rhel(Rooted):
         self.put("etc/dnf/plugins/versionlock.conf", text)
         self.put(LOCKS[1:], "")
         for name in repositories:
-            self.switch(name, on=name != "epel")
+            self.switch(name, on=name in ("base", "cuda"))
         self.dnf("install", f"{system.core}-{system.kernel}")
 
     def switch(self, name: str, *, on: bool) -> None:
@@ -123,3 +129,12 @@ class Rhel(Rooted):
         for source in (self.root / "usr/src").glob("nvidia-*/dkms.conf"):
             self.put(f"lib/modules/{words[3]}/extra/nvidia.ko", source.read_text())
         return Completed(0, "", "")
+
+    def _mokutil(self, words: tuple[str, ...]) -> Completed:
+        """Play mokutil, whose list has each certificate in openssl's words."""
+        if words[1] == "--list-enrolled":
+            keys = (
+                f"[key {n}]\n        Issuer: CN={one}\n" for n, one in enumerate(self.enrolled, 1)
+            )
+            return Completed(0, "".join(keys), "")
+        return Completed(0, f"{words[2]} is not enrolled\n", "")

@@ -141,14 +141,14 @@ def driver(folder: Path, system: System, version: str) -> None:
 
 
 def precompiled(folder: Path, version: str, running: str, kind: str = "proprietary") -> str:
-    """Build the modules for one kernel, and return their package's name."""
+    """Build the modules for one kernel, and return their package as a stream names it."""
     short, dist = running.rpartition(".")[0].rsplit(".", 1)
     name = f"kmod-nvidia-{'open-' if kind == 'open' else ''}{version}-{short}"
     relations = f"Provides: nvidia-kmod = 3:{version}\nConflicts: kmod-nvidia-latest-dkms\n"
     relations += f"Requires: (kernel-core = {short}.{dist} if kernel-core)"
     body = bodies.READY.format(version=version, kind=kind, kernel=running)
     build(folder, name, f"{version}-3.{dist}", body, relations, 3)
-    return name
+    return f"{name}-3:{version}-3.{dist}.x86_64"
 
 
 def index(folder: Path, streams: Mapping[str, list[str]] | None = None) -> None:
@@ -184,8 +184,8 @@ def streams_of(system: System, ready: Mapping[str, list[str]]) -> dict[str, list
 
 
 def repositories(root: Path, system: System) -> dict[str, Path]:
-    """Build the repositories base, epel and cuda, and return their folders."""
-    found = {name: root / name for name in ("base", "epel", "cuda")}
+    """Build the repositories base, epel, cuda and Red Hat's extensions, and return their folders."""
+    found = {name: root / name for name in ("base", "epel", "cuda", "extensions")}
     for folder in found.values():
         folder.mkdir(parents=True)
     for one in (system.kernel, system.newer):
@@ -195,5 +195,16 @@ def repositories(root: Path, system: System) -> dict[str, Path]:
         driver(found["cuda"], system, version)
     for name in ("base", "epel"):
         index(found[name])
-    index(found["cuda"], streams_of(system, {}) if system.streams else None)
+    # NVIDIA's are of the newest version for the newer kernel only, as it comes later than a kernel does.
+    ready = {VERSION: [], OLDER: []}
+    for version, running in (
+        (VERSION, system.newer),
+        (OLDER, system.newer),
+        (OLDER, system.kernel),
+    ):
+        ready[version].append(precompiled(found["cuda"], version, running))
+    index(found["cuda"], streams_of(system, ready) if system.streams else None)
+    for running in (system.kernel, system.newer):
+        precompiled(found["extensions"], VERSION, running, "open")
+    index(found["extensions"])
     return found
