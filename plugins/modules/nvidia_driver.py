@@ -173,6 +173,7 @@ extends_documentation_fragment:
   - gpu.node.apt_driver
   - gpu.node.attributes
   - gpu.node.repository
+  - gpu.node.rhel
 attributes:
   check_mode:
     details:

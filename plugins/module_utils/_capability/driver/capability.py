@@ -16,6 +16,7 @@ from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.names import PLACE
 from ..._core.driver.plan import plan, spare, takes
 from ..._core.driver.report import facts
+from ..._core.driver.rhel.prerequisites import LOCKING
 from ..._core.driver.runfile import UNINSTALLER
 from ..._core.driver.select import NoCommonVersion, UnknownVersion
 from ..._core.driver.state import Observed, Record, parse_desired
@@ -24,7 +25,7 @@ from ..._core.packages.apt import unmet, upstream
 from ..._core.packages.presets import DRIVER_PRESETS
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
-from ..._host.packages.api import NoWay
+from ..._host.packages.api import NoHold, NoWay
 from ..._host.packages.apt import OWN_SOURCES
 from .. import allocated, nodeinfo
 from ..dcgm.services import managed
@@ -67,6 +68,7 @@ SPEC: t.Dict[str, t.Any] = {
         "secure_boot": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
         "reload": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
         "precompiled": {"type": "str", "choices": ["auto", "require", "never"], "default": "auto"},
+        "prerequisites": {"type": "str", "choices": ["refuse", "install"], "default": "refuse"},
         "module_options": {"type": "dict", "default": {}},
         "on_allocated": allocated.SPEC,
         "lock_timeout": {"type": "int", "default": 300},
@@ -192,7 +194,11 @@ class DriverCapability:
         """Plan what the package manager can carry out: without the prebuilt kernel modules that it refuses."""
         found = plan(state, self._desired, check_mode=self._check_mode)
         try:
-            return self._asked(found)
+            return self._asked(found, holds=not state.lacks_locking)
+        except NoHold:
+            if self._desired.prerequisites != "install" or not state.candidate(LOCKING):
+                raise
+            return self._possible(replace(state, lacks_locking=True))
         except NoWay as error:
             refused = prebuilt.refused(state, found.steps, str(error))
             if not refused:
@@ -210,18 +216,20 @@ class DriverCapability:
         left = f"{', '.join(sorted(refused))} cannot be installed, and is left out: {words}"
         return replace(found, warnings=(left, *found.warnings))
 
-    def _asked(self, found: Plan) -> Plan:
+    def _asked(self, found: Plan, *, holds: bool) -> Plan:
         """Return what the package manager makes of a plan, unless steps before decide what it knows then."""
         if not BEFORE.isdisjoint(step.action for step in found.steps):
             return found
         stream = "".join(step.params["stream"] for step in found.steps if step.action == "stream")
         steps, warnings = [], [*found.warnings]
+        opened = False  # what is in a repository that a step brings cannot be asked for yet
         for step in found.steps:
-            if step.action == "hold" and step.params["hold"]:
+            if step.action == "hold" and step.params["hold"] and holds and not opened:
                 self._node.manager.check_hold()
-            if step.action == "install":
+            if step.action == "install" and not opened:
                 step, notes = self._packages.asked(step, stream)
                 warnings += notes
+                opened = bool(step.params.get("opens"))
             steps.append(step)
         return replace(found, steps=tuple(steps), warnings=tuple(warnings))
 

@@ -77,6 +77,7 @@ class Packages(Part):
             *wanted.components,
             *(names.headers.format(one) for one in (observed.kernel, *prebuilt.newer(observed))),
             names.tie.format(observed.kernel),
+            *names.needs,
             *modules,
             *siblings(observed, ()),
             *(self._counterparts(observed) if asks else ()),

@@ -39,7 +39,8 @@ class Names:
     that come in the driver's version in a repository whose source packages are not known.
     ``headers_first`` says that the headers must be there before the transaction that has DKMS build. ``tie`` is
     what ties the headers to their kernel; DKMS needs one, and the newest brings a kernel. ``beside`` are modules
-    of the same version for other kernels, ``precompiled`` all that are offered for one kernel and version each.
+    of the same version for other kernels, ``precompiled`` all that are offered for one kernel and version each,
+    ``needs`` what the driver may stand on, and the packages that bring it.
     """
 
     title: str = ""
@@ -68,6 +69,7 @@ class Names:
     tie: str = ""
     beside: t.Tuple[str, ...] = ()
     precompiled: t.Tuple[str, ...] = ()
+    needs: t.Tuple[str, ...] = ()
 
     @property
     def relevant(self) -> t.Tuple[str, ...]:

@@ -20,6 +20,7 @@ from .components import offered
 from .loading import look
 from .names import PLACE, mark, part
 from .report import NEWEST, headers_package, newer_headers, offered_headers, uses_dkms
+from .rhel import prerequisites
 from .rhel.packages import refuse_others
 from .rhel.precompiled import check_required
 from .rhel.streams import kind_of, stream_step
@@ -63,6 +64,7 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     if desired.precompiled == "require" and choice.version:
         check_required(observed.kernel, choice.kernel, observed.names.precompiled)
     sources = named or _sources(observed, desired, choice.unknown)
+    sources = sources or prerequisites.steps(observed, desired, choice)
     install = _install(observed, desired, choice)
     first = [REPAIR] if _needs_repair(observed, choice, [*sources, *install]) else []
     if (first or sources) and not check_mode:

@@ -54,6 +54,7 @@ class Desired:
     update: bool = False
     adopt: bool = False
     precompiled: str = "auto"
+    prerequisites: str = "refuse"
 
 
 def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
@@ -159,7 +160,8 @@ class Observed:
     ``relations`` are what prebuilt kernel modules need, ``refused`` those that the package manager cannot
     install, with its words. ``own_kernel`` says that the running kernel has its modules on the
     node, as all have but a container's. ``back`` are the packages that an adoption has exchanged and that can be put
-    back, with their versions, None where they cannot.
+    back, with their versions, None where they cannot. ``lacks_locking`` says that the
+    package manager cannot keep packages at their version yet.
     """
 
     distribution: str
@@ -202,6 +204,7 @@ class Observed:
     own_kernel: bool = True
     back: t.Optional[t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
     surplus: t.Tuple[str, ...] = ()
+    lacks_locking: bool = False
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

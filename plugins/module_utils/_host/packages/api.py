@@ -23,6 +23,10 @@ class Locked(NodeError):
     """Another process has held a package manager's lock for too long."""
 
 
+class NoHold(NodeError):
+    """The package manager cannot keep packages at their version."""
+
+
 class NoWay(NodeError):
     """The package manager finds no way to carry a transaction out."""
 

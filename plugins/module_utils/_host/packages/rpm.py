@@ -13,7 +13,7 @@ from ..._core.errors import NodeError
 from ..._core.packages import rpm
 from ..._core.packages.package import Change, Package, Policy, Simulation
 from ..api import Completed
-from .api import PackageManager, tail
+from .api import NoHold, PackageManager, tail
 
 RPM_BUSY = re.compile(r"transaction lock on|Existing lock |[Ww]aiting for process with pid")
 # dnf's shell ends with status 0 all the same; nothing was done then.
@@ -159,10 +159,11 @@ class Dnf(Rpm):
     def check_hold(self) -> None:
         done = self._host.run(["dnf", "-q", "versionlock", "list"], check=False)
         if done.rc != 0:
-            raise NodeError(
+            raise NoHold(
                 "dnf cannot lock packages at their version",
                 cause=tail(done),
-                hint="install its plugin versionlock (python3-dnf-plugin-versionlock), or set hold to false",
+                hint="install its plugin versionlock (python3-dnf-plugin-versionlock), set prerequisites to install "
+                "where the sources offer it, or set hold to false",
             )
 
     def by_hand(self, change: Change) -> str:

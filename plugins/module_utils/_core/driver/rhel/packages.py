@@ -15,6 +15,13 @@ from . import precompiled
 # RPM Fusion's and ELRepo's packages of the driver, which exclude NVIDIA's.
 OTHERS = ("akmod-nvidia", "xorg-x11-drv-nvidia", "nvidia-x11-drv")
 DKMS = {"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"}
+# dnf's plugin, dkms and who brings it: EPEL in the repositories of the distributions, Oracle's copy of it.
+NEEDS = (
+    "python3-dnf-plugin-versionlock",
+    "dkms",
+    "epel-release",
+    *(f"oracle-epel-release-el{one}" for one in (8, 9, 10)),
+)
 AMAZONS_FIRST = "6.1"  # the packages of its later kernels have their number in their names
 
 
@@ -51,6 +58,7 @@ def rhel_packages(offered: Offer, wanted: Wanted) -> Names:
         signed=frozenset(one for kind, some in ready.items() for one in some if trusted[kind]),
         beside=tuple(ready.get(wanted.module_type, ())[1:]),
         precompiled=tuple(filter(precompiled.is_precompiled, sorted(offered.names))),
+        needs=NEEDS,
         pattern=f"{'|'.join(DKMS.values())}|{precompiled.PATTERN}",
         **fabric(offered, wanted, "nvidia-fabric-manager"),
     )

@@ -58,7 +58,7 @@ class Rhel(Rooted):
         text = f"[main]\nenabled = 1\nlocklist = {root}{LOCKS}\n"
         self.put("etc/dnf/plugins/versionlock.conf", text)
         self.put(LOCKS[1:], "")
-        for name in repositories:
+        for name in set(repositories) - {"epel"}:
             self.switch(name, on=name in ("base", "cuda"))
         self.dnf("install", f"{system.core}-{system.kernel}")
 
@@ -116,7 +116,8 @@ class Rhel(Rooted):
         options += [f"--setopt=module_platform_id={self.system.platform}"]
         if not self.five:
             options += [f"--setopt=pluginconfpath={root}/etc/dnf/plugins"]
-            options += [] if self.versionlock else [f"--setopt=pluginpath={root}/none"]
+            lacks = not self.versionlock and not self.exists("/usr/lib/dnf-plugins/versionlock.py")
+            options += [f"--setopt=pluginpath={root}/none"] if lacks else []
         return options
 
     def _dkms(self, words: tuple[str, ...]) -> Completed:

@@ -10,9 +10,13 @@ F14  dkms (EPEL, Fedora) needs (kernel-devel-matched if kernel-core): dkms.spec 
 F15  Each branch has the streams B (precompiled), B-dkms and B-open; latest, latest-dkms and open-dkms are those of
      the newest, and latest-dkms is the default: genmodules.py in NVIDIA/cuda-repo-management.
 F16  kmod-nvidia-V-K has the modules for one kernel K, without its distribution's ending, and conflicts with
-     kmod-nvidia-latest-dkms: dnf-kmod-nvidia.spec in NVIDIA/yum-packaging-precompiled-kmod.
+     kmod-nvidia-latest-dkms: dnf-kmod-nvidia.spec in NVIDIA/yum-packaging-precompiled-kmod. Its key must be enrolled:
+     UEFI.md there. Red Hat's are kmod-nvidia-open-V-K and kmod-64k-nvidia-open-V-K: DISTROS.md there, and the tests
+     of mizdebsk/radii.
 F17  nvidia-driver-cuda needs nvidia-kmod-common of its version, and that nvidia-kmod: nvidia-driver.spec in
      NVIDIA/yum-packaging-nvidia-driver, nvidia-kmod-common.spec in NVIDIA/yum-packaging-nvidia-kmod-common.
+F18  epel-release is in extras of Rocky Linux, AlmaLinux and CentOS Stream, oracle-epel-release-el9 in Oracle's base:
+     docs.fedoraproject.org, Getting started with EPEL; Oracle Linux, Managing software.
 """
 
 from __future__ import annotations
@@ -190,6 +194,11 @@ def repositories(root: Path, system: System) -> dict[str, Path]:
         folder.mkdir(parents=True)
     for one in (system.kernel, system.newer):
         kernel(found["base"], system, one)
+    base = found["base"]
+    build(base, "python3-dnf-plugin-versionlock", f"4.3.0-21.{system.dist}", bodies.LOCKING)
+    if system.epel:
+        name = "oracle-epel-release-el9" if system.ident == "ol" else "epel-release"
+        build(base, name, f"9-9.{system.dist}", bodies.release(found["epel"]))
     dkms(found["epel" if system.epel else "base"], system)
     for version in VERSIONS:
         driver(found["cuda"], system, version)

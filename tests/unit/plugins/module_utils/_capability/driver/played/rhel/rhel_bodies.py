@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 NO_FILES = "%files\n"
 CORE = """\
 %install
@@ -73,3 +75,28 @@ touch %{{buildroot}}/usr/lib64/libnvidia-ml.so.{version}
 %files
 /usr/lib64/libnvidia-ml.so.{version}
 """
+LOCKING = """\
+%install
+mkdir -p %{buildroot}/usr/lib/dnf-plugins
+touch %{buildroot}/usr/lib/dnf-plugins/versionlock.py
+%files
+/usr/lib/dnf-plugins/versionlock.py
+"""
+RELEASE = """\
+%install
+mkdir -p %{{buildroot}}/etc/yum.repos.d
+cat > %{{buildroot}}/etc/yum.repos.d/epel.repo <<END
+[epel]
+name=epel
+baseurl=file://{folder}
+enabled=1
+gpgcheck=0
+END
+%files
+/etc/yum.repos.d/epel.repo
+"""
+
+
+def release(folder: Path) -> str:
+    """Return the body of a package that brings the repository epel."""
+    return RELEASE.format(folder=folder)
