@@ -4,6 +4,8 @@
 
 """The options of nvidia_driver that are for the RHEL family."""
 
+from __future__ import annotations
+
 
 class ModuleDocFragment:
     """The fragment gpu.node.rhel."""
@@ -14,8 +16,8 @@ options:
     description:
       - In the RHEL family, whether to take kernel modules that are compiled and signed already, a package for each
         kernel and version of the driver, such as C(kmod-nvidia-580.95.05-5.14.0-570.12.1), instead of DKMS.
-      - V(auto) does so with Secure Boot on, unless modules from DKMS are installed, and goes on where it has begun. Where
-        the running kernel has none, DKMS builds them, as far as Secure Boot lets it.
+      - V(auto) does so with Secure Boot on, unless modules from DKMS are installed, and goes on where it has begun.
+        Where the running kernel has none, DKMS builds them, as far as Secure Boot lets it.
       - V(require) refuses where the running kernel has none, V(never) takes DKMS.
       - NVIDIA's are proprietary, in module streams that are called as the branch is, and signed with a key of its own
         that must be enrolled. Red Hat's are open, and need no key.

@@ -6,10 +6,17 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver import distributions
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.packages import (
     rhel_packages,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.precompiled import (
+    is_precompiled,
+    of_kernel,
+    version_of,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import type_of
 
 
 @pytest.mark.parametrize(
@@ -24,3 +31,60 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.package
 )
 def test_headers_are_those_of_the_kernels_variant(kernel: str, found: str) -> None:
     assert rhel_packages(Offer(), Wanted(kernel=kernel)).headers.format(kernel) == found
+
+
+# Names of Red Hat's, as the tests of mizdebsk/radii have them, and of NVIDIA's, as its spec makes them.
+KMODS = (
+    "kmod-nvidia-open-580.178.04-6.12.0-211.50.1",
+    "kmod-nvidia-open-580.178.04-6.12.0-211.51.1",
+    "kmod-nvidia-open-595.58.03-6.12.0-211.51.1",
+    "kmod-64k-nvidia-open-580.178.04-6.12.0-211.51.1",
+    "kmod-nvidia-570.195.03-6.12.0-211.51.1",
+)
+OTHERS = ("kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms", "kmod-nvidia-open", "kmod-kvdo")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind", "found"),
+    [
+        ("6.12.0-211.51.1.el10_2.x86_64", "open", [KMODS[2], KMODS[1]]),
+        ("6.12.0-211.50.1.el10_2.x86_64", "open", [KMODS[0]]),
+        ("6.12.0-211.51.1.el10_2.aarch64+64k", "open", [KMODS[3]]),
+        ("6.12.0-211.51.1.el10_2.x86_64", "proprietary", [KMODS[4]]),
+        ("6.12.0-211.5.1.el10_2.x86_64", "open", []),
+    ],
+)
+def test_item_36_precompiled_modules_are_found_by_kernel_and_type(
+    kernel: str, kind: str, found: list[str]
+) -> None:
+    assert [*of_kernel([*KMODS, *OTHERS], kernel, kind).values()] == found
+
+
+def test_item_36_precompiled_modules_are_known_by_their_names() -> None:
+    assert [one for one in (*KMODS, *OTHERS) if is_precompiled(one)] == [*KMODS]
+    assert [version_of(one) for one in KMODS[2:4]] == ["595.58.03", "580.178.04"]
+    assert {type_of(one) for one in KMODS[:4]} == {"open"}
+    assert type_of(KMODS[4]) == "proprietary"
+
+
+@pytest.mark.parametrize(
+    ("ident", "number", "title"),
+    [
+        ("fedora", "44", "Fedora"),
+        ("amzn", "2023", "Amazon Linux"),
+        ("ol", "9.6", "RHEL family"),
+        ("centos", "10", "RHEL family"),
+    ],
+)
+def test_item_38_systems_of_the_family_are_known(ident: str, number: str, title: str) -> None:
+    release = distributions.release({"ID": ident, "VERSION_ID": number})
+    found = distributions.supported(ident, release)
+    assert found is not None
+    assert (found.family, found.title) == ("rhel", title)
+
+
+@pytest.mark.parametrize(("ident", "number"), [("amzn", "2"), ("fedora", "40"), ("rhel", "7.9")])
+def test_item_38_releases_that_are_not_known_are_named(ident: str, number: str) -> None:
+    release = distributions.release({"ID": ident, "VERSION_ID": number})
+    assert distributions.supported(ident, release) is None
+    assert "Amazon Linux 2023" in distributions.in_words()

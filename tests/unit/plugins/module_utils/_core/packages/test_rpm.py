@@ -13,6 +13,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.package im
     State,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.rpm import (
+    parse_dnf5_locks,
     parse_dnf_locks,
     parse_dnf_transaction,
     parse_needs,
@@ -21,6 +22,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.rpm import
     parse_zypper_search,
     parse_zypper_summary,
     version_key,
+    writer,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,6 +106,48 @@ def test_part_of_the_driver_that_a_killed_transaction_left_twice() -> None:
 def test_locks_of_dnf() -> None:
     text = "# Added lock on today\nnvidia-driver-cuda-3:580.95.05-1.el9.*\n!kernel-0:5.14-1.*\n\n"
     assert parse_dnf_locks(text) == {"nvidia-driver-cuda"}
+
+
+# What dnf 5.4 wrote, and what /proc/locks had while another process held its lock.
+DNF5_LOCKS = """\
+version = "1.0"
+
+[[packages]]
+name = "dkms"
+comment = "Added by 'versionlock add' command on 2026-11-22 07:06:25"
+
+[[packages.conditions]]
+key = "evr"
+comparator = "="
+value = "3.0-1"
+
+[[packages]]
+name = "nvidia-driver-cuda"
+
+[[packages.conditions]]
+key = "evr"
+comparator = "!="
+value = "3:580.82.07-1.el9"
+"""
+PROC_LOCKS = """\
+1: FLOCK  ADVISORY  WRITE 7477 fe:00:1573925 0 EOF
+2: POSIX  ADVISORY  READ 29264 fe:00:3654578 0 EOF
+3: POSIX  ADVISORY  WRITE 29265 fe:00:3654579 0 EOF
+3: -> POSIX  ADVISORY  WRITE 29300 fe:00:3654580 0 EOF
+"""
+
+
+def test_locks_of_dnf5() -> None:
+    assert parse_dnf5_locks(DNF5_LOCKS) == {"dkms"}
+    assert parse_dnf5_locks('version = "1.0"\n') == parse_dnf5_locks("") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("inode", "process"),
+    [("3654579", "29265"), ("3654578", ""), ("3654580", ""), ("9", "")],
+)
+def test_process_that_writes_a_file_is_found(inode: str, process: str) -> None:
+    assert writer(PROC_LOCKS, {inode}) == process
 
 
 def test_offers_of_dnf_are_newest_first_and_may_be_asked_for_in_full() -> None:
