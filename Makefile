@@ -97,9 +97,10 @@ unit: setup ## Unit tests of the collection
 oracle: setup ## The MIG planner against brute force: every layout from every state
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m exhaustive tests/unit
 
-endurance: setup ## The device plugin through restarts and changes by the thousand, and each fault twenty times
+endurance: setup ## By the thousand: restarts and changes of the device plugin, each of its faults, files of container runtimes
 	$(MAKE) --no-print-directory -C tests/nvsim shim
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m endurance tests/gpu_plugin
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m endurance tests/unit
 	$(if $(KUBE_BIN),$(MAKE) --no-print-directory CHOICE=endurance test-cluster)
 
 nvsim-test: setup ## The simulated driver's own tests, and the stand-in kubelet's

@@ -78,6 +78,20 @@ options:
     type: list
     elements: path
     default: [/etc/cdi, /var/run/cdi]
+  restart:
+    description:
+      - Whether a runtime that has to be restarted is named in RV(restart_required), for the caller to restart it, where
+        that ends containers. It does with Docker, unless C(live-restore) is on in the daemon that runs, and with a unit
+        of another runtime whose C(KillMode) was changed. Otherwise containers of containerd, k3s, RKE2, CRI-O and
+        podman go on.
+      - With V(when_idle), such a runtime is named in RV(restart_deferred) instead, with its containers in
+        RV(blocked_by) and in a warning. The file is written, and a run that finds no containers any more asks for the
+        restart.
+      - With V(never), that goes for every runtime that has to be restarted.
+      - With V(always), containers are not looked at.
+    type: str
+    choices: [never, when_idle, always]
+    default: when_idle
   backup:
     description: Keep a copy of the file before it is changed.
     type: bool
@@ -122,6 +136,16 @@ restart_required:
   type: list
   elements: str
   sample: [containerd.service]
+restart_deferred:
+  description: Units that must be restarted as well, and that O(restart) leaves for later.
+  returned: success
+  type: list
+  elements: str
+blocked_by:
+  description: Containers that a restart would end, by their names.
+  returned: success
+  type: list
+  elements: str
 reload_required:
   description: Units that must reload their configuration for it to hold, and need no restart.
   returned: success

@@ -17,6 +17,7 @@ import typing as t
 
 from .._core.errors import NodeError
 from .._core.text.masking import masked_text
+from . import unix_http
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAIL_LINES = 15
@@ -228,6 +229,10 @@ class Host:
         else:
             os.unlink(path)
         return True
+
+    def ask(self, socket: str, target: str, *, timeout: float = 10) -> t.Any:
+        """Return the JSON that a service at a Unix socket answers to a GET request, None where it does not."""
+        return unix_http.get(socket, target, timeout)
 
     @contextlib.contextmanager
     def lock(self, path: str, *, timeout: float = 0) -> t.Iterator[None]:

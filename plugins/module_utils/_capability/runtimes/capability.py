@@ -9,6 +9,7 @@ import posixpath
 import typing as t
 
 from ..._core.errors import InputError, NodeError
+from ..._core.runtimes import ended
 from ..._core.runtimes.common import (
     CDI,
     MODES,
@@ -38,9 +39,13 @@ SPEC: t.Dict[str, t.Any] = {
         "runtime_path": {"type": "path", "default": Wanted().runtime_path},
         "config_path": {"type": "path"},
         "spec_dirs": {"type": "list", "elements": "path", "default": list(Wanted().spec_dirs)},
+        "restart": {"type": "str", "choices": list(ended.RESTARTS), "default": ended.WHEN_IDLE},
         "backup": {"type": "bool", "default": False},
     },
 }
+LIVE_RESTORE = (
+    ", or set live-restore in daemon.json and reload docker, which then leaves them alone"
+)
 
 
 class State(t.NamedTuple):
@@ -52,6 +57,7 @@ class State(t.NamedTuple):
     files: t.Tuple[File, ...]
     stale: bool
     stale_live: bool
+    ended: t.Tuple[str, ...] = ()  # containers that a restart would end
 
     def restarts(self) -> bool:
         """Tell whether the runtime has to start again."""
@@ -84,6 +90,7 @@ class RuntimeCapability:
             mode, params["handler"], params["runtime_path"], tuple(params["spec_dirs"])
         )
         check_wanted(self._wanted, self._config_path)
+        self._restart: str = params["restart"]
         self._keep: bool = params["backup"]
         self._backup: t.Optional[str] = None
         self._records = Records(host)
@@ -149,7 +156,9 @@ class RuntimeCapability:
         files = [self._planned(runtime, view, view.file, changes, keep), *files]
         stale = self._records.stale(runtime.unit)
         stale_live = self._records.stale(runtime.unit, live=True)
-        return State(runtime, view, path, tuple(one for one in files if one), stale, stale_live)
+        state = State(runtime, view, path, tuple(one for one in files if one), stale, stale_live)
+        asks = state.restarts() and self._restart == ended.WHEN_IDLE
+        return state._replace(ended=runtime.ended(path)) if asks else state
 
     def _known(self, runtime: Runtime, path: str, records: t.Mapping[str, Written]) -> Wanted:
         """Return what is wanted, with the default runtime that our handler has taken the place of."""
@@ -205,7 +214,7 @@ class RuntimeCapability:
                 old, new = self._diff(one.runtime, file)
                 before.append(old)
                 after.append(new)
-            if one.restarts():
+            if one.restarts() and not self._waits(one):
                 restart.append(unit)
         if not self._present and not steps and self._host.read(RECORD) is not None:
             # Files that have nothing of ours any more.
@@ -219,7 +228,25 @@ class RuntimeCapability:
             "".join(before),
             "".join(after),
             restart_required=tuple(restart),
-            warnings=state.warnings,
+            blocked_by=tuple(name for one in state.states for name in one.ended),
+            warnings=(*state.warnings, *map(self._waiting, self._deferred(state))),
+        )
+
+    def _waits(self, state: State) -> bool:
+        """Tell whether a restart is left to somebody else, or to a later run."""
+        return self._restart == ended.NEVER or bool(state.ended)
+
+    def _deferred(self, state: Observed) -> t.List[State]:
+        return [one for one in state.states if one.restarts() and self._waits(one)]
+
+    def _waiting(self, state: State) -> str:
+        unit = state.runtime.unit
+        if not state.ended:
+            return f"{unit} has to be restarted before what was set holds. Next step: restart it"
+        return (
+            f"{unit} has to be restarted before what was set holds, and that would end "
+            f"{ended.listed(state.ended)}. Next step: run again once they have ended, or with restart=always"
+            f"{LIVE_RESTORE if state.runtime.kind.name == 'docker' else ''}"
         )
 
     def _diff(self, runtime: Runtime, file: File) -> t.Tuple[str, str]:
@@ -313,6 +340,7 @@ class RuntimeCapability:
             "runtime_version": version_text(first.view.version),
             "config_path": first.path,
             "backup_file": self._backup,
+            "restart_deferred": [one.runtime.unit for one in self._deferred(state)],
             "reload_required": [one.runtime.unit for one in state.states if one.reloads()],
             "runtimes": [
                 {

@@ -9,13 +9,14 @@ import contextlib
 import typing as t
 
 from ..._core.errors import NodeError
-from ..._core.runtimes import common, json_text, toml_text
+from ..._core.runtimes import common, ended, json_text, toml_text
 from ..._core.runtimes.common import Version, View, Wanted, about_default, has_cdi
 from ..._core.runtimes.edits import Change, Config, Removal, lookup
 from ..._host import toml
-from ..._host.api import Host
+from ..._host.api import Host, properties
 
 Texts = t.Mapping[str, t.Optional[str]]  # what files are to have in them, by path; None: no file
+CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")  # version 2, version 1
 
 
 class Runtime:
@@ -52,6 +53,19 @@ class Runtime:
     def setting_file(self, view: View, lacking: t.Sequence[Change]) -> str:
         """Return the file, if it is known, that sets otherwise what the edited file has."""
         return ""
+
+    def ended(self, path: str) -> t.Tuple[str, ...]:
+        """Return the containers that a restart of the unit would end, by their names."""
+        state = properties(self._host, self.unit, "ActiveState", "KillMode", "ControlGroup")
+        if state.get("ActiveState") != "active" or state.get("KillMode", "") in ended.SPARING:
+            return ()
+        found = []
+        for root in CGROUPS:
+            pids = (
+                self._host.read(f"{root}{state.get('ControlGroup')}/cgroup.procs") or ""
+            ).split()
+            found += [ended.watched(self._host.read(f"/proc/{one}/cmdline") or "") for one in pids]
+        return tuple(sorted({one for one in found if one}))
 
     def left_out(self, others: t.Container[str]) -> bool:
         """Tell whether nothing on this node uses it, given the other runtimes that are there."""

@@ -9,9 +9,9 @@ import posixpath
 import typing as t
 
 from ..._core.errors import NodeError
-from ..._core.runtimes import common
+from ..._core.runtimes import common, ended
 from ..._core.runtimes.common import Version, View, Wanted, has_cdi
-from ..._host.api import Host
+from ..._host.api import Host, properties
 from .containerd import Containerd, K3s, Rke2
 from .engine import Runtime, Texts
 
@@ -25,6 +25,14 @@ class Docker(Runtime):
 
     def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
         return common.docker(self.parse(self._host.read(path) or "", path), version)
+
+    def ended(self, path: str) -> t.Tuple[str, ...]:
+        # It is the daemon that ends them: what it does is what it was started or reloaded with.
+        if properties(self._host, self.unit, "ActiveState").get("ActiveState") != "active":
+            return ()
+        socket = ended.docker_socket(self.parse(self._host.read(path) or "", path))
+        info = self._host.ask(socket, "/info")
+        return ended.docker_names(info, self._host.ask(socket, "/containers/json"))
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         text = texts[path]

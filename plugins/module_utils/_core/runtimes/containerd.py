@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import NodeError
-from .common import CDI, Kind, Version, Wanted
+from .common import CDI, Kind, Version, Wanted, version_text
 from .edits import Change, lookup
 
 CONTAINERD = Kind(
@@ -65,6 +65,12 @@ def section(config: t.Mapping[str, t.Any], version: Version) -> t.Tuple[str, str
             f"containerd's configuration has format version {number!r}",
             cause="expected 2, 3 or 4",
             hint="migrate it with 'containerd config migrate'",
+        )
+    if number > 2 and version < (2,):  # 1.6 takes no notice of what it does not know
+        raise NodeError(
+            f"containerd's configuration has format version {number}",
+            cause=f"containerd {version_text(version)} knows 2 and earlier ones",
+            hint="write it in format 2, or upgrade containerd",
         )
     return "plugins", CRI_SECTION[number]
 

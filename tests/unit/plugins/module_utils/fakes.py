@@ -33,6 +33,7 @@ class FakeHost:
         self.commands: t.Dict[t.Tuple[str, ...], Answer] = dict(commands or {})
         self.ran: t.List[t.Tuple[str, ...]] = []
         self.holders: t.Dict[str, int] = {}
+        self.answers: t.Dict[t.Tuple[str, str], t.Any] = {}  # of services at sockets
 
     def run(
         self,
@@ -122,6 +123,9 @@ class FakeHost:
             self.files.pop(name, None)
             self.links.pop(name, None)
         return bool(gone)
+
+    def ask(self, socket: str, target: str, *, timeout: float = 10) -> t.Any:
+        return self.answers.get((socket, target))
 
     @contextlib.contextmanager
     def lock(self, path: str, *, timeout: float = 0) -> t.Iterator[None]:

@@ -61,6 +61,8 @@ class Machine(FakeHost):
         if docker:
             self.commands["dockerd", "--version"] = f"Docker version {docker}, build abc"
             self.commands["dockerd", "--validate"] = self._validate
+            self.answers["/var/run/docker.sock", "/info"] = {"LiveRestoreEnabled": False}
+            self.answers["/var/run/docker.sock", "/containers/json"] = []
         if crio:
             self.commands["crio", "--version"] = f"crio version {crio}\n"
             self.commands["crio", "config"] = self._crio

@@ -98,6 +98,9 @@ class Machine(Host):
     def remove(self, path: str) -> bool:
         return super().remove(self.at(path))
 
+    def ask(self, socket: str, target: str, *, timeout: float = 10):  # type: ignore[no-untyped-def]
+        return super().ask(self.at(socket), target, timeout=timeout)
+
     # --- what a person does ---
 
     def put(self, path: str, text: str) -> None:
