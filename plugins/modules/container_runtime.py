@@ -69,7 +69,7 @@ options:
   config_path:
     description:
       - The runtime's configuration file. Without it, C(/etc/containerd/config.toml), C(/etc/docker/daemon.json) or
-        C(/etc/crio/crio.conf.d/99-gpu-node.conf).
+        C(/etc/crio/crio.conf.d/zz-gpu-node.conf).
       - With containerd 2.1 or later, where that file imports C(*.toml) of a folder, C(zz-gpu-node.toml) in that folder
         is written instead. Before, a file that is imported would hide what the main file says.
     type: path

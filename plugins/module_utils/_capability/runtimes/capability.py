@@ -21,7 +21,7 @@ from ..._core.runtimes.common import (
     version_text,
 )
 from ..._core.runtimes.edits import Change
-from ..._core.runtimes.imports import EARLIER_DROP_IN
+from ..._core.runtimes.imports import EARLIER_DROP_INS
 from ..._core.steps import Plan, Step
 from ..._core.text.masking import excerpts, masked_text
 from ..._core.toolkit import version as toolkit_version
@@ -150,7 +150,7 @@ class RuntimeCapability:
         keep = [(*view.prefix, *key) for key, _value in view.settings]
         files = []
         for name in self._others(runtime, view, records):
-            moved = posixpath.basename(name) == EARLIER_DROP_IN
+            moved = posixpath.basename(name) in EARLIER_DROP_INS
             changes += self._moved(view, records[name], changes) if moved else []
             files.append(self._planned(runtime, view, name, [], [] if moved else keep))
         files = [self._planned(runtime, view, view.file, changes, keep), *files]

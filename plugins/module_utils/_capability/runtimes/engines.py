@@ -1,11 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The container runtimes on a node: which there are, and Docker, CRI-O and podman."""
+"""The container runtimes on a node: which there are, and Docker and podman."""
 
 from __future__ import annotations
 
-import posixpath
 import typing as t
 
 from ..._core.errors import NodeError
@@ -13,6 +12,7 @@ from ..._core.runtimes import common, ended
 from ..._core.runtimes.common import Version, View, Wanted, has_cdi
 from ..._host.api import Host, properties
 from .containerd import Containerd, K3s, Rke2
+from .crio import Crio
 from .engine import Runtime, Texts
 
 TRIAL = "/run/gpu-node/runtime-trial"
@@ -41,30 +41,6 @@ class Docker(Runtime):
             with self._trial(TRIAL, {name: text}, {path: name}):
                 self._host.run([self.kind.program, "--validate", "--config-file", name])
         return common.docker(self.parse(text or "", path), view.version)
-
-
-class Crio(Runtime):
-    """CRI-O, which reads and merges a folder of drop-in files."""
-
-    kind = common.CRIO
-
-    def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
-        self.parse(self._host.read(path) or "", path)
-        return self._shown([])
-
-    def _shown(self, words: t.Sequence[str]) -> t.Mapping[str, t.Any]:
-        shown = self._host.run([self.kind.program, *words, "config"]).out
-        return common.crio(self.parse(shown, "crio config"))
-
-    def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
-        # CRI-O reads all files of its folder, whatever their names.
-        folder = posixpath.dirname(path)
-        files = {name: self._host.read(f"{folder}/{name}") for name in self._host.listdir(folder)}
-        files[posixpath.basename(path)] = texts[path]
-        there = {f"{TRIAL}/{name}": text for name, text in files.items() if text is not None}
-        name = f"{TRIAL}/{posixpath.basename(path)}"
-        with self._trial(TRIAL, there, {path: name}):
-            return self._shown(["--config-dir", TRIAL])
 
 
 class Podman(Runtime):

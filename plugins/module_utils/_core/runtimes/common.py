@@ -136,8 +136,9 @@ CRIO = Kind(  # CDI itself is always on
     "cri-o",
     "crio",
     ("crio.service",),
-    "/etc/crio/crio.conf.d/99-gpu-node.conf",
+    "/etc/crio/crio.conf.d/zz-gpu-node.conf",  # a later file replaces the entry of a runtime
     (1, 23),
+    types=((("crio",), dict), (("crio", "runtime"), dict)),
     spec_dirs=("cdi_spec_dirs",),
     handler="runtime_path",
     default=("default_runtime",),
@@ -235,11 +236,6 @@ def docker(config: t.Mapping[str, t.Any], version: Version) -> t.Dict[str, t.Any
     """Return Docker's configuration with the defaults that matter here."""
     features = {"cdi": version >= (28, 2), **(config.get("features") or {})}
     return {"cdi-spec-dirs": list(SPEC_DIRS), **config, "features": features}
-
-
-def crio(config: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """Return CRI-O's section with the defaults, which ``crio config`` shows as comments."""
-    return {"cdi_spec_dirs": list(SPEC_DIRS), **(lookup(config, CRIO.prefix) or {})}
 
 
 def podman(wanted: Wanted) -> t.Tuple[str, ...]:

@@ -14,7 +14,7 @@ from .edits import Config
 
 MERGES = (2, 1)  # before it, a file that is imported replaces the whole section of a plugin
 DROP_IN = "zz-gpu-node.toml"  # read last: what is read later wins
-EARLIER_DROP_IN = "99-gpu-node.toml"  # NVIDIA's 99-nvidia.toml won over it
+EARLIER_DROP_INS = ("99-gpu-node.toml", "99-gpu-node.conf")  # NVIDIA's 99-nvidia.toml won over them
 
 
 def drop_in(config: t.Mapping[str, t.Any], version: Version) -> t.Optional[str]:

@@ -21,7 +21,7 @@ from fakes import FakeHost
 
 CONFIG = "/etc/containerd/config.toml"
 DAEMON = "/etc/docker/daemon.json"
-CRIO = "/etc/crio/crio.conf.d/99-gpu-node.conf"
+CRIO = "/etc/crio/crio.conf.d/zz-gpu-node.conf"
 DIRS = ["/etc/cdi", "/var/run/cdi"]
 WRAPPER = "/usr/bin/nvidia-container-runtime"
 OLD, NEW = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
@@ -64,6 +64,7 @@ class Machine(FakeHost):
             self.answers["/var/run/docker.sock", "/info"] = {"LiveRestoreEnabled": False}
             self.answers["/var/run/docker.sock", "/containers/json"] = []
         if crio:
+            self.commands["conmon",] = self.commands["runc",] = ""
             self.commands["crio", "--version"] = f"crio version {crio}\n"
             self.commands["crio", "config"] = self._crio
             self.commands["crio", "--config-dir"] = self._crio
@@ -148,11 +149,17 @@ class Machine(FakeHost):
         return Completed(0, "configuration OK\n", "")
 
     def _crio(self, words: tuple[str, ...]) -> Completed:
+        """Show the configuration by the rules of CRI-O's source: a later file replaces the entry of a runtime."""
         folder = words[2] if words[1] == "--config-dir" else "/etc/crio/crio.conf.d"
         names = [one for one in sorted(self.files) if one.startswith(f"{folder}/")]
         config: Config = {}
+        runtimes: Config = {}
         for name in ["/etc/crio/crio.conf", *names]:
-            config = merged(config, tomllib.loads(self.files.get(name, "")))
+            read = tomllib.loads(self.files.get(name, ""))
+            runtimes = {**runtimes, **read.get("crio", {}).get("runtime", {}).pop("runtimes", {})}
+            config = merged(config, read)
+        if runtimes:  # the one by default is shown beside others only
+            config = merged(config, {"crio": {"runtime": {"runtimes": {"crun": {}, **runtimes}}}})
         if self.refuses_trials and "trial" in folder:
             return Completed(1, "", "crio: no")
         return Completed(0, tomlkit.dumps(config), "")

@@ -12,6 +12,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import Input
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import (
     common,
     containerd,
+    crio,
     imports,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.common import (
@@ -205,7 +206,7 @@ def test_docker_handler() -> None:
 
 
 def test_crio_needs_nothing_for_cdi() -> None:
-    effective = common.crio({})
+    effective = crio.section({})
     assert (
         View(
             (),
