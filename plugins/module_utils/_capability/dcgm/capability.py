@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import time
 import typing as t
 
 from ..._core.dcgm.desired import parse
@@ -66,6 +67,7 @@ SPEC: t.Dict[str, t.Any] = {
     }
 }
 Params = t.Mapping[str, t.Any]
+START_SECONDS, LOOK_SECONDS = 30.0, 1.5
 
 
 class DcgmCapability:
@@ -130,7 +132,7 @@ class DcgmCapability:
             services=services,
             files=existing(host, (COUNTERS, UNIT_FILE)),
             digest=_digest(host.read_bytes(PROGRAM)),
-            running=environment(host, services[UNIT]).get(SETTINGS, ""),
+            running=self._running(),
             interrupted=manager.interrupted(),
             refreshed=self._refreshed,
             note=self._note,
@@ -202,6 +204,32 @@ class DcgmCapability:
     def _start(self, params: Params) -> None:
         self._manage(params)
         self._run("restart", params)
+        self._await(params["unit"])
+
+    def _running(self) -> str:
+        """Return the settings that the exporter's process was started with, empty where there is none."""
+        return environment(self._host, properties(self._host, UNIT, "MainPID")).get(SETTINGS, "")
+
+    def _await(self, unit: str) -> None:
+        """Wait until a service stays up: two looks find the same process.
+
+        systemd says that it runs before the program has begun, and the exporter ends and is started again while the
+        engine does not answer yet.
+        """
+        deadline, before = time.monotonic() + START_SECONDS, "0"
+        while True:
+            pid = properties(self._host, unit, "MainPID").get("MainPID", "0")
+            begun = unit != UNIT or bool(self._running())
+            if begun and pid == before != "0":
+                return
+            if time.monotonic() > deadline:
+                raise NodeError(
+                    f"{unit} does not stay up",
+                    cause="it ends soon after it is started",
+                    hint=f"see 'journalctl -u {unit}' on the node, then run again",
+                )
+            before = pid
+            time.sleep(LOOK_SECONDS)
 
     def _run(self, verb: str, params: Params) -> None:
         try:

@@ -68,6 +68,7 @@ After={engine} network.target
 StartLimitIntervalSec=0
 
 [Service]
+Type=exec
 {environment}
 {prepare}ExecStart={program}
 Restart=always

@@ -56,6 +56,7 @@ def make(
             found.files[target] = (tmp_path / "brought").read_text()
 
         monkeypatch.setattr(capability, "bring", brought)
+        monkeypatch.setattr(capability, "LOOK_SECONDS", 0.0)
         found.person("apt-get", "-q", "update")
         return found
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm import capability as dcgm
 from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.exporter import (
     COUNTERS,
     PROGRAM,
@@ -126,3 +127,13 @@ def test_item_7_exporter_of_somebody_else_is_left_alone(
 def test_item_7_unknown_version_of_the_package_is_refused(make: Make) -> None:
     with pytest.raises(InputError, match=r"exporter.version: '9.9'.*4\.8\.1-1"):
         converge(make(), exporter={**PACKAGE, "version": "9.9"})
+
+
+def test_item_7_exporter_that_ends_at_once_is_told(
+    make: Make, program: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = make()
+    monkeypatch.setattr(dcgm, "START_SECONDS", 0.3)
+    monkeypatch.setattr(node, "_process", lambda *_words: None)
+    with pytest.raises(NodeError, match=rf"{UNIT} does not stay up.*journalctl -u {UNIT}"):
+        converge(node, exporter=program)
