@@ -29,6 +29,7 @@ from ..._host.packages.api import NoHold, NoWay
 from ..._host.packages.apt import OWN_SOURCES
 from .. import allocated, nodeinfo
 from ..dcgm.services import managed
+from ..device_nodes import Nodes
 from ..recorded import REPOSITORY_SPEC, Additions, checked_timeout, named, package_manager
 from .kernel import dkms, modules, signing_key, write_modprobe
 from .loading import Loading
@@ -108,6 +109,7 @@ class DriverCapability:
             ModuleStreams(node),
             Loading(node),
         )
+        self._nodes = Nodes(node)
         self._packages = Packages(node, names, lambda: self.plan(self.observe()).steps)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
             "repair": self._packages.repair,
@@ -121,8 +123,9 @@ class DriverCapability:
             "runfile": self._runfile.install,
             "uninstall": self._uninstall,
             "modprobe": self._loading.configure,
-            "load": self._loading.load,
-            "reload": self._loading.reload,
+            "load": self._load,
+            "reload": self._reload,
+            "device_nodes": self._nodes.make,
             "persistence": functools.partial(self._loading.enable, SERVICE),
             "fabric": functools.partial(self._loading.enable, FABRIC_SERVICE),
             "remove": self._remove,
@@ -134,7 +137,7 @@ class DriverCapability:
         if self._has_packages:
             observed = self._streams.observe(self._packages.observe(observed))
             observed = self._loading.observe(observed)
-        return observed
+        return self._nodes.observe(observed)
 
     def _machine(self) -> Observed:
         host, node = self._node.host, self._node
@@ -243,6 +246,14 @@ class DriverCapability:
             self._packages.fetch(params["fetch"])
         self._runfile.uninstall(params)
 
+    def _load(self, params: Params) -> None:
+        self._loading.load(params)
+        self._nodes.make_missing()
+
+    def _reload(self, params: Params) -> None:
+        self._loading.reload(params)
+        self._nodes.make_missing()
+
     def _remove(self, params: Params) -> None:
         """Remove what was added, by whichever source."""
         self._loading.disable(params)
@@ -254,6 +265,8 @@ class DriverCapability:
             added.forget_repository(self._node.manager, PLACE.paths)
         if added.record.modprobe:
             write_modprobe(self._node.host, "", params["kernels"])
+        if added.record.device_nodes:
+            self._nodes.remove()
         added.forget()
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:

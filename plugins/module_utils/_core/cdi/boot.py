@@ -57,6 +57,7 @@ Documentation=https://github.com/gpu-node/gpu.node
 
 [Path]
 PathChanged=/dev/nvidia-caps
+PathChanged=/dev/nvidia-uvm
 PathChanged=/dev/nvidiactl
 PathChanged=/etc/ld.so.cache
 PathChanged=/usr/bin/nvidia-cdi-hook

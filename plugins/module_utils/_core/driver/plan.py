@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .. import device_nodes
 from ..errors import InputError, NodeError
 from ..packages import advice
 from ..packages.package import still_there
@@ -74,7 +75,11 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     _check_key(observed, desired, choice)
     observed = dataclasses.replace(observed, names=choice.names)
     found = loading.look(observed, desired, choice)
-    steps = (*steps, *loading.plan(observed, desired, found))
+    steps = (
+        *steps,
+        *loading.plan(observed, desired, found),
+        *device_nodes.plan(observed.device_nodes),
+    )
     return Plan(
         steps,
         describe(observed),
@@ -184,7 +189,9 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
             hint="install the user space of the same version",
         )
     before = describe(observed)
-    return Plan((), before, before, reboot_required=_apart(observed))
+    # What is there by itself is left to whoever has installed the driver.
+    steps = device_nodes.plan(observed.device_nodes) if observed.device_nodes.missing else []
+    return Plan(tuple(steps), before, before, reboot_required=_apart(observed))
 
 
 def _absent(observed: Observed, check_mode: bool) -> Plan:
@@ -256,6 +263,7 @@ def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
     summary += " and the repository with its key" if record.repository else ""
     summary += " and the module stream" if record.stream else ""
     summary += " and the modprobe file" if record.modprobe else ""
+    summary += " and the unit for device nodes" if record.device_nodes else ""
     summary = back.summary(observed, summary)
     params = {
         "packages": gone,

@@ -9,6 +9,7 @@ import dataclasses
 import re
 import typing as t
 
+from ..device_nodes import NOTHING_MISSING, DeviceNodes
 from ..errors import InputError
 from ..packages import package, repository
 from ..packages.apt import Source, upstream
@@ -112,6 +113,7 @@ class Record(package.Record):
     ``adopted`` are the driver's packages that were taken over, as "name version", ``automatic`` those of them that
     came as dependencies, ``exchanged`` those that we have changed or removed since. ``replaced`` is the version of a
     driver from NVIDIA's installer that packages, or another version of it, have taken the place of.
+    ``device_nodes`` says that a unit makes device nodes at boot.
     """
 
     sources: bool = False
@@ -126,6 +128,7 @@ class Record(package.Record):
     automatic: t.FrozenSet[str] = frozenset()
     exchanged: t.FrozenSet[str] = frozenset()
     replaced: str = ""
+    device_nodes: bool = False
 
     @property
     def before(self) -> t.Dict[str, str]:
@@ -205,6 +208,7 @@ class Observed:
     back: t.Optional[t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
     surplus: t.Tuple[str, ...] = ()
     lacks_locking: bool = False
+    device_nodes: DeviceNodes = NOTHING_MISSING
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

@@ -47,6 +47,8 @@ class FakeHost:
         words = tuple(argv)
         self.ran.append(words)
         done = Completed(127, "", f"{words[0]}: not found")
+        if words[:2] == ("/bin/sh", "-c"):
+            done = Completed(0, "", "")  # no device node is missing
         for size in range(len(words), 0, -1):
             if words[:size] in self.commands:
                 answer = self.commands[words[:size]]

@@ -71,14 +71,20 @@ def test_dependencies_are_kept_at_the_version_for_one_call() -> None:
 def test_converged_node_is_only_looked_at(done: Debian) -> None:
     one = capability(done)
     assert one.plan(one.observe()).steps == ()
-    assert sorted(words[0] for words in done.ran) == ["apt-cache", "dpkg-query", "systemctl"]
+    assert sorted(words[0] for words in done.ran) == [
+        "/bin/sh",  # which device nodes are missing
+        "apt-cache",
+        "dpkg-query",
+        "systemctl",
+    ]
 
 
 def test_check_mode_changes_nothing() -> None:
     host = Debian()
     files = dict(host.files)
     one = capability(host, check_mode=True)
-    assert [step.action for step in one.plan(one.observe()).steps][-1] == "persistence"
+    actions = [step.action for step in one.plan(one.observe()).steps]
+    assert actions[-2:] == ["persistence", "device_nodes"]
     assert host.files == files
     assert host.changes() == []
 

@@ -79,6 +79,9 @@ class Rooted(Host):
     def lock_holder(self, path: str) -> int | None:
         return super().lock_holder(self.at(path))
 
+    def symlink(self, target: str, path: str) -> None:
+        super().symlink(target, self.at(path))
+
     def makedirs(self, path: str, mode: int = 0o755) -> None:
         super().makedirs(self._there(path), mode)
 
@@ -147,7 +150,9 @@ class Rooted(Host):
     def run(self, argv, *, check=True, env=None, timeout=None, stdin=None):  # type: ignore[no-untyped-def]
         words = tuple(argv)
         self.ran.append(words)
-        if words[0] in self.genuine:
+        if words[:2] == ("/bin/sh", "-c"):
+            done = Completed(0, "", "")  # no device node is missing
+        elif words[0] in self.genuine:
             done = self._genuine(words, env or {}, stdin)
         else:
             done = getattr(self, f"_{words[0]}", self._unknown)(words)

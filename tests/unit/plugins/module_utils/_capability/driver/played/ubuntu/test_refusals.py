@@ -67,7 +67,7 @@ def test_u6_preview_is_possible_where_the_run_is(
     if lists:
         node.enable()
     one = capability(node, check_mode=True)
-    assert [step.action for step in one.plan(one.observe()).steps][-4:-1] == [
+    assert [step.action for step in one.plan(one.observe()).steps][-5:-2] == [
         "install",
         "hold",
         "load",

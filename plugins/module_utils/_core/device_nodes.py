@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""NVIDIA's device nodes: whatever udev rules a driver comes with, they are there after bring-up and after each boot.
+
+Debian's packages have no udev rule that makes them (nvidia-kernel-common 20240109-1): nvidia-modprobe does, once a
+program uses CUDA, which in containers it cannot.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .boot import SANDBOX, unit_file
+from .steps import Step
+
+UNIT = "gpu-device-nodes.service"
+PROGRAM = "/etc/gpu-node/device-nodes"
+LINK = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
+# It makes what nvidia-modprobe would (NVIDIA/nvidia-modprobe, modprobe-utils): what the driver shows in /proc has
+# majors, minors, modes and owners, and 195, 254 and 255 are fixed.
+TEXT = r"""#!/bin/sh
+# Written by gpu.node.nvidia_driver. usage: device-nodes check|make [ROOT]
+# check prints the device nodes of NVIDIA's driver that are missing, make loads nvidia-uvm and makes them.
+set -u
+verb=$1 root=${2:-} status=0
+driver=$root/proc/driver/nvidia
+if [ "$verb" = make ] && ! grep -q ' nvidia-uvm$' "$root/proc/devices"; then
+  modprobe nvidia-uvm && grep -q ' nvidia-uvm$' "$root/proc/devices" || exit 1
+fi
+[ -r "$driver/params" ] || exit 0
+modeset=0
+[ -e "$root/sys/module/nvidia_modeset" ] && modeset=1
+
+# Lines of path, major and minor (hexadecimal), mode and owner. Options of the driver say who makes nodes, and how.
+# shellcheck disable=SC2046
+wanted=$(awk -v modeset=$modeset '
+  function node(name, major, minor, mode, owner) {
+    printf "%s %x %x %o %s\n", name, major, minor, mode, owner
+  }
+  FILENAME ~ /\/devices$/ { if (NF == 2) major[$2] = $1; next }
+  FILENAME ~ /\/params$/ { option[$1] = $2; next }
+  /^Device Minor:/ { gpus[$NF] = 1 }
+  /^DeviceFile/ { capability[FILENAME, $1] = $2; files[FILENAME] = 1 }
+  END {
+    if (option["ModifyDeviceFiles:"] != "0") {
+      mode = option["DeviceFileMode:"]
+      owner = option["DeviceFileUID:"] ":" option["DeviceFileGID:"]
+      node("nvidiactl", 195, 255, mode, owner)
+      if (modeset) node("nvidia-modeset", 195, 254, mode, owner)
+      for (one in gpus) node("nvidia" one, 195, one, mode, owner)
+      uvm = major["nvidia-uvm"]
+      node("nvidia-uvm", uvm, 0, mode, owner)
+      node("nvidia-uvm-tools", uvm, 1, mode, owner)
+    }
+    if (major["nvidia-caps"]) for (one in files) if (capability[one, "DeviceFileModify:"] == "1") {
+      minor = capability[one, "DeviceFileMinor:"]
+      node("nvidia-caps/nvidia-cap" minor, major["nvidia-caps"], minor, capability[one, "DeviceFileMode:"], "0:0")
+    }
+  }' "$root/proc/devices" "$driver/params" $(find "$driver/gpus" "$driver/capabilities" -type f 2>/dev/null) | sort)
+have=$(cd "$root/dev" && stat -c '%n %t %T' nvidia* nvidia-caps/* 2>/dev/null)
+
+while read -r name major minor mode owner; do
+  case "
+$have
+" in *"
+$name $major $minor
+"*) continue ;; esac
+  path=$root/dev/$name
+  if [ "$verb" = check ]; then
+    echo "/dev/$name"
+    continue
+  fi
+  mkdir -p "${path%/*}" && rm -f "$path.new" &&
+    mknod -m "$mode" "$path.new" c "0x$major" "0x$minor" && chown "$owner" "$path.new" &&
+    mv -f "$path.new" "$path" || status=1
+  if command -v restorecon >/dev/null; then restorecon "$path"; fi
+done <<END
+$wanted
+END
+exit $status
+"""
+UNIT_TEXT = f"""\
+# Written by gpu.node.nvidia_driver.
+[Unit]
+Description=Make the device nodes of NVIDIA GPUs (gpu.node)
+Documentation=https://github.com/gpu-node/gpu.node
+After=systemd-modules-load.service systemd-udev-settle.service
+Before=nvidia-persistenced.service gpu-mig.service gpu-cdi.service gpu-device-plugin.service nvidia-cdi-refresh.service
+Before=kubelet.service containerd.service docker.service crio.service slurmd.service
+ConditionPathExists={PROGRAM}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh {PROGRAM} make
+TimeoutStartSec=180
+
+{SANDBOX}
+[Install]
+WantedBy=multi-user.target
+"""
+FILES = {PROGRAM: TEXT, unit_file(UNIT): UNIT_TEXT}
+
+
+class DeviceNodes(t.NamedTuple):
+    """The nodes that are missing, where the driver is loaded, and whether they are made at each boot."""
+
+    missing: t.Tuple[str, ...] = ()
+    at_boot: bool = True
+
+
+NOTHING_MISSING = DeviceNodes()
+
+
+def plan(found: DeviceNodes) -> t.List[Step]:
+    """Return the step that makes them, now and at each boot."""
+    words = [f"make {', '.join(found.missing)}"] if found.missing else []
+    words += [] if found.at_boot else [f"have {UNIT} make NVIDIA's device nodes at each boot"]
+    return [Step("device_nodes", "; ".join(words))] if words else []
