@@ -92,3 +92,24 @@ def test_upgrade_that_was_cut_off_is_finished(brought_up: Callable[..., Node]) -
     assert again.ok, again.message()
     assert node.allocatable() == {"gpu": 2}
     assert node.run("ls", MARKER, check=False) == ""
+
+
+def test_u6_daemon_comes_back_where_the_change_fails_and_the_driver_works(
+    brought_up: Callable[..., Node],
+) -> None:
+    """Let apt fail at work, which no simulation tells."""
+    node = brought_up("upgrade-fails", "h100-80", 2)
+    wanted = {"nvidia_driver_kernel_modules": "proprietary"}
+    broken = "/etc/apt/apt.conf.d/99broken"
+    node.run("sh", "-c", f"echo 'DPkg::Pre-Invoke {{\"exit 7\";}};' >{broken}")
+    failed = node.play(PLAYBOOK, **wanted)
+    assert not failed.ok
+    assert "apt-get failed with status 100" in failed.message()
+    assert (module_type(node), node.allocatable()) == ("open", {"gpu": 2})
+    assert labels(node) == ["active", "enabled"]
+    assert MARKER in node.run("ls", MARKER)
+    node.run("rm", broken)
+    again = node.play(PLAYBOOK, **wanted)
+    assert again.ok, again.message()
+    assert (module_type(node), node.allocatable()) == ("proprietary", {"gpu": 2})
+    assert node.run("ls", MARKER, check=False) == ""
