@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "plugins/module_utils"))
+PLAYED = "plugins/module_utils/_capability/driver/played"
+sys.path.append(str(Path(__file__).parent / PLAYED))
 sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))
 
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
-from debian import DRIVER, GPU, LOADED, OS_RELEASE
-from fakes import FakeHost
+from fakes import DRIVER, GPU, LOADED, OS_RELEASE, FakeHost
 from pgp_keys import Key
 
 TOOLS = ("apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "dpkg-deb", "gpg")

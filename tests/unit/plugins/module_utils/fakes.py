@@ -14,6 +14,13 @@ from ansible_collections.gpu.node.plugins.module_utils._host.api import Complete
 Answer = t.Union[str, Completed, t.Callable[[t.Tuple[str, ...]], Completed]]
 
 
+# A trixie node with an H100.
+OS_RELEASE = 'ID=debian\nVERSION_CODENAME=trixie\nPRETTY_NAME="Debian GNU/Linux 13 (trixie)"\n'
+GPU = "/sys/bus/pci/devices/0000:18:00.0"
+LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build"
+DRIVER = "/proc/driver/nvidia/version"
+
+
 class FakeHost:
     """A machine of dictionaries.
 

@@ -1,12 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A small Ubuntu 24.04, with lists of packages written by hand after public facts."""
+"""A small Ubuntu 24.04, whose apt and dpkg are genuine, on lists of packages written by hand after public facts."""
 
 from __future__ import annotations
 
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_SOURCES
 from debian import DRIVER, LOADED, Debian
 
 KERNEL = "6.8.0-85-generic"
@@ -26,6 +25,9 @@ DKMS = "nvidia-dkms-580-server-open"
 class Ubuntu(Debian):
     """A noble node with an H100; 580 has prebuilt modules for its kernel."""
 
+    codename, components = "noble", ("main", "universe", "restricted", "multiverse")
+    component = "restricted"
+
     def __init__(self) -> None:
         super().__init__()
         self.files["/etc/os-release"] = OS_RELEASE
@@ -43,11 +45,6 @@ class Ubuntu(Debian):
         # Branches for desktops are not taken.
         self.offers["nvidia-dkms-590"] = self.offers["nvidia-dkms-590-open"] = ["590.1-0ubuntu1"]
         self.offers[PREBUILT] = ["6.8.0-85.85"]
-        self.commands["apt-cache", "pkgnames"] = self.pkgnames
-
-    def pkgnames(self, words: tuple[str, ...]) -> Completed:
-        there = self.offers if self.lists and OWN_SOURCES in self.files else self.packages
-        return Completed(0, "".join(f"{one}\n" for one in there if one.startswith(words[2])), "")
 
     def _modprobe(self, words: tuple[str, ...]) -> Completed:
         self.files["/sys/module/nvidia/version"] = ""

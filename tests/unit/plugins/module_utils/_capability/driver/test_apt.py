@@ -15,19 +15,17 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
-from debian import VERSION, Debian, capability, converge
+from debian import VERSION, Debian, capability, converge, converged
 
 OLD = "535.261.03-1"
+# As apt says it of a mirror behind http.
 GONE = Completed(100, "", "E: Failed to fetch http://mirror/debian/x.deb  404  Not Found")
 
 
 @pytest.fixture
 def done() -> Debian:
     """Return a node with the driver."""
-    host = Debian()
-    assert converge(host).steps == ()
-    host.ran.clear()
-    return host
+    return converged()
 
 
 def test_lock_timeout_cannot_be_negative() -> None:
@@ -61,8 +59,8 @@ def test_failure_of_another_kind_fetches_no_lists(done: Debian) -> None:
 def test_complaints_about_the_lists_are_told_when_the_driver_is_not_there() -> None:
     host = Debian()
     host.offers.clear()
-    host.complaint = "Hit:1\nW: Failed to fetch http://mirror/debian: no route\n"
-    with pytest.raises(NodeError, match=r"offer no .*nvidia-smi.*W: Failed to fetch .* no route"):
+    host.files["/etc/apt/sources.list"] += "deb file:/nowhere trixie main\n"
+    with pytest.raises(NodeError, match=r"offer no .*nvidia-smi.* Failed to fetch file:/nowhere"):
         converge(host)
 
 

@@ -27,6 +27,9 @@ SET += ("nvidia-kernel-common", "nvidia-dkms")
 class Switched(Debian):
     """An Ubuntu node whose GPUs are joined by NVSwitches, with services that remember."""
 
+    codename, components = "jammy", ("main", "restricted", "multiverse")
+    component = "restricted"
+
     def __init__(self) -> None:
         super().__init__()
         release = 'ID=ubuntu\nVERSION_CODENAME=jammy\nPRETTY_NAME="Ubuntu 22.04"\n'
@@ -43,7 +46,6 @@ class Switched(Debian):
         self.offers[FABRIC] = ["580.105.08-1", "580.82.07-1"]
         self.depends = {}
         self.units: set[str] = set()
-        self.commands["apt-cache", "pkgnames"] = "nvidia-dkms-580-server-open\n"
         self.commands["modprobe",] = self.modprobe
 
     def modprobe(self, _words: tuple[str, ...]) -> Completed:
@@ -94,7 +96,7 @@ def test_service_that_was_only_enabled_is_only_disabled() -> None:
     host.units.discard(UNIT)
     host.files.pop(RECORD)
     converge(host, hold=False)
-    packages = dict(host.packages)
+    packages = host.packages
     converge(host, state="absent")
     assert (UNIT in host.units, host.packages) == (False, packages)
 
@@ -159,7 +161,6 @@ class Bridged(Switched):
             f"{BRIDGE}/vpd": MARK,
         }
         self.offers["nvlsm"] = ["2025.10.11-1"]
-        self.commands["apt-cache", "pkgnames"] = self._pkgnames
 
 
 def test_fabric_manager_comes_with_its_subnet_manager_in_a_version_of_its_own() -> None:

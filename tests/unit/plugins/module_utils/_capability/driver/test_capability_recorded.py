@@ -42,6 +42,7 @@ def test_ubuntu_24_04_has_prebuilt_open_modules() -> None:
 
 def test_ubuntu_22_04_builds_the_proprietary_modules() -> None:
     host = ubuntu(recorded.JAMMY, recorded.JAMMY_VERSION, "5.15.0-160-generic")
+    host.codename = "jammy"
     for path in ("/etc/os-release", "/etc/apt/sources.list"):
         text = host.files[path].replace("noble", "jammy")
         host.files[path] = text.replace("24.04", "22.04")

@@ -10,7 +10,7 @@ import json
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from debian import VERSION, Debian, capability, converge
+from debian import VERSION, Debian, capability, converge, converged
 
 LOADED = "/proc/driver/nvidia/version"
 POD = "pod ml/idle (container main) with nvidia.com/gpu GPU-00000000-aaaa-bbbb-cccc-0123456789ab"
@@ -19,9 +19,7 @@ POD = "pod ml/idle (container main) with nvidia.com/gpu GPU-00000000-aaaa-bbbb-c
 @pytest.fixture
 def given_away() -> Debian:
     """Return a node with the driver, where an idle pod was given a GPU."""
-    done = Debian()
-    converge(done)
-    done.ran.clear()
+    done = converged()
     one = {"namespace": "ml", "pod": "idle", "container": "main", "resource": "nvidia.com/gpu"}
     one["device"] = POD.rpartition(" ")[2]
     done.files["/var/lib/kubelet/pod-resources/kubelet.sock"] = ""
@@ -34,7 +32,7 @@ def given_away() -> Debian:
 def test_idle_pods_keep_their_driver(
     given_away: Debian, wanted: dict[str, str], reload: str
 ) -> None:
-    packages = dict(given_away.packages)
+    packages = given_away.packages
     with pytest.raises(NodeError, match="was not touched") as refused:
         converge(given_away, reload=reload, **wanted)
     assert refused.value.details["blocked_by"] == [POD]
