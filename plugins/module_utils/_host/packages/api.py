@@ -184,12 +184,12 @@ class PackageManager(abc.ABC):
     def simulate(self, change: Change) -> Simulation:
         """Return what a transaction would do; NodeError when there is no way."""
 
-    def _no_way(self, done: Completed, change: Change) -> NodeError:
+    def _no_way(self, done: Completed, change: Change, verb: str = "install") -> NodeError:
         """Return the error where the command finds no way, with what is on hold and in the way."""
         stuck, hint = self._stuck(f"{done.out}\n{done.err}", change)
         what = f" while {', '.join(stuck)} is {self.on_hold}" if stuck else ""
         return NoWay(
-            f"{self.tool} finds no way to install {self._purpose}{what}; nothing was changed",
+            f"{self.tool} finds no way to {verb} {self._purpose}{what}; nothing was changed",
             cause=tail(done),
             hint=hint,
         )

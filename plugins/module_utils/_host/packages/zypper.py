@@ -12,7 +12,7 @@ import tempfile
 import typing as t
 
 from ..._core.packages import rpm, zypper
-from ..._core.packages.package import Change, Package, Policy, Simulation
+from ..._core.packages.package import Change, Package, Policy, Removal, Simulation
 from ..api import Completed
 from .api import tail
 from .rpm import TEST, Rpm
@@ -84,6 +84,18 @@ class Zypper(Rpm):
             done = self._install([], [], change)
         self._check_there(change, done)
 
+    def removal(self, names: t.Collection[str]) -> Removal:
+        found = super().removal(names)
+        if found.packages:
+            # Whoever has locked what was added by its name alone, it is taken for ours.
+            change = Change({}, found.packages, {}, frozenset(found.packages))
+            with self._unlocked(change):
+                done = self._remove(["--xmlout"], ["--dry-run"], found.packages, check=False)
+            if done.rc not in GOOD:
+                wrong = done._replace(out=zypper.messages(done.out))
+                raise self._no_way(wrong, change, "remove")
+        return found
+
     @contextlib.contextmanager
     def _unlocked(self, change: Change) -> t.Iterator[None]:
         """Show zypper a copy of the locks without those of ours, which stay where they are."""
@@ -133,7 +145,18 @@ class Zypper(Rpm):
     def purge(self, names: t.Sequence[str]) -> None:
         if names:
             self._call([*TEST, *names])
-            self._zypper(["--no-refresh", "remove", "--no-clean-deps", *names])
+            self._remove([], [], names)
+
+    def _remove(
+        self,
+        before: t.Sequence[str],
+        more: t.Sequence[str],
+        names: t.Sequence[str],
+        *,
+        check: bool = True,
+    ) -> Completed:
+        command = [*before, "--no-refresh", "remove", *more, "--no-clean-deps", *names]
+        return self._zypper(command, check=check)
 
     def hold(self, names: t.Sequence[str]) -> None:
         self._zypper(["addlock", *names])

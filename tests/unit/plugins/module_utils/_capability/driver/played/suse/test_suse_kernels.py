@@ -14,6 +14,7 @@ from debian import capability, converge
 from played_suse import Suse
 from suse_archive import K3, K22, OLD, SLE16, SP6, SP7, Release, uname
 
+pytestmark = pytest.mark.slow
 KMP = "nvidia-open-driver-G06-signed-cuda-kmp-default"
 
 

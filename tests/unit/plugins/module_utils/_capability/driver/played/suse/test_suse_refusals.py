@@ -14,7 +14,7 @@ from debian import capability, converge
 from played_suse import Suse
 from suse_archive import NEW, OLD
 
-KMP = "nvidia-open-driver-G06-signed-cuda-kmp-default"
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
@@ -115,6 +115,25 @@ def test_item_2_lock_of_another_on_a_part_says_how_zypper_removes_it(
         NodeError, match=r"nvidia-compute-G06.*zypper removelock nvidia-compute-G06"
     ):
         converge(node)
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_item_2_lock_of_another_on_what_is_to_go_is_refused_before_anything_changes(
+    suse: Callable[..., Suse], check_mode: bool
+) -> None:
+    node = suse(archive.fresh())
+    converge(node)
+    node.zypper("addlock", "nvidia-c*")
+    before = node.files()
+    one = capability(node, state="absent", check_mode=check_mode)
+    with pytest.raises(
+        NodeError, match=r"(?s)no way to remove the driver while nvidia-c\* is locked"
+    ):
+        one.plan(one.observe())
+    assert node.files() == before
+    node.zypper("removelock", "nvidia-c*")
+    converge(node, state="absent")
+    assert (set(node.installed()), node.held()) == ({"kernel-default"}, set())
 
 
 def test_item_2_lock_of_another_stays_after_absent(suse: Callable[..., Suse]) -> None:

@@ -14,6 +14,7 @@ from debian import capability, converge
 from played_suse import Suse
 from suse_archive import NEW, NEXT, OLD
 
+pytestmark = pytest.mark.slow
 KMP, KMP7 = (f"nvidia-open-driver-{one}-signed-cuda-kmp-default" for one in ("G06", "G07"))
 BY_HAND = ("nvidia-compute-utils-G06", "nvidia-persistenced")
 
