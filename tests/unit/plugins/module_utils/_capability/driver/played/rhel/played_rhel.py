@@ -19,6 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._host.api import Complete
 from rhel_systems import EL9, System
 from rooted import H100, Rooted
 
+KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpu-node-driver"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 DNF5 = Path(os.environ.get("GPUNODE_DNF5") or Path(__file__).parents[8] / ".cache/dnf5")
 TOOLS = ("rpm", "dnf", "rpmbuild", "createrepo_c")
@@ -97,6 +98,16 @@ class Rhel(Rooted):
         # The locks of the programs that run, which are genuine.
         return Path(path).read_bytes() if path == "/proc/locks" else super().read_bytes(path)
 
+    def write(self, path: str, text: str, **values):  # type: ignore[no-untyped-def]
+        # The key's path, which dnf takes as it is named.
+        ours = text.replace(f"file://{KEY}", f"file://{self.at(KEY)}")
+        return super().write(path, ours if path.endswith(".repo") else text, **values)
+
+    def read(self, path: str) -> str | None:
+        text = super().read(path)
+        ours = path.endswith(".repo") and text
+        return text.replace(self.at(KEY), KEY) if text and ours else text
+
     def _genuine(self, words: tuple[str, ...], env: dict[str, str], stdin: str | None) -> Completed:
         options = [f"--root={self.root}"] if words[0] == "rpm" else self._options()
         program = [words[0]]
@@ -106,7 +117,8 @@ class Rhel(Rooted):
             program = [f"{libraries}/ld-linux-x86-64.so.2", "--library-path", libraries]
             program.append(f"{DNF5}/usr/bin/{name}")
             env = {**env, "RPM_CONFIGDIR": f"{DNF5}/usr/lib/rpm"}
-        return Host().run([*program, *options, *words[1:]], check=False, env=env, stdin=stdin)
+        rest = [self.at(KEY) if word == KEY else word for word in words[1:]]
+        return Host().run([*program, *options, *rest], check=False, env=env, stdin=stdin)
 
     def _options(self) -> list[str]:
         root = str(self.root)
