@@ -328,6 +328,7 @@ class Packages(Part):
         change = Change(undo.packages, undo.remove, {}, holds)
         second: t.Optional[NodeError] = None
         try:
+            self._node.stream_back()
             with building(self._node.host):
                 manager.restore(change, automatic)
         except NodeError as found:

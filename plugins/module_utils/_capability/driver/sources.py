@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 from ..._core.driver.branches import fits
@@ -46,7 +47,8 @@ class Node:
     """The machine, what is wanted of it and was added to it, and what this run has met with.
 
     ``refreshed`` says that it has fetched the package lists, ``refresh_note`` what went wrong with it,
-    ``reload_note`` why it could not exchange the loaded modules.
+    ``reload_note`` why it could not exchange the loaded modules, ``stream_back`` puts back the module stream that was
+    enabled before this run.
     """
 
     host: Host
@@ -56,6 +58,7 @@ class Node:
     refreshed: bool = False
     refresh_note: str = ""
     reload_note: str = ""
+    stream_back: t.Callable[[], None] = lambda: None
 
     @property
     def kernel(self) -> str:
@@ -107,9 +110,15 @@ class ModuleStreams(Part):
     def enable(self, params: Params) -> None:
         """Enable a stream; the one that was enabled before the first is remembered."""
         record = self._node.added.record
+        self._node.stream_back = functools.partial(self._back, record, params["before"])
         before = record.stream_before if record.stream else params["before"]
         self._node.added.remember(stream=params["stream"], stream_before=before)
         self._switch(params["stream"])
+
+    def _back(self, record: Record, before: str) -> None:
+        """Put back the stream of before, with which the packages of before can be had, and what was recorded."""
+        self._switch(before)
+        self._node.added.remember(stream=record.stream, stream_before=record.stream_before)
 
     def forget(self) -> None:
         """Put the stream back to what it was, unless somebody has enabled another since."""

@@ -29,6 +29,7 @@ import rhel_bodies as bodies
 from rhel_systems import System
 
 VERSION, OLDER, BEFORE = "580.95.05", "580.82.07", "570.195.03"
+BROKEN = "590.44.01"
 VERSIONS = (VERSION, OLDER, BEFORE)
 KMODS = {"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"}
 ENDINGS = {"open": "open", "proprietary": "dkms"}
@@ -125,13 +126,17 @@ def dkms(folder: Path, system: System) -> None:
     build(folder, "dkms", f"3.2.2-1.{system.dist}", bodies.DKMS, f"Requires: {needs}")
 
 
-def driver(folder: Path, system: System, version: str) -> None:
-    """Build the packages of one version of the driver, but for precompiled kernel modules."""
+def driver(folder: Path, system: System, version: str, script: str = "") -> None:
+    """Build the packages of one version of the driver, but for precompiled kernel modules.
+
+    ``script`` is what more the packages with kernel modules run.
+    """
     release = f"{version}-1.{system.dist}"
     for kind, name in KMODS.items():
         other = KMODS["open" if kind == "proprietary" else "proprietary"]
         relations = f"Requires: dkms\nConflicts: {other}\nProvides: nvidia-kmod = 3:{version}"
-        build(folder, name, release, bodies.KMOD.format(version=version, kind=kind), relations, 3)
+        body = script + bodies.KMOD.format(version=version, kind=kind)
+        build(folder, name, release, body, relations, 3)
     needs = {
         "nvidia-driver-cuda": (
             f"Requires: nvidia-driver-cuda-libs = 3:{version}\nRequires: nvidia-kmod-common = 3:{version}"
@@ -168,6 +173,15 @@ def index(folder: Path, streams: Mapping[str, list[str]] | None = None) -> None:
     described.write_text(text)
     words = ["modifyrepo_c", "--mdtype=modules", str(described), str(folder / "repodata")]
     subprocess.run(words, check=True, capture_output=True)
+
+
+def broken(folder: Path, system: System) -> Path:
+    """Build a repository with a branch, or its stream, whose kernel modules cannot be installed, and return it."""
+    driver(folder, system, BROKEN, bodies.FAILS)
+    parts = [*USER_SPACE, KMODS["open"]]
+    rpms = [f"{one}-3:{BROKEN}-1.{system.dist}.x86_64" for one in parts]
+    index(folder, {"590-open": rpms} if system.streams else None)
+    return folder
 
 
 def streams_of(system: System, ready: Mapping[str, list[str]]) -> dict[str, list[str]]:

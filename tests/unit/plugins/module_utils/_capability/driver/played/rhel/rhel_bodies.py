@@ -61,6 +61,10 @@ end
 %files
 /usr/src/nvidia-{version}
 """
+FAILS = """\
+%pre -p <lua>
+error("the test wants this package to fail")
+"""
 READY = """\
 %install
 mkdir -p %{{buildroot}}/lib/modules/{kernel}/extra/drivers/video/nvidia

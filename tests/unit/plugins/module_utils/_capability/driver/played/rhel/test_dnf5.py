@@ -9,12 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from debian import capability, converge
 from played_rhel import Rhel
-from rhel_archive import BEFORE, VERSION, build, index
+from rhel_archive import BEFORE, VERSION, broken, build, index
 from rhel_bodies import NO_FILES
 from rhel_systems import FEDORA
 
@@ -97,3 +98,16 @@ def test_item_5_driver_of_rpm_fusion_is_refused_by_name(fedora: Rhel) -> None:
     words = r"akmod-nvidia, xorg-x11-drv-nvidia-cuda.*source: preinstalled.*dnf remove akmod-nvidia"
     with pytest.raises(NodeError, match=words):
         one.plan(one.observe())
+
+
+def test_item_5_version_that_cannot_be_installed_is_undone_by_dnf5(
+    fedora: Rhel, tmp_path: Path
+) -> None:
+    converge(fedora, version="570")
+    fedora.repositories = {**fedora.repositories, "more": broken(tmp_path / "more", FEDORA)}
+    fedora.switch("more", on=True)
+    with pytest.raises(NodeError, match="the previous ones were restored"):
+        converge(fedora, version="590")
+    assert fedora.installed()["nvidia-driver-cuda"] == BEFORE
+    assert fedora.held() >= {"nvidia-driver-cuda", "kmod-nvidia-open-dkms"}
+    assert converge(fedora, version="570").steps == ()

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams import (
     MODULE_FILE,
     parse_enabled,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from debian import capability, converge
 from played_rhel import Rhel
-from rhel_archive import BEFORE, VERSION
+from rhel_archive import BEFORE, VERSION, broken
 from rhel_systems import EL8, EL9, System
 from rooted import V100
 
@@ -75,3 +77,21 @@ def test_item_5_old_gpu_gets_the_stream_of_the_last_branch_that_runs_it(
     node.switch("epel", on=True)
     assert converge(node).steps == ()
     assert (enabled(node), node.loaded()) == ("580-dkms", f"{VERSION} proprietary")
+
+
+def test_item_5_stream_comes_back_with_the_packages_where_a_change_fails(
+    rhel: Callable[..., Rhel], tmp_path: Path
+) -> None:
+    node = rhel()
+    node.switch("epel", on=True)
+    assert converge(node, version="570").steps == ()
+    node.repositories = {**node.repositories, "more": broken(tmp_path / "more", EL9)}
+    node.switch("more", on=True)
+    with pytest.raises(NodeError, match="the previous ones were restored") as failed:
+        converge(node, version="590")
+    assert failed.value.details["rolled_back"] is True
+    assert (enabled(node), node.installed()["nvidia-driver-cuda"]) == ("570-open", BEFORE)
+    assert "nvidia-driver-cuda" in node.held()
+    assert converge(node, version="570").steps == ()
+    converge(node, state="absent")
+    assert enabled(node) == ""
