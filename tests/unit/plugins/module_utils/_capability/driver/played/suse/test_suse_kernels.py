@@ -97,6 +97,17 @@ def test_item_5_modules_of_newer_kernels_only_come_with_their_kernel_and_a_reboo
     assert (left.steps, left.reboot_required, node.works()) == ((), (), True)
 
 
+def test_item_5_kernel_that_came_along_stays_with_those_before(suse: Callable[..., Suse]) -> None:
+    """Kernels are multiversion: their name is not that of an addition only."""
+    node = suse(archive.ONLY_NEWER, kernel=K3)
+    converge(node)
+    node.boot()
+    converge(node)
+    converge(node, state="absent")
+    assert set(node.installed()) == {"kernel-default"}
+    assert node.listdir("/boot") == [f"vmlinuz-{uname(one)}" for one in (K22, K3)]
+
+
 def test_item_5_kernel_without_any_fitting_build_is_refused_in_the_plan(
     suse: Callable[..., Suse],
 ) -> None:
