@@ -233,11 +233,11 @@ class Packages(Part):
         # On a fresh node there is nothing to leave behind.
         old = set(ours) - set(change.packages) - {*done.removed, *done.changed, *change.remove}
         left = sorted(old & manager.unneeded(change)) if old else []
-        if not left:
-            return step, notes
-        params = {**step.params, "remove": [*change.remove, *left]}
-        words = f"{step.summary}; remove {', '.join(left)}, which nothing needs then"
-        return dataclasses.replace(step, summary=words, params=params), notes
+        along = sorted(set(done.removed) - set(change.remove))
+        words = f"; remove {', '.join(along)}, which do not fit" if along else ""
+        words += f"; remove {', '.join(left)}, which nothing needs then" if left else ""
+        params = {**step.params, "remove": [*change.remove, *along, *left]}
+        return dataclasses.replace(step, summary=f"{step.summary}{words}", params=params), notes
 
     def _change(self, params: Params) -> Change:
         holds = self._node.added.record.holds

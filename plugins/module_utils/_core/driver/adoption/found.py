@@ -40,11 +40,18 @@ def is_driver(name: str, package: Package) -> bool:
 
 
 def others(observed: Observed) -> t.Dict[str, str]:
-    """Return the versions of the driver's packages that are there and that no run has added."""
+    """Return the versions of the driver's packages that are there and that no run has added.
+
+    None are where all of the user space is ours: what there is besides, upgrades have brought with it.
+    """
+    ours = observed.record.packages
+    there = [one for one in observed.names.user_space if observed.installed(one)]
+    if there and ours.issuperset(there):
+        return {}
     return {
         name: one.version
         for name, one in observed.packages.items()
-        if one.installed and is_driver(name, one) and name not in observed.record.packages
+        if one.installed and is_driver(name, one) and name not in ours
     }
 
 
@@ -99,7 +106,7 @@ def counterparts(observed: Observed, desired: Desired, names: Names, kind: str) 
     swaps = types == {kind != "open"}
     found = []
     for name in sorted(known):
-        if names.is_kernel(name) or NAMES.fullmatch(name):
+        if names.is_kernel(name) or name.startswith("linux-"):
             continue
         one = _translated(name, branch, kind if swaps else "")
         there = observed.packages.get(one)

@@ -222,3 +222,47 @@ def with_script(packages: Iterable[Deb], script: str) -> list[Deb]:
         dataclasses.replace(one, scripts=scripts) if one.name == "nvidia-utils-580" else one
         for one in packages
     ]
+
+
+def test_u9_node_of_our_own_has_nothing_to_take_over(ubuntu: Callable[..., Ubuntu]) -> None:
+    node = ubuntu(archive.A, K85)
+    before = node.installed()
+    assert "adopt" not in [step.action for step in preview(node, adopt=True).steps]
+    assert converge(node, adopt=True, hold=False).steps == ()
+    node.archive(archive.B)
+    node.unattended()
+    assert node.boot() == K86
+    # Though upgrades have brought modules of the new kernel.
+    steps = preview(node, adopt=True, hold=False).steps
+    assert "adopt" not in [step.action for step in steps]
+    assert converge(node, adopt=True, hold=False).steps == ()
+    converge(node, state="absent")
+    assert not {name for name in node.installed() if "nvidia" in name}
+    assert set(before) <= set(node.installed())
+
+
+def test_u9_what_has_no_counterpart_goes_and_is_named(ubuntu: Callable[..., Ubuntu]) -> None:
+    house = Deb(
+        "nvidia-house-580",
+        archive.full(OLD),
+        (("Depends", f"nvidia-driver-580-open (= {archive.full(OLD)})"),),
+        "nvidia-graphics-drivers-580",
+    )
+    node = ubuntu((*A, house), K85)
+    before = by_hand(node, *DESKTOP, "nvidia-house-580")
+    node.archive((*A, house, *desktop(NEWER, respin="+3")))
+    install = preview(node, adopt=True, version=NEWER).steps[1]
+    assert "remove nvidia-house-580" in install.summary
+    assert converge(node, adopt=True, version=NEWER).steps == ()
+    assert "nvidia-house-580" not in node.installed()
+    converge(node, state="absent")
+    assert node.installed() == before
+
+
+def test_u9_what_is_not_the_drivers_does_not_go(ubuntu: Callable[..., Ubuntu]) -> None:
+    house = Deb("house", "1", (("Depends", f"nvidia-driver-580-open (= {archive.full(OLD)})"),))
+    node = ubuntu((*A, house), K85)
+    by_hand(node, *DESKTOP, "house")
+    node.archive((*A, house, *desktop(NEWER, respin="+3")))
+    with pytest.raises(NodeError, match="would remove house"):
+        preview(node, adopt=True, version=NEWER)
