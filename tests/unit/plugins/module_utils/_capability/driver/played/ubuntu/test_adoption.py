@@ -65,7 +65,8 @@ def test_u9_desktop_is_taken_over_and_given_back(ubuntu: Callable[..., Ubuntu]) 
     node = ubuntu(A, K85)
     before, marks = by_hand(node, *DESKTOP), automatic(node)
     plan = preview(node, adopt=True, persistence=False)
-    (adopt, hold) = plan.steps
+    (adopt, hold, nodes) = plan.steps
+    assert nodes.action == "device_nodes"
     assert "adopted" not in plan.before
     assert "nvidia-driver-580-open" in plan.after["adopted"]
     assert adopt.action == "adopt"
