@@ -215,6 +215,8 @@ class Packages(Part):
             # The lists are older than the mirror: what they name is gone from there.
             self.refresh({})
             for step in self._replan():
+                if step.action == "adopt":
+                    self.adoption.adopt(step.params)
                 if step.action == "install":
                     self._install(step.params)
 
@@ -263,7 +265,7 @@ class Packages(Part):
         try:
             self._carry_out(change, before, replaces)
         except NodeError as error:
-            if error.details.get("rolled_back"):
+            if error.details.get("rolled_back") or manager.packages() == before:
                 added.remember(
                     packages=record.packages,
                     requested=record.requested,

@@ -81,7 +81,10 @@ def steps(observed: Observed, desired: Desired, install: t.Sequence[Step]) -> t.
         name: one for name, one in others(observed).items() if name not in observed.record.before
     }
     words = [f"{name} ({version})" for name, version in sorted(fresh.items())]
-    gone = observed.nvidia_installer
+    packaged = any(
+        observed.names.is_kernel(one) for one in observed.packages if observed.installed(one)
+    )
+    gone = observed.nvidia_installer and not packaged
     version = observed.runfile.version or "of unknown version"
     words += [f"the driver {version} from NVIDIA's installer"] if gone else []
     found = []
