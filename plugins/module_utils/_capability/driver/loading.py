@@ -22,6 +22,12 @@ SERVICES = {
     SERVICE: ("service", "or set persistence to false"),
     FABRIC_SERVICE: ("fabric", "it must be of exactly the driver's version"),
 }
+# Where to look when the modules are not loaded.
+DKMS = "see 'dkms status' and the kernel's log: DKMS needs the running kernel's headers, and Secure Boot a known key"
+PREBUILT = (
+    "see the kernel's log, journalctl -k: the modules must be of the running kernel, and Secure Boot must know their "
+    "key"
+)
 
 
 class Loading(Part):
@@ -54,13 +60,7 @@ class Loading(Part):
             for one in dkms(host):
                 if one.kernel == self._node.kernel and one.state == "failed":
                     raise build_error(host, one) from error
-            advice = "see the kernel's log: Secure Boot needs a known key"
-            if dkms(host) or host.which("dkms"):
-                advice = (
-                    "see 'dkms status' and the kernel's log: DKMS needs the headers of the running kernel, and "
-                    "Secure Boot a known key"
-                )
-            error.hint = f"{advice}. Or set load to false"
+            error.hint = (DKMS if host.which("dkms") else PREBUILT) + ". Or set load to false"
             raise
 
     def _build(self) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -102,3 +103,16 @@ def test_item_11_preview_without_a_mirror_judges_by_the_lists_that_are_there(
     one = capability(node, version=NEWER, check_mode=True)
     with pytest.raises(InputError, match=rf"'{NEWER}' .*: {OLD}"):
         one.plan(one.observe())
+
+
+def test_item_36_advice_does_not_name_a_command_that_is_not_there(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    packages = (
+        dataclasses.replace(one, files=()) if one.name.startswith("linux-modules-nvidia") else one
+        for one in archive.A
+    )
+    node = ubuntu(packages, K85)
+    with pytest.raises(NodeError, match=r"Module nvidia not found.*journalctl -k") as caught:
+        converge(node)
+    assert "dkms" not in str(caught.value)
