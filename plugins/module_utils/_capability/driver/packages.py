@@ -75,7 +75,7 @@ class Packages(Part):
         asked = {
             *names.relevant,
             *wanted.components,
-            *(names.headers.format(one) for one in (observed.kernel, *prebuilt.newer(observed))),
+            *(names.headers_of(one) for one in (observed.kernel, *prebuilt.newer(observed))),
             names.tie.format(observed.kernel),
             *names.needs,
             *modules,

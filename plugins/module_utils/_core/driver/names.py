@@ -14,6 +14,8 @@ from ..packages.repository import Place
 from .branches import branch
 
 NO_BRANCH = "<branch>"
+# What SUSE's kernels end with.
+FLAVOUR = re.compile(r"-(?:[a-z][a-z0-9]*|64kb)$")
 SUBNET = "nvlsm"
 FABRIC_PREFIX = "nvidia-fabric"
 PREFERRED = "nvidia-* libnvidia-* libcuda* libnvcuvid* libnvoptix* libxnvctrl* firmware-nvidia-* cuda-drivers*"
@@ -94,6 +96,10 @@ class Names:
         """Tell whether a package has kernel modules of the driver, of whatever branch."""
         own = {*self.kernel.values(), *self.prebuilt.values()}
         return package in own or bool(self.pattern and re.fullmatch(self.pattern, package))
+
+    def headers_of(self, kernel: str) -> str:
+        """Return the package of a kernel's headers; SUSE's has the kernel without its flavour as its version."""
+        return self.headers.format(kernel, bare=FLAVOUR.sub("", kernel))
 
     def source(self, package: str) -> str:
         """Return the source package of a part of the driver."""

@@ -22,7 +22,7 @@ NEWEST = "the newest that the sources offer"
 
 def headers_package(observed: Observed) -> str:
     """Return the package with the headers of the running kernel."""
-    return observed.names.headers.format(observed.kernel)
+    return observed.names.headers_of(observed.kernel)
 
 
 def uses_dkms(choice: Choice) -> bool:
@@ -46,7 +46,7 @@ def newer_headers(observed: Observed) -> t.List[str]:
     rpm's names do not tell whether they are there.
     """
     bare = [one for one in prebuilt.newer(observed) if one in observed.modules.bare]
-    names = [observed.names.headers.format(one) for one in bare]
+    names = [observed.names.headers_of(one) for one in bare]
     known = not observed.names.headers_first
     return [
         one for one in names if known and not observed.installed(one) and observed.candidate(one)
@@ -159,7 +159,7 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
 def _bare(observed: Observed, choice: Choice, kernel: str) -> str:
     """Say that a kernel has no driver, and what it lacks as far as that is known."""
     words = f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works"
-    missing = observed.names.headers.format(kernel) if uses_dkms(choice) else ""
+    missing = observed.names.headers_of(kernel) if uses_dkms(choice) else ""
     if choice.prebuilt:
         missing = prebuilt.of_kernel(observed, choice.kind, kernel)
         builds = prebuilt.builds(observed, missing)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 import xml.etree.ElementTree as ET
+from collections import Counter
 
 from ..errors import NodeError
 from .package import Package, Policy, Simulation, State
@@ -53,6 +54,12 @@ def parse_packages(text: str, locked: t.Collection[str]) -> t.Dict[str, Package]
 def names(text: str) -> t.FrozenSet[str]:
     """Return the names of the packages in one of the formats above."""
     return frozenset(name for name, _machine, _version in _rows(text))
+
+
+def several(text: str) -> t.FrozenSet[str]:
+    """Return the names that are there in several versions."""
+    counts = Counter(name for name, _machine, _version in _rows(text))
+    return frozenset(name for name, count in counts.items() if count > 1)
 
 
 def doubles(text: str) -> t.List[t.Tuple[str, t.List[str]]]:

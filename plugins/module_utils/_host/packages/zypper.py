@@ -49,7 +49,25 @@ class Zypper(Rpm):
         return rpm.parse_packages(text, zypper.locked(self._locks_text(), rpm.names(text)))
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        return self._search(["--match-exact", *(name for name in names if name)])
+        asked = [name.partition("=") for name in names if name]
+        found = self._search(["--match-exact", *dict.fromkeys(name for name, _e, _v in asked)])
+        exact = [one for one in asked if one[1] and one[0] in found]
+        return {**found, **{"".join(one): _of(found[one[0]], one[2]) for one in exact}}
+
+    def _full(self, change: Change) -> Change:
+        """Return a change whose packages are names, for those that are asked for as NAME=VERSION."""
+        exact = [name for name in change.packages if "=" in name]
+        if not exact:
+            return change
+        known = self.policies(exact)
+        full = {
+            name.partition("=")[0]: known[name].candidate
+            if name in known
+            else name.partition("=")[2]
+            for name in exact
+        }
+        rest = {name: one for name, one in change.packages.items() if name not in exact}
+        return change._replace(packages={**rest, **full})
 
     def known(self, prefix: str) -> t.List[str]:
         return sorted(self._search([f"{prefix}*"]))
@@ -71,6 +89,7 @@ class Zypper(Rpm):
         return self._aside is not None
 
     def simulate(self, change: Change) -> Simulation:
+        change = self._full(change)
         with self._unlocked(change):
             done = self._install(["--xmlout"], ["--dry-run"], change, check=False)
         if done.rc in GOOD:
@@ -80,12 +99,14 @@ class Zypper(Rpm):
         raise self._no_way(done._replace(out=zypper.messages(done.out)), change)
 
     def change(self, change: Change) -> None:
+        change = self._full(change)
         with self._unlocked(change):
             done = self._install([], [], change)
         self._check_there(change, done)
 
     def removal(self, names: t.Collection[str]) -> Removal:
-        found = super().removal(names)
+        # Of kernels and their headers others may have installed further versions.
+        found = super().removal(set(names) - rpm.several(self._all()))
         if found.packages:
             # Whoever has locked what was added by its name alone, it is taken for ours.
             change = Change({}, found.packages, {}, frozenset(found.packages))
@@ -177,6 +198,12 @@ class Zypper(Rpm):
     ) -> Completed:
         aside = ["--cache-dir", self._aside.name] if self._aside else []
         return self._call(["zypper", "--non-interactive", *aside, *command], check=check, good=good)
+
+
+def _of(policy: Policy, version: str) -> Policy:
+    """Return what there is of a version; SUSE's kernels count how often they were built after it."""
+    fitting = tuple(one for one in policy.versions if f"{one}.".startswith(f"{version}."))
+    return Policy(fitting[0] if fitting else None, fitting)
 
 
 def _names(change: Change) -> t.List[str]:

@@ -14,10 +14,10 @@ import typing as t
 
 from ...packages.apt import upstream
 from .. import prebuilt
+from ..names import FLAVOUR
 from ..state import Observed
 
 BUILT_FOR = re.compile(r"_k(\d[\w.]*)-[^-]+$")
-FLAVOUR = re.compile(r"-(?:[a-z][a-z0-9]*|64kb)$")
 GENERATION = re.compile(r"^nvidia-.*-(G\d\d)(?:-|$)")
 
 

@@ -93,6 +93,8 @@ def suse_packages(offered: Offer, wanted: Wanted) -> Names:
         persistenced=daemon,
         signed=frozenset(name for name in kernel.values() if "-signed-" in name),
         pattern=SUSE_MODULES,
+        headers="" if "-kmp-" in kernel[wanted.module_type] else f"kernel-{flavour}-devel={{bare}}",
+        headers_first=True,
         **fabric(offered, wanted),
     )
 

@@ -79,6 +79,12 @@ class Suse(Rooted):
         moved = str(self.root / "tmp")
         return {path: data for path, data in super().files().items() if not path.startswith(moved)}
 
+    def devel(self) -> set[str]:
+        """Return the versions of the headers that are installed."""
+        words = ["rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n", "kernel-default-devel"]
+        done = self.run(words, check=False)
+        return set(done.out.split()) if done.rc == 0 else set()
+
     def locks(self) -> str:
         """Return zypper's file of locks."""
         return self.read("/etc/zypp/locks") or ""

@@ -19,6 +19,9 @@ S5  nvidia-compute-utils needs nvidia-compute = V, that nvidia-common = V and nv
     nvidia-modprobe >= V and kernel modules of exactly V, whichever; it excludes nvidia-compute of other generations
     as nvidia-computeG05: nvidia-video-G06.spec of openSUSE's nvidia-driver-G06 (570.86.16). G07's is taken to be alike.
 S6  nvidia-open-driver-G06 (DKMS) and nvidia-driver-G06-kmp-default are NVIDIA's own: the same page as S1.
+    The former needs dkms, which is in no channel of SLES itself, and builds where the headers of a kernel are:
+    kernel-default-devel of exactly that kernel, multiversion as well, which rpm by itself installs in the newest
+    version only: NVIDIA's Driver Installation Guide, pre-installation actions, and what it says for SLES.
 S7  From G06 to G07 people are told to remove all of G06 first: the same page as S1.
 """
 
@@ -98,6 +101,23 @@ for kernel in posix.files("/lib/modules") do
 end
 """
 
+BUILD = """\
+for kernel in posix.files("/lib/modules") do
+  local base = "/lib/modules/" .. kernel
+  if kernel:sub(1, 1) ~= "." and posix.stat(base .. "/build/Makefile") then
+    posix.mkdir(base .. "/updates")
+    local module = io.open(base .. "/updates/nvidia.ko", "w")
+    module:write("VERSION open\\n")
+    module:close()
+  end
+end
+"""
+UNBUILD = """\
+for kernel in posix.files("/lib/modules") do
+  os.remove("/lib/modules/" .. kernel .. "/updates/nvidia.ko")
+end
+"""
+
 
 def uname(kernel: str) -> str:
     """Return what uname -r says of a kernel."""
@@ -150,6 +170,34 @@ def signed(release: Release, driver: str, built: str, *, cuda: bool = True) -> R
         ]
     name = f"{base}{'-cuda' if cuda else ''}-kmp-{FLAVOUR}"
     return _kmp(name, driver, built, release.abi(built), "open", tuple(relations))
+
+
+def devel(version: str) -> Rpm:
+    """Return a kernel's headers (S6)."""
+    folder, name = f"usr/src/linux-{version}-obj", uname(version)
+    provides = ("multiversion(kernel)", f"kernel-{FLAVOUR}-devel = {version}")
+    return Rpm(
+        f"kernel-{FLAVOUR}-devel",
+        f"{version}.1",
+        tuple(f"Provides: {one}" for one in provides),
+        ((f"{folder}/Makefile", ""), (f"lib/modules/{name}/build/Makefile", "")),
+    )
+
+
+def dkms(driver: str) -> Rpm:
+    """Return NVIDIA's modules that DKMS builds, with what it does then (S6)."""
+    relations = (
+        "Requires: dkms",
+        f"Provides: nvidia-open-driver-G06-kmp = {driver}",
+        "Conflicts: nvidia-open-signed-kmp nvidia-driver-G06-kmp",
+    )
+    text = BUILD.replace("VERSION", driver)
+    return Rpm(
+        "nvidia-open-driver-G06",
+        f"{driver}-1",
+        relations,
+        scripts=(("post", text), ("preun", UNBUILD)),
+    )
 
 
 def proprietary(release: Release, driver: str, built: str) -> Rpm:
@@ -261,6 +309,12 @@ NEXT_GENERATION: Stage = {
     "sle": (*fresh()["sle"], signed(SP7, NEXT, GA)),
     "cuda": (*user_space(OLD), *user_space(NEXT)),
 }
+# NVIDIA's newest is there for DKMS only, with the headers of both kernels.
+BUILT: Stage = {
+    "sle": (*base(SP7, K16), devel(K3), devel(K16), signed(SP7, OLD, GA)),
+    "cuda": (*user_space(OLD), *user_space(NEW), dkms(NEW)),
+    "hub": (Rpm("dkms", "3.2.2-1"),),
+}
 # NVIDIA's own proprietary modules beside SUSE's.
 BOTH_TYPES: Stage = {
     "sle": fresh()["sle"],
@@ -276,7 +330,17 @@ SPLIT: Stage = {
     **REFUSED,
     "tools": tuple(one for one in user_space(OLD) if one.name == "nvidia-modprobe"),
 }
-STAGES = (LATER, BROKEN, REBUILT, ONLY_NEWER, REBUILT_NEWER, FOLLOWED, NEXT_GENERATION, BOTH_TYPES)
+STAGES = (
+    LATER,
+    BROKEN,
+    REBUILT,
+    ONLY_NEWER,
+    REBUILT_NEWER,
+    FOLLOWED,
+    NEXT_GENERATION,
+    BOTH_TYPES,
+    BUILT,
+)
 
 
 def packages(release: Release) -> list[Rpm]:

@@ -102,6 +102,46 @@ def test_item_5_generation_that_somebody_else_installed_does_not_go_unasked(
     assert node.installed() == before
 
 
+@pytest.mark.parametrize("other", [False, True])
+def test_r2_headers_of_the_running_kernel_come_before_modules_that_dkms_builds(
+    suse: Callable[..., Suse], other: bool
+) -> None:
+    node = suse(archive.BUILT)
+    if other:  # somebody has those of another kernel
+        node.zypper("install", f"kernel-default-devel={archive.K16}.1")
+    before = node.devel()
+    one = capability(node, version=NEW, check_mode=True)
+    installs = [step for step in one.plan(one.observe()).steps if step.action == "install"]
+    assert f"kernel-default-devel={archive.K3} ({archive.K3}.1)" in installs[0].summary
+    assert "nvidia-open-driver-G06" in installs[1].params["packages"]
+    left = converge(node, version=NEW)
+    assert (left.steps, left.warnings) == ((), ())
+    assert (node.loaded(), node.works()) == (f"{NEW} open", True)
+    assert node.devel() == before | {f"{archive.K3}.1"}
+    converge(node, state="absent")
+    assert node.devel() >= before
+    assert not any(one.startswith("nvidia") for one in node.installed())
+
+
+def test_r1_headers_that_nobody_offers_are_told_on_suse(suse: Callable[..., Suse]) -> None:
+    stage = dict(archive.BUILT)
+    stage["sle"] = tuple(one for one in stage["sle"] if "devel" not in one.name)
+    node = suse(stage)
+    one = capability(node, version=NEW, check_mode=True)
+    found = one.plan(one.observe())
+    assert f"kernel-default-devel={archive.K3}: DKMS cannot build" in str(found.warnings)
+
+
+def test_item_5_dkms_that_nobody_offers_is_named_with_zyppers_words(
+    suse: Callable[..., Suse],
+) -> None:
+    stage = {**archive.BUILT, "hub": ()}
+    node = suse(stage)
+    one = capability(node, version=NEW, check_mode=True)
+    with pytest.raises(NodeError, match=r"(?s)nothing provides dkms needed by nvidia-open-driver"):
+        one.plan(one.observe())
+
+
 def test_u11_module_type_of_another_stays_on_suse(suse: Callable[..., Suse]) -> None:
     node = suse(archive.BOTH_TYPES)
     node.zypper("install", "nvidia-driver-G06-kmp-default", *BY_HAND)
