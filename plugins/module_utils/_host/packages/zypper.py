@@ -60,14 +60,11 @@ class Zypper(Rpm):
         if not exact:
             return change
         known = self.policies(exact)
-        full = {
-            name.partition("=")[0]: known[name].candidate
-            if name in known
-            else name.partition("=")[2]
-            for name in exact
-        }
+        full = {name: known[name].candidate if name in known else None for name in exact}
+        parts = {name: name.partition("=") for name in exact}
         rest = {name: one for name, one in change.packages.items() if name not in exact}
-        return change._replace(packages={**rest, **full})
+        found = {parts[name][0]: one or parts[name][2] for name, one in full.items()}
+        return change._replace(packages={**rest, **found})
 
     def known(self, prefix: str) -> t.List[str]:
         return sorted(self._search([f"{prefix}*"]))
@@ -106,7 +103,8 @@ class Zypper(Rpm):
 
     def removal(self, names: t.Collection[str]) -> Removal:
         # Of kernels and their headers others may have installed further versions.
-        found = super().removal(set(names) - rpm.several(self._all()))
+        several = {one for one in rpm.several(self._all()) if one.startswith("kernel-")}
+        found = super().removal(set(names) - several)
         if found.packages:
             # Whoever has locked what was added by its name alone, it is taken for ours.
             change = Change({}, found.packages, {}, frozenset(found.packages))

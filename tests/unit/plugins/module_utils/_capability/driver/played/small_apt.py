@@ -23,8 +23,14 @@ from apt_nodes import FOLDERS, GENUINE, missing
 from debs import Deb
 from fakes import FakeHost
 
-# In memory: dpkg waits for the disk after each package.
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+def _memory(path: str = "/dev/shm") -> str | None:
+    """Return a folder in memory where programs may run, since dpkg waits for the disk after each package."""
+    usable = os.access(path, os.W_OK) and not os.statvfs(path).f_flag & os.ST_NOEXEC
+    return path if usable else None
+
+
+MEMORY = _memory()
 POOL = tempfile.TemporaryDirectory(prefix="gpu-node-pool-", dir=MEMORY)
 JOURNAL = "/var/lib/dpkg/updates"
 BASE = "dpkg", "1.22", "ii "
