@@ -149,7 +149,7 @@ def _refuse_unsigned(observed: Observed, desired: Desired, package: str) -> None
     try:
         refuse_key(key, [one for one in ("dkms", "mokutil") if not observed.installed(one)])
     except NodeError as error:
-        error.hint += precompiled_instead(observed.names.kernel.values(), desired.precompiled)
+        error.hint += precompiled_instead(observed.names, desired.precompiled)
         raise
 
 

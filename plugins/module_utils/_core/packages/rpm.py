@@ -128,6 +128,12 @@ def parse_dnf_transaction(text: str) -> Simulation:
     return Simulation.of(found)
 
 
+def has(found: Simulation, package: str) -> bool:
+    """Tell whether a transaction brings a package, which may be named with its version."""
+    names = (*found.new, *found.changed)
+    return any(package == one or re.fullmatch(rf"{re.escape(one)}-\d.*", package) for one in names)
+
+
 def _xml(text: str) -> ET.Element:
     try:
         return ET.fromstring(text)

@@ -147,8 +147,8 @@ class Dnf(Rpm):
     def simulate(self, change: Change) -> Simulation:
         done = self._transaction(["--assumeno"], change, check=False)
         found = rpm.parse_dnf_transaction(done.out)
-        # dnf says of what it cannot install that there is nothing to do.
-        if not any(found) and self._lacking(change):
+        # dnf passes over what it cannot install, and says of nothing else that there is nothing to do.
+        if any(not rpm.has(found, name) for name in self._lacking(change)):
             raise self._no_way(done, change)
         return found
 

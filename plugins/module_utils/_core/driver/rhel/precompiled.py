@@ -14,7 +14,7 @@ import typing as t
 
 from ...errors import NodeError
 from .. import branches
-from ..names import Offer, Wanted
+from ..names import Names, Offer, Wanted
 
 PREFIX = "kmod-*nvidia"
 PATTERN = r"kmod-(?:64k-)?nvidia-(?:open-)?\d+(?:\.\d+)+-\d.*"
@@ -65,7 +65,7 @@ def check_required(kernel: str, package: str, names: t.Iterable[str]) -> None:
     """Refuse where precompiled modules are required and the sources have none that fit; ``names`` are all of theirs."""
     if is_precompiled(package):
         return
-    kernels = sorted({VERSION.split(one, maxsplit=1)[-1] for one in names})
+    kernels = _kernels(names)
     raise NodeError(
         f"the sources offer no precompiled kernel modules that fit the running kernel {kernel}",
         cause=f"they have some for the kernels {', '.join(kernels)}"
@@ -86,10 +86,16 @@ def refuse_key(package: str) -> None:
     )
 
 
-def instead(packages: t.Iterable[str], asked: str) -> str:
+def instead(names: Names, asked: str) -> str:
     """Return what else there is to do where modules from DKMS are refused."""
-    found = [one for one in packages if is_precompiled(one)]
-    if not found or asked == "never":
+    found = next(filter(is_precompiled, names.kernel.values()), "")
+    if asked == "never" or not names.precompiled:
         return ""
-    kind = "open" if "-open-" in found[0] else "proprietary"
-    return f", or set kernel_modules to {kind}, whose modules {found[0]} are signed already"
+    if found:
+        kind = "open" if "-open-" in found else "proprietary"
+        return f", or set kernel_modules to {kind}, whose modules {found} are signed already"
+    return f", or boot a kernel that has modules which are signed already: {', '.join(_kernels(names.precompiled))}"
+
+
+def _kernels(names: t.Iterable[str]) -> t.List[str]:
+    return sorted({VERSION.split(one, maxsplit=1)[-1] for one in names})

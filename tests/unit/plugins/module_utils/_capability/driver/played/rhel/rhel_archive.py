@@ -175,9 +175,14 @@ def index(folder: Path, streams: Mapping[str, list[str]] | None = None) -> None:
     subprocess.run(words, check=True, capture_output=True)
 
 
-def broken(folder: Path, system: System) -> Path:
-    """Build a repository with a branch, or its stream, whose kernel modules cannot be installed, and return it."""
-    driver(folder, system, BROKEN, bodies.FAILS)
+def broken(folder: Path, system: System, script: str = bodies.FAILS, gone: str = "") -> Path:
+    """Build a repository with a branch, or its stream, whose kernel modules cannot be installed, and return it.
+
+    ``gone`` is a package that the stream has and the repository has not.
+    """
+    driver(folder, system, BROKEN, script)
+    for path in folder.glob(f"*/{gone or 'none'}-{BROKEN}-*.rpm"):
+        path.unlink()
     parts = [*USER_SPACE, KMODS["open"]]
     rpms = [f"{one}-3:{BROKEN}-1.{system.dist}.x86_64" for one in parts]
     index(folder, {"590-open": rpms} if system.streams else None)

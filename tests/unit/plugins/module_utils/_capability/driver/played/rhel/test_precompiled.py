@@ -83,6 +83,8 @@ def test_item_36_refusal_of_dkms_names_modules_that_are_signed_already(node: Rhe
     words = rf"Secure Boot is on.*set kernel_modules to proprietary, whose modules kmod-nvidia-{VERSION[:3]}.*{SHORT}"
     with pytest.raises(NodeError, match=words):
         planned(node)
+    with pytest.raises(NodeError, match=r"boot a kernel that has.*already: 5.14.0-570.12.1, 5.14"):
+        planned(node, version="570")
 
 
 def test_item_36_required_modules_that_are_not_there_are_refused_with_the_kernels_that_have_some(

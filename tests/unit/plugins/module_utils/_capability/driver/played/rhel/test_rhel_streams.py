@@ -95,3 +95,20 @@ def test_item_5_stream_comes_back_with_the_packages_where_a_change_fails(
     assert converge(node, version="570").steps == ()
     converge(node, state="absent")
     assert enabled(node) == ""
+
+
+def test_item_2_part_that_dnf_does_not_find_is_refused_before_the_rest_is_installed(
+    rhel: Callable[..., Rhel], tmp_path: Path
+) -> None:
+    node = rhel()
+    node.switch("epel", on=True)
+    more = broken(tmp_path / "more", EL9, script="", gone="nvidia-persistenced")
+    node.repositories = {**node.repositories, "more": more}
+    node.switch("more", on=True)
+    before = node.installed()
+    one = capability(node, version="590", check_mode=True)
+    with pytest.raises(NodeError, match=r"(?s)dnf finds no way.*match: nvidia-persistenced"):
+        one.plan(one.observe())
+    with pytest.raises(NodeError, match="dnf finds no way"):
+        converge(node, version="590")
+    assert (node.installed(), enabled(node)) == (before, "")
