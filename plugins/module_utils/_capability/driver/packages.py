@@ -141,7 +141,7 @@ class Packages(Part):
         there = {name: one.version for name, one in packages.items() if one.installed}
         kind = module_type(wanted.kernel_modules, observed.gpus, there)
         named = wanted.source == "repository"
-        ready = self._wants_precompiled(observed, there)
+        ready, key = self._wants_precompiled(observed, there), observed.signing_key
         fits = Wanted(wanted.version, kind, kernel, named, observed.gpus)
         fits = fits._replace(
             nvswitch=observed.nvswitch,
@@ -149,7 +149,8 @@ class Packages(Part):
             ending=adoption.ending(there, observed.record, wanted),
             precompiled=ready,
             newest=wanted.update,
-            trusted=ready and knows_nvidias_key(self._node.host, observed.signing_key),
+            trusted=ready and knows_nvidias_key(self._node.host, key),
+            signs=wanted.precompiled == "auto" and key is not None and key.state == "enrolled",
             kernels=observed.modules.kernels,
         )
         return self._known.packages(self._offer(fits, there), fits)

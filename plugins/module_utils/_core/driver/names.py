@@ -144,7 +144,8 @@ class Wanted(t.NamedTuple):
     ``module_type`` is that of the kernel modules, ``kernel`` the running one, ``repository`` says that the
     sources are NVIDIA's own. ``gpus`` are (address, architecture). ``ending`` is how the names of Ubuntu's
     branches end, empty for those of desktops. ``precompiled`` says that such kernel modules come before those that
-    DKMS builds, ``newest`` that what is installed need not stay, ``trusted`` that the firmware knows NVIDIA's key;
+    DKMS builds, ``newest`` that what is installed need not stay, ``trusted`` that the firmware knows NVIDIA's key,
+    ``signs`` that it knows DKMS's and that this will do;
     ``kernels`` are those that can be booted.
     """
 
@@ -159,6 +160,7 @@ class Wanted(t.NamedTuple):
     precompiled: bool = False
     newest: bool = False
     trusted: bool = False
+    signs: bool = False
     kernels: t.Tuple[str, ...] = ()
 
 

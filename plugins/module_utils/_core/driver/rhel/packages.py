@@ -42,10 +42,11 @@ def headers(kernel: str) -> t.Tuple[str, str]:
 def rhel_packages(offered: Offer, wanted: Wanted) -> Names:
     """Return the packages; the fabric manager's name and precompiled kernel modules depend on what is offered."""
     devel, tie = headers(wanted.kernel)
-    ready = {kind: precompiled.choose(offered, wanted, kind) for kind in DKMS if wanted.precompiled}
+    trusted = {"open": True, "proprietary": wanted.trusted}
+    kinds = [kind for kind in DKMS if wanted.precompiled and (trusted[kind] or not wanted.signs)]
+    ready = {kind: precompiled.choose(offered, wanted, kind) for kind in kinds}
     kernel = {kind: (ready.get(kind) or (name,))[0] for kind, name in DKMS.items()}
     built = kernel[wanted.module_type] in DKMS.values()
-    trusted = {"open": True, "proprietary": wanted.trusted}
     return Names(
         title="RHEL family",
         family="rhel",

@@ -30,7 +30,7 @@ class Rhel(Rooted):
     """A machine that runs its system's older kernel and knows base and cuda.
 
     ``versionlock`` says that dnf has that plugin, ``secure_boot`` that it is on; then ``enrolled`` are the keys that
-    the firmware knows, by the name of who made them.
+    the firmware knows, by the name of who made them or by their path.
     """
 
     genuine = ("rpm", "dnf")
@@ -150,4 +150,5 @@ class Rhel(Rooted):
                 f"[key {n}]\n        Issuer: CN={one}\n" for n, one in enumerate(self.enrolled, 1)
             )
             return Completed(0, "".join(keys), "")
-        return Completed(0, f"{words[2]} is not enrolled\n", "")
+        state = "already enrolled" if words[2] in self.enrolled else "not enrolled"
+        return Completed(0, f"{words[2]} is {state}\n", "")

@@ -105,3 +105,14 @@ def test_item_36_what_dkms_has_built_is_not_exchanged_unasked(node: Rhel) -> Non
     assert converge(node, kernel_modules="proprietary", precompiled="never", secure_boot="ignore")
     assert converge(node, kernel_modules="proprietary", secure_boot="ignore").steps == ()
     assert "kmod-nvidia-latest-dkms" in node.installed()
+
+
+def test_item_36_dkms_whose_key_is_enrolled_comes_before_a_key_that_is_not(node: Rhel) -> None:
+    node.switch("epel", on=True)
+    node.put("var/lib/dkms/mok.pub", "")
+    node.enrolled = ["/var/lib/dkms/mok.pub"]
+    found = planned(node, kernel_modules="proprietary", version="580")
+    assert "kmod-nvidia-latest-dkms" in found.after["packages"]
+    node.enrolled += ["NVIDIA"]
+    found = planned(node, kernel_modules="proprietary", version="580")
+    assert READY in found.after["packages"]
