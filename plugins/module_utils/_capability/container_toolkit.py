@@ -151,8 +151,11 @@ class ToolkitCapability:
         return tuple(found)
 
     def plan(self, state: Observed) -> Plan:
-        """Plan with pure functions."""
-        return toolkit.plan(state, self._desired, check_mode=self._check_mode)
+        """Plan with pure functions; NodeError also where packages could not be held afterwards."""
+        found = toolkit.plan(state, self._desired, check_mode=self._check_mode)
+        if any(step.action == "hold" for step in found.steps):
+            self._manager.check_hold()
+        return found
 
     # --- apply ---
 

@@ -149,3 +149,23 @@ def test_lists_that_another_key_has_signed_are_not_used(
     with pytest.raises(NodeError):
         converge(node, repository=wanted)
     assert node.installed() == {}
+
+
+class WithoutLocks(ToolkitNode):
+    def in_folder(self, words: tuple[str, ...]) -> list[str]:
+        found = super().in_folder(words)
+        more = [f"--setopt=pluginpath={self.root}/none"] if words[0] == "dnf" else []
+        return [found[0], *more, *found[1:]]
+
+
+def test_item_13_missing_versionlock_is_refused_before_the_toolkit_is_installed(
+    repo: Path, key: Key, tmp_path: Path
+) -> None:
+    if missing("dnf"):
+        pytest.skip(missing("dnf"))
+    node = WithoutLocks(tmp_path / "node", repo, SYSTEMS["dnf"])
+    with pytest.raises(NodeError, match="dnf cannot lock packages at their version"):
+        converge(node, parts="base")
+    assert node.installed() == {}
+    assert converge(node, parts="base", hold=False) == ()
+    assert node.installed() == {BASE: NEWEST}
