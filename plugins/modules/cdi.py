@@ -97,7 +97,7 @@ options:
     description:
       - Whether C(gpu-cdi.service) regenerates the file with the same options at boot, after the MIG layout and before
         the kubelet and container runtimes, and C(gpu-cdi.path) has it do so when device nodes, MIG devices, the
-        driver's libraries or C(nvidia-cdi-hook) change.
+        driver's libraries or C(nvidia-cdi-hook) change. That of device nodes is noticed by the device plugin.
       - V(false) removes the units and their file.
     type: bool
     default: true

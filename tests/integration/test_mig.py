@@ -115,6 +115,30 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
     assert node.play("gpu.node.validate").ok
     assert node.allocatable() == {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1}
 
+    # A device node that comes has the specification made again.
+    def runs() -> str:
+        return property_of(node, "gpu-cdi.service", "InvocationID")
+
+    eventually(lambda: property_of(node, "gpu-cdi.path", "SubState"), "waiting")
+    before = runs()
+    node.run("mknod", "/dev/nvidia-later", "c", "195", "99")
+    eventually(lambda: runs() != before, True)
+    node.run("rm", "/dev/nvidia-later")
+
+    # A driver that hangs keeps the kubelet waiting for half a minute; on a busy machine it may be more.
+    units = ("gpu-mig.service", "gpu-cdi.service", "kubelet.service")
+    node.run("systemctl", "stop", "gpu-cdi.path", *units)
+    node.run("/opt/nvsim/bin/nvsimctl", "hang", "*")
+    node.run("systemctl", "start", *units)
+    times = {one: int(property_of(node, one, "InactiveExitTimestampMonotonic")) for one in units}
+    waited = times["kubelet.service"] - times["gpu-mig.service"]
+    assert 20e6 < waited < 60e6
+    assert times["gpu-mig.service"] < times["gpu-cdi.service"] < times["kubelet.service"]
+    assert property_of(node, "gpu-mig.service", "SubState") == "running"
+    node.run("/opt/nvsim/bin/nvsimctl", "clear-faults")
+    eventually(lambda: property_of(node, "gpu-mig.service", "SubState"), "exited")
+    eventually(lambda: property_of(node, "gpu-cdi.service", "ActiveState"), "inactive")
+
 
 def test_idle_pods_keep_their_mig_devices(brought_up: Callable[..., Node]) -> None:
     """The kubelet has given these devices away, though no process has one open."""

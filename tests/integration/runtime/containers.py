@@ -18,7 +18,20 @@ RUNTIMES = str(HERE / "runtime.yml")  # the playbook
 SPEC = "/etc/cdi/nvidia.yaml"
 KIND = "nvidia.com/gpu"
 IMAGE = "localhost/tools:latest"
-LISTING = ("/usr/bin/find", "/usr", "-name", "*nvidia*", "-o", "-name", "libcuda*")
+LISTING = (
+    "/usr/bin/find",
+    "/usr",
+    "!",
+    "-type",
+    "d",
+    "(",
+    "-name",
+    "*nvidia*",
+    "-o",
+    "-name",
+    "libcuda*",
+    ")",
+)
 # The node of check_isolation.
 MIG = {
     "version": "v1",

@@ -28,6 +28,7 @@ from ._shared._host.driver_files import DriverFiles
 from ._shared._nvml.mig import Changes, planned, read
 from ._shared._nvml.real import Nvml, inventory, open_nvml
 from .tools import bounded, files, logs
+from .tools.patience import READY, Patience
 
 CONVERGED, WAITING, FAILED = STATES = "converged", "waiting", "failed"
 POLL_SECONDS: Final = 0.5
@@ -67,20 +68,33 @@ class Outcome:
         self.state = max(self.state, state, key=STATES.index)
 
 
-def mig(config: Path, status: Path, lock: Path, wait: float, pods: Path) -> int:
+def mig(config: Path, status: Path, lock: Path, wait: float, pods: Path, patience: float) -> int:
     """Apply the layout. Returns the exit status: 0 converged, 1 failed, 2 waiting for a reset.
 
-    ``wait`` is how many seconds the driver may take to come up. Where a kubelet answers at the socket
-    ``pods``, this is no boot, and what it has given to pods is left to them. A GPU that cannot be brought to
-    its layout keeps the one that it had, and the others get theirs.
+    ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start
+    after this while nothing happens. Where a kubelet answers at the socket ``pods``, this is no boot, and
+    what it has given to pods is left to them. A GPU that cannot be brought to its layout keeps the one that
+    it had, and the others get theirs.
     """
+    with Patience(patience) as going:
+        found = _mig(config, status, lock, wait, pods, going)
+    return _ended(found)
+
+
+def _ended(status: int) -> int:
+    if status == 0:
+        logs.notify(READY)
+    return status
+
+
+def _mig(config: Path, status: Path, lock: Path, wait: float, pods: Path, going: Patience) -> int:
     outcome = Outcome()
     try:
         text = bounded.read(config).decode("utf-8", "replace")
         selection = Selection.of(*mig_boot.load(text, str(config)))
         outcome.selected = selection.label
         with Host().lock(str(lock), timeout=inf), _driver(wait) as nvml:
-            _converge(nvml, selection, outcome, pods)
+            _converge(nvml, selection, outcome, pods, going)
     except OSError as error:
         outcome.state, outcome.problems = FAILED, [f"can't read {config}: {error.strerror}"]
     except NodeError as error:
@@ -93,19 +107,24 @@ def mig(config: Path, status: Path, lock: Path, wait: float, pods: Path) -> int:
     return {CONVERGED: 0, FAILED: 1, WAITING: 2}[outcome.state]
 
 
-def _converge(nvml: Nvml, selection: Selection, outcome: Outcome, pods: Path) -> None:
+def _converge(
+    nvml: Nvml, selection: Selection, outcome: Outcome, pods: Path, going: Patience
+) -> None:
     gpus, broken = nvml.gpus()
     selection.check_broken(broken)
     changes = Changes(nvml)
+    going.renew()
     for uuid in selection.targets([read(nvml, gpu) for gpu in gpus]):
         try:
-            pending = _converge_gpu(nvml, selection, uuid, changes, pods)
+            pending = _converge_gpu(nvml, selection, uuid, changes, pods, going)
             outcome.note(uuid, WAITING if pending else CONVERGED, pending)
         except NodeError as error:
             outcome.note(uuid, FAILED, str(error))
 
 
-def _converge_gpu(nvml: Nvml, selection: Selection, uuid: str, changes: Changes, pods: Path) -> str:
+def _converge_gpu(
+    nvml: Nvml, selection: Selection, uuid: str, changes: Changes, pods: Path, going: Patience
+) -> str:
     """Apply the plan and look again; older drivers list the profiles only after the mode is on."""
     for _attempt in range(3):
         state, plan = planned(nvml, selection, uuid)
@@ -116,6 +135,7 @@ def _converge_gpu(nvml: Nvml, selection: Selection, uuid: str, changes: Changes,
         for step in plan.steps:
             logs.info(step.summary)
             changes.carry_out(step, state)
+            going.renew()
     raise NodeError(f"GPU {uuid} did not reach the layout")
 
 
@@ -134,12 +154,19 @@ def _with_holders(state: GpuState, pods: Path) -> GpuState:
     return replace(state, holders=holders(parse(done.out), node)[state.gpu.uuid])
 
 
-def cdi(config: Path, lock: Path, wait: float) -> int:
+def cdi(config: Path, lock: Path, wait: float, patience: float) -> int:
     """Write the specification that gpu.node.cdi would write. Returns the exit status: 1 if it could not.
 
-    ``wait`` is how many seconds the driver may take to come up. A file that was there stays when
-    it does not: to containers it makes no difference, and the driver may only be about to change.
+    ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start
+    after this. A file that was there stays when it does not: to containers it makes no difference, and the
+    driver may only be about to change.
     """
+    with Patience(patience):
+        found = _cdi(config, lock, wait)
+    return _ended(found)
+
+
+def _cdi(config: Path, lock: Path, wait: float) -> int:
     try:
         options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))
         # What changes while this runs starts no service a second time.

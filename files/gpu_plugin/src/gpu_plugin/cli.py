@@ -135,6 +135,7 @@ def _mig_options(mig: argparse.ArgumentParser) -> None:
 
     _files(mig, config=mig_boot.CONFIG, status=mig_boot.STATUS, lock=mig_boot.LOCK)
     _wait(mig, 120.0)
+    _patience(mig, mig_boot.PATIENCE)
     _pod_resources(mig)
 
 
@@ -144,6 +145,7 @@ def _cdi_options(cdi: argparse.ArgumentParser) -> None:
 
     _files(cdi, config=cdi_boot.CONFIG, lock=mig_boot.LOCK)
     _wait(cdi, 60.0)
+    _patience(cdi, cdi_boot.PATIENCE)
 
 
 def _mps_options(mps: argparse.ArgumentParser) -> None:
@@ -209,6 +211,11 @@ def _files(parser: argparse.ArgumentParser, **defaults: object) -> None:
 def _wait(parser: argparse.ArgumentParser, seconds: float) -> None:
     text = "how long to wait for a driver"
     parser.add_argument("--wait", type=float, default=seconds, metavar="SECONDS", help=text)
+
+
+def _patience(parser: argparse.ArgumentParser, seconds: float) -> None:
+    text = "how long what starts after this waits while nothing happens"
+    parser.add_argument("--patience", type=float, default=seconds, metavar="SECONDS", help=text)
 
 
 def _socket(text: str) -> Path:
@@ -333,11 +340,16 @@ def _mig(options: argparse.Namespace) -> int:
     from . import boot  # the other commands have no use for the planner
 
     return boot.mig(
-        options.config, options.status, options.lock, options.wait, options.pod_resources
+        options.config,
+        options.status,
+        options.lock,
+        options.wait,
+        options.pod_resources,
+        options.patience,
     )
 
 
 def _cdi(options: argparse.Namespace) -> int:
     from . import boot  # as above
 
-    return boot.cdi(options.config, options.lock, options.wait)
+    return boot.cdi(options.config, options.lock, options.wait, options.patience)

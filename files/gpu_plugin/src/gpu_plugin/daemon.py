@@ -65,7 +65,7 @@ class Daemon:
         last_good = LastGood(source, paths.state_directory)
         self._configuration = InForce(source, last_good, root, observer)
         self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, self._wakeup.set)
-        self._host, self._slices = HostFiles(root), TimeSlices(run, root)
+        self._host, self._slices = HostFiles(root, run), TimeSlices(run, root)
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
         self._offered, self._published = Offered(), Published(observer)
         self._manager = Manager(paths.kubelet_socket, self._published)

@@ -9,7 +9,7 @@ import json
 import posixpath
 import typing as t
 
-from ..boot import PROGRAM, SANDBOX, Boot
+from ..boot import BEFORE, PROGRAM, SANDBOX, Boot
 from ..errors import readable
 from ..mig.boot import STATUS as MIG_STATUS
 from ..mig.boot import UNIT as MIG_UNIT
@@ -21,6 +21,10 @@ from .generated import GENERATORS, NVML
 CONFIG = "/etc/gpu-node/cdi.json"
 UNIT = "gpu-cdi.service"
 PATH_UNIT = "gpu-cdi.path"
+# Where the device plugin lists the device nodes. It has a folder of its own: what happens beside a file that another
+# line of a path unit waits for makes systemd look anew, and forget what it has not seen yet.
+NODES = "/run/gpu-node/nodes/list"
+PATIENCE = 8  # as for MIG, which has taken its time before
 # Ordering only, as for MIG. The service ends when it is done, so that the path can start it again.
 SERVICE_TEXT = f"""\
 # Written by gpu.node.cdi.
@@ -28,14 +32,15 @@ SERVICE_TEXT = f"""\
 Description=Generate the CDI specification of NVIDIA GPUs (gpu.node)
 Documentation=https://github.com/gpu-node/gpu.node
 After=systemd-modules-load.service systemd-udev-settle.service nvidia-persistenced.service {MIG_UNIT}
-Before=kubelet.service containerd.service docker.service crio.service gpu-device-plugin.service
+Before={BEFORE}
 ConditionPathExists={CONFIG}
 StartLimitIntervalSec=0
 
 [Service]
-Type=oneshot
-ExecStart={PROGRAM} cdi --config {CONFIG}
+Type=notify
+ExecStart={PROGRAM} cdi --config {CONFIG} --patience {PATIENCE}
 TimeoutStartSec=180
+RuntimeMaxSec=900
 # Both folders that container runtimes read.
 ConfigurationDirectory=cdi
 RuntimeDirectory=gpu-node cdi
@@ -57,8 +62,7 @@ Documentation=https://github.com/gpu-node/gpu.node
 
 [Path]
 PathChanged=/dev/nvidia-caps
-PathChanged=/dev/nvidia-uvm
-PathChanged=/dev/nvidiactl
+PathChanged={NODES}
 PathChanged=/etc/ld.so.cache
 PathChanged=/usr/bin/nvidia-cdi-hook
 PathChanged={MIG_STATUS}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ..boot import PROGRAM, SANDBOX, Boot
+from ..boot import BEFORE, PROGRAM, SANDBOX, Boot
 from ..errors import InputError, readable
 from ..text import json_data
 
@@ -16,6 +16,9 @@ CONFIG = "/etc/gpu-node/mig.json"
 UNIT = "gpu-mig.service"
 STATUS = "/run/gpu-node/mig.json"
 LOCK = "/run/gpu-node/mig.lock"
+# Seconds without any progress after which the unit counts as started, so that a broken driver does not keep a node from
+# its other work; what hangs is ended later.
+PATIENCE = 18
 # Ordering only: the unit starts nothing and nothing requires it, so that it can deadlock nothing.
 UNIT_TEXT = f"""\
 # Written by gpu.node.mig.
@@ -23,16 +26,17 @@ UNIT_TEXT = f"""\
 Description=Partition NVIDIA GPUs (gpu.node)
 Documentation=https://github.com/gpu-node/gpu.node
 After=systemd-modules-load.service systemd-udev-settle.service nvidia-persistenced.service nvidia-fabricmanager.service
-Before=kubelet.service containerd.service docker.service crio.service slurmd.service
+Before={BEFORE}
 Before=nvidia-dcgm.service dcgm.service nvidia-dcgm-exporter.service dcgm-exporter.service
-Before=nvidia-cdi-refresh.service gpu-device-plugin.service
+Before=nvidia-cdi-refresh.service slurmd.service
 ConditionPathExists={CONFIG}
 
 [Service]
-Type=oneshot
+Type=notify
 RemainAfterExit=yes
-ExecStart={PROGRAM} mig --config {CONFIG} --status {STATUS}
+ExecStart={PROGRAM} mig --config {CONFIG} --status {STATUS} --patience {PATIENCE}
 TimeoutStartSec=180
+RuntimeMaxSec=900
 RuntimeDirectory=gpu-node
 RuntimeDirectoryMode=0755
 RuntimeDirectoryPreserve=yes

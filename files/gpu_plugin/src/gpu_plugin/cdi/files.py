@@ -20,6 +20,7 @@ from ..config.configuration import Config, hook_program
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
 from . import specification as cdi
+from .nodes import NODES_FILE, NodesList
 
 # For each class the device nodes that make it up, and the host's files that its users read.
 NODES: Final = {
@@ -134,18 +135,24 @@ class CdiAdded:
 
 
 class HostFiles:
-    """What the node has besides GPUs. ``root`` is where the host's /dev and CDI folders are seen."""
+    """What the node has besides GPUs. ``root`` is where the host's /dev and CDI folders are seen.
 
-    def __init__(self, root: Path) -> None:
+    ``run`` is the folder of what is kept until the next boot.
+    """
+
+    def __init__(self, root: Path, run: Path) -> None:
         self._root = str(root).rstrip("/")
         self._gpus, self._added = CdiFile(root), CdiAdded(root)
         trouble = "the CDI specification can't be kept, trying again"
         self._keep_gpus = Chore("cdi_gpus", trouble, self._gpus.refresh)
         self._keep_added = Chore("cdi_added", trouble, self._added.refresh)
-        self.chores = (self._keep_gpus, self._keep_added)
+        nodes = NodesList(root, run / NODES_FILE)
+        self._keep_nodes = Chore("nodes", "the list of nodes can't be kept", nodes.refresh)
+        self.chores = (self._keep_gpus, self._keep_added, self._keep_nodes)
 
     def look(self, config: Config) -> cdi.HostState:
         """Bring the CDI files up to date, and return what there is."""
+        self._keep_nodes.run(config.dev_root)
         if cdi.asked(config):
             self._keep_gpus.run(hook_program(config), config.cdi_disabled_hooks)
         self._keep_added.run(config)

@@ -17,6 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.cdi.capabilities im
     CAPABILITIES,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,3 +110,41 @@ def test_options_with_no_such_capability_are_refused() -> None:
 def test_damaged_options_are_named(text: str) -> None:
     with pytest.raises(NodeError, match=r"/x is damaged.*run gpu\.node\.cdi again"):
         cdi_boot.load(text, "/x")
+
+
+def settings(text: str, key: str) -> list[str]:
+    lines = [line.partition("=") for line in text.splitlines()]
+    return [word for name, _equals, value in lines if name == key for word in value.split()]
+
+
+@pytest.mark.parametrize("text", [cdi_boot.SERVICE_TEXT, mig_boot.UNIT_TEXT])
+def test_item_25_what_runs_containers_starts_after_the_gpus_are_as_they_should_be(
+    text: str,
+) -> None:
+    kubelets = {"kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent"}
+    runtimes = {"containerd", "docker", "crio"}
+    wanted = {f"{name}.service" for name in (*kubelets, *runtimes, "gpu-device-plugin")}
+    assert wanted <= set(settings(text, "Before"))
+    # Ordering only: what would require it does not start where a GPU is broken.
+    assert not settings(text, "RequiredBy")
+
+
+def test_item_7_both_together_keep_a_kubelet_waiting_for_half_a_minute_at_most() -> None:
+    """Each tells that it has started once nothing has happened for so long, whether it is done or not."""
+    assert mig_boot.PATIENCE + cdi_boot.PATIENCE <= 27  # the rest is for two programs to start
+    for text, seconds in (
+        (cdi_boot.SERVICE_TEXT, cdi_boot.PATIENCE),
+        (mig_boot.UNIT_TEXT, mig_boot.PATIENCE),
+    ):
+        assert settings(text, "Type") == ["notify"]
+        assert f"--patience {seconds}" in text
+
+
+def test_item_4_device_nodes_are_noticed_by_a_list_of_them_and_not_by_their_use() -> None:
+    """A path unit starts its service when a node is closed: at the end of each program that uses a GPU."""
+    watched = settings(cdi_boot.PATH_TEXT, "PathChanged")
+    assert cdi_boot.NODES in watched
+    # Of two files of a folder one hides the change of the other while it is waited for.
+    folders = [one.rpartition("/")[0] for one in watched]
+    assert len(set(folders)) == len(folders)
+    assert [one for one in watched if one.startswith("/dev/")] == ["/dev/nvidia-caps"]

@@ -76,4 +76,4 @@ def test_pain_7_unit_orders_itself_before_what_uses_gpus_and_starts_nothing() ->
         assert f"{name}.service" in " ".join(before)
     assert not {"Requires", "Wants", "BindsTo", "PartOf"} & set(unit["Unit"])
     assert "systemctl" not in UNIT_TEXT
-    assert unit["Service"]["Type"] == "oneshot"
+    assert unit["Service"]["Type"] == "notify"
