@@ -137,6 +137,7 @@ test-cluster: setup $(WHEELHOUSE)/stamp ## Nodes of a genuine cluster (KUBE_BIN=
 
 bench: setup ## How fast things are, as ratios within one run
 	PYTHONPATH=$(LIBRARY):tests/unit/plugins/module_utils $(BIN)/python tests/bench/mig_planner.py
+	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/bench/runtime_files.py
 	$(MAKE) --no-print-directory -C tests/nvsim shim
 	PYTHONPATH=$(LIBRARY):tests/gpu_plugin $(BIN)/python tests/bench/device_plugin.py
 	PYTHONPATH=$(LIBRARY):tests/gpu_plugin $(BIN)/python tests/bench/node_software.py

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import typing as t
 
@@ -29,6 +30,7 @@ def parse(text: str, path: str) -> t.Dict[str, t.Any]:
         raise NodeError(f"{path} is not valid TOML", cause=cut(str(error)), hint=HINT) from error
 
 
+@functools.lru_cache(maxsize=8)  # a run reads the same texts again and again, and changes none
 def _loads(text: str) -> t.Dict[str, t.Any]:
     _check_text(text)
     try:

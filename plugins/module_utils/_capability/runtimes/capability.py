@@ -95,6 +95,7 @@ class RuntimeCapability:
         self._backup: t.Optional[str] = None
         self._records = Records(host)
         self._states: t.Dict[str, State] = {}
+        self._texts: t.Dict[str, t.Optional[str]] = {}  # what files become, by path
         if self._config_path and self._runtime in ("auto", "podman"):
             raise InputError.of("config_path", self._config_path, "one runtime that has a file")
 
@@ -211,7 +212,7 @@ class RuntimeCapability:
                 params = {"runtime": one.runtime.kind.name, "file": file}
                 need = "reload" if one.reloads() else "restart"
                 steps.append(Step("edit", file.summary(), params, (f"{need}:{unit}",)))
-                old, new = self._diff(one.runtime, file)
+                old, new = self._diff(file)
                 before.append(old)
                 after.append(new)
             if one.restarts() and not self._waits(one):
@@ -249,14 +250,15 @@ class RuntimeCapability:
             f"{LIVE_RESTORE if state.runtime.kind.name == 'docker' else ''}"
         )
 
-    def _diff(self, runtime: Runtime, file: File) -> t.Tuple[str, str]:
-        after = file.edited(runtime) or ""
+    def _diff(self, file: File) -> t.Tuple[str, str]:
+        after = self._texts[file.path] or ""
         return excerpts(masked_text(file.text or ""), masked_text(after))
 
     def _try(self, state: State) -> None:
         """Have a runtime check all of its edits, and see that they give it what it must have."""
         runtime, view = state.runtime, state.view
         texts = {one.path: one.edited(runtime) for one in state.files}
+        self._texts.update(texts)
         if texts:
             effective = runtime.trial(view, state.path, texts)
             self._check(state, view.lacking(effective), "would still not have")
@@ -290,7 +292,7 @@ class RuntimeCapability:
 
     def _write(self, state: State, file: File) -> None:
         runtime = state.runtime
-        text = file.edited(runtime)
+        text = self._texts[file.path]
         record = None
         if text is not None and self._present and not file.restored:
             record = file.record(runtime, text)

@@ -13,10 +13,11 @@ import typing as t
 from ..errors import NodeError
 from ..text import toml_scan
 from ..text.toml_data import DOTTED, Document, Entry, Heading
-from .edits import Change, Path, Removal
+from .edits import Change, Path, Removal, lookup
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 STEP = "  "
+LOOKED_BACK = 200  # characters
 Splice = t.Tuple[int, int, str]  # what stands between two places becomes a text
 
 
@@ -24,9 +25,7 @@ def edit(text: str, changes: t.Sequence[Change], removals: t.Sequence[Removal] =
     """Return the text with values set at paths of keys, and keys removed. ValueError: it is no TOML."""
     if changes:
         text = _Setting(Document(text), changes).after()
-    for path, depth in removals:
-        text = _without(text, path, depth)
-    return text
+    return _without(text, removals) if removals else text
 
 
 def line(text: str, path: Path) -> int:
@@ -229,7 +228,7 @@ class _Setting:
         """Tell whether the file's tables follow each other without blank lines."""
         text, headings = self._document.text, self._document.headings[2:]
         return bool(headings) and not any(
-            re.search(r"\n[ \t]*\r?\n\Z", text[: one.start][-200:]) for one in headings
+            re.search(r"\n[ \t]*\r?\n\Z", text[: one.start][-LOOKED_BACK:]) for one in headings
         )
 
     def _inline(self, entry: Entry, values: t.Mapping[Path, t.Any]) -> str:
@@ -267,30 +266,64 @@ def _inline_set(text: str, at: int, path: Path, value: t.Any, where: Path) -> st
     return f"{text[: at + 1]} {new} {text[end:]}"
 
 
-def _without(text: str, path: Path, depth: int) -> str:
-    """Return a text without a key, and without the tables around it that are empty then."""
+def _without(text: str, removals: t.Sequence[Removal]) -> str:
+    """Return a text without keys, and without the tables around them that are empty then, down to a depth."""
     document = Document(text)
-    entry = next(
-        (
-            document.entries[path[:n]]
-            for n in range(1, len(path) + 1)
-            if path[:n] in document.entries
-        ),
-        None,
-    )
-    if entry is None:
-        return text
-    rest = path[len(entry.path) :]
-    if rest:
-        inline = _inline_without(text[entry.value : entry.end], rest, depth - len(entry.path))
-        if inline != "{}" or depth >= len(entry.path):
-            return text[: entry.value] + inline + text[entry.end :]
-    text = text[: entry.start] + text[entry.line_end :]
-    return _without_empty(text, entry.path[:-1], depth)
+    lines: t.Dict[Path, int] = {}
+    for path, depth in removals:
+        entry = _entry(document, path)
+        if entry is not None and entry.path != path:
+            inline = _inline_without(document, entry, path, depth)
+            if inline:
+                text = text[: entry.value] + inline + text[entry.end :]
+                document = Document(text)
+                continue
+        if entry is not None:
+            lines.setdefault(entry.path, depth)
+    gone = [(one.start, one.line_end) for one in map(document.entries.__getitem__, lines)]
+    gone += [(_blank_before(text, one.start), one.end) for one in _empty(document, lines)]
+    for start, end in sorted(gone, reverse=True):
+        text = text[:start] + text[end:]
+    return text
 
 
-def _inline_without(text: str, path: Path, depth: int) -> str:
-    data = toml_scan.value(text, 0).data
+def _entry(document: Document, path: Path) -> t.Optional[Entry]:
+    """Return the key that is the path's, or whose inline table it is in."""
+    sizes = range(1, len(path) + 1)
+    return next((document.entries[path[:n]] for n in sizes if path[:n] in document.entries), None)
+
+
+def _empty(document: Document, lines: t.Mapping[Path, int]) -> t.List[Heading]:
+    """Return the headings of tables that hold nothing once keys go one by one; each key has its depth that stays."""
+    entries = dict.fromkeys(document.entries)
+    headings = document.headings[1:]
+    gone: t.List[Heading] = []
+    for path, depth in lines.items():
+        del entries[path]
+        for level in range(len(path) - 1, depth, -1):
+            table = path[:level]
+            below = [one for one in headings if one.path[:level] == table]
+            if any(one.path != table for one in below) or any(
+                one[:level] == table for one in entries
+            ):
+                break
+            gone += below
+            headings = [one for one in headings if one not in below]
+    return gone
+
+
+def _blank_before(text: str, at: int) -> int:
+    """Return where the blank line before a line begins, or the line where there is none."""
+    blank = re.search(r"(?<=\n)[ \t]*\r?\n\Z", text[max(at - LOOKED_BACK, 0) : at])
+    return at - len(blank[0]) if blank else at
+
+
+def _inline_without(document: Document, entry: Entry, path: Path, depth: int) -> str:
+    """Return an inline table without a key; empty where nothing of it is left to stay."""
+    path, depth = path[len(entry.path) :], depth - len(entry.path)
+    data = toml_scan.value(document.text, entry.value).data
+    if lookup(data, path) is None:
+        return document.text[entry.value : entry.end]
     tables = [data]
     for name in path[:-1]:
         tables.append(tables[-1][name])
@@ -299,22 +332,4 @@ def _inline_without(text: str, path: Path, depth: int) -> str:
         if tables[level]:
             break
         del tables[level - 1][path[level - 1]]
-    return value_text(data)
-
-
-def _without_empty(text: str, path: Path, depth: int) -> str:
-    """Return a text without the headings of a table that holds nothing and of such around it, down to a depth."""
-    document = Document(text)
-    while len(path) > depth:
-        headings = [one for one in document.headings[1:] if one.path[: len(path)] == path]
-        held = any(one[: len(path)] == path for one in document.entries)
-        if held or any(one.path != path for one in headings):
-            break
-        for one in headings:
-            start = one.start
-            blank = re.search(r"\r?\n[ \t]*\r?\n\Z", text[:start])
-            if blank:
-                start = text.rfind("\n", 0, start - 1) + 1
-            text = text[:start] + text[one.end :]
-        document, path = Document(text), path[:-1]
-    return text
+    return value_text(data) if data or depth >= 0 else ""

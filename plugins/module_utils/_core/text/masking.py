@@ -160,7 +160,7 @@ def _closed(text: str, at: int) -> int:
 def excerpts(before: str, after: str) -> t.Tuple[str, str]:
     """Return the lines of two texts that differ, with a little of what is around them."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, old, new)
     groups = list(matcher.get_grouped_opcodes(CONTEXT))
     return (
         BETWEEN.join("".join(old[one[0][1] : one[-1][2]]) for one in groups),

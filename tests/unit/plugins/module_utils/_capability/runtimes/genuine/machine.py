@@ -65,7 +65,7 @@ class Machine(Host):
 
     def which(self, name: str) -> str | None:
         if name in self.programs or name in self.answers:
-            return f"/usr/bin/{name}"
+            return name if name.startswith("/") else f"/usr/bin/{name}"
         return super().which(name) if name == "unshare" else None
 
     def at(self, path: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from machine import CONFIG, DAEMON, SUITES, WRAPPER, Machine, converge, planned
 
+pytestmark = pytest.mark.slow
 Make = Callable[..., Machine]
 CRI = 'plugins."io.containerd.grpc.v1.cri"'
 RUNC = '{ runc = { runtime_type = "io.containerd.runc.v2" } }'

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from machine import CONF_D, CONFIG, SUITES, WRAPPER, Machine, capability, converge, planned
 
+pytestmark = pytest.mark.slow
 Make = Callable[..., Machine]
 OLD = "io.containerd.grpc.v1.cri"
 NEW = "io.containerd.cri.v1.runtime"

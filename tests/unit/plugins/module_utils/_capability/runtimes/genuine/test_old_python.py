@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._host import toml
 from machine import CONFIG, SUITES, WRAPPER, Machine, converge, planned
 
+pytestmark = pytest.mark.slow
 FILES = Path(__file__).parents[3] / "runtime_configs"
 
 
@@ -21,7 +23,9 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have what Python 3.9 and 3.10 have on a fresh node."""
     for name in ("tomllib", "tomlkit", "tomli", "toml"):
         monkeypatch.setitem(sys.modules, name, None)
+    toml._loads.cache_clear()
     yield
+    toml._loads.cache_clear()
     assert sys.modules["tomllib"] is None
 
 
