@@ -116,7 +116,8 @@ options:
     type: bool
     default: false
   load:
-    description: Load the kernel modules where no driver is loaded and no reboot must come first.
+    description: >-
+      Load the kernel modules where no driver is loaded and no reboot must come first. Make device nodes, at boot too.
     type: bool
     default: true
   reload:

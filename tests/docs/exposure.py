@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from gpu_plugin._shared._core.cdi import boot as cdi_boot
 from gpu_plugin._shared._core.mig import boot as mig_boot
@@ -26,7 +28,20 @@ FOLDER = REPOSITORY / "files/gpu_plugin/systemd"
 def units() -> dict[str, str]:
     """Return the text of each service that a node may have, by its name."""
     found = {path.name: path.read_text() for path in sorted(FOLDER.glob("*.service"))}
-    return {**found, mig_boot.UNIT: mig_boot.UNIT_TEXT, cdi_boot.UNIT: cdi_boot.SERVICE_TEXT}
+    nodes = _device_nodes()
+    found = {**found, mig_boot.UNIT: mig_boot.UNIT_TEXT, cdi_boot.UNIT: cdi_boot.SERVICE_TEXT}
+    return {**found, nodes.UNIT: nodes.UNIT_TEXT}
+
+
+def _device_nodes() -> Any:
+    """Return the library's file with that unit, which the device plugin has no link to."""
+    name, path = f"{cdi_boot.__name__.rsplit('.', 2)[0]}.device_nodes", "_core/device_nodes.py"
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "plugins/module_utils" / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def version() -> int:
@@ -89,7 +104,7 @@ def _writes(name: str) -> str:
     folders += [f"/etc/{one}" for one in setting(name, "ConfigurationDirectory")]
     folders += [f"/var/lib/{one}" for one in setting(name, "StateDirectory")]
     folders += [one.lstrip("-") for one in setting(name, "ReadWritePaths")]
-    return ", ".join(f"`{one}`" for one in folders)
+    return ", ".join(f"`{one}`" for one in folders) or "device nodes"
 
 
 def shown() -> str:

@@ -62,7 +62,7 @@ def load(engine: Engine, request: Request, _pid: int) -> None:
     """Load the driver; one that is loaded stays, as with modprobe."""
     if engine.store.driver is None:
         engine.store.load_driver(request["version"], request["flavour"])
-        engine.render()
+    engine.render()
 
 
 def unload(engine: Engine, _request: Request, _pid: int) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MAJOR, CAPS_MAJOR, UVM_MAJOR = 195, 509, 510
 CONTROL_MINOR, MODESET_MINOR = 255, 254
 CAPS_PER_GPU, CAPS_PER_GI = 135, 9
+# Where the first is there nobody makes device nodes, and nvidia-uvm is loaded only where the second is.
+NO_UDEV, UVM_LOADED = "etc/nvsim/no-udev", "run/nvsim/uvm"
 FLAVOURS = {
     "open": "NVIDIA UNIX Open Kernel Module for x86_64",
     "proprietary": "NVIDIA UNIX x86_64 Kernel Module",
@@ -88,8 +90,12 @@ def render(view: KernelView, root: str) -> None:
     _sync(base / "sys/bus/pci/devices", dict(_pci(view)))
     loaded = view.driver_version is not None
     _sync(base / "proc/driver", dict(_proc(view)) if loaded else {})
-    _nodes(base / "dev", dict(_devices(view)) if loaded else {}, real=root == "/")
-    _majors(base, loaded)
+    by_udev = not (base / NO_UDEV).exists()
+    if by_udev:
+        _nodes(base / "dev", dict(_devices(view)) if loaded else {}, real=root == "/")
+    if not loaded:
+        (base / UVM_LOADED).unlink(missing_ok=True)
+    _majors(base, loaded, uvm=by_udev or (base / UVM_LOADED).exists())
 
 
 def _pci(view: KernelView) -> Iterator[tuple[str, str]]:
@@ -190,7 +196,7 @@ def _nodes(folder: Path, nodes: dict[str, tuple[int, int, int]], *, real: bool) 
             path.unlink()
 
 
-def _majors(base: Path, loaded: bool) -> None:
+def _majors(base: Path, loaded: bool, *, uvm: bool) -> None:
     """Show the driver's majors in /proc/devices, which a node's boot unit has made writable."""
     path = base / "proc/devices"
     if not path.exists():
@@ -200,5 +206,5 @@ def _majors(base: Path, loaded: bool) -> None:
     lines = [line for line in path.read_text().splitlines(keepends=True) if line not in ours]
     if loaded:
         end = lines.index("\n") if "\n" in lines else len(lines)
-        lines[end:end] = ours
+        lines[end:end] = ours if uvm else ours[:2]
     path.write_text("".join(lines))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nvsim.kernel import NO_UDEV, UVM_LOADED
 from nvsim.testing import Sim, client, start
 
 
@@ -56,3 +57,19 @@ def test_capabilities_follow_the_instances(a100: Sim) -> None:
     assert {f"dev/nvidia-caps/nvidia-cap{minor}" for minor in device["minors"]} <= tree(a100.root)
     a100.ctl("reset", gpu="1")
     assert not access.exists()
+
+
+def test_nobody_makes_nodes_without_udev_and_uvm_is_a_module_of_its_own(a100: Sim) -> None:
+    a100.ctl("unload")
+    for name in (NO_UDEV, UVM_LOADED):
+        (a100.root / name).parent.mkdir(parents=True, exist_ok=True)
+    (a100.root / NO_UDEV).touch()
+    a100.ctl("load", version="560.1", flavour="proprietary")
+    devices = a100.root / "proc/devices"
+    assert not list((a100.root / "dev").glob("nvidia[0-9c]*l"))
+    assert "nvidia-uvm" not in devices.read_text()
+    (a100.root / UVM_LOADED).touch()
+    a100.ctl("load", version="560.1", flavour="proprietary")
+    assert "nvidia-uvm" in devices.read_text()
+    a100.ctl("unload")
+    assert not (a100.root / UVM_LOADED).exists()

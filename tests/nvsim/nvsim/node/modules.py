@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from ..ctl import Client
+from ..kernel import UVM_LOADED
 
 PACKAGES = {"nvidia-open-kernel-dkms": "open", "nvidia-kernel-dkms": "proprietary"}
 MODULES = re.compile(r"nvidia(-current(-open)?)?([-_](uvm|modeset|drm|peermem))?")
@@ -47,6 +48,8 @@ def modprobe(words: list[str]) -> int:
             file=sys.stderr,
         )
         return 1
+    if "nvidia-uvm" in names:
+        Path("/", UVM_LOADED).touch()
     Client().ask("load", version=found[0], flavour=found[1])
     return 0
 
