@@ -85,7 +85,7 @@ UNIT_TEXT = f"""\
 [Unit]
 Description=Make the device nodes of NVIDIA GPUs (gpu.node)
 Documentation=https://github.com/gpu-node/gpu.node
-After=systemd-modules-load.service systemd-udev-settle.service
+After=systemd-modules-load.service systemd-udev-settle.service dkms.service
 Before=nvidia-persistenced.service gpu-mig.service gpu-cdi.service gpu-device-plugin.service nvidia-cdi-refresh.service
 Before=kubelet.service containerd.service docker.service crio.service slurmd.service
 ConditionPathExists={PROGRAM}

@@ -15,7 +15,10 @@ from ..._core.packages.package import Change, Package, Policy, Simulation
 from ..api import Completed
 from .api import NoHold, PackageManager, tail
 
-RPM_BUSY = re.compile(r"transaction lock on|Existing lock |[Ww]aiting for process with pid")
+# The third is dnf5's, which does not wait: libdnf5/base/transaction.cpp, ERROR_LOCK.
+RPM_BUSY = re.compile(
+    r"transaction lock on|Existing lock |obtain rpm transaction lock|[Ww]aiting for process with pid"
+)
 # dnf's shell ends with status 0 all the same; nothing was done then.
 DNF_LOCKED = re.compile(r"^Error: .* already locked by \d+", re.M)
 DNF_LOCKS = "/etc/dnf/plugins/versionlock.list"

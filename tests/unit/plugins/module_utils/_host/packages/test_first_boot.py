@@ -14,10 +14,13 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.api import Locked
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import Apt
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import Dnf
 from apt_nodes import AptNode, Repository
 from apt_nodes import missing as missing_apt
+from fakes import FakeHost
 from pgp_keys import Key
 from rpm_nodes import STARTED, SYSTEMS, RpmNode, missing, slow_upgrade
 
@@ -109,3 +112,15 @@ def test_item_8_upgrade_that_rpm_is_at_is_not_taken_for_interrupted(tmp_path: Pa
             Dnf(node, 0, "the driver").packages()
         assert not Dnf(node, 60, "the driver").packages()["nvidia-slow"].broken
     assert node.installed()["nvidia-slow"] == "2.0"
+
+
+def test_item_8_words_of_dnf5_about_the_lock_are_known() -> None:
+    # libdnf5/base/transaction.cpp; dnf 4 is genuine above.
+    said = "Transaction failed: Failed to obtain rpm transaction lock. Another transaction is in progress."
+    host = FakeHost(commands={("dnf",): Completed(1, "", said), ("rpm",): "/var/lib/rpm\n"})
+    host.holders["/var/lib/rpm/.rpm.lock"] = 4711
+    host.files["/proc/4711/comm"] = "dnf-automatic\n"
+    host.files["/proc/4711/cgroup"] = "0::/system.slice/dnf-automatic.service\n"
+    words = r"4711 \(dnf-automatic, dnf-automatic.service\) holds the lock"
+    with pytest.raises(Locked, match=words):
+        Dnf(host, 0, "the driver").known("nvidia")
