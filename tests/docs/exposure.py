@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -13,8 +12,10 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+from ansible_collections.gpu.node.plugins.module_utils._core import device_nodes
+from ansible_collections.gpu.node.plugins.module_utils._core.dcgm import exporter
+from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.desired import Exporter
 from gpu_plugin._shared._core.cdi import boot as cdi_boot
 from gpu_plugin._shared._core.mig import boot as mig_boot
 
@@ -22,26 +23,19 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs/security.md"
 MARKS = ("<!-- units: written by make docs-tables -->", "<!-- units: end -->")
 SYSTEMD = 252  # the figures of the page are this version's; others weigh a little differently
+# As the role's defaults have it: it maps pods.
+EXPORTER = Exporter(
+    *("/srv/dcgm-exporter", "0" * 64, "", "", "127.0.0.1:9400", True, "uid", True, (), "", 30)
+)
 FOLDER = REPOSITORY / "files/gpu_plugin/systemd"
 
 
 def units() -> dict[str, str]:
     """Return the text of each service that a node may have, by its name."""
     found = {path.name: path.read_text() for path in sorted(FOLDER.glob("*.service"))}
-    nodes = _device_nodes()
-    found = {**found, mig_boot.UNIT: mig_boot.UNIT_TEXT, cdi_boot.UNIT: cdi_boot.SERVICE_TEXT}
-    return {**found, nodes.UNIT: nodes.UNIT_TEXT}
-
-
-def _device_nodes() -> Any:
-    """Return the library's file with that unit, which the device plugin has no link to."""
-    name, path = f"{cdi_boot.__name__.rsplit('.', 2)[0]}.device_nodes", "_core/device_nodes.py"
-    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "plugins/module_utils" / path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    found |= {mig_boot.UNIT: mig_boot.UNIT_TEXT, cdi_boot.UNIT: cdi_boot.SERVICE_TEXT}
+    found[device_nodes.UNIT] = device_nodes.UNIT_TEXT
+    return {**found, exporter.UNIT: exporter.files(EXPORTER, "")[exporter.UNIT_FILE]}
 
 
 def version() -> int:
@@ -66,9 +60,10 @@ def exposure(name: str) -> float:
 
 
 def setting(name: str, key: str) -> list[str]:
-    """Return the words of a unit's setting."""
+    """Return the words of a unit's setting, ``none`` where it is there and empty."""
     lines = [line for line in units()[name].splitlines() if line.startswith(f"{key}=")]
-    return [word for line in lines for word in line.partition("=")[2].split()]
+    words = [word for line in lines for word in line.partition("=")[2].split()]
+    return words or (["none"] if lines else [])
 
 
 def table() -> str:
@@ -104,7 +99,8 @@ def _writes(name: str) -> str:
     folders += [f"/etc/{one}" for one in setting(name, "ConfigurationDirectory")]
     folders += [f"/var/lib/{one}" for one in setting(name, "StateDirectory")]
     folders += [one.lstrip("-") for one in setting(name, "ReadWritePaths")]
-    return ", ".join(f"`{one}`" for one in folders) or "device nodes"
+    written = ", ".join(f"`{one}`" for one in folders)
+    return written or ("device nodes" if name == device_nodes.UNIT else "nothing")
 
 
 def shown() -> str:
