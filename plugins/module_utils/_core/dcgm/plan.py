@@ -125,7 +125,7 @@ def _install(observed: Observed, desired: Desired, targets: Targets) -> t.List[S
     if held:
         raise NodeError(
             f"{', '.join(held)} must change, but is on hold, and not by this module",
-            hint=f"ask for the version that is installed, or release it: apt-mark unhold {' '.join(held)}",
+            hint="release the hold, or ask for the version that is installed",
         )
     parts = [f"install {', '.join(f'{name} ({one})' for name, one in missing.items())}"]
     parts = parts if missing else []

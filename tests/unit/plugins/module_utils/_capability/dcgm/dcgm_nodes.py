@@ -40,22 +40,22 @@ def offer(found: Repository, version: str) -> None:
         found.add(f"{DCGM}-proprietary-cuda{one}", full, f"{same}, {DCGM}-proprietary (= {full})")
 
 
-class DcgmNode(AptNode):
-    """A node with a driver; ``units`` has what runs, by name, with the unit's text that it was started with."""
+class Services:
+    """systemd's services; ``units`` has what runs, by name, with the unit's text that it was started with."""
 
-    def __init__(self, root: Path, distribution: Repository, driver: str = "580.95.05") -> None:
-        super().__init__(root, distribution)
+    files: dict[str, str]
+    commands: dict[tuple[str, ...], Any]
+
+    def begin(self, driver: str) -> None:
+        """Let the machine have a driver, and know its services."""
         self.units: dict[str, str] = {}
         self.boot: set[str] = set()
         self.files[DRIVER] = LOADED.format(driver)
-        self.commands[("systemctl",)] = self._systemctl
-        for verb in ("show", "enable", "disable"):
-            self.commands[("systemctl", verb)] = self._systemctl
+        for verb in ((), ("show",), ("enable",), ("disable",)):
+            self.commands["systemctl", *verb] = self._systemctl
 
-    def person(self, *words: str) -> None:
-        """Run a command as a person would; it must succeed."""
-        done = self._genuine(words)
-        assert done.rc == 0, done.err
+    def installed(self) -> dict[str, str]:
+        raise NotImplementedError
 
     def _systemctl(self, words: tuple[str, ...]) -> Completed:
         verb, unit = words[1], words[2 if words[1] == "show" else -1]
@@ -92,6 +92,21 @@ class DcgmNode(AptNode):
         active = "active" if unit in self.units else "inactive"
         enabled = "enabled" if unit in self.boot else "disabled"
         return f"ActiveState={active}\nUnitFileState={enabled}\nMainPID={pid}\n"
+
+
+class DcgmNode(Services, AptNode):
+    """A Debian node with a driver."""
+
+    installed = AptNode.installed
+
+    def __init__(self, root: Path, distribution: Repository, driver: str = "580.95.05") -> None:
+        AptNode.__init__(self, root, distribution)
+        self.begin(driver)
+
+    def person(self, *words: str) -> None:
+        """Run a command as a person would; it must succeed."""
+        done = self._genuine(words)
+        assert done.rc == 0, done.err
 
 
 def parameters(**params: Any) -> dict[str, Any]:
