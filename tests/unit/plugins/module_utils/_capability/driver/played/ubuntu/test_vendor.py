@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import ubuntu_archive as archive
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from apt_nodes import Repository
 from debian import converge
 from pgp_keys import Key
@@ -57,3 +58,29 @@ def test_u1_names_without_branch_follow_those_with_one_while_these_are_held(
     assert not [name for name in (*node.installed(), *node.held()) if "-580" in name]
     assert converge(node, version="580", **options).steps == ()
     assert "nvidia-dkms-open" not in node.installed()
+
+
+def test_u9_ubuntus_desktop_gives_way_to_nvidias_packages_and_comes_back(
+    ubuntu: Callable[..., Ubuntu], vendor: Repository
+) -> None:
+    tracking = archive.tracking(K85, OLD, ending="")
+    modules = archive.prebuilt(K85, OLD, ending="")
+    packages = (archive.DKMS, *archive.kernel(K85), *archive.driver(OLD, ""), *modules, *tracking)
+    node = ubuntu(packages, K85)
+    node.enable()
+    node.apt("install", "nvidia-driver-580-open", "linux-modules-nvidia-580-open-generic")
+    before = node.installed()
+    key = {"key": vendor.key.armoured, "key_fingerprints": [], "signed_metadata": False}
+    flat = {"suite": "/", "components": [], "plain_http": False}
+    named = {"source": "repository", "repository": {"url": vendor.url, **key, **flat}}
+    options = {**named, "version": "595", "load": False, "persistence": False}
+    with pytest.raises(NodeError, match="adopt: true"):
+        converge(node, **options)
+    assert node.installed() == before
+    assert converge(node, adopt=True, **options).steps == ()
+    assert node.installed()["libnvidia-compute"] == f"{NEW}-0ubuntu1"
+    # What nothing needs any more and is not ours stays.
+    left = [name for name in node.installed() if "-580" in name]
+    assert left == [f"nvidia-firmware-580-{OLD}"]
+    converge(node, state="absent")
+    assert (node.installed(), node.held()) == (before, set())
