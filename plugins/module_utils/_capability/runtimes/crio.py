@@ -71,7 +71,8 @@ class Crio(Runtime):
         for name in self._host.listdir(folder):
             path = f"{folder}/{name}"
             status = self._host.status(path)
-            if status is not None and stat.S_ISDIR(status.mode):
+            link = self._host.readlink(path) is not None
+            if status is not None and stat.S_ISDIR(status.mode) and not link:
                 yield from self._files(path)
             else:
                 yield path

@@ -90,6 +90,21 @@ def test_line_of_others_stays_when_ours_go(name: str, version: str) -> None:
         assert host.files[path].startswith("# theirs\n")
 
 
+@pytest.mark.parametrize(("name", "version"), [("rke2.toml", "1.7.24"), ("ubuntu.toml", "1.7.24")])
+def test_item_9_diff_has_the_lines_that_change_and_no_credential(name: str, version: str) -> None:
+    host, path, text, _runtime = machine(name, version)
+    login = '    [plugins."io.containerd.grpc.v1.cri".registry.headers]\n      X = "https://ci:S3cret@r"\n'
+    host.files[path] = text + "\n" + login.replace("    ", "")
+    one = capability(host, mode="runtime_class")
+    plan = one.plan(one.observe())
+    before, after = str(plan.before), str(plan.after)
+    assert "nvidia" in after
+    assert len(after.splitlines()) < 40
+    for secret in ("s3cret", "S3cret"):
+        assert secret not in before + after
+    assert text.splitlines()[1] not in before + after
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_file_that_the_package_does_not_bring_is_made_and_goes_again(mode: str) -> None:
     host = Machine({}, docker="26.1.5")
