@@ -11,19 +11,32 @@ from __future__ import annotations
 
 import typing as t
 
-from .boot import SANDBOX, unit_file
+from .boot import BEFORE, SANDBOX, unit_file
 from .steps import Step
 
 UNIT = "gpu-device-nodes.service"
 PROGRAM = "/etc/gpu-node/device-nodes"
 LINK = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
+# Seconds after which the unit counts as started, so that a driver that hangs keeps no kubelet waiting.
+PATIENCE = 3
 # It makes what nvidia-modprobe would (NVIDIA/nvidia-modprobe, modprobe-utils): what the driver shows in /proc has
 # majors, minors, modes and owners, and 195, 254 and 255 are fixed.
 TEXT = r"""#!/bin/sh
-# Written by gpu.node.nvidia_driver. usage: device-nodes check|make [ROOT]
-# check prints the device nodes of NVIDIA's driver that are missing, make loads nvidia-uvm and makes them.
+# Written by gpu.node.nvidia_driver. usage: device-nodes check|make|boot [ROOT]
+# check prints the device nodes of NVIDIA's driver that are missing, make loads nvidia-uvm and makes them. boot does so
+# under systemd, which is told after PATIENCE seconds that it is done, and waits for DKMS where that still builds.
 set -u
 verb=$1 root=${2:-} status=0
+if [ "$verb" = boot ]; then
+  { sleep "$PATIENCE" && systemd-notify --ready; } >/dev/null 2>&1 &
+  until sh "$0" make "$root"; do
+    case $(systemctl show --property=Job --value dkms.service) in "" | 0) status=1 && break ;; esac
+    sleep 5
+  done
+  kill $! 2>/dev/null
+  systemd-notify --ready
+  exit $status
+fi
 driver=$root/proc/driver/nvidia
 if [ "$verb" = make ] && ! grep -q ' nvidia-uvm$' "$root/proc/devices"; then
   modprobe nvidia-uvm && grep -q ' nvidia-uvm$' "$root/proc/devices" || exit 1
@@ -85,16 +98,19 @@ UNIT_TEXT = f"""\
 [Unit]
 Description=Make the device nodes of NVIDIA GPUs (gpu.node)
 Documentation=https://github.com/gpu-node/gpu.node
-After=systemd-modules-load.service systemd-udev-settle.service dkms.service
-Before=nvidia-persistenced.service gpu-mig.service gpu-cdi.service gpu-device-plugin.service nvidia-cdi-refresh.service
-Before=kubelet.service containerd.service docker.service crio.service slurmd.service
+After=systemd-modules-load.service systemd-udev-settle.service
+Before=nvidia-persistenced.service gpu-mig.service gpu-cdi.service nvidia-cdi-refresh.service slurmd.service
+Before={BEFORE}
 ConditionPathExists={PROGRAM}
 
 [Service]
-Type=oneshot
+Type=notify
+NotifyAccess=all
 RemainAfterExit=yes
-ExecStart=/bin/sh {PROGRAM} make
+Environment=PATIENCE={PATIENCE}
+ExecStart=/bin/sh {PROGRAM} boot
 TimeoutStartSec=180
+RuntimeMaxSec=900
 
 {SANDBOX}
 [Install]

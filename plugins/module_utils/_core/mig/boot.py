@@ -18,7 +18,7 @@ STATUS = "/run/gpu-node/mig.json"
 LOCK = "/run/gpu-node/mig.lock"
 # Seconds without any progress after which the unit counts as started, so that a broken driver does not keep a node from
 # its other work; what hangs is ended later.
-PATIENCE = 18
+PATIENCE = 16
 # Ordering only: the unit starts nothing and nothing requires it, so that it can deadlock nothing.
 UNIT_TEXT = f"""\
 # Written by gpu.node.mig.

@@ -118,4 +118,4 @@ def test_item_19_specification_is_written_after_the_nodes_and_follows_them() -> 
     before = [line for line in text.splitlines() if line.startswith("Before=")]
     for unit in (cdi_boot.UNIT, mig_boot.UNIT, "kubelet.service", "containerd.service"):
         assert any(unit in line.split("=")[1].split() for line in before), unit
-    assert "PathChanged=/dev/nvidia-uvm\n" in cdi_boot.PATH_TEXT
+    assert f"PathChanged={cdi_boot.NODES}\n" in cdi_boot.PATH_TEXT

@@ -151,6 +151,60 @@ def test_item_9_nothing_is_missing_where_no_driver_is_loaded(machine: Machine) -
     assert machine.run("check") == ""
 
 
+STARTED = """#!/bin/sh
+echo started >>"{0}/told"
+"""
+# DKMS builds until it has been asked for twice, and the module is there then.
+DKMS = """#!/bin/sh
+echo "$*" >>"{0}/asked"
+[ "$(wc -l <"{0}/asked")" -ge 2 ] && rm -f "{0}/broken"
+echo 42
+"""
+NO_JOB = "#!/bin/sh\necho 0\n"
+
+
+def boot(machine: Machine, systemctl: str, patience: float, rc: int = 0) -> None:
+    programs = {"systemd-notify": STARTED, "systemctl": systemctl, "sleep": "#!/bin/sh\n"}
+    if patience:
+        programs["sleep"] = f"#!/bin/sh\n[ $1 = 9 ] || exit 0\nexec {shutil.which('sleep')} 9\n"
+    for name, text in programs.items():
+        machine.put(f"bin/{name}", text.format(machine.root))
+        (machine.root / "bin" / name).chmod(0o755)
+    machine.put("device-nodes", TEXT)
+    path = f"{machine.root}/bin:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PATIENCE": "9"}
+    words = ["/bin/sh", str(machine.root / "device-nodes"), "boot", str(machine.root)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, env=env)
+    assert done.returncode == rc, done.stderr
+
+
+def test_item_9_boot_tells_once_the_nodes_are_there(machine: Machine) -> None:
+    boot(machine, NO_JOB, patience=9)
+    assert machine.nodes() == {**CONTROL, **GPUS, **CAPS}
+    assert (machine.root / "told").read_text() == "started\n"
+
+
+def test_item_9_boot_waits_for_dkms_that_builds(machine: Machine) -> None:
+    machine.put("broken", "")
+    boot(machine, DKMS, patience=9)
+    assert machine.nodes() == {**CONTROL, **GPUS, **CAPS}
+
+
+def test_item_9_boot_fails_where_nothing_builds_the_module(machine: Machine) -> None:
+    machine.put("broken", "")
+    boot(machine, NO_JOB, patience=9, rc=1)
+    assert machine.nodes() == {}
+    assert (machine.root / "told").read_text() == "started\n"  # nobody waits for more
+
+
+def test_item_7_boot_tells_after_a_while_while_the_driver_hangs(machine: Machine) -> None:
+    """modprobe ends only once systemd has been told."""
+    hangs = f'#!/bin/sh\nwhile [ ! -e "{machine.root}/told" ]; do :; done\nexit 1\n'
+    machine.put("bin/modprobe", hangs)
+    boot(machine, NO_JOB, patience=0, rc=1)
+    assert (machine.root / "told").read_text() == "started\n" * 2
+
+
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
 def test_program_is_plain_enough_for_every_shell(machine: Machine, shell: str) -> None:
     if shutil.which(shell) is None:

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core import device_nodes
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import State
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi.boot import Options
@@ -117,7 +118,10 @@ def settings(text: str, key: str) -> list[str]:
     return [word for name, _equals, value in lines if name == key for word in value.split()]
 
 
-@pytest.mark.parametrize("text", [cdi_boot.SERVICE_TEXT, mig_boot.UNIT_TEXT])
+UNITS = [cdi_boot.SERVICE_TEXT, mig_boot.UNIT_TEXT, device_nodes.UNIT_TEXT]
+
+
+@pytest.mark.parametrize("text", UNITS)
 def test_item_25_what_runs_containers_starts_after_the_gpus_are_as_they_should_be(
     text: str,
 ) -> None:
@@ -129,15 +133,19 @@ def test_item_25_what_runs_containers_starts_after_the_gpus_are_as_they_should_b
     assert not settings(text, "RequiredBy")
 
 
-def test_item_7_both_together_keep_a_kubelet_waiting_for_half_a_minute_at_most() -> None:
+def test_item_7_all_together_keep_a_kubelet_waiting_for_half_a_minute_at_most() -> None:
     """Each tells that it has started once nothing has happened for so long, whether it is done or not."""
-    assert mig_boot.PATIENCE + cdi_boot.PATIENCE <= 27  # the rest is for two programs to start
-    for text, seconds in (
-        (cdi_boot.SERVICE_TEXT, cdi_boot.PATIENCE),
-        (mig_boot.UNIT_TEXT, mig_boot.PATIENCE),
-    ):
+    units = {
+        cdi_boot.SERVICE_TEXT: (cdi_boot.PATIENCE, "--patience {}"),
+        mig_boot.UNIT_TEXT: (mig_boot.PATIENCE, "--patience {}"),
+        device_nodes.UNIT_TEXT: (device_nodes.PATIENCE, "Environment=PATIENCE={}"),
+    }
+    assert (
+        sum(seconds for seconds, _form in units.values()) <= 27
+    )  # the rest is for programs to start
+    for text, (seconds, form) in units.items():
         assert settings(text, "Type") == ["notify"]
-        assert f"--patience {seconds}" in text
+        assert form.format(seconds) in text
 
 
 def test_item_4_device_nodes_are_noticed_by_a_list_of_them_and_not_by_their_use() -> None:
