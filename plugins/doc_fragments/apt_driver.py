@@ -25,7 +25,8 @@ options:
         removed since, in the version that it had, in one transaction. Where one of them cannot be had any more, and
         where the driver was from NVIDIA's installer, the driver stays as it is, with its sources, and only the holds
         go.
-      - Without it, nothing is removed that no earlier run has added. Only with apt, and with O(source=runfile).
+      - Without it, nothing is removed that no earlier run has added. With dnf and zypper only a driver from NVIDIA's
+        installer is taken over.
     type: bool
     default: false
   hold_kernel:

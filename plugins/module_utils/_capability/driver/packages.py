@@ -294,7 +294,7 @@ class Packages(Part):
             if not name.startswith(("nvidia-kernel-", "nvidia-open-kernel-"))
         )
         if others or lost:
-            raise would_remove(lost) if lost else _held_by_others(others)
+            raise would_remove(lost, self._known.family) if lost else _held_by_others(others)
         return simulation
 
     def _carry_out(self, change: Change, before: t.Mapping[str, Package], replaces: bool) -> None:

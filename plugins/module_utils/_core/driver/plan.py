@@ -16,7 +16,6 @@ from ..steps import Plan, Step
 from . import branches as driver_branches
 from . import distributions, loading, packages, runfile
 from .adoption import back
-from .adoption import found as adoption
 from .kernel import refuse_key
 from .report import after, describe, warnings
 from .rhel.precompiled import instead as precompiled_instead
@@ -97,7 +96,6 @@ def _check(observed: Observed, desired: Desired) -> None:
         raise InputError.of(
             "hold_kernel", True, "false, as only apt's packages of kernels are known"
         )
-    adoption.check(desired, observed.names.family)
     if desired.precompiled != "auto" and observed.names.family != "rhel":
         wanted = "auto, as only the RHEL family has a choice"
         raise InputError.of("precompiled", desired.precompiled, wanted)

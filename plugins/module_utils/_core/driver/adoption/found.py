@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ...errors import InputError
 from ...packages.package import Package
 from ...steps import Step
 from ..names import Names, mark, part
@@ -23,15 +22,15 @@ MAIN = re.compile(r"(?:libnvidia-compute|nvidia-kernel-common|nvidia-dkms)-\d+(-
 # Packages that are there for each type of kernel modules.
 TYPED = re.compile(r"nvidia-(?:driver|headless|headless-no-dkms|kernel-source)-.*")
 OPEN = "-open"
+APT = ("debian", "ubuntu")
 TRACKING = re.compile(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?-(?!server|open)[a-z].*")
 # What needs DKMS's modules, or a tracking package in their place.
 WHOLE = re.compile(r"nvidia-driver-\d+(?:-server)?(?:-open)?")
 
 
-def check(desired: Desired, family: str) -> None:
-    """Refuse the option where packages that others have installed are not known; InputError."""
-    if desired.adopt and family not in ("debian", "ubuntu") and desired.source != "runfile":
-        raise InputError.of("adopt", True, "false, as only apt's packages of the driver are known")
+def advice(family: str) -> str:
+    """Return the part of a hint that names the option, where packages can be taken over."""
+    return "take it over with its packages by adopt: true, " if family in APT else ""
 
 
 def is_driver(name: str, package: Package) -> bool:
@@ -42,11 +41,12 @@ def is_driver(name: str, package: Package) -> bool:
 def others(observed: Observed) -> t.Dict[str, str]:
     """Return the versions of the driver's packages that are there and that no run has added.
 
-    None are where all of the user space is ours: what there is besides, upgrades have brought with it.
+    None are where all of the user space is ours: what there is besides, upgrades have brought with it. Only apt's
+    packages are known.
     """
     ours = observed.record.packages
     there = [one for one in observed.names.user_space if observed.installed(one)]
-    if there and ours.issuperset(there):
+    if observed.names.family not in APT or (there and ours.issuperset(there)):
         return {}
     return {
         name: one.version
