@@ -15,9 +15,14 @@ from rhel_systems import AMAZON, EL8, EL9, EL10, FEDORA, ORACLE, System
 
 pytestmark = pytest.mark.slow
 SYSTEMS = (EL8, EL9, EL10, FEDORA, AMAZON, ORACLE)
+WITHOUT_STREAMS = (EL10, FEDORA)
 
 
-@pytest.fixture(params=SYSTEMS, ids=lambda one: f"{one.ident}{one.version}")
+def named(system: System) -> str:
+    return f"{system.ident}{system.version}"
+
+
+@pytest.fixture
 def node(request: pytest.FixtureRequest, rhel: Callable[..., Rhel]) -> Rhel:
     found = rhel(request.param)
     found.switch("epel", on=True)
@@ -30,6 +35,7 @@ def headers(system: System) -> list[str]:
     return [*found, f"{system.devel}-matched-{system.kernel}"] if system.matched else found
 
 
+@pytest.mark.parametrize("node", SYSTEMS, ids=named, indirect=True)
 def test_item_5_driver_comes_with_the_headers_of_the_running_kernel_and_goes(node: Rhel) -> None:
     one = capability(node, version="570", check_mode=True)
     found = one.plan(one.observe())
@@ -45,6 +51,7 @@ def test_item_5_driver_comes_with_the_headers_of_the_running_kernel_and_goes(nod
     assert node.listdir("/lib/modules") == [node.system.kernel]
 
 
+@pytest.mark.parametrize("node", WITHOUT_STREAMS, ids=named, indirect=True)
 def test_item_5_another_branch_comes_while_the_one_before_is_locked(node: Rhel) -> None:
     converge(node, version="570")
     left = converge(node, version="580", reload="when_idle")
