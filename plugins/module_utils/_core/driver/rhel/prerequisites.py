@@ -14,6 +14,7 @@ from ..select import Choice
 from ..state import Desired, Observed
 
 LOCKING = "python3-dnf-plugin-versionlock"
+OWN = ("fedora", "amzn")  # they have dkms themselves
 
 
 def steps(observed: Observed, desired: Desired, choice: Choice) -> t.List[Step]:
@@ -42,15 +43,24 @@ def _epel(observed: Observed, desired: Desired) -> str:
     there = next((one for one in names if observed.installed(one)), "")
     if offered and not there and desired.prerequisites == "install":
         return offered
-    hint = "enable EPEL, or another source that has dkms"
-    if there:
-        hint = "enable its repository: dnf config-manager --set-enabled epel"
-    elif offered:
-        hint = f"set prerequisites to install, which installs {offered} from your sources, or install it yourself"
+    cause, hint = _words(observed, offered, there)
     raise NodeError(
         "dkms, which builds the kernel modules, is in none of the node's sources; nothing was changed",
-        cause=f"it comes from EPEL: {there} is installed and its repository off"
-        if there
-        else "it comes from EPEL, which the node does not have",
+        cause=cause,
         hint=hint,
     )
+
+
+def _words(observed: Observed, offered: str, there: str) -> t.Tuple[str, str]:
+    """Return why dkms is not offered, and what to do; packages that bring EPEL are offered, or there."""
+    if observed.distribution in OWN:
+        words = "the distribution's own repositories have it, and are off or exclude it"
+        return words, "enable them, and see to excludepkgs in dnf's configuration"
+    if there:
+        words = f"it comes from EPEL: {there} is installed and its repository off"
+        return words, "enable its repository: dnf config-manager --set-enabled epel"
+    words = "it comes from EPEL, which the node does not have"
+    if offered:
+        advice = f"set prerequisites to install, which installs {offered} from your sources, or install it yourself"
+        return words, advice
+    return words, "enable EPEL, or another source that has dkms"

@@ -57,12 +57,19 @@ def test_item_5_dnf5_at_work_is_named_and_not_waited_for_beyond_the_timeout(fedo
 def test_item_2_what_dnf5_cannot_install_is_refused_with_its_words(
     fedora: Rhel, check_mode: bool
 ) -> None:
-    fedora.put("etc/dnf/dnf.conf", "[main]\ngpgcheck=0\nexcludepkgs=dkms\n")
+    fedora.put("etc/dnf/dnf.conf", "[main]\ngpgcheck=0\nexcludepkgs=nvidia-kmod-common\n")
     before = fedora.installed()
     one = capability(fedora, check_mode=check_mode)
-    with pytest.raises(NodeError, match=r"(?s)dnf finds no way.*dkms"):
+    with pytest.raises(NodeError, match=r"(?s)dnf finds no way.*nvidia-kmod-common"):
         one.plan(one.observe())
     assert fedora.installed() == before
+
+
+def test_item_5_dkms_that_is_excluded_is_not_looked_for_in_epel(fedora: Rhel) -> None:
+    fedora.put("etc/dnf/dnf.conf", "[main]\ngpgcheck=0\nexcludepkgs=dkms\n")
+    one = capability(fedora, check_mode=True)
+    with pytest.raises(NodeError, match=r"dkms.*own repositories have it.*excludepkgs"):
+        one.plan(one.observe())
 
 
 def test_item_2_exclusions_hold_though_our_locks_are_left_out_of_account(fedora: Rhel) -> None:
