@@ -68,6 +68,7 @@ def refused(observed: Observed, steps: t.Iterable[Step], words: str) -> t.List[s
     start = tuple({of_kernel(observed, kind, "") for kind in observed.names.prebuilt} - {""})
     names = [name for step in steps for name in step.params.get("packages", ())]
     ready = [name for name in names if start and name.startswith(start)]
+    ready = [name for name in ready if name not in observed.refused]
     return [name for name in ready if name in words] or ready
 
 
@@ -143,7 +144,7 @@ def _tracking(
     for name in tracking(observed, kind):
         needs = observed.relations.get(name, {})
         fitting = [one for one in observed.versions(name) if exact & set(needs.get(one, ()))]
-        if fitting and (follow or observed.installed(name)):
+        if fitting and name not in observed.refused and (follow or observed.installed(name)):
             installed = observed.installed(name)
             found[name] = installed if installed in fitting else fitting[0]
     return found

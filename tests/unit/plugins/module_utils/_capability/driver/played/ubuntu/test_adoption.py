@@ -265,5 +265,5 @@ def test_u9_what_is_not_the_drivers_does_not_go(ubuntu: Callable[..., Ubuntu]) -
     node = ubuntu((*A, house), K85)
     by_hand(node, *DESKTOP, "house")
     node.archive((*A, house, *desktop(NEWER, respin="+3")))
-    with pytest.raises(NodeError, match="would remove house"):
+    with pytest.raises(NodeError, match=r"would remove house|house : Depends"):
         preview(node, adopt=True, version=NEWER)

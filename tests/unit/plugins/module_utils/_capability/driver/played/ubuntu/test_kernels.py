@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -128,6 +129,25 @@ def test_u8_modules_that_cannot_be_installed_give_way_to_dkms(
     assert left.steps == ()
     assert (node.loaded(), node.works()) == (f"{OLD} open", True)
     assert any("linux-signatures-nvidia" in one for one in left.warnings)
+
+
+def test_u8_tracking_package_that_cannot_be_installed_is_left_out(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    packages = [
+        dataclasses.replace(one, fields=(("Depends", f"{dict(one.fields)['Depends']}, nowhere"),))
+        if one.name.endswith("-generic")
+        and one.name.startswith("linux-modules-nvidia-580-server")
+        and "6.8.0" not in one.name
+        else one
+        for one in archive.A
+    ]
+    node = ubuntu(packages, K85)
+    left = converge(node, hold=False)
+    assert left.steps == ()
+    assert node.works()
+    assert "dkms" not in node.installed()
+    assert any("cannot be installed, and is left out" in one for one in left.warnings)
 
 
 def test_u8_modules_that_cannot_be_installed_are_an_error_with_secure_boot(
