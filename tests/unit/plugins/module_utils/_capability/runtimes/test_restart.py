@@ -14,11 +14,11 @@ SOCKET = "/var/run/docker.sock"
 CONTAINERS = [{"Names": ["/train"], "Id": "a" * 64}, {"Names": [], "Id": "b" * 64}]
 
 
-def docker(live: Any = False, containers: Any = CONTAINERS, text: str = "{}") -> Machine:
+def docker(live: Any = False, containers: Any = None, text: str = "{}") -> Machine:
     host = Machine({DAEMON: text}, docker="26.1.5")
     host.answers = {
         (SOCKET, "/info"): {"LiveRestoreEnabled": live},
-        (SOCKET, "/containers/json"): containers,
+        (SOCKET, "/containers/json"): CONTAINERS if containers is None else containers,
     }
     return host
 
