@@ -10,7 +10,9 @@ import dataclasses
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.adoption import found
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rpm import rhel_packages
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.packages import (
+    rhel_packages,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Installed, Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
