@@ -47,6 +47,7 @@ def begin(sim: Sim, tmp_path: Path) -> Iterator[Begin]:
     """Return a function that starts what one of the services does."""
     env = {**os.environ, **sim.env, "PYTHONPATH": str(REPOSITORY / "files/gpu_plugin/src")}
     env["NOTIFY_SOCKET"] = str(sim.folder / "n.sock")
+    env["PATH"] = f"{tmp_path}:{env['PATH']}"
     started: list[subprocess.Popen[str]] = []
 
     def run(name: str, wait: float = 20, patience: float = PATIENCE) -> subprocess.Popen[str]:
@@ -107,6 +108,38 @@ def test_item_7_what_a_slow_driver_is_asked_for_is_done_all_the_same(
         assert manager.recv(100) == b"READY=1"  # once more, at the end
     names = {one["name"] for one in json.loads((tmp_path / "nvidia.yaml").read_text())["devices"]}
     assert {"0:0", "0:1"} < names
+
+
+# What systemd 252 says of a service that it is starting and of one that is not there.
+STARTING = """#!/bin/sh
+[ -e {0}/settled ] && exit 0
+printf 'Id=nvidia-persistenced.service\\nJob=42\\n\\nId=nvidia-fabricmanager.service\\n'
+"""
+
+
+def test_item_7_services_of_nvidia_are_waited_for_and_the_kubelet_is_not(
+    sim: Sim, manager: socket.socket, begin: Begin, tmp_path: Path
+) -> None:
+    (tmp_path / "systemctl").write_text(STARTING.format(tmp_path))
+    (tmp_path / "systemctl").chmod(0o755)
+    service = begin("mig")
+    assert manager.recv(100) == b"READY=1"
+    assert service.poll() is None
+    assert not sim.ctl("status")["gpus"][0]["mig_devices"]
+    (tmp_path / "settled").write_text("")
+    service.communicate(timeout=60)
+    assert service.returncode == 0
+    assert len(sim.ctl("status")["gpus"][0]["mig_devices"]) == 2
+
+
+def test_item_7_service_of_nvidia_that_never_starts_is_not_waited_for_for_ever(
+    sim: Sim, manager: socket.socket, begin: Begin, tmp_path: Path
+) -> None:
+    (tmp_path / "systemctl").write_text(STARTING.format(tmp_path))
+    (tmp_path / "systemctl").chmod(0o755)
+    _out, told = begin("mig", wait=1).communicate(timeout=60)
+    assert "not waited for any longer services=nvidia-persistenced.service" in told
+    assert len(sim.ctl("status")["gpus"][0]["mig_devices"]) == 2
 
 
 def test_item_7_what_is_done_before_is_told_at_the_end(

@@ -27,10 +27,12 @@ from ._shared._host.cdi import specify
 from ._shared._host.driver_files import DriverFiles
 from ._shared._nvml.mig import Changes, planned, read
 from ._shared._nvml.real import Nvml, inventory, open_nvml
-from .tools import bounded, files, logs
+from .tools import bounded, files, jobs, logs
 from .tools.patience import READY, Patience
 
 CONVERGED, WAITING, FAILED = STATES = "converged", "waiting", "failed"
+# They have GPUs open, or bring NVSwitches up, before a layout is made.
+SERVICES: Final = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 POLL_SECONDS: Final = 0.5
 ASK_SECONDS: Final = 20.0
 ROUNDS: Final = 5
@@ -38,7 +40,8 @@ ROUNDS: Final = 5
 
 @contextlib.contextmanager
 def _driver(wait: float, library: str = "") -> Iterator[Nvml]:
-    """Open NVML as soon as the driver is there."""
+    """Open NVML as soon as NVIDIA's own services have begun, or failed to, and the driver is there."""
+    jobs.settle(SERVICES, wait)
     deadline = time.monotonic() + wait
     with contextlib.ExitStack() as stack:
         while True:

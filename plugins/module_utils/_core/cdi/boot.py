@@ -31,7 +31,7 @@ SERVICE_TEXT = f"""\
 [Unit]
 Description=Generate the CDI specification of NVIDIA GPUs (gpu.node)
 Documentation=https://github.com/gpu-node/gpu.node
-After=systemd-modules-load.service systemd-udev-settle.service nvidia-persistenced.service {MIG_UNIT}
+After=systemd-modules-load.service systemd-udev-settle.service {MIG_UNIT}
 Before={BEFORE}
 ConditionPathExists={CONFIG}
 StartLimitIntervalSec=0

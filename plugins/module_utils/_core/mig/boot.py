@@ -19,13 +19,14 @@ LOCK = "/run/gpu-node/mig.lock"
 # Seconds without any progress after which the unit counts as started, so that a broken driver does not keep a node from
 # its other work; what hangs is ended later.
 PATIENCE = 16
-# Ordering only: the unit starts nothing and nothing requires it, so that it can deadlock nothing.
+# Ordering only: the unit starts nothing and nothing requires it, so that it can deadlock nothing. The program waits for
+# NVIDIA's own services itself, since those may take longer than a kubelet is to wait.
 UNIT_TEXT = f"""\
 # Written by gpu.node.mig.
 [Unit]
 Description=Partition NVIDIA GPUs (gpu.node)
 Documentation=https://github.com/gpu-node/gpu.node
-After=systemd-modules-load.service systemd-udev-settle.service nvidia-persistenced.service nvidia-fabricmanager.service
+After=systemd-modules-load.service systemd-udev-settle.service
 Before={BEFORE}
 Before=nvidia-dcgm.service dcgm.service nvidia-dcgm-exporter.service dcgm-exporter.service
 Before=nvidia-cdi-refresh.service slurmd.service

@@ -145,6 +145,8 @@ def test_item_7_all_together_keep_a_kubelet_waiting_for_half_a_minute_at_most() 
     )  # the rest is for programs to start
     for text, (seconds, form) in units.items():
         assert settings(text, "Type") == ["notify"]
+        # Those take their own time to start or to fail, for which all that comes after would wait.
+        assert not any(one.startswith("nvidia-") for one in settings(text, "After"))
         assert form.format(seconds) in text
 
 
