@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 import pytest
@@ -95,7 +96,7 @@ def test_other_versions_come_at_once_or_not_at_all(make_node: Callable[..., Node
     assert f"{OPEN} is 550.163.99-1, half configured" in found["cause"]
     assert f"{OPEN}={old}" in found["hint"]
     node.run("sh", "-c", FOUND)
-    words = found["hint"].split("run on the node: ")[1].split(" ")
+    words = shlex.split(found["hint"].split("run on the node: ")[1])
     node.run(words[0], "-y", *words[1:])
     assert node.run("dpkg", "--audit") == ""
     mended = play(node, nvidia_driver_version=old)
