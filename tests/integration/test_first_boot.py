@@ -38,7 +38,7 @@ START = """
 set -e
 # A service whose program was replaced, as by an upgrade; this needrestart restarts without being asked.
 cp /bin/sleep /usr/bin/victim
-systemd-run --quiet --unit=victim /usr/bin/victim infinity
+systemd-run --quiet --service-type=exec --unit=victim /usr/bin/victim infinity
 cp /bin/sleep /usr/bin/victim.new
 mv /usr/bin/victim.new /usr/bin/victim
 echo '$nrconf{restart} = q(a);' >/etc/needrestart/conf.d/auto.conf
