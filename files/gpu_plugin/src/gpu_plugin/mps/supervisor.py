@@ -143,6 +143,7 @@ class Supervisor:
                     self._watch()
                 elif self.wanted:
                     self._bring_up(self.wanted)
+                    self._watch()  # before the next round, which would take one that has ended for none
                 else:
                     self._give_back()
                     self.done = True
