@@ -254,8 +254,8 @@ class Host:
             yield
 
 
-def properties(host: Host, unit: str, *names: str) -> t.Dict[str, str]:
-    """Return properties of a unit by name; none where systemd does not answer."""
+def properties(host: Host, unit: str, *names: str, **how: t.Any) -> t.Dict[str, str]:
+    """Return properties of a unit by name; none where systemd does not answer. ``how`` is for Host.run."""
     argv = ["systemctl", "show", unit, f"--property={','.join(names)}"]
-    lines = host.run(argv, check=False).out.splitlines()
+    lines = host.run(argv, check=False, **how).out.splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from .._shared._host.api import Host
+from .._shared._host.api import Host, properties
 from . import logs
 
 POLL_SECONDS: Final = 0.5
@@ -31,14 +31,10 @@ def settle(services: Sequence[str], seconds: float) -> None:
 
 def _pending(services: Sequence[str]) -> list[str]:
     """Return those that systemd has a job for; none where there is no systemd."""
-    words = ["systemctl", "show", "--property=Id,Job", *services]
-    # It would tell the service manager of its own errors as if they were ours.
-    done = Host().run(words, check=False, timeout=ASK_SECONDS, env={"NOTIFY_SOCKET": ""})
-    blocks = [dict(_fields(one)) for one in done.out.split("\n\n")] if done.rc == 0 else []
-    return [one.get("Id", "") for one in blocks if one.get("Job", "0") not in ("", "0")]
-
-
-def _fields(block: str) -> list[tuple[str, str]]:
-    return [
-        (key, value) for key, _equals, value in (line.partition("=") for line in block.split("\n"))
-    ]
+    # systemctl would tell the service manager of its own errors as if they were ours.
+    quiet = {"NOTIFY_SOCKET": ""}
+    jobs = {
+        one: properties(Host(), one, "Job", env=quiet, timeout=ASK_SECONDS).get("Job", "")
+        for one in services
+    }
+    return [one for one, job in jobs.items() if job not in ("", "0")]
