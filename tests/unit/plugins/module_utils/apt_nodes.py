@@ -57,6 +57,29 @@ def missing(tools: Iterable[str] = TOOLS) -> str:
     return "" if os.geteuid() == 0 else "needs root"
 
 
+def in_folder(program: str, root: Path, *, signed: bool = False) -> list[str]:
+    """Return the options that make a program of apt's or dpkg's work in a folder.
+
+    Unless packages are to be ``signed``, it takes those without signatures too.
+    """
+    dpkg = [f"--root={root}", "--force-script-chrootless", "--force-not-root", "--force-unsafe-io"]
+    if program == "dpkg-query":
+        return [f"--root={root}"]
+    if not program.startswith("apt-"):
+        return dpkg
+    settings = [
+        f"Dir={root}",
+        "APT::Sandbox::User=root",
+        f"Dir::State::status={root}/var/lib/dpkg/status",
+    ]
+    settings += ["APT::Architecture=amd64", "APT::Architectures::=amd64"]
+    if not signed:
+        settings += ["APT::Get::AllowUnauthenticated=true"]
+        settings += ["Acquire::AllowInsecureRepositories=true"]
+    settings += [f"DPkg::Options::={one}" for one in dpkg]
+    return [word for one in settings for word in ("-o", one)]
+
+
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_values: object) -> None:
         """Say nothing."""
@@ -141,15 +164,7 @@ class AptNode(FakeHost):
         }
 
     def _genuine(self, words: tuple[str, ...]) -> Completed:
-        dpkg = [f"--root={self.root}", "--force-script-chrootless", "--force-not-root"]
-        options = dpkg
-        if words[0].startswith("apt-"):
-            options = ["-o", f"Dir={self.root}", "-o", "APT::Sandbox::User=root"]
-            options += ["-o", f"Dir::State::status={self.root}/var/lib/dpkg/status"]
-            options += ["-o", "APT::Architecture=amd64", "-o", "APT::Architectures::=amd64"]
-            options += [word for one in dpkg for word in ("-o", f"DPkg::Options::={one}")]
-        if words[0] == "dpkg-query":
-            options = [f"--root={self.root}"]
+        options = in_folder(words[0], self.root, signed=True)
         rest = [
             word.replace(OWN_PREFERENCES, f"{self.root}{OWN_PREFERENCES}") for word in words[1:]
         ]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Releases of the daemon that are really made, by the genuine pip."""
+"""Releases of the daemon that are really made, by the genuine pip, and keys that repositories are signed with."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deploym
     DevicePluginCapability,
 )
 from hostile_index import GOOD, Install, QuickHost, listed, make_template, payload
+from pgp_keys import Key
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
+    return Key(tmp_path_factory.mktemp("key") / "home")
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Key:
+    """Return the key of somebody else."""
+    return Key(tmp_path_factory.mktemp("stranger") / "home", "ed25519")
 
 
 @pytest.fixture(scope="session")

@@ -32,11 +32,6 @@ Description: test
 """
 
 
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    return Key(tmp_path_factory.mktemp("key") / "home")
-
-
 @pytest.fixture
 def distribution(tmp_path: Path, key: Key) -> Repository:
     found = Repository(tmp_path / "distribution", key)

@@ -32,16 +32,6 @@ PARTS = {
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    return Key(tmp_path_factory.mktemp("key") / "home")
-
-
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    return Key(tmp_path_factory.mktemp("stranger") / "home", "ed25519")
-
-
-@pytest.fixture(scope="module")
 def distribution(tmp_path_factory: pytest.TempPathFactory, stranger: Key) -> Repository:
     found = Repository(tmp_path_factory.mktemp("distribution") / "repo", stranger)
     found.add("dkms", "3.2")

@@ -22,11 +22,6 @@ NEWEST = "580.95.05"
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    return Key(tmp_path_factory.mktemp("key") / "home")
-
-
-@pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory, key: Key) -> Path:
     return repository(tmp_path_factory.mktemp("vendor"), key)
 

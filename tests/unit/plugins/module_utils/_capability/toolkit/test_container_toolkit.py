@@ -69,16 +69,6 @@ class ToolkitNode(AptNode):
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    return Key(tmp_path_factory.mktemp("key") / "home")
-
-
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    return Key(tmp_path_factory.mktemp("stranger") / "home", "ed25519")
-
-
-@pytest.fixture(scope="module")
 def distribution(tmp_path_factory: pytest.TempPathFactory, stranger: Key) -> Repository:
     found = Repository(tmp_path_factory.mktemp("distribution") / "repo", stranger)
     found.add("monitor", "1", f"Depends: {BASE}")

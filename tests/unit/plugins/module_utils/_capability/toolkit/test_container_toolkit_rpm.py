@@ -41,11 +41,6 @@ class ToolkitNode(RpmNode):
         self.commands[("systemctl", "daemon-reload")] = ""
 
 
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    return Key(tmp_path_factory.mktemp("key") / "home")
-
-
 def build(work: Path, key: Key, *versions: str, signed: bool = True) -> Path:
     """Return a repository whose packages are signed, or else its lists."""
     work.mkdir(exist_ok=True)

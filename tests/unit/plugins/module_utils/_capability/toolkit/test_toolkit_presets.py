@@ -83,11 +83,6 @@ def converge(node: Any, **values: Any) -> tuple[Any, ...]:
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    return Key(tmp_path_factory.mktemp("key") / "home")
-
-
-@pytest.fixture(scope="module")
 def mirror(tmp_path_factory: pytest.TempPathFactory, key: Key) -> Path:
     """Return a folder with NVIDIA's layout: lists that are signed, packages that are not, and one key."""
     base = tmp_path_factory.mktemp("mirror")

@@ -19,7 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import
     ARCHIVE,
     OWN_PREFERENCES,
 )
-from apt_nodes import FOLDERS, GENUINE, missing
+from apt_nodes import FOLDERS, GENUINE, in_folder, missing
 from debs import Deb
 from fakes import FakeHost
 
@@ -171,18 +171,7 @@ class SmallApt(FakeHost):
         if words[-1] == "update":
             self._publish()
         self._write()
-        dpkg = [f"--root={self.folder}", "--force-script-chrootless", "--force-not-root"]
-        dpkg += ["--force-unsafe-io"]
-        options = dpkg
-        if words[0].startswith("apt-"):
-            options = ["-o", f"Dir={self.folder}", "-o", "APT::Sandbox::User=root"]
-            options += ["-o", f"Dir::State::status={self.folder}/var/lib/dpkg/status"]
-            options += ["-o", "APT::Architecture=amd64", "-o", "APT::Architectures::=amd64"]
-            options += ["-o", "APT::Get::AllowUnauthenticated=true"]
-            options += ["-o", "Acquire::AllowInsecureRepositories=true"]
-            options += [word for one in dpkg for word in ("-o", f"DPkg::Options::={one}")]
-        if words[0] == "dpkg-query":
-            options = [f"--root={self.folder}"]
+        options = in_folder(words[0], self.folder)
         moved = [self._moved(one) for one in words[1:]]
         done = self.local.run([words[0], *options, *moved], check=False)
         if not (self.folder / "torn").exists():

@@ -60,11 +60,6 @@ class Served(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    return Key(tmp_path_factory.mktemp("key") / "home")
-
-
-@pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory, key: Key) -> Path:
     """Return a folder with NVIDIA's layout, each repository with its key beside it."""
     base = tmp_path_factory.mktemp("repos")

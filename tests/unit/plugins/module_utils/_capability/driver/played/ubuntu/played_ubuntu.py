@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from apt_nodes import FOLDERS as APT_FOLDERS
-from apt_nodes import GENUINE
+from apt_nodes import GENUINE, in_folder
 from debs import Deb, Mirror
 from rooted import H100, Rooted
 
@@ -106,19 +106,7 @@ class Ubuntu(Rooted):
     # --- its commands ---
 
     def _genuine(self, words: tuple[str, ...], env: dict[str, str], stdin: str | None) -> Completed:
-        dpkg = [f"--root={self.root}", "--force-script-chrootless", "--force-not-root"]
-        dpkg += ["--force-unsafe-io"]
-        options = dpkg
-        if words[0].startswith("apt-"):
-            options = ["-o", f"Dir={self.root}", "-o", "APT::Sandbox::User=root"]
-            options += ["-o", f"Dir::State::status={self.root}/var/lib/dpkg/status"]
-            options += ["-o", "APT::Architecture=amd64", "-o", "APT::Architectures::=amd64"]
-            # Signatures are what test_repository is about.
-            options += ["-o", "APT::Get::AllowUnauthenticated=true"]
-            options += ["-o", "Acquire::AllowInsecureRepositories=true"]
-            options += [word for one in dpkg for word in ("-o", f"DPkg::Options::={one}")]
-        if words[0] == "dpkg-query":
-            options = [f"--root={self.root}"]
+        options = in_folder(words[0], self.root)
         rest = [word.replace(OWN, self.at(OWN)) for word in words[1:]]
         program = [words[0]]
         if (other := os.environ.get("GPUNODE_APT")) and words[0].startswith("apt-"):
