@@ -1,0 +1,133 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The pods of a node as the API server shows them, and whether they have GPUs."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+Json = t.Mapping[str, t.Any]
+MIRROR = "kubernetes.io/config.mirror"
+FINISHED = ("Succeeded", "Failed")
+TO_COMPLETION = ("Never", "OnFailure")
+VENDOR = "nvidia.com/"
+# The driver of GPUs and that of compute domains, which connect them.
+DRA_DRIVERS = ("gpu.nvidia.com", "compute-domain.nvidia.com")
+HIDDEN = ("", "void", "none")  # what NVIDIA_VISIBLE_DEVICES has where a container gets no GPU
+# Programs of NVIDIA's that open GPUs without asking the kubelet for any.
+OPENERS = (
+    "dcgm",
+    "dcgm-exporter",
+    "gpu-feature-discovery",
+    "k8s-device-plugin",
+    "k8s-dra-driver-gpu",
+    "k8s-mig-manager",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pod:
+    """A pod; ``controller`` is the kind of the object that makes it again, empty where there is none.
+
+    ``gpus`` are the resources and claims by which it was given GPUs, ``opens`` tells whether it may
+    have some open that it was not given, and ``claims`` are the names of its ResourceClaims.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    controller: str = ""
+    finished: bool = False
+    terminating: bool = False
+    mirror: bool = False
+    runs_to_completion: bool = False
+    emptydirs: t.Tuple[str, ...] = ()
+    gpus: t.Tuple[str, ...] = ()
+    claims: t.Tuple[str, ...] = ()
+    opens: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def read(found: Json) -> Pod:
+    """Return the pod in an answer; its claims still have to be looked up. KeyError, TypeError: it is none."""
+    meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
+    owners = [one for one in meta.get("ownerReferences") or () if one.get("controller")]
+    controller = str(owners[0]["kind"]) if owners else ""
+    completes = controller == "Job" or spec.get("restartPolicy") in TO_COMPLETION
+    return Pod(
+        namespace=str(meta["namespace"]),
+        name=str(meta["name"]),
+        uid=str(meta["uid"]),
+        node=str(spec.get("nodeName") or ""),
+        controller=controller,
+        finished=status.get("phase") in FINISHED,
+        terminating=bool(meta.get("deletionTimestamp")),
+        mirror=MIRROR in (meta.get("annotations") or {}),
+        runs_to_completion=completes,
+        emptydirs=tuple(
+            str(one["name"]) for one in spec.get("volumes") or () if one.get("emptyDir") is not None
+        ),
+        gpus=_resources(spec),
+        claims=tuple(_claims(spec, status)),
+        opens=_opens(spec),
+    )
+
+
+def with_claims(pod: Pod, drivers: t.Mapping[str, t.Collection[str]]) -> Pod:
+    """Return a pod with its claims for GPUs, by the drivers that each ResourceClaim has devices of."""
+    of_gpus = [one for one in pod.claims if set(drivers.get(one, ())) & set(DRA_DRIVERS)]
+    claimed = tuple(f"claim {one}" for one in of_gpus)
+    return dataclasses.replace(pod, gpus=pod.gpus + claimed)
+
+
+def drivers(claim: Json) -> t.Tuple[str, ...]:
+    """Return the DRA drivers whose devices a ResourceClaim was given."""
+    devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
+    return tuple(str(one["driver"]) for one in devices.get("results") or ())
+
+
+def _containers(spec: Json) -> t.Iterator[Json]:
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        yield from spec.get(kind) or ()
+
+
+def _resources(spec: Json) -> t.Tuple[str, ...]:
+    found = {
+        f"{name}: {count}"
+        for one in _containers(spec)
+        for kind in ("requests", "limits")
+        for name, count in ((one.get("resources") or {}).get(kind) or {}).items()
+        if name.startswith(VENDOR) and str(count) != "0"
+    }
+    return tuple(sorted(found))
+
+
+def _claims(spec: Json, status: Json) -> t.Iterator[str]:
+    """Yield the names of the ResourceClaims; one made from a template has its name in the status."""
+    made = {
+        one["name"]: one.get("resourceClaimName")
+        for one in status.get("resourceClaimStatuses") or ()
+    }
+    for one in spec.get("resourceClaims") or ():
+        name = one.get("resourceClaimName") or made.get(one["name"])
+        if name:
+            yield str(name)
+
+
+def _opens(spec: Json) -> bool:
+    by_runtime = str(spec.get("runtimeClassName") or "").startswith("nvidia")
+    return by_runtime or any(map(_opens_gpus, _containers(spec)))
+
+
+def _opens_gpus(container: Json) -> bool:
+    program = (
+        str(container.get("image") or "").partition("@")[0].rpartition("/")[2].partition(":")[0]
+    )
+    given = {one["name"]: one.get("value") for one in container.get("env") or ()}
+    visible = given.get("NVIDIA_VISIBLE_DEVICES") or ""
+    return program in OPENERS or visible not in HIDDEN

@@ -1,0 +1,55 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a kubeconfig's user must be allowed to do, and the rules of RBAC that allow it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+
+@dataclasses.dataclass(frozen=True)
+class Right:
+    """A verb on a resource of the whole cluster, or on the object of this name alone."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+    @property
+    def attributes(self) -> t.Dict[str, str]:
+        """Return what a SelfSubjectAccessReview asks about."""
+        resource, _slash, subresource = self.resource.partition("/")
+        found = {
+            "verb": self.verb,
+            "group": self.group,
+            "resource": resource,
+            "subresource": subresource,
+            "name": self.name,
+        }
+        return {key: value for key, value in found.items() if value}
+
+
+def of_cordon(node: str) -> t.Tuple[Right, ...]:
+    """Return what cordoning and uncordoning a node takes."""
+    return Right("get", "nodes", name=node), Right("patch", "nodes", name=node)
+
+
+OF_DRAIN = (Right("list", "pods"), Right("create", "pods/eviction"))
+OF_CLAIMS = (Right("get", "resourceclaims", "resource.k8s.io"),)
+
+
+def rules(missing: t.Iterable[Right]) -> str:
+    """Return the rules that a ClusterRole needs besides, as YAML."""
+    verbs: t.Dict[t.Tuple[str, str], t.List[str]] = {}
+    for one in missing:
+        verbs.setdefault((one.group, one.resource), []).append(one.verb)
+    return " ".join(
+        f'- {{apiGroups: ["{group}"], resources: [{resource}], verbs: [{", ".join(some)}]}}'
+        for (group, resource), some in verbs.items()
+    )
