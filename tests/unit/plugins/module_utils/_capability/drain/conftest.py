@@ -1,18 +1,20 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cluster of two nodes, and the module run against it as Ansible runs it."""
+"""A cluster of two nodes, and the module run against it."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils import basic
+from ansible_collections.gpu.node.plugins.module_utils._capability.drain import asking
+from ansible_collections.gpu.node.plugins.modules import drain as module
 
 sys.path.insert(0, str(Path(__file__).parent))  # for standin_cluster
 from standin_cluster import Cluster
@@ -31,25 +33,27 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def drain(cluster: Cluster, tmp_path: Path) -> Drain:
-    """Return a function that runs the module on node-1 and returns its answer."""
+def drain(
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Drain:
+    """Return a function that runs the module on node-1 and returns its answer, with its warnings."""
 
     def run(*, check: bool = False, **options: Any) -> dict[str, Any]:
         told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
         given = {"node": "node-1", "kubeconfig": str(cluster.kubeconfig), "retries": 0, **options}
-        path = tmp_path / "arguments.json"
-        path.write_text(
-            json.dumps({"ANSIBLE_MODULE_ARGS": {**given, **told, "_ansible_diff": True}})
-        )
-        done = subprocess.run(
-            [sys.executable, "-m", "ansible_collections.gpu.node.plugins.modules.drain", str(path)],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.stdout, done.stderr
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer
+        arguments = {"ANSIBLE_MODULE_ARGS": {**given, **told, "_ansible_diff": True}}
+        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode())
+        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy")
+        said: list[str] = []
+        monkeypatch.setattr(basic.AnsibleModule, "warn", lambda _self, text: said.append(text))
+        monkeypatch.setattr(asking, "FIRST_PAUSE", 0.05)
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            module.main()
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return {**answer, "warnings": said}
 
     return run

@@ -9,6 +9,7 @@ budgets, and the time that pods take to end. test_cluster_drain.py holds the two
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import threading
@@ -51,6 +52,7 @@ class Cluster:
         self.before: Callable[[str, str], None] = lambda _method, _path: None
         self.allows: Callable[[str, str], bool] = lambda _verb, _resource: True
         self.version, self.port = 1, 0
+        self.uids = itertools.count()
         self.lock = threading.RLock()
         self.start()
         self.kubeconfig = folder / "admin.conf"
@@ -108,7 +110,7 @@ class Cluster:
         namespace, _slash, short = name.rpartition("/")
         gpus = more.get("gpus", 0)
         limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
-        meta = {"namespace": namespace or "default", "name": short, "uid": f"uid-{len(self.pods)}"}
+        meta = {"namespace": namespace or "default", "name": short, "uid": f"uid-{next(self.uids)}"}
         if controller:
             meta["ownerReferences"] = [{"kind": controller, "name": "x", "controller": True}]
         spec = {"nodeName": node, "restartPolicy": "Never" if controller == "Job" else "Always"}
