@@ -68,6 +68,13 @@ options:
     description: Seconds to wait for the daemon and the kubelet.
     type: int
     default: 60
+  require_kubelet:
+    description:
+      - Whether a kubelet has to have registered the GPUs within O(wait_timeout).
+      - With V(false) a node without one, such as before it joins its cluster, is left with a warning. A kubelet that
+        listens and refuses is an error in any case.
+    type: bool
+    default: false
   lock_timeout:
     description: Seconds to wait for another package manager, where the node's Python makes no virtual environments.
     type: int

@@ -234,6 +234,10 @@ class Host:
         """Return the JSON that a service at a Unix socket answers to a GET request, None where it does not."""
         return unix_http.get(socket, target, timeout)
 
+    def listens(self, socket: str) -> bool:
+        """Tell whether a service listens at a Unix socket."""
+        return unix_http.listens(socket, timeout=10)
+
     @contextlib.contextmanager
     def lock(self, path: str, *, timeout: float = 0) -> t.Iterator[None]:
         """Hold an exclusive lock on a file; NodeError when another process keeps it too long."""

@@ -28,6 +28,18 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
+def listens(path: str, timeout: float) -> bool:
+    """Tell whether anybody listens at a path: a socket may be left of a service that has ended."""
+    connection = _Connection(path, timeout)
+    try:
+        connection.connect()
+    except OSError:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
 def get(path: str, target: str, timeout: float) -> t.Any:
     """Return the JSON that is answered to a GET request; None where there is no such answer within ``timeout`` s."""
     connection = _Connection(path, timeout)

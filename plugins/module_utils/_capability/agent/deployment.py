@@ -15,6 +15,7 @@ from ..._core.agent import mps_units, visible_devices
 from ..._core.agent.deployment import LABELS_UNIT, UNIT, Observed, Service, plan, serving
 from ..._core.agent.desired import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
 from ..._core.agent.python import Missing
+from ..._core.agent.registration import KUBELET
 from ..._core.errors import NodeError
 from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
@@ -23,6 +24,7 @@ from ..._host.api import Host, properties
 from ..._nvml.real import open_nvml
 from ..nodeinfo import environment
 from ..recorded import checked_timeout, existing
+from . import registration
 from .python import find, missing
 from .release import VENV, checked, fill, install
 from .rollback import Rollback
@@ -34,7 +36,6 @@ KEPT = (
     "/var/lib/gpu-device-plugin",
 )
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", "k8s.device-plugin.nvidia.com-"
-KUBELET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 LOOK_SECONDS, LOOK_AGAIN_SECONDS = 0.05, 1.0
 CRASHES = 3  # so many starts that fail at once are no delay but a fault
@@ -71,6 +72,7 @@ SPEC: t.Dict[str, t.Any] = {
         "python": {"type": "path"},
         "install_python": {"type": "bool", "default": False},
         "wait_timeout": {"type": "int", "default": 60},
+        "require_kubelet": {"type": "bool", "default": False},
         "lock_timeout": {"type": "int", "default": 300},
         "keep_releases": {"type": "int", "default": 2},
         "digest": {"type": "str"},
@@ -126,7 +128,7 @@ class DevicePluginCapability:
             labels=self._service(LABELS_UNIT),
             status=self._status(daemon),
             config_digest=hashlib.sha256((host.read(CONFIG) or "").encode()).hexdigest(),
-            kubelet=host.exists(KUBELET),
+            kubelet=host.listens(KUBELET),
             devices=self._devices() if desired.state == "started" and not fresh else None,
             manager=self._service(mps_units.UNIT),
             mps=self._mps() if desired.state in ("absent", "stopped") else (),
@@ -328,6 +330,9 @@ class DevicePluginCapability:
                 raise self._failure(UNIT, "the daemon ends again and again")
             self._await_news()
             observed = self.observe()
+
+    def _do_registration(self) -> None:
+        registration.wait(self.observe, self._await_news, self._params["wait_timeout"])
 
     def _await_news(self) -> None:
         """Wait for the daemon to say something else, for a second at most."""

@@ -71,15 +71,17 @@ class Rollback:
         manager = units.get(mps_units.UNIT, "")
         self._desired = Kept(desired.digest, config, units.get(UNIT, ""), manager)
         self._path = f"{prefix}/rollback.json"
+        self._served = False
 
     def remember(self, observed: Observed) -> None:
         """Keep what serves now; what does not leaves in place what an earlier run has kept."""
-        found = proven(observed, self._config)
+        found = None if self._served else proven(observed, self._config)
         if found and self.kept() != found:
             self._host.write(self._path, render(found), mode=0o600)
 
     def forget(self) -> None:
         """Keep nothing any more: what is there now serves."""
+        self._served = True
         self._host.remove(self._path)
 
     def kept(self) -> t.Optional[Kept]:

@@ -10,7 +10,7 @@ import typing as t
 
 from ..errors import NodeError
 from ..steps import Plan, Step
-from . import mps_units
+from . import mps_units, registration
 from .desired import CONFIG, CONFIGS, SETTINGS, UNITS, Desired, env_variables
 from .python import NOTHING, Missing
 from .python import steps as python_steps
@@ -86,11 +86,11 @@ def serving(observed: Observed) -> str:
     listed = frozenset([*status.get("gpu_uuids", ()), *status.get("mig_uuids", ())])
     if observed.devices is not None and listed != observed.devices:
         return "the daemon has not noticed a change of the GPUs yet"
-    late = [name for name, one in status.get("resources", {}).items() if not one["registered"]]
+    late = registration.unregistered(status)
     if observed.kubelet and late:
         problem = status.get("registration_problem")
         why = f" ({problem})" if problem else ""
-        return f"the kubelet has not accepted {', '.join(sorted(late))}{why}"
+        return f"the kubelet has not accepted {', '.join(late)}{why}"
     return _sharing(status)
 
 
@@ -121,7 +121,13 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
         "service": service if f"{UNITS}/{UNIT}" in observed.files else "absent",
         "mps": [one.device for one in observed.mps],
     }
-    return Plan(tuple(steps), before, _after(before, steps, desired))
+    warnings = _warnings(observed) if desired.state == "started" and not steps else ()
+    return Plan(tuple(steps), before, _after(before, steps, desired), warnings=warnings)
+
+
+def _warnings(observed: Observed) -> t.Tuple[str, ...]:
+    cause = registration.missing(observed.status, listens=observed.kubelet)
+    return (registration.warning(cause),) if cause else ()
 
 
 def _after(
@@ -176,7 +182,12 @@ def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.L
             summary = f": {late}" if late else " until the daemon follows its configuration"
             daemon.append(Step("wait", f"wait{summary}"))
     labels = _labels(observed, desired, released=bool(release))
-    return [*_pause(observed, desired), *release, *configs, *manager, *daemon, *labels]
+    steps = [*_pause(observed, desired), *release, *configs, *manager, *daemon, *labels]
+    # What needs no kubelet is done before one is waited for.
+    alone = bool(registration.missing(observed.status, listens=observed.kubelet))
+    if desired.require_kubelet and (daemon or alone):
+        steps.append(Step("registration", "wait until a kubelet has registered the GPUs"))
+    return steps
 
 
 def _manager(observed: Observed, desired: Desired) -> t.List[Step]:

@@ -37,6 +37,7 @@ class Desired:
     labels: t.Optional[str] = None
     python: t.Optional[str] = None
     install_python: bool = False
+    require_kubelet: bool = False
 
     @property
     def config_file(self) -> str:
@@ -55,9 +56,9 @@ def wanted(params: t.Mapping[str, t.Any]) -> Desired:
         named = {"default": plain, **dict(sorted(named.items()))}
         configs = {f"{CONFIGS}/{name}": _text(one) for name, one in named.items()}
     asked = settings(labels, choosing=bool(named)) if started and labels is not None else None
-    python = {"python": params["python"], "install_python": params["install_python"]}
+    more = {name: params[name] for name in ("python", "install_python", "require_kubelet")}
     digest, units = params["digest"] or "", params["units"] or {}
-    return Desired(params["state"], digest, configs, units, asked, **python)
+    return Desired(params["state"], digest, configs, units, asked, **more)
 
 
 def _text(config: t.Mapping[str, t.Any]) -> str:

@@ -136,6 +136,9 @@ class FakeHost:
     def ask(self, socket: str, target: str, *, timeout: float = 10) -> t.Any:
         return self.answers.get((socket, target))
 
+    def listens(self, socket: str) -> bool:
+        return self.exists(socket)
+
     @contextlib.contextmanager
     def lock(self, path: str, *, timeout: float = 0) -> t.Iterator[None]:
         yield

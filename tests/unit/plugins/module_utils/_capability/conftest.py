@@ -58,6 +58,7 @@ def install(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> 
             "index_url": url,
             "lock_timeout": 300,
             "install_python": False,
+            "require_kubelet": False,
             "payload": payload(tmp_path, requirements, wheels or {}),
         }
         host = QuickHost(template)

@@ -138,6 +138,7 @@ def parameters(digest: str, wait: int, **config: t.Any) -> t.Dict[str, t.Any]:
         "prefix": PREFIX,
         "payload": "/tmp/payload.tar.gz",
         "wait_timeout": wait,
+        "require_kubelet": False,
         "keep_releases": 2,
         "python": None,
         "install_python": False,

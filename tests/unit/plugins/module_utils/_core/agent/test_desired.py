@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 def make(state: str, labels: dict[str, Any] | None, **configs: Any) -> Desired:
     params = {"state": state, "labels": labels, "config": {"plain": 1}, "configs": configs}
-    python = {"python": None, "install_python": False}
+    python = {"python": None, "install_python": False, "require_kubelet": False}
     return wanted({**params, **python, "units": {}, "digest": "d"})
 
 
