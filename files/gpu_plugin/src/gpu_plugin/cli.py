@@ -337,9 +337,9 @@ def _probe(options: argparse.Namespace) -> int:
 
 
 def _mig(options: argparse.Namespace) -> int:
-    from . import boot  # the other commands have no use for the planner
+    from .boot import mig  # the other commands have no use for the planner
 
-    return boot.mig(
+    return mig.mig(
         options.config,
         options.status,
         options.lock,
@@ -350,6 +350,6 @@ def _mig(options: argparse.Namespace) -> int:
 
 
 def _cdi(options: argparse.Namespace) -> int:
-    from . import boot  # as above
+    from .boot import cdi  # as above
 
-    return boot.cdi(options.config, options.lock, options.wait, options.patience)
+    return cdi.cdi(options.config, options.lock, options.wait, options.patience)

@@ -1,58 +1,31 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What runs at boot: the MIG layout that gpu.node.mig has written down, and the CDI specification."""
+"""The MIG layout that gpu.node.mig has written down, at boot."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Final
 
-from ._shared._core.allocated import Devices, holders, parse
-from ._shared._core.cdi import boot as cdi_boot
-from ._shared._core.errors import NodeError
-from ._shared._core.gpu import NvmlError
-from ._shared._core.mig import boot as mig_boot
-from ._shared._core.mig.config import Selection
-from ._shared._core.mig.plan import GpuState, spare
-from ._shared._host.api import Host
-from ._shared._host.cdi import specify
-from ._shared._host.driver_files import DriverFiles
-from ._shared._nvml.mig import Changes, planned, read
-from ._shared._nvml.real import Nvml, inventory, open_nvml
-from .tools import bounded, files, jobs, logs
-from .tools.patience import READY, Patience
+from .._shared._core.allocated import Devices, holders, parse
+from .._shared._core.errors import NodeError
+from .._shared._core.mig import boot as mig_boot
+from .._shared._core.mig.config import Selection
+from .._shared._core.mig.plan import GpuState, spare
+from .._shared._host.api import Host
+from .._shared._nvml.mig import Changes, planned, read
+from .._shared._nvml.real import Nvml
+from ..tools import bounded, files, logs
+from ..tools.patience import Patience
+from .driver import driver, ended
 
 CONVERGED, WAITING, FAILED = STATES = "converged", "waiting", "failed"
-# They have GPUs open, or bring NVSwitches up, before a layout is made.
-SERVICES: Final = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
-POLL_SECONDS: Final = 0.5
 ASK_SECONDS: Final = 20.0
-ROUNDS: Final = 5
-
-
-@contextlib.contextmanager
-def _driver(wait: float, library: str = "") -> Iterator[Nvml]:
-    """Open NVML as soon as NVIDIA's own services have begun, or failed to, and the driver is there."""
-    jobs.settle(SERVICES, wait)
-    deadline = time.monotonic() + wait
-    with contextlib.ExitStack() as stack:
-        while True:
-            try:
-                nvml = stack.enter_context(open_nvml(library))
-                break
-            except NvmlError:
-                if time.monotonic() >= deadline:
-                    raise
-            time.sleep(POLL_SECONDS)
-        yield nvml
 
 
 @dataclass
@@ -81,13 +54,7 @@ def mig(config: Path, status: Path, lock: Path, wait: float, pods: Path, patienc
     """
     with Patience(patience) as going:
         found = _mig(config, status, lock, wait, pods, going)
-    return _ended(found)
-
-
-def _ended(status: int) -> int:
-    if status == 0:
-        logs.notify(READY)
-    return status
+    return ended(found)
 
 
 def _mig(config: Path, status: Path, lock: Path, wait: float, pods: Path, going: Patience) -> int:
@@ -96,7 +63,7 @@ def _mig(config: Path, status: Path, lock: Path, wait: float, pods: Path, going:
         text = bounded.read(config).decode("utf-8", "replace")
         selection = Selection.of(*mig_boot.load(text, str(config)))
         outcome.selected = selection.label
-        with Host().lock(str(lock), timeout=inf), _driver(wait) as nvml:
+        with Host().lock(str(lock), timeout=inf), driver(wait) as nvml:
             _converge(nvml, selection, outcome, pods, going)
     except OSError as error:
         outcome.state, outcome.problems = FAILED, [f"can't read {config}: {error.strerror}"]
@@ -155,51 +122,3 @@ def _with_holders(state: GpuState, pods: Path) -> GpuState:
         return state  # at boot its socket is left from before
     node = [Devices(state.gpu, state.instances, state.devices)]
     return replace(state, holders=holders(parse(done.out), node)[state.gpu.uuid])
-
-
-def cdi(config: Path, lock: Path, wait: float, patience: float) -> int:
-    """Write the specification that gpu.node.cdi would write. Returns the exit status: 1 if it could not.
-
-    ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start
-    after this. A file that was there stays when it does not: to containers it makes no difference, and the
-    driver may only be about to change.
-    """
-    with Patience(patience):
-        found = _cdi(config, lock, wait)
-    return _ended(found)
-
-
-def _cdi(config: Path, lock: Path, wait: float) -> int:
-    try:
-        options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))
-        # What changes while this runs starts no service a second time.
-        for _round in range(ROUNDS):
-            if not _write(options, lock, wait):
-                return 0
-        logs.warning("the GPUs keep changing; the next change is waited for")
-    except OSError as error:
-        logs.error(f"can't read {config}: {error.strerror}")
-        return 1
-    except NodeError as error:
-        logs.error(str(error))
-        return 1
-    return 0
-
-
-def _write(options: cdi_boot.Options, lock: Path, wait: float) -> bool:
-    """Bring the file up to date; tell whether it was not."""
-    host = Host()
-    driver = DriverFiles(host, options.driver_root)
-    with _driver(wait, driver.nvml_library()) as nvml, host.lock(str(lock), timeout=inf):
-        wanted, warnings = specify(inventory(nvml), driver, options)
-        if (host.read(options.path) or "") == wanted.text:
-            return False
-        for warning in warnings:
-            logs.warning(warning)
-        if wanted.text:
-            host.write(options.path, wanted.text, mode=0o644)
-            logs.info(f"{options.path}: {', '.join(wanted.devices)}")
-        else:
-            host.remove(options.path)
-            logs.info(f"{options.path} removed")
-        return True

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The CDI specification, at boot and whenever the driver or a MIG layout has changed."""
+
+from __future__ import annotations
+
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from .._shared._core.cdi import boot as cdi_boot
+from .._shared._core.errors import NodeError
+from .._shared._host.api import Host
+from .._shared._host.cdi import specify
+from .._shared._host.driver_files import DriverFiles
+from .._shared._nvml.real import inventory
+from ..tools import bounded, logs
+from ..tools.patience import Patience
+from .driver import driver, ended
+
+ROUNDS: Final = 5
+
+
+def cdi(config: Path, lock: Path, wait: float, patience: float) -> int:
+    """Write the specification that gpu.node.cdi would write. Returns the exit status: 1 if it could not.
+
+    ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start
+    after this. A file that was there stays when it does not: to containers it makes no difference, and the
+    driver may only be about to change.
+    """
+    with Patience(patience):
+        found = _cdi(config, lock, wait)
+    return ended(found)
+
+
+def _cdi(config: Path, lock: Path, wait: float) -> int:
+    try:
+        options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))
+        # What changes while this runs starts no service a second time.
+        for _round in range(ROUNDS):
+            if not _write(options, lock, wait):
+                return 0
+        logs.warning("the GPUs keep changing; the next change is waited for")
+    except OSError as error:
+        logs.error(f"can't read {config}: {error.strerror}")
+        return 1
+    except NodeError as error:
+        logs.error(str(error))
+        return 1
+    return 0
+
+
+def _write(options: cdi_boot.Options, lock: Path, wait: float) -> bool:
+    """Bring the file up to date; tell whether it was not."""
+    host = Host()
+    files = DriverFiles(host, options.driver_root)
+    with driver(wait, files.nvml_library()) as nvml, host.lock(str(lock), timeout=inf):
+        wanted, warnings = specify(inventory(nvml), files, options)
+        if (host.read(options.path) or "") == wanted.text:
+            return False
+        for warning in warnings:
+            logs.warning(warning)
+        if wanted.text:
+            host.write(options.path, wanted.text, mode=0o644)
+            logs.info(f"{options.path}: {', '.join(wanted.devices)}")
+        else:
+            host.remove(options.path)
+            logs.info(f"{options.path} removed")
+        return True
