@@ -11,7 +11,6 @@ import time
 import typing as t
 
 from .._core import pods
-from .._core.agent import mps_units
 from .._core.allocated import Allocation, Devices, Holder, holders
 from .._core.boot import State as Boot
 from .._core.errors import NodeError
@@ -34,10 +33,9 @@ from .._core.steps import Plan, Step
 from .._host.api import Host
 from .._nvml.mig import Changes, planned, read
 from .._nvml.real import Nvml, open_nvml
-from . import allocated, boot
+from . import allocated, boot, mps_servers
 from .dcgm.services import Pause
 
-SERVER_SECONDS = 10.0
 # When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
 ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
 SPEC: t.Dict[str, t.Any] = {
@@ -118,7 +116,7 @@ class MigCapability:
 
     def _read(self, nvml: Nvml, units: Boot) -> State:
         gpus, broken = nvml.gpus()
-        idle = idle_servers(self._mps_states())
+        idle = idle_servers(mps_servers.states(self._host))
         split = [without_idle(read(nvml, gpu), idle) for gpu in gpus]
         states = tuple(
             dataclasses.replace(one, processes=tuple(map(self._with_pod, one.processes)))
@@ -166,13 +164,6 @@ class MigCapability:
         except NodeError:
             return False  # plan says what is wrong
         return bool(blocked) or any(step.needs for one in plans for step in one.steps)
-
-    def _mps_states(self) -> t.Iterator[t.Optional[str]]:
-        """Return what the managers of MPS daemons tell."""
-        read = self._host.read
-        for device in mps_units.devices(self._host.listdir(mps_units.FOLDER)):
-            settings = read(mps_units.file(device))
-            yield read(mps_units.state_file(device, settings))
 
     def _with_pod(self, process: Process) -> Process:
         read = self._host.read
@@ -271,7 +262,7 @@ class MigCapability:
         elif self._changes is None or self._nvml is None:
             raise NodeError("nothing can be changed before the GPUs were read")
         elif step.action == "end_mps_server":
-            _end_server(self._host, self._nvml, self._states[uuid].gpu, step)
+            mps_servers.end(self._host, self._nvml, self._states[uuid].gpu, step)
             self._changes.done.append(step)
         else:
             self._changes.carry_out(step, self._states[uuid])
@@ -315,29 +306,6 @@ class MigCapability:
             done = [step for step in self._changes.done if step.summary not in left]
             answer["steps"] = [step.describe() for step in done]
         return answer
-
-
-def _end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
-    """End an idle MPS server. NodeError: it does not end, since clients came meanwhile.
-
-    The daemon is asked again and again: two who ask at once cut each other off.
-    """
-    pid, answer = step.params["pid"], ""
-    env = {"CUDA_MPS_PIPE_DIRECTORY": step.params["pipe"]}
-    deadline = time.monotonic() + SERVER_SECONDS
-    while any(one.pid == pid for one in nvml.processes(gpu)):
-        if time.monotonic() > deadline:
-            raise NodeError(
-                f"{step.summary}: failed",
-                cause=answer or "it does not end, so clients came meanwhile",
-                hint="see gpu-plugin mps status, end its clients, and run again",
-            )
-        asked = f"shutdown_server {pid}\n"
-        done = host.run(
-            ["nvidia-cuda-mps-control"], check=False, env=env, stdin=asked, timeout=SERVER_SECONDS
-        )
-        answer = (done.err or done.out).strip()
-        time.sleep(0.5)
 
 
 def _instance(state: GpuState, one: GpuInstance) -> t.Dict[str, t.Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import atexit
 import typing as t
 
-from ..._core.dcgm.exporter import DCGM_UNIT, UNIT
-from ..._core.dcgm.state import Record
+from ..._core.dcgm import units
+from ..._core.dcgm.units import DCGM_UNIT, UNIT
 from ..._host.api import Host
 
 RECORD = "/var/lib/gpu-node/dcgm.json"
@@ -19,9 +19,8 @@ ORDER = (UNIT, DCGM_UNIT)
 
 def managed(host: Host) -> t.Tuple[str, ...]:
     """Return the units that are ours to stop, in the order of stopping them."""
-    text = host.read(RECORD)
-    units = Record.load(text, RECORD).managed if text else frozenset()
-    return tuple(one for one in ORDER if one in units)
+    ours = units.managed(host.read(RECORD), RECORD)
+    return tuple(one for one in ORDER if one in ours)
 
 
 class Pause:

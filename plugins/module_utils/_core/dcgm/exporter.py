@@ -13,11 +13,11 @@ import hashlib
 import typing as t
 
 from ..boot import unit_file
+from . import units
 from .desired import Exporter
 
-DCGM_UNIT = "nvidia-dcgm.service"
+DCGM_UNIT, UNIT = units.DCGM_UNIT, units.UNIT
 VENDOR_UNIT = "nvidia-dcgm-exporter.service"
-UNIT = "gpu-dcgm-exporter.service"
 UNIT_FILE = unit_file(UNIT)
 PROGRAM = "/usr/local/libexec/gpu-node/dcgm-exporter"
 PACKAGED = "/usr/bin/dcgm-exporter"

@@ -1,0 +1,48 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The servers of MPS daemons: what their managers tell of them, and the end of one without clients."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from .._core.agent import mps_units
+from .._core.errors import NodeError
+from .._core.gpu import Gpu
+from .._core.steps import Step
+from .._host.api import Host
+from .._nvml.real import Nvml
+
+SERVER_SECONDS = 10.0
+
+
+def states(host: Host) -> t.Iterator[t.Optional[str]]:
+    """Return what the managers of MPS daemons tell."""
+    for device in mps_units.devices(host.listdir(mps_units.FOLDER)):
+        settings = host.read(mps_units.file(device))
+        yield host.read(mps_units.state_file(device, settings))
+
+
+def end(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
+    """End an idle MPS server. NodeError: it does not end, since clients came meanwhile.
+
+    The daemon is asked again and again: two who ask at once cut each other off.
+    """
+    pid, answer = step.params["pid"], ""
+    env = {"CUDA_MPS_PIPE_DIRECTORY": step.params["pipe"]}
+    deadline = time.monotonic() + SERVER_SECONDS
+    while any(one.pid == pid for one in nvml.processes(gpu)):
+        if time.monotonic() > deadline:
+            raise NodeError(
+                f"{step.summary}: failed",
+                cause=answer or "it does not end, so clients came meanwhile",
+                hint="see gpu-plugin mps status, end its clients, and run again",
+            )
+        asked = f"shutdown_server {pid}\n"
+        done = host.run(
+            ["nvidia-cuda-mps-control"], check=False, env=env, stdin=asked, timeout=SERVER_SECONDS
+        )
+        answer = (done.err or done.out).strip()
+        time.sleep(0.5)
