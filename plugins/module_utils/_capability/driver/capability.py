@@ -135,6 +135,7 @@ class DriverCapability:
         """Read the node: the machine, and what each part knows."""
         observed = self._runfile.observe(self._machine())
         if self._has_packages:
+            self._node.freshen(check_mode=self._check_mode)
             observed = self._streams.observe(self._packages.observe(observed))
             observed = self._loading.observe(observed)
         return self._nodes.observe(observed)
@@ -182,7 +183,7 @@ class DriverCapability:
             found = self._possible(state)
         except STALE:
             # In a real run a step before would have fetched the lists.
-            if not self._check_mode or self._node.refreshed or not self._packages.preview_lists():
+            if not self._check_mode or self._node.refreshed or not self._node.preview_lists():
                 raise
             return self.plan(self.observe())
         if self._on_allocated != "ignore" and takes(found, state):

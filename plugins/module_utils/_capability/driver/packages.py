@@ -197,13 +197,7 @@ class Packages(Part):
 
     def refresh(self, _params: Params) -> None:
         """Fetch the package lists."""
-        self._node.refresh_note = self._node.manager.update()
-        self._node.refreshed = True
-
-    def preview_lists(self) -> bool:
-        """Fetch the package lists for a preview, and tell whether that was possible; the node keeps its own."""
-        self._node.refreshed = True
-        return self._node.manager.update_aside()
+        self._node.refresh()
 
     def install(self, params: Params) -> None:
         """Bring the packages to their versions, in one transaction."""

@@ -65,6 +65,29 @@ class Node:
         """Return the running kernel."""
         return (self.host.read("/proc/sys/kernel/osrelease") or "").strip()
 
+    def refresh(self) -> None:
+        """Fetch the package lists."""
+        self.refresh_note = self.manager.update()
+        self.refreshed = True
+
+    def preview_lists(self) -> bool:
+        """Fetch the package lists for a preview, and tell whether that was possible."""
+        self.refreshed = True
+        return self.manager.update_aside()
+
+    def freshen(self, *, check_mode: bool) -> None:
+        """Fetch the package lists, once in a run, where the newest version is asked for.
+
+        They are no state of the node: dnf and zypper fetch them again by themselves when they are old.
+        """
+        wanted = self.desired
+        if self.refreshed or not wanted.update or wanted.state == "absent" or wanted.runfile:
+            return
+        if check_mode:
+            self.preview_lists()
+        else:
+            self.refresh()
+
 
 class Part:
     """A part of the driver on a node; its steps are in the capability's table."""

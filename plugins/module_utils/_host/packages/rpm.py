@@ -147,6 +147,10 @@ class Dnf(Rpm):
         done = self._dnf(["--assumeyes", "makecache", "--refresh"], check=False)
         return "" if done.rc == 0 else tail(done)
 
+    def update_aside(self) -> bool:
+        # dnf's cache is no state of the node: whatever asks dnf for anything fetches what has expired there.
+        return not self.update()
+
     def simulate(self, change: Change) -> Simulation:
         done = self._transaction(["--assumeno"], change, check=False)
         found = rpm.parse_dnf_transaction(done.out)

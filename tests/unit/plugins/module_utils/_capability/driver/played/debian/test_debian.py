@@ -17,6 +17,7 @@ from debian_archive import PARTS, TOOLS, Debian, archive, driver, missing
 from debs import Deb, Mirror
 
 OLD, NEW = "535.261.03", "550.163.01"
+POINT = "535.274.02"
 # The kernels of 12 and 13 at the time of their releases: packages.debian.org, linux-image-amd64.
 RELEASES = {"bookworm": "6.1.0-37-amd64", "trixie": "6.12.38+deb13-amd64"}
 KEY = "/var/lib/dkms/mok.pub"
@@ -107,3 +108,28 @@ def test_u9_desktop_moves_to_backports_with_its_metapackage_and_back(node: Make)
     assert (machine.loaded(), machine.works()) == (f"{NEW} proprietary", True)
     converge(machine, state="absent")
     assert (machine.installed(), machine.held()) == (before, set())
+
+
+def test_item_12_branch_moves_to_its_newest_point_release_where_that_is_asked_for(
+    node: Make,
+) -> None:
+    machine = node(OLD)
+    converge(machine, version="535")
+    name = (machine.read("/proc/sys/kernel/osrelease") or "").strip()
+    machine.archive(archive(name, OLD, POINT, NEW), lists=False)
+    assert converge(machine, version="535").steps == ()
+    assert machine.installed()["nvidia-smi"] == f"{OLD}-1"
+    before = machine.files()
+    one = capability(machine, version="535", update=True, check_mode=True)
+    install, hold = one.plan(one.observe()).steps
+    assert (install.action, hold.action) == ("install", "hold")
+    assert machine.files() == before
+    left = converge(machine, version="535", update=True)
+    assert (left.steps, f"{OLD} of the driver is loaded" in left.reboot_required[0]) == ((), True)
+    there, held = machine.installed(), machine.held()
+    parts = {"libcuda1", "libnvidia-ml1", "nvidia-open-kernel-dkms", "firmware-nvidia-gsp"}
+    assert {there[one] for one in parts} == {f"{POINT}-1"}
+    assert held >= parts
+    assert converge(machine, version="535", update=True).steps == ()
+    machine.boot()
+    assert (machine.loaded(), machine.works()) == (f"{POINT} open", True)

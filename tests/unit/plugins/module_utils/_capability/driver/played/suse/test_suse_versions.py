@@ -180,3 +180,18 @@ def test_item_5_version_that_the_channels_have_dropped_stays_and_works(
     assert converge(node, version="580").steps == ()
     left = converge(node, version="580", update=True)
     assert (left.steps, versions(node)) == ((), {NEW})
+
+
+def test_item_12_branch_moves_by_lists_that_were_old(suse: Callable[..., Suse]) -> None:
+    node = suse(archive.fresh())
+    converge(node, version="580")
+    node.archive(archive.FOLLOWED, lists=False)
+    assert converge(node, version="580").steps == ()
+    one = capability(node, version="580", update=True, check_mode=True)
+    assert [step.action for step in one.plan(one.observe()).steps].count("install") == 1
+    assert converge(node, version="580", update=True).steps == ()
+    assert versions(node) == {NEW}
+    assert {KMP, "nvidia-compute-G06"} <= node.held()
+    assert converge(node, version="580", update=True).steps == ()
+    node.boot()
+    assert node.works()

@@ -184,3 +184,34 @@ def test_u10_what_an_earlier_version_needed_goes_with_it_and_nothing_else_does(
     assert "Remv nvidia" not in node.run(["apt-get", "--simulate", "autoremove"]).out
     node.boot()
     assert node.works()
+
+
+def fabric(version: str) -> Deb:
+    """Return the fabric manager of a version; packages.ubuntu.com, source fabric-manager-580."""
+    return Deb("nvidia-fabricmanager-580", f"{version}-1", source="fabric-manager-580")
+
+
+def test_item_12_branch_moves_with_modules_components_and_fabric_by_lists_that_were_old(
+    ubuntu: Callable[..., Ubuntu],
+) -> None:
+    node = ubuntu((*archive.A, fabric(OLD)), K85)
+    for name, value in (("vendor", "0x10de"), ("device", "0x22a3"), ("class", "0x068000")):
+        node.put(f"sys/bus/pci/devices/0000:05:00.0/{name}", f"{value}\n")
+    wanted = {"version": "580", "components": ["video"]}
+    converge(node, **wanted)
+    assert node.installed()["nvidia-fabricmanager-580"] == f"{OLD}-1"
+    node.archive((*archive.G2, fabric(NEWER)), lists=False)
+    assert converge(node, **wanted).steps == ()
+    one = capability(node, **wanted, update=True, check_mode=True)
+    actions = [step.action for step in one.plan(one.observe()).steps]
+    assert actions.count("install") == 1
+    assert converge(node, **wanted, update=True).steps == ()
+    there = node.installed()
+    assert {there[f"{one}-580-server"] for one in ("nvidia-utils", "libnvidia-encode")} == {
+        archive.full(NEWER)
+    }
+    assert there[f"linux-modules-nvidia-580-server-open-{K85}"] == "6.8.0-85.85+3"
+    assert there["nvidia-fabricmanager-580"] == f"{NEWER}-1"
+    assert converge(node, **wanted, update=True).steps == ()
+    node.boot()
+    assert (node.loaded(), node.works()) == (f"{NEWER} open", True)

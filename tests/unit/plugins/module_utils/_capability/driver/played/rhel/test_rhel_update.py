@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Point releases of a branch, with genuine dnf 4 and dnf 5: what is there moves where that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from debian import capability, converge
+from played_rhel import Rhel
+from rhel_archive import KMODS, OLDER, USER_SPACE, VERSION, driver, index
+from rhel_systems import EL9, EL10, FEDORA
+
+pytestmark = pytest.mark.slow
+PARTS = {*USER_SPACE, KMODS["open"]}
+
+
+def moves(node: Rhel) -> None:
+    """Have the branch move, and see that it does so at once and only where that is asked for."""
+    assert converge(node, version="580").steps == ()
+    assert node.installed()["nvidia-driver-cuda"] == OLDER
+    one = capability(node, version="580", update=True, check_mode=True)
+    steps = [step.action for step in one.plan(one.observe()).steps]
+    assert (steps.count("install"), "stream" in steps) == (1, False)
+    left = converge(node, version="580", update=True)
+    assert left.steps == ()
+    assert f"{OLDER} of the driver is loaded" in left.reboot_required[0]
+    there, held = node.installed(), node.held()
+    assert {there[name] for name in PARTS} == {VERSION}
+    assert held >= PARTS - {"nvidia-kmod-common", "nvidia-driver-cuda-libs"}
+    assert converge(node, version="580", update=True).steps == ()
+    node.boot(node.system.kernel)
+    assert (node.loaded(), node.works()) == (f"{VERSION} open", True)
+
+
+def test_item_12_branch_moves_within_its_stream(rhel: Callable[..., Rhel]) -> None:
+    node = rhel(EL9)
+    node.switch("epel", on=True)
+    assert converge(node, version=OLDER).steps == ()
+    moves(node)
+
+
+@pytest.mark.parametrize("system", [EL10, FEDORA], ids=["dnf4", "dnf5"])
+def test_item_12_branch_moves_by_metadata_that_was_old(
+    rhel: Callable[..., Rhel], tmp_path: Path, system: object
+) -> None:
+    node = rhel(system)
+    cuda = tmp_path / "cuda"
+    driver(cuda, node.system, OLDER)
+    index(cuda)
+    node.repositories = {**node.repositories, "cuda": cuda}
+    for name in ("cuda", *(["epel"] if node.system.epel else [])):
+        node.switch(name, on=True)
+    assert converge(node, version="580").steps == ()
+    driver(cuda, node.system, VERSION)
+    index(cuda)
+    moves(node)
