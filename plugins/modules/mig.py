@@ -42,18 +42,6 @@ options:
     type: str
     choices: [fail, skip, wait]
     default: fail
-  on_allocated:
-    description:
-      - With V(refuse), what the kubelet has given to a pod, by device plugins or by DRA, is in use like what a process
-        is on, though no process of the pod may be. RV(blocked_by) names pod, container and device.
-      - With V(ignore) only processes count, and an idle pod may be left with a device that does not exist any more.
-    type: str
-    choices: [refuse, ignore]
-    default: refuse
-  wait_timeout:
-    description: Seconds to wait with O(on_busy=wait).
-    type: int
-    default: 600
   reset:
     description:
       - Whether to reset a GPU whose MIG mode waits for it, once no process is on it. No other GPU is reset.
@@ -75,6 +63,7 @@ options:
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.attributes.nvml
+  - gpu.node.in_use
 attributes:
   check_mode:
     details: On a node without a driver the layout is checked in form only.

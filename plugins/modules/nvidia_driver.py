@@ -17,7 +17,7 @@ description:
   - Where GPUs are joined by NVSwitches, the fabric manager comes at exactly the driver's version and is started.
     Where the sources offer none, this is reported.
   - Never stops a process on a GPU and never reboots, and unloads modules only where O(reload) says so.
-    What needs a reboot is reported.
+    What needs a reboot is reported. A driver in use is neither replaced nor removed, unless O(on_busy) says so.
   - Remembers what it has added. What a killed run left behind is finished by the next one.
   - Where another version or kernel module type cannot be installed, the packages that were there before are restored in
     one transaction, and the module fails with the reason. A first installation that failed is finished by the next run.
@@ -77,16 +77,6 @@ options:
         description: Its SHA-256. A file with another one is not run.
         type: str
         required: true
-  kernel_modules:
-    description:
-      - The type of the kernel modules, open or proprietary.
-      - In Ubuntu they come prebuilt and signed where Ubuntu offers them for the running kernel, else from DKMS.
-      - V(auto) takes the one that the GPUs need. Where they run with both, it keeps the one that is installed, else
-        takes the open one. What somebody else has installed is exchanged only where a type is named here.
-      - GPUs before Turing run with the proprietary ones only, Blackwell and later GPUs with the open ones only.
-    type: str
-    choices: [auto, open, proprietary]
-    default: auto
   components:
     description:
       - What of the driver's user space is there. None takes what computing needs, and nothing of a desktop.
@@ -115,35 +105,6 @@ options:
       - Where Ubuntu's prebuilt modules are used, to the newest that they are built for.
     type: bool
     default: false
-  load:
-    description: >-
-      Load the kernel modules where no driver is loaded and no reboot must come first. Make device nodes, at boot too.
-    type: bool
-    default: true
-  reload:
-    description:
-      - Whether to reload the kernel modules when they differ from the installed ones.
-      - V(when_idle) does so where no process has a GPU open, the persistence daemon and the fabric manager aside, which
-        are restarted.
-        The device plugin counts as such a process. Otherwise C(reboot_required) says who is in the way. So does a pod
-        that was given a GPU, unless O(on_allocated=ignore).
-    type: str
-    choices: [never, when_idle]
-    default: never
-  on_allocated:
-    description:
-      - With V(refuse), a driver that is loaded is neither replaced nor removed while the kubelet has given a GPU, or a
-        part of one, to a pod, by device plugins or by DRA. RV(blocked_by) names pod, container and device. In check
-        mode that is a warning.
-      - With V(ignore) only processes count.
-    type: str
-    choices: [refuse, ignore]
-    default: refuse
-  persistence:
-    description:
-      - Enable the persistence daemon, and start it once the driver is loaded.
-    type: bool
-    default: true
   manage_sources:
     description:
       - Where the packages are not offered, enable the components that have them, contrib, non-free and
@@ -152,27 +113,12 @@ options:
         sources. No other file is touched. Elsewhere no repository is added.
     type: bool
     default: true
-  secure_boot:
-    description:
-      - Whether to refuse an installation on a machine with Secure Boot on where the kernel would reject the modules.
-      - Modules that DKMS builds are accepted where C(mokutil) says that DKMS's key is enrolled. Otherwise the refusal
-        names the key and the command that enrols it. Prebuilt modules that the distribution has signed need no key.
-    type: str
-    choices: [refuse, ignore]
-    default: refuse
-  module_options:
-    description:
-      - Options of the kernel modules, such as C(NVreg_EnableGpuFirmware), and of another module of the driver
-        with its name before a dot, such as C(nvidia_drm.modeset).
-      - They go to C(/etc/modprobe.d/gpu-node.conf), with the blacklist of nouveau where something would load it.
-        The initramfs of each kernel is rebuilt then.
-      - Loaded modules that show another value are reloaded as O(reload) says, or C(reboot_required) names it.
-      - Without an option here, the driver's own default or another file decides.
-    type: dict
-    default: {}
 extends_documentation_fragment:
   - gpu.node.apt_driver
   - gpu.node.attributes
+  - gpu.node.in_use
+  - gpu.node.in_use.driver
+  - gpu.node.kernel_modules
   - gpu.node.repository
   - gpu.node.rhel
 attributes:
@@ -328,7 +274,7 @@ node:
       description: The state of its service, empty without NVSwitches.
       type: str
     gpu_users:
-      description: The processes that have a GPU open, the driver's own daemons aside.
+      description: The processes that have a GPU open, with service, container or pod, the driver's own daemons aside.
       type: list
       elements: str
 packages:
@@ -346,10 +292,17 @@ packages_left:
   type: dict
   sample: {"nvidia-smi": "550.163.01-2, unpacked, not configured"}
 blocked_by:
-  description: The pods that were given GPUs, where the loaded driver is not the one that is wanted.
+  description: The processes that have a GPU open and the pods that were given one, where another driver is wanted than
+    the loaded one. As long as there are any, a reboot would take the driver from them.
   returned: success, and where they are why nothing was done
   type: list
   elements: str
+  sample: ["process 812 (nv-hostengine, nvidia-dcgm.service)"]
+refused:
+  description: Whether RV(blocked_by) is why a run would change nothing now, or has changed nothing. It is not there on
+    failures for other reasons, which are the same whoever uses the GPUs.
+  returned: success, and where GPUs in use are why nothing was done
+  type: bool
 reboot_required:
   description: Whether the node must be rebooted for the driver to work, or to be gone.
   returned: success

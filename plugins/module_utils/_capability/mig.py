@@ -15,10 +15,10 @@ from .._core.allocated import Allocation, Devices, Holder, holders
 from .._core.boot import State as Boot
 from .._core.errors import NodeError
 from .._core.gpu import Gpu, GpuInstance, NvmlError, Process
+from .._core.in_use.busy import Busy, refuse_if_busy
 from .._core.mig import boot as mig_boot
 from .._core.mig.config import Selection
 from .._core.mig.plan import (
-    Busy,
     GpuPlan,
     GpuState,
     Server,
@@ -26,7 +26,6 @@ from .._core.mig.plan import (
     ends,
     idle_servers,
     plan_gpu,
-    refuse_if_busy,
     without_idle,
 )
 from .._core.steps import Plan, Step

@@ -1,24 +1,19 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the node shows without NVML: the PCI bus, the loaded driver, and processes."""
+"""What the node shows without NVML: the PCI bus, the loaded driver, and files of processes."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-from .._core import pods
-from .._core.driver.loading import FABRIC_SERVICE, SERVICE
 from .._core.errors import NodeError
 from .._core.gpu import PciDevice, nvidia_device
-from .._core.text.shown import printable
 from .._host.api import Host
 
 BUS = "/sys/bus/pci/devices"
 CONNECTX_7 = ["0x15b3", "0x1021"]
-DRIVERS_OWN = ("nvidia-persiste", "nv-fabricmanage")  # the kernel keeps 15 characters
-DRIVERS_CGROUPS = tuple(f"/system.slice/{unit}" for unit in (SERVICE, FABRIC_SERVICE))
 LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
 LIBRARY_FOLDERS = (
     "/usr/lib64",
@@ -70,39 +65,7 @@ def gpus(host: Host) -> t.List[PciDevice]:
     return [one for one in pci_devices(host) if one.kind == "gpu"]
 
 
-def gpu_users(host: Host, ours: t.Collection[str] = ()) -> t.Tuple[str, ...]:
-    """Return the processes that have a GPU open, but for the driver's own daemons and the units of ``ours``."""
-    units = (*DRIVERS_CGROUPS, *(f"/system.slice/{unit}" for unit in ours))
-    found = []
-    for pid in host.listdir("/proc"):
-        if not pid.isdigit():
-            continue
-        folder = f"/proc/{pid}/fd"
-        opened = (host.readlink(f"{folder}/{number}") for number in host.listdir(folder))
-        if any(one and one.startswith("/dev/nvidia") for one in opened):
-            name = _proc(host, pid, "comm").strip("\n")
-            if not _is_own(host, pid, name, units):
-                found.append(f"{pid} ({printable(name) or 'unknown'})")
-    return tuple(found)
-
-
-def _is_own(host: Host, pid: str, name: str, units: t.Sequence[str]) -> bool:
-    """Tell whether a process is a daemon of the driver or of units, by what its user can't choose.
-
-    Anybody can have such a name. A unit's cgroup takes nobody else's processes, and a daemon that
-    was started by hand is root's and sees the same files as we do, which no container does.
-    """
-    where = pods.paths(_proc(host, pid, "cgroup"), _proc(host, "1", "cgroup"))
-    if any(path in units for path in where):
-        return True
-    users = re.search(r"^Uid:(.*)$", _proc(host, pid, "status"), re.M)
-    if name not in DRIVERS_OWN or users is None or set(users[1].split()) != {"0"}:
-        return False
-    own = host.readlink("/proc/self/ns/mnt")
-    return own is not None and host.readlink(f"/proc/{pid}/ns/mnt") == own
-
-
-def _proc(host: Host, pid: str, name: str) -> str:
+def proc(host: Host, pid: str, name: str) -> str:
     """Return a file of a process, empty where it has ended meanwhile."""
     try:
         return host.read(f"/proc/{pid}/{name}") or ""
@@ -150,5 +113,5 @@ def environment(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, str]:
 
     ``service`` has systemd's property MainPID.
     """
-    text = _proc(host, service.get("MainPID") or "0", "environ")
+    text = proc(host, service.get("MainPID") or "0", "environ")
     return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)

@@ -9,12 +9,11 @@ import functools
 import typing as t
 from dataclasses import replace
 
-from ..._core.allocated import names
-from ..._core.driver import distributions, prebuilt
+from ..._core.driver import distributions, prebuilt, taking
 from ..._core.driver.branches import NoSupport
 from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.names import PLACE
-from ..._core.driver.plan import plan, spare, takes
+from ..._core.driver.plan import plan
 from ..._core.driver.report import facts
 from ..._core.driver.rhel.prerequisites import LOCKING
 from ..._core.driver.runfile import UNINSTALLER
@@ -27,10 +26,13 @@ from ..._core.steps import Plan, Step
 from ..._host.api import Host
 from ..._host.packages.api import NoHold, NoWay
 from ..._host.packages.apt import OWN_SOURCES
-from .. import allocated, nodeinfo
+from .. import nodeinfo
 from ..dcgm.services import managed
 from ..device_nodes import Nodes
+from ..in_use.users import gpu_users
 from ..recorded import REPOSITORY_SPEC, Additions, checked_timeout, named, package_manager
+from .gate import SPEC as GATE_SPEC
+from .gate import Gate
 from .kernel import dkms, modules, signing_key, write_modprobe
 from .loading import Loading
 from .packages import Packages
@@ -71,7 +73,7 @@ SPEC: t.Dict[str, t.Any] = {
         "precompiled": {"type": "str", "choices": ["auto", "require", "never"], "default": "auto"},
         "prerequisites": {"type": "str", "choices": ["refuse", "install"], "default": "refuse"},
         "module_options": {"type": "dict", "default": {}},
-        "on_allocated": allocated.SPEC,
+        **GATE_SPEC,
         "lock_timeout": {"type": "int", "default": 300},
     },
 }
@@ -90,7 +92,8 @@ class DriverCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
         timeout = checked_timeout(values.pop("lock_timeout"))
-        self._on_allocated = values.pop("on_allocated")
+        absent = values["state"] == "absent"
+        self._gate = Gate(host, values, absent=absent, check_mode=check_mode)
         if (values["state"], values["source"]) == ("present", "repository"):
             values["repository"] = named(host, values["repository"], DRIVER_PRESETS)
         self._desired = parse_desired(values)
@@ -170,7 +173,7 @@ class DriverCapability:
             smi=host.which("nvidia-smi") is not None,
             refreshed=node.refreshed,
             refresh_note=node.refresh_note,
-            users=nodeinfo.gpu_users(host, managed(host)) if driver else (),
+            users=gpu_users(host, managed(host)) if driver else (),
             reload_note=node.reload_note,
             modules=modules(host, self._desired.module_options, added=record.modprobe),
             dkms=dkms(host),
@@ -180,19 +183,39 @@ class DriverCapability:
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
         try:
-            found = self._possible(state)
+            found = self._spared(state)
         except STALE:
             # In a real run a step before would have fetched the lists.
             if not self._check_mode or self._node.refreshed or not self._node.preview_lists():
                 raise
             return self.plan(self.observe())
-        if self._on_allocated != "ignore" and takes(found, state):
-            given = names(allocated.observe(self._node.host))
-            if given:
-                state = replace(state, allocated=given)
-                found = spare(self._possible(state), state, check_mode=self._check_mode)
         self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
         return replace(found, warnings=self._warnings)
+
+    def _spared(self, state: Observed) -> Plan:
+        """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
+        while True:
+            found = self._possible(replace(state, users=()))
+            whole = self._whole(found, state)
+            if state.loaded is None or not (taking.takes(whole) or whole.reboot_required):
+                return found
+            busy, notes = self._gate.look(state)
+            if not taking.in_the_way(busy):
+                return replace(found, warnings=(*found.warnings, *notes))
+            if not self._gate.waits(whole):
+                break
+            state = self.observe()
+        refused = self._gate.refuse(whole, busy)
+        return refused or self._gate.about(self._possible(busy), busy, notes)
+
+    def _whole(self, found: Plan, state: Observed) -> Plan:
+        """Return the plan with what is only planned for sure once its steps are done, as check mode does."""
+        if not found.more or self._check_mode or state.loaded is None:
+            return found
+        try:
+            return plan(replace(state, users=()), self._desired, check_mode=True)
+        except NodeError:
+            return found  # it is known once the lists are there
 
     def _possible(self, state: Observed) -> Plan:
         """Plan what the package manager can carry out: without the prebuilt kernel modules that it refuses."""
@@ -275,6 +298,7 @@ class DriverCapability:
         found = next(filter(None, map(state.installed, state.names.user_space)), None)
         known = {*state.names.relevant, *self._desired.components, *state.record.before}
         return {
+            "refused": plan.refused,
             "installed_version": upstream(found) if found else state.runfile.version or None,
             "loaded_version": state.loaded[0] if state.loaded else None,
             "loaded_module_type": state.loaded[1] if state.loaded else None,

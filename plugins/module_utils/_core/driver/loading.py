@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..in_use import holders
 from ..steps import Step
 from .kernel import MODPROBE_FILE, blacklists, differing, render
 from .select import Choice
@@ -15,14 +16,6 @@ from .suse import kmp
 
 SERVICE = "nvidia-persistenced.service"
 FABRIC_SERVICE = "nvidia-fabricmanager.service"
-
-
-# What holds GPUs open for as long as it runs, by the names that the kernel keeps 15 characters of.
-SERVICES_OF = {
-    "nv-hostengine": "nvidia-dcgm.service",
-    "dcgm-exporter": "nvidia-dcgm-exporter.service",
-    "nvidia-imex": "nvidia-imex.service",
-}
 
 
 class Look(t.NamedTuple):
@@ -47,7 +40,7 @@ def look(observed: Observed, desired: Desired, choice: Choice) -> Look:
         return Look(words, False, (waits,))
     if not words or desired.reload != "when_idle":
         return Look(words, False, (words,) if words else ())
-    users = observed.users and f"processes have the GPUs open: {_users(observed.users)}"
+    users = observed.users and f"processes have the GPUs open: {_users(observed)}"
     given = observed.allocated and f"pods have been given GPUs: {', '.join(observed.allocated)}"
     why = observed.reload_note or users or given
     if not why:
@@ -55,13 +48,10 @@ def look(observed: Observed, desired: Desired, choice: Choice) -> Look:
     return Look(words, False, (f"{words} (not reloaded: {why})",))
 
 
-def _users(users: t.Sequence[str]) -> str:
+def _users(observed: Observed) -> str:
     """Return the processes in words, with what to do about services that nobody drains."""
-    units = [unit for name, unit in SERVICES_OF.items() if any(f"({name})" in one for one in users)]
-    advice = f"; stop what is a service: systemctl stop {' '.join(units)}" if units else ""
-    if any("dcgm" in unit for unit in units):
-        advice += ", or have gpu.node do it with dcgm_state: present"
-    return ", ".join(users) + advice
+    ways = holders.advice(observed.users)
+    return f"{', '.join(map(str, observed.users))}" + (f"; {ways}" if ways else "")
 
 
 def _mismatch(observed: Observed, desired: Desired, choice: Choice) -> str:

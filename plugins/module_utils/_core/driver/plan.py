@@ -23,36 +23,7 @@ from .rhel.precompiled import is_precompiled
 from .rhel.precompiled import refuse_key as refuse_nvidias
 from .select import Choice, module_type, wanted_type
 from .state import Desired, Observed
-
-REPLACES = frozenset({"install", "runfile", "uninstall", "remove"})
-GONE = frozenset({"uninstall", "remove"})
-
-
-def takes(found: Plan, observed: Observed) -> bool:
-    """Tell whether the driver that is loaded would be another one, or none, after a plan or a reboot."""
-    actions = {step.action for step in found.steps}
-    changes = "reload" in actions or bool(actions & GONE) or bool(found.reboot_required)
-    return observed.loaded is not None and changes
-
-
-def spare(found: Plan, observed: Observed, *, check_mode: bool) -> Plan:
-    """Return a plan that says which pods have GPUs. NodeError: it would take the driver from them."""
-    given = observed.allocated
-    if not given:
-        return found
-    found = dataclasses.replace(found, blocked_by=given)
-    if not REPLACES & {step.action for step in found.steps}:
-        return found
-    message = "the driver was not touched, since pods have been given GPUs"
-    if check_mode:
-        note = f"nvidia_driver: would be refused: {message}: {', '.join(given)}"
-        return dataclasses.replace(found, warnings=(*found.warnings, note))
-    raise NodeError(
-        message,
-        cause=", ".join(given),
-        hint="drain the node, for instance by the playbook gpu.node.upgrade_driver and its hooks, and run again",
-        blocked_by=list(given),
-    )
+from .taking import marked
 
 
 def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
@@ -80,7 +51,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         *device_nodes.plan(observed.device_nodes),
     )
     return Plan(
-        steps,
+        marked(steps, observed, choice),
         describe(observed),
         after(observed, choice, steps),
         reboot_required=found.reboot,
@@ -232,7 +203,8 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
     smi = observed.smi and "nvidia-smi" not in gone
     loaded = observed.loaded is not None and (not smi or (bool(record.runfile) and not stays))
     reboot = ("the driver is still loaded, though its packages are gone",) if loaded else ()
-    return Plan(tuple(steps), before, after, reboot_required=reboot or _apart(observed))
+    done = marked(steps, observed)
+    return Plan(done, before, after, reboot_required=reboot or _apart(observed))
 
 
 def _apart(observed: Observed) -> t.Tuple[str, ...]:

@@ -204,7 +204,7 @@ def facts(observed: Observed) -> t.Dict[str, t.Any]:
         "firmware": list(observed.firmware),
         "persistence_daemon": observed.service.get("ActiveState", ""),
         "fabric_manager": observed.fabric.get("ActiveState", ""),
-        "gpu_users": list(observed.users),
+        "gpu_users": [str(one) for one in observed.users],
     }
 
 

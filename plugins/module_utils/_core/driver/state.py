@@ -11,6 +11,7 @@ import typing as t
 
 from ..device_nodes import NOTHING_MISSING, DeviceNodes
 from ..errors import InputError
+from ..in_use.users import User
 from ..packages import package, repository
 from ..packages.apt import Source, upstream
 from ..packages.package import Package, Policy, Relations, Removal
@@ -187,7 +188,7 @@ class Observed:
     refreshed: bool = False
     refresh_note: str = ""
     removal: t.Optional[Removal] = None
-    users: t.Tuple[str, ...] = ()
+    users: t.Tuple[User, ...] = ()
     allocated: t.Tuple[str, ...] = ()
     reload_note: str = ""
     modules: Modules = dataclasses.field(default_factory=Modules)

@@ -12,6 +12,7 @@ import typing as t
 from ..allocated import Holder
 from ..errors import NodeError
 from ..gpu import GiProfile, Gpu, GpuInstance, MigDevice, Process
+from ..in_use.busy import refuse_if_busy
 from ..steps import Step
 from ..text import json_data
 from .profile import Placements, Shape, shapes
@@ -70,10 +71,6 @@ IDLE = ("idle_gpu",)
 
 
 User = t.Union[Process, Holder]
-
-
-class Busy(NodeError):
-    """Processes, or pods that were given a device, are where a change has to be made."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,18 +288,6 @@ def _at(user: User) -> t.Tuple[int, int]:
     """Return where a user is: GPU instance and compute instance, -1 for what is not known."""
     gi, ci = user.gi_id, user.ci_id
     return -1 if gi is None else gi, -1 if ci is None else ci
-
-
-def refuse_if_busy(what: str, users: t.Sequence[User]) -> None:
-    """Raise Busy when there are users, naming processes, pods and containers."""
-    if users:
-        names = list(dict.fromkeys(map(str, users)))
-        raise Busy(
-            what,
-            cause=f"in use by {', '.join(names)}",
-            hint="stop them, for example by draining the node, and run again",
-            blocked_by=names,
-        )
 
 
 def _where(state: GpuState, instance: GpuInstance) -> str:

@@ -65,8 +65,11 @@ class Debian(SmallApt):
     def _modprobe(self, words: tuple[str, ...]) -> Completed:
         self.files[f"/sys/module/{words[1]}/version"] = ""
         if words[1] == "nvidia" and DRIVER not in self.files:
-            version = self.packages["nvidia-open-kernel-dkms"][0].split("-")[0]
-            self.files[DRIVER] = LOADED.format(version)
+            kinds = ("nvidia-open-kernel-dkms", "nvidia-kernel-dkms")
+            package = next(one for one in kinds if one in self.packages)
+            version = self.packages[package][0].split("-")[0]
+            text = LOADED if package == kinds[0] else LOADED.replace("Open ", "")
+            self.files[DRIVER] = text.format(version)
             self.files[f"/lib/firmware/nvidia/{version}/gsp_ga10x.bin"] = ""
         return Completed(0, "", "")
 

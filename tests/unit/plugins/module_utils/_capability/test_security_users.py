@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.nodeinfo import gpu_users
+from ansible_collections.gpu.node.plugins.module_utils._capability.in_use.users import gpu_users
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 from fakes import FakeHost
 
@@ -38,7 +38,7 @@ def told(device: str, name: str, *before: str) -> bool:
     try:
         assert running.stdout is not None
         assert running.stdout.readline() == b"there\n"
-        return f"{running.pid} ({name})" in gpu_users(Host())
+        return (running.pid, name) in [(one.pid, one.program) for one in gpu_users(Host())]
     finally:
         running.kill()
         running.communicate()
@@ -73,7 +73,7 @@ def machine(**cgroup: str) -> FakeHost:
     ],
 )
 def test_s16_a_cgroup_that_is_named_like_the_units_is_not_the_units(path: str) -> None:
-    assert gpu_users(machine(path=path)) == (f"7 ({NAMES[0]})",)
+    assert [(one.pid, one.program) for one in gpu_users(machine(path=path))] == [(7, NAMES[0])]
 
 
 @pytest.mark.parametrize("unit", ["nvidia-persistenced", "nvidia-fabricmanager"])
@@ -84,4 +84,4 @@ def test_s16_units_of_the_driver_are_none_of_the_users(unit: str) -> None:
 def test_s15_names_of_users_steer_no_terminal() -> None:
     host = machine(path="0::/")
     host.files["/proc/7/comm"] = "\x1b]0;x\x07\n\x9b\n"
-    assert gpu_users(host) == (r"7 (\x1b]0;x\x07\n\x9b)",)
+    assert list(map(str, gpu_users(host))) == [r"7 (\x1b]0;x\x07\n\x9b)"]

@@ -75,7 +75,7 @@ def test_item_26_engine_of_somebody_else_is_named_with_the_next_step(record: str
     _one, found = plan(scene(DCGM_UNIT, record))
     assert found.steps == ()
     reason = found.reboot_required[0]
-    assert "812 (nv-hostengine)" in reason
+    assert "812 (nv-hostengine, nvidia-dcgm.service)" in reason
     assert "systemctl stop nvidia-dcgm.service" in reason
     assert "dcgm_state: present" in reason
 

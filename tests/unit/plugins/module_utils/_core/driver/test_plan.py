@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import SigningKey
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use.users import User
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import render
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
     Package,
@@ -158,7 +159,7 @@ def test_installed_version_is_kept_unless_another_is_asked_for() -> None:
 def test_downgrade_holds_again_and_asks_for_a_reboot() -> None:
     found = planned(converged(), version="535")
     assert [step.action for step in found.steps] == ["install", "hold"]
-    assert found.steps[0].needs == ("reboot",)
+    assert found.steps[0].needs == ("reboot", "idle_gpu")
     matched = sorted(set(WANTED) - {"nvidia-persistenced"})
     assert found.steps[0].params["packages"] == dict.fromkeys(matched, OLD)
     assert found.steps[1].params == {"hold": matched, "release": []}
@@ -256,7 +257,7 @@ def test_loaded_driver_of_another_kind_asks_for_a_reboot(
 def test_idle_driver_is_reloaded_where_that_is_asked_for() -> None:
     found = planned(converged(), version="535", reload="when_idle")
     assert [step.action for step in found.steps] == ["install", "hold", "reload"]
-    assert found.steps[0].needs == ()
+    assert found.steps[0].needs == ("idle_gpu",)
     assert found.steps[-1].needs == ("idle_gpu",)
     assert found.reboot_required == ()
     assert found.after["loaded"] == ["535.261.03", "open"]
@@ -267,7 +268,7 @@ def test_idle_driver_is_reloaded_where_that_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"users": ("7 (python)", "9 (x)")}, "have the GPUs open: 7 (python), 9 (x))"),
+        ({"users": (User(7, "python"), User(9, "x"))}, "have the GPUs open: 7 (python), 9 (x))"),
         ({"reload_note": "module nvidia is in use"}, "(not reloaded: module nvidia is in use)"),
         ({"nouveau": True}, "the nouveau driver holds the GPUs"),
     ],

@@ -12,8 +12,8 @@ import itertools
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import ComputeInstance, Process
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use.busy import Busy
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import (
-    Busy,
     GpuPlan,
     GpuState,
     plan_gpu,

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What stands between a plan and those who use the driver: it is refused, put off, or carried out all the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import typing as t
+
+from ..._core.allocated import names
+from ..._core.driver import taking
+from ..._core.driver.state import Observed
+from ..._core.errors import NodeError
+from ..._core.in_use.busy import FAIL, PROCEED, WAIT, checked_wait
+from ..._core.steps import Plan
+from ..._host.api import Host
+from .. import allocated
+
+SPEC: t.Dict[str, t.Dict[str, t.Any]] = {
+    "on_busy": {"type": "str", "choices": [FAIL, WAIT, PROCEED], "default": FAIL},
+    "wait_timeout": {"type": "int", "default": 600},
+    "on_allocated": allocated.SPEC,
+}
+LOOK_SECONDS = 2.0
+PROCEEDS = "nvidia_driver: on_busy is proceed: the driver is changed under {}"
+
+
+class Gate:
+    """Lets no plan through that takes the driver from somebody, unless the user says so."""
+
+    def __init__(
+        self, host: Host, params: t.Dict[str, t.Any], *, absent: bool, check_mode: bool
+    ) -> None:
+        self._host, self._absent, self._check_mode = host, absent, check_mode
+        self._on_busy, self._timeout = (
+            params.pop("on_busy"),
+            checked_wait(params.pop("wait_timeout")),
+        )
+        self._asks_kubelet = params.pop("on_allocated") != "ignore"
+        self._deadline = time.monotonic() + self._timeout
+
+    def look(self, state: Observed) -> t.Tuple[Observed, t.Tuple[str, ...]]:
+        """Return the state with the pods that were given GPUs, and a warning where that is not known."""
+        if not self._asks_kubelet:
+            return state, ()
+        try:
+            given = names(allocated.observe(self._host))
+        except NodeError as error:
+            if self._on_busy != PROCEED:
+                raise
+            return state, (f"nvidia_driver: {error}",)
+        return dataclasses.replace(state, allocated=given), ()
+
+    def waits(self, found: Plan) -> bool:
+        """Tell, after a while, whether to look again; there is no waiting in check mode."""
+        late = time.monotonic() >= self._deadline
+        if self._on_busy != WAIT or self._check_mode or late or not taking.takes(found):
+            return False
+        time.sleep(LOOK_SECONDS)
+        return True
+
+    def refuse(self, found: Plan, busy: Observed) -> t.Optional[Plan]:
+        """Refuse a plan that takes the driver from those who have a GPU; in check mode return it with them.
+
+        Busy: it is refused. None: it takes nothing, or the user lets it.
+        """
+        puts_off = self._check_mode and self._on_busy == WAIT and taking.takes(found)
+        if self._on_busy == PROCEED or not (taking.replaces(found) or puts_off):
+            return None
+        if not self._check_mode:
+            waited = self._timeout if self._on_busy == WAIT else None
+            taking.refuse(busy, absent=self._absent, waited=waited)
+        who = taking.in_the_way(busy)
+        refused = self._on_busy == FAIL
+        words = (
+            f"would be refused: {taking.UNTOUCHED}" if refused else "would wait: GPUs are in use"
+        )
+        note = f"nvidia_driver: {words}: {', '.join(who)}"
+        warnings = (*found.warnings, note)
+        return dataclasses.replace(found, blocked_by=who, refused=refused, warnings=warnings)
+
+    def about(self, found: Plan, busy: Observed, notes: t.Sequence[str]) -> Plan:
+        """Return what is done though GPUs are in use, with who has them."""
+        who = taking.in_the_way(busy)
+        words = [PROCEEDS.format(", ".join(who))] if taking.replaces(found) else []
+        return dataclasses.replace(
+            found, blocked_by=who, warnings=(*found.warnings, *words, *notes)
+        )

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who has a GPU open: processes, with the pod, container or service that runs each."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._core import pods
+from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
+from ..._core.in_use.users import (
+    Container,
+    User,
+    container_of,
+    docker_name,
+    podman_name,
+    unit_of,
+)
+from ..._host.api import Host
+from ..nodeinfo import proc
+
+DRIVERS_OWN = ("nvidia-persiste", "nv-fabricmanage")  # the kernel keeps 15 characters
+DRIVERS_CGROUPS = tuple(f"/system.slice/{unit}" for unit in (SERVICE, FABRIC_SERVICE))
+DOCKER = "/var/lib/docker/containers/{}/config.v2.json"
+PODMAN = "/var/lib/containers/storage/overlay-containers/containers.json"
+LOGS = "/var/log/pods"
+
+
+def gpu_users(host: Host, ours: t.Collection[str] = ()) -> t.Tuple[User, ...]:
+    """Return the processes that have a GPU open, but for the driver's own daemons and the units of ``ours``."""
+    units = (*DRIVERS_CGROUPS, *(f"/system.slice/{unit}" for unit in ours))
+    found = []
+    for pid in host.listdir("/proc"):
+        if not pid.isdigit():
+            continue
+        folder = f"/proc/{pid}/fd"
+        opened = (host.readlink(f"{folder}/{number}") for number in host.listdir(folder))
+        if any(one and one.startswith("/dev/nvidia") for one in opened):
+            user = _user(host, pid, units)
+            found += [user] if user else []
+    return tuple(found)
+
+
+def _user(host: Host, pid: str, units: t.Sequence[str]) -> t.Optional[User]:
+    """Return a process, None where it is a daemon of the driver or of units."""
+    name, cgroup, init = (
+        proc(host, pid, "comm").strip("\n"),
+        proc(host, pid, "cgroup"),
+        proc(host, "1", "cgroup"),
+    )
+    where = pods.paths(cgroup, init)
+    if _is_own(host, pid, name, where, units):
+        return None
+    uid, container = pods.uid_of(cgroup, init), container_of(where)
+    return User(
+        pid=int(pid),
+        program=name,
+        unit=unit_of(where),
+        container=_named(host, container) if container else None,
+        pod=pods.name_of(uid, host.listdir(LOGS)) if uid else "",
+    )
+
+
+def _is_own(
+    host: Host, pid: str, name: str, where: t.Sequence[str], units: t.Sequence[str]
+) -> bool:
+    """Tell whether a process is a daemon of the driver or of units, by what its user can't choose.
+
+    Anybody can have such a name. A unit's cgroup takes nobody else's processes, and a daemon that
+    was started by hand is root's and sees the same files as we do, which no container does.
+    """
+    if any(path in units for path in where):
+        return True
+    users = re.search(r"^Uid:(.*)$", proc(host, pid, "status"), re.M)
+    if name not in DRIVERS_OWN or users is None or set(users[1].split()) != {"0"}:
+        return False
+    own = host.readlink("/proc/self/ns/mnt")
+    return own is not None and host.readlink(f"/proc/{pid}/ns/mnt") == own
+
+
+def _named(host: Host, container: Container) -> Container:
+    """Return a container with its name, as far as Docker's or podman's files tell."""
+    name = docker_name(host.read(DOCKER.format(container.id)))
+    engine = "docker" if name else container.engine
+    if not name:
+        name = podman_name(host.read(PODMAN), container.id)
+        engine = "podman" if name else engine
+    return container._replace(name=name, engine=engine)

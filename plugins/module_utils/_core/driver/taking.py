@@ -1,0 +1,89 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which steps take the loaded driver from those who use it, and the refusal of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..in_use import holders
+from ..in_use.busy import refuse_if_busy
+from ..packages.apt import upstream
+from ..steps import Plan, Step
+from .select import Choice
+from .state import Observed
+
+IDLE = "idle_gpu"
+UNTOUCHED = "GPUs are in use, and the driver was not touched"
+
+
+def marked(
+    steps: t.Iterable[Step], observed: Observed, choice: t.Optional[Choice] = None
+) -> t.Tuple[Step, ...]:
+    """Return the steps; those that take the loaded driver from its users need idle GPUs."""
+    return tuple(
+        dataclasses.replace(one, needs=(*one.needs, IDLE))
+        if IDLE not in one.needs and _takes(one, observed, choice)
+        else one
+        for one in steps
+    )
+
+
+def _takes(step: Step, observed: Observed, choice: t.Optional[Choice]) -> bool:
+    if observed.loaded is None:
+        return False
+    if step.action == "remove":
+        return any(step.params[key] for key in ("packages", "back", "fabric"))
+    if step.action == "install" and choice is not None:
+        return _replaces(step.params, observed, choice)
+    return step.action in ("runfile", "uninstall")
+
+
+def _replaces(params: t.Mapping[str, t.Any], observed: Observed, choice: Choice) -> bool:
+    """Tell whether a transaction brings another driver than the loaded one in place of one that is there."""
+    if (choice.version, choice.kind) == observed.loaded:
+        return False
+    names = observed.names
+    if not any(map(observed.installed, observed.packages)):
+        return True
+    for name, version in params["packages"].items():
+        have = observed.installed(name)
+        if have and (version is None or upstream(version) != upstream(have)):
+            return True
+        if not have and names.is_kernel(name):
+            return True
+    return any(names.is_kernel(name) and observed.installed(name) for name in params["remove"])
+
+
+def takes(found: Plan) -> bool:
+    """Tell whether a plan takes the loaded driver from its users, or reloads it."""
+    return any(IDLE in step.needs for step in found.steps)
+
+
+def replaces(found: Plan) -> bool:
+    """Tell whether a plan takes the driver from its users, and does not only reload it where nobody is on a GPU."""
+    return any(IDLE in step.needs and step.action != "reload" for step in found.steps)
+
+
+def in_the_way(observed: Observed) -> t.Tuple[str, ...]:
+    """Return who has a GPU: processes, then pods."""
+    return (*(f"process {one}" for one in observed.users), *observed.allocated)
+
+
+def hint(observed: Observed, *, absent: bool) -> str:
+    """Return the next step of a refusal."""
+    ways = holders.advice(observed.users, observed.allocated)
+    plays = (
+        "drain the node"
+        if absent
+        else "run the playbook gpu.node.upgrade_driver, which drains the node"
+    )
+    return f"{ways + '; ' if ways else ''}{plays}, or set nvidia_driver_on_busy (on_busy) to wait or proceed"
+
+
+def refuse(observed: Observed, *, absent: bool, waited: t.Optional[int] = None) -> None:
+    """Raise Busy, which names who has a GPU and how that ends."""
+    what = UNTOUCHED if waited is None else f"after {waited} s {UNTOUCHED}"
+    refuse_if_busy(what, in_the_way(observed), hint=hint(observed, absent=absent))
