@@ -155,6 +155,7 @@ docs-tables: setup ## Regenerate what docs have from the code: tests of findings
 	$(BIN)/python tests/docs/rooms.py
 	$(BIN)/python tests/docs/findings.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/exposure.py
+	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/releases.py
 
 lock: ## Regenerate requirements-dev.txt from pyproject.toml, and the hashes of all wheels
 	tests/lock

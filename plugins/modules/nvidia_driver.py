@@ -31,29 +31,6 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  version:
-    description:
-      - A package version, an upstream version such as V(550.163.01), or a branch such as V(550).
-      - What is installed stays when it fits. Otherwise the newest that fits and that the sources offer is installed.
-      - A branch that runs none of the node's GPUs is refused, such as one after 580 for Volta and older GPUs, or one
-        before 570 for Blackwell. One that runs only some of them is taken with a warning.
-      - Empty fits every version that runs the GPUs, and then no newer one is installed than apt itself would choose.
-        In Ubuntu that is the newest server branch, or the one that is there.
-    type: str
-    default: ""
-  source:
-    description:
-      - Where the driver comes from.
-      - V(distribution) takes packages from the sources that the node's package manager knows.
-      - V(repository) makes the node know O(repository) first, prefers it for the driver's packages, and takes those by
-        the names that NVIDIA's own repositories have. Going back to another source forgets the repository.
-      - V(runfile) runs NVIDIA's own installer, on any distribution, where no package of the driver is installed. It
-        installs no part of a desktop, and registers the kernel modules with DKMS where that is there.
-      - V(preinstalled) installs and loads nothing, on whatever system. It checks that a driver is loaded, that it is
-        of O(version) and O(kernel_modules), and that its libraries are there and of the same version.
-    type: str
-    choices: [distribution, repository, runfile, preinstalled]
-    default: distribution
   repository:
     description:
       - The repository of packages that O(source=repository) takes the driver from, such as NVIDIA's or a mirror of it.
@@ -99,12 +76,6 @@ options:
         upgrades bring a new kernel's modules and the driver that they are built for together.
     type: bool
     default: true
-  update:
-    description:
-      - Bring the driver to the newest version that fits O(version), instead of leaving what is installed and fits.
-      - Where Ubuntu's prebuilt modules are used, to the newest that they are built for.
-    type: bool
-    default: false
   manage_sources:
     description:
       - Where the packages are not offered, enable the components that have them, contrib, non-free and
@@ -119,6 +90,7 @@ extends_documentation_fragment:
   - gpu.node.in_use
   - gpu.node.in_use.driver
   - gpu.node.kernel_modules
+  - gpu.node.releases
   - gpu.node.repository
   - gpu.node.rhel
 attributes:
@@ -144,9 +116,10 @@ EXAMPLES = r"""
 - name: Install the driver that the distribution offers
   gpu.node.nvidia_driver:
 
-- name: Stay on a branch, with the proprietary kernel modules
+- name: Stay on a branch, at its newest point release, with the proprietary kernel modules
   gpu.node.nvidia_driver:
-    version: "550"
+    version: "580"
+    update: true
     kernel_modules: proprietary
 
 - name: Let monitoring read performance counters without root
@@ -170,7 +143,7 @@ EXAMPLES = r"""
       location: https://mirror.example.com/NVIDIA-Linux-x86_64-580.95.05.run
       sha256: "{{ driver_sha256 }}"  # as NVIDIA publishes it beside the file
 
-- name: Check the driver that the machine's image brings
+- name: Check the driver that the machine's image brings, and say where it stands
   gpu.node.nvidia_driver:
     source: preinstalled
     version: "580"
@@ -197,6 +170,32 @@ loaded_module_type:
   description: Flavour of the loaded kernel module, open or proprietary.
   returned: success
   type: str
+newer_version:
+  description: The newest version of the installed branch that the sources offer, empty where that one is installed.
+  returned: success
+  type: str
+support:
+  description: >-
+    Of the installed driver's branch C(branch), C(kind), C(first_release), C(end_of_support), whether that is C(past),
+    and the C(days) until then. Null is what the table does not say. Empty without a driver or a table.
+  returned: success
+  type: dict
+  sample: {branch: "580", kind: lts, first_release: "2025-08-04", end_of_support: "2028-06-30", past: false, days: 586}
+security:
+  description: >-
+    The C(floor) of that branch, with C(bulletin), C(date) and C(url), whether the driver is C(below) it, and the
+    bulletins since then that have no release of the branch, C(unlisted).
+  returned: success
+  type: dict
+releases:
+  description: The day of the table, C(as_of), its C(age) in days, and whether that makes it C(old). Empty without one.
+  returned: success
+  type: dict
+notes:
+  description: What there is to know of versions and the table that is no warning.
+  returned: success
+  type: list
+  elements: str
 dkms:
   description: What DKMS has built of the driver, for each kernel; an installation that it fails at ends with this too.
   returned: success, and after a failed build

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import typing as t
 from dataclasses import replace
@@ -14,13 +15,14 @@ from ..._core.driver.branches import NoSupport
 from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.names import PLACE
 from ..._core.driver.plan import plan
+from ..._core.driver.releases import report as releases
 from ..._core.driver.report import facts
 from ..._core.driver.rhel.prerequisites import LOCKING
 from ..._core.driver.runfile import UNINSTALLER
 from ..._core.driver.select import NoCommonVersion, UnknownVersion
 from ..._core.driver.state import Observed, Record, parse_desired
 from ..._core.errors import NodeError
-from ..._core.packages.apt import unmet, upstream
+from ..._core.packages.apt import unmet
 from ..._core.packages.presets import DRIVER_PRESETS
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
@@ -74,6 +76,7 @@ SPEC: t.Dict[str, t.Any] = {
         "prerequisites": {"type": "str", "choices": ["refuse", "install"], "default": "refuse"},
         "module_options": {"type": "dict", "default": {}},
         **GATE_SPEC,
+        "releases": {"type": "raw", "default": True},
         "lock_timeout": {"type": "int", "default": 300},
     },
 }
@@ -178,6 +181,7 @@ class DriverCapability:
             modules=modules(host, self._desired.module_options, added=record.modprobe),
             dkms=dkms(host),
             repository=known_repository(node),
+            today=datetime.date.today(),
         )
 
     def plan(self, state: Observed) -> Plan:
@@ -295,11 +299,11 @@ class DriverCapability:
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""
-        found = next(filter(None, map(state.installed, state.names.user_space)), None)
         known = {*state.names.relevant, *self._desired.components, *state.record.before}
         return {
             "refused": plan.refused,
-            "installed_version": upstream(found) if found else state.runfile.version or None,
+            "installed_version": releases.installed(state) or None,
+            **releases.result(state, self._desired),
             "loaded_version": state.loaded[0] if state.loaded else None,
             "loaded_module_type": state.loaded[1] if state.loaded else None,
             "dkms": [one.describe() for one in state.dkms],

@@ -17,6 +17,7 @@ from . import branches as driver_branches
 from . import distributions, loading, packages, runfile
 from .adoption import back
 from .kernel import refuse_key
+from .releases import report as releases
 from .report import after, describe, warnings
 from .rhel.precompiled import instead as precompiled_instead
 from .rhel.precompiled import is_precompiled
@@ -55,7 +56,8 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         describe(observed),
         after(observed, choice, steps),
         reboot_required=found.reboot,
-        warnings=warnings(observed, choice, steps),
+        warnings=warnings(observed, choice, steps)
+        + releases.warnings(observed, desired, choice.version),
     )
 
 
@@ -160,7 +162,8 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
     before = describe(observed)
     # What is there by itself is left to whoever has installed the driver.
     steps = device_nodes.plan(observed.device_nodes) if observed.device_nodes.missing else []
-    return Plan(tuple(steps), before, before, reboot_required=_apart(observed))
+    said = releases.warnings(observed, desired, version)
+    return Plan(tuple(steps), before, before, reboot_required=_apart(observed), warnings=said)
 
 
 def _absent(observed: Observed, check_mode: bool) -> Plan:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import re
 import typing as t
 
@@ -19,6 +20,8 @@ from ..packages.repository import Known, Repository
 from ..text.masking import masked_text
 from .kernel import Dkms, Modules, Options, SigningKey, parse_options
 from .names import Names
+from .releases import table
+from .releases.table import Table
 from .rhel.streams import Streams
 
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
@@ -57,6 +60,7 @@ class Desired:
     adopt: bool = False
     precompiled: str = "auto"
     prerequisites: str = "refuse"
+    releases: t.Optional[Table] = None
 
 
 def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
@@ -67,6 +71,7 @@ def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
         "components": tuple(params["components"]),
         "repository": parse_repository(*named) if params["state"] == "present" else None,
         "module_options": parse_options(params["module_options"]),
+        "releases": table.parse(params["releases"]),
     }
     return Desired(**{**params, **parsed})
 
@@ -210,6 +215,7 @@ class Observed:
     surplus: t.Tuple[str, ...] = ()
     lacks_locking: bool = False
     device_nodes: DeviceNodes = NOTHING_MISSING
+    today: datetime.date = datetime.date.min
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

@@ -108,7 +108,8 @@ def converged(kind: type[Debian] = Debian) -> Any:
 
 def capability(host: Any, *, check_mode: bool = False, **params: Any) -> DriverCapability:
     defaults = {name: spec.get("default") for name, spec in SPEC["argument_spec"].items()}
-    return DriverCapability(host, {**defaults, **params}, check_mode=check_mode)
+    values = {**defaults, "releases": False, **params}
+    return DriverCapability(host, values, check_mode=check_mode)
 
 
 def converge(host: Any, **params: Any) -> Plan:
@@ -121,3 +122,10 @@ def converge(host: Any, **params: Any) -> Plan:
         if not found.more:
             return one.plan(one.observe())
     raise AssertionError("there is always more to do")
+
+
+def reported(host: Any, **params: Any) -> dict[str, Any]:
+    """Return what a run in check mode reports."""
+    one = capability(host, check_mode=True, **params)
+    state = one.observe()
+    return one.result(state, one.plan(state))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
-from debian import capability, converge
+from debian import capability, converge, reported
 from played_rhel import Rhel
 from rhel_archive import OLDER, VERSION
 from rhel_systems import EL9
@@ -58,6 +58,7 @@ def test_item_36_another_kernel_gets_its_modules_and_keeps_the_version(node: Rhe
     node.boot(EL9.newer)
     assert (node.loaded(), node.works()) == (f"{OLDER} proprietary", True)
     assert converge(node, **wanted).steps == ()
+    assert reported(node, **wanted)["newer_version"] == VERSION
     left = converge(node, update=True, reload="when_idle", **wanted)
     assert (left.steps, node.loaded(), node.works()) == ((), f"{VERSION} proprietary", True)
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from debian import capability, converge
+from debian import capability, converge, reported
 from played_rhel import Rhel
 from rhel_archive import KMODS, OLDER, USER_SPACE, VERSION, driver, index
-from rhel_systems import EL9, EL10, FEDORA
+from rhel_systems import EL9, EL10, FEDORA, System
 
 pytestmark = pytest.mark.slow
 PARTS = {*USER_SPACE, KMODS["open"]}
@@ -36,25 +36,30 @@ def moves(node: Rhel) -> None:
     assert (node.loaded(), node.works()) == (f"{VERSION} open", True)
 
 
-def test_item_12_branch_moves_within_its_stream(rhel: Callable[..., Rhel]) -> None:
-    node = rhel(EL9)
-    node.switch("epel", on=True)
+@pytest.mark.parametrize("system", [EL9, FEDORA], ids=["dnf4", "dnf5"])
+def test_item_12_branch_moves_within_its_stream_past_its_locks(
+    rhel: Callable[..., Rhel], system: System
+) -> None:
+    node = rhel(system)
+    if system.epel:
+        node.switch("epel", on=True)
     assert converge(node, version=OLDER).steps == ()
+    assert reported(node, version="580")["newer_version"] == VERSION
     moves(node)
 
 
 @pytest.mark.parametrize("system", [EL10, FEDORA], ids=["dnf4", "dnf5"])
 def test_item_12_branch_moves_by_metadata_that_was_old(
-    rhel: Callable[..., Rhel], tmp_path: Path, system: object
+    rhel: Callable[..., Rhel], tmp_path: Path, system: System
 ) -> None:
     node = rhel(system)
     cuda = tmp_path / "cuda"
-    driver(cuda, node.system, OLDER)
+    driver(cuda, system, OLDER)
     index(cuda)
     node.repositories = {**node.repositories, "cuda": cuda}
-    for name in ("cuda", *(["epel"] if node.system.epel else [])):
+    for name in ("cuda", *(["epel"] if system.epel else [])):
         node.switch(name, on=True)
     assert converge(node, version="580").steps == ()
-    driver(cuda, node.system, VERSION)
+    driver(cuda, system, VERSION)
     index(cuda)
     moves(node)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 import suse_archive as archive
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from debian import capability, converge
+from debian import capability, converge, reported
 from played_suse import Suse
 from suse_archive import NEW, NEXT, OLD
 
@@ -189,6 +189,8 @@ def test_item_12_branch_moves_by_lists_that_were_old(suse: Callable[..., Suse]) 
     assert converge(node, version="580").steps == ()
     one = capability(node, version="580", update=True, check_mode=True)
     assert [step.action for step in one.plan(one.observe()).steps].count("install") == 1
+    node.zypper("refresh")
+    assert reported(node, version=OLD)["newer_version"] == NEW
     assert converge(node, version="580", update=True).steps == ()
     assert versions(node) == {NEW}
     assert {KMP, "nvidia-compute-G06"} <= node.held()

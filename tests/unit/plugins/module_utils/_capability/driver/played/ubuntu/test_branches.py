@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 import ubuntu_archive as archive
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from debian import capability, converge
+from debian import capability, converge, reported
 from debs import Deb
 from played_ubuntu import Ubuntu
 from ubuntu_archive import K85, NEW, NEWER, OLD
@@ -205,6 +205,8 @@ def test_item_12_branch_moves_with_modules_components_and_fabric_by_lists_that_w
     one = capability(node, **wanted, update=True, check_mode=True)
     actions = [step.action for step in one.plan(one.observe()).steps]
     assert actions.count("install") == 1
+    node.apt("update")
+    assert reported(node, **wanted)["newer_version"] == NEWER
     assert converge(node, **wanted, update=True).steps == ()
     there = node.installed()
     assert {there[f"{one}-580-server"] for one in ("nvidia-utils", "libnvidia-encode")} == {

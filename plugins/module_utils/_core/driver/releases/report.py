@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a run says of releases: the newest of the branch, its support, and the security bulletins."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...errors import NodeError
+from ...packages.apt import upstream
+from ..branches import branch, fits
+from ..rhel.precompiled import is_precompiled, of_kernel
+from ..select import choose, wanted_type
+from ..state import Desired, Observed
+from . import standing
+from .table import numbers
+
+BENIGN = "W:"  # apt also warns of what is no failure
+FAILED = "fetch"
+
+
+def installed(observed: Observed) -> str:
+    """Return the version that is installed, empty where there is none."""
+    packages = filter(None, map(observed.installed, observed.names.user_space))
+    return upstream(next(packages, "")) or observed.runfile.version
+
+
+def present(observed: Observed, desired: Desired) -> str:
+    """Return the version of the driver to speak of: what is installed, or loaded where nothing is known of that."""
+    loaded = observed.loaded[0] if observed.loaded else ""
+    return (desired.source != "preinstalled" and installed(observed)) or loaded
+
+
+def newest(observed: Observed, desired: Desired, version: str) -> str:
+    """Return the newest version of a version's branch that an update would bring, itself where none is newer.
+
+    It is empty where no packages are asked for.
+    """
+    if not version or desired.runfile or desired.source == "preinstalled":
+        return ""
+    wanted = dataclasses.replace(desired, version=branch(version), update=True)
+    try:
+        kind = wanted_type(observed, wanted)
+        precompiled = is_precompiled(observed.names.kernel.get(kind, ""))
+        found = (
+            _precompiled(observed, kind, branch(version))
+            if precompiled
+            else choose(observed, wanted, kind).version
+        )
+    except NodeError:
+        found = ""
+    known = [one for one in (found or "", version) if fits(one, branch(version))]
+    return max(known, key=numbers)
+
+
+def _precompiled(observed: Observed, kind: str, of: str) -> str:
+    """Return the newest version of a branch in kernel modules whose version is in their package's name."""
+    ready = of_kernel(observed.names.precompiled, observed.kernel, kind)
+    there = observed.upstreams(observed.names.user_space[0])
+    return next((one for one in ready if one in there and fits(one, of)), "")
+
+
+def warnings(observed: Observed, desired: Desired, version: t.Optional[str]) -> t.Tuple[str, ...]:
+    """Return what is wrong with the version that a plan leads to, and with the lists that it was chosen by."""
+    of = version or ""
+    found = standing.warnings(
+        of, newest(observed, desired, of), desired.releases, observed.today, observed.gpus
+    )
+    complaints = observed.refresh_note.split("; ") if desired.update else []
+    failed = [one for one in complaints if FAILED in one or not one.startswith(BENIGN)]
+    if any(failed):
+        found.append(
+            f"the package lists could not be fetched, so a newer driver may be missed: {'; '.join(failed)}"
+        )
+    return tuple(found)
+
+
+def result(observed: Observed, desired: Desired) -> t.Dict[str, t.Any]:
+    """Return what the module reports of the driver that is there."""
+    there = desired.state == "present"
+    version, known = present(observed, desired) if there else "", desired.releases
+    offered = newest(observed, desired, version)
+    newer = "" if offered == version else offered
+    return {
+        "newer_version": newer,
+        "support": standing.support(version, known, observed.today) if version and known else {},
+        "security": standing.security(version, known) if version and known else {},
+        "releases": standing.age(known, observed.today) if known else {},
+        "notes": standing.notes(newer, version, known, observed.today),
+    }

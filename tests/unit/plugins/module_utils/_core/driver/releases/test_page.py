@@ -1,0 +1,17 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The page shows the table that the collection has."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[6] / "docs"))
+import releases
+
+
+def test_item_12_page_shows_the_collections_table() -> None:
+    assert releases.shown() == releases.tables(), "run make docs-tables"
+    assert releases.shown().count("\n| 5") + releases.shown().count("\n| [5") >= 15
