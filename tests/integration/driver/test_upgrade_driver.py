@@ -13,7 +13,7 @@ import pytest
 from gpunode_tool.testing import Node
 
 PLAYBOOK = "gpu.node.upgrade_driver"
-MARKER = "/var/lib/gpu-node/driver-upgrade"
+MARKER = "/var/lib/gpu-node/in-service"
 HOOK = """\
 ---
 - name: Write down that the hook ran
@@ -83,7 +83,7 @@ def test_upgrade_that_was_cut_off_is_finished(brought_up: Callable[..., Node]) -
 
     def at_nvml(event: dict[str, Any]) -> bool:
         task = event.get("event_data", {}).get("task", "")
-        return event["event"] == "runner_on_start" and task == "Wait until NVML answers"
+        return event["event"] == "runner_on_start" and task == "Wait until the driver answers"
 
     assert node.play(PLAYBOOK, stop_when=at_nvml, **wanted).killed
     state = node.run("systemctl", "is-active", "gpu-device-plugin.service", check=False)

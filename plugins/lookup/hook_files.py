@@ -1,0 +1,104 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Find the task files of hooks where their users put them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: hook_files
+short_description: Find the task files of hooks
+version_added: 0.1.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Looks for a task file beside the playbooks that are run, beside the inventory, and in the folder where Ansible was
+    started, in this order. At last come the collection's own, by their names, such as V(slurm_drain).
+options:
+  _terms:
+    description: Dictionaries of lists of task files, by the name of the variable that has them.
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Find hooks
+  ansible.builtin.set_fact:
+    hooks: "{{ lookup('gpu.node.hook_files', {'mig_hooks_before': ['drain.yml']}) }}"
+"""
+
+RETURN = r"""
+_list:
+  description: For each term C(files), their paths, and C(problems), what is wrong with some.
+  type: list
+  elements: dict
+"""
+
+import os
+import typing as t
+
+from ansible import context
+from ansible.plugins.lookup import LookupBase
+
+SHIPPED = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "playbooks", "hooks"
+)
+EXPECTED = "expected a list of task files. Next step: write it as a list, such as [drain.yml]"
+
+
+def folders(variables: t.Mapping[str, t.Any], playbooks: t.Sequence[str]) -> list[str]:
+    """Return where hooks are looked for, nearest first."""
+    started = os.getcwd()
+    own = [os.path.dirname(os.path.abspath(one)) for one in playbooks if os.path.isfile(one)]
+    sources = [str(one) for one in variables.get("ansible_inventory_sources") or ()]
+    beside = [str(variables.get("inventory_dir") or ""), *map(_folder, sources)]
+    return list(dict.fromkeys([*own, *filter(None, beside), started]))
+
+
+def _folder(source: str) -> str:
+    """Return the folder of an inventory, empty where it is a list of hosts."""
+    path = os.path.abspath(source)
+    if os.path.isdir(path):
+        return path
+    return os.path.dirname(path) if os.path.exists(path) else ""
+
+
+def find(name: str, places: t.Sequence[str]) -> str:
+    """Return the path of a task file, empty where there is none."""
+    tried = [os.path.join(one, os.path.expanduser(name)) for one in places]
+    if os.sep not in name:
+        shipped = name if name.endswith((".yml", ".yaml")) else f"{name}.yml"
+        tried.append(os.path.join(SHIPPED, shipped))
+    return next((one for one in tried if os.path.isfile(one)), "")
+
+
+def search(variable: str, value: t.Any, places: t.Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the files of a variable, and what is wrong with it."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
+        return [], [f"{variable}: {value!r} is not valid: {EXPECTED}"]
+    found = {str(one): find(str(one), places) for one in value}
+    looked = f"in {', '.join([*places, SHIPPED])}"
+    problems = [
+        f"{variable}: {one!r} was not found{'' if os.path.isabs(one) else f': looked {looked}'}."
+        " Next step: correct the path, or give it in full"
+        for one, path in found.items()
+        if not path
+    ]
+    return [path for path in found.values() if path], problems
+
+
+class LookupModule(LookupBase):
+    """The lookup."""
+
+    def run(
+        self, terms: t.Sequence[t.Any], variables: t.Any = None, **kwargs: t.Any
+    ) -> list[dict[str, list[str]]]:
+        """Run the lookup."""
+        places = folders(variables or {}, context.CLIARGS.get("args") or ())
+        answer = []
+        for term in terms:
+            pairs = [search(name, value, places) for name, value in term.items()]
+            files = [path for found, _problems in pairs for path in found]
+            answer.append({"files": files, "problems": [one for _f, some in pairs for one in some]})
+        return answer

@@ -1,0 +1,57 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Stands for each of the collection's modules where only the order of a roll-out is under test. WANT_JSON.
+
+What a node is like is in the file that SCENE names; each call is added to its log.
+"""
+
+import json
+import os
+import sys
+
+PATH = os.environ["SCENE"]
+
+
+def answer(name, args, check, node):
+    """Return what a module says, and leave its mark on the node."""
+    if name == "gpu_info":
+        return {"gpu_info": {"pci_gpus": ["a GPU"] * node.get("gpus", 1), "nvml_available": True}}
+    if name in ("nvidia_driver", "mig"):
+        key = "version" if name == "nvidia_driver" else "selected"
+        changed = bool(args.get(key)) and node.get(name) != args[key]
+        if changed and not check:
+            node[name] = args[key]
+        using = {"gpu_users": node.get("users", [])}
+        return {"changed": changed, "reboot_required": False, "node": using, "blocked_by": []}
+    if name == "device_plugin":
+        kept = [args["state"], (args.get("labels") or {}).get("output"), args.get("configs")]
+        if args["state"] == "stopped":
+            kept[1:] = node.get(name, kept)[1:]
+        changed = node.get(name) != kept
+        node[name] = kept
+        return {"changed": changed}
+    return {"changed": False, "checks": []}
+
+
+def main():
+    """Answer as the module whose name Ansible gave."""
+    with open(sys.argv[1]) as stream:
+        given = json.load(stream)
+    args = {key: value for key, value in given.items() if not key.startswith("_ansible")}
+    name = given["_ansible_module_name"].rpartition(".")[2]
+    check = given["_ansible_check_mode"]
+    with open(PATH) as stream:
+        node = json.load(stream)
+    words = " ".join(filter(None, [name, args.get("state", ""), "check" if check else ""]))
+    node.setdefault("log", []).append(words)
+    failure = node.get("fails", {}).get(words)
+    said = {"failed": True, "msg": failure} if failure else answer(name, args, check, node)
+    with open(PATH + ".new", "w") as stream:
+        json.dump(node, stream)
+    os.rename(PATH + ".new", PATH)
+    print(json.dumps(said))
+
+
+main()
