@@ -86,7 +86,7 @@ test-fast: setup lint ## What takes two minutes and no container
 lint: setup ## ruff, mypy, import-linter, ansible-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	MYPYPATH=$(LIBRARY) $(BIN)/mypy -p ansible_collections.gpu.node.plugins.module_utils
+	MYPYPATH=$(LIBRARY) $(BIN)/mypy -p ansible_collections.gpu.node.plugins.module_utils -p ansible_collections.gpu.node.plugins.plugin_utils
 	MYPYPATH=files/gpu_plugin/src $(BIN)/mypy -p gpu_plugin
 	PYTHONPATH=files/gpu_plugin/src:$(COLLECTIONS) $(BIN)/lint-imports
 	HOME=$(CACHE)/home $(BIN)/ansible-lint

@@ -14,44 +14,84 @@ version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Shows a line for each task on each node as it ends, and under it the steps that the collection's modules took,
-    or in check mode would take.
-  - Ends with a line for each node that says what changed and how many module calls it took.
+    or in check mode would take, warnings, why it failed, and with C(--diff) what it changes.
+  - On a terminal the last lines say what each node is doing and for how long; a log gets a line now and then.
+  - Ends with a table of the nodes, what failed, and what was counted.
+  - C(-v) adds what was skipped, the results and all of what is shortened, C(-vvv) tracebacks and what the modules
+    were given.
 requirements:
   - set as stdout callback in the configuration
+options:
+  progress_heartbeat:
+    description:
+      - Seconds after which a log, or a terminal that can't take lines back, is told that a task still runs.
+        V(0) for never.
+    type: float
+    default: 60
+    env:
+      - name: GPU_NODE_PROGRESS_HEARTBEAT
+    ini:
+      - section: callback_progress
+        key: progress_heartbeat
+  progress_lines:
+    description:
+      - The most lines at the end of a terminal that say what the nodes are doing.
+        V(0) for none; then there are heartbeats.
+    type: int
+    default: 8
+    env:
+      - name: GPU_NODE_PROGRESS_LINES
+    ini:
+      - section: callback_progress
+        key: progress_lines
 """
 
 import collections
-import re
+import functools
 import time
 import typing as t
 
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
 from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import printable
+from ansible_collections.gpu.node.plugins.plugin_utils.progress import details, tasks, text, values
+from ansible_collections.gpu.node.plugins.plugin_utils.progress.live import Live, width
+from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import Failure, Node
+from ansible_collections.gpu.node.plugins.plugin_utils.progress.summary import Row, summary
 
-CONTROLLER_ACTIONS = (
-    "add_host",
-    "assert",
-    "debug",
-    "fail",
-    "group_by",
-    "include_role",
-    "include_tasks",
-    "include_vars",
-    "import_role",
-    "import_tasks",
-    "meta",
-    "set_fact",
-    "validate_argument_spec",
-)
 MARKS = {"ok": "=", "changed": "+", "failed": "!", "unreachable": "!", "message": "i"}
+MARKS |= {"skipped": "-", "ignored": "~", "rescued": "~"}
 COLORS = {
     "ok": constants.COLOR_OK,
     "changed": constants.COLOR_CHANGED,
     "failed": constants.COLOR_ERROR,
     "unreachable": constants.COLOR_UNREACHABLE,
     "message": constants.COLOR_VERBOSE,
+    "skipped": constants.COLOR_SKIP,
+    "ignored": constants.COLOR_WARN,
+    "rescued": constants.COLOR_WARN,
+    "warning": constants.COLOR_WARN,
+    "note": constants.COLOR_VERBOSE,
+    "added": constants.COLOR_DIFF_ADD,
+    "removed": constants.COLOR_DIFF_REMOVE,
+    "place": constants.COLOR_DIFF_LINES,
 }
+INDENT = " " * 15  # what is below a task's line
+WIDE = 80  # columns of a terminal that has room for long names
+
+
+def _ending(method: t.Callable[..., None]) -> t.Callable[..., None]:
+    """Let a method show what came of a task, and forget the task."""
+
+    @functools.wraps(method)
+    def shown(self: t.Any, result: t.Any, **given: t.Any) -> None:
+        host = result.host.get_name()
+        with self._live.ending(printable(host)):
+            method(self, result, **given)
+            self._warn(result)
+        self._runs.pop((host, result.task._uuid), None)
+
+    return shown
 
 
 class CallbackModule(CallbackBase):
@@ -64,116 +104,221 @@ class CallbackModule(CallbackBase):
     def __init__(self, display: t.Any = None, options: t.Any = None) -> None:
         super().__init__(display=display, options=options)
         self._begun = time.monotonic()
-        self._started: t.Dict[t.Tuple[str, str], float] = {}
-        self._calls: t.Dict[str, int] = collections.defaultdict(int)
+        self._task_names: t.Dict[str, str] = {}
+        self._runs: t.Dict[t.Tuple[str, str], details.Run] = collections.defaultdict(details.Run)
+        self._nodes: t.Dict[str, Node] = collections.defaultdict(Node)
+        self._every: t.Dict[str, None] = {}  # the hosts of all plays, in their order
+        self._batch: t.List[str] = []
+        self._names = text.Names(16 if 0 < width() < WIDE else 32)
+        self._live = Live(self._display, self._names)
 
     # --- what Ansible calls ---
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
-        """Show the play's name."""
+        """Show the play's name, and its nodes where they are not all of them."""
+        every, self._batch = tasks.hosts(play)
+        batch = [printable(one) for one in self._batch]
+        self._names.add(batch)
+        self._every.update(dict.fromkeys(every))
+        words = play.get_name()
+        if batch and len(batch) < len(every):
+            names = text.shortened(", ".join(map(self._names.shown, batch)))
+            words += f": {len(batch)} of {len(every)} nodes, {names}"
         check = " (check mode: nothing is changed)" if play.check_mode else ""
-        self._display.display(f"\n{play.get_name()}{check}")
+        self._show("")
+        self._wrapped(f"{words}{check}", "plain", "", "  ")
+        self._live.start(*(self.get_option(f"progress_{one}") for one in ("lines", "heartbeat")))
+
+    def v2_playbook_on_task_start(self, task: t.Any, is_conditional: bool) -> None:
+        """Remember the name, which holds no variables now."""
+        self._task_names[task._uuid] = task.get_name()
+
+    def v2_playbook_on_handler_task_start(self, task: t.Any) -> None:
+        """Remember a handler's name."""
+        self._task_names[task._uuid] = task.get_name()
 
     def v2_runner_on_start(self, host: t.Any, task: t.Any) -> None:
         """Note when a task began on a host."""
-        self._started[host.get_name(), task._uuid] = time.monotonic()
+        self._runs[host.get_name(), task._uuid] = details.Run(begun=time.monotonic())
+        words = self._task_names.get(task._uuid, task.get_name())
+        asks = tasks.asks(task) or bool(constants.ENABLE_TASK_DEBUGGER)
+        self._live.begin(printable(host.get_name()), printable(tasks.short(words)), asks)
 
-    def v2_runner_on_ok(self, result: t.Any) -> None:
-        """Show a task that ended well."""
-        data, action = result._result, result._task.action.rsplit(".", 1)[-1]
-        self._count(result, action)
-        if action == "debug" and data.get("msg"):
-            self._line("message", result, str(data["msg"]))
-            return
-        if action in CONTROLLER_ACTIONS:
-            return
-        self._line("changed" if data.get("changed") else "ok", result)
-        self._steps(result, data)
+    def v2_runner_retry(self, result: t.Any) -> None:
+        """Count an attempt; with -v say why it is not the last."""
+        run = self._run(result)
+        run.retries += 1
+        number = f"attempt {run.retries + 1} of {result.result.get('retries', '?')}"
+        self._note(result, number)
+        if self._display.verbosity:
+            self._line("ignored", result, f"{self._name(result)}: not yet, {number} follows")
+            self._below(values.reason(result.result), "note")
 
-    def v2_runner_on_failed(self, result: t.Any, ignore_errors: bool = False) -> None:
-        """Show a failure with its reason."""
-        self._count(result, result._task.action.rsplit(".", 1)[-1])
-        self._line("failed", result)
-        data = result._result
-        self._steps(result, data)
-        if not data.get("results"):
-            self._reason(data)
+    def v2_runner_item_on_ok(self, result: t.Any) -> None:
+        """Keep what an item of a loop says until the task ends."""
+        self._item("changed" if result.result.get("changed") else "ok", result)
 
     def v2_runner_item_on_failed(self, result: t.Any) -> None:
-        """Show why an item of a loop failed."""
-        self._reason(result._result)
+        """Keep why an item of a loop failed."""
+        self._item("failed", result)
 
-    def v2_runner_on_unreachable(self, result: t.Any) -> None:
-        """Show a host that does not answer."""
-        self._line("unreachable", result)
-        self._reason(result._result)
+    def v2_runner_item_on_skipped(self, result: t.Any) -> None:
+        """Keep that an item of a loop was left out."""
+        self._item("skipped", result)
 
     def v2_on_file_diff(self, result: t.Any) -> None:
-        """Show what a task changes, when that was asked for."""
-        # What Ansible makes of it has colours of its own.
-        diff = _printable(result._result.get("diff"))
-        if diff and result._result.get("changed"):
-            text = self._get_diff(diff)
-            if text:
-                self._display.display(
-                    "".join(f"        {line}\n" for line in text.rstrip().splitlines()).rstrip()
-                )
+        """Note that differences are wanted; they are shown below the task's line."""
+        self._run(result).differs = True
+
+    @_ending
+    def v2_runner_on_ok(self, result: t.Any) -> None:
+        """Show a task that ended well."""
+        action, run = self._ran(result), self._run(result)
+        if action == "debug":
+            for data in run.done or [result.result]:
+                self._line("message", result, values.message(data))
+        elif (
+            action not in tasks.CONTROLLER
+            or self._new_warnings(result)
+            or self._display.verbosity > 1
+        ):
+            state = "changed" if result.result.get("changed") else "ok"
+            self._line(state, result, self._name(result))
+            self._details(result)
+
+    @_ending
+    def v2_runner_on_failed(self, result: t.Any, ignore_errors: t.Optional[bool] = False) -> None:
+        """Show a failure with its reason."""
+        self._ran(result)
+        gone = not ignore_errors and not tasks.rescued(result.task)
+        state = "failed" if gone else "ignored" if ignore_errors else "rescued"
+        words = self._name(result)
+        self._line(state, result, words if gone else f"{words}: failed, {state}")
+        self._details(result)
+        self._reason(state, result)
+
+    @_ending
+    def v2_runner_on_unreachable(self, result: t.Any) -> None:
+        """Show a host that does not answer."""
+        ignored = bool(result.task.ignore_unreachable)
+        state = "ignored" if ignored else "unreachable"
+        words = f"{self._name(result)}: unreachable{', ignored' if ignored else ''}"
+        self._line(state, result, words)
+        self._reason(state, result)
+
+    @_ending
+    def v2_runner_on_skipped(self, result: t.Any) -> None:
+        """With -v show what was left out, and why."""
+        data = result.result
+        if self._display.verbosity or self._new_warnings(result):
+            condition = data.get("false_condition")
+            why = data.get("skip_reason") if condition is None else f"{condition} is false"
+            self._line(
+                "skipped", result, f"{self._name(result)}: skipped{f', {why}' if why else ''}"
+            )
+
+    def v2_playbook_on_include(self, included_file: t.Any) -> None:
+        """With -vv say which tasks come next."""
+        if self._display.verbosity > 1:
+            hosts = text.shortened(", ".join(one.get_name() for one in included_file._hosts))
+            self._below(f"{included_file._filename} for {hosts}", "note")
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
         """Say that there is nothing to do."""
-        self._display.display("  no host matches", color=constants.COLOR_SKIP)
+        self._show("  no host matches", "skipped")
+
+    def v2_playbook_on_no_hosts_remaining(self) -> None:
+        """Say once why the rest of the play is not run."""
+        if self._batch:
+            self._show("  the play ends here, as nodes have failed", "failed")
+        for host in self._batch:
+            self._nodes[host].stopped = True
+        self._batch = []
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
-        """Show a line for each host."""
-        self._display.display("")
-        for host in sorted(stats.processed):
-            one = stats.summarize(host)
-            bad = one["failures"] or one["unreachable"]
-            color = COLORS["failed" if bad else "changed" if one["changed"] else "ok"]
-            words = f"changed={one['changed']} ok={one['ok']} failed={one['failures']}"
-            words += f" unreachable={one['unreachable']} module calls={self._calls[host]}"
-            self._display.display(f"  {host}: {words}", color=color)
-        self._display.display(f"  {time.monotonic() - self._begun:.1f} s in all")
+        """Show what has become of each host."""
+        self._live.stop()
+        self._show("")
+        hosts = sorted(stats.processed)
+        rows = [Row(printable(one), self._nodes[one], stats.summarize(one)) for one in hosts]
+        for line in summary(rows, self._names, width()) if rows else ():
+            self._show(line.text, line.kind)
+        left = [printable(one) for one in self._every if one not in stats.processed]
+        if left:
+            self._wrapped(f"nothing was run on {', '.join(left)}", "skipped", "  ", "  ")
+        self._show(f"  {time.monotonic() - self._begun:.1f} s in all")
+
+    # --- what is kept ---
+
+    def _run(self, result: t.Any) -> details.Run:
+        return self._runs[result.host.get_name(), result.task._uuid]
+
+    def _node(self, result: t.Any) -> Node:
+        return self._nodes[result.host.get_name()]
+
+    def _name(self, result: t.Any) -> str:
+        return tasks.short(result.task_name)
+
+    def _note(self, result: t.Any, words: str) -> None:
+        self._live.note(printable(result.host.get_name()), f" ({words})")
+
+    def _item(self, state: str, result: t.Any) -> None:
+        items = self._run(result).items
+        items.append(details.Item(state, result.result))
+        self._note(result, f"{text.counted(len(items), 'item')} done")
+
+    def _ran(self, result: t.Any) -> str:
+        """Count the calls of a task, learn from it, and return its action."""
+        action, node, run = tasks.action(result.task), self._node(result), self._run(result)
+        if action not in tasks.CONTROLLER:
+            node.calls += run.calls
+        for data in (*run.done, result.result):
+            node.learn(action, data)
+        return action
+
+    def _new_warnings(self, result: t.Any) -> t.List[str]:
+        """Return the warnings of a task that its node has not had yet."""
+        wanted = constants.config.get_config_value("DEPRECATION_WARNINGS")
+        said = details.warnings(self._run(result), result.result, wanted)
+        return [one for one in said if one not in self._node(result).warnings]
 
     # --- how it looks ---
 
-    def _count(self, result: t.Any, action: str) -> None:
-        if action not in CONTROLLER_ACTIONS:
-            self._calls[result._host.get_name()] += 1
+    def _show(self, line: str, kind: str = "plain") -> None:
+        self._display.display(printable(line, keep="\t"), color=COLORS.get(kind))
 
-    def _line(self, state: str, result: t.Any, text: str = "") -> None:
-        host = result._host.get_name()
-        begun = self._started.get((host, result._task._uuid))
-        seconds = f"{time.monotonic() - begun:5.1f} s" if begun is not None else " " * 7
-        name = text or result._task.get_name().split(" : ", 1)[-1]
-        words = printable(f"{host}  {name}")
-        self._display.display(f"  {MARKS[state]} {seconds}  {words}", color=COLORS[state])
+    def _wrapped(self, words: str, kind: str, first: str, rest: str) -> None:
+        for line in text.wrapped(words, width(), first, rest):
+            self._show(line, kind)
 
-    def _steps(self, result: t.Any, data: t.Mapping[str, t.Any]) -> None:
-        for step in data.get("steps") or ():
-            if isinstance(step, dict) and "summary" in step:
-                summary = printable(str(step["summary"]))
-                if result._task.check_mode:
-                    summary = _would(summary)
-                self._display.display(f"               - {summary}")
+    def _below(self, words: str, kind: str = "plain") -> None:
+        """Show a text below the line of a task."""
+        self._wrapped(words, kind, INDENT, INDENT)
 
-    def _reason(self, data: t.Mapping[str, t.Any]) -> None:
-        text = str(data.get("msg", "no reason given")).strip("\n")
-        for line in printable(text, keep="\n").split("\n"):
-            self._display.display(f"               {line}", color=constants.COLOR_ERROR)
+    def _line(self, state: str, result: t.Any, words: str) -> None:
+        """Show the line of a task."""
+        run = self._run(result)
+        seconds = " " * 7 if run.begun is None else f"{time.monotonic() - run.begun:5.1f} s"
+        host = self._names.column(printable(result.host.get_name()))
+        self._wrapped(words, state, f"  {MARKS[state]} {seconds}  {host}  ", INDENT)
 
+    def _details(self, result: t.Any) -> None:
+        run, planned = self._run(result), result.task.check_mode
+        if run.retries:
+            self._below(f"after {run.retries + 1} attempts", "note")
+        for line in details.details(run, result.result, planned, self._display.verbosity):
+            step = line.kind == "step"
+            self._wrapped(line.text, line.kind, INDENT + "- " * step, INDENT + "  " * step)
 
-def _would(summary: str) -> str:
-    """Return a step as check mode says it: "GPU 6: would destroy 1g", not "would GPU 6: destroy 1g"."""
-    named = re.match(r"(?:GPU \d+|/\S+): ", summary)
-    subject = named.group() if named else ""
-    return f"{subject}would {summary[len(subject) :]}"
+    def _reason(self, state: str, result: t.Any) -> None:
+        """Show why a task failed, and keep it for the end."""
+        why = details.reason(self._run(result), result.result, self._display.verbosity)
+        self._below(why, state)
+        if state in ("failed", "unreachable"):
+            self._node(result).failures.append(Failure(self._name(result), why))
 
-
-def _printable(value: t.Any) -> t.Any:
-    """Return a diff with all of its texts as a terminal may be shown them."""
-    if isinstance(value, dict):
-        return {key: _printable(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_printable(one) for one in value]
-    return printable(value, keep="\n\t") if isinstance(value, str) else value
+    def _warn(self, result: t.Any) -> None:
+        new = self._new_warnings(result)
+        for one in new:
+            self._below(one, "warning")
+        self._node(result).warnings.update(new)

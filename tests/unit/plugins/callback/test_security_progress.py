@@ -6,62 +6,50 @@
 from __future__ import annotations
 
 import unicodedata
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.callback.progress import CallbackModule
+from plays import Play, block
+from terminal import on_terminal
 
 EVIL = "\x1b]0;owned\x07\x9b2J\u202egnp\x7f"
 LINE = "\n  +   0.1 s  node-2  all is well\r\x1b[1A"
-
-
-class Screen:
-    """Keeps what a terminal would get."""
-
-    verbosity = 0
-
-    def __init__(self) -> None:
-        self.written: list[str] = []
-
-    def display(self, text: str, **_options: Any) -> None:
-        self.written.append(text)
-
-
-def result(action: str = "gpu.node.mig", **data: Any) -> SimpleNamespace:
-    task = SimpleNamespace(
-        action=action, _uuid="1", check_mode=False, get_name=lambda: f"role : {EVIL}"
-    )
-    return SimpleNamespace(
-        _host=SimpleNamespace(get_name=lambda: f"node{EVIL}"), _task=task, _result=data
-    )
-
-
-STEPS = [{"summary": f"end {EVIL}{LINE}"}]
-DIFF = {"before": f"a{EVIL}\n", "after": f"\tb{EVIL}\n"}
-SAID = [
-    ("v2_runner_on_ok", result(changed=True, steps=STEPS)),
-    ("v2_runner_on_ok", result("ansible.builtin.debug", msg=f"{EVIL}{LINE}")),
-    ("v2_runner_on_failed", result(msg=f"in use by {EVIL}\nNext step: x", steps=STEPS)),
-    ("v2_runner_item_on_failed", result(msg=f"in use by {EVIL}\u2028{LINE}")),
-    ("v2_runner_on_unreachable", result(msg=f"no route{EVIL}")),
-    ("v2_on_file_diff", result(changed=True, diff=DIFF)),
-    ("v2_on_file_diff", result(changed=True, diff={"prepared": f"x{EVIL}"})),
+NAME = f"node\x1b\x9b2J\u202e{'x' * 60}"
+FOUND = {"steps": [{"summary": f"end {EVIL}{LINE}"}], "changed": True}
+FOUND |= {
+    "diff": {"before": f"a{EVIL}\n", "after": f"\tb{EVIL}\n"},
+    f"key{EVIL}": [f"x{EVIL}{LINE}"],
+}
+SAID: list[dict[str, Any]] = [
+    {"name": f"Do {EVIL}", "speaks": {"answer": FOUND, "warn": [f"w{EVIL}{LINE}"]}},
+    {"ansible.builtin.debug": {"msg": f"{EVIL}{LINE}"}},
+    {"name": "Prepared", "speaks": {"answer": {"changed": True, "diff": {"prepared": f"x{EVIL}"}}}},
+    {"name": "Each", "speaks": {"fail": f"in use by {EVIL}\u2028{LINE}"}, "loop": [EVIL]},
+    {"name": "Last", "speaks": {"fail": f"in use by {EVIL}\nNext step: x", "answer": FOUND}},
 ]
+SAID[3]["ignore_errors"] = True
 
 
-@pytest.mark.parametrize(("event", "said"), SAID)
-def test_s15_a_node_can_not_steer_the_terminal(event: str, said: SimpleNamespace) -> None:
-    screen = Screen()
-    getattr(CallbackModule(display=screen), event)(said)
-    text = "".join(screen.written)
+@pytest.mark.parametrize("words", [(), ("-v", "--check")])
+def test_s15_a_node_can_not_steer_the_terminal(play: Play, words: tuple[str, ...]) -> None:
+    text = play.run(SAID, "--diff", *words, hosts=(NAME,))
     steering = {one for one in text if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp")}
     assert steering <= {"\n", "\t"}
     assert r"\x1b" in text
     assert not [line for line in text.splitlines() if line.startswith(LINE.strip("\n")[:20])]
 
 
-def test_s15_a_reason_keeps_its_lines() -> None:
-    screen = Screen()
-    CallbackModule(display=screen).v2_runner_on_failed(result(msg="one\ntwo\n"))
-    assert [line.strip() for line in screen.written[1:]] == ["one", "two"]
+def test_s15_nor_what_it_does_at_the_moment(play: Play) -> None:
+    slow = {"name": f"Do {EVIL}", "speaks": {"sleep": 2.5}}
+    _lines, frames = on_terminal(play, [slow], hosts=(NAME,))
+    live = [one for frame in frames for one in frame if one.startswith("  . ")]
+    assert live
+    assert {unicodedata.category(one) for line in live for one in line} <= set(SHOWN)
+
+
+SHOWN = ("Lu", "Ll", "Nd", "Zs", "Po", "Pd", "Ps", "Pe", "Sm", "Pc", "Sc")
+
+
+def test_s15_a_reason_keeps_its_lines(play: Play) -> None:
+    text = play.run([{"name": "Last", "speaks": {"fail": "one\ntwo\n"}}])
+    assert block(text, "Last")[1:] == ["one", "two"]

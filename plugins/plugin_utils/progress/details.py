@@ -1,0 +1,91 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is below a task's line: steps, differences, values, and why it failed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing as t
+
+from . import values
+from .difference import cut, difference
+from .text import Line, shortened, would
+
+Data = t.Mapping[str, t.Any]
+MOST_DIFFERENCE, MOST_VALUES = 40, 60  # lines, without -v and -vvv
+
+
+class Item(t.NamedTuple):
+    """What became of an item of a loop."""
+
+    state: str
+    data: Data
+
+
+@dataclasses.dataclass
+class Run:
+    """A task on a node, from its start to its end."""
+
+    begun: t.Optional[float] = None
+    retries: int = 0
+    differs: bool = False  # differences are wanted
+    items: t.List[Item] = dataclasses.field(default_factory=list)
+
+    @property
+    def calls(self) -> int:
+        """How many calls it took of a module."""
+        return self.retries + len(
+            [one for one in self.items or [Item("", {})] if one.state != "skipped"]
+        )
+
+    @property
+    def done(self) -> t.List[Data]:
+        """Return the results of the items that were not skipped."""
+        return [one.data for one in self.items if one.state != "skipped"]
+
+
+def details(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]:
+    """Return what a task did to a node, or where it is ``planned`` would do."""
+    lines = _data(run, data, planned, verbosity)
+    for one in run.items:
+        inner = _data(run, one.data, planned, verbosity)
+        if inner or verbosity:
+            lines += [Line(f"{values.label(one.data)}: {one.state}", one.state), *inner]
+    return lines
+
+
+def reason(run: Run, data: Data, verbosity: int) -> str:
+    """Return why a task failed, for a loop of each item that did."""
+    why = functools.partial(values.reason, traceback=verbosity > 2)
+    failed = [one.data for one in run.items if one.state == "failed"]
+    return "\n".join(f"{values.label(one)}: {why(one)}" for one in failed) or why(data)
+
+
+def warnings(run: Run, data: Data, deprecations: bool) -> t.List[str]:
+    """Return the warnings of a task and its items, each once."""
+    everything = (data, *(one.data for one in run.items))
+    said = [one for each in everything for one in values.warnings(each, deprecations)]
+    return list(dict.fromkeys(said))
+
+
+def _data(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]:
+    lines = steps(data, planned, full=verbosity > 0)
+    if run.differs and data.get("changed") and not values.censored(data):
+        found = difference(data.get("diff"), 0 if verbosity else MOST_DIFFERENCE)
+        lines += [one._replace(text=f"  {one.text}") for one in found]
+    loud = data.get("_ansible_verbose_override") and verbosity < 3
+    said = values.values(data, everything=verbosity > 2) if verbosity and not loud else ""
+    shown = [Line(one, "note") for one in said.split("\n") if said]
+    return lines + cut(shown, 0 if verbosity > 2 else MOST_VALUES, "-vvv")
+
+
+def steps(data: Data, planned: bool, full: bool) -> t.List[Line]:
+    """Return the steps of one of the collection's modules, long lists cut unless in ``full``."""
+    lines = []
+    for step in data.get("steps") or ():
+        if isinstance(step, dict) and "summary" in step:
+            words = str(step["summary"]) if full else shortened(str(step["summary"]))
+            lines.append(Line(would(words) if planned else words, "step"))
+    return lines

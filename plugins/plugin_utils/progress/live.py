@@ -1,0 +1,156 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A thread that keeps the lines of what the nodes are doing at the end of a terminal, or tells a log."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import shutil
+import sys
+import threading
+import time
+import typing as t
+
+from .text import Names, cells
+from .working import Work, heartbeats, rows
+
+TICK = 0.5  # seconds
+
+
+def width() -> int:
+    """Return the terminal's columns; 0 where there is no terminal and none are asked for."""
+    return shutil.get_terminal_size((0, 0)).columns
+
+
+def is_live() -> bool:
+    """Return whether lines can be taken back: standard output is a terminal that can move its cursor."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
+
+
+class Live:
+    """What the nodes are doing.
+
+    Everything happens under the lock of Ansible's display, which Ansible holds as well while it
+    forks its workers: no worker begins with a lock that is held by a thread it does not have.
+    """
+
+    def __init__(self, display: t.Any, names: Names) -> None:
+        """It does nothing until it is started."""
+        self._display, self._names = display, names
+        self._lock = getattr(display, "_lock", None) or threading.RLock()
+        self._most, self._interval = 0, 0.0
+        self._working: t.Dict[str, Work] = {}
+        self._drawn: t.List[str] = []
+        self._at_line_start = True
+        self._ended: t.Optional[threading.Event] = None
+        self._process = os.getpid()
+
+    def start(self, most: int, interval: float) -> None:
+        """Show ``most`` lines on a terminal, none with 0, or tell a log each ``interval`` seconds, never with 0."""
+        self._most = max(most, 0) if is_live() else 0
+        self._interval = 0.0 if self._most else interval
+        if self._ended or not (self._most or self._interval > 0):
+            return
+        self._ended = threading.Event()
+        self._original = self._display.display
+        self._display.display = self._around(self._original)
+        self._thread = threading.Thread(target=self._run, args=(self._ended,), daemon=True)
+        self._thread.start()
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """Take the lines away and end the thread."""
+        if self._ended is None or os.getpid() != self._process:
+            return
+        self._ended.set()
+        with self._lock:
+            self._erase()
+            self._working.clear()
+            self._display.display = self._original
+        self._thread.join(timeout=5)
+        self._ended = None
+        atexit.unregister(self.stop)
+
+    def begin(self, host: str, task: str, asks: bool = False) -> None:
+        """A node begins a task."""
+        with self._lock:
+            self._working[host] = Work(task, time.monotonic(), asks=asks)
+
+    def note(self, host: str, note: str) -> None:
+        """Something is to be said of the task that a node has begun."""
+        with self._lock:
+            if host in self._working:
+                self._working[host].note = note
+
+    @contextlib.contextmanager
+    def ending(self, host: str) -> t.Iterator[None]:
+        """A node has ended its task, and what came of it is shown at once."""
+        with self._lock:
+            self._working.pop(host, None)
+            with self._aside():
+                yield
+
+    def _run(self, ended: threading.Event) -> None:
+        try:
+            while not ended.wait(TICK):
+                with self._lock:
+                    if not ended.is_set():
+                        self._tick()
+        except (OSError, ValueError):  # the terminal is gone
+            self._most = 0
+
+    def _tick(self) -> None:
+        if self._most:
+            self._erase()
+            self._draw()
+        else:
+            for line in heartbeats(self._working, time.monotonic(), self._interval):
+                self._original(line)
+                sys.stdout.flush()
+
+    def _around(self, display: t.Callable[..., None]) -> t.Callable[..., None]:
+        """Return Ansible's way to the terminal with our lines out of the way."""
+
+        @functools.wraps(display)
+        def shown(msg: str, *given: t.Any, **options: t.Any) -> None:
+            if os.getpid() != self._process:  # a worker, whose lines come to us by a queue
+                display(msg, *given, **options)
+                return
+            with self._lock, self._aside():
+                display(msg, *given, **options)
+                self._at_line_start = options.get("newline", True) or msg.endswith("\n")
+
+        return shown
+
+    @contextlib.contextmanager
+    def _aside(self) -> t.Iterator[None]:
+        """Take the lines away for as long as something else is written."""
+        had = bool(self._drawn)
+        self._erase()
+        yield
+        if had:
+            self._draw()
+
+    def _draw(self) -> None:
+        columns, lines = shutil.get_terminal_size()
+        size = (columns - 1, min(self._most, lines - 1))
+        self._drawn = rows(self._working, self._names, time.monotonic(), size)
+        if self._drawn and self._at_line_start:
+            self._write("\n".join(self._drawn))
+        else:
+            self._drawn = []
+
+    def _erase(self) -> None:
+        if self._drawn:
+            columns = max(shutil.get_terminal_size().columns, 1)  # it may be narrower by now
+            up = sum(max(1, -(-cells(one) // columns)) for one in self._drawn) - 1
+            self._drawn = []
+            self._write("\r" + (f"\x1b[{up}A" if up else "") + "\x1b[J")
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()

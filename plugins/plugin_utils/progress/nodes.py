@@ -1,0 +1,122 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is known of each node at the end, from the results that have passed by."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+Data = t.Mapping[str, t.Any]
+LOADS = ("nvidia_driver", "mig")  # other modules can't tell that no reboot is pending
+
+
+class Failure(t.NamedTuple):
+    """A task that failed for good, and why."""
+
+    task: str
+    reason: str
+
+
+@dataclasses.dataclass
+class Node:
+    """A node, as far as its tasks have told."""
+
+    driver: str = ""
+    mig: str = ""
+    reboots: t.Dict[str, bool] = dataclasses.field(default_factory=dict)
+    resources: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    checks: int = 0
+    summary: str = ""
+    gpus: bool = True
+    calls: int = 0
+    stopped: bool = False  # by the failures of others
+    warnings: t.Set[str] = dataclasses.field(default_factory=set)
+    failures: t.List[Failure] = dataclasses.field(default_factory=list)
+
+    def learn(self, action: str, data: Data) -> None:
+        """Take from the result of a module what the end shows; ``action`` is its name alone."""
+        if action == "reboot" and data.get("rebooted"):
+            self.reboots.clear()
+        if data.get("reboot_required") or (action in LOADS and "reboot_required" in data):
+            self.reboots[action] = bool(data["reboot_required"])
+        if action in LEARN:
+            LEARN[action](self, data)
+
+    @property
+    def reboot(self) -> str:
+        """Whether a reboot is pending; empty where nothing has said it."""
+        return ("pending" if any(self.reboots.values()) else "no") if self.reboots else ""
+
+    @property
+    def ready(self) -> str:
+        """What a node that was validated offers; empty where it was not, or not well."""
+        if not self.checks or self.failures:
+            return ""
+        if self.summary:
+            return self.summary
+        offered = offers(self.resources)
+        return f"ready, {self.checks} checks hold{f', {offered}' if offered else ''}"
+
+
+def offers(resources: Data) -> str:
+    """Return what a device plugin offers: "4 GPU + 16 MIG devices offered"."""
+    gpus = migs = 0
+    for name, one in resources.items():
+        number = int(one.get("devices", 0))
+        gpus, migs = (gpus, migs + number) if "/mig-" in name else (gpus + number, migs)
+    parts = [f"{number} {kind}" for number, kind in ((gpus, "GPU"), (migs, "MIG")) if number]
+    if not parts:
+        return ""
+    late = any(not one.get("registered", True) for one in resources.values())
+    words = " + ".join(parts) + f" device{'s' if gpus + migs > 1 else ''} offered"
+    return f"{words}, not registered with a kubelet yet" if late else words
+
+
+def _driver(node: Node, data: Data) -> None:
+    if "loaded_version" in data:
+        loaded, installed = data["loaded_version"], data.get("installed_version")
+        node.driver = loaded or "not loaded"
+        if installed and installed != loaded:
+            node.driver += f" ({installed} installed)"
+
+
+def _mig(node: Node, data: Data) -> None:
+    node.mig = _partitioned(data.get("gpus"), "mig_enabled", "instances")
+
+
+def _info(node: Node, data: Data) -> None:
+    info = data.get("gpu_info") or {}
+    driver = info.get("driver") or {}
+    node.gpus = bool(info.get("pci_gpus", True))
+    node.driver = node.driver or driver.get("version") or ("not loaded" if node.gpus else "no GPU")
+    node.mig = node.mig or _partitioned(info.get("gpus"), "mig_current", "gpu_instances")
+
+
+def _partitioned(gpus: t.Any, on: str, instances: str) -> str:
+    if not gpus:
+        return ""
+    parted = len([one for one in gpus if one.get(instances)])
+    if parted:
+        return f"{parted} of {len(gpus)} partitioned"
+    return "on, no instances" if any(one.get(on) for one in gpus) else "off"
+
+
+def _resources(node: Node, data: Data) -> None:
+    node.resources = dict(data.get("resources") or {})
+
+
+def _checks(node: Node, data: Data) -> None:
+    node.summary = str(data.get("summary") or "")
+    node.checks = 0 if data.get("failed_checks") else len(data.get("checks") or ())
+
+
+LEARN: t.Dict[str, t.Callable[[Node, Data], None]] = {
+    "nvidia_driver": _driver,
+    "mig": _mig,
+    "gpu_info": _info,
+    "preflight": _info,
+    "device_plugin": _resources,
+    "validate": _checks,
+}

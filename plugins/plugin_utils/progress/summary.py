@@ -1,0 +1,109 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The end of the display: a table of the nodes, what failed, and what was counted."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .nodes import Failure, Node
+from .text import Line, Names, wrapped
+
+Counts = t.Mapping[str, int]
+HEADER = ("node", "driver", "MIG", "reboot", "warnings", "result")
+ALWAYS = ("node", "warnings", "result")
+AGAIN = 8  # lines of a failure's message that are shown again
+
+
+class Row(t.NamedTuple):
+    """A node at the end, and Ansible's counts of it."""
+
+    name: str
+    node: Node
+    counts: Counts
+
+    @property
+    def ok(self) -> int:
+        """How many tasks went well; the controller's own are none of a node that was never reached."""
+        return 0 if self.counts["unreachable"] and not self.node.calls else self.counts["ok"]
+
+    @property
+    def result(self) -> str:
+        """How it ended, in a word."""
+        for key, word in (("unreachable", "unreachable"), ("failures", "failed")):
+            if self.counts[key]:
+                return word
+        if self.node.stopped:
+            return "stopped"
+        if not self.node.gpus:
+            return "skipped"
+        for key in ("rescued", "changed"):
+            if self.counts[key]:
+                return key
+        return "ok" if self.ok or not self.counts["skipped"] else "skipped"
+
+    @property
+    def cells(self) -> t.Dict[str, str]:
+        """What the table shows of it, by column."""
+        one = self.node
+        values = (self.name, one.driver, one.mig, one.reboot, str(len(one.warnings)), self.result)
+        return dict(zip(HEADER, values, strict=True))
+
+
+def summary(rows: t.Sequence[Row], names: Names, width: int) -> t.List[Line]:
+    """Return the end of the display at ``width`` columns, 0 for any."""
+    lines = _table(rows, names, width)
+    lines += [Line(f"  {row.name}: {row.node.ready}", "ok") for row in rows if row.node.ready]
+    lines += _failures(rows, width)
+    lines += [Line("")]
+    for row in rows:
+        lines += [Line(one, row.result) for one in wrapped(_counted(row), width, "  ", " " * 6)]
+    return lines
+
+
+def _table(rows: t.Sequence[Row], names: Names, width: int) -> t.List[Line]:
+    cells = [{**row.cells, "node": names.shown(row.name)} for row in rows]
+    columns = [one for one in HEADER if one in ALWAYS or any(row[one] for row in cells)]
+    sizes = {one: max(len(one), *(len(row[one]) for row in cells)) for one in columns}
+    if width and sum(sizes.values()) + 2 * len(columns) > width:
+        return [Line(one, row.result) for row in rows for one in _stacked(row, names, width)]
+
+    def line(values: t.Mapping[str, str]) -> str:
+        return "".join(f"  {values[one].ljust(sizes[one])}" for one in columns).rstrip()
+
+    header = Line(line({one: one for one in columns}))
+    return [header, *(Line(line(one), row.result) for one, row in zip(cells, rows, strict=True))]
+
+
+def _stacked(row: Row, names: Names, width: int) -> t.List[str]:
+    """Return a row that is too wide for the terminal below each other."""
+    told = [f"{one} {row.cells[one]}" for one in HEADER[1:-1] if row.cells[one] not in ("", "0")]
+    text = ", ".join([row.result, *told])
+    return wrapped(text, width, f"  {names.column(row.name)}  ", " " * 6)
+
+
+def _failures(rows: t.Sequence[Row], width: int) -> t.List[Line]:
+    lines = []
+    for row in rows:
+        for one in row.node.failures:
+            lines += [Line(text, "failed") for text in _failure(row.name, one, width)]
+    return [Line(""), *lines] if lines else []
+
+
+def _failure(name: str, failure: Failure, width: int) -> t.List[str]:
+    said = failure.reason.split("\n")
+    more = ["…"] if len(said) > AGAIN else []
+    lines = wrapped(f"{name}: {failure.task}", width, "  ! ", " " * 6)
+    for one in [*said[:AGAIN], *more]:
+        lines += wrapped(one, width, " " * 6, " " * 6)
+    return lines
+
+
+def _counted(row: Row) -> str:
+    counts = row.counts
+    words = f"changed={counts['changed']} ok={row.ok} failed={counts['failures']}"
+    words += f" unreachable={counts['unreachable']} module calls={row.node.calls}"
+    for key in ("skipped", "rescued", "ignored"):
+        words += f" {key}={counts[key]}" if counts[key] else ""
+    return f"{row.name}: {words}"

@@ -1,0 +1,154 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a result says, as text: its values, its warnings, and why it failed."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+# Shown in other places of the display, or of no use to a reader.
+ELSEWHERE = (
+    *("changed", "failed", "skipped", "unreachable", "warnings", "deprecations", "exception"),
+    *("msg", "reason", "steps", "results", "item", "attempts", "retries", "censored"),
+    *("invocation", "diff", "stdout_lines", "stderr_lines", "validate_args_context"),
+    *("module_stdout", "module_stderr", "argument_errors", "include", "include_args"),
+    *("argument_spec_data", "ansible_loop_var", "ansible_index_var", "ansible_loop"),
+)
+BELOW = ("results", "item", "exception", "diff", "warnings", "deprecations")  # also with -vvv
+STREAMS = ("module_stderr", "module_stdout", "stderr", "stdout")
+LAST = 20  # lines of what a program wrote
+HIDDEN = "its output is hidden (no_log)"
+
+
+# A text that could be taken for something else is shown with quotes.
+AMBIGUOUS = re.compile(
+    r"|true|false|null|[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|\s.*|.*\s|[\[{\"'#&*!|>%@-].*",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+def as_yaml(value: t.Any) -> str:
+    """Return a value as YAML for people, without a line end: texts of several lines are as they are."""
+    return "\n".join(_yaml(value))
+
+
+def _yaml(value: t.Any) -> t.Iterator[str]:
+    if isinstance(value, dict) and value:
+        for key, one in value.items():
+            yield from _member(f"{_scalar(key)}:", one)
+    elif isinstance(value, list) and value:
+        for one in value:
+            inner = list(_yaml(one))
+            block = ["|"] if _is_block(one) else []
+            yield from (f"{'  ' if n else '- '}{line}" for n, line in enumerate(block + inner))
+    elif _is_block(value):
+        yield from value.rstrip("\n").split("\n")
+    else:
+        yield _scalar(value)
+
+
+def _member(key: str, value: t.Any) -> t.Iterator[str]:
+    nested = isinstance(value, (dict, list)) and bool(value)
+    if not nested and not _is_block(value):
+        yield f"{key} {_scalar(value)}"
+        return
+    yield key if nested else f"{key} |"
+    yield from (f"  {line}" for line in _yaml(value))
+
+
+def _is_block(value: t.Any) -> bool:
+    return isinstance(value, str) and "\n" in value.strip("\n")
+
+
+def _scalar(value: t.Any) -> str:
+    if isinstance(value, str) and not AMBIGUOUS.fullmatch(value):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def censored(data: t.Mapping[str, t.Any]) -> bool:
+    """Return whether no_log hides what a result says."""
+    return "censored" in data or bool(data.get("_ansible_no_log"))
+
+
+def values(data: t.Mapping[str, t.Any], everything: bool) -> str:
+    """Return what a result holds as YAML: ``everything``, or what isn't shown in other places."""
+    if censored(data):
+        return ""
+    left_out = BELOW if everything else ELSEWHERE
+    kept = {
+        key: value
+        for key, value in data.items()
+        if key not in left_out and not key.startswith("_ansible_")
+        if everything or value not in (None, "", [], {})
+    }
+    return as_yaml(kept) if kept else ""
+
+
+def message(data: t.Mapping[str, t.Any]) -> str:
+    """Return what a debug task says: its message, or the variable that it shows."""
+    if censored(data):
+        return HIDDEN
+    said = data.get("msg")
+    if said is None or said == "":
+        return values(data, everything=False)
+    return said if isinstance(said, str) else as_yaml(said)
+
+
+def warnings(data: t.Mapping[str, t.Any], deprecations: bool) -> t.List[str]:
+    """Return the warnings of a result, each once, and its deprecations where they are wanted."""
+    said = [f"warning: {one}" for one in _list(data.get("warnings"))]
+    if deprecations:
+        said += [f"deprecated: {_deprecation(one)}" for one in _list(data.get("deprecations"))]
+    if censored(data):
+        return ["warning: hidden (no_log)"] if said else []
+    return list(dict.fromkeys(said))
+
+
+def _deprecation(one: t.Any) -> str:
+    if not isinstance(one, dict):
+        return str(one)
+    until = one.get("date") or one.get("version")
+    owner = str(one.get("collection_name") or "").replace("ansible.builtin", "") or "ansible-core"
+    when = f" (until {owner} {until})" if until else ""
+    return f"{str(one.get('msg', '')).rstrip('.')}{when}"
+
+
+def _list(value: t.Any) -> t.List[t.Any]:
+    return value if isinstance(value, list) else []
+
+
+def reason(data: t.Mapping[str, t.Any], traceback: bool = False) -> str:
+    """Return why a task failed, with what the program wrote last; and the ``traceback``."""
+    if censored(data):
+        return HIDDEN
+    said = [str(data[key]).strip("\n") for key in ("msg", "reason") if data.get(key)]
+    if isinstance(data.get("rc"), int) and data["rc"]:
+        said.append(f"exit status {data['rc']}")
+    for name in STREAMS:
+        said += _tail(name, data.get(name), said)
+    exception = data.get("exception")
+    if traceback and isinstance(exception, str) and not exception.startswith("("):
+        said.append(exception.strip("\n"))
+    return "\n".join(dict.fromkeys(said)) or "no reason given"
+
+
+def _tail(name: str, text: t.Any, said: t.Sequence[str]) -> t.List[str]:
+    """Return the end of what a program wrote, none where the message has it already."""
+    lines = str(text or "").strip().splitlines()
+    if not lines or any("\n".join(lines) in one for one in said):
+        return []
+    left = len(lines) - LAST
+    more = [f"  … {left} lines before"] if left > 0 else []
+    return ["\n".join([f"{name}:", *more, *(f"  {line}" for line in lines[-LAST:])])]
+
+
+def label(data: t.Mapping[str, t.Any]) -> str:
+    """Return the name of a loop's item."""
+    if censored(data):
+        return "(hidden)"
+    item = data.get("_ansible_item_label", data.get("item"))
+    return item if isinstance(item, str) else as_yaml(item)
