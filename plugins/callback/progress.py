@@ -185,6 +185,7 @@ class CallbackModule(CallbackBase):
             state = "changed" if result.result.get("changed") else "ok"
             self._line(state, result, self._name(result))
             self._details(result)
+            self._returned(result)
 
     @_ending
     def v2_runner_on_failed(self, result: t.Any, ignore_errors: t.Optional[bool] = False) -> None:
@@ -196,6 +197,7 @@ class CallbackModule(CallbackBase):
         self._line(state, result, words if gone else f"{words}: failed, {state}")
         self._details(result)
         self._reason(state, result)
+        self._returned(result)
 
     @_ending
     def v2_runner_on_unreachable(self, result: t.Any) -> None:
@@ -304,11 +306,13 @@ class CallbackModule(CallbackBase):
 
     def _details(self, result: t.Any) -> None:
         run, planned = self._run(result), result.task.check_mode
-        if run.retries:
-            self._below(f"after {run.retries + 1} attempts", "note")
         for line in details.details(run, result.result, planned, self._display.verbosity):
             step = line.kind == "step"
             self._wrapped(line.text, line.kind, INDENT + "- " * step, INDENT + "  " * step)
+
+    def _returned(self, result: t.Any) -> None:
+        for line in details.returned(result.result, self._display.verbosity):
+            self._below(line.text, line.kind)
 
     def _reason(self, state: str, result: t.Any) -> None:
         """Show why a task failed, and keep it for the end."""

@@ -47,13 +47,22 @@ class Run:
 
 
 def details(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]:
-    """Return what a task did to a node, or where it is ``planned`` would do."""
-    lines = _data(run, data, planned, verbosity)
+    """Return what a task did to a node, or where it is ``planned`` would do; with -v what it returned."""
+    lines = [Line(f"after {run.retries + 1} attempts", "note")] if run.retries else []
+    lines += _changes(run, data, planned, verbosity)
     for one in run.items:
-        inner = _data(run, one.data, planned, verbosity)
+        inner = [*_changes(run, one.data, planned, verbosity), *returned(one.data, verbosity)]
         if inner or verbosity:
             lines += [Line(f"{values.label(one.data)}: {one.state}", one.state), *inner]
     return lines
+
+
+def returned(data: Data, verbosity: int) -> t.List[Line]:
+    """Return the values of a result with -v."""
+    loud = data.get("_ansible_verbose_override") and verbosity < 3
+    said = values.values(data, everything=verbosity > 2) if verbosity and not loud else ""
+    shown = [Line(one, "note") for one in said.split("\n") if said]
+    return cut(shown, 0 if verbosity > 2 else MOST_VALUES, "-vvv")
 
 
 def reason(run: Run, data: Data, verbosity: int) -> str:
@@ -70,15 +79,12 @@ def warnings(run: Run, data: Data, deprecations: bool) -> t.List[str]:
     return list(dict.fromkeys(said))
 
 
-def _data(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]:
+def _changes(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]:
     lines = steps(data, planned, full=verbosity > 0)
     if run.differs and data.get("changed") and not values.censored(data):
         found = difference(data.get("diff"), 0 if verbosity else MOST_DIFFERENCE)
         lines += [one._replace(text=f"  {one.text}") for one in found]
-    loud = data.get("_ansible_verbose_override") and verbosity < 3
-    said = values.values(data, everything=verbosity > 2) if verbosity and not loud else ""
-    shown = [Line(one, "note") for one in said.split("\n") if said]
-    return lines + cut(shown, 0 if verbosity > 2 else MOST_VALUES, "-vvv")
+    return lines
 
 
 def steps(data: Data, planned: bool, full: bool) -> t.List[Line]:

@@ -27,8 +27,9 @@ def width() -> int:
 
 
 def is_live() -> bool:
-    """Return whether lines can be taken back: standard output is a terminal that can move its cursor."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
+    """Return whether lines can be taken back: on a terminal that can move its cursor, and not of a CI job."""
+    terminal = sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
+    return terminal and os.environ.get("CI", "").lower() in ("", "0", "false")
 
 
 class Live:

@@ -27,6 +27,7 @@ class Node:
     mig: str = ""
     reboots: t.Dict[str, bool] = dataclasses.field(default_factory=dict)
     resources: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    cordoned: bool = False
     checks: int = 0
     summary: str = ""
     gpus: bool = True
@@ -103,6 +104,10 @@ def _partitioned(gpus: t.Any, on: str, instances: str) -> str:
     return "on, no instances" if any(one.get(on) for one in gpus) else "off"
 
 
+def _cordon(node: Node, data: Data) -> None:
+    node.cordoned = bool(data.get("cordoned", node.cordoned))
+
+
 def _resources(node: Node, data: Data) -> None:
     node.resources = dict(data.get("resources") or {})
 
@@ -117,6 +122,7 @@ LEARN: t.Dict[str, t.Callable[[Node, Data], None]] = {
     "mig": _mig,
     "gpu_info": _info,
     "preflight": _info,
+    "drain": _cordon,
     "device_plugin": _resources,
     "validate": _checks,
 }

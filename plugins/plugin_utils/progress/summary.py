@@ -47,7 +47,8 @@ class Row(t.NamedTuple):
     def cells(self) -> t.Dict[str, str]:
         """What the table shows of it, by column."""
         one = self.node
-        values = (self.name, one.driver, one.mig, one.reboot, str(len(one.warnings)), self.result)
+        result = f"{self.result}, cordoned" if one.cordoned else self.result
+        values = (self.name, one.driver, one.mig, one.reboot, str(len(one.warnings)), result)
         return dict(zip(HEADER, values, strict=True))
 
 
@@ -79,7 +80,7 @@ def _table(rows: t.Sequence[Row], names: Names, width: int) -> t.List[Line]:
 def _stacked(row: Row, names: Names, width: int) -> t.List[str]:
     """Return a row that is too wide for the terminal below each other."""
     told = [f"{one} {row.cells[one]}" for one in HEADER[1:-1] if row.cells[one] not in ("", "0")]
-    text = ", ".join([row.result, *told])
+    text = ", ".join([row.cells["result"], *told])
     return wrapped(text, width, f"  {names.column(row.name)}  ", " " * 6)
 
 

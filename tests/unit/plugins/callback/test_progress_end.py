@@ -59,6 +59,16 @@ def test_newcomer_6_i_a_validated_node_says_what_it_offers(play: Play) -> None:
     assert "  n1: ready, 10 checks hold, 2 GPU + 12 MIG devices offered\n" in text
 
 
+def test_a_node_that_stays_cordoned_is_called_so(play: Play) -> None:
+    fails = {"name": "Break", "speaks": {"fail": "no"}}
+    cordon = answers(play, "drain", "inventory_hostname == 'n1'", cordoned=True)
+    lines = end(play.run([cordon, fails], hosts=("n1", "n2")))
+    assert [line.split()[1:] for line in lines[1:3]] == [
+        ["0", "failed,", "cordoned"],
+        ["0", "failed"],
+    ]
+
+
 def test_what_validate_itself_says_of_a_node_is_taken(play: Play) -> None:
     text = play.run([answers(play, "validate", **CHECKS, summary="ready, 4 GPUs")])
     assert "  n1: ready, 4 GPUs\n" in text

@@ -85,7 +85,9 @@ def test_a_question_is_not_overwritten(play: Play) -> None:
     assert not [line for frame in frames for line in frame if line.startswith("  . ")]
 
 
-@pytest.mark.parametrize("settings", [{"TERM": "dumb"}, {"GPU_NODE_PROGRESS_LINES": "0"}])
+@pytest.mark.parametrize(
+    "settings", [{"TERM": "dumb"}, {"CI": "true"}, {"GPU_NODE_PROGRESS_LINES": "0"}]
+)
 def test_a_terminal_that_can_not_or_shall_not_is_left_alone(
     play: Play, settings: dict[str, str]
 ) -> None:
