@@ -116,6 +116,17 @@ def test_issue_16_1_a_marker_of_an_earlier_version_is_taken_up(one: Scene, older
     assert not (one.folder / "n1" / older).exists()
 
 
+def test_issue_16_1_another_playbook_takes_up_what_was_cut_off(one: Scene) -> None:
+    one.write(nvidia_driver_version="580", mig_selected="half")
+    assert one.play(UPGRADE, kill_at="See who has a GPU").status < 0
+    assert one.node("n1")["device_plugin"][0] == "stopped"
+    assert one.marker("n1").exists()
+    taken = one.play("reboot")
+    assert taken.status == 0, taken.text
+    assert one.node("n1")["device_plugin"][0] == "started"
+    assert not one.marker("n1").exists()
+
+
 KILLS = [
     "Mark the change as begun",
     "Run the hooks that come before",
