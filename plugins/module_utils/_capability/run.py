@@ -17,6 +17,7 @@ from ansible.module_utils.common.respawn import has_respawned, respawn_module
 from .._core.errors import NodeError
 from .._core.steps import Plan, Step
 from .._core.text.masking import logins, masked
+from .._core.variables import about
 
 NODE_PYTHON = "/opt/gpu-node/current/bin/python"
 
@@ -71,16 +72,21 @@ def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]
     ``make`` builds the capability from the module's parameters, which may raise InputError.
     """
     done: t.List[Step] = []
-    name = module._name
+    name = module._name.rpartition(".")[2]
     # Ansible adds to every answer what the module was given.
     module.no_log_values.update(logins(module.params))
     try:
-        capability = make()
-        name = capability.name
-        answer = masked(_converge(module.check_mode, module._diff, capability, done))
+        answer = masked(_converge(module.check_mode, module._diff, make(), done))
+    except PermissionError as error:
+        if os.geteuid() == 0:
+            raise
+        hint = "set become: true, for a user with sudo"
+        module.fail_json(
+            msg=f"{name}: {error.filename or error}: this needs root. Next step: {hint}"
+        )
     except NodeError as error:
         failure = {
-            "msg": f"{name}: {error}",
+            "msg": f"{name}: {about(name, error)}",
             "cause": error.cause,
             "hint": error.hint,
             "changed": bool(done),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -140,3 +141,50 @@ def test_bad_input_fails_before_anything_is_observed() -> None:
     assert left.value.failed
     assert left.value.answer["msg"] == "counter: goal: -1 is not valid: expected 0 or more"
     assert left.value.answer["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("module", "key", "named"),
+    [
+        ("gpu.node.mig", "selected", "mig: selected (mig_selected): "),
+        ("gpu.node.mig", "config[0].devices", "mig: config[0].devices (mig_config): "),
+        ("mig", "lock_timeout", "mig: lock_timeout: "),  # the role has no variable for it
+        ("gpu.node.cdi", "path", "cdi: path (cdi_path): "),
+        (
+            "gpu.node.container_runtime",
+            "runtime",
+            "container_runtime: runtime (container_runtime_name): ",
+        ),
+        (
+            "gpu.node.device_plugin",
+            "configs: few",
+            "device_plugin: configs: few (device_plugin_configs): ",
+        ),
+    ],
+)
+def test_newcomer_3_an_error_names_the_roles_variable_and_the_module_in_one_way(
+    module: str, key: str, named: str
+) -> None:
+    def make() -> Counter:
+        raise InputError.of(key, "hafl", "something else")
+
+    fake = Module()
+    fake._name = module
+    with pytest.raises(Left) as left:
+        run_capability(fake, make)
+    assert left.value.answer["msg"] == f"{named}'hafl' is not valid: expected something else"
+
+
+def test_newcomer_3_without_root_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Locked(Counter):
+        def observe(self) -> int:
+            raise PermissionError(13, "Permission denied", "/proc/1/fd")
+
+    with pytest.raises(PermissionError):
+        run_capability(Module(), lambda: Locked(1))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    left, _module = run(Locked(1))
+    assert left.failed
+    assert left.answer["msg"] == (
+        "counter: /proc/1/fd: this needs root. Next step: set become: true, for a user with sudo"
+    )
