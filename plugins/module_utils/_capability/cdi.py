@@ -76,6 +76,8 @@ class CdiCapability:
         self._compare: bool = params["compare"] and self._present
         self._keeps: bool = params["boot"] and self._present
         self._files = DriverFiles(host, params["driver_root"])
+        if not self._path.startswith("/"):
+            raise InputError.of("path", self._path, "an absolute path")
         if posixpath.splitext(self._path)[1] not in (".json", ".yaml"):
             raise InputError.of(
                 "path", self._path, "a name that ends in .json or .yaml; runtimes read no others"

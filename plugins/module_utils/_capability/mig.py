@@ -34,6 +34,7 @@ from .._nvml.mig import Changes, planned, read
 from .._nvml.real import Nvml, open_nvml
 from . import allocated, boot, mps_servers
 from .dcgm.services import Pause
+from .recorded import checked_timeout
 
 # When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
 ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
@@ -72,6 +73,8 @@ class MigCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._params, self._check_mode = host, params, check_mode
         self._selection = Selection.of(params["config"], params["selected"])
+        for option in ("wait_timeout", "lock_timeout"):
+            checked_timeout(params[option], option)
         waits = params["on_busy"] == "wait" and not check_mode
         self._deadline = time.monotonic() + params["wait_timeout"] if waits else 0.0
         self._stack = contextlib.ExitStack()

@@ -74,10 +74,10 @@ def package_manager(
     return FAMILIES[family](host, timeout, purpose, variable)
 
 
-def checked_timeout(seconds: int) -> int:
-    """Return the option lock_timeout; InputError where it is no time."""
+def checked_timeout(seconds: int, option: str = "lock_timeout") -> int:
+    """Return the value of an option; InputError where it is no time."""
     if seconds < 0:
-        raise InputError.of("lock_timeout", seconds, "a number of seconds, not negative")
+        raise InputError.of(option, seconds, "a number of seconds, not negative")
     return seconds
 
 

@@ -14,6 +14,7 @@ import typing as t
 from ..._core.agent import mps_units, visible_devices
 from ..._core.agent.deployment import LABELS_UNIT, UNIT, Observed, Service, plan, serving
 from ..._core.agent.desired import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
+from ..._core.agent.failures import of_check_config
 from ..._core.agent.python import Missing
 from ..._core.agent.registration import KUBELET
 from ..._core.errors import NodeError
@@ -92,6 +93,7 @@ class DevicePluginCapability:
         self._prefix: str = params["prefix"]
         self._index_url = checked(params["index_url"])
         self._timeout = checked_timeout(params["lock_timeout"])
+        checked_timeout(params["wait_timeout"], "wait_timeout")
         if params["state"] in ("installed", "started") and not params["digest"]:
             raise NodeError(
                 "package: the daemon's source tree is missing",
@@ -268,8 +270,8 @@ class DevicePluginCapability:
         if done.rc:
             ours = path == self._desired.config_file
             where = "config" if ours else f"configs: {posixpath.basename(path)}"
-            words = (done.err or done.out).strip().replace(trial, path)
-            raise NodeError(f"{where}: the daemon refuses it", cause=words)
+            cause = of_check_config(done.err or done.out, trial)
+            raise NodeError(f"{where}: the daemon refuses it", cause=cause, key=where)
 
     def _do_config(self, path: str, text: str) -> None:
         host = self._host

@@ -13,10 +13,13 @@ import re
 import typing as t
 from urllib.parse import unquote, urlsplit
 
+from ..._core.agent.failures import is_full, of_pip
 from ..._core.errors import InputError, NodeError
 from ..._core.packages.package import Change, held
+from ..._core.preflight.node import ENVIRONMENT
 from ..._host.api import Host
 from ..._host.packages.api import Locked, PackageManager
+from ..._host.room import Room
 from ..recorded import package_manager
 
 # Of the Kubernetes client's two thousand files, those that are never loaded.
@@ -35,14 +38,21 @@ sys.exit(main())
 """
 MASK = "****"
 VENV = "python3-venv"  # what Debian and Ubuntu leave out of their Python
-HINT = (
-    "give the role a package index (device_plugin_index_url) or a wheelhouse (device_plugin_wheelhouse);"
-    " what the daemon's requirements.txt does not list by its hash is not installed, nor is anything built"
-)
 
 
 def fill(host: Host, release: str, python: str, payload: str, index_url: t.Optional[str]) -> None:
-    """Make the environment of a release from the archive that the controller has sent."""
+    """Make the environment of a release from the archive that the controller has sent, all of it or nothing."""
+    try:
+        _fill(host, release, python, payload, index_url)
+    except NodeError as error:
+        if is_full(str(error), Room().space(release).free):
+            error.cause = f"the file system of {release} is full"
+            error.hint = f"free {ENVIRONMENT >> 20} MiB there, and run again"
+        host.remove(release)
+        raise
+
+
+def _fill(host: Host, release: str, python: str, payload: str, index_url: t.Optional[str]) -> None:
     host.makedirs(f"{release}/payload")
     host.run(["tar", "-xzf", payload, "-C", f"{release}/payload"])
     host.run([python, "-m", "venv", release])
@@ -67,7 +77,7 @@ def _libraries(host: Host, release: str, index_url: t.Optional[str]) -> None:
     try:
         host.run([*pip, "--requirement", listed], env=_environment(index_url))
     except NodeError as error:
-        error.cause, error.hint = masked(error.cause, index_url or ""), HINT
+        error.cause, error.hint = of_pip(masked(error.cause, index_url or ""))
         raise
 
 

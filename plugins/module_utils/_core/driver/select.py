@@ -67,6 +67,14 @@ class Choice(t.NamedTuple):
 Draft = t.Tuple[t.Tuple[Step, ...], t.Optional[Choice]]
 
 
+# Where a version is to be had that the sources of a kind do not offer.
+ELSEWHERE = {
+    "distribution": "choose one of these, or let the driver come from NVIDIA's repository, which has more:"
+    " nvidia_driver_source: repository with nvidia_driver_repository: nvidia",
+    "repository": "choose one of these, or a repository that has it",
+}
+
+
 class UnknownVersion(InputError):
     """A version that the package lists do not have."""
 
@@ -165,11 +173,8 @@ def choose(observed: Observed, desired: Desired, kind: str) -> Choice:
     """
     known = observed.names
     if known.branches and known.branch not in known.branches:
-        raise UnknownVersion.of(
-            "version",
-            desired.version,
-            f"a branch that the sources offer with {kind} kernel modules: {', '.join(known.branches)}",
-        )
+        expected = f"a branch that the sources offer with {kind} kernel modules: "
+        raise _unknown(desired, f"{expected}{', '.join(known.branches)}")
     built, ready = known.kernel[kind], known.prebuilt.get(kind, "")
     use = ready and observed.versions(ready) and not observed.installed(built)
     found = (
@@ -297,18 +302,20 @@ def _common(
     exact = upstream(wanted) if is_full else wanted
     fitting = [one for one in common if driver_branches.fits(one, exact)]
     if not fitting:
-        raise UnknownVersion.of(
-            "version",
-            wanted,
-            f"a version that the sources offer for {', '.join(matched)}: {', '.join(common)}"
-            + _become(observed.names.branch, common),
-        )
+        expected = f"a version that the sources offer for {', '.join(matched)}: {', '.join(common)}"
+        raise _unknown(desired, expected + _become(observed.names.branch, common))
     supporting = driver_branches.able(fitting, observed.gpus)
     if not supporting:
         raise driver_branches.no_version(fitting, observed.gpus)
     there = [] if desired.update else _there(observed, (kernel, *matched), fitting)
     order = supporting if wanted else _preferred(observed, kernel, supporting)
     return list(dict.fromkeys([*there, *order]))
+
+
+def _unknown(desired: Desired, expected: str) -> InputError:
+    error = UnknownVersion.of("version", desired.version, expected)
+    error.hint = ELSEWHERE.get(desired.source, "")
+    return error
 
 
 def _become(branch: str, versions: t.Sequence[str]) -> str:

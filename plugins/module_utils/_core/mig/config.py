@@ -82,7 +82,7 @@ def select(config: t.Any, selected: str) -> t.Tuple[str, t.Optional[t.List[Spec]
     if isinstance(config, list):
         if selected:
             raise InputError.of(
-                "selected", selected, "nothing, since config is one list of entries"
+                "selected", selected, "nothing, since the configuration is one list of entries"
             )
         return "config", _entries("config", config)
     key, layouts = _layouts(config)

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import io
 import os
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -68,7 +69,13 @@ def hostile(name: str, marker: Path) -> bytes:
 class Index:
     """Serves files by the name of their project; remembers who asked, and in which command line ``secret`` stood."""
 
-    def __init__(self, files: t.Mapping[str, bytes], user: str = "", secret: str = "") -> None:
+    def __init__(
+        self,
+        files: t.Mapping[str, bytes],
+        user: str = "",
+        secret: str = "",
+        context: t.Optional[ssl.SSLContext] = None,
+    ) -> None:
         self.files, self.asked = dict(files), t.cast("t.List[str]", [])
         self.seen: t.Set[str] = set()
         self._secret = secret
@@ -84,6 +91,9 @@ class Index:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._scheme = "https" if context else "http"
+        if context:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Index:
@@ -96,7 +106,7 @@ class Index:
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}/simple"
+        return f"{self._scheme}://{self.host}/simple"
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         if self._secret:

@@ -57,6 +57,7 @@ def install(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> 
             "keep_releases": 2,
             "index_url": url,
             "lock_timeout": 300,
+            "wait_timeout": 60,
             "install_python": False,
             "require_kubelet": False,
             "payload": payload(tmp_path, requirements, wheels or {}),

@@ -120,7 +120,7 @@ def test_item_26_engine_of_ours_makes_way_for_all_changes_of_a_mig_layout() -> N
     node = scene(DCGM_UNIT, OURS)
     node.ran.clear()
     params = {"config": None, "selected": "all-disabled", "boot": False, "reset": "never"}
-    params |= {"on_busy": "fail", "on_allocated": "ignore", "wait_timeout": 0}
+    params |= {"on_busy": "fail", "on_allocated": "ignore", "wait_timeout": 0, "lock_timeout": 0}
     one = MigCapability(node, params, check_mode=False)  # type: ignore[arg-type]
     one._nvml, one._changes, one._states = object(), Done(node), {"": object()}  # type: ignore
     one.apply(Step("create", "create an instance"))

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What programs say that the device plugin's deployment calls, as a user can use it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+INDEX = (
+    "give the role a package index (device_plugin_index_url) or a wheelhouse (device_plugin_wheelhouse);"
+    " what the daemon's requirements.txt does not list by its hash is not installed, nor is anything built"
+)
+# Tried with pip 23.2 and 26.3.
+AUTHORITY = (
+    "put the certificate of the authority that has signed it, which may be that of a proxy, on the node, and name its"
+    " file in the play's environment as REQUESTS_CA_BUNDLE; or give the role a wheelhouse (device_plugin_wheelhouse)"
+)
+WAY = (
+    "let the node reach it, through a proxy by HTTPS_PROXY in the play's environment, or give the role another index"
+    " (device_plugin_index_url) or a wheelhouse (device_plugin_wheelhouse)"
+)
+RETRY = re.compile(r"^WARNING: Retrying \(.*$\n?", re.M)
+CERTIFICATE = re.compile(r"CERTIFICATE_VERIFY_FAILED\] (?P<why>[^'(\n]*)")
+CONNECTION = re.compile(
+    r"(?:Failed to establish a new connection: |Tunnel connection failed: |ConnectTimeoutError\(.*?, )"
+    r"[\"']?(?:\[Errno -?\d+\] )?(?P<why>[^'\")\n]*)"
+)
+LOGGED = re.compile(r"^\d{4}-\S+ (?:error|ERROR): ")
+
+
+def of_pip(text: str) -> t.Tuple[str, str]:
+    """Return why pip could not install, and the next step."""
+    found = CERTIFICATE.search(text)
+    if found:
+        why = found["why"].strip().replace("certificate verify failed: ", "")
+        return f"the node does not trust the certificate of the package index: {why}", AUTHORITY
+    found = CONNECTION.search(text)
+    if found:
+        return f"the package index does not answer: {found['why'].strip()}", WAY
+    return RETRY.sub("", text).strip() or text, INDEX
+
+
+def of_check_config(text: str, file: str) -> str:
+    """Return what the daemon refuses of a configuration, without where its log and the file had it."""
+    text = LOGGED.sub("", text.strip())
+    return re.sub(rf"(?:, first at |first at )?{re.escape(file)}: line \d+(?:: )?", "", text)
+
+
+def is_full(text: str, free: int) -> bool:
+    """Tell whether a failure is a full disk's; some programs keep that to themselves."""
+    return "No space left on device" in text or free < 1 << 20

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Room on file systems."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+
+from .._core.preflight.node import Space
+
+
+class Room:
+    """The room of the machine that this process runs on."""
+
+    def space(self, folder: str) -> Space:
+        """Return the space of the file system that a folder is in, or would be."""
+        while not os.path.isdir(folder) and folder != "/":
+            folder = posixpath.dirname(folder) or "/"
+        found = os.statvfs(folder)
+        read_only = bool(found.f_flag & os.ST_RDONLY)
+        return Space(os.stat(folder).st_dev, found.f_bavail * found.f_frsize, read_only)
+
+    def size(self, path: str) -> int:
+        """Return a file's bytes, 0 where it is not there."""
+        try:
+            return os.stat(path).st_size
+        except OSError:
+            return 0

@@ -1,0 +1,45 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Options that can't be meant are refused by the modules themselves, whoever gives them, before anything is read."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability import cdi, mig
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent import deployment
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from fakes import FakeHost
+
+Spec = t.Mapping[str, t.Any]
+
+
+def params(spec: Spec, **given: t.Any) -> dict[str, t.Any]:
+    """Return a module's options with their defaults."""
+    return {name: one.get("default") for name, one in spec["argument_spec"].items()} | given
+
+
+@pytest.mark.parametrize("path", ["nvidia.yaml", "cdi/nvidia.json", "./nvidia.yaml"])
+def test_newcomer_3_cdi_refuses_a_relative_path(path: str) -> None:
+    with pytest.raises(InputError, match=r"^path: .* is not valid: expected an absolute path"):
+        cdi.CdiCapability(FakeHost(), params(cdi.SPEC, path=path), check_mode=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("option", ["wait_timeout", "lock_timeout"])
+def test_newcomer_3_mig_refuses_negative_times(option: str) -> None:
+    given = params(mig.SPEC, selected="all-disabled", **{option: -1})
+    with pytest.raises(
+        InputError, match=f"^{option}: -1 is not valid: expected a number of seconds"
+    ):
+        mig.MigCapability(FakeHost(), given, check_mode=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("option", ["wait_timeout", "lock_timeout"])
+def test_newcomer_3_the_device_plugin_refuses_negative_times(option: str) -> None:
+    given = params(deployment.SPEC, digest="x", **{option: -5})
+    with pytest.raises(
+        InputError, match=f"^{option}: -5 is not valid: expected a number of seconds"
+    ):
+        deployment.DevicePluginCapability(FakeHost(), given, check_mode=False)  # type: ignore[arg-type]
