@@ -35,6 +35,7 @@ class GpuInfoCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
         self._host, self._params = host, params
         self._warnings: t.Tuple[str, ...] = ()
+        self._waited = False
         if params["cloud_init_timeout"] < 0:
             wanted = "a number of seconds, not negative"
             raise InputError.of("cloud_init_timeout", params["cloud_init_timeout"], wanted)
@@ -42,9 +43,7 @@ class GpuInfoCapability:
     def observe(self) -> Info:
         """Return everything; what cannot be read is said, never an error."""
         devices = [dataclasses.asdict(one) for one in pci_devices(self._host)]
-        if self._params["cloud_init_timeout"] and gpus(self._host):
-            failed = cloud_init.wait(self._host, self._params["cloud_init_timeout"])
-            self._warnings = (f"cloud-init has ended with errors: {failed}",) if failed else ()
+        self.wait(self._params["cloud_init_timeout"])
         driver = loaded_driver(self._host)
         info: Info = {
             "pci_devices": devices,
@@ -74,6 +73,13 @@ class GpuInfoCapability:
         except NvmlError as error:
             info.update(nvml_available=False, nvml_error=str(error))
         return info
+
+    def wait(self, seconds: float) -> None:
+        """Wait once until cloud-init is done, if it was asked for. NodeError: it is still at work."""
+        if not self._waited and self._params["cloud_init_timeout"] and gpus(self._host):
+            failed = cloud_init.wait(self._host, seconds)
+            self._warnings = (f"cloud-init has ended with errors: {failed}",) if failed else ()
+        self._waited = True
 
     def plan(self, state: Info) -> Plan:
         """There is never anything to do."""

@@ -42,6 +42,10 @@ class Runtime:
             warnings=about_default(lookup(effective, kind.default), wanted),
         )
 
+    def check(self, wanted: Wanted) -> None:
+        """Refuse a version that can't do what is wanted, without a look at any file. NodeError."""
+        has_cdi(self.kind, self._version(), wanted)
+
     def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
         """Return what the runtime makes of its files."""
         raise NotImplementedError

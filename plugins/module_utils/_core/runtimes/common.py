@@ -64,6 +64,7 @@ class Kind(t.NamedTuple):
     prefix: Path = ()
     live: t.Tuple[Path, ...] = ()
     toml: bool = True
+    newer: str = ""  # where a version that knows CDI is to be had
 
     def settings(
         self,
@@ -190,7 +191,7 @@ def has_cdi(kind: Kind, version: Version, wanted: Wanted) -> bool:
         raise Unfit(
             f"{kind.name} {version_text(version)} does not support CDI",
             cause=f"that came with {kind.name} {version_text(kind.minimum)}",
-            hint=f"upgrade {kind.name}",
+            hint=f"upgrade {kind.name}{kind.newer}",
         )
     return False
 

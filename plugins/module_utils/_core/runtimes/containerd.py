@@ -14,6 +14,11 @@ from ..errors import NodeError
 from .common import CDI, Kind, Version, Wanted, version_text
 from .edits import Change, lookup
 
+# Debian 12 has 1.6.20 and nothing newer in its backports (deb.debian.org, November 2026), Debian 13 has 1.7.24.
+NEWER = (
+    ": Debian 13 has 1.7, and Docker's repository has containerd.io for Debian 12 and others; or let"
+    " container_runtime_mode be runtime_class, which does without CDI"
+)
 CONTAINERD = Kind(
     "containerd",
     "containerd",
@@ -29,18 +34,21 @@ CONTAINERD = Kind(
     on=((("enable_cdi",), True),),
     spec_dirs=("cdi_spec_dirs",),
     default=("containerd", "default_runtime_name"),
+    newer=NEWER,
 )
 K3S = CONTAINERD._replace(
     name="k3s",
     program="/var/lib/rancher/k3s/data/current/bin/containerd",
     units=("k3s.service", "k3s-agent.service"),
     config_path="/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+    newer="",
 )
 RKE2 = CONTAINERD._replace(
     name="rke2",
     program="/var/lib/rancher/rke2/bin/containerd",
     units=("rke2-server.service", "rke2-agent.service"),
     config_path="/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+    newer="",
 )
 CRI = "io.containerd.cri.v1.runtime"
 CRI_SECTION = {2: "io.containerd.grpc.v1.cri", 3: CRI, 4: CRI}

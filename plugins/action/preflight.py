@@ -1,0 +1,127 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The controller's half of gpu.node.preflight: it takes the variables from the play, and checks what is with it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import sys
+import typing as t
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import Problem
+from ansible_collections.gpu.node.plugins.module_utils._core.variables import VARIABLES
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DAEMON = os.path.join(ROOT, "files", "gpu_plugin", "src")
+# Of no module's, but with values that can be wrong.
+OTHERS = ("gpu_nodes_cloud_init_timeout", "mig_reboot_timeout", "nvidia_driver_reboot_timeout")
+SHARING = "device_plugin_sharing"
+# It may hold a password, and is checked when the environment is made, which is before all else.
+SECRET = "device_plugin_index_url"
+WAY = "fill it with pip download, as docs/device-plugin.md has it"
+NAMES = tuple(
+    name
+    for options in VARIABLES.values()
+    for name in options.values()
+    if name not in (SECRET, "device_plugin_wheelhouse")
+)
+
+Problems = t.List[Problem]
+Values = t.Dict[str, t.Any]
+
+
+class ActionModule(ActionBase):
+    """Runs the module on what the play has set, with what the controller refuses of it."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+
+    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> t.Dict[str, t.Any]:
+        """Run the action."""
+        super().run(tmp, task_vars)
+        args = dict(self._task.args)
+        values, refused = args.get("variables"), []
+        if not values:
+            wanted = (*NAMES, *OTHERS, SHARING, "device_plugin_wheelhouse")
+            values, refused = self._read(task_vars or {}, wanted)
+        if "device_plugin" in args.get("components", ["device_plugin"]):
+            refused += [*configurations(values), *wheelhouse(values)]
+        shown = [one._asdict() for one in refused]
+        answer: t.Dict[str, t.Any] = self._execute_module(
+            module_name="gpu.node.preflight",
+            module_args={**args, "variables": values, "refused": shown},
+            task_vars=task_vars,
+        )
+        return answer
+
+    def _read(
+        self, given: t.Mapping[str, t.Any], names: t.Iterable[str]
+    ) -> t.Tuple[Values, Problems]:
+        """Return the values of those variables that are there, and what can't be read."""
+        values: Values = {}
+        refused: Problems = []
+        for name in names:
+            if name in given:
+                try:
+                    values[name] = self._templar.template(given[name])
+                except AnsibleError as error:
+                    refused.append(Problem(name, f"{name}: it cannot be read: {error}"))
+        return values, refused
+
+
+def wheelhouse(values: t.Mapping[str, t.Any]) -> Problems:
+    """Refuse a folder that is not there; what is in it is checked where it is sent."""
+    folder = values.get("device_plugin_wheelhouse")
+    if not folder or not isinstance(folder, str):
+        return []
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    if any(name.endswith(".whl") for name in names):
+        return []
+    found = Problem.value(
+        "device_plugin_wheelhouse", folder, "a folder with wheels on the controller"
+    )
+    return [found._replace(hint=WAY)]
+
+
+def configurations(values: t.Mapping[str, t.Any]) -> Problems:
+    """Return what the daemon would refuse of its configurations, in the words of its own parser."""
+    if str(values.get("device_plugin_state", "started")) != "started":
+        return []
+    plain, sharing = values.get("device_plugin_config") or {}, values.get(SHARING)
+    named = values.get("device_plugin_configs") or {}
+    found = []
+    if isinstance(plain, dict):
+        whole = {**plain, "sharing": sharing} if sharing else plain
+        found += _refused("device_plugin_config", whole, SHARING if sharing else "")
+    for name, one in named.items() if isinstance(named, dict) else ():
+        if isinstance(one, dict):
+            found += _refused(f"device_plugin_configs.{name}", one)
+    return found
+
+
+def _refused(name: str, config: Values, sharing: str = "") -> Problems:
+    """Return the error of the daemon's parser, with keys in the place of lines of a file that nobody wrote."""
+    if DAEMON not in sys.path:
+        sys.path.append(DAEMON)
+    daemon = importlib.import_module("gpu_plugin.config.configuration")
+    errors = importlib.import_module("gpu_plugin.config.strict_yaml")
+    source = "\0"
+    try:
+        daemon.parse(json.dumps(config or {"version": "v1"}, indent=2), source)
+    except errors.ConfigError as error:
+        lines = rf"(?:, at |first at )?{source}: line \d+(?:: )?"
+        text, cause = (re.sub(lines, "", one) for one in (error.message, error.cause))
+        key = text.replace("unknown key ", "", 1)
+        if sharing and re.match(r"sharing\b", key):
+            name = sharing
+        text = f"{name}: {text}"
+        found = Problem(name.partition(".")[0], f"{text}: {cause}" if cause else text, error.hint)
+        return [found]
+    return []

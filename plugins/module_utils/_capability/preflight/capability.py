@@ -1,0 +1,107 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.preflight: it looks, and refuses what would fail later."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._core.errors import NodeError
+from ..._core.gpu import PciDevice
+from ..._core.mig.config import Selection
+from ..._core.preflight import layout, values
+from ..._core.preflight.node import NO_ROOT
+from ..._core.preflight.problems import Problem, Refusal, once
+from ..._core.steps import Plan, Step
+from ..._host.api import Host
+from ..._host.room import Room
+from ..gpu_info import GpuInfoCapability, Info
+from ..nodeinfo import gpus
+from . import node, parts
+
+SPEC: t.Dict[str, t.Any] = {
+    "argument_spec": {
+        "variables": {"type": "dict", "default": {}},
+        "components": {
+            "type": "list",
+            "elements": "str",
+            "choices": list(parts.COMPONENTS),
+            "default": list(parts.COMPONENTS),
+        },
+        "cloud_init_timeout": {"type": "int", "default": 0},
+        "refused": {"type": "list", "elements": "dict", "default": []},
+    }
+}
+
+
+class PreflightCapability:
+    """Reads the node as gpu_info does, and compares it with what is wanted of it."""
+
+    name = "preflight"
+
+    def __init__(
+        self, host: Host, room: Room, params: t.Mapping[str, t.Any], *, root: bool
+    ) -> None:
+        self._host, self._room, self._root = host, room, root
+        self._values: parts.Values = params["variables"]
+        wanted = {parts.COMPONENTS[one]: True for one in params["components"]}
+        self._modules = [one for one in wanted if parts.runs(one, self._values)]
+        self._refused = [Problem(**one) for one in params["refused"]]
+        self._seconds = max(0, params["cloud_init_timeout"])  # the variable itself is refused below
+        asked = {"cloud_init_timeout": self._seconds, "allocated": False}
+        self._info = GpuInfoCapability(host, asked)
+
+    def observe(self) -> Info:
+        """Return what gpu_info does; NodeError names all that stands in the way."""
+        there = gpus(self._host)
+        problems = self._problems(there) if there else []
+        if problems:
+            raise Refusal(problems)
+        return self._info.observe()
+
+    def _problems(self, there: t.Sequence[PciDevice]) -> t.List[Problem]:
+        """Return what is wrong with the variables, and with the node once its first boot is over."""
+        options: t.Dict[str, parts.Params] = {}
+        found = once(self._wrong_values(there, options))
+        try:
+            self._info.wait(0 if found else self._seconds)
+        except NodeError:
+            if found:
+                return found
+            raise
+        if not self._root:
+            return [*found, NO_ROOT]
+        return once([*found, *node.check(self._host, self._room, self._values, options)])
+
+    def _wrong_values(
+        self, there: t.Sequence[PciDevice], params: t.Dict[str, parts.Params]
+    ) -> t.Iterator[Problem]:
+        """Yield what is wrong with the variables; ``params`` gets the options of modules that accept theirs."""
+        yield from self._refused
+        yield from values.check(self._values, self._modules)
+        for module in self._modules:
+            refused, options = parts.check(self._host, module, self._values)
+            yield from refused
+            if module == "mig" and not refused:
+                yield from _layout(options, there)
+            if not refused:
+                params[module] = options
+
+    def plan(self, state: Info) -> Plan:
+        """There is never anything to do."""
+        return self._info.plan(state)
+
+    def apply(self, step: Step) -> None:
+        """Nothing is ever planned."""
+
+    def result(self, state: Info, plan: Plan) -> t.Dict[str, t.Any]:
+        """Return the facts under one key."""
+        return self._info.result(state, plan)
+
+
+def _layout(options: parts.Params, there: t.Sequence[PciDevice]) -> t.Iterator[Problem]:
+    try:
+        layout.check(Selection.of(options["config"], options["selected"]), there)
+    except NodeError as error:
+        yield Problem.of(error, "mig")

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What only the node knows: its runtimes, its Python, its room, and where its packages come from."""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from ..._core.agent import python as pythons
+from ..._core.agent.desired import CONFIG
+from ..._core.errors import NodeError
+from ..._core.preflight import node as needs
+from ..._core.preflight.node import Need
+from ..._core.preflight.problems import Problem
+from ..._core.runtimes.common import Wanted
+from ..._host.api import Host
+from ..._host.room import Room
+from ..agent import python
+from ..nodeinfo import library_versions, loaded_driver
+from ..runtimes.engines import choose
+from .parts import Values, state
+
+ENVIRONMENT = "/opt/gpu-node"
+MANAGERS = ("apt-get", "dnf", "zypper")
+INSTALLING = ("distribution", "repository", "runfile")
+
+Params = t.Mapping[str, t.Mapping[str, t.Any]]
+
+
+def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Problem]:
+    """Return what the node lacks for modules with these options. What is installed already needs nothing more."""
+    found: t.List[Problem] = []
+    fresh = "device_plugin" in params and not has_environment(host)
+    if "container_runtime" in params and state("container_runtime", values) == "present":
+        found += _runtimes(host, params["container_runtime"])
+    if fresh and state("device_plugin", values) == "started":
+        found += _python(host, params["device_plugin"])
+    installs = "nvidia_driver" in params and _installs_driver(host, params["nvidia_driver"])
+    if installs or fresh:
+        found += _sources(host)
+        wanted = _needs(host, room, installs, fresh, params)
+        found += needs.lacking(wanted, {one.folder: room.space(one.folder) for one in wanted})
+    return found
+
+
+def has_environment(host: Host) -> bool:
+    """Tell whether the device plugin's environment was made."""
+    return host.exists(f"{ENVIRONMENT}/current/.complete")
+
+
+def _installs_driver(host: Host, params: t.Mapping[str, t.Any]) -> bool:
+    wanted = params["state"] == "present" and params["source"] in INSTALLING
+    return wanted and loaded_driver(host) is None and not library_versions(host)
+
+
+def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
+    """Refuse a node whose runtimes are too old for the mode, or that has none."""
+    refused = []
+    wanted = Wanted(params["mode"], params["handler"], params["runtime_path"])
+    try:
+        for one in choose(host, params["runtime"]):
+            try:
+                one.check(wanted)
+                return []
+            except NodeError as error:
+                refused.append(error)
+    except NodeError as error:
+        refused.append(error)
+    return [Problem.of(refused[0])._replace(variable="")] if refused else []
+
+
+def _python(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
+    named = params["python"]
+    if python.find(host, named):
+        return []
+    try:
+        missing = python.missing(host, named, params["lock_timeout"])
+        pythons.steps(missing, named, install=params["install_python"])
+    except NodeError as error:
+        return [Problem.of(error, "device_plugin")]
+    return []
+
+
+def _sources(host: Host) -> t.List[Problem]:
+    """Refuse a package manager without any source. Whether those that there are answer is not asked."""
+    program = next((one for one in MANAGERS if host.which(one)), "")
+    name = program.partition("-")[0]
+    places = needs.SOURCES.get(name, ())
+    if not places or any(_has(host, one) for one in places):
+        return []
+    return [needs.no_sources(name)]
+
+
+def _has(host: Host, place: str) -> bool:
+    """Tell whether there is anything in a file or folder."""
+    return bool(
+        host.listdir(place) or (place.endswith(".list") and (host.read(place) or "").strip())
+    )
+
+
+def _needs(host: Host, room: Room, installs: bool, fresh: bool, params: Params) -> t.List[Need]:
+    """Return what will be written where."""
+    wanted = []
+    if fresh:
+        wanted += [
+            Need(ENVIRONMENT, needs.ENVIRONMENT, "the device plugin's virtual environment"),
+            Need(posixpath.dirname(CONFIG), 0, "its configuration"),
+        ]
+    if installs:
+        wanted += [
+            Need("/usr", needs.DRIVER, "the driver"),
+            Need("/var", needs.PACKAGES, "its packages"),
+            Need("/boot", needs.initramfs(_images(host, room)), "a new initramfs"),
+        ]
+    if "cdi" in params:
+        wanted.append(Need(posixpath.dirname(params["cdi"]["path"]), 0, "the CDI specification"))
+    return wanted
+
+
+def _images(host: Host, room: Room) -> t.List[int]:
+    names = (one for one in host.listdir("/boot") if one.startswith("init"))
+    return [room.size(f"/boot/{one}") for one in names]

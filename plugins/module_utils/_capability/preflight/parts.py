@@ -1,0 +1,129 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The modules of a bring-up, given the variables as their roles would: what they refuse is known before they run."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ..._core.errors import InputError, NodeError
+from ..._core.preflight.problems import Problem
+from ..._core.variables import VARIABLES
+from ..._host.api import Host
+from .. import cdi, container_toolkit, mig
+from ..agent import deployment
+from ..dcgm import capability as dcgm
+from ..driver import capability as driver
+from ..runtimes import capability as runtimes
+
+Values = t.Mapping[str, t.Any]
+Params = t.Dict[str, t.Any]
+# Options that roles leave out where their variable is empty.
+OMITTED: t.Tuple[str, ...] = ("config", "selected", "wheelhouse", "index_url", "python")
+OMITTED += ("config_path", "repository", "runfile", "exporter")
+# By what a user calls a part of the bring-up, its module; validation checks nothing before.
+COMPONENTS = {
+    "driver": "nvidia_driver",
+    "runtime": "container_runtime",
+    "toolkit": "container_toolkit",
+    "mig": "mig",
+    "cdi": "cdi",
+    "device_plugin": "device_plugin",
+    "labels": "device_plugin",
+    "dcgm": "dcgm",
+    "validate": "validate",
+}
+CHOICES = re.compile(
+    r"value of (?P<option>\w+) must be one of: (?P<choices>.*), got: (?P<value>.*)"
+)
+STATES = {"container_toolkit": "unmanaged", "dcgm": "unmanaged", "device_plugin": "started"}
+
+
+class Part(t.NamedTuple):
+    """A module: its argument spec, and what checks its options, raising NodeError."""
+
+    spec: t.Mapping[str, t.Any]
+    check: t.Callable[[Host, Params], t.Any]
+
+
+PARTS: t.Mapping[str, Part] = {
+    "nvidia_driver": Part(
+        driver.SPEC, lambda host, params: driver.DriverCapability(host, params, check_mode=True)
+    ),
+    "container_toolkit": Part(
+        container_toolkit.SPEC,
+        lambda host, params: container_toolkit.ToolkitCapability(host, params, check_mode=True),
+    ),
+    "container_runtime": Part(runtimes.SPEC, runtimes.RuntimeCapability),
+    "mig": Part(mig.SPEC, lambda host, params: mig.MigCapability(host, params, check_mode=True)),
+    "cdi": Part(cdi.SPEC, lambda host, params: cdi.CdiCapability(host, params, check_mode=True)),
+    "device_plugin": Part(
+        deployment.SPEC,
+        lambda host, params: deployment.DevicePluginCapability(host, params, check_mode=True),
+    ),
+    "dcgm": Part(
+        dcgm.SPEC, lambda host, params: dcgm.DcgmCapability(host, params, check_mode=True)
+    ),
+}
+
+
+def state(module: str, values: Values) -> str:
+    """Return what the module is to bring its part to, empty for one that has no states."""
+    return str(values.get(f"{module}_state", STATES.get(module, "present")))
+
+
+def runs(module: str, values: Values) -> bool:
+    """Tell whether the module's role does anything with these variables."""
+    if module == "mig":
+        return bool(values.get("mig_config") or values.get("mig_selected"))
+    return module in PARTS and state(module, values) != "unmanaged"
+
+
+def options(module: str, values: Values) -> Params:
+    """Return a module's options as its role gives them; variables that are not there have its defaults."""
+    found: Params = {}
+    for name, variable in VARIABLES[module].items():
+        value = values.get(variable)
+        if value is None or (name in OMITTED and not value):
+            continue
+        whole, _dot, part = name.partition(".")
+        if part:
+            found.setdefault(whole, {})[part] = value
+        else:
+            found[name] = value
+    if isinstance(found.get("repository"), str):
+        found["repository"] = {"preset": found["repository"]}
+    if module == "device_plugin":
+        found.update(digest="preflight", labels=found.get("labels", {}))
+    return found
+
+
+def check(host: Host, module: str, values: Values) -> t.Tuple[t.List[Problem], Params]:
+    """Return what the module would refuse of its options, and those options with their defaults."""
+    part = PARTS[module]
+    result = ArgumentSpecValidator(part.spec["argument_spec"]).validate(options(module, values))
+    if result.error_messages:
+        return [_in_variables(module, one) for one in result.error_messages], {}
+    params = result.validated_parameters
+    try:
+        part.check(host, params)
+    except NodeError as error:
+        return [Problem.of(error, module)], params
+    return [], params
+
+
+def _in_variables(module: str, message: str) -> Problem:
+    """Return what Ansible says of an option, in the variables of the role."""
+    chosen = CHOICES.fullmatch(message)
+    if chosen:
+        expected, value = f"one of: {chosen['choices']}", chosen["value"]
+        return Problem.of(InputError.of(chosen["option"], value, expected), module)
+    for name, variable in VARIABLES[module].items():
+        text = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", variable, message, count=1)
+        if text != message:
+            return Problem(variable, text)
+    return Problem("", message)

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Refuse, before anything is touched, what a bring-up would fail at."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: preflight
+short_description: Refuse, before anything is touched, what a bring-up would fail at
+version_added: 0.1.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Checks the variables of this collection's roles as the modules behind them would, MIG layouts against the GPUs on
+    the PCI bus, and what the node itself must have, such as a container runtime that is recent enough, a Python and
+    free space.
+  - All that is wrong with a node is in one message, by the names of the variables.
+  - Answers what M(gpu.node.gpu_info) does, so that one call is enough. A node without an NVIDIA GPU is not checked.
+options:
+  variables:
+    description:
+      - Variables of the roles by name. Left out, they are taken from the play.
+    type: dict
+    default: {}
+  components:
+    description: The parts of the bring-up that are to come.
+    type: list
+    elements: str
+    choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
+    default: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
+  cloud_init_timeout:
+    description:
+      - How many seconds to wait until C(cloud-init) is done, where it is at work on a node with GPUs. V(0) does not
+        wait.
+    type: int
+    default: 0
+  refused:
+    description: What the controller has refused already. Set by the action plugin.
+    type: list
+    elements: dict
+    default: []
+extends_documentation_fragment:
+  - gpu.node.attributes
+  - gpu.node.attributes.nvml
+attributes:
+  diff_mode:
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Check the variables of the play against the node
+  gpu.node.preflight:
+    components: [driver, mig]
+  register: node
+
+- name: Show its GPUs
+  ansible.builtin.debug:
+    msg: "{{ node.gpu_info.pci_gpus | map(attribute='address') }}"
+"""
+
+RETURN = r"""
+gpu_info:
+  description: What the node has, as M(gpu.node.gpu_info) tells it.
+  returned: success
+  type: dict
+problems:
+  description: What stands in the way.
+  returned: failure
+  type: list
+  elements: dict
+  contains:
+    variable:
+      description: The variable to correct, empty where it is the node.
+      type: str
+    text:
+      description: The value, and what was expected.
+      type: str
+    hint:
+      description: The way out, where there is one to tell.
+      type: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.capability import (
+    SPEC,
+    PreflightCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
+    ensure_importable,
+    run_capability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._host.room import Room
+
+
+def main() -> None:
+    """Run the module."""
+    ensure_importable("pynvml")
+    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    run_capability(
+        module,
+        lambda: PreflightCapability(Host(), Room(), module.params, root=os.geteuid() == 0),
+    )
+
+
+if __name__ == "__main__":
+    main()

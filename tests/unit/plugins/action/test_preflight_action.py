@@ -1,0 +1,126 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The controller's half of the check: variables out of a play, and the daemon's configuration by its own parser."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.action.preflight import (
+    NAMES,
+    SECRET,
+    configurations,
+    wheelhouse,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+GPU = "/sys/bus/pci/devices/"
+
+
+def lines(values: dict[str, Any]) -> list[str]:
+    return [str(one) for one in configurations(values)]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"version": "v2"}, "version: 'v2' is not valid: expected one of v1"),
+        (
+            {"flags": {"plugin": {"pasDeviceSpecs": True}}},
+            "unknown key flags.plugin.pasDeviceSpecs: ",
+        ),
+        ({"flags": "a"}, "flags is not a mapping: expected keys such as "),
+        (
+            {"flags": {"migStrategy": "one"}},
+            "flags.migStrategy: 'one' is not valid: expected one of none",
+        ),
+    ],
+)
+def test_newcomer_3_a_configuration_is_refused_by_its_keys(
+    config: dict[str, Any], said: str
+) -> None:
+    assert lines({"device_plugin_config": config})[0].startswith(f"device_plugin_config: {said}")
+    named = lines({"device_plugin_configs": {"few": config}})
+    assert named[0].startswith(f"device_plugin_configs.few: {said}")
+    assert not [one for one in named if " line " in one or "config.yaml" in one]
+
+
+def test_newcomer_3_both_keys_of_a_pair_are_named() -> None:
+    twice = {"flags": {"migStrategy": "none", "migstrategy": "none"}}
+    (said,) = lines({"device_plugin_config": twice})
+    assert said.startswith("device_plugin_config: flags.migStrategy is given twice")
+    assert "line" not in said
+
+
+def test_what_is_not_to_run_is_not_checked() -> None:
+    wrong = {"device_plugin_config": {"flag": 1}, "device_plugin_state": "absent"}
+    assert configurations(wrong) == []
+    assert configurations({"device_plugin_config": {}, "device_plugin_configs": None}) == []
+
+
+@given(
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=2),
+            st.dictionaries(
+                st.sampled_from(["version", "flags", "sharing", "mps", "resources", "plugin"]),
+                inner,
+            ),
+        ),
+        max_leaves=5,
+    )
+)
+def test_issue_16_9_no_configuration_is_an_accident(config: Any) -> None:
+    for one in lines({"device_plugin_config": config, "device_plugin_configs": {"a": config}}):
+        assert one.startswith(("device_plugin_config: ", "device_plugin_configs.a: "))
+
+
+def test_a_wheelhouse_is_a_folder_with_wheels(tmp_path: Path) -> None:
+    given = {"device_plugin_wheelhouse": str(tmp_path)}
+    assert "expected a folder with wheels" in str(wheelhouse(given)[0])
+    (tmp_path / "a-1-py3-none-any.whl").touch()
+    assert wheelhouse(given) == []
+    assert wheelhouse({"device_plugin_wheelhouse": ""}) == []
+
+
+def test_no_password_is_sent() -> None:
+    assert SECRET == "device_plugin_index_url"
+    assert SECRET not in NAMES
+
+
+PLAY = """
+- hosts: all
+  gather_facts: false
+  vars:
+    mig_selected: "{{ layouts[inventory_hostname] }}"
+    cdi_path: "{{ nobody_has_set_this }}"
+    layouts: {node: all-disabled}
+  tasks:
+    - gpu.node.preflight:
+        components: [mig, cdi, device_plugin]
+"""
+
+
+def test_issue_16_9_the_variables_are_those_of_the_play(tmp_path: Path) -> None:
+    if any((Path(GPU) / one / "vendor").read_text() == "0x10de\n" for one in os.listdir(GPU)):
+        pytest.skip("this machine has a GPU of NVIDIA's, and would be checked")
+    (tmp_path / "play.yml").write_text(PLAY)
+    words = ["ansible-playbook", "--inventory", "node,", "--connection", "local", "play.yml"]
+    words += ["--extra-vars", "ansible_python_interpreter=/usr/bin/python3"]
+    env = {**os.environ, "ANSIBLE_VERBOSITY": "3"}  # which answers with what the module was given
+    done = subprocess.run(words, cwd=tmp_path, env=env, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = done.stdout.partition("ok: [node] => ")[2].partition("PLAY RECAP")[0]
+    args = json.JSONDecoder().raw_decode(shown)[0]["invocation"]["module_args"]
+    assert args["variables"] == {"mig_selected": "all-disabled"}
+    (refused,) = args["refused"]
+    assert refused["variable"] == "cdi_path"
+    assert "'nobody_has_set_this' is undefined" in refused["text"]
