@@ -42,7 +42,8 @@ def run(tmp_path: Path, broken: str = "") -> tuple[subprocess.CompletedProcess[s
     role = tmp_path / "roles/container_runtime"
     shutil.copytree(ROLE / "handlers", role / "handlers")
     (role / "tasks").mkdir()
-    notified = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[0]["notify"]
+    tasks = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
+    (notified,) = (one["notify"] for one in tasks if "notify" in one)
     task = {"name": "Edit", "ansible.builtin.debug": {"msg": "."}, "changed_when": True}
     (role / "tasks/main.yml").write_text(yaml.safe_dump([{**task, "notify": notified}]))
     (tmp_path / "play.yml").write_text(PLAY)
