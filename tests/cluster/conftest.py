@@ -17,6 +17,9 @@ from gpunode_tool.testing import GPUNODE, Node
 
 sys.path.insert(0, str(Path(__file__).parent))  # for cluster
 sys.path.insert(0, str(Path(__file__).parents[1] / "gpu_plugin/endurance"))  # for rounds
+sys.path.insert(  # for standin_cluster
+    0, str(Path(__file__).parents[1] / "unit/plugins/module_utils/_capability/drain")
+)
 from cluster import FOLDER, Cluster
 from rounds import show
 

@@ -27,6 +27,9 @@ POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)(/eviction)?")
 NODE = re.compile(r"/api/v1/nodes/([^/]+)")
 CLAIM = re.compile(r"/apis/resource.k8s.io/v1/namespaces/([^/]+)/resourceclaims/([^/]+)")
 VERBS = {"GET": "get", "PATCH": "patch", "POST": "create"}
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
 BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
@@ -178,16 +181,16 @@ class Cluster:
             if pod is None:
                 return status(404, "NotFound", f'pods "{name.partition("/")[2]}" not found')
             options, uid = body.get("deleteOptions") or {}, pod["metadata"]["uid"]
+            budget, allowed = self.budgets.get(name, ("", 1))
+            if allowed < 1:
+                cause = f"The disruption budget {budget} needs 1 healthy pods and has 1 currently"
+                return status(429, "TooManyRequests", BUDGET, ("DisruptionBudget", cause))
             given = (options.get("preconditions") or {}).get("uid", uid)
             if given != uid:
                 said = (
                     f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
                 )
                 return status(409, "Conflict", said)
-            budget, allowed = self.budgets.get(name, ("", 1))
-            if allowed < 1:
-                cause = f"The disruption budget {budget} needs 1 healthy pods and has 1 currently"
-                return status(429, "TooManyRequests", BUDGET, ("DisruptionBudget", cause))
             self.evictions.append({"pod": name, **options})
             pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
             self.gone_at[uid] = time.monotonic() + self.ends_after.get(name, 0)
@@ -274,9 +277,7 @@ class _Handler(BaseHTTPRequestHandler):
             assert self.headers["Content-Type"] == "application/merge-patch+json"
             node = self.owner.patch_node(name, self.body, self.query["fieldManager"])
             if node is None:
-                said = (
-                    f'Operation cannot be fulfilled on nodes "{name}": the object has been modified'
-                )
+                said = f'Operation cannot be fulfilled on nodes "{name}": {MODIFIED}'
                 return status(409, "Conflict", said)
         return self._one(self.owner.nodes, name, "nodes")
 
