@@ -255,7 +255,7 @@ def answers(api: KubernetesApi, name: str, pod: str) -> Iterator[tuple[int, Any,
     for ask in asked:
         with pytest.raises(ApiError) as caught:
             ask()
-        cause = re.sub(r"meta: [\w-]+", "meta: UID", caught.value.cause)
+        cause = re.sub(r"record \([\w-]+", "record (UID", caught.value.cause)
         yield caught.value.status, caught.value.causes, cause
 
 

@@ -21,6 +21,7 @@ from .._core.text.shown import cut, printable
 CONNECT, ANSWER = 5.0, 30.0  # seconds
 JSON, MERGE = "application/json", "application/merge-patch+json"
 NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+LONGEST = 400  # characters of what a server says, which has the names of objects in it
 Json = t.Dict[str, t.Any]
 UNREACHED, FORBIDDEN, MISSING, CONFLICT, TOO_MANY = 0, 403, 404, 409, 429
 # What may be otherwise a moment later: the server is away, restarts or has too much to do.
@@ -229,10 +230,10 @@ def _refusal(doing: str, status: int, text: str) -> ApiError:
         found = json.loads(text)
         details = found.get("details") or {}
         causes = [
-            (str(one.get("reason") or ""), cut(printable(str(one.get("message") or ""))))
+            (str(one.get("reason") or ""), _said(one.get("message") or ""))
             for one in details.get("causes") or ()
         ]
-        message = cut(printable(str(found["message"])))
+        message = _said(found["message"])
     except (
         ValueError,
         LookupError,
@@ -242,6 +243,10 @@ def _refusal(doing: str, status: int, text: str) -> ApiError:
     ):  # such as the page of a proxy
         causes, message = [], "no Status object"
     return ApiError(doing, f"{status} {message}", status, causes)
+
+
+def _said(text: t.Any) -> str:
+    return cut(printable(str(text)), LONGEST)
 
 
 def _quoted(name: str) -> str:

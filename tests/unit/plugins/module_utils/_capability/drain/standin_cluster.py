@@ -30,6 +30,10 @@ VERBS = {"GET": "get", "PATCH": "patch", "POST": "create"}
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
+RECREATED = (
+    "the UID in the precondition ({given}) does not match the UID in record ({uid})."
+    " The object might have been deleted and then recreated"
+)
 BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
@@ -187,9 +191,9 @@ class Cluster:
                 return status(429, "TooManyRequests", BUDGET, ("DisruptionBudget", cause))
             given = (options.get("preconditions") or {}).get("uid", uid)
             if given != uid:
-                said = (
-                    f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
-                )
+                pod_name = pod["metadata"]["name"]
+                said = f'Operation cannot be fulfilled on Pod "{pod_name}": {RECREATED}'
+                said = said.format(given=given, uid=uid)
                 return status(409, "Conflict", said)
             self.evictions.append({"pod": name, **options})
             pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
