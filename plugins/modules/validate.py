@@ -12,14 +12,52 @@ short_description: Check that a node works as a GPU node
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Reads the GPUs and what the device plugin reports of itself, and fails where the driver, a GPU or the device plugin
-    does not do its work. Changes nothing.
-  - All checks are made, and a failure names each that does not hold, with its cause and the next step.
+  - Reads the driver, the GPUs, what container runtimes make of them and what the device plugin and the kubelet report,
+    and fails where something of it does not do its work.
+  - All checks are made, and a failure names each that does not hold, with its cause and the next step. What is not set
+    up on the node is skipped, with the reason.
+  - A container is started by each runtime that is set up for CDI, and is gone with all that belongs to it when the
+    module ends. No image is pulled. Nothing else on the node is touched.
 options:
   gpu_count:
     description: How many GPUs the node must have; V(-1) takes the number of GPUs on its PCI bus.
     type: int
     default: -1
+  driver_version:
+    description: The driver's version that must be loaded, or its branch, such as V(580); any without it.
+    type: str
+    default: ""
+  driver_source:
+    description: Where the driver comes from, as the option O(gpu.node.nvidia_driver#module:source).
+    type: str
+    default: ""
+  components:
+    description:
+      - The parts that the node must have, of V(driver), V(runtime), V(toolkit), V(mig), V(cdi), V(device_plugin),
+        V(labels) and V(validate). Checks of other parts are skipped.
+      - An empty list, or one with all of them, stands for the parts that are set up on the node.
+    type: list
+    elements: str
+    default: []
+  require_kubelet:
+    description: Whether it is an error that no kubelet has registered the GPUs yet. Without it, that is a warning.
+    type: bool
+    default: false
+  containers:
+    description: Whether containers are started.
+    type: bool
+    default: true
+  cuda:
+    description:
+      - Whether two vectors are added on a GPU or MIG device that no process and no pod has, in a container where there
+        is one. Where all are in use it is skipped.
+    type: bool
+    default: true
+  wait_timeout:
+    description:
+      - How many seconds to look again where all that fails may be on its way, such as a registration with the kubelet.
+    type: int
+    default: 5
   fail:
     description: Whether the module fails where a check does not hold. With V(false), RV(failed_checks) names them.
     type: bool
@@ -48,41 +86,62 @@ EXAMPLES = r"""
 - name: Show what is wrong
   ansible.builtin.debug:
     msg: "{{ node.checks | rejectattr('holds') | map(attribute='cause') }}"
+
+- name: Check a node for Slurm, which has no device plugin
+  gpu.node.validate:
+    components: [driver, mig]
+    driver_version: "580"
 """
 
 RETURN = r"""
 checks:
-  description: All checks, in their order.
+  description:
+    - All checks, in their order. docs/validation.md of the collection lists them with causes and next steps.
+    - The list has the same names on each node, but for those that begin with the name of a container runtime.
   returned: always
   type: list
   elements: dict
   contains:
     name:
-      description:
-        - What is checked. C(driver), that NVML answers; C(GPUs), that all answer; C(device plugin), that it serves;
-          C(MIG at boot), that the layout was made; C(devices), that the device plugin knows the MIG devices.
-        - C(CDI), that the specification is kept up to date; C(CDI devices), that it describes the GPUs and MIG devices;
-          C(CDI files), that the files in it are there.
-        - C(labels), that the node's labels are kept up to date; C(health), that no device is unhealthy.
+      description: What is checked.
       type: str
       sample: driver
+    state:
+      description: V(passed), V(failed), V(warning) or V(skipped).
+      type: str
+      sample: failed
     holds:
-      description: Whether it is so.
+      description: Whether nothing is wrong; false for V(failed) alone.
       type: bool
     cause:
-      description: Why it is not; empty where it is.
+      description: Why it fails or is a warning, or why it was skipped; empty where it passed.
       type: str
       sample: "NVML failed while starting NVML: the NVIDIA driver is not loaded"
     next_step:
-      description: What to do about it; empty where it holds.
+      description: What to do about it; empty where nothing is to be done.
       type: str
       sample: run gpu.node.gpu_nodes
 failed_checks:
-  description: The names of the checks that do not hold.
+  description: The names of the checks that fail.
   returned: always
   type: list
   elements: str
   sample: [driver, GPUs]
+failure:
+  description: A line for each check that fails, empty where none does.
+  returned: always
+  type: str
+  sample: "labels: nothing keeps the node's labels up to date. Next step: see the log of gpu-node-labels.service"
+summary:
+  description: Whether the node is ready, and what it has.
+  returned: always
+  type: str
+  sample: ready, 4 GPUs, 16 MIG devices, 16 devices advertised
+seconds:
+  description: How long it took to look.
+  returned: always
+  type: float
+  sample: 2.4
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -90,18 +149,18 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
     ensure_importable,
     run_capability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate import (
+from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capability import (
     SPEC,
     ValidateCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._host.bounded import BoundedHost
 
 
 def main() -> None:
     """Run the module."""
     ensure_importable("pynvml")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
-    run_capability(module, lambda: ValidateCapability(Host(), module.params))
+    run_capability(module, lambda: ValidateCapability(BoundedHost(), module.params))
 
 
 if __name__ == "__main__":

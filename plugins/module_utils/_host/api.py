@@ -33,11 +33,12 @@ class Completed(t.NamedTuple):
 
 
 class Status(t.NamedTuple):
-    """What a path leads to: its mode with the type of file, the user who owns it, and its inode."""
+    """What a path leads to: its mode with the type of file, the user who owns it, its inode and a node's device."""
 
     mode: int
     uid: int
     inode: int = 0
+    device: int = 0
 
 
 class Host:
@@ -181,7 +182,7 @@ class Host:
             found = os.stat(path)
         except OSError:
             return None
-        return Status(found.st_mode, found.st_uid, found.st_ino)
+        return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev)
 
     def mtime(self, path: str) -> t.Optional[float]:
         """Return when a file was last changed, in seconds since the epoch, or None."""

@@ -13,6 +13,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     Gpu,
     MigDevice,
     NvmlError,
+    Process,
 )
 from fakes import FakeHost
 from gpu_values import minors_text
@@ -31,6 +32,7 @@ class FakeNvml:
         self.lost: set[int] = set()
         self.broken: list[NvmlError] = []
         self.loaded: list[str] = []
+        self.running: list[Process] = []
 
     def driver_version(self) -> str:
         return VERSION
@@ -42,6 +44,9 @@ class FakeNvml:
         if parent.index in self.lost:
             raise NvmlError(GPU_IS_LOST, "listing MIG devices")
         return [one for one in self.migs if one.gpu_uuid == parent.uuid]
+
+    def processes(self, parent: Gpu) -> list[Process]:
+        return [one for one in self.running if one.gpu_uuid == parent.uuid]
 
 
 class Debian(FakeHost):

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What NVML says of a node, beside what was declared for it: the MIG layout and the CDI specification."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..._core.cdi import boot as cdi_boot
+from ..._core.cdi.generated import NVML, differences
+from ..._core.errors import NodeError
+from ..._core.gpu import Gpu
+from ..._core.mig import boot as mig_boot
+from ..._core.mig.config import Selection
+from ..._core.mig.plan import plan_gpu
+from ..._core.text import json_data
+from ..._core.validation.cdi import Current
+from ..._core.validation.gpus import Layout
+from ..._host.api import Host
+from ..._host.cdi import specify
+from ..._host.driver_files import DriverFiles
+from ..._nvml.mig import read
+from ..._nvml.real import Nvml, inventory
+
+
+def layout(host: Host, nvml: t.Optional[Nvml], gpus: t.Sequence[Gpu]) -> t.Optional[Layout]:
+    """Return how the GPUs differ from the layout that is made at boot, None where none is declared."""
+    name = ""
+    try:
+        text = host.read(mig_boot.CONFIG)
+        if text is None:
+            return None
+        selection = Selection.of(*mig_boot.load(text, mig_boot.CONFIG))
+        name = selection.label
+        return Layout(name, tuple(_differing(selection, nvml, gpus)) if nvml else ())
+    except NodeError as error:
+        return Layout(name, problem=str(error))
+
+
+def _differing(selection: Selection, nvml: Nvml, gpus: t.Sequence[Gpu]) -> t.Iterator[str]:
+    """Yield what would have to be done on idle GPUs."""
+    states = [dataclasses.replace(read(nvml, gpu), processes=()) for gpu in gpus]
+    targets = selection.targets(states)
+    for one in states:
+        if one.gpu.uuid in targets:
+            plan = plan_gpu(one, *targets[one.gpu.uuid])
+            yield from (step.summary for step in plan.steps)
+            yield from filter(None, [plan.pending])
+
+
+def current(host: Host, nvml: Nvml) -> Current:
+    """Return how the specification differs from the one that would be written now."""
+    text = host.read(cdi_boot.CONFIG)
+    if text is None:
+        return Current()
+    try:
+        options = cdi_boot.load(text, cdi_boot.CONFIG)
+        wanted = specify(inventory(nvml), DriverFiles(host, options.driver_root), options)[0].text
+        return Current(tuple(_changes(wanted, host.read(options.path), options.path)))
+    except NodeError as error:
+        return Current(unknown=str(error))
+
+
+def _changes(wanted: str, there: t.Optional[str], path: str) -> t.Iterator[str]:
+    """Yield what containers lack, or get and should not; which devices there are is told elsewhere."""
+    if not wanted or there is None:
+        yield from [f"{path} is not there"] if wanted else []
+        return
+    try:
+        found = differences(json_data.loads(wanted), json_data.loads(there))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        yield "it is no specification of gpu.node"
+        return
+    for one in found:
+        # Sockets come and go with their services.
+        if one["what"] != "device" and not one["name"].startswith(("/run/", "/var/run/")):
+            yield f"{'lacks' if one['only'] == NVML else 'has'} the {one['what']} {one['name']}"

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether the container runtimes on a node read its CDI specification."""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from ..._core.cdi import boot as cdi_boot
+from ..._core.errors import NodeError
+from ..._core.runtimes.common import SPEC_DIRS, Wanted
+from ..._core.runtimes.edits import lookup
+from ..._core.validation.cdi import Runtime as Found
+from ..._host.api import Host, properties
+from ..runtimes.engine import Runtime
+from ..runtimes.engines import choose
+from ..runtimes.record import Records, Written
+
+AGAIN = "run the role gpu.node.container_runtime"
+
+
+def there(host: Host) -> t.List[Runtime]:
+    """Return the runtimes on the node, none where there is none."""
+    try:
+        return choose(host, "auto")
+    except NodeError:
+        return []
+
+
+def look(host: Host, runtimes: t.Sequence[Runtime], *, required: bool) -> t.Tuple[Found, ...]:
+    """Return of each whether it reads the specification; one that nobody configured need not, unless ``required``."""
+    records = Records(host)
+    try:
+        path = cdi_boot.load(host.read(cdi_boot.CONFIG) or "", cdi_boot.CONFIG).path
+        written = list(records.all().values())
+    except NodeError:
+        return ()
+    folder = posixpath.dirname(path)
+    return tuple(_look(host, one, folder, records, written, required) for one in runtimes)
+
+
+def _look(
+    host: Host,
+    runtime: Runtime,
+    folder: str,
+    records: Records,
+    written: t.Sequence[Written],
+    required: bool,
+) -> Found:
+    name, unit = runtime.kind.name, runtime.unit
+    ours = [one for one in written if one.runtime == name]
+    try:
+        problem = _problem(runtime, folder)
+    except NodeError as error:
+        problem = str(error)
+    if problem and not _by_cdi(runtime, ours) and not required:
+        return Found(name, unknown=f"gpu.node has not set up CDI in it: {problem}")
+    if problem:
+        return Found(name, problem, AGAIN)
+    state = properties(host, unit, "ActiveState").get("ActiveState") if unit else "active"
+    if state != "active":
+        return Found(name, f"{unit} is {state or 'not there'}", f"systemctl start {unit}")
+    if unit and (records.stale(unit) or records.stale(unit, live=True)):
+        words = f"{unit} has not read its configuration since it was changed"
+        return Found(
+            name, words, f"systemctl restart {unit}, or run the role gpu.node.container_runtime"
+        )
+    return Found(name)
+
+
+def _by_cdi(runtime: Runtime, ours: t.Sequence[Written]) -> bool:
+    """Tell whether we have set up CDI in it, and not only a handler."""
+    keys = {runtime.kind.spec_dirs, *(path for path, _value in runtime.kind.on)} - {()}
+    return any(
+        one.path[-len(key) :] == key for each in ours for one in each.entries for key in keys
+    )
+
+
+def _problem(runtime: Runtime, folder: str) -> str:
+    """Return why it does not read specifications in a folder, empty where it does."""
+    kind = runtime.kind
+    view = runtime.view(kind.config_path, Wanted(spec_dirs=()))
+    off = [".".join(path) for path, value in kind.on if lookup(view.effective, path) != value]
+    if off:
+        return f"{off[0]} is off"
+    folders = lookup(view.effective, kind.spec_dirs) if kind.spec_dirs else list(SPEC_DIRS)
+    known = [_plain(str(one)) for one in folders] if isinstance(folders, list) else []
+    if _plain(folder) in known:
+        return ""
+    return f"it reads {', '.join(known) or 'no folder'}, and the specification is in {folder}"
+
+
+def _plain(folder: str) -> str:
+    """Return a folder by one of its two names."""
+    return f"/var{folder}" if folder.startswith("/run/") else folder.rstrip("/")

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which parts of gpu.node are on a node, by the files that they leave, and the units that must be on for them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._core.agent.deployment import LABELS_UNIT, UNIT
+from ..._core.agent.desired import SETTINGS
+from ..._core.boot import unit_file
+from ..._core.cdi import boot as cdi_boot
+from ..._core.driver.loading import SERVICE
+from ..._core.driver.state import Record
+from ..._core.errors import NodeError
+from ..._core.mig import boot as mig_boot
+from ..._core.validation.services import Unit
+from ..._host.api import Host
+from ..driver.capability import RECORD as DRIVER
+from ..runtimes.record import RECORD as RUNTIME
+
+# Of a part, the file that shows that it is there.
+TRACES = {
+    "runtime": RUNTIME,
+    "mig": mig_boot.CONFIG,
+    "cdi": cdi_boot.CONFIG,
+    "device_plugin": unit_file(UNIT),
+    "labels": SETTINGS,
+}
+# What each part has started; those that end when they are done are to be enabled alone.
+UNITS = {
+    "mig": ((mig_boot.UNIT, False),),
+    "cdi": ((cdi_boot.UNIT, False), (cdi_boot.PATH_UNIT, True)),
+    "device_plugin": ((UNIT, True),),
+    "labels": ((LABELS_UNIT, True),),
+}
+
+
+def parts(host: Host) -> t.FrozenSet[str]:
+    """Return the parts that are on the node."""
+    return frozenset(part for part, path in TRACES.items() if host.exists(path))
+
+
+def units(host: Host, there: t.Collection[str]) -> t.Tuple[Unit, ...]:
+    """Return the units of the parts as systemd has them, asked for all at once."""
+    wanted = [one for part in sorted(there) for one in UNITS.get(part, ())]
+    wanted += [(SERVICE, True)] if _persistence(host) else []
+    if not wanted:
+        return ()
+    argv = ["systemctl", "show", *(name for name, _runs in wanted)]
+    out = host.run([*argv, "--property=UnitFileState,ActiveState"], check=False).out
+    told = [
+        dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        for block in out.split("\n\n")
+    ]
+    told += [{}] * (len(wanted) - len(told))
+    return tuple(_unit(*one, told[at]) for at, one in enumerate(wanted))
+
+
+def _unit(name: str, runs: bool, told: t.Mapping[str, str]) -> Unit:
+    return Unit(name, told.get("UnitFileState", ""), told.get("ActiveState", ""), runs)
+
+
+def _persistence(host: Host) -> bool:
+    """Tell whether the driver's role has enabled nvidia-persistenced."""
+    try:
+        return Record.load(host.read(DRIVER), DRIVER).service
+    except NodeError:
+        return False

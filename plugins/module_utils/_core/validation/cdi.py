@@ -1,0 +1,74 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""CDI: a specification that describes what the node has, and runtimes that read it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .check import Check, because, judged, skipped
+from .daemon import Daemon
+
+NAMES = SERVICE, DEVICES, FILES, CURRENT = "CDI", "CDI devices", "CDI files", "CDI specification"
+AGAIN = "run the role gpu.node.cdi"
+MOST = 4
+
+
+class Current(t.NamedTuple):
+    """How the specification differs from the one that the node should have, or why that is not known."""
+
+    differences: t.Tuple[str, ...] = ()
+    unknown: str = ""
+
+
+class Runtime(t.NamedTuple):
+    """A container runtime: why containers get no GPU by CDI from it, or why that is not looked at."""
+
+    name: str
+    problem: str = ""
+    next_step: str = ""
+    unknown: str = ""
+
+
+def checks(daemon: Daemon, devices: t.Optional[t.Sequence[str]], current: Current) -> t.List[Check]:
+    """Return the checks of the specification; ``devices`` are what the GPUs have, None where that is not known."""
+    if daemon.cdi_devices is None:
+        return [skipped(name, "nothing keeps a CDI specification here") for name in NAMES]
+    path = daemon.cdi_path
+    step = "see the log of gpu-cdi.service, fix the cause, then run the role gpu.node.cdi"
+    words = "gpu-cdi.service failed: the specification is not kept up to date"
+    gone = ", ".join(daemon.cdi_missing)
+    mounts = f"{path} mounts files that are gone ({gone})" if gone else ""
+    return [
+        judged(SERVICE, words if daemon.cdi_failed else "", step),
+        _devices(daemon, devices),
+        judged(FILES, mounts, AGAIN),
+        _current(path, current),
+    ]
+
+
+def _devices(daemon: Daemon, devices: t.Optional[t.Sequence[str]]) -> Check:
+    if devices is None:
+        return skipped(DEVICES, "the driver does not answer")
+    # Devices are described by their UUIDs, and once more by their index.
+    described = [one for one in daemon.cdi_devices or () if one.startswith(("GPU-", "MIG-"))]
+    same = sorted(described) == sorted(devices)
+    words = f"{daemon.cdi_path} does not describe the devices that the GPUs have"
+    return judged(DEVICES, "" if same else words, AGAIN)
+
+
+def _current(path: str, current: Current) -> Check:
+    if current.unknown:
+        return skipped(CURRENT, current.unknown)
+    if not current.differences:
+        return Check(CURRENT)
+    more = [f"and {len(current.differences) - MOST} more"] if current.differences[MOST:] else []
+    words = f"{path} is out of date{because([*current.differences[:MOST], *more])}"
+    return judged(CURRENT, words, AGAIN)
+
+
+def runtime(one: Runtime) -> Check:
+    """Check that a runtime reads the specification."""
+    name = f"{one.name}: CDI"
+    return skipped(name, one.unknown) if one.unknown else judged(name, one.problem, one.next_step)
