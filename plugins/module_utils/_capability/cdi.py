@@ -23,6 +23,7 @@ from .._host.cdi import Wanted, specify
 from .._host.driver_files import DriverFiles
 from .._nvml.real import Nvml, inventory, open_nvml
 from . import boot
+from .nodeinfo import without_nvml
 
 LOCK_SECONDS = 60
 SPEC: t.Dict[str, t.Any] = {
@@ -54,6 +55,7 @@ class Observed(t.NamedTuple):
     warnings: t.Tuple[str, ...] = ()
     differences: t.Tuple[t.Dict[str, str], ...] = ()
     waits_for: str = ""
+    earlier: str = ""  # where it was before
 
 
 class CdiCapability:
@@ -101,7 +103,17 @@ class CdiCapability:
 
     def observe(self) -> Observed:
         """Read the files and, where it is wanted, the GPUs and the driver's files."""
-        text, units = self._host.read(self._path), boot.observe(self._host, cdi_boot.BOOT)
+        units = boot.observe(self._host, cdi_boot.BOOT)
+        return self._observe(units)._replace(earlier=self._earlier(units))
+
+    def _earlier(self, units: Boot) -> str:
+        """Return another path that a specification of ours is at, by what regenerates it."""
+        path = cdi_boot.path(units.config)
+        ours = bool(path) and not cdi.is_same_file(path, self._path)
+        return path if ours and cdi.is_ours(self._host.read(path)) else ""
+
+    def _observe(self, units: Boot) -> Observed:
+        text = self._host.read(self._path)
         if not self._present:
             return Observed(units, text, Wanted())
         try:
@@ -115,7 +127,7 @@ class CdiCapability:
             if self._check_mode:
                 warning = "NVML is not there yet: the devices are known only after the driver is installed"
                 return Observed(units, text, None, (warning,), (), "the driver is loaded")
-            error.hint = "bring up the driver first (gpu.node.nvidia_driver)"
+            error.hint = error.hint or without_nvml(self._host)
             raise
 
     def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> Observed:
@@ -146,7 +158,13 @@ class CdiCapability:
         step, before, after = self._plan_file(state.text, state.wanted, state.waits_for)
         if at_boot:
             before, after = before + (state.boot.config or ""), after + (wanted or "")
-        return Plan((*step, *at_boot), before, after, warnings=state.warnings)
+        steps = (*step, *self._forget(state.earlier), *at_boot)
+        return Plan(steps, before, after, warnings=state.warnings)
+
+    @staticmethod
+    def _forget(path: str) -> t.Tuple[Step, ...]:
+        summary = f"remove {path}, where the specification was before"
+        return (Step("forget", summary, {"path": path}),) if path else ()
 
     def _plan_file(
         self, text: t.Optional[str], wanted: t.Optional[Wanted], waits_for: str
@@ -174,8 +192,8 @@ class CdiCapability:
 
     def apply(self, step: Step) -> None:
         """Carry out a step."""
-        if step.action == "remove":
-            self._host.remove(self._path)
+        if step.action in ("remove", "forget"):
+            self._host.remove(step.params.get("path", self._path))
         elif step.action == "write":
             self._host.write(self._path, step.params["text"], mode=0o644)
         else:

@@ -34,6 +34,7 @@ from .._nvml.mig import Changes, planned, read
 from .._nvml.real import Nvml, open_nvml
 from . import allocated, boot, mps_servers
 from .dcgm.services import Pause
+from .nodeinfo import without_nvml
 from .recorded import checked_timeout
 
 # When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
@@ -104,7 +105,7 @@ class MigCapability:
             except NvmlError as error:
                 if self._check_mode:
                     return State(units, absent=error.cause)
-                error.hint = "bring up the driver first (gpu.node.nvidia_driver), then run again"
+                error.hint = error.hint or without_nvml(self._host)
                 raise
             self._changes = Changes(self._nvml, self._reset, self._deadline)
         while True:

@@ -12,6 +12,7 @@ from .._core.errors import NodeError
 from .._core.gpu import PciDevice, nvidia_device
 from .._host.api import Host
 
+DRIVER_FIRST = "bring up the driver first (gpu.node.nvidia_driver), then run again"
 BUS = "/sys/bus/pci/devices"
 CONNECTX_7 = ["0x15b3", "0x1021"]
 LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
@@ -63,6 +64,13 @@ def bridges(host: Host) -> t.List[str]:
 def gpus(host: Host) -> t.List[PciDevice]:
     """Return the GPUs on the bus."""
     return [one for one in pci_devices(host) if one.kind == "gpu"]
+
+
+def without_nvml(host: Host) -> str:
+    """Return the next step where NVML does not answer."""
+    if gpus(host):
+        return DRIVER_FIRST
+    return f"{DRIVER_FIRST}; but the PCI bus shows no NVIDIA GPU, without which there is nothing to do here"
 
 
 def proc(host: Host, pid: str, name: str) -> str:

@@ -15,9 +15,11 @@ NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED = 3, 4, 6, 9
 TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST = 10, 12, 13, 15
 RESET_REQUIRED, VERSION_MISMATCH, IN_USE, INSUFFICIENT_RESOURCES = 16, 18, 19, 23
 UNKNOWN_ERROR = 999
+NO_BINDINGS = -1  # ours: NVML itself has not been asked
 
 # pynvml's own texts come from the library, which may be the thing that is missing.
 MESSAGES = {
+    -1: "this Python has no pynvml (nvidia-ml-py)",
     1: "NVML is not initialised",
     2: "an argument is invalid",
     3: "not supported by this GPU or driver",

@@ -12,7 +12,7 @@ import typing as t
 
 from .._core.gpu import (
     FUNCTION_NOT_FOUND,
-    LIBRARY_NOT_FOUND,
+    NO_BINDINGS,
     NOT_FOUND,
     NOT_SUPPORTED,
     UNKNOWN_ERROR,
@@ -31,6 +31,9 @@ from . import handles
 from .calls import INVALID_ARGUMENT, doing, listed, or_none, pynvml, text, told
 
 UUID = re.compile("GPU-[0-9A-Za-z-]+")
+WITHOUT_BINDINGS = (
+    "install what has it: the role gpu.node.device_plugin with tasks_from: environment"
+)
 MOST_GPUS, MOST_MIG_DEVICES = 1024, 64  # a driver that says that there are more is not believed
 GONE = (NOT_FOUND, INVALID_ARGUMENT)  # what is said of an instance that was destroyed meanwhile
 
@@ -39,7 +42,9 @@ GONE = (NOT_FOUND, INVALID_ARGUMENT)  # what is said of an instance that was des
 def open_nvml(library: str = "") -> t.Iterator[Nvml]:
     """Initialise NVML for a with statement; the ``library`` is loaded first, so that pynvml finds it."""
     if pynvml is None:
-        raise NvmlError(LIBRARY_NOT_FOUND, "importing pynvml (nvidia-ml-py)")
+        error = NvmlError(NO_BINDINGS, "loading its bindings")
+        error.hint = WITHOUT_BINDINGS
+        raise error
     if library:
         with contextlib.suppress(OSError):
             ctypes.CDLL(library)

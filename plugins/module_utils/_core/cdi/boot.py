@@ -96,6 +96,14 @@ def texts(options: Options) -> t.Dict[str, str]:
     return {**TEXTS, UNIT: SERVICE_TEXT.replace("\n[Install]", f"{line}\n[Install]")}
 
 
+def path(text: t.Optional[str]) -> str:
+    """Return where a file's text says that the specification is, empty where it does not."""
+    try:
+        return str(json_data.loads(text or "{}").get("path", ""))
+    except (ValueError, AttributeError):
+        return ""
+
+
 def dump(options: Options) -> str:
     """Return the file's text."""
     return json.dumps(options._asdict(), indent=1, sort_keys=True) + "\n"

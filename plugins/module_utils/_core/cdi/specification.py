@@ -234,6 +234,22 @@ def names_in(text: t.Optional[str]) -> t.Optional[t.List[str]]:
         return None
 
 
+def is_ours(text: t.Optional[str]) -> bool:
+    """Tell whether a text is a specification such as we write."""
+    return bool(text) and names_in(text) is not None and describes_gpus(text or "")
+
+
+def is_same_file(path: str, other: str) -> bool:
+    """Tell whether two paths lead to one file."""
+    return resolved(path) == resolved(other)
+
+
+def resolved(path: str) -> str:
+    """Return the one spelling of a path; /var/run is a link to /run."""
+    path = posixpath.normpath(path)
+    return path[len("/var") :] if path.startswith("/var/run/") else path
+
+
 def describes_gpus(text: str) -> bool:
     """Tell whether a specification, in JSON or YAML, is about the same kind of devices."""
     form = rf"""\bkind["']?\s*:\s*["']?{re.escape(KIND)}["']?\s*(,|\}}|#|$)"""

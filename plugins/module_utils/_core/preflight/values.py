@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
+from ..cdi.specification import resolved
 from ..runtimes.common import SPEC_DIRS
 from ..text.json_data import is_whole
 from .problems import Problem
@@ -47,7 +48,7 @@ def _read_by_a_runtime(values: Values, *, known: bool) -> t.Iterator[Problem]:
     folders = (values.get("container_runtime_spec_dirs") if known else None) or SPEC_DIRS
     if not isinstance(path, str) or not path.startswith("/") or not _is_texts(folders):
         return  # which the modules refuse
-    if _folder(posixpath.dirname(path)) not in map(_folder, folders):
+    if posixpath.dirname(resolved(path)) not in map(resolved, folders):
         expected = "a file in a folder that the container runtime reads, "
         expected += f"container_runtime_spec_dirs: {', '.join(folders)}"
         yield Problem.value("cdi_path", path, expected)
@@ -55,9 +56,3 @@ def _read_by_a_runtime(values: Values, *, known: bool) -> t.Iterator[Problem]:
 
 def _is_texts(value: t.Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
-
-
-def _folder(path: str) -> str:
-    """Return one spelling of a folder; /var/run is a link to /run."""
-    path = posixpath.normpath(path)
-    return path[len("/var") :] if path.startswith("/var/run/") else path

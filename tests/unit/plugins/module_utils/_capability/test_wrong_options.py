@@ -10,10 +10,13 @@ import typing as t
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability import cdi, mig
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent import deployment
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
-from fakes import FakeHost
+from ansible_collections.gpu.node.plugins.module_utils._capability.nodeinfo import without_nvml
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._nvml import real
+from fakes import GPU, FakeHost
 
 Spec = t.Mapping[str, t.Any]
+DEVICE = {"vendor": "0x10de\n", "device": "0x2330\n", "class": "0x030200\n"}
 
 
 def params(spec: Spec, **given: t.Any) -> dict[str, t.Any]:
@@ -43,3 +46,25 @@ def test_newcomer_3_the_device_plugin_refuses_negative_times(option: str) -> Non
         InputError, match=f"^{option}: -5 is not valid: expected a number of seconds"
     ):
         deployment.DevicePluginCapability(FakeHost(), given, check_mode=False)  # type: ignore[arg-type]
+
+
+def test_item_14_missing_bindings_are_no_missing_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real, "pynvml", None)
+    given = params(mig.SPEC, selected="all-disabled")
+    with pytest.raises(NodeError) as caught:
+        mig.MigCapability(FakeHost(), given, check_mode=False).observe()  # type: ignore[arg-type]
+    said = str(caught.value)
+    assert (
+        "this Python has no pynvml (nvidia-ml-py). Next step: install the virtual environment"
+        in said
+    )
+    assert "gpu.node.device_plugin with tasks_from: environment" in said
+    assert "libnvidia-ml" not in said
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_newcomer_3_a_node_without_a_gpu_is_not_only_sent_for_a_driver(there: bool) -> None:
+    files = {f"{GPU}/{name}": text for name, text in DEVICE.items()} if there else {}
+    said = without_nvml(FakeHost(files))  # type: ignore[arg-type]
+    assert said.startswith("bring up the driver first")
+    assert ("the PCI bus shows no NVIDIA GPU" in said) is not there
