@@ -1,0 +1,74 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is wrong in the inventory, or with the node, is said before anything on a fresh node is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from gpunode_tool.testing import Node
+
+pytestmark = pytest.mark.node
+
+# For a node with eight GPUs; this one has two.
+HALF = [
+    {"devices": [0], "mig-enabled": False, "mig-devices": {}},
+    {"devices": [4], "mig-enabled": True, "mig-devices": {"1g.5gb": 2}},
+]
+WRONG = {
+    "mig_config": {"version": "v1", "mig-configs": {"half": HALF}},
+    "device_plugin_config": {"version": "v1", "flag": {"migStrategy": "mixed"}},
+    "device_plugin_wait_timeout": -5,
+    "cdi_path": "/srv/nvidia.yaml",
+}
+SAID = [
+    "- device_plugin_config: unknown key flag: the top level knows ",
+    "- device_plugin_wait_timeout: -5 is not valid: expected a number of seconds, not negative",
+    "- cdi_path: '/srv/nvidia.yaml' is not valid: expected a file in a folder that the container",
+    "- mig_config.mig-configs.half[1].devices: 4 is not valid: expected a GPU of this node: 0 (",
+]
+# All that was written since, but for what runs by itself or is Ansible's own for the time of a run.
+TOUCHED = """
+find / -xdev -cnewer /root/before \\( -path /root/.ansible -o -path /run -o -path /tmp -o -path /var/log \\
+    -o -path /var/tmp -o -path /var/lib/systemd -o -path /var/lib/containerd -o -path /dev \\) -prune \\
+    -o -xdev -type f -cnewer /root/before -print
+dpkg -l | sha256sum
+"""
+
+
+def lines(text: str) -> list[str]:
+    return text.replace("\\n", "\n").split("\n")
+
+
+def test_issue_16_9_wrong_variables_touch_nothing_on_a_fresh_node(
+    make_node: Callable[..., Node],
+) -> None:
+    node = make_node("preflight", "a100-40", 2)
+    node.run("sh", "-c", "sleep 1; touch /root/before; sleep 1")
+    before = node.run("sh", "-c", TOUCHED)
+    for cmdline in ("--check --diff", ""):
+        refused = node.play(cmdline=cmdline, **WRONG)
+        assert not refused.ok
+        assert refused.changed() == []
+        found = lines(refused.message())
+        for said in SAID:
+            assert any(one.startswith(said) for one in found), (said, found)
+        assert len(refused.module_calls()) == 1
+    assert node.run("sh", "-c", TOUCHED) == before
+
+    # What is full or can't be written comes to light as early, and with it all that is wrong with the node.
+    node.run("sh", "-c", "mkdir -p /opt/gpu-node && mount -t tmpfs -o size=40m small /opt/gpu-node")
+    node.run("sh", "-c", "mkdir -p /etc/cdi && mount -t tmpfs -o ro stiff /etc/cdi")
+    refused = node.play()
+    found = lines(refused.message())
+    assert not refused.ok
+    assert refused.changed() == []
+    assert any("/opt/gpu-node: 40 MiB are free, and 300 MiB are needed" in one for one in found)
+    assert any("/etc/cdi: the file system is read-only (mount it writable)" in one for one in found)
+    assert node.run("sh", "-c", "ls -A /opt/gpu-node") == ""
+
+    node.run("sh", "-c", "umount /opt/gpu-node /etc/cdi")
+    accepted = node.play(cmdline="--check")
+    assert accepted.ok, accepted.message()
