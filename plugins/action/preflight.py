@@ -16,6 +16,7 @@ import typing as t
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import Problem
+from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import cut
 from ansible_collections.gpu.node.plugins.module_utils._core.variables import VARIABLES
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -26,6 +27,13 @@ SHARING = "device_plugin_sharing"
 # It may hold a password, and is checked when the environment is made, which is before all else.
 SECRET = "device_plugin_index_url"
 WAY = "fill it with pip download, as docs/device-plugin.md has it"
+# By what is said where a module could not even start.
+STEPS = {
+    "sudoers": "give the user sudo on the node, or name another one in ansible_user",
+    "sudo: ": "see that the user has sudo on the node, and give its password (--ask-become-pass)",
+    "interpreter": "install python3 on the node, by a task with ansible.builtin.raw if need be, or name one in"
+    " ansible_python_interpreter",
+}
 NAMES = tuple(
     name
     for options in VARIABLES.values()
@@ -59,7 +67,7 @@ class ActionModule(ActionBase):
             module_args={**args, "variables": values, "refused": shown},
             task_vars=task_vars,
         )
-        return answer
+        return explained(answer)
 
     def _read(
         self, given: t.Mapping[str, t.Any], names: t.Iterable[str]
@@ -74,6 +82,16 @@ class ActionModule(ActionBase):
                 except AnsibleError as error:
                     refused.append(Problem(name, f"{name}: it cannot be read: {error}"))
         return values, refused
+
+
+def explained(answer: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+    """Return an answer with a next step where no module of ours could run, which is the first thing that would."""
+    if not answer.get("failed") or "module_stdout" not in answer:
+        return answer
+    said = str(answer.get("module_stderr") or "").strip() or str(answer["module_stdout"]).strip()
+    text = f"{str(answer.get('msg', '')).rstrip('.')}: {cut(said)}" if said else answer.get("msg")
+    step = next((step for word, step in STEPS.items() if word in str(text)), "")
+    return {**answer, "msg": f"{text}. Next step: {step}" if step else text}
 
 
 def wheelhouse(values: t.Mapping[str, t.Any]) -> Problems:

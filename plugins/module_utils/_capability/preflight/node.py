@@ -8,6 +8,8 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
+from ansible.module_utils.parsing.convert_bool import boolean
+
 from ..._core.agent import python as pythons
 from ..._core.agent.desired import CONFIG
 from ..._core.errors import NodeError
@@ -17,6 +19,7 @@ from ..._core.preflight.problems import Problem
 from ..._core.runtimes.common import Wanted
 from ..._host.api import Host
 from ..._host.room import Room
+from ..._nvml.calls import pynvml
 from ..agent import python
 from ..nodeinfo import library_versions, loaded_driver
 from ..runtimes.engines import choose
@@ -24,6 +27,7 @@ from .parts import Values, state
 
 ENVIRONMENT = "/opt/gpu-node"
 MANAGERS = ("apt-get", "dnf", "zypper")
+LOCK_SECONDS = 60.0
 INSTALLING = ("distribution", "repository", "runfile")
 
 Params = t.Mapping[str, t.Mapping[str, t.Any]]
@@ -32,11 +36,11 @@ Params = t.Mapping[str, t.Mapping[str, t.Any]]
 def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Problem]:
     """Return what the node lacks for modules with these options. What is installed already needs nothing more."""
     found: t.List[Problem] = []
-    fresh = "device_plugin" in params and not has_environment(host)
     if "container_runtime" in params and state("container_runtime", values) == "present":
         found += _runtimes(host, params["container_runtime"])
-    if fresh and state("device_plugin", values) == "started":
-        found += _python(host, params["device_plugin"])
+    fresh = _makes_environment(host, values, params)
+    if fresh:
+        found += _python(host, values)
     installs = "nvidia_driver" in params and _installs_driver(host, params["nvidia_driver"])
     if installs or fresh:
         found += _sources(host)
@@ -45,9 +49,14 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
     return found
 
 
-def has_environment(host: Host) -> bool:
-    """Tell whether the device plugin's environment was made."""
-    return host.exists(f"{ENVIRONMENT}/current/.complete")
+def _makes_environment(host: Host, values: Values, params: Params) -> bool:
+    """Tell whether the virtual environment is yet to be made, which has what mig and cdi import too."""
+    if host.exists(f"{ENVIRONMENT}/current/.complete"):
+        return False
+    if "device_plugin" in params and state("device_plugin", values) == "started":
+        return True
+    using = [one for one in ("mig", "cdi") if one in params and state(one, values) == "present"]
+    return bool(using) and pynvml is None
 
 
 def _installs_driver(host: Host, params: t.Mapping[str, t.Any]) -> bool:
@@ -71,13 +80,14 @@ def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
     return [Problem.of(refused[0])._replace(variable="")] if refused else []
 
 
-def _python(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
-    named = params["python"]
+def _python(host: Host, values: Values) -> t.List[Problem]:
+    """Refuse a node without a Python that the environment can be made with."""
+    named = values.get("device_plugin_python") or None
     if python.find(host, named):
         return []
+    install = boolean(values.get("device_plugin_install_python", False), strict=False)
     try:
-        missing = python.missing(host, named, params["lock_timeout"])
-        pythons.steps(missing, named, install=params["install_python"])
+        pythons.steps(python.missing(host, named, LOCK_SECONDS), named, install=install)
     except NodeError as error:
         return [Problem.of(error, "device_plugin")]
     return []

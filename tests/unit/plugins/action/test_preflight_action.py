@@ -16,6 +16,7 @@ from ansible_collections.gpu.node.plugins.action.preflight import (
     NAMES,
     SECRET,
     configurations,
+    explained,
     wheelhouse,
 )
 from hypothesis import given
@@ -94,6 +95,35 @@ def test_a_wheelhouse_is_a_folder_with_wheels(tmp_path: Path) -> None:
 def test_no_password_is_sent() -> None:
     assert SECRET == "device_plugin_index_url"
     assert SECRET not in NAMES
+
+
+@pytest.mark.parametrize(
+    ("msg", "out", "err", "said"),
+    [
+        (
+            "Module result deserialization failed: No start of json char found",
+            "plain is not in the sudoers file\n",
+            "",
+            "char found: plain is not in the sudoers file. Next step: give the user sudo on the node",
+        ),
+        (
+            "The module interpreter '/usr/bin/python3' was not found.",
+            "",
+            "/bin/sh: 1: /usr/bin/python3: not found\n",
+            "python3: not found. Next step: install python3 on the node, by a task with ansible.builtin.raw",
+        ),
+    ],
+)
+def test_newcomer_3_who_can_not_start_a_module_is_told_how(
+    msg: str, out: str, err: str, said: str
+) -> None:
+    answer = {"failed": True, "msg": msg, "module_stdout": out, "module_stderr": err}
+    assert said in explained(answer)["msg"]
+
+
+def test_other_answers_stay_as_they_are() -> None:
+    for answer in ({"gpu_info": {}}, {"failed": True, "msg": "preflight: sudo: no"}):
+        assert explained(answer) == answer
 
 
 PLAY = """

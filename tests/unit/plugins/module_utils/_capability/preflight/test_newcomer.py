@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import (
+    node as preflight,
+)
 from fakes import FakeHost
 from preflight_nodes import FakeRoom, Look
 
@@ -199,6 +202,18 @@ def test_newcomer_3_no_python(look: Look, host: FakeHost) -> None:
     said = look()
     assert "- no Python from 3.10 to 3.14 on the node: python3 is none (" in said
     assert look(device_plugin_state="absent") == ""
+    assert look(device_plugin_python="python3.9") != ""
+
+
+def test_newcomer_2_a_node_for_slurm_needs_a_python_for_its_layout(
+    look: Look, host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.commands = {key: value for key, value in host.commands.items() if key[0] != "python3"}
+    slurm = {"components": ["driver", "mig"], "mig_selected": "all-disabled"}
+    assert look(**slurm) == ""  # this Python has what is needed
+    monkeypatch.setattr(preflight, "pynvml", None)
+    assert "- no Python from 3.10 to 3.14 on the node" in look(**slurm)
+    assert look(components=["driver", "mig"]) == ""
 
 
 def test_newcomer_3_no_package_source(look: Look, host: FakeHost) -> None:
