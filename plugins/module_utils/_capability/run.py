@@ -17,6 +17,7 @@ from ansible.module_utils.common.respawn import has_respawned, respawn_module
 from .._core.errors import NodeError
 from .._core.steps import Plan, Step
 from .._core.text.masking import logins, masked
+from .._core.text.readable import as_yaml
 from .._core.variables import about
 
 NODE_PYTHON = "/opt/gpu-node/current/bin/python"
@@ -130,9 +131,15 @@ def _converge(
         "restart_required": list(plan.restart_required),
         "blocked_by": list(plan.blocked_by),
         "warnings": list(dict.fromkeys(first.warnings + plan.warnings)),
-        "diff": {"before": _text(first.before), "after": _text(first.after)} if shown else {},
+        "diff": _difference(first, steps) if shown else {},
         **capability.result(state, plan),
     }
+
+
+def _difference(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, str]:
+    """Return what --diff shows: the state before and after, and the steps between them."""
+    prepared = "".join(f"- {step.summary}\n" for step in steps)
+    return {"before": _text(plan.before), "after": _text(plan.after), "prepared": prepared}
 
 
 def _text(value: t.Any) -> str:
@@ -140,4 +147,5 @@ def _text(value: t.Any) -> str:
         return ""
     if isinstance(value, str):
         return value
-    return json.dumps(value, indent=2, sort_keys=True, default=str) + "\n"
+    data = json.loads(json.dumps(value, sort_keys=True, default=str))
+    return as_yaml(masked(data)) + "\n"

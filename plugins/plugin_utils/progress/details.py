@@ -82,9 +82,17 @@ def warnings(run: Run, data: Data, deprecations: bool) -> t.List[str]:
 def _changes(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]:
     lines = steps(data, planned, full=verbosity > 0)
     if run.differs and data.get("changed") and not values.censored(data):
-        found = difference(data.get("diff"), 0 if verbosity else MOST_DIFFERENCE)
+        found = difference(_shown(data, lines), 0 if verbosity else MOST_DIFFERENCE)
         lines += [one._replace(text=f"  {one.text}") for one in found]
     return lines
+
+
+def _shown(data: Data, above: t.Sequence[Line]) -> t.Any:
+    """Return the difference of a result, without the steps that are shown ``above`` it."""
+    diff = data.get("diff")
+    if above and isinstance(diff, dict):
+        return {key: one for key, one in diff.items() if key != "prepared"}
+    return diff
 
 
 def steps(data: Data, planned: bool, full: bool) -> t.List[Line]:

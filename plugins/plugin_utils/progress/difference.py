@@ -9,8 +9,9 @@ import difflib
 import json
 import typing as t
 
+from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import as_yaml
+
 from .text import Line, counted
-from .values import as_yaml
 
 KINDS = {"+": "added", "-": "removed", "@": "place"}
 NOTES = {

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import json
-import re
 import typing as t
+
+from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import as_yaml
 
 # Shown in other places of the display, or of no use to a reader.
 ELSEWHERE = (
@@ -21,52 +21,6 @@ BELOW = ("results", "item", "exception", "diff", "warnings", "deprecations")  # 
 STREAMS = ("module_stderr", "module_stdout", "stderr", "stdout")
 LAST = 20  # lines of what a program wrote
 HIDDEN = "its output is hidden (no_log)"
-
-
-# A text that could be taken for something else is shown with quotes.
-AMBIGUOUS = re.compile(
-    r"|true|false|null|[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|\s.*|.*\s|[\[{\"'#&*!|>%@-].*",
-    re.DOTALL | re.IGNORECASE,
-)
-
-
-def as_yaml(value: t.Any) -> str:
-    """Return a value as YAML for people, without a line end: texts of several lines are as they are."""
-    return "\n".join(_yaml(value))
-
-
-def _yaml(value: t.Any) -> t.Iterator[str]:
-    if isinstance(value, dict) and value:
-        for key, one in value.items():
-            yield from _member(f"{_scalar(key)}:", one)
-    elif isinstance(value, list) and value:
-        for one in value:
-            inner = list(_yaml(one))
-            block = ["|"] if _is_block(one) else []
-            yield from (f"{'  ' if n else '- '}{line}" for n, line in enumerate(block + inner))
-    elif _is_block(value):
-        yield from value.rstrip("\n").split("\n")
-    else:
-        yield _scalar(value)
-
-
-def _member(key: str, value: t.Any) -> t.Iterator[str]:
-    nested = isinstance(value, (dict, list)) and bool(value)
-    if not nested and not _is_block(value):
-        yield f"{key} {_scalar(value)}"
-        return
-    yield key if nested else f"{key} |"
-    yield from (f"  {line}" for line in _yaml(value))
-
-
-def _is_block(value: t.Any) -> bool:
-    return isinstance(value, str) and "\n" in value.strip("\n")
-
-
-def _scalar(value: t.Any) -> str:
-    if isinstance(value, str) and not AMBIGUOUS.fullmatch(value):
-        return value
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def censored(data: t.Mapping[str, t.Any]) -> bool:

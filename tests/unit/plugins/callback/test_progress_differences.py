@@ -50,6 +50,18 @@ def test_newcomer_6_c_differences_stand_below_the_line_of_their_task_and_host(pl
             assert lines[start + 1 : start + 1 + len(below)] == below
 
 
+def test_steps_are_not_repeated_by_the_difference_that_has_them_for_other_displays(
+    play: Play,
+) -> None:
+    both = {
+        "diff": {"before": "a\n", "after": "b\n", "prepared": "- x\n"},
+        "steps": [{"summary": "x"}],
+    }
+    one = {"name": "First", "speaks": {"answer": {"changed": True, **both}}}
+    below = block(play.run([one], "--diff"), "First")[1:]
+    assert [line.strip() for line in below] == ["- x", "@@ -1 +1 @@", "-a", "+b"]
+
+
 def test_differences_are_shown_only_where_they_are_asked_for(play: Play) -> None:
     assert "+b" not in play.run([changes("First", "a\n", "b\n")])
     loud = {**changes("First", "a\n", "b\n"), "diff": True}

@@ -88,7 +88,8 @@ def test_all_steps_are_done_and_told(staged: bool) -> None:
         "add number 2",
         "add number 3",
     ]
-    assert left.answer["diff"] == {"before": "0\n", "after": "3\n"}
+    steps = "".join(f"- add number {one}\n" for one in (1, 2, 3))
+    assert left.answer["diff"] == {"before": "0\n", "after": "3\n", "prepared": steps}
     assert module.warnings == ["mind the gap"]
 
 
@@ -99,6 +100,29 @@ def test_check_mode_tells_the_same_and_does_nothing() -> None:
     applied, _module = run(counter)
     for key in ("changed", "steps", "diff"):
         assert checked.answer[key] == applied.answer[key]
+
+
+class Written(Counter):
+    """Shows texts as its state."""
+
+    def plan(self, state: int) -> Plan:
+        texts = {"unit": "[Unit]\nAfter=x\n", "login": {"password": "a\nb"}, "at": (1, None)}
+        return Plan((Step("add", "write --token=abc"),), None, texts, more=True)
+
+
+def test_newcomer_1_6_texts_in_what_changes_are_shown_as_they_are() -> None:
+    left, _module = run(Written(1), check_mode=True)
+    lines = left.answer["diff"]["after"].splitlines()
+    assert lines == [
+        *("at:", "  - 1", "  - null", "login:", "  password: ***"),
+        *("unit: |", "  [Unit]", "  After=x"),
+    ]
+    assert left.answer["diff"]["before"] == ""
+
+
+def test_newcomer_1_5_the_plan_is_in_what_diff_shows_on_any_display() -> None:
+    left, _module = run(Written(1), check_mode=True)
+    assert left.answer["diff"]["prepared"] == "- write --token=***\n"
 
 
 def test_second_run_changes_nothing() -> None:
