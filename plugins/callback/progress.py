@@ -245,7 +245,8 @@ class CallbackModule(CallbackBase):
         """Show what has become of each host."""
         self._live.stop()
         self._show("")
-        hosts = sorted(stats.processed)
+        hosts = [one for one in self._every if one in stats.processed]
+        hosts += sorted(one for one in stats.processed if one not in self._every)
         rows = [Row(printable(one), self._nodes[one], stats.summarize(one)) for one in hosts]
         for line in summary(rows, self._names, width()) if rows else ():
             self._show(line.text, line.kind)

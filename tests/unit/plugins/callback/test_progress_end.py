@@ -127,6 +127,11 @@ def test_newcomer_6_g_long_names_are_aligned_told_apart_and_once_in_full(play: P
     assert all(text.count(name) == 1 for name in names)
 
 
+def test_the_table_has_the_order_of_the_inventory(play: Play) -> None:
+    lines = end(play.run([{"name": "Do it", "speaks": {}}], hosts=("n9", "n10", "a")))
+    assert [line.split()[0] for line in lines[1:4]] == ["n9", "n10", "a"]
+
+
 def test_newcomer_6_g_everything_fits_into_60_columns(play: Play) -> None:
     names = [LONG.format(one) for one in ("0001", "0002")]
     packages = ", ".join(f"nvidia-package-{one} (550.163.01-2)" for one in range(5))
