@@ -87,7 +87,9 @@ def reason(data: t.Mapping[str, t.Any], traceback: bool = False) -> str:
     exception = data.get("exception")
     if traceback and isinstance(exception, str) and not exception.startswith("("):
         said.append(exception.strip("\n"))
-    return "\n".join(dict.fromkeys(said)) or "no reason given"
+    return (
+        "\n".join(dict.fromkeys(said)).replace(" Next step: ", "\nNext step: ") or "no reason given"
+    )
 
 
 def _tail(name: str, text: t.Any, said: t.Sequence[str]) -> t.List[str]:

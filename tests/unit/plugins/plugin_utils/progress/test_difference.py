@@ -85,5 +85,9 @@ def test_the_end_of_what_a_program_wrote_is_shown() -> None:
     assert len(lines) == 24
 
 
+def test_the_next_step_has_a_line_of_its_own() -> None:
+    assert reason({"msg": "mig: no room. Next step: less"}) == "mig: no room.\nNext step: less"
+
+
 def test_what_the_message_has_is_not_shown_twice() -> None:
     assert reason({"msg": "it says: no room", "stderr": "no room\n"}) == "it says: no room"
