@@ -98,7 +98,7 @@ options:
     type: int
     default: 0
 requirements:
-  - kubernetes on the controller (C(pip install kubernetes))
+  - kubernetes 24 or later on the controller (C(pip install kubernetes))
 extends_documentation_fragment:
   - gpu.node.attributes
 attributes:
