@@ -34,7 +34,7 @@ options:
   components:
     description:
       - The parts that the node must have, of V(driver), V(runtime), V(toolkit), V(mig), V(cdi), V(device_plugin),
-        V(labels) and V(validate). Checks of other parts are skipped.
+        V(labels), V(dcgm) and V(validate). Checks of other parts are skipped.
       - An empty list, or one with all of them, stands for the parts that are set up on the node.
     type: list
     elements: str

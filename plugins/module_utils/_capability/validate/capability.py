@@ -19,6 +19,7 @@ from ..._core.validation.driver import Wanted as WantedDriver
 from ..._core.validation.node import Node, Wanted, checks, components, idle, settles, summary
 from ..._host.api import Host
 from ..._nvml.real import Nvml, open_nvml
+from ..allocated import CHECKPOINT
 from ..nodeinfo import gpus
 from ..runtimes.engine import Runtime
 from . import driver, runtimes, services
@@ -27,7 +28,8 @@ from .gpus import current, layout
 
 PATIENCE = 60.0  # seconds for the daemon's answer: a driver that hangs must not hang the play
 PAUSE = 0.5
-KUBELET = "/var/lib/kubelet/device-plugins/kubelet.sock"
+# The kubelet makes the socket when it starts, and the checkpoint once a device plugin has told it of devices.
+KUBELET = ("/var/lib/kubelet/device-plugins/kubelet.sock", CHECKPOINT)
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "gpu_count": {"type": "int", "default": -1},
@@ -89,14 +91,14 @@ class ValidateCapability:
     def _node(self) -> Node:
         """Read the node; what cannot be read is a check that does not hold."""
         host, parts = self._host, services.parts(self._host)
-        required = "runtime" in self._wanted.components
-        holds = driver.holds(host)
+        named, holds = self._wanted.components, driver.holds(host)
+        found = runtimes.there(host) if not named or "runtime" in named else []
         node = Node(
             pci_gpus=len(gpus(host)),
             parts=parts,
             daemon=self._daemon(),
-            kubelet=host.exists(KUBELET),
-            runtimes=runtimes.look(host, runtimes.there(host), required=required),
+            kubelet=any(map(host.exists, KUBELET)),
+            runtimes=runtimes.look(host, found, required="runtime" in named),
             units=services.units(host, parts),
             wants_held=holds.wanted,
             held=holds.held,

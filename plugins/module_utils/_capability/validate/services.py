@@ -17,6 +17,7 @@ from ..._core.errors import NodeError
 from ..._core.mig import boot as mig_boot
 from ..._core.validation.services import Unit
 from ..._host.api import Host
+from ..dcgm.services import managed
 from ..driver.capability import RECORD as DRIVER
 from ..runtimes.record import RECORD as RUNTIME
 
@@ -45,7 +46,7 @@ def parts(host: Host) -> t.FrozenSet[str]:
 def units(host: Host, there: t.Collection[str]) -> t.Tuple[Unit, ...]:
     """Return the units of the parts as systemd has them, asked for all at once."""
     wanted = [one for part in sorted(there) for one in UNITS.get(part, ())]
-    wanted += [(SERVICE, True)] if _persistence(host) else []
+    wanted += [(name, True) for name in _recorded(host)]
     if not wanted:
         return ()
     argv = ["systemctl", "show", *(name for name, _runs in wanted)]
@@ -62,9 +63,10 @@ def _unit(name: str, runs: bool, told: t.Mapping[str, str]) -> Unit:
     return Unit(name, told.get("UnitFileState", ""), told.get("ActiveState", ""), runs)
 
 
-def _persistence(host: Host) -> bool:
-    """Tell whether the driver's role has enabled nvidia-persistenced."""
+def _recorded(host: Host) -> t.Tuple[str, ...]:
+    """Return the units that records name: nvidia-persistenced where we have enabled it, and those of DCGM."""
     try:
-        return Record.load(host.read(DRIVER), DRIVER).service
+        enabled = Record.load(host.read(DRIVER), DRIVER).service
+        return (*((SERVICE,) if enabled else ()), *managed(host))
     except NodeError:
-        return False
+        return ()

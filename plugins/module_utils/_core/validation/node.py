@@ -20,7 +20,17 @@ from .driver import Wanted as WantedDriver
 from .gpus import Layout
 from .services import Unit
 
-COMPONENTS = ("driver", "runtime", "toolkit", "mig", "cdi", "device_plugin", "labels", "validate")
+COMPONENTS = (
+    "driver",
+    "runtime",
+    "toolkit",
+    "mig",
+    "cdi",
+    "device_plugin",
+    "labels",
+    "dcgm",
+    "validate",
+)
 # What is on its way in the first seconds after a change.
 SETTLING = {plugin.REGISTRATION, plugin.ALLOCATABLE, plugin.DEVICES, plugin.MPS, services.LABELS}
 SETTLING |= {*cdi.NAMES}

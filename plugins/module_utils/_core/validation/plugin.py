@@ -23,7 +23,7 @@ LOG = "see the log of gpu-device-plugin.service"
 
 
 class Kubelet(t.NamedTuple):
-    """Whether a kubelet has its socket for device plugins on the node, and whether one must have the GPUs."""
+    """Whether there is or was a kubelet that knows device plugins, and whether one must have the GPUs."""
 
     there: bool = False
     required: bool = False
@@ -57,7 +57,9 @@ def _registration(daemon: Daemon, kubelet: Kubelet) -> Check:
         return Check(REGISTRATION)
     if kubelet.there:
         words = f"the kubelet has not registered {missing}"
-        return judged(REGISTRATION, words, f"see the log of the kubelet; {LOG}")
+        return judged(
+            REGISTRATION, words, f"see whether the kubelet runs: systemctl status kubelet; {LOG}"
+        )
     step = "join the node to its cluster"
     words = "no kubelet has registered the GPUs yet"
     if kubelet.required:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 from .check import FAILED, SKIPPED, WARNING
 

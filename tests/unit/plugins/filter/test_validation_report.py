@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import xml.etree.ElementTree as ElementTree
+import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from ansible.errors import AnsibleFilterError
@@ -71,3 +72,24 @@ def test_one_file_has_all_nodes(tmp_path: Path) -> None:
 def test_a_form_that_is_none_is_refused() -> None:
     with pytest.raises(AnsibleFilterError, match="'yaml' is not junit or json"):
         validation_report(["a"], {}, "x", "yaml")
+
+
+def test_the_role_writes_its_files_before_a_node_fails(tmp_path: Path) -> None:
+    """On this machine, which has no driver; a relative path counts from where ansible-playbook was started."""
+    hosts = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    inventory = {"all": {"vars": hosts, "hosts": {"a": {}, "b": {}}}}
+    (tmp_path / "hosts.json").write_text(json.dumps(inventory))
+    play = [{"hosts": "all", "gather_facts": False, "roles": ["gpu.node.validate"]}]
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/play.yml").write_text(json.dumps(play))
+    paths = f"validate_junit_path=one.xml validate_json_path={tmp_path}/two.json"
+    words = ["ansible-playbook", "-i", "hosts.json", "elsewhere/play.yml", "-e", paths]
+    env = {**os.environ, "PWD": str(tmp_path)}
+    done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True, env=env)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "driver: NVML failed" in done.stdout
+    suites = list(ElementTree.parse(tmp_path / "one.xml").getroot())
+    assert [one.get("name") for one in suites] == ["a", "b"]
+    assert all(int(one.get("failures") or 0) > 0 for one in suites)
+    nodes = json.loads((tmp_path / "two.json").read_text())["nodes"]
+    assert [one["ready"] for one in nodes.values()] == [False, False]

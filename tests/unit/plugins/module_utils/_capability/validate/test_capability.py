@@ -182,14 +182,18 @@ def test_newcomer_1_10_a_kubelet_that_is_required() -> None:
     )
     failed, _causes = answer(machine, nvml(), require_kubelet=True)
     assert failed == ["registration"]
-    machine.files[room.KUBELET] = ""
-    assert answer(machine, nvml())[0] == ["registration"]
+    for path in room.KUBELET:
+        there = host(UNREGISTERED)
+        there.files[path] = ""
+        failed, causes = answer(there, nvml())
+        assert failed == ["registration"]
+        assert causes["registration"] == "the kubelet has not registered nvidia.com/gpu"
 
 
 def test_what_is_on_its_way_is_looked_at_again() -> None:
     """A kubelet that takes a moment to register what it is offered."""
     machine = host(UNREGISTERED)
-    machine.files[room.KUBELET] = ""
+    machine.files[room.KUBELET[0]] = ""
     later = iter([UNREGISTERED, SERVING])
     machine.commands[STATUS] = lambda _words: Completed(0, json.dumps(next(later)), "")
     assert answer(machine, nvml(), wait_timeout=30)[0] == []
@@ -256,6 +260,15 @@ def test_units_that_are_off_are_named() -> None:
         "gpu-device-plugin.service is disabled: it does not start at boot; "
         "gpu-node-labels.service is not there"
     )
+
+
+def test_units_that_records_name_are_asked_for() -> None:
+    machine = host()
+    machine.files[RECORD] = json.dumps({"service": True})
+    machine.files["/var/lib/gpu-node/dcgm.json"] = json.dumps({"managed": ["nvidia-dcgm.service"]})
+    _failed, causes = answer(machine, nvml())
+    assert "nvidia-persistenced.service is not there" in causes["services"]
+    assert "nvidia-dcgm.service is not there" in causes["services"]
 
 
 def test_a_layout_that_is_damaged_is_named() -> None:

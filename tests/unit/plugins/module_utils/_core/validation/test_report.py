@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import typing as t
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 from ansible_collections.gpu.node.plugins.module_utils._core.validation import report
 from ansible_collections.gpu.node.plugins.module_utils._core.validation.check import (
