@@ -46,14 +46,19 @@ def _row(host: str, work: Work, names: Names, now: float, columns: int) -> str:
 
 
 def heartbeats(working: Working, now: float, interval: float) -> t.List[str]:
-    """Return a line for each task that has run for ``interval`` seconds since it was last told of."""
-    due: t.Dict[str, t.List[str]] = {}
+    """Return a line for each task that some node has run for ``interval`` seconds since it was last told of."""
+    groups: t.Dict[str, t.Dict[str, Work]] = {}
     for host, one in working.items():
-        if now - max(one.begun, one.said) >= interval:
-            one.said = now
-            due.setdefault(f"{one.task}{one.note}", []).append(host)
-    return [
-        f"  . {span(now - min(working[host].begun for host in hosts)):>9}  "
-        f"{shortened(', '.join(hosts))}  {task}: still running"
-        for task, hosts in due.items()
-    ]
+        groups.setdefault(f"{one.task}{one.note}", {})[host] = one
+    return [_beat(task, works, now) for task, works in groups.items() if _due(works, now, interval)]
+
+
+def _due(works: Working, now: float, interval: float) -> bool:
+    return any(now - max(one.begun, one.said) >= interval for one in works.values())
+
+
+def _beat(task: str, works: Working, now: float) -> str:
+    for one in works.values():
+        one.said = now
+    longest = span(now - min(one.begun for one in works.values()))
+    return f"  . {longest:>9}  {shortened(', '.join(works))}  {task}: still running"

@@ -82,11 +82,12 @@ def test_results(counts: dict[str, int], result: str) -> None:
 def test_a_heartbeat_comes_once_in_its_time_and_names_all_nodes_of_a_task() -> None:
     working = {f"n{one}": Work("Build", begun=float(one)) for one in range(9)}
     assert heartbeats(working, 59.0, 60) == []
+    working["n9"] = Work("Look", begun=69.0)
     assert heartbeats(working, 70.0, 60) == [
         "  . 1 min 10 s  n0, n1, n2 and 6 more  Build: still running"
     ]
     assert heartbeats(working, 120.0, 60) == []
-    assert len(heartbeats(working, 130.0, 60)) == 1
+    assert len(heartbeats(working, 130.0, 60)) == 2
 
 
 def test_quick_tasks_and_questions_get_no_line() -> None:
