@@ -13,6 +13,8 @@ version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Compares the names of variables with the options in argument specs, and says which names are in none of them.
+  - Of names that begin with C(mig_), C(cdi_) or C(dcgm_), as those of other tools do, only those are unknown that are
+    near to a known one.
 options:
   _input:
     description: Names of variables.
@@ -52,6 +54,10 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+# They are too short to be of one tool.
+SHARED = ("mig", "cdi", "dcgm")
+NEAR, SLIPS = 0.75, 2  # a letter or two too many or too few, or two of them exchanged
+
 
 def unknown_variables(
     names: t.Sequence[str],
@@ -69,8 +75,16 @@ def unknown_variables(
     except (KeyError, TypeError, AttributeError) as error:
         raise AnsibleFilterError(f"unknown_variables: not an argument spec: {error}") from error
     others = foreign.split(",") if isinstance(foreign, str) else foreign
-    unknown = sorted(set(names) - known)
-    return [_message(one, known) for one in unknown if not _matches(one, others)]
+    unknown = (one for one in sorted(set(names) - known) if not _matches(one, others))
+    return [_message(one, known) for one in unknown if not _of_another(one, known)]
+
+
+def _of_another(name: str, known: t.Iterable[str]) -> bool:
+    """Tell whether a variable may well be another tool's: it only begins as ours do."""
+    prefix, _line, rest = name.partition("_")
+    ours = [one.partition("_")[2] for one in known if one.startswith(f"{prefix}_")]
+    ours = [one for one in ours if abs(len(one) - len(rest)) <= SLIPS]
+    return prefix in SHARED and not difflib.get_close_matches(rest, ours, n=1, cutoff=NEAR)
 
 
 def _matches(name: str, patterns: t.Sequence[str]) -> bool:

@@ -32,9 +32,10 @@ options:
   path:
     description:
       - The file; its name ends in C(.yaml) or C(.json). The text is JSON, which is YAML as well.
-      - C(/var/run/cdi) is empty after a boot, and comes before C(/etc/cdi) where both describe a device.
+      - C(/var/run/cdi) is empty after a boot, and comes before C(/etc/cdi) where both describe a device. The service of
+        the NVIDIA container toolkit writes C(/var/run/cdi/nvidia.yaml).
     type: path
-    default: /var/run/cdi/nvidia.yaml
+    default: /etc/cdi/nvidia.yaml
   hooks:
     description:
       - How the names of libraries get into containers.

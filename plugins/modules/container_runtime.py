@@ -33,7 +33,7 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  runtime:
+  name:
     description:
       - The container runtime.
       - V(k3s) and V(rke2) stand for the containerd that these bring. Its file is regenerated at each of their starts,
@@ -42,7 +42,8 @@ options:
         containerd without CRI plugin that is there for Docker only.
     type: str
     choices: [auto, containerd, docker, cri-o, podman, k3s, rke2]
-    default: containerd
+    default: auto
+    aliases: [runtime]
   mode:
     description:
       - How GPUs reach containers. A mode reverts what an earlier one has set and it does not need itself.
@@ -60,12 +61,13 @@ options:
       - V(runc) and other names of what starts all containers are refused.
     type: str
     default: nvidia
-  runtime_path:
+  handler_path:
     description:
       - The program behind the handler. It must be there, in version 1.19.1 or later, since containers could break out
         through earlier ones. Not used with O(mode=cdi).
     type: path
     default: /usr/bin/nvidia-container-runtime
+    aliases: [runtime_path]
   config_path:
     description:
       - The runtime's configuration file. Without it, C(/etc/containerd/config.toml), C(/etc/docker/daemon.json) or
@@ -108,7 +110,6 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Enable GPUs in all container runtimes of the node
   gpu.node.container_runtime:
-    runtime: auto
     backup: true
   register: runtime
 
@@ -120,12 +121,12 @@ EXAMPLES = r"""
 
 - name: Add a handler for pods that name a RuntimeClass
   gpu.node.container_runtime:
-    runtime: containerd
+    name: containerd
     mode: runtime_class
 
 - name: Take back what was added to Docker
   gpu.node.container_runtime:
-    runtime: docker
+    name: docker
     state: absent
 """
 

@@ -29,7 +29,7 @@ LOCK_SECONDS = 60
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "path": {"type": "path", "default": "/var/run/cdi/nvidia.yaml"},
+        "path": {"type": "path", "default": "/etc/cdi/nvidia.yaml"},
         "hooks": {"type": "str", "choices": ["auto", "never"], "default": "auto"},
         "library_folders": {"type": "list", "elements": "path", "default": []},
         "driver_root": {"type": "path", "default": "/"},

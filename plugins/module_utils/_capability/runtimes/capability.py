@@ -30,13 +30,29 @@ from .engine import Runtime
 from .engines import NAMES, choose
 from .record import RECORD, File, Records, Written
 
+
+def _renamed(old: str) -> t.Dict[str, t.Any]:
+    """Return what lets an option be given by the name that it had before."""
+    row = {"name": old, "version": "1.0.0", "collection_name": "gpu.node"}
+    return {"aliases": [old], "deprecated_aliases": [row]}
+
+
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "runtime": {"type": "str", "choices": ["auto", *NAMES], "default": "containerd"},
+        "name": {
+            "type": "str",
+            "choices": ["auto", *NAMES],
+            "default": "auto",
+            **_renamed("runtime"),
+        },
         "mode": {"type": "str", "choices": list(MODES), "default": CDI},
         "handler": {"type": "str", "default": Wanted().handler},
-        "runtime_path": {"type": "path", "default": Wanted().runtime_path},
+        "handler_path": {
+            "type": "path",
+            "default": Wanted().runtime_path,
+            **_renamed("runtime_path"),
+        },
         "config_path": {"type": "path"},
         "spec_dirs": {"type": "list", "elements": "path", "default": list(Wanted().spec_dirs)},
         "restart": {"type": "str", "choices": list(ended.RESTARTS), "default": ended.WHEN_IDLE},
@@ -83,11 +99,11 @@ class RuntimeCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
         self._host = host
         self._present: bool = params["state"] == "present"
-        self._runtime: str = params["runtime"]
+        self._runtime: str = params["name"]
         self._config_path: t.Optional[str] = params["config_path"]
         mode = params["mode"] if self._present else ""
         self._wanted = Wanted(
-            mode, params["handler"], params["runtime_path"], tuple(params["spec_dirs"])
+            mode, params["handler"], params["handler_path"], tuple(params["spec_dirs"])
         )
         check_wanted(self._wanted, self._config_path)
         self._restart: str = params["restart"]

@@ -162,7 +162,7 @@ def check_wanted(wanted: Wanted, config_path: t.Optional[str]) -> None:
             wanted.handler,
             "a name of its own: containers that ask for nothing use this one",
         )
-    paths = [("runtime_path", wanted.runtime_path), ("config_path", config_path or "/")]
+    paths = [("handler_path", wanted.runtime_path), ("config_path", config_path or "/")]
     for key, path in paths + [("spec_dirs", one) for one in wanted.spec_dirs]:
         if not path.startswith("/"):
             raise InputError.of(key, path, "an absolute path")

@@ -18,7 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
 from fakes import FakeHost
 from gpu_values import minors_text
 
-CDI_SPEC = "/var/run/cdi/nvidia.yaml"
+CDI_SPEC = "/etc/cdi/nvidia.yaml"
 VERSION = "550.163.01"
 LIB = "/usr/lib/x86_64-linux-gnu"
 CURRENT = f"{LIB}/nvidia/current"

@@ -167,7 +167,7 @@ class Machine(FakeHost):
 
 def capability(host: FakeHost, **params: t.Any) -> RuntimeCapability:
     defaults = {name: option.get("default") for name, option in SPEC["argument_spec"].items()}
-    return RuntimeCapability(host, {**defaults, **params})
+    return RuntimeCapability(host, {**defaults, "name": "containerd", **params})
 
 
 def converge(host: FakeHost, **params: t.Any) -> t.List[str]:

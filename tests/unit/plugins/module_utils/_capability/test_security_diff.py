@@ -81,7 +81,7 @@ def answer(host: FakeHost, path: str, *, diff: bool, state: str = "present") -> 
     module = Module(diff)
     runtime = "docker" if path == DAEMON else "containerd"
     with pytest.raises(Left):
-        run_capability(module, lambda: capability(host, runtime=runtime, state=state))
+        run_capability(module, lambda: capability(host, name=runtime, state=state))
     return module.answer
 
 

@@ -108,7 +108,7 @@ def test_damaged_file_is_left_as_it_is(text: str) -> None:
 def test_damaged_json_is_left_as_it_is() -> None:
     host = Machine({DAEMON: '{\n  "a": 1,\n}\n'}, docker="26.1.5")
     with pytest.raises(NodeError, match=rf"{DAEMON} is not valid JSON.*line \d, column \d"):
-        capability(host, runtime="docker").observe()
+        capability(host, name="docker").observe()
     assert host.files == {DAEMON: '{\n  "a": 1,\n}\n'}
 
 
@@ -125,7 +125,7 @@ FILES = {
 def test_result_that_the_runtime_refuses_never_reaches_the_file(runtime: str, state: str) -> None:
     path, text = FILES[runtime]
     host = Machine({path: text}, **{runtime.replace("-", ""): RUNTIMES[runtime]})
-    params = {"runtime": runtime, "spec_dirs": ["/opt/cdi"]}
+    params = {"name": runtime, "spec_dirs": ["/opt/cdi"]}
     if state == "absent":
         converge(host, **params)
         host.files[path] += "\n"  # it is edited, not put back, now that others have changed it
@@ -200,14 +200,14 @@ def test_handler_comes_and_goes_with_the_mode() -> None:
 def test_handler_without_its_program_is_refused(mode: str, runtime: str) -> None:
     host = Machine(containerd="1.7.24", docker="26.1.5", crio="1.31.0")
     with pytest.raises(NodeError, match=f"{WRAPPER} is not on the node, and mode {mode} needs it"):
-        planned(host, runtime=runtime, mode=mode)
+        planned(host, name=runtime, mode=mode)
     host.install_toolkit("1.19.0")
     with pytest.raises(NodeError, match=r"version 1\.19\.0: before 1\.19\.1 containers could"):
-        planned(host, runtime=runtime, mode=mode)
+        planned(host, name=runtime, mode=mode)
     host.install_toolkit("1.19.1")
-    assert planned(host, runtime=runtime, mode=mode).steps
+    assert planned(host, name=runtime, mode=mode).steps
     host.commands[(WRAPPER,)] = "?"
-    assert "is safe to use is not known" in planned(host, runtime=runtime, mode=mode).warnings[0]
+    assert "is safe to use is not known" in planned(host, name=runtime, mode=mode).warnings[0]
 
 
 def test_default_runtime_that_shows_all_gpus_is_a_warning() -> None:
@@ -273,29 +273,29 @@ def test_absent_works_where_cdi_never_did() -> None:
 def test_edit_that_changes_nothing_in_effect_asks_for_no_restart() -> None:
     host = Machine({DAEMON: '{"features": {"cdi": true}}'}, docker="26.1.5")
     host.install_toolkit()
-    converge(host, runtime="docker", mode="default_runtime")
+    converge(host, name="docker", mode="default_runtime")
     host.started(time.monotonic() + 60)
     host.version = ()
     host.commands["dockerd", "--version"] = "Docker version 28.5.2, build abc"
     host.files[DAEMON] = "{}"
-    converge(host, runtime="docker")
-    assert planned(host, runtime="docker").restart_required == ()
+    converge(host, name="docker")
+    assert planned(host, name="docker").restart_required == ()
 
 
 def test_docker_keeps_its_other_keys() -> None:
     text = '{\n    "log-driver": "local",\n    "runtimes": {"crun": {"path": "/c"}}\n}\n'
     host = Machine({DAEMON: text}, docker="26.1.5")
     host.install_toolkit()
-    plan = planned(host, runtime="docker", mode="default_runtime")
+    plan = planned(host, name="docker", mode="default_runtime")
     assert plan.restart_required == ("docker.service",)
-    converge(host, runtime="docker", mode="default_runtime")
+    converge(host, name="docker", mode="default_runtime")
     assert host.daemon() == {
         "log-driver": "local",
         "runtimes": {"crun": {"path": "/c"}, "nvidia": {"path": WRAPPER}},
         "features": {"cdi": True},
         "default-runtime": "nvidia",
     }
-    converge(host, runtime="docker", state="absent")
+    converge(host, name="docker", state="absent")
     assert host.own_files() == {DAEMON: text, WRAPPER: ""}
 
 
@@ -303,20 +303,20 @@ def test_docker_before_validation_existed_gets_a_handler() -> None:
     host = Machine({}, docker="20.10.24")
     del host.commands["dockerd", "--validate"]
     host.install_toolkit()
-    converge(host, runtime="docker", mode="runtime_class")
+    converge(host, name="docker", mode="runtime_class")
     assert host.daemon() == {"runtimes": {"nvidia": {"path": WRAPPER}}}
     with pytest.raises(
         NodeError, match=r"docker 20\.10\.24 does not support .* came with docker 25"
     ):
-        planned(host, runtime="docker")
+        planned(host, name="docker")
 
 
 def test_crio_gets_a_file_of_ours() -> None:
     theirs = {"/etc/crio/crio.conf": '[crio.runtime]\ndefault_runtime = "crun"\n'}
     host = Machine(dict(theirs), crio="1.31.0")
-    assert converge(host, runtime="cri-o") == []
+    assert converge(host, name="cri-o") == []
     host.install_toolkit()
-    converge(host, runtime="cri-o", mode="default_runtime")
+    converge(host, name="cri-o", mode="default_runtime")
     path = CRIO
     assert tomllib.loads(host.files[path]) == {
         "crio": {
@@ -326,40 +326,40 @@ def test_crio_gets_a_file_of_ours() -> None:
             }
         }
     }
-    converge(host, runtime="cri-o", mode="runtime_class")
+    converge(host, name="cri-o", mode="runtime_class")
     assert "default_runtime" not in host.files[path]
-    converge(host, runtime="cri-o", state="absent")
+    converge(host, name="cri-o", state="absent")
     assert host.own_files() == {**theirs, WRAPPER: ""}
 
 
 def test_podman_needs_nothing() -> None:
     host = Machine(podman="4.3.1")
-    one = capability(host, runtime="podman")
+    one = capability(host, name="podman")
     plan = one.plan(one.observe())
     assert (plan.steps, plan.restart_required) == ((), ())
     assert one.result(one.observe(), plan)["runtime_version"] == "4.3.1"
     with pytest.raises(NodeError, match=r"podman 4\.0\.3 does not support"):
-        planned(Machine(podman="4.0.3"), runtime="podman")
+        planned(Machine(podman="4.0.3"), name="podman")
     with pytest.raises(InputError, match="cdi for podman"):
-        planned(host, runtime="podman", mode="runtime_class")
+        planned(host, name="podman", mode="runtime_class")
 
 
 def test_auto_takes_all_that_can() -> None:
     host = Machine({CONFIG: TEXT}, containerd="1.7.24", docker="20.10.24", podman="4.3.1")
-    one = capability(host, runtime="auto")
+    one = capability(host, name="auto")
     plan = one.plan(one.observe())
     assert plan.restart_required == ("containerd.service",)
     assert "left out: docker 20.10.24 does not support" in plan.warnings[0]
     names = [one["name"] for one in one.result(one.observe(), plan)["runtimes"]]
     assert names == ["containerd", "podman"]
     with pytest.raises(NodeError, match=r"docker 20\.10\.24 does not support"):
-        planned(Machine(docker="20.10.24"), runtime="auto")
+        planned(Machine(docker="20.10.24"), name="auto")
 
 
 def test_auto_leaves_dockers_containerd_alone() -> None:
     text = f'version = 2\ndisabled_plugins = ["{OLD}"]\n'
     host = Machine({CONFIG: text}, containerd="1.7.24", docker="26.1.5")
-    assert converge(host, runtime="auto") == [f"set cdi = true in {DAEMON}"]
+    assert converge(host, name="auto") == [f"set cdi = true in {DAEMON}"]
     assert host.files[CONFIG] == text
 
 
@@ -367,10 +367,10 @@ def test_no_runtime() -> None:
     with pytest.raises(NodeError, match="containerd is not installed"):
         planned(FakeHost())
     with pytest.raises(NodeError, match="no container runtime is installed"):
-        planned(FakeHost(), runtime="auto")
+        planned(FakeHost(), name="auto")
 
 
 @pytest.mark.parametrize("runtime", ["auto", "podman"])
 def test_file_without_its_runtime_is_refused(runtime: str) -> None:
     with pytest.raises(InputError, match="config_path"):
-        capability(FakeHost(), runtime=runtime, config_path=CONFIG)
+        capability(FakeHost(), name=runtime, config_path=CONFIG)

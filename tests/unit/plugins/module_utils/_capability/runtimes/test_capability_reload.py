@@ -34,11 +34,11 @@ def machine(text: str, docker: str = "26.1.5") -> Machine:
 @pytest.mark.parametrize("mode", ["runtime_class", "default_runtime"])
 def test_docker_takes_over_a_handler(mode: str) -> None:
     host = machine(ON)
-    assert required(host, runtime="docker", mode=mode) == ([], ["docker.service"])
+    assert required(host, name="docker", mode=mode) == ([], ["docker.service"])
 
 
 def test_check_mode_announces_the_reload() -> None:
-    one = capability(machine(ON), runtime="docker", mode="runtime_class")
+    one = capability(machine(ON), name="docker", mode="runtime_class")
     state = one.observe()
     plan = one.plan(state)
     assert plan.steps[0].needs == ("reload:docker.service",)
@@ -47,8 +47,8 @@ def test_check_mode_announces_the_reload() -> None:
 
 
 def test_cdi_takes_a_restart_and_the_handler_beside_it_too() -> None:
-    assert required(machine("{}"), runtime="docker", mode="cdi") == (["docker.service"], [])
-    assert required(machine("{}"), runtime="docker", mode="runtime_class") == (
+    assert required(machine("{}"), name="docker", mode="cdi") == (["docker.service"], [])
+    assert required(machine("{}"), name="docker", mode="runtime_class") == (
         ["docker.service"],
         [],
     )
@@ -56,28 +56,28 @@ def test_cdi_takes_a_restart_and_the_handler_beside_it_too() -> None:
 
 def test_key_that_goes_takes_a_restart() -> None:
     host = machine(ON)
-    required(host, runtime="docker", mode="runtime_class")
+    required(host, name="docker", mode="runtime_class")
     host.started(time.monotonic())
-    assert required(host, runtime="docker", mode="cdi") == (["docker.service"], [])
+    assert required(host, name="docker", mode="cdi") == (["docker.service"], [])
 
 
 def test_reload_that_was_missed_is_asked_for_until_it_was_done() -> None:
     host = machine(ON)
-    required(host, runtime="docker", mode="runtime_class")
-    again = required(host, runtime="docker", mode="runtime_class")
+    required(host, name="docker", mode="runtime_class")
+    again = required(host, name="docker", mode="runtime_class")
     assert again == ([], ["docker.service"])
     host.started(1.0, reloaded=time.monotonic() + 60)
-    assert required(host, runtime="docker", mode="runtime_class") == ([], [])
+    assert required(host, name="docker", mode="runtime_class") == ([], [])
 
 
 def test_reload_does_not_stand_for_a_restart() -> None:
     host = machine("{}")
-    required(host, runtime="docker", mode="cdi")
+    required(host, name="docker", mode="cdi")
     host.started(1.0, reloaded=time.monotonic() + 60)
-    assert required(host, runtime="docker", mode="cdi") == (["docker.service"], [])
-    assert required(host, runtime="docker", mode="runtime_class") == (["docker.service"], [])
+    assert required(host, name="docker", mode="cdi") == (["docker.service"], [])
+    assert required(host, name="docker", mode="runtime_class") == (["docker.service"], [])
     host.started(time.monotonic() + 120)
-    assert required(host, runtime="docker", mode="runtime_class") == ([], [])
+    assert required(host, name="docker", mode="runtime_class") == ([], [])
 
 
 def test_containerd_always_starts_again() -> None:

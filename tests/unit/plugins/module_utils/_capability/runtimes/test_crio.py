@@ -64,31 +64,31 @@ def entry(host: Machine) -> dict[str, Any]:
 def test_a3_handler_inherits_from_the_default_runtime(mode: str) -> None:
     host = packaged()
     before = host.own_files()
-    converge(host, runtime="cri-o", mode=mode)
+    converge(host, name="cri-o", mode=mode)
     assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
-    assert converge(host, runtime="cri-o", mode=mode) == []
-    converge(host, runtime="cri-o", mode=MODES[mode == MODES[0]])
+    assert converge(host, name="cri-o", mode=mode) == []
+    converge(host, name="cri-o", mode=MODES[mode == MODES[0]])
     assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
     # What the default runtime has changes, and the handler follows.
     host.files[PACKAGE] = PACKAGED.replace("/run/crun", "/run/other")
-    converge(host, runtime="cri-o", mode=mode)
+    converge(host, name="cri-o", mode=mode)
     assert entry(host)["runtime_root"] == "/run/other"
     host.files[PACKAGE] = PACKAGED
-    converge(host, runtime="cri-o", state="absent")
+    converge(host, name="cri-o", state="absent")
     assert host.own_files() == before
 
 
 def test_a3_handler_of_an_earlier_release_is_moved_and_mended() -> None:
     old = "/etc/crio/crio.conf.d/99-gpu-node.conf"
     host = packaged()
-    converge(host, runtime="cri-o", mode="runtime_class")
+    converge(host, name="cri-o", mode="runtime_class")
     text = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{WRAPPER}"\n'
     path = ["crio", "runtime", "runtimes", "nvidia", "runtime_path"]
     written = {"runtime": "cri-o", "base": None, "text": text, "entries": [[path, WRAPPER, [], 0]]}
     host.files[RECORD] = json.dumps({old: written})
     host.files[old] = text
     del host.files[CRIO]
-    converge(host, runtime="cri-o", mode="runtime_class")
+    converge(host, name="cri-o", mode="runtime_class")
     assert old not in host.files
     assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
 
@@ -96,7 +96,7 @@ def test_a3_handler_of_an_earlier_release_is_moved_and_mended() -> None:
 def test_a3_entry_of_another_tool_is_replaced_as_a_whole() -> None:
     theirs = '[crio.runtime.runtimes.nvidia]\nruntime_path = "/opt/x"\nmonitor_path = "/m"\n'
     host = packaged(**{"/etc/crio/crio.conf.d/99-nvidia.toml": theirs})
-    converge(host, runtime="cri-o", mode="runtime_class")
+    converge(host, name="cri-o", mode="runtime_class")
     assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
 
 
@@ -104,14 +104,14 @@ def test_a3_complete_entry_of_another_tool_is_enough() -> None:
     lines = [f"{key} = {value!r}" for key, value in {"runtime_path": WRAPPER, **INHERITED}.items()]
     theirs = "\n".join(["[crio.runtime.runtimes.nvidia]", *lines, ""])
     host = packaged(**{"/etc/crio/crio.conf.d/99-nvidia.toml": theirs})
-    assert converge(host, runtime="cri-o", mode="runtime_class") == []
+    assert converge(host, name="cri-o", mode="runtime_class") == []
 
 
 def test_a3_file_that_is_read_later_is_found_on_the_trial() -> None:
     theirs = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "/x"\nmonitor_path = "{CONMON}"\n'
     host = packaged(**{"/etc/crio/crio.conf.d/zzz/one": theirs})
     before = host.own_files()
-    one = capability(host, runtime="cri-o", mode="runtime_class")
+    one = capability(host, name="cri-o", mode="runtime_class")
     with pytest.raises(
         NodeError, match=r"would still not have runtime_path.*zzz/one sets it otherwise"
     ):
@@ -133,7 +133,7 @@ def test_a3_file_that_is_read_later_is_found_on_the_trial() -> None:
 def test_a3_daemon_that_would_not_start_is_seen_before_the_write(text: str, words: str) -> None:
     host = packaged(text)
     before = host.own_files()
-    one = capability(host, runtime="cri-o", mode="runtime_class")
+    one = capability(host, name="cri-o", mode="runtime_class")
     with pytest.raises(NodeError, match=f"would not start with the handler nvidia: {words}"):
         one.plan(one.observe())
     assert host.own_files() == before
@@ -146,7 +146,7 @@ def test_a3_conmon_in_path_or_named_for_all(text: str) -> None:
     host = packaged(text)
     if not text:
         host.commands["conmon",] = ""
-    converge(host, runtime="cri-o", mode="runtime_class")
+    converge(host, name="cri-o", mode="runtime_class")
     assert entry(host)["runtime_path"] == WRAPPER
 
 
@@ -154,14 +154,14 @@ def test_a3_virtual_machines_are_no_model() -> None:
     kata = '[crio.runtime]\ndefault_runtime = "kata"\n[crio.runtime.runtimes.kata]\n'
     kata += 'runtime_path = "/k"\nruntime_type = "vm"\nruntime_root = "/run/kata"\n'
     host = packaged(**{"/etc/crio/crio.conf.d/20-kata.conf": kata})
-    converge(host, runtime="cri-o", mode="runtime_class")
+    converge(host, name="cri-o", mode="runtime_class")
     assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
 
 
 def test_a3_low_level_runtimes_outside_path_are_a_warning() -> None:
     config = "/etc/nvidia-container-runtime/config.toml"
     host = packaged()
-    one = capability(host, runtime="cri-o", mode="runtime_class")
+    one = capability(host, name="cri-o", mode="runtime_class")
     (warning,) = one.plan(one.observe()).warnings
     assert "looks for runc or crun" in warning
     assert config in warning

@@ -47,22 +47,22 @@ def test_handler_in_the_folder_that_is_imported(one: Kind, agent: bool) -> None:
     host = Node(one, "2.1.4", imports=True, agent=agent)
     host.install_toolkit()
     before = host.own_files()
-    steps = converge(host, runtime=one.name, mode="runtime_class")
+    steps = converge(host, name=one.name, mode="runtime_class")
     drop_in = f"{host.folder}/zz-gpu-node.toml"
     assert len(steps) == 1
     assert drop_in in steps[0]
     assert host.files[host.path] == host.generated
     assert "SystemdCgroup = true" in host.files[drop_in]
-    made = capability(host, runtime=one.name, mode="runtime_class")
+    made = capability(host, name=one.name, mode="runtime_class")
     assert made.plan(made.observe()).restart_required == (host.unit,)
-    converge(host, runtime=one.name, state="absent")
+    converge(host, name=one.name, state="absent")
     assert host.own_files() == before
 
 
 @pytest.mark.parametrize("one", BOTH)
 def test_containerd_2_has_cdi_and_gets_no_edit(one: Kind) -> None:
     host = Node(one, "2.0.5", imports=False)
-    assert converge(host, runtime=one.name) == []
+    assert converge(host, name=one.name) == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_where_nothing_can_be_added_the_template_is_named(
     host.install_toolkit()
     before = dict(host.files)
     with pytest.raises(NodeError) as caught:
-        converge(host, runtime=one.name, mode=mode)
+        converge(host, name=one.name, mode=mode)
     text = str(caught.value)
     for word in (lacks, template, version, one.config_path, one.name):
         assert word in text
@@ -93,13 +93,13 @@ def test_before_the_first_start_there_is_nothing_to_read(one: Kind) -> None:
     host = Node(one, "2.1.4", imports=True)
     del host.files[host.path]
     with pytest.raises(NodeError, match=f"is not there yet.*start {one.units[0]} or"):
-        converge(host, runtime=one.name)
+        converge(host, name=one.name)
 
 
 @pytest.mark.parametrize("one", BOTH)
 def test_auto_finds_it(one: Kind) -> None:
     host = Node(one, "2.1.4", imports=True)
-    found = capability(host, runtime="auto")
+    found = capability(host, name="auto")
     state = found.observe()
     result = found.result(state, found.plan(state))
     assert [(each["name"], each["unit"]) for each in result["runtimes"]] == [(one.name, host.unit)]

@@ -41,7 +41,7 @@ def run(host: Machine, **params: Any) -> dict[str, Any]:
 
 def test_item_3_running_containers_defer_a_restart_of_docker() -> None:
     host = docker()
-    found = run(host, runtime="docker")
+    found = run(host, name="docker")
     assert found["required"] == []
     assert found["deferred"] == ["docker.service"]
     assert found["blocked"] == ["train", "b" * 12]
@@ -51,7 +51,7 @@ def test_item_3_running_containers_defer_a_restart_of_docker() -> None:
     assert host.daemon()["features"] == {"cdi": True}
     # Nothing runs any more: the next run asks for it, and has nothing else to do.
     host.answers[SOCKET, "/containers/json"] = []
-    assert run(host, runtime="docker") == {
+    assert run(host, name="docker") == {
         "required": ["docker.service"],
         "deferred": [],
         "blocked": [],
@@ -60,7 +60,7 @@ def test_item_3_running_containers_defer_a_restart_of_docker() -> None:
 
 
 def test_item_3_check_mode_tells_it_beforehand() -> None:
-    one = capability(docker(), runtime="docker")
+    one = capability(docker(), name="docker")
     plan = one.plan(one.observe())
     assert plan.restart_required == ()
     assert plan.blocked_by == ("train", "b" * 12)
@@ -76,7 +76,7 @@ def test_item_3_check_mode_tells_it_beforehand() -> None:
     ids=["live-restore", "idle", "always"],
 )
 def test_item_3_restart_that_ends_nothing_or_was_asked_for(host: Machine, params: Any) -> None:
-    found = run(host, runtime="docker", **params)
+    found = run(host, name="docker", **params)
     assert (found["required"], found["deferred"]) == (["docker.service"], [])
     assert (found["blocked"], found["warnings"]) == ([], [])
 
@@ -85,7 +85,7 @@ def test_item_3_restart_that_ends_nothing_or_was_asked_for(host: Machine, params
 def test_item_3_never(runtime: str) -> None:
     files = {DAEMON: "{}", CONFIG: "version = 2\n"}
     host = Machine(files, docker="26.1.5", containerd="1.7.24")
-    found = run(host, runtime=runtime, restart="never")
+    found = run(host, name=runtime, restart="never")
     assert (found["required"], found["deferred"]) == ([], [f"{runtime}.service"])
     assert "has to be restarted before what was set holds" in found["warnings"][0]
 
@@ -94,7 +94,7 @@ def test_item_3_never(runtime: str) -> None:
 def test_item_3_docker_that_does_not_answer_may_run_something(answers: Any) -> None:
     host = docker()
     host.answers = answers
-    found = run(host, runtime="docker")
+    found = run(host, name="docker")
     assert found["deferred"] == ["docker.service"]
     assert (
         "would end containers that are not known, as docker does not answer" in found["warnings"][0]
@@ -104,7 +104,7 @@ def test_item_3_docker_that_does_not_answer_may_run_something(answers: Any) -> N
 def test_item_3_docker_that_does_not_run_runs_nothing() -> None:
     host = docker()
     host.commands["systemctl", "show"] = "ActiveState=inactive\n"
-    found = run(host, runtime="docker")
+    found = run(host, name="docker")
     assert (found["required"], found["deferred"], found["blocked"]) == ([], [], [])
 
 
@@ -112,13 +112,13 @@ def test_item_3_socket_of_the_file() -> None:
     hosts = '{"hosts": ["tcp://127.0.0.1:2375", "unix:///run/other.sock"]}'
     host = docker(text=hosts)
     host.answers = {("/run/other.sock", key[1]): one for key, one in host.answers.items()}
-    assert run(host, runtime="docker")["blocked"] == ["train", "b" * 12]
+    assert run(host, name="docker")["blocked"] == ["train", "b" * 12]
 
 
 def test_item_3_reload_waits_for_nothing() -> None:
     host = docker(text='{"features": {"cdi": true}}')
     host.install_toolkit()
-    one = capability(host, runtime="docker", mode="runtime_class")
+    one = capability(host, name="docker", mode="runtime_class")
     state = one.observe()
     plan = one.plan(state)
     result = one.result(state, plan)

@@ -24,7 +24,7 @@ from runtime_fakes import CONFIG, Machine, capability, converge
         ({"handler": "-gpu"}, "handler"),
         ({"handler": "g" * 64}, "up to 63"),
         ({"handler": "runc", "mode": "runtime_class"}, "a name of its own"),
-        ({"runtime_path": "nvidia-container-runtime"}, "runtime_path.*an absolute path"),
+        ({"handler_path": "nvidia-container-runtime"}, "handler_path.*an absolute path"),
         ({"config_path": "config.toml"}, "config_path.*an absolute path"),
         ({"spec_dirs": ["/etc/cdi", "cdi"]}, "spec_dirs: 'cdi'.*an absolute path"),
     ],

@@ -56,7 +56,7 @@ def machine(name: str, version: str) -> tuple[Machine, str, str, str]:
 def test_edit_keeps_all_and_is_taken_back_byte_for_byte(name: str, version: str, mode: str) -> None:
     host, path, text, runtime = machine(name, version)
     before = host.own_files()
-    steps = converge(host, runtime=runtime, mode=mode)
+    steps = converge(host, name=runtime, mode=mode)
     by_default = runtime == "containerd" and version >= "2" and mode == "cdi"
     assert len(steps) == (0 if by_default else 1)
     parse: Any = json.loads if runtime == "docker" else tomllib.loads
@@ -66,16 +66,16 @@ def test_edit_keeps_all_and_is_taken_back_byte_for_byte(name: str, version: str,
     assert {at[-1] for at in changed} <= ours
     comments = [line for line in text.splitlines() if "#" in line]
     assert [line for line in comments if line not in host.files[path].splitlines()] == []
-    again = capability(host, runtime=runtime, mode=mode)
+    again = capability(host, name=runtime, mode=mode)
     assert again.plan(again.observe()).steps == ()
-    converge(host, runtime=runtime, state="absent")
+    converge(host, name=runtime, state="absent")
     assert host.own_files() == before
 
 
 @pytest.mark.parametrize(("name", "version"), [*TOML, *((name, "26.1.5") for name in JSON)])
 def test_line_of_others_stays_when_ours_go(name: str, version: str) -> None:
     host, path, text, runtime = machine(name, version)
-    converge(host, runtime=runtime, mode="default_runtime")
+    converge(host, name=runtime, mode="default_runtime")
     if runtime == "docker":
         after = {**json.loads(host.files[path]), "debug": True}
         host.files[path] = json.dumps(after)
@@ -83,7 +83,7 @@ def test_line_of_others_stays_when_ours_go(name: str, version: str) -> None:
     else:
         host.files[path] = "# theirs\n" + host.files[path] + "\n[cgroup]\npath = '/x'\n"
         expected = {**tomllib.loads(text), "cgroup": {"path": "/x"}}
-    converge(host, runtime=runtime, state="absent")
+    converge(host, name=runtime, state="absent")
     parse: Any = json.loads if runtime == "docker" else tomllib.loads
     assert parse(host.files[path]) == expected
     if runtime != "docker":
@@ -110,10 +110,10 @@ def test_file_that_the_package_does_not_bring_is_made_and_goes_again(mode: str) 
     host = Machine({}, docker="26.1.5")
     host.install_toolkit()
     before = host.own_files()
-    assert len(converge(host, runtime="docker", mode=mode)) == 1
+    assert len(converge(host, name="docker", mode=mode)) == 1
     assert json.loads(host.files[DAEMON])["features"] == {"cdi": True}
-    assert converge(host, runtime="docker", mode=mode) == []
-    converge(host, runtime="docker", state="absent")
+    assert converge(host, name="docker", mode=mode) == []
+    converge(host, name="docker", state="absent")
     assert host.own_files() == before
 
 

@@ -152,7 +152,7 @@ class Machine(Host):
 def capability(host: Host, **params: Any) -> RuntimeCapability:
     """Return the module's inside for parameters."""
     defaults = {name: option.get("default") for name, option in SPEC["argument_spec"].items()}
-    return RuntimeCapability(host, {**defaults, **params})
+    return RuntimeCapability(host, {**defaults, "name": "containerd", **params})
 
 
 def planned(host: Host, **params: Any) -> Plan:

@@ -92,5 +92,5 @@ def test_bad_configuration_of_docker_is_named(machine: Make, suite: str, text: s
     node.install_toolkit()
     before = node.files()
     with pytest.raises(NodeError, match=BAD_JSON[text]):
-        planned(node, runtime="docker", mode="runtime_class")
+        planned(node, name="docker", mode="runtime_class")
     assert node.files() == before

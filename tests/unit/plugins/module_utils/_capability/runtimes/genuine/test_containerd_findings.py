@@ -96,10 +96,10 @@ def test_a5_disabled_cri_is_seen_however_it_is_spelled(
 def test_a5_auto_leaves_dockers_containerd_alone(machine: Make, suite: str, text: str) -> None:
     node = machine(suite, {CONFIG: text})
     node.install_docker()
-    steps = converge(node, runtime="auto")
+    steps = converge(node, name="auto")
     assert [one for one in steps if "containerd" in one] == []
     assert node.files()[CONFIG] == text
-    assert [one for one in planned(node, runtime="auto").warnings if "containerd" in one] == []
+    assert [one for one in planned(node, name="auto").warnings if "containerd" in one] == []
 
 
 def test_a5_cri_that_an_import_disables(machine: Make) -> None:

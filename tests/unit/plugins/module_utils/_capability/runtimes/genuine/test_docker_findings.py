@@ -52,15 +52,15 @@ def test_a10_entry_of_another_kind_is_replaced_and_comes_back(
     node.install_docker()
     node.install_toolkit()
     before = node.files()
-    converge(node, runtime="docker", mode="runtime_class")
+    converge(node, name="docker", mode="runtime_class")
     entry = json.loads(node.files()[DAEMON])["runtimes"]["nvidia"]
     assert entry["path"] == WRAPPER
     assert entry.get("runtimeArgs") == OTHERS[other].get("runtimeArgs")
     assert "features]" in started(node)
-    assert converge(node, runtime="docker", mode="runtime_class") == []
+    assert converge(node, name="docker", mode="runtime_class") == []
     # Somebody edits the file; what was there comes back all the same.
     node.put(DAEMON, node.files()[DAEMON].replace("true", "false", 1))
-    converge(node, runtime="docker", state="absent")
+    converge(node, name="docker", state="absent")
     had = json.loads(before[DAEMON])
     left = json.loads(node.files()[DAEMON])
     assert left["runtimes"] == had["runtimes"]

@@ -69,14 +69,14 @@ def outcome(node: Machine, runtime: str, mode: str) -> str:
     before = node.files()
     refused = None
     try:
-        converge(node, runtime=runtime, mode=mode)
+        converge(node, name=runtime, mode=mode)
     except NodeError as error:
         refused = error
     if refused:
         assert node.files() == before, refused
         return "refused"
-    assert converge(node, runtime=runtime, mode=mode) == []
-    converge(node, runtime=runtime, state="absent")
+    assert converge(node, name=runtime, mode=mode) == []
+    converge(node, name=runtime, state="absent")
     assert node.files() == before
     return "edited"
 

@@ -70,8 +70,8 @@ def test_golden_file_of_docker(machine: Callable[..., Machine], suite: str, name
     node.install_toolkit()
     before = node.files()
     for mode in MODES:
-        converge(node, runtime="docker", mode=mode)
-        assert converge(node, runtime="docker", mode=mode) == []
+        converge(node, name="docker", mode=mode)
+        assert converge(node, name="docker", mode=mode) == []
     node.run(["dockerd", "--validate", "--config-file", DAEMON])
-    converge(node, runtime="docker", state="absent")
+    converge(node, name="docker", state="absent")
     assert node.files() == before

@@ -65,7 +65,7 @@ def test_a8_own_handler_is_complete(
     machine: Callable[..., Machine], kind: Kind, imports: bool
 ) -> None:
     node, _folder = rancher(machine, kind, imports=imports, handler=True)
-    assert converge(node, runtime=kind.name, mode="runtime_class") == []
+    assert converge(node, name=kind.name, mode="runtime_class") == []
 
 
 @BOTH
@@ -74,10 +74,10 @@ def test_a8_handler_goes_where_the_file_imports(
 ) -> None:
     node, folder = rancher(machine, kind, imports=True, handler=False)
     before = node.files()
-    (step,) = converge(node, runtime=kind.name, mode="default_runtime")
+    (step,) = converge(node, name=kind.name, mode="default_runtime")
     assert f"{folder}/zz-gpu-node.toml" in step
-    assert converge(node, runtime=kind.name, mode="default_runtime") == []
-    converge(node, runtime=kind.name, state="absent")
+    assert converge(node, name=kind.name, mode="default_runtime") == []
+    converge(node, name=kind.name, state="absent")
     assert node.files() == before
 
 
@@ -87,7 +87,7 @@ def test_a8_without_the_import_the_template_is_named(
 ) -> None:
     node, _folder = rancher(machine, kind, imports=False, handler=False)
     before = node.files()
-    assert converge(node, runtime=kind.name, mode="cdi") == []
+    assert converge(node, name=kind.name, mode="cdi") == []
     with pytest.raises(NodeError, match=r"regenerated.*config-v3\.toml\.tmpl"):
-        planned(node, runtime=kind.name, mode="runtime_class")
+        planned(node, name=kind.name, mode="runtime_class")
     assert node.files() == before

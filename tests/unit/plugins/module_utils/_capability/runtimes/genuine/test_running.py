@@ -35,10 +35,10 @@ def test_item_3_what_a_restart_of_docker_ends(
     logs = tmp_path / "logs"
     logs.mkdir()
     with running(node, logs) as daemons:
-        idle = planned(node, runtime="docker")
+        idle = planned(node, name="docker")
         assert (idle.restart_required, idle.blocked_by) == (("docker.service",), ())
         daemons.start("train")
-        plan = planned(node, runtime="docker")
+        plan = planned(node, name="docker")
         if live:
             assert (plan.restart_required, plan.blocked_by) == (("docker.service",), ())
         else:
@@ -46,7 +46,7 @@ def test_item_3_what_a_restart_of_docker_ends(
             assert "would end train" in plan.warnings[0]
         # The file says otherwise; what counts is the daemon that runs.
         node.put(DAEMON, json.dumps({**settings, "live-restore": not live}))
-        assert planned(node, runtime="docker").blocked_by == plan.blocked_by
+        assert planned(node, name="docker").blocked_by == plan.blocked_by
         assert daemons.alive()
         assert daemons.alive("dockerd") is live
 
