@@ -33,11 +33,11 @@ options:
     default: ""
   components:
     description:
-      - The parts that the node must have, of V(driver), V(runtime), V(toolkit), V(mig), V(cdi), V(device_plugin),
-        V(labels), V(dcgm) and V(validate). Checks of other parts are skipped.
+      - The parts that the node must have. Checks of other parts are skipped.
       - An empty list, or one with all of them, stands for the parts that are set up on the node.
     type: list
     elements: str
+    choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
     default: []
   require_kubelet:
     description: Whether it is an error that no kubelet has registered the GPUs yet. Without it, that is a warning.

@@ -18,12 +18,14 @@ def _of(prefix: str, options: str, **others: str) -> t.Dict[str, str]:
 
 
 ON_ALLOCATED = "gpu_nodes_on_allocated"
+REQUIRE_KUBELET = "gpu_nodes_require_kubelet"
 # By module, the variable of each option that its role gives; labels are a part of the device plugin's role.
 VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
     "nvidia_driver": _of(
         "nvidia_driver",
         "state source repository runfile version kernel_modules precompiled prerequisites components adopt hold"
-        " hold_kernel update load reload persistence manage_sources secure_boot module_options lock_timeout",
+        " hold_kernel update load reload persistence manage_sources secure_boot module_options releases on_busy"
+        " wait_timeout lock_timeout",
         on_allocated=ON_ALLOCATED,
     ),
     "container_toolkit": _of(
@@ -31,11 +33,13 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
     ),
     "container_runtime": _of(
         "container_runtime",
-        "state mode handler config_path spec_dirs restart backup",
-        runtime="container_runtime_name",
-        runtime_path="container_runtime_program",
+        "state name mode handler handler_path config_path spec_dirs restart backup",
     ),
-    "mig": _of("mig", "config selected on_busy wait_timeout reset boot", on_allocated=ON_ALLOCATED),
+    "mig": _of(
+        "mig",
+        "config selected on_busy wait_timeout reset boot lock_timeout",
+        on_allocated=ON_ALLOCATED,
+    ),
     "cdi": _of("cdi", "state path hooks library_folders driver_root generator capabilities boot"),
     "device_plugin": {
         **_of(
@@ -48,9 +52,17 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
         },
         "labels.events": "device_plugin_node_events",
         "labels.condition": "device_plugin_node_condition",
+        "require_kubelet": REQUIRE_KUBELET,
     },
     "dcgm": _of("dcgm", "state version cuda proprietary hold exporter lock_timeout"),
-    "validate": _of("validate", "gpu_count"),
+    "validate": _of(
+        "validate",
+        "gpu_count containers cuda wait_timeout",
+        driver_version="nvidia_driver_version",
+        driver_source="nvidia_driver_source",
+        components="gpu_nodes_components",
+        require_kubelet=REQUIRE_KUBELET,
+    ),
     "gpu_info": {"cloud_init_timeout": "gpu_nodes_cloud_init_timeout"},
 }
 

@@ -67,9 +67,9 @@ def _installs_driver(host: Host, params: t.Mapping[str, t.Any]) -> bool:
 def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
     """Refuse a node whose runtimes are too old for the mode, or that has none."""
     refused = []
-    wanted = Wanted(params["mode"], params["handler"], params["runtime_path"])
+    wanted = Wanted(params["mode"], params["handler"], params["handler_path"])
     try:
-        for one in choose(host, params["runtime"]):
+        for one in choose(host, params["name"]):
             try:
                 one.check(wanted)
                 return []

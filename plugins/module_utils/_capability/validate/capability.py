@@ -16,7 +16,16 @@ from ..._core.steps import Plan, Step
 from ..._core.validation.check import FAILED, WARNING, Check, message, of_state
 from ..._core.validation.daemon import Daemon
 from ..._core.validation.driver import Wanted as WantedDriver
-from ..._core.validation.node import Node, Wanted, checks, components, idle, settles, summary
+from ..._core.validation.node import (
+    COMPONENTS,
+    Node,
+    Wanted,
+    checks,
+    components,
+    idle,
+    settles,
+    summary,
+)
 from ..._host.api import Host
 from ..._nvml.real import Nvml, open_nvml
 from ..allocated import CHECKPOINT
@@ -35,7 +44,12 @@ SPEC: t.Dict[str, t.Any] = {
         "gpu_count": {"type": "int", "default": -1},
         "driver_version": {"type": "str", "default": ""},
         "driver_source": {"type": "str", "default": ""},
-        "components": {"type": "list", "elements": "str", "default": []},
+        "components": {
+            "type": "list",
+            "elements": "str",
+            "choices": list(COMPONENTS),
+            "default": [],
+        },
         "require_kubelet": {"type": "bool", "default": False},
         "containers": {"type": "bool", "default": True},
         "cuda": {"type": "bool", "default": True},

@@ -23,7 +23,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.variables import (
 ROLES = Path(__file__).resolve().parents[5] / "roles"
 MODULES = sorted(set(VARIABLES) - {"gpu_info"})
 # What roles compute rather than take from a user.
-COMPUTED = {"package", "sharing"}
+COMPUTED = {"package", "sharing", "fail"}
 
 
 def given(module: str) -> dict[str, str]:
@@ -80,7 +80,7 @@ def test_options_come_from_the_variables() -> None:
     ("module", "key", "named"),
     [
         ("mig", "config.mig-configs.half[1].devices", "mig_config.mig-configs.half[1].devices"),
-        ("container_runtime", "runtime_path", "container_runtime_program"),
+        ("container_runtime", "handler_path", "container_runtime_handler_path"),
         ("device_plugin", "labels.output", "node_labels_output"),
         ("device_plugin", "labels: NODE_NAME", "labels: NODE_NAME"),
         ("nvidia_driver", "runfile.sha256", "nvidia_driver_runfile.sha256"),
