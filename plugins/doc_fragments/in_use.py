@@ -20,6 +20,18 @@ options:
     type: str
     choices: [refuse, ignore]
     default: refuse
+  stop_services:
+    description:
+      - Services of systemd that hold GPUs open, such as C(nvsm.service) or somebody's C(nvidia-dcgm.service). Where the
+        change needs that, those that run are stopped before it, in this order, with what would stop with them, and
+        started again after it, also when it fails. A run that was killed leaves that to the next one.
+      - Their processes do not count as use. DCGM that M(gpu.node.dcgm) manages need not be named.
+      - With a display manager its graphical session ends.
+      - What the node does not have, and what must stay, such as the kubelet, container runtimes and the services of
+        this collection, is refused before the first change.
+    type: list
+    elements: str
+    default: []
   wait_timeout:
     description: Seconds to wait with O(on_busy=wait). What is in use then is as with V(fail).
     type: int

@@ -38,7 +38,11 @@ options:
     description:
       - What to do about a GPU where a process is in the way, or a pod that was given what would go.
       - V(fail) changes nothing on any GPU. V(skip) leaves out the GPUs concerned, with a warning.
-        V(wait) waits for O(wait_timeout), and then fails.
+        V(wait) waits for O(wait_timeout) before the first change, and then fails.
+      - There is no going on under a process, as M(gpu.node.nvidia_driver) has it. The driver destroys nothing that a
+        process is on.
+      - In check mode the plan for idle GPUs is returned with V(fail) and V(wait), with RV(blocked_by) and RV(refused).
+        A layout that cannot be made at all fails there as well.
     type: str
     choices: [fail, skip, wait]
     default: fail
@@ -66,7 +70,7 @@ extends_documentation_fragment:
   - gpu.node.in_use
 attributes:
   check_mode:
-    details: On a node without a driver the layout is checked in form only.
+    details: Where NVML is not there the layout is checked in form only, and RV(nvml_error) says why.
   diff_mode:
     details: Shows the memory grid of each GPU.
 seealso:
@@ -168,10 +172,24 @@ steps:
   type: list
   elements: dict
 blocked_by:
-  description: The processes that are in the way, with their pods, and the pods that were given what would go.
+  description: The processes that are in the way, with pod, container or service, and the pods that were given what
+    would go.
   returned: always, but on failures for other reasons
   type: list
   elements: str
+refused:
+  description: Whether RV(blocked_by) is why a run with O(on_busy=fail) would change nothing now, or has changed
+    nothing. It is not there on failures for other reasons, which are the same whoever uses the GPUs.
+  returned: success, and where GPUs in use are why nothing was done
+  type: bool
+nvml_available:
+  description: Whether the GPUs could be looked at. In check mode, where they could not, the layout is checked in form.
+  returned: success
+  type: bool
+nvml_error:
+  description: Why not, with the next step. A missing driver and a missing nvidia-ml-py are told apart.
+  returned: success
+  type: str
 reboot_required:
   description: Whether a change waits for a reset or a reboot.
   returned: success
@@ -184,7 +202,7 @@ reboot_reasons:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig import (
+from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
     SPEC,
     MigCapability,
 )

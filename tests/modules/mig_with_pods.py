@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._capability import mig as capability
+from ansible_collections.gpu.node.plugins.module_utils._capability.mig import capability
 from ansible_collections.gpu.node.plugins.module_utils._core.allocated import ROOTS, SOCKET
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,28 @@ def test_without_a_driver_check_mode_plans_and_a_run_says_what_is_missing(run_mo
         failed = run_module(sim, "mig", config=config(THREE))
         assert failed["failed"]
         assert "gpu.node.nvidia_driver" in failed["msg"]
+
+
+def test_item_14_what_lacks_is_named_and_a_preview_can_tell(
+    run_module: Run, tmp_path: Path
+) -> None:
+    """Without the driver, and with a driver that this Python has no library to ask."""
+    with start("a100-40", 2, driver=None) as sim:
+        checked = run_module(sim, "mig", check=True, config=config(THREE))
+        assert checked["nvml_available"] is False
+        assert "gpu.node.nvidia_driver" in checked["nvml_error"]
+    (tmp_path / "pynvml.py").write_text("raise ImportError\n")
+    with start("a100-40", 2) as sim:
+        assert run_module(sim, "mig", check=True, config=config(THREE))["nvml_available"] is True
+        sim.env["PYTHONPATH"] = os.pathsep.join((str(tmp_path), sim.env["PYTHONPATH"]))
+        checked = run_module(sim, "mig", check=True, config=config(THREE))
+        failed = run_module(sim, "mig", config=config(THREE))
+        for text in (checked["nvml_error"], failed["msg"], str(checked["warnings"])):
+            assert "this Python has no pynvml (nvidia-ml-py)" in text
+            assert sys.executable in text
+            assert "gpu.node.device_plugin" in text
+            assert "libnvidia-ml.so.1" not in text
+            assert "driver" not in text
 
 
 def test_compute_instances_share_a_gpu_instance(a100: Sim, run_module: Run) -> None:

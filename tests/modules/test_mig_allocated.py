@@ -97,16 +97,19 @@ def test_idle_pods_keep_their_mig_devices(node: Node, share: str) -> None:
     before, device = layout(node.sim), uuid_of(node, "1g.5gb")
     node.give(f"{device}{share}")
     words = f"pod ml/idle (container main) with nvidia.com/mig-1g.5gb {device}"
-    for check in (True, False):
-        refused = node.run(config=config(WHOLE), check=check)
-        assert refused["failed"]
-        assert refused["blocked_by"] == [words]
-        assert f"cannot be destroyed: in use by {words}. Next step:" in refused["msg"]
+    refused = node.run(config=config(WHOLE))
+    assert refused["failed"]
+    assert (refused["blocked_by"], refused["refused"]) == ([words], True)
+    assert f"cannot be destroyed: in use by {words}. Next step:" in refused["msg"]
+    checked = node.run(config=config(WHOLE), check=True)
+    assert (checked["blocked_by"], checked["refused"]) == ([words], True)
+    assert "would be refused" in str(checked["warnings"])
     skipped = node.run(config=config(WHOLE), on_busy="skip")
     assert (skipped["changed"], skipped["blocked_by"]) == (False, [words])
     planned = node.run(config=config(WHOLE), on_busy="wait", check=True)
     assert planned["blocked_by"] == [words]
     assert words in str(planned["warnings"])
+    assert (planned["steps"], planned["refused"]) == (checked["steps"], False)
     assert "7g.40gb" in planned["diff"]["after"]  # as the playbook shows it before it drains
     assert layout(node.sim) == before
 

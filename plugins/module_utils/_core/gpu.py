@@ -133,7 +133,7 @@ class GpuInstance:
 class Process:
     """A process on a GPU; the ids of instances are None on a whole GPU.
 
-    ``pod`` is the namespace and name of its pod, empty where it is in none or that is not known.
+    ``where`` is its pod, container or service in words, empty where that is not known.
     """
 
     pid: int
@@ -141,12 +141,12 @@ class Process:
     gpu_uuid: str
     gi_id: t.Optional[int] = None
     ci_id: t.Optional[int] = None
-    pod: str = ""
+    where: str = ""
 
     def __str__(self) -> str:
         """Return it as users are told of it."""
-        pod = f", pod {self.pod}" if self.pod else ""
-        return f"process {self.pid} ({self.name or 'unknown'}{pod})"
+        words = filter(None, (self.name or "unknown", self.where))
+        return f"process {self.pid} ({', '.join(words)})"
 
 
 @dataclasses.dataclass(frozen=True)

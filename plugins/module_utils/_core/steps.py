@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+IDLE_GPU = "idle_gpu"
+
 
 @dataclasses.dataclass(frozen=True)
 class Step:
@@ -15,7 +17,7 @@ class Step:
 
     ``action`` names it for machines, ``summary`` for people; ``params`` is what its
     application needs; ``needs`` holds what it takes from the node: ``restart:<unit>``,
-    ``reboot`` or ``idle_gpu``.
+    ``reboot`` or that no GPU is in use.
     """
 
     action: str

@@ -18,6 +18,7 @@ def _of(prefix: str, options: str, **others: str) -> t.Dict[str, str]:
 
 
 ON_ALLOCATED = "gpu_nodes_on_allocated"
+STOP_SERVICES = "gpu_nodes_stop_services"
 REQUIRE_KUBELET = "gpu_nodes_require_kubelet"
 # By module, the variable of each option that its role gives; labels are a part of the device plugin's role.
 VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
@@ -27,6 +28,7 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
         " hold_kernel update load reload persistence manage_sources secure_boot module_options releases on_busy"
         " wait_timeout lock_timeout",
         on_allocated=ON_ALLOCATED,
+        stop_services=STOP_SERVICES,
     ),
     "container_toolkit": _of(
         "container_toolkit", "state version parts hold vendor_refresh repository lock_timeout"
@@ -39,6 +41,7 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
         "mig",
         "config selected on_busy wait_timeout reset boot lock_timeout",
         on_allocated=ON_ALLOCATED,
+        stop_services=STOP_SERVICES,
     ),
     "cdi": _of("cdi", "state path hooks library_folders driver_root generator capabilities boot"),
     "device_plugin": {

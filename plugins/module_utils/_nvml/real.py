@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import re
+import sys
 import typing as t
 
 from .._core.gpu import (
@@ -32,7 +33,7 @@ from .calls import INVALID_ARGUMENT, doing, listed, or_none, pynvml, text, told
 
 UUID = re.compile("GPU-[0-9A-Za-z-]+")
 WITHOUT_BINDINGS = (
-    "install what has it: the role gpu.node.device_plugin with tasks_from: environment"
+    "install the virtual environment: the role gpu.node.device_plugin with tasks_from: environment"
 )
 MOST_GPUS, MOST_MIG_DEVICES = 1024, 64  # a driver that says that there are more is not believed
 GONE = (NOT_FOUND, INVALID_ARGUMENT)  # what is said of an instance that was destroyed meanwhile
@@ -42,7 +43,7 @@ GONE = (NOT_FOUND, INVALID_ARGUMENT)  # what is said of an instance that was des
 def open_nvml(library: str = "") -> t.Iterator[Nvml]:
     """Initialise NVML for a with statement; the ``library`` is loaded first, so that pynvml finds it."""
     if pynvml is None:
-        error = NvmlError(NO_BINDINGS, "loading its bindings")
+        error = NvmlError(NO_BINDINGS, f"importing pynvml with {sys.executable}")
         error.hint = WITHOUT_BINDINGS
         raise error
     if library:

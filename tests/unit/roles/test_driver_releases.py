@@ -65,7 +65,11 @@ def test_item_12_table_of_whatever_form_is_taken(tmp_path: Path, releases: objec
 @pytest.mark.parametrize(
     ("releases", "text", "words"),
     [
-        ("releases.yml", "as_of: tomorrow\n", "releases.as_of (nvidia_driver_releases): 'tomorrow' is not valid"),
+        (
+            "releases.yml",
+            "as_of: tomorrow\n",
+            "releases.as_of (nvidia_driver_releases): 'tomorrow' is not valid",
+        ),
         ("releases.yml", "", "releases (nvidia_driver_releases): '(an empty file)' is not valid"),
         ("other.yml", YAML, "releases (nvidia_driver_releases): 'other.yml' is not valid"),
         ({"as_of": "2026-10-01", "branch": {}}, "", "did you mean branches?"),

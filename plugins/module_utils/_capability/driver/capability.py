@@ -29,9 +29,7 @@ from ..._host.api import Host
 from ..._host.packages.api import NoHold, NoWay
 from ..._host.packages.apt import OWN_SOURCES
 from .. import nodeinfo
-from ..dcgm.services import managed
 from ..device_nodes import Nodes
-from ..in_use.users import gpu_users
 from ..recorded import REPOSITORY_SPEC, Additions, checked_timeout, named, package_manager
 from .gate import SPEC as GATE_SPEC
 from .gate import Gate
@@ -102,6 +100,7 @@ class DriverCapability:
         self._desired = parse_desired(values)
         self._check_mode = check_mode
         self._warnings: t.Tuple[str, ...] = ()
+        self._begun = False
         self._release = nodeinfo.os_release(host)
         self._codename = distributions.release(self._release)
         known = distributions.supported(self._release.get("ID", ""), self._codename)
@@ -176,7 +175,7 @@ class DriverCapability:
             smi=host.which("nvidia-smi") is not None,
             refreshed=node.refreshed,
             refresh_note=node.refresh_note,
-            users=gpu_users(host, managed(host)) if driver else (),
+            users=self._gate.services.users() if driver else (),
             reload_note=node.reload_note,
             modules=modules(host, self._desired.module_options, added=record.modprobe),
             dkms=dkms(host),
@@ -187,7 +186,7 @@ class DriverCapability:
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
         try:
-            found = self._spared(state)
+            found = self._gate.services.around(self._spared(state))
         except STALE:
             # In a real run a step before would have fetched the lists.
             if not self._check_mode or self._node.refreshed or not self._node.preview_lists():
@@ -198,17 +197,18 @@ class DriverCapability:
 
     def _spared(self, state: Observed) -> Plan:
         """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
-        while True:
-            found = self._possible(replace(state, users=()))
-            whole = self._whole(found, state)
-            if state.loaded is None or not (taking.takes(whole) or whole.reboot_required):
-                return found
-            busy, notes = self._gate.look(state)
-            if not taking.in_the_way(busy):
-                return replace(found, warnings=(*found.warnings, *notes))
-            if not self._gate.waits(whole):
-                break
-            state = self.observe()
+        found = self._possible(replace(state, users=()))
+        whole = self._whole(found, state)
+        if state.loaded is None or not (taking.takes(whole) or whole.reboot_required):
+            return found
+        if taking.takes(whole):
+            self._gate.services.check()
+        busy, notes = self._gate.look(state)
+        if not taking.in_the_way(busy):
+            return replace(found, warnings=(*found.warnings, *notes))
+        busy = self._gate.wait(whole, busy)
+        if not taking.in_the_way(busy):
+            return self._spared(self.observe())
         refused = self._gate.refuse(whole, busy)
         return refused or self._gate.about(self._possible(busy), busy, notes)
 
@@ -265,8 +265,12 @@ class DriverCapability:
         return replace(found, steps=tuple(steps), warnings=tuple(warnings))
 
     def apply(self, step: Step) -> None:
-        """Carry out one step."""
-        self._actions[step.action](step.params)
+        """Carry out one step; who has a GPU is asked once more before the first that takes the driver."""
+        if taking.replaces(Plan((step,))) and not self._begun:
+            self._gate.last_look()
+            self._begun = True
+        if not self._gate.services.apply(step):
+            self._actions[step.action](step.params)
 
     def _uninstall(self, params: Params) -> None:
         """Have NVIDIA's uninstaller run, once what takes the driver's place is on the node."""
@@ -296,6 +300,7 @@ class DriverCapability:
         if added.record.device_nodes:
             self._nodes.remove()
         added.forget()
+        self._gate.services.forget()
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""

@@ -17,11 +17,14 @@ from ..._core.in_use.busy import FAIL, PROCEED, WAIT, checked_wait
 from ..._core.steps import Plan
 from ..._host.api import Host
 from .. import allocated
+from ..in_use import services
+from ..in_use.users import gpu_users
 
 SPEC: t.Dict[str, t.Dict[str, t.Any]] = {
     "on_busy": {"type": "str", "choices": [FAIL, WAIT, PROCEED], "default": FAIL},
     "wait_timeout": {"type": "int", "default": 600},
     "on_allocated": allocated.SPEC,
+    "stop_services": services.SPEC,
 }
 LOOK_SECONDS = 2.0
 PROCEEDS = "nvidia_driver: on_busy is proceed: the driver is changed under {}"
@@ -39,27 +42,32 @@ class Gate:
             checked_wait(params.pop("wait_timeout")),
         )
         self._asks_kubelet = params.pop("on_allocated") != "ignore"
+        self.services = services.Services(host, params.pop("stop_services"))
+        self._seen: t.Optional[Observed] = None
         self._deadline = time.monotonic() + self._timeout
 
     def look(self, state: Observed) -> t.Tuple[Observed, t.Tuple[str, ...]]:
         """Return the state with the pods that were given GPUs, and a warning where that is not known."""
-        if not self._asks_kubelet:
-            return state, ()
+        self._seen = state
         try:
-            given = names(allocated.observe(self._host))
+            return dataclasses.replace(state, allocated=self._given()), ()
         except NodeError as error:
             if self._on_busy != PROCEED:
                 raise
             return state, (f"nvidia_driver: {error}",)
-        return dataclasses.replace(state, allocated=given), ()
 
-    def waits(self, found: Plan) -> bool:
-        """Tell, after a while, whether to look again; there is no waiting in check mode."""
-        late = time.monotonic() >= self._deadline
-        if self._on_busy != WAIT or self._check_mode or late or not taking.takes(found):
-            return False
-        time.sleep(LOOK_SECONDS)
-        return True
+    def _given(self) -> t.Tuple[str, ...]:
+        return names(allocated.observe(self._host)) if self._asks_kubelet else ()
+
+    def wait(self, found: Plan, busy: Observed) -> Observed:
+        """Return who still has a GPU, after waiting for them where that was asked for; not in check mode."""
+        waits = self._on_busy == WAIT and not self._check_mode and taking.takes(found)
+        while waits and taking.in_the_way(busy) and time.monotonic() < self._deadline:
+            time.sleep(LOOK_SECONDS)
+            busy = dataclasses.replace(busy, users=self.services.users())
+            if not busy.users:
+                busy = dataclasses.replace(busy, allocated=self._given())
+        return busy
 
     def refuse(self, found: Plan, busy: Observed) -> t.Optional[Plan]:
         """Refuse a plan that takes the driver from those who have a GPU; in check mode return it with them.
@@ -80,6 +88,12 @@ class Gate:
         note = f"nvidia_driver: {words}: {', '.join(who)}"
         warnings = (*found.warnings, note)
         return dataclasses.replace(found, blocked_by=who, refused=refused, warnings=warnings)
+
+    def last_look(self) -> None:
+        """Refuse a change, whose services are stopped, where a process has a GPU all the same, or came meanwhile."""
+        if self._on_busy != PROCEED and self._seen is not None:
+            found = dataclasses.replace(self._seen, users=gpu_users(self._host), allocated=())
+            taking.refuse(found, absent=self._absent)
 
     def about(self, found: Plan, busy: Observed, notes: t.Sequence[str]) -> Plan:
         """Return what is done though GPUs are in use, with who has them."""

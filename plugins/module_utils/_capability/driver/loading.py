@@ -12,7 +12,6 @@ from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError
 from ..._host.api import properties
-from ..dcgm.services import Pause
 from ..nodeinfo import bridges, pci_devices
 from .kernel import build_error, dkms, modules, write_modprobe
 from .sources import Params, Part
@@ -88,8 +87,6 @@ class Loading(Part):
             for unit in ((FABRIC_SERVICE, SERVICE) if switches else (SERVICE,))
             if host.run(["systemctl", "is-active", unit], check=False).rc == 0
         ]
-        pause = Pause(host)
-        pause.begin()
         for unit in active:
             host.run(["systemctl", "stop", unit])
         try:
@@ -103,7 +100,6 @@ class Loading(Part):
         finally:
             for unit in reversed(active):
                 host.run(["systemctl", "start", unit], check=False)
-            pause.end()
 
     def enable(self, unit: str, params: Params) -> None:
         """Enable and start one of the driver's services."""

@@ -28,9 +28,8 @@ PODMAN = "/var/lib/containers/storage/overlay-containers/containers.json"
 LOGS = "/var/log/pods"
 
 
-def gpu_users(host: Host, ours: t.Collection[str] = ()) -> t.Tuple[User, ...]:
-    """Return the processes that have a GPU open, but for the driver's own daemons and the units of ``ours``."""
-    units = (*DRIVERS_CGROUPS, *(f"/system.slice/{unit}" for unit in ours))
+def gpu_users(host: Host) -> t.Tuple[User, ...]:
+    """Return the processes that have a GPU open, but for the driver's own daemons."""
     found = []
     for pid in host.listdir("/proc"):
         if not pid.isdigit():
@@ -38,43 +37,37 @@ def gpu_users(host: Host, ours: t.Collection[str] = ()) -> t.Tuple[User, ...]:
         folder = f"/proc/{pid}/fd"
         opened = (host.readlink(f"{folder}/{number}") for number in host.listdir(folder))
         if any(one and one.startswith("/dev/nvidia") for one in opened):
-            user = _user(host, pid, units)
-            found += [user] if user else []
+            user = user_of(host, int(pid))
+            found += [] if _is_own(host, user) else [user]
     return tuple(found)
 
 
-def _user(host: Host, pid: str, units: t.Sequence[str]) -> t.Optional[User]:
-    """Return a process, None where it is a daemon of the driver or of units."""
-    name, cgroup, init = (
-        proc(host, pid, "comm").strip("\n"),
-        proc(host, pid, "cgroup"),
-        proc(host, "1", "cgroup"),
-    )
+def user_of(host: Host, pid: int) -> User:
+    """Return a process with what runs it."""
+    cgroup, init = proc(host, str(pid), "cgroup"), proc(host, "1", "cgroup")
     where = pods.paths(cgroup, init)
-    if _is_own(host, pid, name, where, units):
-        return None
     uid, container = pods.uid_of(cgroup, init), container_of(where)
     return User(
-        pid=int(pid),
-        program=name,
+        pid=pid,
+        program=proc(host, str(pid), "comm").strip("\n"),
         unit=unit_of(where),
         container=_named(host, container) if container else None,
         pod=pods.name_of(uid, host.listdir(LOGS)) if uid else "",
     )
 
 
-def _is_own(
-    host: Host, pid: str, name: str, where: t.Sequence[str], units: t.Sequence[str]
-) -> bool:
-    """Tell whether a process is a daemon of the driver or of units, by what its user can't choose.
+def _is_own(host: Host, one: User) -> bool:
+    """Tell whether a process is a daemon of the driver, by what its user can't choose.
 
     Anybody can have such a name. A unit's cgroup takes nobody else's processes, and a daemon that
     was started by hand is root's and sees the same files as we do, which no container does.
     """
-    if any(path in units for path in where):
+    pid = str(one.pid)
+    where = pods.paths(proc(host, pid, "cgroup"), proc(host, "1", "cgroup"))
+    if any(path in DRIVERS_CGROUPS for path in where):
         return True
     users = re.search(r"^Uid:(.*)$", proc(host, pid, "status"), re.M)
-    if name not in DRIVERS_OWN or users is None or set(users[1].split()) != {"0"}:
+    if one.program not in DRIVERS_OWN or users is None or set(users[1].split()) != {"0"}:
         return False
     own = host.readlink("/proc/self/ns/mnt")
     return own is not None and host.readlink(f"/proc/{pid}/ns/mnt") == own

@@ -14,10 +14,11 @@ from ..._core.errors import InputError, NodeError
 from ..._core.preflight.problems import Problem
 from ..._core.variables import VARIABLES
 from ..._host.api import Host
-from .. import cdi, container_toolkit, mig
+from .. import cdi, container_toolkit
 from ..agent import deployment
 from ..dcgm import capability as dcgm
 from ..driver import capability as driver
+from ..mig import capability as mig
 from ..runtimes import capability as runtimes
 
 Values = t.Mapping[str, t.Any]

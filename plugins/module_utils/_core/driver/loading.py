@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..in_use import holders
-from ..steps import Step
+from ..steps import IDLE_GPU, Step
 from .kernel import MODPROBE_FILE, blacklists, differing, render
 from .select import Choice
 from .state import Desired, Observed
@@ -78,7 +78,7 @@ def plan(observed: Observed, desired: Desired, found: Look) -> t.List[Step]:
         steps.append(Step("load", "load the kernel module: modprobe nvidia", {"waits": waits}))
     if found.exchange:
         words = f"reload the kernel modules: {found.mismatch}"
-        steps.append(Step("reload", words, needs=("idle_gpu",)))
+        steps.append(Step("reload", words, needs=(IDLE_GPU,)))
     start = usable and (observed.loaded is not None or desired.load)
     # NVIDIA's installer brings the persistence daemon without a unit.
     if desired.persistence and (

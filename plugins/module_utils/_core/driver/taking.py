@@ -11,11 +11,10 @@ import typing as t
 from ..in_use import holders
 from ..in_use.busy import refuse_if_busy
 from ..packages.apt import upstream
-from ..steps import Plan, Step
+from ..steps import IDLE_GPU, Plan, Step
 from .select import Choice
 from .state import Observed
 
-IDLE = "idle_gpu"
 UNTOUCHED = "GPUs are in use, and the driver was not touched"
 
 
@@ -24,8 +23,8 @@ def marked(
 ) -> t.Tuple[Step, ...]:
     """Return the steps; those that take the loaded driver from its users need idle GPUs."""
     return tuple(
-        dataclasses.replace(one, needs=(*one.needs, IDLE))
-        if IDLE not in one.needs and _takes(one, observed, choice)
+        dataclasses.replace(one, needs=(*one.needs, IDLE_GPU))
+        if IDLE_GPU not in one.needs and _takes(one, observed, choice)
         else one
         for one in steps
     )
@@ -59,31 +58,25 @@ def _replaces(params: t.Mapping[str, t.Any], observed: Observed, choice: Choice)
 
 def takes(found: Plan) -> bool:
     """Tell whether a plan takes the loaded driver from its users, or reloads it."""
-    return any(IDLE in step.needs for step in found.steps)
+    return any(IDLE_GPU in step.needs for step in found.steps)
 
 
 def replaces(found: Plan) -> bool:
     """Tell whether a plan takes the driver from its users, and does not only reload it where nobody is on a GPU."""
-    return any(IDLE in step.needs and step.action != "reload" for step in found.steps)
+    return any(IDLE_GPU in step.needs and step.action != "reload" for step in found.steps)
 
 
 def in_the_way(observed: Observed) -> t.Tuple[str, ...]:
-    """Return who has a GPU: processes, then pods."""
+    """Return who has a GPU, in words: processes, then pods."""
     return (*(f"process {one}" for one in observed.users), *observed.allocated)
 
 
-def hint(observed: Observed, *, absent: bool) -> str:
-    """Return the next step of a refusal."""
-    ways = holders.advice(observed.users, observed.allocated)
-    plays = (
-        "drain the node"
-        if absent
-        else "run the playbook gpu.node.upgrade_driver, which drains the node"
-    )
-    return f"{ways + '; ' if ways else ''}{plays}, or set nvidia_driver_on_busy (on_busy) to wait or proceed"
-
-
 def refuse(observed: Observed, *, absent: bool, waited: t.Optional[int] = None) -> None:
-    """Raise Busy, which names who has a GPU and how that ends."""
+    """Raise Busy where anybody has a GPU; it names them, and how that ends."""
+    ways = holders.advice(observed.users, observed.allocated)
+    plays = "drain the node"
+    if not absent:
+        plays = "run the playbook gpu.node.upgrade_driver, which drains the node"
+    hint = f"{plays}, or set nvidia_driver_on_busy (on_busy) to wait or proceed"
     what = UNTOUCHED if waited is None else f"after {waited} s {UNTOUCHED}"
-    refuse_if_busy(what, in_the_way(observed), hint=hint(observed, absent=absent))
+    refuse_if_busy(what, in_the_way(observed), hint=f"{ways}; {hint}" if ways else hint)

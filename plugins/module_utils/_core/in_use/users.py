@@ -42,13 +42,16 @@ class User(t.NamedTuple):
     container: t.Optional[Container] = None
     pod: str = ""
 
+    @property
+    def where(self) -> str:
+        """Return what runs it, in words."""
+        container = f"container {self.container}" if self.container else ""
+        return printable((f"pod {self.pod}" if self.pod else "") or container or self.unit)
+
     def __str__(self) -> str:
         """Return it as users are told of it."""
-        where = f", pod {self.pod}" if self.pod else ""
-        if self.container and not where:
-            where = f", container {self.container}"
-        where = where or (f", {self.unit}" if self.unit else "")
-        return f"{self.pid} ({printable(self.program) or 'unknown'}{printable(where)})"
+        words = filter(None, (printable(self.program) or "unknown", self.where))
+        return f"{self.pid} ({', '.join(words)})"
 
 
 def unit_of(paths: t.Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from ..allocated import Holder
 from ..errors import NodeError
 from ..gpu import GiProfile, Gpu, GpuInstance, MigDevice, Process
 from ..in_use.busy import refuse_if_busy
-from ..steps import Step
+from ..steps import IDLE_GPU, Step
 from ..text import json_data
 from .profile import Placements, Shape, shapes
 from .search import Kept, arrange
@@ -67,7 +67,7 @@ def _grid(profiles: t.Sequence[GiProfile], placed: t.Sequence[Placed]) -> str:
     return "".join(cells)
 
 
-IDLE = ("idle_gpu",)
+IDLE = (IDLE_GPU,)
 
 
 User = t.Union[Process, Holder]

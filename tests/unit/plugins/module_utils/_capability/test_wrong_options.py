@@ -8,8 +8,9 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import cdi, mig
+from ansible_collections.gpu.node.plugins.module_utils._capability import cdi
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent import deployment
+from ansible_collections.gpu.node.plugins.module_utils._capability.mig import capability as mig
 from ansible_collections.gpu.node.plugins.module_utils._capability.nodeinfo import without_nvml
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._nvml import real

@@ -9,16 +9,13 @@ from typing import Any
 
 import debian
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm.services import (
-    RECORD,
-    Pause,
+from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm.services import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
+    MigCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig import MigCapability, State
-from ansible_collections.gpu.node.plugins.module_utils._core.boot import State as Boot
 from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.exporter import DCGM_UNIT, UNIT
 from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.state import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from debian import DRIVER, LOADED, Debian
 
 OLDER = "535.261.03"
@@ -37,12 +34,8 @@ def scene(unit: str, record: str = "") -> Debian:
     node.links["/proc/812/fd/5"] = "/dev/nvidia0"
     if record:
         node.files[RECORD] = record
-    node.commands[("systemctl", "is-active")] = _active
+    node.commands[("systemctl", "is-active")] = "active\n"
     return node
-
-
-def _active(words: tuple[str, ...]) -> Completed:
-    return Completed(0, "active\n", "")
 
 
 def plan(node: Debian, **params: Any) -> Any:
@@ -53,14 +46,13 @@ def plan(node: Debian, **params: Any) -> Any:
 def test_item_26_engine_of_ours_is_stopped_and_started_around_the_reload() -> None:
     node = scene(DCGM_UNIT, OURS)
     one, found = plan(node)
-    assert [step.action for step in found.steps] == ["reload"]
+    assert [step.action for step in found.steps] == ["stop_services", "reload", "start_services"]
     ran = len(node.ran)
-    one.apply(found.steps[0])
-    calls = [
-        words[1:] for words in node.ran[ran:] if words[0] == "systemctl" and words[1] != "is-active"
-    ]
+    for step in found.steps:
+        one.apply(step)
+    calls = [words[1:] for words in node.ran[ran:] if words[0] == "systemctl"]
     persistence = "nvidia-persistenced.service"
-    assert calls == [
+    assert [one for one in calls if one[0] not in ("is-active", "show")] == [
         ("stop", UNIT),
         ("stop", DCGM_UNIT),
         ("stop", persistence),
@@ -85,25 +77,6 @@ def test_item_26_engine_elsewhere_than_in_the_unit_is_a_user_of_the_gpus() -> No
     assert "812 (nv-hostengine)" in found.reboot_required[0]
 
 
-def test_item_26_what_did_not_run_is_not_started() -> None:
-    node = scene(DCGM_UNIT, OURS)
-    node.commands[("systemctl", "is-active")] = Completed(3, "inactive\n", "")
-    pause, ran = Pause(node), len(node.ran)  # type: ignore[arg-type]
-    pause.begin()
-    pause.end()
-    assert {words[1] for words in node.ran[ran:]} == {"is-active"}
-
-
-def test_item_26_services_start_again_once() -> None:
-    node = scene(DCGM_UNIT, OURS)
-    pause = Pause(node)  # type: ignore[arg-type]
-    pause.begin()
-    pause.end()
-    ran = len(node.ran)
-    pause.end()
-    assert len(node.ran) == ran
-
-
 class Done:
     """What carries steps out, which then have to find DCGM stopped."""
 
@@ -120,14 +93,18 @@ def test_item_26_engine_of_ours_makes_way_for_all_changes_of_a_mig_layout() -> N
     node = scene(DCGM_UNIT, OURS)
     node.ran.clear()
     params = {"config": None, "selected": "all-disabled", "boot": False, "reset": "never"}
-    params |= {"on_busy": "fail", "on_allocated": "ignore", "wait_timeout": 0, "lock_timeout": 0}
+    params |= {"on_busy": "fail", "on_allocated": "ignore", "wait_timeout": 0, "stop_services": []}
+    params |= {"lock_timeout": 0}
     one = MigCapability(node, params, check_mode=False)  # type: ignore[arg-type]
     one._nvml, one._changes, one._states = object(), Done(node), {"": object()}  # type: ignore
-    one.apply(Step("create", "create an instance"))
-    one.apply(Step("destroy", "destroy an instance", needs=("idle_gpu",)))
-    one.apply(Step("destroy", "destroy another", needs=("idle_gpu",)))
+    steps = (
+        Step("create", "create an instance"),
+        Step("destroy", "destroy an instance", needs=("idle_gpu",)),
+        Step("destroy", "destroy another", needs=("idle_gpu",)),
+    )
+    for step in one._services.around(Plan(steps)).steps:
+        one.apply(step)
     stopped = [("stop", UNIT), ("stop", DCGM_UNIT)]
     assert one._changes.ran == [[], stopped, stopped]  # type: ignore[union-attr]
-    one.result(State(Boot(None, {}, {}, program=True)), Plan())
     started = [words[2] for words in node.ran if words[:2] == ("systemctl", "start")]
     assert started == [DCGM_UNIT, UNIT]

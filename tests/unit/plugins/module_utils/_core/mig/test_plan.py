@@ -187,7 +187,7 @@ def test_running_instance_stays_and_a_slice_is_added() -> None:
 
 
 def test_busy_instance_that_would_have_to_go_is_named_with_its_process_and_pod() -> None:
-    process = Process(4711, "train", "GPU-0", 1, 0, pod="ml/train-0")
+    process = Process(4711, "train", "GPU-0", 1, 0, where="pod ml/train-0")
     state = GpuState(GPU, A100, (instance(A100, "3g.20gb", 4, 1),), (process,))
     words = r"GPU 0 .*3g\.20gb .*cannot be destroyed.*4711 \(train, pod ml/train-0\)"
     for enabled, goal in ((True, {"7g.40gb": 1}), (False, {})):

@@ -151,6 +151,9 @@ def test_item_7_wait_ends_at_its_timeout(busy: Debian, monkeypatch: pytest.Monke
         converge(busy, on_busy="wait", wait_timeout=30, **OLD)
     assert found.value.details["blocked_by"] == ["process 99 (python3)"]
     assert 30 <= now[0] < 40
+    assert not [words for words in busy.ran if words[0] == "apt-cache"][
+        3:
+    ]  # apt is not asked at each look
     assert busy.changes() == []
 
 

@@ -1,19 +1,19 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The servers of MPS daemons: what their managers tell of them, and the end of one without clients."""
+"""MPS servers without clients, which are no work and end where a change needs their GPU."""
 
 from __future__ import annotations
 
 import time
 import typing as t
 
-from .._core.agent import mps_units
-from .._core.errors import NodeError
-from .._core.gpu import Gpu
-from .._core.steps import Step
-from .._host.api import Host
-from .._nvml.real import Nvml
+from ..._core.agent import mps_units
+from ..._core.errors import NodeError
+from ..._core.gpu import Gpu
+from ..._core.steps import Step
+from ..._host.api import Host
+from ..._nvml.real import Nvml
 
 SERVER_SECONDS = 10.0
 
@@ -25,7 +25,7 @@ def states(host: Host) -> t.Iterator[t.Optional[str]]:
         yield host.read(mps_units.state_file(device, settings))
 
 
-def end(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
+def end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
     """End an idle MPS server. NodeError: it does not end, since clients came meanwhile.
 
     The daemon is asked again and again: two who ask at once cut each other off.

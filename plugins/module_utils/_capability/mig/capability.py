@@ -10,15 +10,14 @@ import dataclasses
 import time
 import typing as t
 
-from .._core import pods
-from .._core.allocated import Allocation, Devices, Holder, holders
-from .._core.boot import State as Boot
-from .._core.errors import NodeError
-from .._core.gpu import Gpu, GpuInstance, NvmlError, Process
-from .._core.in_use.busy import Busy, refuse_if_busy
-from .._core.mig import boot as mig_boot
-from .._core.mig.config import Selection
-from .._core.mig.plan import (
+from ..._core.allocated import Allocation, Devices, Holder, holders
+from ..._core.boot import State as Boot
+from ..._core.errors import NodeError
+from ..._core.gpu import Gpu, NvmlError, Process
+from ..._core.in_use.busy import FAIL, SKIP, WAIT, Busy, checked_wait, refuse_if_busy
+from ..._core.mig import boot as mig_boot
+from ..._core.mig.config import Selection
+from ..._core.mig.plan import (
     GpuPlan,
     GpuState,
     Server,
@@ -28,23 +27,33 @@ from .._core.mig.plan import (
     plan_gpu,
     without_idle,
 )
-from .._core.steps import Plan, Step
-from .._host.api import Host
-from .._nvml.mig import Changes, planned, read
-from .._nvml.real import Nvml, open_nvml
-from . import allocated, boot, mps_servers
-from .dcgm.services import Pause
-from .nodeinfo import without_nvml
-from .recorded import checked_timeout
+from ..._core.steps import Plan, Step
+from ..._host.api import Host
+from ..._nvml.mig import Changes, planned, read
+from ..._nvml.real import Nvml, open_nvml
+from .. import allocated, boot
+from ..in_use import services
+from ..in_use.services import Services
+from ..in_use.users import user_of
+from ..nodeinfo import without_nvml
+from ..recorded import checked_timeout
+from . import mps
+from .report import report
 
 # When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
 ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
+NO_DRIVER = "bring up the driver first (gpu.node.nvidia_driver), then run again"
+NO_LIBRARY = (
+    "run the playbook gpu.node.gpu_nodes, whose device plugin brings /opt/gpu-node with it, or install nvidia-ml-py for"
+    " that Python, then run again"
+)
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "config": {"type": "raw"},
         "selected": {"type": "str", "default": ""},
-        "on_busy": {"type": "str", "choices": ["fail", "skip", "wait"], "default": "fail"},
+        "on_busy": {"type": "str", "choices": [FAIL, SKIP, WAIT], "default": FAIL},
         "on_allocated": allocated.SPEC,
+        "stop_services": services.SPEC,
         "wait_timeout": {"type": "int", "default": 600},
         "reset": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
         "boot": {"type": "bool", "default": True},
@@ -74,10 +83,9 @@ class MigCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._params, self._check_mode = host, params, check_mode
         self._selection = Selection.of(params["config"], params["selected"])
-        for option in ("wait_timeout", "lock_timeout"):
-            checked_timeout(params[option], option)
-        waits = params["on_busy"] == "wait" and not check_mode
-        self._deadline = time.monotonic() + params["wait_timeout"] if waits else 0.0
+        checked_timeout(params["lock_timeout"], "lock_timeout")
+        seconds, waits = checked_wait(params["wait_timeout"]), params["on_busy"] == WAIT
+        self._deadline = time.monotonic() + seconds if waits and not check_mode else 0.0
         self._stack = contextlib.ExitStack()
         self._nvml: t.Optional[Nvml] = None
         self._changes: t.Optional[Changes] = None
@@ -85,10 +93,11 @@ class MigCapability:
         self._states: t.Dict[str, GpuState] = {}
         self._plans: t.Dict[str, GpuPlan] = {}
         self._at = ""
+        self._done: t.List[Step] = []
         self._allocations: t.Tuple[Allocation, ...] = ()
         self._asked_at: t.Optional[float] = None
         self._begun: t.Set[str] = set()
-        self._pause = Pause(host)
+        self._services = Services(host, params["stop_services"])
 
     # --- observe ---
 
@@ -103,9 +112,9 @@ class MigCapability:
             try:
                 self._nvml = self._stack.enter_context(open_nvml())
             except NvmlError as error:
-                if self._check_mode:
-                    return State(units, absent=error.cause)
                 error.hint = error.hint or without_nvml(self._host)
+                if self._check_mode:
+                    return State(units, absent=str(error))
                 raise
             self._changes = Changes(self._nvml, self._reset, self._deadline)
         while True:
@@ -119,10 +128,10 @@ class MigCapability:
 
     def _read(self, nvml: Nvml, units: Boot) -> State:
         gpus, broken = nvml.gpus()
-        idle = idle_servers(mps_servers.states(self._host))
+        idle = idle_servers(mps.states(self._host))
         split = [without_idle(read(nvml, gpu), idle) for gpu in gpus]
         states = tuple(
-            dataclasses.replace(one, processes=tuple(map(self._with_pod, one.processes)))
+            dataclasses.replace(one, processes=tuple(self._users(one.processes)))
             for one, _servers in split
         )
         self._states = {one.gpu.uuid: one for one in states}
@@ -168,16 +177,20 @@ class MigCapability:
             return False  # plan says what is wrong
         return bool(blocked) or any(step.needs for one in plans for step in one.steps)
 
-    def _with_pod(self, process: Process) -> Process:
-        read = self._host.read
-        uid = pods.uid_of(read(f"/proc/{process.pid}/cgroup"), read("/proc/1/cgroup"))
-        name = pods.name_of(uid, self._host.listdir("/var/log/pods")) if uid else ""
-        return dataclasses.replace(process, pod=name)
+    def _users(self, processes: t.Iterable[Process]) -> t.Iterator[Process]:
+        """Yield the processes with what runs them, without those of services that make way."""
+        for one in processes:
+            user = user_of(self._host, one.pid)
+            if not self._services.stops(user):
+                yield dataclasses.replace(one, where=user.where)
 
     # --- plan ---
 
     def plan(self, state: State) -> Plan:
         """Plan for every GPU that the layout is about; refuse before anything is changed."""
+        return self._services.around(self._layout(state))
+
+    def _layout(self, state: State) -> Plan:
         asked = (self._params["config"] or None, self._params["selected"])
         wanted = mig_boot.dump(*asked) if self._params["boot"] else None
         at_boot = mig_boot.BOOT.plan(
@@ -185,17 +198,15 @@ class MigCapability:
         )
         if state.absent:
             label = self._selection.label
-            warning = (
-                f"mig: NVML is not there yet ({state.absent}): the configuration is valid in form, whether"
-                " it fits the GPUs is known once the driver is loaded"
-            )
-            first = Step("partition", f"partition GPUs as {label} once the driver is loaded")
+            warning = f"mig: the configuration is valid in form, whether it fits the GPUs is not known: {state.absent}"
+            first = Step("partition", f"partition GPUs as {label} once NVML answers")
             return Plan((first, *at_boot), "", f"{label}\n", warnings=(warning,))
         warnings = [f"mig: left alone, since it does not answer: {error}" for error in state.broken]
         idle = self._selection.idle_entries(state.gpus)
         warnings += [f"mig: {key} matches no GPU of this node" for key in idle]
         plans, blocked = self._plan_gpus(state)
         if blocked:
+            self._services.check()
             warnings += self._about_busy(blocked)
         self._plans = {**{one.gpu.uuid: one for one in plans}, **self._plans}
         return Plan(
@@ -207,6 +218,7 @@ class MigCapability:
             "".join(f"{one.after}\n" for one in plans) + (wanted or ""),
             reboot_required=tuple(one.pending for one in plans if one.pending),
             blocked_by=tuple(name for error in blocked for name in error.details["blocked_by"]),
+            refused=bool(blocked) and self._params["on_busy"] == FAIL,
             warnings=tuple(warnings),
             more=any(one.more for one in plans),
         )
@@ -226,7 +238,7 @@ class MigCapability:
                 plans.append(plan_gpu(one, enabled, layout, reset=reset))
             except Busy as error:
                 blocked.append(error)
-                if self._params["on_busy"] == "wait" and self._check_mode:
+                if self._params["on_busy"] != SKIP and self._check_mode:
                     idle = dataclasses.replace(one, processes=(), holders=())
                     plans.append(plan_gpu(idle, enabled, layout, reset=reset))
         return plans, blocked
@@ -234,16 +246,17 @@ class MigCapability:
     def _about_busy(self, blocked: t.Sequence[Busy]) -> t.List[str]:
         """Return warnings about GPUs in use, or raise where that must not be."""
         on_busy = self._params["on_busy"]
-        if on_busy == "skip":
+        if on_busy == SKIP:
             return [f"mig: skipped: {error.message}: {error.cause}" for error in blocked]
-        if on_busy == "wait" and self._check_mode:
-            return [f"mig: would wait: {error.message}: {error.cause}" for error in blocked]
+        if self._check_mode:
+            words = "would wait" if on_busy == WAIT else "would be refused"
+            return [f"mig: {words}: {error.message}: {error.cause}" for error in blocked]
         first = blocked[0]
         first.message = "; ".join(error.message for error in blocked)
         names = [name for error in blocked for name in error.details["blocked_by"]]
         first.cause = f"in use by {', '.join(dict.fromkeys(names))}"
         first.details["blocked_by"] = names
-        if on_busy == "wait":
+        if on_busy == WAIT:
             first.message = f"after {self._params['wait_timeout']} s {first.message}"
         raise first
 
@@ -259,14 +272,17 @@ class MigCapability:
             self._refuse_newcomers(uuid)
         if step.needs:
             self._begun.add(uuid)
-            self._pause.begin()
         if step.action.startswith("boot_"):
             boot.apply(self._host, step)
-        elif self._changes is None or self._nvml is None:
+        elif not self._services.apply(step):
+            self._change(step, uuid)
+        self._done.append(step)
+
+    def _change(self, step: Step, uuid: str) -> None:
+        if self._changes is None or self._nvml is None:
             raise NodeError("nothing can be changed before the GPUs were read")
-        elif step.action == "end_mps_server":
-            mps_servers.end(self._host, self._nvml, self._states[uuid].gpu, step)
-            self._changes.done.append(step)
+        if step.action == "end_mps_server":
+            mps.end_server(self._host, self._nvml, self._states[uuid].gpu, step)
         else:
             self._changes.carry_out(step, self._states[uuid])
 
@@ -290,11 +306,13 @@ class MigCapability:
 
     def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
         """Report the layout of every GPU and what became of its instances."""
-        self._pause.end()
         answer: t.Dict[str, t.Any] = {
             "selected": self._selection.label,
+            "refused": plan.refused,
+            "nvml_available": not state.absent,
+            "nvml_error": state.absent,
             "gpus": [
-                _report(
+                report(
                     self._first.get(one.gpu.uuid, one),
                     one,
                     self._plans.get(one.gpu.uuid),
@@ -306,59 +324,6 @@ class MigCapability:
         if self._changes is not None and self._changes.skipped:
             # The runner takes every step for done; these wait for the reset that it reports.
             left = {step.summary for step in self._changes.skipped}
-            done = [step for step in self._changes.done if step.summary not in left]
+            done = [step for step in self._done if step.summary not in left]
             answer["steps"] = [step.describe() for step in done]
         return answer
-
-
-def _instance(state: GpuState, one: GpuInstance) -> t.Dict[str, t.Any]:
-    """Return a GPU instance with its compute instances and the UUIDs of its MIG devices."""
-    return {
-        "id": one.id,
-        "profile": state.name_of(one),
-        "start": one.start,
-        "size": one.size,
-        "compute_instances": [
-            {"id": ci.id, "slices": ci.slices, "start": ci.start} for ci in one.cis
-        ],
-        "uuids": [device.uuid for device in state.devices if device.gi_id == one.id],
-    }
-
-
-def _report(
-    before: GpuState, now: GpuState, plan: t.Optional[GpuPlan], *, planned_only: bool
-) -> t.Dict[str, t.Any]:
-    """Return the report on one GPU; ``planned_only`` where the plan was not carried out.
-
-    What was kept, created and destroyed is read from the GPU, not from the plan, where it can be.
-    """
-    was = {one.id: one for one in before.instances}
-    current = [_instance(now, one) for one in now.instances]
-    created: t.List[t.Dict[str, t.Any]] = []
-    destroyed: t.Sequence[int] = plan.destroyed if plan else ()
-    if plan and planned_only:
-        created = [
-            {"profile": one.profile, "start": one.start, "size": one.size} for one in plan.created
-        ]
-    elif plan:
-        devices = {one.uuid for one in before.devices}
-        created = [one for one in current if one["uuids"] and not devices & set(one["uuids"])]
-        places = {(one.profile_id, one.start) for one in now.instances}
-        gone = [one.id for one in before.instances if (one.profile_id, one.start) not in places]
-        destroyed = tuple(dict.fromkeys([*plan.destroyed, *gone]))
-    return {
-        "index": now.gpu.index,
-        "uuid": now.gpu.uuid,
-        "name": now.gpu.name,
-        "pci_bus_id": now.gpu.pci_bus_id,
-        "mig_capable": now.gpu.mig_capable,
-        "mig_enabled": now.gpu.mig_current,
-        "mig_pending": now.gpu.mig_pending,
-        "before": [_instance(before, one) for one in before.instances],
-        "instances": current,
-        "kept": [_instance(before, was[one]) for one in (plan.kept if plan else ()) if one in was],
-        "created": created,
-        "destroyed": [_instance(before, was[one]) for one in destroyed if one in was],
-        "steps": [step.describe() for step in plan.steps] if plan else [],
-        "picture": now.picture,
-    }
