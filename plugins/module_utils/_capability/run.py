@@ -107,20 +107,16 @@ def _converge(
 ) -> t.Dict[str, t.Any]:
     state = capability.observe()
     first = plan = capability.plan(state)
+    made: t.Set[t.Tuple[str, ...]] = set()
     while plan.steps and not check_mode:
+        made.add(tuple(step.summary for step in plan.steps))
         for step in plan.steps:
             capability.apply(step)
             done.append(step)
         more = plan.more
         state = capability.observe()
         plan = capability.plan(state)
-        if plan.steps and not more:
-            left = "; ".join(step.summary for step in plan.steps)
-            raise NodeError(
-                "the node did not reach the wanted state",
-                cause=f"after all steps this is still to do: {left}",
-                hint="run again with -vvv; if it stays so, report it with this output",
-            )
+        _check(plan, made, more)
     steps = done or list(first.steps)
     shown = bool(steps) and show_diff
     return {
@@ -134,6 +130,22 @@ def _converge(
         "diff": _difference(first, steps) if shown else {},
         **capability.result(state, plan),
     }
+
+
+def _check(left: Plan, made: t.Collection[t.Tuple[str, ...]], more: bool) -> None:
+    """Refuse to go on where steps are left that should not be, or that were made before."""
+    summaries = tuple(step.summary for step in left.steps)
+    if summaries and not more:
+        what = "after all steps this is still to do"
+    elif summaries in made:
+        what = "this was done and had no effect"
+    else:
+        return
+    raise NodeError(
+        "the node did not reach the wanted state",
+        cause=f"{what}: {'; '.join(summaries)}",
+        hint="run again with -vvv; if it stays so, report it with this output",
+    )
 
 
 def _difference(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, str]:

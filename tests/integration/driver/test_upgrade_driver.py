@@ -57,7 +57,7 @@ def test_driver_is_changed_in_service(brought_up: Callable[..., Node], tmp_path:
     busy = node.play(PLAYBOOK, **wanted)
     assert not busy.ok
     assert "GPUs are in use, and the driver was not touched" in busy.message()
-    assert "(python3)" in busy.message()
+    assert "(python3, client.service)" in busy.message()
     assert node.run("systemctl", "is-active", "client").strip() == "active"
     assert (module_type(node), node.allocatable()) == ("open", {"gpu": 2})
     assert labels(node) == ["active", "enabled"]

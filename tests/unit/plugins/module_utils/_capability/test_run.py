@@ -172,12 +172,12 @@ def test_bad_input_fails_before_anything_is_observed() -> None:
     [
         ("gpu.node.mig", "selected", "mig: selected (mig_selected): "),
         ("gpu.node.mig", "config[0].devices", "mig: config[0].devices (mig_config): "),
-        ("mig", "lock_timeout", "mig: lock_timeout: "),  # the role has no variable for it
+        ("cdi", "compare", "cdi: compare: "),  # the role has no variable for it
         ("gpu.node.cdi", "path", "cdi: path (cdi_path): "),
         (
             "gpu.node.container_runtime",
-            "runtime",
-            "container_runtime: runtime (container_runtime_name): ",
+            "name",
+            "container_runtime: name (container_runtime_name): ",
         ),
         (
             "gpu.node.device_plugin",
@@ -212,3 +212,33 @@ def test_newcomer_3_without_root_the_error_says_so(monkeypatch: pytest.MonkeyPat
     assert left.answer["msg"] == (
         "counter: /proc/1/fd: this needs root. Next step: set become: true, for a user with sudo"
     )
+
+
+def test_item_21_step_without_effect_is_not_repeated_for_ever() -> None:
+    """Where more comes after it, as after a module stream that dnf keeps elsewhere."""
+    counter = Counter(3, staged=True, stuck_at=1)
+    applied: list[str] = []
+    apply = counter.apply
+
+    def few(step: Step) -> None:
+        applied.append(step.summary)
+        if len(applied) > 9:
+            raise AssertionError("for ever")
+        apply(step)
+
+    counter.apply = few  # type: ignore[method-assign]
+    left, _module = run(counter)
+    assert left.failed
+    assert applied == ["add number 1", "add number 2"]
+    assert "had no effect: add number 2" in left.answer["msg"]
+    assert left.answer["changed"] is True
+
+
+def test_item_21_steps_that_undo_each_other_end_too() -> None:
+    class Swinging(Counter):
+        def plan(self, state: int) -> Plan:
+            return Plan((Step("swing", "to the left" if state % 2 else "to the right"),), more=True)
+
+    left, _module = run(Swinging(1))
+    assert left.failed
+    assert [one["summary"] for one in left.answer["steps"]] == ["to the right", "to the left"]
