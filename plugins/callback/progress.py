@@ -54,7 +54,6 @@ import typing as t
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
 from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import printable
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.check import lines
 from ansible_collections.gpu.node.plugins.plugin_utils.progress import details, tasks, text, values
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.live import Live, width
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import Failure, Node
@@ -186,9 +185,6 @@ class CallbackModule(CallbackBase):
             state = "changed" if result.result.get("changed") else "ok"
             self._line(state, result, self._name(result))
             self._details(result)
-            if action == "validate":
-                for line in lines(result.result.get("checks") or ()):
-                    self._below(line)
             self._returned(result)
 
     @_ending

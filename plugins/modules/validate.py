@@ -137,6 +137,12 @@ summary:
   returned: always
   type: str
   sample: ready, 4 GPUs, 16 MIG devices, 16 devices advertised
+lines:
+  description: The names of the checks, a line for each state, with the reasons of those that were skipped.
+  returned: always
+  type: list
+  elements: str
+  sample: ["passed: driver, GPUs", "skipped: MIG (no MIG layout is declared)"]
 seconds:
   description: How long it took to look.
   returned: always

@@ -11,9 +11,9 @@ import typing as t
 
 from ..._core.boot import PROGRAM
 from ..._core.errors import InputError, NodeError
-from ..._core.gpu import NvmlError
+from ..._core.gpu import Gpu, MigDevice, NvmlError
 from ..._core.steps import Plan, Step
-from ..._core.validation.check import FAILED, WARNING, Check, message, of_state
+from ..._core.validation.check import FAILED, WARNING, Check, lines, message, of_state
 from ..._core.validation.daemon import Daemon
 from ..._core.validation.driver import Wanted as WantedDriver
 from ..._core.validation.node import (
@@ -131,11 +131,10 @@ class ValidateCapability:
         found, broken = nvml.gpus()
         node = dataclasses.replace(node, gpus=tuple(found), lost_gpus=tuple(map(str, broken)))
         migs = [mig for gpu in found for mig in nvml.mig_devices(gpu)]
-        processes = [one for gpu in found for one in nvml.processes(gpu)]
         return dataclasses.replace(
             node,
             mig_uuids=tuple(one.uuid for one in migs),
-            idle=idle(found, migs, processes, node.daemon.used),
+            idle=_idle(nvml, found, migs, node.daemon),
             layout=layout(self._host, nvml, found),
             cdi=current(self._host, nvml),
         )
@@ -184,11 +183,21 @@ class ValidateCapability:
         return _told(state)
 
 
+def _idle(nvml: Nvml, found: t.Sequence[Gpu], migs: t.Sequence[MigDevice], daemon: Daemon) -> str:
+    """Return a device that nobody uses, none where the driver does not say who does."""
+    try:
+        processes = [one for gpu in found for one in nvml.processes(gpu)]
+    except NvmlError:
+        return ""
+    return idle(found, migs, processes, daemon.used)
+
+
 def _told(state: State) -> t.Dict[str, t.Any]:
     return {
         "checks": [one.describe() for one in state.found],
         "failed_checks": [one.name for one in of_state(state.found, FAILED)],
         "failure": message(state.found),
         "summary": summary(state.node, state.found),
+        "lines": lines(state.found),
         "seconds": state.seconds,
     }

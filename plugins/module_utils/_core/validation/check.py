@@ -83,13 +83,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def lines(found: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[str]:
-    """Return described checks for a display, a line for each state: all that passed by their names."""
+def lines(found: t.Iterable[Check]) -> t.List[str]:
+    """Return checks for a display, a line for each state: their names, and the reasons of those that were skipped."""
     named: t.Dict[str, t.Dict[str, t.List[str]]] = {}
     for one in found:
-        state = str(one.get("state"))
-        reason = str(one.get("cause")) if state == SKIPPED else ""
-        named.setdefault(state, {}).setdefault(reason, []).append(str(one.get("name")))
+        reason = one.cause if one.state == SKIPPED else ""
+        named.setdefault(one.state, {}).setdefault(reason, []).append(one.name)
     return [
         f"{state}: " + "; ".join(", ".join(names) + because([why]) for why, names in groups.items())
         for state, groups in ((one, named[one]) for one in ORDER if one in named)

@@ -190,6 +190,20 @@ def test_newcomer_1_10_a_kubelet_that_is_required() -> None:
         assert causes["registration"] == "the kubelet has not registered nvidia.com/gpu"
 
 
+def test_a_driver_that_does_not_say_who_uses_it_leaves_cuda_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = nvml()
+    monkeypatch.setattr(driver, "processes", broken)
+    failed, causes = answer(host(), driver, cuda=True)
+    assert "driver" not in failed
+    assert causes["CUDA"] == "every device is in use"
+
+
+def broken(_gpu: Any) -> Any:
+    raise NvmlError(GPU_IS_LOST, "listing processes")
+
+
 def test_what_is_on_its_way_is_looked_at_again() -> None:
     """A kubelet that takes a moment to register what it is offered."""
     machine = host(UNREGISTERED)

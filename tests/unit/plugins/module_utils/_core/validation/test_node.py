@@ -189,7 +189,7 @@ def test_a_display_has_a_line_for_each_state() -> None:
         Check("CDI", FAILED, "gone", "look"),
         Check("MIG at boot", SKIPPED, "no layout"),
     ]
-    assert lines([one.describe() for one in found]) == [
+    assert lines(found) == [
         "passed: driver, GPUs",
         "skipped: MIG, MIG at boot (no layout)",
         "failed: CDI",
