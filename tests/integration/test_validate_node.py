@@ -18,6 +18,7 @@ from gpunode_tool.testing import Node, Play, eventually
 VALIDATE = "gpu.node.validate"
 SPEC = "/etc/cdi/nvidia.yaml"
 LAYOUT = "/etc/gpu-node/mig.json"
+LEFT = "gpu-node-validate"
 RUNC = (Path(__file__).parent / "runc_on_nvsim.py").read_text()
 # podman calls runc where the distribution has it.
 PODMAN = '[containers]\nvolumes = ["/run/nvsim:/run/nvsim"]\n'
@@ -177,6 +178,9 @@ def test_containers_of_every_engine_open_the_gpus_and_are_gone(
     # What of podman's containers reaches no kernel says nothing of podman.
     assert before["podman: container"]["cause"] == "the kernel has no driver behind /dev/nvidiactl"
 
+    # What a run that was killed has left is in nobody's way.
+    node.run("sh", "-c", f"tar -c -T /dev/null | docker import - {LEFT}")
+    node.run("docker", "create", f"--name={LEFT}", LEFT, "true")
     write(node, "/etc/containers/containers.conf", PODMAN)
     assert node.play(RUNTIMES, container_runtime_name="auto").ok
     good = node.play(VALIDATE)

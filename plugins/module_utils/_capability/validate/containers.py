@@ -24,7 +24,7 @@ from . import program
 NAME = "gpu-node-validate"  # of containers, the image and the namespace: what a killed run left is found by it
 FOLDER = "/run/gpu-node/validate"
 LOCK = "/run/gpu-node/validate.lock"
-SECONDS, LOCK_SECONDS = 60.0, 120
+SECONDS, CLEANING_SECONDS, LOCK_SECONDS = 40.0, 15.0, 120
 ROOT = f"{FOLDER}/root"
 CONFIG = f"{FOLDER}/config.json"
 SOCKETS = {
@@ -34,6 +34,10 @@ SOCKETS = {
 }
 EMPTY_ARCHIVE = "\0" * 10240  # a tar archive without a file
 Words = t.List[str]
+
+
+class NotTried(NodeError):
+    """No container can be started, which says nothing of the runtime."""
 
 
 class Trial:
@@ -62,12 +66,20 @@ class Trial:
             return Container(name, unknown=f"{sys.executable} is not linked with glibc")
         try:
             with self._host.lock(LOCK, timeout=LOCK_SECONDS), self._folder():
-                found = self._runs[name](runtime, self._python, device)
+                found = self._found(runtime, self._python, device)
         except NodeError as error:
             return Container(name, unknown=str(error))
         # Where it has none for the node itself, it has none for its containers.
         why = program.undriven() if found.problem else ""
         return Container(name, unknown=why) if why else Container(name, found)
+
+    def _found(self, runtime: Runtime, python: bundle.Python, device: str) -> Answer:
+        try:
+            return self._runs[runtime.kind.name](runtime, python, device)
+        except NotTried:
+            raise
+        except NodeError as error:
+            return Answer(problem=str(error))
 
     def beside(self, device: str) -> Answer:
         """Run the program on the machine itself."""
@@ -95,9 +107,19 @@ class Trial:
         done = self._host.run(argv, check=False, timeout=SECONDS)
         return answer(done.out, done.err, done.rc)
 
-    def _quiet(self, *argv: str) -> None:
-        """Run a command that may have nothing to do."""
-        self._host.run([*argv], check=False, timeout=SECONDS)
+    @contextlib.contextmanager
+    def _gone(self, *commands: Words) -> t.Iterator[None]:
+        """Have what a container was made of removed, and before it what a killed run has left."""
+        try:
+            self._quietly(commands)
+            yield
+        finally:
+            self._quietly(commands)
+
+    def _quietly(self, commands: t.Iterable[Words]) -> None:
+        """Run commands that may have nothing to do."""
+        for one in commands:
+            self._host.run(one, check=False, timeout=CLEANING_SECONDS)
 
     def _options(self, python: bundle.Python) -> Words:
         """Return what podman and Docker call alike."""
@@ -107,41 +129,33 @@ class Trial:
         return words + [f"--volume={one}:{bundle.HOST}{one}:ro" for one in python.folders]
 
     def _podman(self, _runtime: Runtime, python: bundle.Python, device: str) -> Answer:
-        command = python.command(self._source, device)
-        try:
-            return self._answer(
-                ["podman", "run", *self._options(python), "--rootfs", ROOT, *command]
-            )
-        finally:
-            self._quiet("podman", "rm", "--force", "--ignore", NAME)
+        words = ["podman", "run", *self._options(python), "--rootfs", ROOT]
+        with self._gone(["podman", "rm", "--force", "--ignore", NAME]):
+            return self._answer([*words, *python.command(self._source, device)])
 
     def _docker(self, _runtime: Runtime, python: bundle.Python, device: str) -> Answer:
         if self._host.which("docker") is None:
-            raise NodeError("the program docker is not on the node")
-        command = python.command(self._source, device)
-        try:
+            raise NotTried("the program docker is not on the node")
+        words = ["docker", "run", "--pull=never", *self._options(python), NAME]
+        with self._gone(["docker", "rm", "--force", NAME], ["docker", "rmi", "--force", NAME]):
             self._host.run(["docker", "import", "-", NAME], stdin=EMPTY_ARCHIVE, timeout=SECONDS)
-            return self._answer(
-                ["docker", "run", "--pull=never", *self._options(python), NAME, *command]
-            )
-        finally:
-            self._quiet("docker", "rm", "--force", NAME)
-            self._quiet("docker", "rmi", "--force", NAME)
+            return self._answer([*words, *python.command(self._source, device)])
 
     def _containerd(self, runtime: Runtime, python: bundle.Python, device: str) -> Answer:
         """Run a container outside of the kubelet's namespace; what its CRI plugin reads is checked by its dump."""
-        name = runtime.kind.name
         ctr = os.path.join(os.path.dirname(runtime.kind.program), "ctr")
         if self._host.which(ctr) is None:
-            raise NodeError(f"the program {ctr} is not on the node")
-        words = [ctr, f"--address={SOCKETS[name]}", f"--namespace={NAME}"]
+            raise NotTried(f"the program {ctr} is not on the node")
+        everywhere = [ctr, f"--address={SOCKETS[runtime.kind.name]}"]
+        words = [*everywhere, f"--namespace={NAME}"]
         self._host.write(CONFIG, json.dumps(self._config(python, device)), mode=0o600)
-        try:
+        gone = [
+            [*words, "tasks", "delete", "--force", NAME],
+            [*words, "containers", "delete", NAME],
+            [*everywhere, "namespaces", "remove", NAME],
+        ]
+        with self._gone(*gone):
             return self._answer([*words, "run", "--rm", f"--config={CONFIG}", NAME])
-        finally:
-            self._quiet(*words, "tasks", "delete", "--force", NAME)
-            self._quiet(*words, "containers", "delete", NAME)
-            self._quiet(*words[:2], "namespaces", "remove", NAME)
 
     def _config(self, python: bundle.Python, device: str) -> t.Dict[str, t.Any]:
         path = cdi_boot.load(self._host.read(cdi_boot.CONFIG) or "", cdi_boot.CONFIG).path

@@ -49,8 +49,8 @@ def answer(out: str, err: str, rc: int) -> Answer:
     uuids = told.get("uuids")
     return Answer(
         tuple(map(str, uuids)) if isinstance(uuids, list) else (),
-        str(told.get("problem") or ""),
-        cuda if isinstance(cuda, str) else None,
+        cut(str(told.get("problem") or "")),
+        cut(cuda) if isinstance(cuda, str) else None,
         str(told.get("untried") or ""),
     )
 

@@ -85,12 +85,14 @@ def test_docker_has_an_empty_image_for_the_time_alone() -> None:
     on = machine(Completed(125, "", "unresolvable CDI devices nvidia.com/gpu=all"), "docker")
     found = Trial(on).run(runtime(on, "docker"), "")  # type: ignore[arg-type]
     assert [words[:2] for words in on.ran] == [
+        ("docker", "rm"),
+        ("docker", "rmi"),
         ("docker", "import"),
         ("docker", "run"),
         ("docker", "rm"),
         ("docker", "rmi"),
     ]
-    run = on.ran[1]
+    run = on.ran[3]
     assert {"--rm", "--network=none", "--pull=never", "--device=nvidia.com/gpu=all"} <= set(run)
     # No driver is behind this machine's nodes, and so it is not the runtime's fault.
     assert found.unknown == program.undriven() != ""
@@ -120,11 +122,8 @@ def test_containerd_gets_what_the_specification_says_in_a_namespace_of_its_own()
     assert all(
         "--namespace=gpu-node-validate" in words or "namespaces" in words for words in on.ran
     )
-    assert [words[-3:-1] for words in on.ran][1:] == [
-        ("delete", "--force"),
-        ("containers", "delete"),
-        ("namespaces", "remove"),
-    ]
+    gone = [("delete", "--force"), ("containers", "delete"), ("namespaces", "remove")]
+    assert [words[-3:-1] for words in on.ran] == [*gone, ("--rm", f"--config={CONFIG}"), *gone]
     numbers = {one["path"]: (one["major"], one["minor"]) for one in written["linux"]["devices"]}
     assert numbers == {"/dev/nvidiactl": (195, 255), "/dev/nvidia0": (195, 0)}
     denied, *allowed = written["linux"]["resources"]["devices"]
@@ -145,10 +144,24 @@ def test_containerd_gets_what_the_specification_says_in_a_namespace_of_its_own()
         ("kind: nvidia.com/gpu", "/etc/cdi/nvidia.yaml can't be given to a container"),
     ],
 )
-def test_a_specification_that_says_nothing_of_use(text: str, cause: str) -> None:
+def test_a_specification_that_says_nothing_of_use(
+    monkeypatch: pytest.MonkeyPatch, text: str, cause: str
+) -> None:
+    monkeypatch.setattr(program, "CONTROL", "/dev/null")
     on = machine(SAID, "ctr", "containerd")
     on.files["/etc/cdi/nvidia.yaml"] = text
-    assert cause in Trial(on).run(runtime(on, "containerd"), "").unknown  # type: ignore[arg-type]
+    found = Trial(on).run(runtime(on, "containerd"), "")  # type: ignore[arg-type]
+    assert cause in found.answer.problem
+    assert found.unknown == ""
+
+
+def test_a_daemon_that_takes_no_image_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "CONTROL", "/dev/null")
+    on = machine(SAID, "docker")
+    on.commands["docker", "import"] = Completed(1, "", "Cannot connect to the Docker daemon")
+    found = Trial(on).run(runtime(on, "docker"), "")  # type: ignore[arg-type]
+    assert "Cannot connect to the Docker daemon" in found.answer.problem
+    assert [words[:2] for words in on.ran][-2:] == [("docker", "rm"), ("docker", "rmi")]
 
 
 def test_what_can_not_be_started_says_why() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 import pytest
@@ -20,12 +21,16 @@ from ansible_collections.gpu.node.plugins.module_utils._core.validation.driver i
 from ansible_collections.gpu.node.plugins.module_utils._core.validation.gpus import Layout
 from ansible_collections.gpu.node.plugins.module_utils._core.validation.node import Wanted
 from ansible_collections.gpu.node.plugins.module_utils._core.validation.services import Unit
+from hypothesis import given
+from hypothesis import strategies as st
 from nodes_to_validate import CDI, MIGS, PARTED, PLAIN, VERSION, driver, failures, node, told
 
 AGAIN = "run the role gpu.node.cdi"
 LOG = "see the log of gpu-device-plugin.service"
 OWN = "see the log of gpu-node-labels.service"
 UUIDS = (PLAIN.uuid, PARTED.uuid)
+KEYS = st.sampled_from(("uuids", "problem", "cuda", "untried"))
+JSON = st.dictionaries(KEYS, st.none() | st.text() | st.integers() | st.lists(st.text()))
 
 
 def resource(**changes: t.Any) -> dict[str, t.Any]:
@@ -362,3 +367,10 @@ def test_the_order_of_devices_does_not_matter() -> None:
 def test_what_comes_out_of_a_container(out: str, err: str, expected: Answer | None) -> None:
     told_of_it = expected or Answer(problem="unresolvable CDI devices nvidia.com/gpu=all")
     assert answer(out, err, 125) == told_of_it
+
+
+@given(st.text() | st.builds(json.dumps, JSON), st.text(), st.integers(-255, 255))
+def test_whatever_comes_out_of_a_container_is_read(out: str, err: str, status: int) -> None:
+    found = answer(out, err, status)
+    assert len(found.problem) < 1000
+    assert found.cuda is None or isinstance(found.cuda, str)
