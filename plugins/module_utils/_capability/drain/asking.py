@@ -86,3 +86,13 @@ def unreached(api: KubernetesApi, error: ApiError) -> NodeError:
         cause=str(error),
         hint=f"see {looks} on the controller, and correct gpu_nodes_kubeconfig or gpu_nodes_context",
     )
+
+
+def interrupted(api: KubernetesApi, error: ApiError) -> NodeError:
+    """Return the error where the server does not let us go on, with what to do."""
+    return NodeError(
+        error.message,
+        cause=error.cause,
+        hint=f"see that {api.server} answers and takes the kubeconfig's user, and run again,"
+        " which goes on here",
+    )

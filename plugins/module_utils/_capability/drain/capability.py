@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 import typing as t
 
@@ -20,7 +19,15 @@ from ..._core.steps import Plan, Step
 from ..._core.text.masking import masked_text
 from ..._core.text.shown import cut, printable
 from ..._host.kubernetes import CONFLICT, FORBIDDEN, MISSING, ApiError, KubernetesApi, who
-from .asking import Pauses, check_rights, missing_rights, patiently, understood, unreached
+from .asking import (
+    Pauses,
+    check_rights,
+    interrupted,
+    missing_rights,
+    patiently,
+    understood,
+    unreached,
+)
 from .evictions import Evictions, refusal
 
 CORDONED, DRAINED, UNCORDONED = STATES = ("cordoned", "drained", "uncordoned")
@@ -42,7 +49,6 @@ SPEC: t.Dict[str, t.Any] = {
     },
 }
 LONGEST = 1000  # characters of an annotation
-CONFLICTS = 60.0  # seconds: a kubelet changes its node every few
 T = t.TypeVar("T")
 
 
@@ -76,13 +82,14 @@ class DrainCapability:
 
     def observe(self) -> State:
         """Ask the API server. NodeError: it is away or refuses, and nothing was changed yet."""
-        if self._begun:
-            return patiently(self._look, time.monotonic() + self._seconds)
         try:
+            if self._begun:
+                return patiently(self._look, time.monotonic() + self._seconds)
             check_rights(self._api, self._rights())
             return self._look()
         except ApiError as error:
-            raise unreached(self._api, error) from error
+            explained = interrupted if self._begun else unreached
+            raise explained(self._api, error) from error
 
     def _rights(self) -> t.Tuple[Right, ...]:
         drains = self._params["state"] == DRAINED
@@ -109,7 +116,7 @@ class DrainCapability:
             expected = f"one of its {len(names)} nodes"
         except ApiError:  # the right to list them is not asked for
             expected = "the name of one of its nodes"
-        near = difflib.get_close_matches(self._node, names, n=3)
+        near = nodes.near(self._node, names)
         error = InputError.of(
             "node (gpu_nodes_node_name)", self._node, f"{expected} of {self._api.server}"
         )
@@ -200,24 +207,28 @@ class DrainCapability:
     # --- apply ---
 
     def apply(self, step: Step) -> None:
-        """Carry out one step."""
+        """Carry out one step. NodeError."""
         self._begun = True
-        if step.action == "drain":
-            self._drain()
-        else:
-            self._change_node()
+        try:
+            if step.action == "drain":
+                self._drain()
+            else:
+                self._change_node()
+        except NodeError as error:
+            if isinstance(error, ApiError):
+                error = self._explained(error)
+            error.details.setdefault("changed", self._has_changed)
+            raise error
 
     def _change_node(self) -> None:
         """Change the node as it is now; who changes it at the same time makes that be asked again."""
-        pauses = Pauses(time.monotonic() + CONFLICTS)
-        deadline = time.monotonic() + self._seconds
+        pauses = Pauses(time.monotonic() + self._seconds)
         while True:
-            patch = self._patch(patiently(self._read_node, deadline))
-            if not patch:
-                return
             try:
-                self._api.patch_node(self._node, patch)
-                self._changed = True
+                patch = self._patch(self._read_node())
+                if patch:
+                    self._api.patch_node(self._node, patch)
+                    self._changed = True
                 return
             except ApiError as error:
                 if pauses.over or not (error.passing or error.status == CONFLICT):
@@ -225,13 +236,20 @@ class DrainCapability:
             pauses.wait()
 
     def _drain(self) -> None:
-        try:
-            if self._params["wait_for_jobs"] > 0:
-                self._evictions.let_finish(self._params["wait_for_jobs"])
-            self._evictions.run(time.monotonic() + self._seconds)
-        except NodeError as error:
-            error.details.setdefault("changed", self._changed or bool(self._evictions.evicted))
-            raise
+        if self._params["wait_for_jobs"] > 0:
+            self._evictions.let_finish(self._params["wait_for_jobs"])
+        self._evictions.run(time.monotonic() + self._seconds)
+
+    def _explained(self, error: ApiError) -> NodeError:
+        if error.status == FORBIDDEN:
+            missing = [one for one in self._rights() if not self._api.allowed(one)]
+            if missing:
+                return missing_rights(self._api, missing, error.cause)
+        return interrupted(self._api, error)
+
+    @property
+    def _has_changed(self) -> bool:
+        return self._changed or bool(self._evictions.evicted)
 
     # --- report ---
 
@@ -251,7 +269,7 @@ class DrainCapability:
             "blocked": [],
         }
         if self._begun:  # nothing was, where all pods ended by themselves
-            answer["changed"] = self._changed or bool(self._evictions.evicted)
+            answer["changed"] = self._has_changed
         return answer
 
 

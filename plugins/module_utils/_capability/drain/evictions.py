@@ -123,7 +123,7 @@ class Evictions:
         blocked = {str(pod): self._why.get(pod.uid, ENDING) for pod in found.to_go}
         return NodeError(
             "the drain has not ended in time",
-            cause="; ".join(f"{pod}: {why}" for pod, why in blocked.items()),
+            cause="; ".join(f"{pod} ({why})" for pod, why in blocked.items()),
             hint=hint
             + "let its disruption budget allow the eviction (kubectl get pdb -A) or end the pod,"
             " or raise gpu_nodes_drain_timeout, and run again, which goes on here",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import typing as t
 
 from .pods import Json
@@ -58,6 +59,14 @@ def _managers(entries: t.Iterable[Json]) -> t.Iterator[str]:
         spec = (one.get("fieldsV1") or {}).get("f:spec") or {}
         if "f:unschedulable" in spec:
             yield str(one.get("manager"))
+
+
+def near(name: str, names: t.Sequence[str]) -> t.List[str]:
+    """Return the names that somebody may have meant, such as one with a domain or without."""
+    host = name.partition(".")[0].lower()
+    same = [one for one in names if one.partition(".")[0].lower() == host]
+    alike = difflib.get_close_matches(name.lower(), names, n=3)
+    return list(dict.fromkeys(same + alike))[:3]
 
 
 def cordon(node: Node, note: str, failure: str = "", when: str = "") -> t.Dict[str, t.Any]:

@@ -41,8 +41,9 @@ class Cluster:
     """``pods`` by namespace/name; ``budgets`` are names of budgets and how many evictions they allow.
 
     ``ends_after`` are the seconds that a pod takes to end once it is evicted, by its name; ``completes`` when
-    it runs to completion, in time.monotonic(). ``allows`` tells of a verb and a resource. ``faults`` are
-    a method and a status, or DROP, for the next requests; ``before`` is called with method and path of each.
+    it runs to completion, in time.monotonic(). ``removed`` are namespaces that end. ``allows`` tells of a verb
+    and a resource. ``faults`` are a method and a status, or DROP, for the next requests; ``before`` is called
+    with method and path of each.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,6 +54,7 @@ class Cluster:
         self.ends_after: dict[str, float] = {}
         self.completes: dict[str, float] = {}
         self.gone_at: dict[str, float] = {}
+        self.removed: set[str] = set()
         self.requests: list[tuple[str, str]] = []
         self.evictions: list[Json] = []
         self.faults: deque[tuple[str, int]] = deque()
@@ -184,6 +186,11 @@ class Cluster:
             pod = self.pods.get(name)
             if pod is None:
                 return status(404, "NotFound", f'pods "{name.partition("/")[2]}" not found')
+            namespace = name.partition("/")[0]
+            if namespace in self.removed:
+                said = f"unable to create new content in namespace {namespace} because it is being terminated"
+                cause = f"namespace {namespace} is being terminated"
+                return status(403, "Forbidden", said, ("NamespaceTerminating", cause))
             options, uid = body.get("deleteOptions") or {}, pod["metadata"]["uid"]
             budget, allowed = self.budgets.get(name, ("", 1))
             if allowed < 1:

@@ -163,6 +163,23 @@ def test_a_budget_that_allows_nothing_is_named_at_the_end(cluster: Cluster, drai
     assert drain()["evicted"] == ["default/train"]
 
 
+def test_a_name_like_that_of_a_credential_hides_no_reason(cluster: Cluster, drain: Drain) -> None:
+    cluster.add_pod("token-0", gpus=1)
+    cluster.budgets["default/token-0"] = ("two-at-least", 0)
+    assert "The disruption budget two-at-least needs" in drain(timeout=1)["msg"]
+
+
+def test_a_pod_of_a_namespace_that_is_removed_goes_without_us(
+    cluster: Cluster, drain: Drain
+) -> None:
+    pod = cluster.add_pod("old/train", gpus=1)
+    cluster.removed.add("old")
+    cluster.gone_at[pod["metadata"]["uid"]] = time.monotonic() + 2
+    done = drain(timeout=PATIENCE)
+    assert (done.get("evicted"), done["changed"]) == ([], True), done
+    assert cluster.pods == {}
+
+
 def test_a_pod_that_does_not_end_is_named(cluster: Cluster, drain: Drain) -> None:
     cluster.add_pod("train", gpus=1)
     cluster.ends_after["default/train"] = 600

@@ -29,6 +29,11 @@ def test_an_unknown_node_is_named_with_those_near_it(cluster: Cluster, drain: Dr
     assert not refused["changed"]
 
 
+def test_a_node_of_a_longer_or_shorter_name_is_near(cluster: Cluster, drain: Drain) -> None:
+    cluster.add_node("gpu-7")
+    assert "near it are gpu-7" in drain(node="GPU-7.cluster.example.com")["msg"]
+
+
 def test_an_unknown_node_is_named_where_the_others_may_not_be_listed(
     cluster: Cluster, drain: Drain
 ) -> None:
@@ -95,6 +100,26 @@ def test_a_right_that_is_taken_away_meanwhile_is_named(cluster: Cluster, drain: 
     refused = drain()
     assert refused["missing_rights"] == ["create pods/eviction"]
     assert refused["changed"]
+
+
+def test_a_node_that_may_not_be_changed_any_more_is_named_so(
+    cluster: Cluster, drain: Drain
+) -> None:
+    def take(method: str, _path: str) -> None:
+        if method == "PATCH":
+            cluster.allows = lambda verb, _resource: verb != "patch"
+
+    cluster.before = take
+    refused = drain(state="cordoned")
+    assert refused["missing_rights"] == ["patch nodes"]
+    assert not refused["changed"]
+
+
+def test_a_server_that_stays_away_in_the_middle_is_said(cluster: Cluster, drain: Drain) -> None:
+    cluster.faults += [("PATCH", 503)] * 100
+    failed = drain(state="cordoned", timeout=1)
+    assert "503 by order of the test" in failed["msg"]
+    assert "run again, which goes on here" in failed["msg"]
 
 
 def test_a_server_that_is_away_is_refused_at_once(cluster: Cluster, drain: Drain) -> None:
