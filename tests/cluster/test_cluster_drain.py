@@ -1,7 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Cordon and drain against genuine Kubernetes, from a controller outside, with the rights of the manifest alone."""
+"""Cordon, drain and pods that try a node, against genuine Kubernetes, from a controller outside.
+
+It has the rights of the manifest alone.
+"""
 
 from __future__ import annotations
 
@@ -60,14 +63,15 @@ def kubeconfig(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def drain(cluster: Cluster, kubeconfig: Path, tmp_path: Path) -> Drain:
-    """Return a function that runs the module and returns its answer."""
+    """Return a function that runs the module, or another one, and returns its answer."""
 
-    def run(*, check: bool = False, **options: Any) -> Json:
-        given = {"node": cluster.node.name, "kubeconfig": str(kubeconfig), "retries": 0}
+    def run(name: str = "drain", *, check: bool = False, **options: Any) -> Json:
+        given = {"node": cluster.node.name, "kubeconfig": str(kubeconfig)}
+        given |= {"retries": 0} if name == "drain" else {}
         told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
         path = tmp_path / "arguments.json"
         path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**given, **options, **told}}))
-        module = "ansible_collections.gpu.node.plugins.modules.drain"
+        module = f"ansible_collections.gpu.node.plugins.modules.{name}"
         words = [sys.executable, "-m", module, str(path)]
         done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
         assert done.stdout, done.stderr
@@ -216,6 +220,27 @@ def test_who_cordoned_the_node_is_known_from_its_fields(cluster: Cluster, drain:
     back = drain(state="uncordoned")
     assert (back["cordoned"], back["cordoned_by_us"]) == (True, False)
     assert node(cluster)["spec"]["unschedulable"]
+
+
+def test_issue_16_7_a_pod_with_each_resource_is_run_on_a_cordoned_node(
+    cluster: Cluster, drain: Drain
+) -> None:
+    drain(state="cordoned")
+    check = "pod with nvidia.com/gpu"
+    options = {"image": IMAGE, "timeout": SECONDS}
+    done = drain("validate_pods", command=["sh", "-c", "exit 0"], **options)
+    assert [(one["name"], one["state"]) for one in done["checks"]] == [(check, "passed")], done
+    assert cluster.phases() == {}
+    failed = drain("validate_pods", command=["sh", "-c", "exit 3"], **options)
+    assert f"{check}: Error, exit code 3" in failed["msg"]
+    nowhere = drain("validate_pods", image="localhost/nothing:1", timeout=15)
+    assert f"{check}: ErrImagePull" in nowhere["msg"] or "ImagePullBackOff" in nowhere["msg"]
+    drain(state="uncordoned")
+    make(cluster, "Deployment", "serve", replicas=1, template=template(gpus=8))
+    pods = running(cluster, 1)
+    skipped = drain("validate_pods", **options)
+    assert [one["state"] for one in skipped["checks"]] == ["skipped"]
+    assert running(cluster, 1) == pods
 
 
 def test_the_stand_in_answers_as_the_genuine_one(

@@ -112,6 +112,29 @@ class KubernetesApi:
         found = self._ask(f"listing the pods of node {node}", "GET", "/api/v1/pods", query=query)
         return list(found.get("items") or ())
 
+    def labelled_pods(self, namespace: str, label: str, value: str) -> t.List[Json]:
+        """Return the pods of a namespace with a label. ApiError."""
+        doing, query = f"listing the pods of {namespace}", {"labelSelector": f"{label}={value}"}
+        found = self._ask(doing, "GET", _pod(namespace), query=query)
+        return list(found.get("items") or ())
+
+    def pod(self, namespace: str, name: str) -> Json:
+        """Return a pod. ApiError."""
+        return self._ask(f"reading {namespace}/{name}", "GET", _pod(namespace, name))
+
+    def create_pod(self, namespace: str, pod: t.Mapping[str, t.Any]) -> Json:
+        """Make a pod and return it. ApiError."""
+        return self._ask(f"making a pod in {namespace}", "POST", _pod(namespace), pod)
+
+    def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Remove the pod with this UID at once; one that is gone is fine. ApiError."""
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        try:
+            self._ask(f"removing {namespace}/{name}", "DELETE", _pod(namespace, name), body)
+        except ApiError as error:
+            if error.status not in (MISSING, CONFLICT):
+                raise
+
     def resource_claim(self, namespace: str, name: str) -> Json:
         """Return a ResourceClaim. ApiError."""
         doing = f"reading the resource claim {namespace}/{name}"
@@ -133,7 +156,7 @@ class KubernetesApi:
             "metadata": {"namespace": namespace, "name": name},
             "deleteOptions": options,
         }
-        path = f"/api/v1/namespaces/{_quoted(namespace)}/pods/{_quoted(name)}/eviction"
+        path = f"{_pod(namespace, name)}/eviction"
         self._ask(f"evicting {namespace}/{name}", "POST", path, body)
 
     def allowed(self, right: Right) -> bool:
@@ -247,6 +270,11 @@ def _refusal(doing: str, status: int, text: str) -> ApiError:
 
 def _said(text: t.Any) -> str:
     return cut(printable(str(text)), LONGEST)
+
+
+def _pod(namespace: str, name: str = "") -> str:
+    folder = f"/api/v1/namespaces/{_quoted(namespace)}/pods"
+    return f"{folder}/{_quoted(name)}" if name else folder
 
 
 def _quoted(name: str) -> str:

@@ -11,15 +11,17 @@ import typing as t
 
 @dataclasses.dataclass(frozen=True)
 class Right:
-    """A verb on a resource of the whole cluster, or on the object of this name alone."""
+    """A verb on a resource of the whole cluster or of a namespace, or on the object of this name alone."""
 
     verb: str
     resource: str
     group: str = ""
     name: str = ""
+    namespace: str = ""
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.resource}"
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{place}"
 
     @property
     def attributes(self) -> t.Dict[str, str]:
@@ -31,6 +33,7 @@ class Right:
             "resource": resource,
             "subresource": subresource,
             "name": self.name,
+            "namespace": self.namespace,
         }
         return {key: value for key, value in found.items() if value}
 
@@ -41,6 +44,15 @@ def of_cordon(node: str) -> t.Tuple[Right, ...]:
 
 
 OF_DRAIN = (Right("list", "pods"), Right("create", "pods/eviction"))
+
+
+def of_trial(node: str, namespace: str) -> t.Tuple[Right, ...]:
+    """Return what running pods on a node takes; what has its resources is in all namespaces."""
+    verbs = ("create", "get", "delete")
+    looks = (Right("get", "nodes", name=node), Right("list", "pods"))
+    return looks + tuple(Right(verb, "pods", namespace=namespace) for verb in verbs)
+
+
 OF_CLAIMS = (Right("get", "resourceclaims", "resource.k8s.io"),)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 from ansible_collections.gpu.node.plugins.module_utils._capability.drain import asking
-from ansible_collections.gpu.node.plugins.modules import drain as module
+from ansible_collections.gpu.node.plugins.modules import drain as drain_module
+from ansible_collections.gpu.node.plugins.modules import validate_pods as pods_module
 
 sys.path.insert(0, str(Path(__file__).parent))  # for standin_cluster
 from standin_cluster import Cluster
@@ -33,21 +34,17 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def drain(
-    cluster: Cluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Drain:
-    """Return a function that runs the module on node-1 and returns its answer, with its warnings."""
+def run_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs a module and returns its answer, with its warnings."""
 
-    def run(*, check: bool = False, **options: Any) -> dict[str, Any]:
+    def run(module: Any, given: dict[str, Any], *, check: bool) -> dict[str, Any]:
         told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
-        given = {"node": "node-1", "kubeconfig": str(cluster.kubeconfig), "retries": 0, **options}
         arguments = {"ANSIBLE_MODULE_ARGS": {**given, **told, "_ansible_diff": True}}
+        said: list[str] = []
         monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode())
         monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy")
-        said: list[str] = []
         monkeypatch.setattr(basic.AnsibleModule, "warn", lambda _self, text: said.append(text))
         monkeypatch.setattr(asking, "FIRST_PAUSE", 0.05)
         capsys.readouterr()
@@ -55,5 +52,27 @@ def drain(
             module.main()
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
         return {**answer, "warnings": said}
+
+    return run
+
+
+@pytest.fixture
+def drain(cluster: Cluster, run_module: Callable[..., dict[str, Any]]) -> Drain:
+    """Return a function that drains node-1."""
+
+    def run(*, check: bool = False, **options: Any) -> dict[str, Any]:
+        given = {"node": "node-1", "kubeconfig": str(cluster.kubeconfig), "retries": 0, **options}
+        return run_module(drain_module, given, check=check)
+
+    return run
+
+
+@pytest.fixture
+def validate(cluster: Cluster, run_module: Callable[..., dict[str, Any]]) -> Drain:
+    """Return a function that runs pods on node-1."""
+
+    def run(*, check: bool = False, **options: Any) -> dict[str, Any]:
+        given = {"node": "node-1", "kubeconfig": str(cluster.kubeconfig), "image": "pause"}
+        return run_module(pods_module, {**given, **options}, check=check)
 
     return run

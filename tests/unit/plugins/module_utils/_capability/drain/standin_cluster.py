@@ -24,9 +24,10 @@ from urllib.parse import parse_qs, urlsplit
 Json = dict[str, Any]
 DROP = 0  # a fault that ends the connection without an answer
 POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)(/eviction)?")
+PODS = re.compile(r"/api/v1/namespaces/([^/]+)/pods")
 NODE = re.compile(r"/api/v1/nodes/([^/]+)")
 CLAIM = re.compile(r"/apis/resource.k8s.io/v1/namespaces/([^/]+)/resourceclaims/([^/]+)")
-VERBS = {"GET": "get", "PATCH": "patch", "POST": "create"}
+VERBS = {"GET": "get", "PATCH": "patch", "POST": "create", "DELETE": "delete"}
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
@@ -41,7 +42,8 @@ class Cluster:
     """``pods`` by namespace/name; ``budgets`` are names of budgets and how many evictions they allow.
 
     ``ends_after`` are the seconds that a pod takes to end once it is evicted, by its name; ``completes`` when
-    it runs to completion, in time.monotonic(). ``removed`` are namespaces that end. ``allows`` tells of a verb
+    it runs to completion, in time.monotonic(). ``removed`` are namespaces that end, ``fates`` the
+    status of pods that are made, by the resource that they ask for. ``allows`` tells of a verb
     and a resource. ``faults`` are a method and a status, or DROP, for the next requests; ``before`` is called
     with method and path of each.
     """
@@ -55,8 +57,10 @@ class Cluster:
         self.completes: dict[str, float] = {}
         self.gone_at: dict[str, float] = {}
         self.removed: set[str] = set()
+        self.fates: dict[str, Json] = {}
         self.requests: list[tuple[str, str]] = []
         self.evictions: list[Json] = []
+        self.made: list[Json] = []
         self.faults: deque[tuple[str, int]] = deque()
         self.before: Callable[[str, str], None] = lambda _method, _path: None
         self.allows: Callable[[str, str], bool] = lambda _verb, _resource: True
@@ -168,6 +172,21 @@ class Cluster:
 
     # --- what happens to pods ---
 
+    def make(self, pod: Json) -> Json:
+        """Make a pod as somebody asked for; it fares as the scene says."""
+        with self.lock:
+            meta, uid = pod["metadata"], f"uid-{next(self.uids)}"
+            made = {**meta, "name": f"{meta['generateName']}{uid[4:]}", "uid": uid}
+            [resource] = pod["spec"]["containers"][0]["resources"]["limits"]
+            found = {
+                **pod,
+                "metadata": made,
+                "status": self.fates.get(resource, {"phase": "Running"}),
+            }
+            self.pods[f"{meta['namespace']}/{made['name']}"] = found
+            self.made.append(found)
+            return found
+
     def look(self) -> list[Json]:
         """Return the pods that are there at this moment."""
         now = time.monotonic()
@@ -239,6 +258,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._serve()
 
+    def do_DELETE(self) -> None:
+        self._serve()
+
     def _serve(self) -> None:
         where, cluster, method = urlsplit(self.path), self.owner, self.command
         self.query = {key: some[0] for key, some in parse_qs(where.query).items()}
@@ -265,7 +287,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {
             "selfsubjectaccessreviews": self._review,
             "nodes": self._node if name else self._nodes,
-            "pods": self._pods,
+            "pods": lambda: self._pod(name) if name else self._pods(path),
             "pods/eviction": lambda: self.owner.evict(name, self.body),
             "resourceclaims": lambda: self._one(self.owner.claims, name, "resourceclaims"),
             "resource.k8s.io": lambda: (
@@ -292,10 +314,31 @@ class _Handler(BaseHTTPRequestHandler):
                 return status(409, "Conflict", said)
         return self._one(self.owner.nodes, name, "nodes")
 
-    def _pods(self) -> tuple[int, Json]:
-        key, _equals, node = self.query["fieldSelector"].partition("=")
-        assert key == "spec.nodeName"
-        return 200, {"items": [pod for pod in self.owner.look() if pod["spec"]["nodeName"] == node]}
+    def _pods(self, path: str) -> tuple[int, Json]:
+        """List the pods of a node, or those of a namespace with a label; or make one."""
+        if self.command == "POST":
+            return 201, self.owner.make(self.body)
+        pods = self.owner.look()
+        if match := PODS.fullmatch(path):
+            key, _equals, value = self.query["labelSelector"].partition("=")
+            metas = ((one, one["metadata"]) for one in pods)
+            chosen = [
+                one
+                for one, meta in metas
+                if (meta["namespace"], meta.get("labels", {}).get(key)) == (match[1], value)
+            ]
+        else:
+            key, _equals, node = self.query["fieldSelector"].partition("=")
+            assert key == "spec.nodeName"
+            chosen = [pod for pod in pods if pod["spec"].get("nodeName") == node]
+        return 200, {"items": chosen}
+
+    def _pod(self, name: str) -> tuple[int, Json]:
+        code, pod = self._one(self.owner.pods, name, "pods")
+        if self.command == "DELETE" and code == 200:
+            assert self.body["preconditions"]["uid"] == pod["metadata"]["uid"]
+            del self.owner.pods[name]
+        return code, pod
 
     def _one(self, where: dict[str, Json], name: str, kind: str) -> tuple[int, Json]:
         if name in where:
@@ -319,6 +362,8 @@ def _asked(method: str, path: str) -> tuple[str, str, str]:
         return VERBS[method], "nodes", match[1]
     if match := POD.fullmatch(path):
         return VERBS[method], f"pods{match[3] or ''}", f"{match[1]}/{match[2]}"
+    if PODS.fullmatch(path):
+        return "list" if method == "GET" else VERBS[method], "pods", ""
     if match := CLAIM.fullmatch(path):
         return VERBS[method], "resourceclaims", f"{match[1]}/{match[2]}"
     return VERBS[method], path.rpartition("/")[2], ""

@@ -22,7 +22,13 @@ NOWHERE = {
     "ansible_become_password": "x",
 }
 # What a user may have for the controller itself, which is not for us.
-LOCALHOST = {"ansible_connection": "ssh", "ansible_python_interpreter": "/nowhere/python"}
+LOCALHOST = {
+    "ansible_connection": "ssh",
+    "ansible_python_interpreter": "/nowhere/python",
+    "ansible_become": True,
+    "ansible_become_user": "nobody",  # from root to root there is nothing to do
+    "ansible_become_exe": "/nowhere/sudo",
+}
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ def play(tmp_path: Path) -> Play:
         tasks.append(
             {
                 "ansible.builtin.copy": copy,
-                "vars": {"kept": kept, "ansible_connection": "local"}
+                "vars": {"kept": kept, "ansible_connection": "local", "ansible_become": False}
                 | {"ansible_python_interpreter": "{{ ansible_playbook_python }}"},
                 "delegate_to": "localhost",
                 "become": False,

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.validate_pods: pods are made on a node, looked at and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+
+from .._core.errors import InputError, NodeError
+from .._core.kubernetes import trial
+from .._core.kubernetes.pods import Json
+from .._core.kubernetes.rights import of_trial
+from .._core.kubernetes.trial import Check
+from .._core.steps import Plan, Step
+from .._host.kubernetes import MISSING, ApiError, KubernetesApi
+from .drain.asking import Pauses, check_rights, interrupted, patiently, understood, unreached
+
+SPEC: t.Dict[str, t.Any] = {
+    "argument_spec": {
+        "node": {"type": "str", "required": True},
+        "kubeconfig": {"type": "str", "default": ""},
+        "context": {"type": "str", "default": ""},
+        "image": {"type": "str", "required": True},
+        "command": {"type": "list", "elements": "str", "default": []},
+        "namespace": {"type": "str", "default": "default"},
+        "timeout": {"type": "int", "default": 120},
+        "fail": {"type": "bool", "default": True},
+    },
+}
+GONE = "it is gone before it was looked at"
+
+
+class State(t.NamedTuple):
+    """The checks, and how many of each resource the node offers."""
+
+    checks: t.Tuple[Check, ...]
+    offered: trial.Counts
+
+
+class ValidatePodsCapability:
+    """Has a pod with each resource of a node scheduled and run."""
+
+    name = "validate_pods"
+
+    def __init__(
+        self,
+        params: t.Mapping[str, t.Any],
+        *,
+        check_mode: bool,
+        connect: t.Callable[[str, str], KubernetesApi] = KubernetesApi,
+    ) -> None:
+        for key, named in (("image", "gpu_nodes_pod_image"), ("node", "gpu_nodes_node_name")):
+            if not params[key]:
+                raise InputError.of(f"{key} ({named})", params[key], "a name")
+        if params["timeout"] < 1:
+            raise InputError.of("timeout (gpu_nodes_pod_timeout)", params["timeout"], "1 or more")
+        self._params, self._check_mode = params, check_mode
+        self._node, self._namespace = params["node"], params["namespace"]
+        self._api = connect(params["kubeconfig"], params["context"])
+
+    def observe(self) -> State:
+        """Run the pods and judge them; in check mode none is made. NodeError: the server does not let us."""
+        try:
+            check_rights(self._api, of_trial(self._node, self._namespace))
+            offered = understood(trial.offered, self._read_node())
+            have = trial.used(self._api.pods(self._node))
+        except ApiError as error:
+            raise unreached(self._api, error) from error
+        try:
+            return State(tuple(self._checks(offered, have)), offered)
+        except ApiError as error:
+            raise interrupted(self._api, error) from error
+
+    def _read_node(self) -> Json:
+        try:
+            return self._api.node(self._node)
+        except ApiError as error:
+            if error.status != MISSING:
+                raise
+            raise InputError.of(
+                "node (gpu_nodes_node_name)", self._node, f"a node of {self._api.server}"
+            ) from error
+
+    def _checks(self, offered: trial.Counts, have: trial.Counts) -> t.Iterator[Check]:
+        if not offered:
+            hint = "see the check of the kubelet's registration, and kubectl describe node"
+            yield Check(
+                "pods", trial.FAILED, "the node has no resource of NVIDIA's allocatable", hint
+            )
+        free = [name for name, count in offered.items() if have.get(name, 0) < count]
+        for name in offered:
+            if name not in free:
+                yield Check(_named(name), trial.SKIPPED, f"pods have all {offered[name]} of it")
+        if self._check_mode:
+            for name in free:
+                yield Check(_named(name), trial.SKIPPED, "no pod is made in check mode")
+        else:
+            yield from self._run(free)
+
+    def _run(self, resources: t.Sequence[str]) -> t.List[Check]:
+        """Make the pods, wait for them side by side, and remove them whatever comes."""
+        made: t.Dict[str, Json] = {}
+        self._clean()
+        try:
+            for one in resources:
+                made[one] = self._api.create_pod(self._namespace, self._manifest(one))
+            return self._judged(made)
+        finally:
+            for pod in made.values():
+                with contextlib.suppress(
+                    ApiError
+                ):  # it ends by itself, and the next run removes it
+                    self._remove(pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    def _manifest(self, resource: str) -> t.Dict[str, t.Any]:
+        params = self._params
+        place = (self._node, resource, self._namespace)
+        return trial.manifest(*place, params["image"], params["command"], params["timeout"] * 2)
+
+    def _clean(self) -> None:
+        """Remove what a run left that was killed."""
+        found = self._api.labelled_pods(self._namespace, trial.LABEL, trial.CREATOR)
+        for name, uid in trial.left_over(found, self._node):
+            self._remove(name, uid)
+
+    def _remove(self, name: str, uid: str) -> None:
+        deadline = time.monotonic() + self._params["timeout"]
+        patiently(lambda: self._api.delete_pod(self._namespace, name, uid), deadline)
+
+    def _judged(self, made: t.Mapping[str, Json]) -> t.List[Check]:
+        pauses = Pauses(time.monotonic() + self._params["timeout"])
+        to_the_end = bool(self._params["command"])
+        found: t.Dict[str, Check] = {}
+        while True:
+            for resource in [one for one in made if one not in found]:
+                pod = self._look(made[resource])
+                if pod is None:
+                    found[resource] = self._failed(resource, GONE)
+                elif trial.proven(pod, to_the_end=to_the_end):
+                    found[resource] = Check(_named(resource))
+                elif trial.failed(pod) or pauses.over:
+                    found[resource] = self._failed(resource, trial.why(pod))
+            if len(found) == len(made):
+                return [found[resource] for resource in made]
+            pauses.wait()
+
+    def _look(self, pod: Json) -> t.Optional[Json]:
+        deadline = time.monotonic() + self._params["timeout"]
+        name = pod["metadata"]["name"]
+        try:
+            return patiently(lambda: self._api.pod(self._namespace, name), deadline)
+        except ApiError as error:
+            if error.status == MISSING:
+                return None
+            raise
+
+    def _failed(self, resource: str, cause: str) -> Check:
+        hint = f"see kubectl -n {self._namespace} get events, and the log of the kubelet"
+        return Check(_named(resource), trial.FAILED, cause, hint)
+
+    def plan(self, state: State) -> Plan:
+        """There is never anything to do; what does not hold is an error, unless that was not wanted."""
+        failed = [one for one in state.checks if one.state == trial.FAILED]
+        if self._params["fail"] and failed:
+            raise NodeError("; ".join(map(str, failed)), **_told(state))
+        return Plan()
+
+    def apply(self, step: Step) -> None:
+        """Nothing is ever planned."""
+
+    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+        """Return the checks."""
+        return _told(state)
+
+
+def _named(resource: str) -> str:
+    return f"pod with {resource}"
+
+
+def _told(state: State) -> t.Dict[str, t.Any]:
+    return {
+        "checks": [one.describe() for one in state.checks],
+        "failed_checks": [one.name for one in state.checks if one.state == trial.FAILED],
+        "allocatable": state.offered,
+    }

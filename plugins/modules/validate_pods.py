@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Run a pod with each GPU resource of a node."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: validate_pods
+short_description: Run a pod with each GPU resource of a node
+version_added: 0.2.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Has the scheduler put one pod on the node for each resource of C(nvidia.com/) that it has allocatable, has the
+    kubelet run them, and removes them again. What went wrong is told in the words of scheduler, kubelet and runtime.
+  - Runs on the controller, which has the kubeconfig; delegate it to V(localhost).
+  - The pods go onto a node that is cordoned or tainted too, so that one can be proven before it is given back. A
+    resource of which pods have all is skipped. What a killed run left behind is removed by the next one.
+  - Beside that, nothing is changed.
+options:
+  node:
+    description: The node's name in the cluster.
+    type: str
+    required: true
+  kubeconfig:
+    description: A kubeconfig on the controller, as in M(gpu.node.drain).
+    type: str
+    default: ""
+  context:
+    description: The context of the kubeconfig; left empty, its current one.
+    type: str
+    default: ""
+  image:
+    description:
+      - The image of the pods, which the node has or can pull. Any will do that runs as a user without rights, such as
+        Kubernetes' C(pause).
+    type: str
+    required: true
+  command:
+    description:
+      - What the pods run, such as V(nvidia-smi), which must end with status 0. Left empty, they run what the image has,
+        and a pod that runs is enough.
+    type: list
+    elements: str
+    default: []
+  namespace:
+    description: Where the pods are made.
+    type: str
+    default: default
+  timeout:
+    description: How many seconds the pods have, pulling the image included.
+    type: int
+    default: 120
+  fail:
+    description: Whether the module fails where a pod does not run. With V(false), RV(failed_checks) names those.
+    type: bool
+    default: true
+requirements:
+  - kubernetes 24 or later on the controller (C(pip install kubernetes))
+seealso:
+  - module: gpu.node.validate
+  - module: gpu.node.drain
+extends_documentation_fragment:
+  - gpu.node.attributes
+attributes:
+  check_mode:
+    details: Asks the API server for rights and resources, and makes no pod.
+  diff_mode:
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Run a pod with each resource
+  gpu.node.validate_pods:
+    node: "{{ inventory_hostname }}"
+    kubeconfig: ~/.kube/config
+    image: registry.example.com/cuda:13.0-base
+    command: [nvidia-smi, -L]
+  delegate_to: localhost
+  become: false
+"""
+
+RETURN = r"""
+checks:
+  description: A check for each resource.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name.
+      type: str
+      sample: pod with nvidia.com/gpu
+    state:
+      description: V(passed), V(failed), or V(skipped) where no pod was made.
+      type: str
+    holds:
+      description: Whether nothing is wrong.
+      type: bool
+    cause:
+      description: Why it failed or was skipped.
+      type: str
+    next_step:
+      description: What to do.
+      type: str
+failed_checks:
+  description: The names of the checks that failed.
+  returned: always
+  type: list
+  elements: str
+allocatable:
+  description: How many of each resource the node offers.
+  returned: always
+  type: dict
+  sample: {nvidia.com/gpu: 8}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._capability.validate_pods import (
+    SPEC,
+    ValidatePodsCapability,
+)
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    run_capability(
+        module, lambda: ValidatePodsCapability(module.params, check_mode=module.check_mode)
+    )
+
+
+if __name__ == "__main__":
+    main()
