@@ -21,7 +21,7 @@ MIG = {
         ]
     },
 }
-MODULE_CALL_BUDGET = 12
+MODULE_CALL_BUDGET = 8  # as README has it
 
 pytestmark = pytest.mark.node
 

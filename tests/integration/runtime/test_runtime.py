@@ -54,7 +54,7 @@ def test_pods_see_what_they_ask_for(brought_up: Callable[..., Node]) -> None:
     again = node.play(RUNTIMES)
     assert again.ok, again.message()
     assert again.changed() == []
-    assert again.module_calls() == [CONFIGURE]
+    assert again.module_calls() == ["Look for NVIDIA GPUs", CONFIGURE]
     assert run_of(node, "containerd") == before
 
     control = {entry["path"] for entry in specification(node)[1]["deviceNodes"]}

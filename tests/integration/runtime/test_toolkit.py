@@ -77,7 +77,7 @@ def test_toolkit_comes_and_goes(make_node: Callable[..., Node], tmp_path: Path, 
     again = node.play(PLAY, **wanted(key))
     assert again.ok, again.message()
     assert again.changed() == []
-    assert len(again.module_calls()) == 1
+    assert len(again.module_calls()) == 2
 
     gone = node.play(PLAY, container_toolkit_state="absent")
     assert gone.ok, gone.message()
