@@ -14,12 +14,19 @@ from ..text.json_data import is_whole
 from .problems import Problem
 
 Values = t.Mapping[str, t.Any]
+PATHS = (
+    "cdi_path",
+    "cdi_driver_root",
+    "container_runtime_program",
+    "container_runtime_config_path",
+    "node_labels_kubeconfig",
+)
 SECONDS = "a number of seconds, not negative"
 
 
 def check(values: Values, modules: t.Container[str]) -> t.List[Problem]:
     """Return what is wrong with the variables of the modules' roles."""
-    found = [*_timeouts(values), *_versions(values)]
+    found = [*_timeouts(values), *_versions(values), *_paths(values)]
     if "cdi" in modules and values.get("cdi_state", "present") == "present":
         found += _read_by_a_runtime(values, known="container_runtime" in modules)
     return found
@@ -40,6 +47,13 @@ def _versions(values: Values) -> t.Iterator[Problem]:
         if name.endswith("_version") and isinstance(value, float):
             expected = f'a text: quote it, as in {name}: "550.10", which without quotes is 550.1'
             yield Problem.value(name, value, expected)
+
+
+def _paths(values: Values) -> t.Iterator[Problem]:
+    for name in PATHS:
+        value = values.get(name)
+        if value and not str(value).startswith("/"):
+            yield Problem.value(name, value, "an absolute path on the node")
 
 
 def _read_by_a_runtime(values: Values, *, known: bool) -> t.Iterator[Problem]:

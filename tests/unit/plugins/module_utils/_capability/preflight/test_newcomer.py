@@ -136,8 +136,8 @@ def test_newcomer_1_all_that_is_wrong_is_in_one_message(look: Look) -> None:
     assert lines[0] == "nothing was changed, as 3 things have to be corrected first:"
     assert [one.partition(":")[0] for one in lines[1:-1]] == [
         "- device_plugin_wait_timeout",
-        "- mig_selected",
         "- cdi_path",
+        "- mig_selected",
     ]
     assert lines[-1] == "Next step: correct these variables, and run again"
 

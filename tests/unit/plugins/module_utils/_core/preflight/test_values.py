@@ -33,7 +33,15 @@ anything = st.recursive(
     ),
     max_leaves=4,
 )
-names = ["cdi_path", "cdi_state", "container_runtime_spec_dirs", "mig_wait_timeout", "x_version"]
+names = [
+    "cdi_path",
+    "cdi_driver_root",
+    "node_labels_kubeconfig",
+    "cdi_state",
+    "container_runtime_spec_dirs",
+    "mig_wait_timeout",
+    "x_version",
+]
 
 
 @given(st.dictionaries(st.sampled_from(names), anything))
@@ -61,6 +69,14 @@ def test_newcomer_3_a_folder_counts_that_a_runtime_reads() -> None:
     asked = {"cdi_path": "/srv/x.json", "container_runtime_spec_dirs": ["/srv"]}
     assert [one.variable for one in check(asked, ("cdi",))] == ["cdi_path"]  # nobody sets it there
     assert [one.variable for one in check({"mig_wait_timeout": True}, ())] == ["mig_wait_timeout"]
+
+
+def test_issue_16_9_paths_on_the_node_are_absolute() -> None:
+    wrong = {"cdi_driver_root": "root", "node_labels_kubeconfig": "~/.kube/config", "cdi_path": ""}
+    assert [str(one) for one in check(wrong, ())] == [
+        "cdi_driver_root: 'root' is not valid: expected an absolute path on the node",
+        "node_labels_kubeconfig: '~/.kube/config' is not valid: expected an absolute path on the node",
+    ]
 
 
 def test_needs_of_one_file_system_add_up() -> None:
