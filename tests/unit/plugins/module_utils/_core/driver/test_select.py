@@ -146,6 +146,15 @@ def test_unknown_version_lists_what_is_offered() -> None:
         choice(node(), version="999")
 
 
+def test_newcomer_3_a_version_that_is_not_offered_comes_with_where_others_are() -> None:
+    with pytest.raises(
+        UnknownVersion, match=r"Next step: .* nvidia_driver_source: repository with"
+    ):
+        choice(node(), version="580")
+    with pytest.raises(UnknownVersion, match="Next step: choose one of these, or a repository"):
+        choice(node(), version="580", source="repository")
+
+
 def test_what_is_installed_stays_when_it_fits() -> None:
     have = node(packages={KERNEL["open"]: package(OLD)})
     assert choice(have).version == upstream(OLD)

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Room on file systems, of this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._host.room import Room
+
+
+def test_a_folder_that_is_yet_to_be_made_has_the_room_of_what_it_will_be_in(tmp_path: Path) -> None:
+    here = Room().space(str(tmp_path))
+    assert here.device == tmp_path.stat().st_dev
+    assert here.free > 0
+    assert not here.read_only
+    assert Room().space(str(tmp_path / "opt/gpu-node")).device == here.device
+    (tmp_path / "file").write_text("four")
+    assert Room().space(str(tmp_path / "file/below")).device == here.device
+    assert Room().size(str(tmp_path / "file")) == 4
+    assert Room().size(str(tmp_path / "none")) == 0
+
+
+def test_newcomer_3_a_file_system_that_can_not_be_written_is_seen(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting takes root")
+    folder = tmp_path / "stiff"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "stiff", str(folder)], check=True)
+    try:
+        found = Room().space(str(folder / "cdi"))
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    assert found.read_only
+    assert found.free <= 1 << 20
