@@ -96,7 +96,7 @@ EXAMPLES = r"""
 RETURN = r"""
 checks:
   description:
-    - All checks, in their order. docs/validation.md of the collection lists them with causes and next steps.
+    - All checks, in their order. docs/operations/validation.md of the collection lists them with causes and next steps.
     - The list has the same names on each node, but for those that begin with the name of a container runtime.
   returned: always
   type: list

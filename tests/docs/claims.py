@@ -36,7 +36,7 @@ def rows(page: str) -> Iterator[str]:
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its name."""
-    paths = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "SECURITY.md"]
+    paths = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "SECURITY.md"]
     return {str(path.relative_to(ROOT)): path.read_text() for path in paths}
 
 

@@ -17,7 +17,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ROLES = REPOSITORY / "roles"
-MIGRATION = (REPOSITORY / "docs/migration.md").read_text()
+MIGRATION = (REPOSITORY / "docs/operations/migration.md").read_text()
 # The variables of the role common are those of the playbooks, for modules of several roles.
 NAMES = sorted(one.name for one in ROLES.iterdir() if one.name not in ("common", "node_labels"))
 # What a role has no variable for, and why.
