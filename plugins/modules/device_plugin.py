@@ -133,6 +133,12 @@ options:
         description: Whether the node's condition C(GPUHealthy) is kept, also where O(labels.output) is V(off).
         type: bool
         default: false
+      mig_by_label:
+        description:
+          - Whether the node's label C(nvidia.com/mig.config) is passed on to what O(gpu.node.mig#module:by_label) has
+            set up, and answered, also where O(labels.output) is V(off).
+        type: bool
+        default: false
   configs:
     description:
       - Configurations by name. The one that the node's label C(nvidia.com/device-plugin.config) names is used, and
@@ -183,6 +189,10 @@ resources:
   description: The resources that are served, each with its number of devices and whether the kubelet has accepted it.
   returned: success
   type: dict
+registration_missing:
+  description: That no kubelet has registered the GPUs yet, and why, in the words of the warning; empty where one has.
+  returned: success
+  type: str
 labels_left:
   description: Why labels of the node could not be removed, as the daemon reports it.
   returned: when labels were to be removed and the API did not do it

@@ -60,6 +60,16 @@ options:
       - V(false) removes the unit and its file.
     type: bool
     default: true
+  by_label:
+    description:
+      - Whether the node's label C(nvidia.com/mig.config) may name another layout of O(config), as with NVIDIA's
+        mig-manager. Whoever may label the node chooses then, of these layouts and no others, and only GPUs that the
+        layout names are changed. Needs O(boot), and the labels of M(gpu.node.device_plugin).
+      - What the label chose counts instead of O(selected), here and at boot, as long as the label is there. It is
+        made once nothing is in use that would go, and C(nvidia.com/mig.config.state) says how it went.
+      - O(selected) may be empty with several layouts; then nothing is changed before a label asks.
+    type: bool
+    default: false
   lock_timeout:
     description: Seconds to wait for another run on the same node.
     type: int
@@ -109,6 +119,10 @@ EXAMPLES = r"""
 RETURN = r"""
 selected:
   description: Name of the layout.
+  returned: success
+  type: str
+chosen_by_label:
+  description: Name of the layout that the node's label asked for last and got; empty where it chose none.
   returned: success
   type: str
 gpus:

@@ -18,6 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.dcgm import exporte
 from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.desired import Exporter
 from gpu_plugin._shared._core.cdi import boot as cdi_boot
 from gpu_plugin._shared._core.mig import boot as mig_boot
+from gpu_plugin._shared._core.mig import label as mig_label
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs/security.md"
@@ -34,6 +35,7 @@ def units() -> dict[str, str]:
     """Return the text of each service that a node may have, by its name."""
     found = {path.name: path.read_text() for path in sorted(FOLDER.glob("*.service"))}
     found |= {mig_boot.UNIT: mig_boot.UNIT_TEXT, cdi_boot.UNIT: cdi_boot.SERVICE_TEXT}
+    found[mig_label.UNIT] = mig_label.UNIT_TEXT
     found[device_nodes.UNIT] = device_nodes.UNIT_TEXT
     return {**found, exporter.UNIT: exporter.files(EXPORTER, "")[exporter.UNIT_FILE]}
 

@@ -23,7 +23,7 @@ from gpunode_tool import snapshots
 from gpunode_tool.paths import CACHE
 from gpunode_tool.testing import GPUNODE, Node, eventually
 
-for folder in ("runtime", "driver", "in_service"):  # what the tests of each share
+for folder in ("", "runtime", "driver", "in_service"):  # what the tests of each share
     sys.path.insert(0, str(Path(__file__).parent / folder))
 
 OWN_RUN = pytest.StashKey[str]()

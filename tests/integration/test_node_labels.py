@@ -5,33 +5,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cluster_api import join
 from gpunode_tool.testing import Node, eventually
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu_plugin"))
-from standin_api import NODE, Api
+from standin_api import NODE
 
 pytestmark = pytest.mark.node
 
 CHOICE = "nvidia.com/device-plugin.config"
-KUBECONFIG = "/etc/kubernetes/kubelet.conf"
 UNIT = "gpu-node-labels.service"
 FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 MANIFESTS = "/etc/kubernetes/manifests"
 PLUGIN = {"migStrategy": "mixed", "plugin": {"deviceListStrategy": ["cdi-cri"]}}
 SHARING = {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 3}]}}
 MANY = {"version": "v1", "flags": PLUGIN, "sharing": SHARING}
-
-
-def gateway(node: Node) -> str:
-    """The address under which the node sees this machine."""
-    lines = node.run("cat", "/proc/net/route").splitlines()
-    number = next(line.split()[2] for line in lines if line.split()[1] == "00000000")
-    return ".".join(str(byte) for byte in reversed(bytes.fromhex(number)))
 
 
 def as_the_service(node: Node, *command: str) -> str:
@@ -45,10 +35,8 @@ def test_labels_from_the_first_to_the_end(brought_up: Callable[..., Node], tmp_p
     node = brought_up("labels", "h100-80", 2)
     node.variables["node_labels_node_name"] = NODE
     node.variables["device_plugin_node_condition"] = True
-    api = Api(tmp_path, host=gateway(node))
+    api = join(node, tmp_path)
     try:
-        node.run("mkdir", "-p", "/etc/kubernetes")
-        node.run("sh", "-c", f"printf %s '{api.kubeconfig.read_text()}' >{KUBECONFIG}")
         api.set(example_com__theirs="stays")
         first = node.play(device_plugin_configs={"many": MANY}, container_runtime_mode="cdi")
         assert first.ok, first.message()

@@ -17,7 +17,12 @@ PAGES = claims.pages()
 CLAIMS = [(page, *one) for page, text in PAGES.items() for one in claims.claims(text)]
 ROWS = [row for text in PAGES.values() for row in claims.rows(text)]
 MINIMUM = {"device-plugin": 100, "node-labels": 20, "mps": 20, "driver": 5}
-MINIMUM |= {"container-runtimes": 3, "container-toolkit": 3, "security": 19, "driver-releases": 8}
+MINIMUM |= {
+    "container-runtimes": 3,
+    "container-toolkit": 3,
+    "security": 19,
+    "operations/driver-releases": 8,
+}
 GOOD = """\
 import pytest
 def check(x): assert x

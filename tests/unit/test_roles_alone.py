@@ -44,10 +44,10 @@ def test_newcomer_2_a_role_alone_refuses_a_misspelt_variable(tmp_path: Path) -> 
         }
         for role in ROLES
     ]
-    wrong = {f"{role}_statt": "present" for role in ROLES}
-    said = play(tmp_path, tasks, **wrong)
+    wrong = {role: "mig_selectd" if role == "mig" else f"{role}_statt" for role in ROLES}
+    said = play(tmp_path, tasks, **dict.fromkeys(wrong.values(), "present"))
     for role in ROLES:
-        told = f"{role} variables: node: {role}_statt is unknown (did you mean {role}_"
+        told = f"{role} variables: node: {wrong[role]} is unknown (did you mean {role}_"
         assert told in said, said
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from .._core.boot import PROGRAM, Boot, State, unit_file
+from .._core.mig import label
 from .._core.steps import Step
 from .._host.api import Host, properties
 
@@ -18,6 +19,13 @@ def observe(host: Host, boot: Boot) -> State:
         {unit: properties(host, unit, "ActiveState", "UnitFileState") for unit in boot.units},
         host.exists(PROGRAM),
     )
+
+
+def observe_label(host: Host, *, wanted: bool) -> label.Units:
+    """Read the units of a MIG layout by label; systemd is asked only where they are wanted."""
+    texts = {unit: host.read(unit_file(unit)) for unit in label.TEXTS}
+    names = ("ActiveState", "UnitFileState")
+    return label.Units(texts, properties(host, label.PATH_UNIT, *names) if wanted else {})
 
 
 def apply(host: Host, step: Step) -> None:

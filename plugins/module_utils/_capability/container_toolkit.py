@@ -10,7 +10,7 @@ import typing as t
 
 from .._core.cdi import boot as cdi_boot
 from .._core.cdi.generated import NVIDIA_CTK
-from .._core.errors import NodeError
+from .._core.errors import NodeError, checked_timeout
 from .._core.packages.apt import upstream
 from .._core.packages.package import Change, still_there
 from .._core.packages.presets import TOOLKIT_PRESETS
@@ -24,7 +24,7 @@ from .._host.api import Host
 from .._host.driver_files import SPEC_FOLDERS
 from .._host.packages.api import PackageManager
 from .nodeinfo import os_release
-from .recorded import REPOSITORY_SPEC, Additions, checked_timeout, existing, named, package_manager
+from .recorded import REPOSITORY_SPEC, Additions, existing, named, package_manager
 from .runtimes.record import Records
 
 RECORD = "/var/lib/gpu-node/container_toolkit.json"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._core.errors import InputError
 from .._core.packages.package import Record, held
 from .._core.packages.pgp import MAX_BYTES
 from .._core.packages.presets import Presets, System, expand
@@ -72,13 +71,6 @@ def package_manager(
     """
     variable = f"{module}_lock_timeout" if module else ""
     return FAMILIES[family](host, timeout, purpose, variable)
-
-
-def checked_timeout(seconds: int, option: str = "lock_timeout") -> int:
-    """Return the value of an option; InputError where it is no time."""
-    if seconds < 0:
-        raise InputError.of(option, seconds, "a number of seconds, not negative")
-    return seconds
 
 
 class Additions(t.Generic[R]):

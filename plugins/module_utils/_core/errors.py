@@ -55,3 +55,10 @@ class InputError(NodeError):
         """Name the key, the value that was found, and what was expected."""
         key = cut(key)
         return cls(f"{key}: {shown(value)} is not valid", cause=f"expected {expected}", key=key)
+
+
+def checked_timeout(seconds: int, option: str = "lock_timeout") -> int:
+    """Return the value of an option; InputError where it is no time."""
+    if seconds < 0:
+        raise InputError.of(option, seconds, "a number of seconds, not negative")
+    return seconds

@@ -39,7 +39,7 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
     ),
     "mig": _of(
         "mig",
-        "config selected on_busy wait_timeout reset boot lock_timeout",
+        "config selected on_busy wait_timeout reset boot by_label lock_timeout",
         on_allocated=ON_ALLOCATED,
         stop_services=STOP_SERVICES,
     ),
@@ -55,6 +55,7 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
         },
         "labels.events": "device_plugin_node_events",
         "labels.condition": "device_plugin_node_condition",
+        "labels.mig_by_label": "mig_by_label",
         "require_kubelet": REQUIRE_KUBELET,
     },
     "dcgm": _of("dcgm", "state version cuda proprietary hold exporter lock_timeout"),

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import yaml
 from genuine_api import KINDS, GenuineApi
+from gpu_plugin._shared._core.mig.label import STATE_LABEL
 from gpu_plugin.labels.access import Access
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.feature import NodeFeature
 from gpu_plugin.labels.health.reporter import Reporter
-from gpu_plugin.labels.owned import ApiError, Change
+from gpu_plugin.labels.owned import MIG_REASON, ApiError, Change, change
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 NODE, SPACE = "node-1", "node-feature-discovery"
@@ -123,6 +124,28 @@ def test_a_kubelets_access_writes_events_and_the_condition(
     assert condition(cluster) == "False"
     Reporter(NODE, tmp_path / "told.json", lambda: kubelet).remove()
     assert condition(cluster) is None
+    kubelet.close()
+
+
+def test_issue_16_12_a_kubelets_access_answers_a_mig_label(
+    cluster: GenuineApi, kubelet: Access, tmp_path: Path
+) -> None:
+    node = NodeApi(kubelet, NODE)
+    reason = "GPU 0: in use by pod default/a (container main); " * 40
+    planned = change(node.read().node, {STATE_LABEL: "pending"}, mig_reason=reason)
+    node.write(planned)
+    meta = cluster.get("Node", NODE)["metadata"]
+    assert meta["labels"][STATE_LABEL] == "pending"
+    assert meta["annotations"][MIG_REASON] == reason
+    node.write(change(node.read().node, {STATE_LABEL: "failed"}))
+    assert MIG_REASON not in cluster.get("Node", NODE)["metadata"]["annotations"]
+    Reporter(NODE, tmp_path / "told.json", lambda: kubelet).say_mig("a", reason, failed=True)
+    found = [
+        one["type"]
+        for one in cluster.get("Event", namespace="default")["items"]
+        if one["reason"] == "MIGConfigFailed"
+    ]
+    assert found == ["Warning"]
     kubelet.close()
 
 

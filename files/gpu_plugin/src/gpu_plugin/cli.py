@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         ("pods", "show which pods have which devices", _pods_options, _pods),
         ("probe", "check that the daemon is alive, for a pod's probes", _probe_options, _probe),
         ("mig", "apply the MIG layout that was written down (at boot)", _mig_options, _mig),
+        ("mig-label", "apply the MIG layout that a label asks for", _label_options, _mig_label),
         ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options, _cdi),
         ("mps", "share a device by CUDA's Multi-Process Service", _mps_options, None),
         ("labels", "label the node with what its GPUs are", _labels_options, None),
@@ -132,11 +133,21 @@ def _probe_options(probe: argparse.ArgumentParser) -> None:
 
 def _mig_options(mig: argparse.ArgumentParser) -> None:
     from ._shared._core.mig import boot as mig_boot
+    from ._shared._core.mig import label
 
     _files(mig, config=mig_boot.CONFIG, status=mig_boot.STATUS, lock=mig_boot.LOCK)
+    _files(mig, chosen=label.CHOSEN)
     _wait(mig, 120.0)
     _patience(mig, mig_boot.PATIENCE)
     _pod_resources(mig)
+
+
+def _label_options(command: argparse.ArgumentParser) -> None:
+    from ._shared._core.mig import boot as mig_boot
+    from ._shared._core.mig import label
+
+    _files(command, config=mig_boot.CONFIG, asked=label.ASKED, answer=label.ANSWER)
+    _files(command, chosen=label.CHOSEN, status=mig_boot.STATUS)
 
 
 def _cdi_options(cdi: argparse.ArgumentParser) -> None:
@@ -346,7 +357,15 @@ def _mig(options: argparse.Namespace) -> int:
         options.wait,
         options.pod_resources,
         options.patience,
+        options.chosen,
     )
+
+
+def _mig_label(options: argparse.Namespace) -> int:
+    from .boot import label  # as above
+
+    files = (options.config, options.asked, options.answer, options.chosen, options.status)
+    return label.mig_label(label.Paths(*files))
 
 
 def _cdi(options: argparse.Namespace) -> int:

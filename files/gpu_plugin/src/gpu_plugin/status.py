@@ -65,6 +65,8 @@ def describe(state: dict[str, Any]) -> str:
     if labels := state.get("labels"):
         problem = f", {labels['problem']}" if labels["problem"] else ""
         lines.append(f"labels: {labels['state']} ({labels['output']}){problem}")
+    if mig := (state.get("labels") or {}).get("mig"):
+        lines.append(f"MIG layout by label: {': '.join(filter(None, mig.values()))}")
     if boot := state.get("mig_boot"):
         lines.append(f"MIG layout at boot: {'; '.join([boot['state'], *boot['problems']])}")
     if cdi := state.get("cdi"):

@@ -16,16 +16,17 @@ from ..._core.agent.deployment import LABELS_UNIT, UNIT, Observed, Service, plan
 from ..._core.agent.desired import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
 from ..._core.agent.failures import of_check_config
 from ..._core.agent.python import Missing
-from ..._core.agent.registration import KUBELET
-from ..._core.errors import NodeError
+from ..._core.agent.registration import KUBELET, warning
+from ..._core.agent.registration import missing as missing_registration
+from ..._core.errors import NodeError, checked_timeout
 from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
 from ..._core.text import json_data
 from ..._host.api import Host, properties
 from ..._nvml.real import open_nvml
 from ..nodeinfo import environment
-from ..recorded import checked_timeout, existing
-from . import registration
+from ..recorded import existing
+from . import labels, registration
 from .python import find, missing
 from .release import VENV, checked, fill, install
 from .rollback import Rollback
@@ -52,23 +53,7 @@ SPEC: t.Dict[str, t.Any] = {
         "index_url": {"type": "str", "no_log": True},
         "config": {"type": "dict"},
         "configs": {"type": "dict", "default": {}},
-        "labels": {
-            "type": "dict",
-            "options": {
-                "output": {
-                    "type": "str",
-                    "choices": ["api", "file", "node-feature", "off"],
-                    "default": "api",
-                },
-                "kubeconfig": {"type": "str", "default": ""},
-                "node_name": {"type": "str", "default": ""},
-                "namespace": {"type": "str", "default": ""},
-                "extra": {"type": "dict", "default": {}},
-                "default_config": {"type": "str", "default": ""},
-                "events": {"type": "bool", "default": True},
-                "condition": {"type": "bool", "default": False},
-            },
-        },
+        "labels": {"type": "dict", "options": labels.OPTIONS},
         "prefix": {"type": "path", "default": "/opt/gpu-node"},
         "python": {"type": "path"},
         "install_python": {"type": "bool", "default": False},
@@ -398,4 +383,6 @@ class DevicePluginCapability:
             for name, one in state.status.get("resources", {}).items()
         }
         left = {"labels_left": self._labels_left} if self._labels_left else {}
-        return {"release": state.current or None, "resources": resources, **left}
+        cause = missing_registration(state.status, listens=state.kubelet)
+        told = {"registration_missing": warning(cause) if cause else ""}
+        return {"release": state.current or None, "resources": resources, **told, **left}

@@ -24,7 +24,7 @@ from ..._core.dcgm.plan import EVERY, describe
 from ..._core.dcgm.plan import plan as plan_dcgm
 from ..._core.dcgm.state import Observed, Record
 from ..._core.driver import distributions
-from ..._core.errors import NodeError
+from ..._core.errors import NodeError, checked_timeout
 from ..._core.packages.apt import upstream
 from ..._core.packages.package import Change, still_there
 from ..._core.steps import Plan, Step
@@ -32,7 +32,7 @@ from ..._host.api import Host, properties
 from ..._host.packages.api import PackageManager
 from ..download import bring
 from ..nodeinfo import environment, library_versions, loaded_driver, os_release
-from ..recorded import Additions, checked_timeout, existing, package_manager
+from ..recorded import Additions, existing, package_manager
 from .services import RECORD
 
 EXPORTER_SPEC: t.Dict[str, t.Any] = {

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from ..._core.driver import distributions, prebuilt, taking
 from ..._core.driver.branches import NoSupport
-from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.names import PLACE
 from ..._core.driver.plan import plan
 from ..._core.driver.releases import report as releases
@@ -21,7 +20,8 @@ from ..._core.driver.rhel.prerequisites import LOCKING
 from ..._core.driver.runfile import UNINSTALLER
 from ..._core.driver.select import NoCommonVersion, UnknownVersion
 from ..._core.driver.state import Observed, Record, parse_desired
-from ..._core.errors import NodeError
+from ..._core.driver_units import FABRIC_SERVICE, SERVICE
+from ..._core.errors import NodeError, checked_timeout
 from ..._core.packages.apt import unmet
 from ..._core.packages.presets import DRIVER_PRESETS
 from ..._core.steps import Plan, Step
@@ -30,7 +30,7 @@ from ..._host.packages.api import NoHold, NoWay
 from ..._host.packages.apt import OWN_SOURCES
 from .. import nodeinfo
 from ..device_nodes import Nodes
-from ..recorded import REPOSITORY_SPEC, Additions, checked_timeout, named, package_manager
+from ..recorded import REPOSITORY_SPEC, Additions, named, package_manager
 from .gate import SPEC as GATE_SPEC
 from .gate import Gate
 from .kernel import dkms, modules, signing_key, write_modprobe

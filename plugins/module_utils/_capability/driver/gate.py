@@ -12,8 +12,8 @@ import typing as t
 from ..._core.allocated import names
 from ..._core.driver import taking
 from ..._core.driver.state import Observed
-from ..._core.errors import NodeError
-from ..._core.in_use.busy import FAIL, PROCEED, WAIT, checked_wait
+from ..._core.errors import NodeError, checked_timeout
+from ..._core.in_use.busy import FAIL, PROCEED, WAIT
 from ..._core.steps import Plan
 from ..._host.api import Host
 from .. import allocated
@@ -39,7 +39,7 @@ class Gate:
         self._host, self._absent, self._check_mode = host, absent, check_mode
         self._on_busy, self._timeout = (
             params.pop("on_busy"),
-            checked_wait(params.pop("wait_timeout")),
+            checked_timeout(params.pop("wait_timeout"), "wait_timeout"),
         )
         self._asks_kubelet = params.pop("on_allocated") != "ignore"
         self.services = services.Services(host, params.pop("stop_services"))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 
 from ..._core.driver.kernel import MODULES, has_driver
-from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
 from ..._core.driver.state import Observed
+from ..._core.driver_units import FABRIC_SERVICE, SERVICE
 from ..._core.errors import NodeError
 from ..._host.api import properties
 from ..nodeinfo import bridges, pci_devices

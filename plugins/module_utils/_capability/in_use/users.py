@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ..._core import pods
-from ..._core.driver.loading import FABRIC_SERVICE, SERVICE
+from ..._core.driver_units import FABRIC_SERVICE, SERVICE
 from ..._core.in_use.users import (
     Container,
     User,

@@ -12,10 +12,11 @@ import typing as t
 
 from ..._core.allocated import Allocation, Devices, Holder, holders
 from ..._core.boot import State as Boot
-from ..._core.errors import NodeError
+from ..._core.errors import NodeError, checked_timeout
 from ..._core.gpu import Gpu, NvmlError, Process
-from ..._core.in_use.busy import FAIL, SKIP, WAIT, Busy, checked_wait, refuse_if_busy
+from ..._core.in_use.busy import FAIL, SKIP, WAIT, Busy, refuse_if_busy
 from ..._core.mig import boot as mig_boot
+from ..._core.mig import label
 from ..._core.mig.config import Selection
 from ..._core.mig.plan import (
     GpuPlan,
@@ -36,17 +37,11 @@ from ..in_use import services
 from ..in_use.services import Services
 from ..in_use.users import user_of
 from ..nodeinfo import without_nvml
-from ..recorded import checked_timeout
 from . import mps
 from .report import report
 
 # When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
 ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
-NO_DRIVER = "bring up the driver first (gpu.node.nvidia_driver), then run again"
-NO_LIBRARY = (
-    "run the playbook gpu.node.gpu_nodes, whose device plugin brings /opt/gpu-node with it, or install nvidia-ml-py for"
-    " that Python, then run again"
-)
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "config": {"type": "raw"},
@@ -57,6 +52,7 @@ SPEC: t.Dict[str, t.Any] = {
         "wait_timeout": {"type": "int", "default": 600},
         "reset": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
         "boot": {"type": "bool", "default": True},
+        "by_label": {"type": "bool", "default": False},
         "lock_timeout": {"type": "int", "default": 60},
     },
 }
@@ -69,6 +65,7 @@ class State(t.NamedTuple):
     """
 
     boot: Boot
+    label: label.Units = label.Units()
     gpus: t.Tuple[GpuState, ...] = ()
     broken: t.Tuple[NvmlError, ...] = ()
     absent: str = ""
@@ -76,15 +73,25 @@ class State(t.NamedTuple):
 
 
 class MigCapability:
-    """Keeps the GPUs in a MIG layout, now and after a reboot."""
+    """Keeps the GPUs in a MIG layout, now and after a reboot.
+
+    With ``boot`` None in its parameters what the next boot needs is left as it is.
+    """
 
     name = "mig"
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._params, self._check_mode = host, params, check_mode
-        self._selection = Selection.of(params["config"], params["selected"])
-        checked_timeout(params["lock_timeout"], "lock_timeout")
-        seconds, waits = checked_wait(params["wait_timeout"]), params["on_busy"] == WAIT
+        given = (params["config"] or None, params["selected"], params["by_label"])
+        self._declared = mig_boot.Declared(*given)
+        label.check(self._declared, boot=params["boot"])
+        self._chosen = ""
+        self._selection: Selection = self._declared.selection()
+        checked_timeout(params["lock_timeout"])
+        seconds, waits = (
+            checked_timeout(params["wait_timeout"], "wait_timeout"),
+            params["on_busy"] == WAIT,
+        )
         self._deadline = time.monotonic() + seconds if waits and not check_mode else 0.0
         self._stack = contextlib.ExitStack()
         self._nvml: t.Optional[Nvml] = None
@@ -104,21 +111,23 @@ class MigCapability:
     def observe(self) -> State:
         """Read every GPU; the lock is held from the first observation on."""
         units = boot.observe(self._host, mig_boot.BOOT)
+        by_label = boot.observe_label(self._host, wanted=self._declared.by_label)
         self._at = ""  # what the steps have made so far is compared by the plan that comes next
         if self._nvml is None:
             if not self._check_mode:
                 lock = self._host.lock(mig_boot.LOCK, timeout=self._params["lock_timeout"])
                 self._stack.enter_context(lock)
+            self._follow_label()
             try:
                 self._nvml = self._stack.enter_context(open_nvml())
             except NvmlError as error:
                 error.hint = error.hint or without_nvml(self._host)
                 if self._check_mode:
-                    return State(units, absent=str(error))
+                    return State(units, by_label, absent=str(error))
                 raise
             self._changes = Changes(self._nvml, self._reset, self._deadline)
         while True:
-            state = self._with_holders(self._read(self._nvml, units))
+            state = self._with_holders(self._read(self._nvml, units, by_label))
             blocked = False
             with contextlib.suppress(NodeError):  # plan says what is wrong
                 blocked = bool(self._plan_gpus(state)[1])
@@ -126,7 +135,18 @@ class MigCapability:
                 return state
             time.sleep(1.0)
 
-    def _read(self, nvml: Nvml, units: Boot) -> State:
+    def _follow_label(self) -> None:
+        """Take the layout that the node's label asked for last, where labels may choose."""
+        if self._declared.by_label:
+            self._chosen = (self._host.read(label.CHOSEN) or "").strip()
+            self._selection = self._declared.selection(self._chosen)
+
+    def close(self) -> None:
+        """Let go of the driver and of the lock, and start again what was stopped."""
+        self._services.end()
+        self._stack.close()
+
+    def _read(self, nvml: Nvml, units: Boot, by_label: label.Units) -> State:
         gpus, broken = nvml.gpus()
         idle = idle_servers(mps.states(self._host))
         split = [without_idle(read(nvml, gpu), idle) for gpu in gpus]
@@ -137,7 +157,7 @@ class MigCapability:
         self._states = {one.gpu.uuid: one for one in states}
         self._first = self._first or self._states
         servers = tuple(server for _one, some in split for server in some)
-        return State(units, states, tuple(broken), idle=servers)
+        return State(units, by_label, states, tuple(broken), idle=servers)
 
     def _with_holders(self, state: State) -> State:
         """Return a state with the pods that have something of its GPUs, where that matters.
@@ -191,17 +211,16 @@ class MigCapability:
         return self._services.around(self._layout(state))
 
     def _layout(self, state: State) -> Plan:
-        asked = (self._params["config"] or None, self._params["selected"])
-        wanted = mig_boot.dump(*asked) if self._params["boot"] else None
-        at_boot = mig_boot.BOOT.plan(
-            state.boot, wanted, mig_boot.TEXTS, check_mode=self._check_mode
-        )
+        wanted, at_boot = self._plan_boot(state)
         if state.absent:
-            label = self._selection.label
+            named = self._selection.label
             warning = f"mig: the configuration is valid in form, whether it fits the GPUs is not known: {state.absent}"
-            first = Step("partition", f"partition GPUs as {label} once NVML answers")
-            return Plan((first, *at_boot), "", f"{label}\n", warnings=(warning,))
-        warnings = [f"mig: left alone, since it does not answer: {error}" for error in state.broken]
+            first = Step("partition", f"partition GPUs as {named} once NVML answers")
+            return Plan((first, *at_boot), "", f"{named}\n", warnings=(warning,))
+        warnings = label.warnings(self._declared, self._chosen)
+        warnings += [
+            f"mig: left alone, since it does not answer: {error}" for error in state.broken
+        ]
         idle = self._selection.idle_entries(state.gpus)
         warnings += [f"mig: {key} matches no GPU of this node" for key in idle]
         plans, blocked = self._plan_gpus(state)
@@ -222,6 +241,15 @@ class MigCapability:
             warnings=tuple(warnings),
             more=any(one.more for one in plans),
         )
+
+    def _plan_boot(self, state: State) -> t.Tuple[t.Optional[str], t.List[Step]]:
+        """Return the text of the file for the next boot, and the steps to it and to the units."""
+        if self._params["boot"] is None:
+            return state.boot.config, []
+        wanted = mig_boot.dump(*self._declared) if self._params["boot"] else None
+        how = {"check_mode": self._check_mode}
+        steps = mig_boot.BOOT.plan(state.boot, wanted, mig_boot.TEXTS, **how)
+        return wanted, [*steps, *label.plan(state.label, wanted=self._declared.by_label)]
 
     def _plan_gpus(self, state: State) -> t.Tuple[t.List[GpuPlan], t.List[Busy]]:
         """Return the plans, and why some GPUs can't be changed now."""
@@ -308,6 +336,7 @@ class MigCapability:
         """Report the layout of every GPU and what became of its instances."""
         answer: t.Dict[str, t.Any] = {
             "selected": self._selection.label,
+            "chosen_by_label": self._chosen,
             "refused": plan.refused,
             "nvml_available": not state.absent,
             "nvml_error": state.absent,

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ..._core.driver import distributions
-from ..._core.driver.loading import FABRIC_SERVICE
+from ..._core.driver_units import FABRIC_SERVICE
 from ..._core.errors import NodeError
 from ..._core.packages.package import Record
 from ..._core.validation.driver import Driver

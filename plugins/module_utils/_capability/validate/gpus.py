@@ -13,6 +13,7 @@ from ..._core.cdi.generated import NVML, differences
 from ..._core.errors import NodeError
 from ..._core.gpu import Gpu
 from ..._core.mig import boot as mig_boot
+from ..._core.mig import label
 from ..._core.mig.config import Selection
 from ..._core.mig.plan import plan_gpu
 from ..._core.text import json_data
@@ -32,7 +33,8 @@ def layout(host: Host, nvml: t.Optional[Nvml], gpus: t.Sequence[Gpu]) -> t.Optio
         text = host.read(mig_boot.CONFIG)
         if text is None:
             return None
-        selection = Selection.of(*mig_boot.load(text, mig_boot.CONFIG))
+        chosen = (host.read(label.CHOSEN) or "").strip()
+        selection = mig_boot.load(text, mig_boot.CONFIG).selection(chosen)
         name = selection.label
         return Layout(name, tuple(_differing(selection, nvml, gpus)) if nvml else ())
     except NodeError as error:

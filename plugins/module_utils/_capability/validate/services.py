@@ -11,8 +11,8 @@ from ..._core.agent.deployment import LABELS_UNIT, UNIT
 from ..._core.agent.desired import SETTINGS
 from ..._core.boot import unit_file
 from ..._core.cdi import boot as cdi_boot
-from ..._core.driver.loading import SERVICE
 from ..._core.driver.state import Record
+from ..._core.driver_units import SERVICE
 from ..._core.errors import NodeError
 from ..._core.mig import boot as mig_boot
 from ..._core.validation.services import Unit

@@ -83,7 +83,8 @@ def check_configs(configs: t.Mapping[str, t.Any], managed: bool) -> None:
 
 def settings(labels: t.Mapping[str, t.Any], *, choosing: bool) -> str:
     """Return the settings' text, an empty one where there is nothing to run. InputError."""
-    if labels["output"] == "off" and not choosing and not labels["condition"]:
+    idle = labels["output"] == "off" and not labels["condition"]
+    if idle and not (choosing or labels["mig_by_label"]):
         return ""
     named = {
         "GPU_LABELS_OUTPUT": labels["output"],
@@ -98,6 +99,7 @@ def settings(labels: t.Mapping[str, t.Any], *, choosing: bool) -> str:
         "DEFAULT_CONFIG": labels["default_config"] if choosing else "",
         "GPU_NODE_EVENTS": "" if labels["events"] else "false",
         "GPU_NODE_CONDITION": "true" if labels["condition"] else "",
+        "GPU_NODE_MIG_BY_LABEL": "true" if labels["mig_by_label"] else "",
     }
     body = "".join(_line(name, text) for name, text in named.items() if text)
     return f"{HEADER}{body}GPU_LABELS_SETTINGS={hashlib.sha256(body.encode()).hexdigest()[:12]}\n"

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import typing as t
 
+from ..driver_units import FABRIC_SERVICE, SERVICE
 from ..in_use import holders
 from ..steps import IDLE_GPU, Step
 from .kernel import MODPROBE_FILE, blacklists, differing, render
 from .select import Choice
 from .state import Desired, Observed
 from .suse import kmp
-
-SERVICE = "nvidia-persistenced.service"
-FABRIC_SERVICE = "nvidia-fabricmanager.service"
 
 
 class Look(t.NamedTuple):

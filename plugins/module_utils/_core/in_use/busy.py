@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..errors import InputError, NodeError
+from ..errors import NodeError
 
 FAIL, SKIP, WAIT, PROCEED = "fail", "skip", "wait", "proceed"
 DRAIN = "stop them, for example by draining the node, and run again"
@@ -26,10 +26,3 @@ def refuse_if_busy(what: str, users: t.Iterable[t.Any], *, hint: str = DRAIN) ->
     if names:
         cause = f"in use by {', '.join(names)}"
         raise Busy(what, cause=cause, hint=hint, blocked_by=names, refused=True)
-
-
-def checked_wait(seconds: int) -> int:
-    """Return the option wait_timeout; InputError where it is no time."""
-    if seconds < 0:
-        raise InputError.of("wait_timeout", seconds, "a number of seconds, not negative")
-    return seconds

@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from ..boot import BEFORE
-from ..driver.loading import FABRIC_SERVICE, SERVICE
+from ..driver_units import FABRIC_SERVICE, SERVICE
 from ..errors import InputError, readable
 from ..steps import IDLE_GPU, Plan, Step
 from ..text import json_data

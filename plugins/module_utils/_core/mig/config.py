@@ -103,6 +103,13 @@ def select(config: t.Any, selected: str) -> t.Tuple[str, t.Optional[t.List[Spec]
     )
 
 
+def names(config: t.Any) -> t.List[str]:
+    """Return the names of a configuration's layouts; none where it is one list of entries, or nothing."""
+    if not isinstance(config, dict) or not config:
+        return []
+    return [name for name in _layouts(config)[1] if isinstance(name, str)]
+
+
 def _layouts(config: t.Any) -> t.Tuple[str, t.Dict[t.Any, t.Any]]:
     if not isinstance(config, dict) or not config:
         raise InputError.of(

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..driver.branches import fits
-from ..driver.loading import FABRIC_SERVICE
+from ..driver_units import FABRIC_SERVICE
 from .check import Check, because, judged, skipped, warned
 
 BRING_UP = "run gpu.node.gpu_nodes"

@@ -15,6 +15,7 @@ from typing import Final
 from .._shared._core.allocated import Devices, holders, parse
 from .._shared._core.errors import NodeError
 from .._shared._core.mig import boot as mig_boot
+from .._shared._core.mig import label
 from .._shared._core.mig.config import Selection
 from .._shared._core.mig.plan import GpuState, spare
 from .._shared._host.api import Host
@@ -44,24 +45,38 @@ class Outcome:
         self.state = max(self.state, state, key=STATES.index)
 
 
-def mig(config: Path, status: Path, lock: Path, wait: float, pods: Path, patience: float) -> int:
+def mig(
+    config: Path, status: Path, lock: Path, wait: float, pods: Path, patience: float, chosen: Path
+) -> int:
     """Apply the layout. Returns the exit status: 0 converged, 1 failed, 2 waiting for a reset.
 
     ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start
     after this while nothing happens. Where a kubelet answers at the socket ``pods``, this is no boot, and
     what it has given to pods is left to them. A GPU that cannot be brought to its layout keeps the one that
-    it had, and the others get theirs.
+    it had, and the others get theirs. ``chosen`` has the layout that the node's label asked for last.
     """
     with Patience(patience) as going:
-        found = _mig(config, status, lock, wait, pods, going)
+        found = _mig(config, status, lock, wait, pods, going, chosen)
     return ended(found)
 
 
-def _mig(config: Path, status: Path, lock: Path, wait: float, pods: Path, going: Patience) -> int:
+def _mig(
+    config: Path,
+    status: Path,
+    lock: Path,
+    wait: float,
+    pods: Path,
+    going: Patience,
+    chosen: Path,
+) -> int:
     outcome = Outcome()
     try:
         text = bounded.read(config).decode("utf-8", "replace")
-        selection = Selection.of(*mig_boot.load(text, str(config)))
+        declared = mig_boot.load(text, str(config))
+        name = bounded.peek(chosen).strip() if declared.by_label else ""
+        for warning in label.warnings(declared, name):
+            logs.warning(warning)
+        selection = declared.selection(name)
         outcome.selected = selection.label
         with Host().lock(str(lock), timeout=inf), driver(wait) as nvml:
             _converge(nvml, selection, outcome, pods, going)

@@ -12,10 +12,14 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from .._shared._core.mig.boot import CONFIG as MIG_CONFIG
+from .._shared._core.mig.label import ANSWER, ASKED, CHOSEN
+from .._shared._core.mig.label import LABEL as MIG_LABEL
 from ..config import configuration as config
 from ..config import sources
 from ..status import DEFAULT_FILE, LABELS_FILE
 from ..tools import logs
+from .choice import mig
 from .inforce import LAST_GOOD, Source
 from .rate import BURST, QPS
 from .settings import OUTPUTS, Configs, Settings, extra, fallbacks, one_of, rate, switch
@@ -34,6 +38,7 @@ MATTER: Final = (
 EVENTS_HELP: Final = (
     "write an Event where a GPU's health changes (default: true where the API is used)"
 )
+MIG_HELP: Final = f"pass on what the label {MIG_LABEL} asks for, and answer"
 FALLBACKS_HELP: Final = "what to do without either: named, single, empty, in this order"
 TEXTS: Final = (
     ("label-output", "GPU_LABELS_OUTPUT", "|".join(OUTPUTS), "where labels are written"),
@@ -61,6 +66,7 @@ TEXTS: Final = (
     ("namespace", "NAMESPACE", "NAME", "where NodeFeature objects go (default: default)"),
     ("node-events", "GPU_NODE_EVENTS", "true|false", EVENTS_HELP),
     ("node-condition", "GPU_NODE_CONDITION", "true|false", "keep the node's condition GPUHealthy"),
+    ("mig-by-label", "GPU_NODE_MIG_BY_LABEL", "true|false", MIG_HELP),
     ("node-label", "NODE_LABEL", "KEY", f"chooses a configuration (default: {LABEL})"),
     ("config-file-srcdir", "CONFIG_FILE_SRCDIR", "DIR", "the configurations to choose from"),
     ("config-file-dst", "CONFIG_FILE_DST", "FILE", "the link to the chosen one"),
@@ -73,6 +79,14 @@ FILES: Final = (
     ("--status-file", LABELS_FILE, "where the state of this process is written"),
     ("--plugin-status-file", DEFAULT_FILE, "the plugin's, which says what it serves"),
     ("--last-good-file", LAST_GOOD, "where the plugin keeps the last good configuration"),
+)
+
+
+MIG_FILES: Final = (
+    ("--mig-config", MIG_CONFIG, "the MIG layouts that a label may choose from"),
+    ("--mig-asked", ASKED, "where the layout that is asked for is written"),
+    ("--mig-answer", ANSWER, "where its service says how it went"),
+    ("--mig-chosen", CHOSEN, "the layout that a label asked for last and got"),
 )
 
 
@@ -101,7 +115,7 @@ def fill(command: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the host's /sys is seen (environment: GPU_PLUGIN_HOST_ROOT)",
     )
-    for name, path, text in FILES:
+    for name, path, text in (*FILES, *MIG_FILES):
         command.add_argument(name, type=Path, default=path, metavar="FILE", help=text)
     command.set_defaults(command=_run)
 
@@ -141,6 +155,12 @@ def _unused(options: argparse.Namespace) -> list[str]:
     ]
 
 
+def _mig(options: argparse.Namespace) -> mig.Paths | None:
+    if not switch("mig-by-label", options.mig_by_label):
+        return None
+    return mig.Paths(options.mig_config, options.mig_asked, options.mig_answer, options.mig_chosen)
+
+
 def _settings(options: argparse.Namespace) -> Settings:
     configs, path, output = None, sources.path(options), options.label_output
     if options.config_file_srcdir:
@@ -165,5 +185,6 @@ def _settings(options: argparse.Namespace) -> Settings:
         pod=options.pod_name,
         events=switch("node-events", options.node_events),
         condition=bool(switch("node-condition", options.node_condition)),
+        mig=_mig(options),
         rate=rate(options.kube_api_qps, options.kube_api_burst),
     )

@@ -92,7 +92,7 @@ def remove(settings: Settings, config: Config) -> int:
     if output == FILE:
         FileOutput(config.gfd.output_file).remove()
     reporter(settings, lambda: connect(settings)).remove()
-    if output in (FILE, OFF) and settings.configs is None:
+    if output in (FILE, OFF) and not settings.chooses:
         return 0
     cluster = connect(settings)
     if output == FEATURE:

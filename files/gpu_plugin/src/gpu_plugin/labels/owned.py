@@ -28,6 +28,7 @@ METADATA: Final = PARTIAL.format("PartialObjectMetadata")
 METADATA_LIST: Final = PARTIAL.format("PartialObjectMetadataList")
 OURS: Final = "gpu.node/labels"
 REFUSED: Final = "gpu.node/device-plugin.config-refused"
+MIG_REASON: Final = "gpu.node/mig.config-reason"
 NFD: Final = "nfd.node.kubernetes.io/feature-labels"
 
 
@@ -98,8 +99,13 @@ class Change:
         return {"metadata": {name: dict(part) for name, part in parts.items() if part}}
 
 
-def change(node: NodeState, wanted: Mapping[str, str], refused: str = "") -> Change:
-    """Reconcile a node's labels with the wanted ones; ``refused`` is why its configuration is not used."""
+def change(
+    node: NodeState, wanted: Mapping[str, str], refused: str = "", mig_reason: str = ""
+) -> Change:
+    """Reconcile a node's labels with the wanted ones; ``refused`` is why its configuration is not used.
+
+    ``mig_reason`` is why the MIG layout that its label names is not there.
+    """
     theirs = _keys(node.annotations.get(NFD)) - node.ours
     left = tuple(sorted(theirs & wanted.keys()))
     mine = {key: text for key, text in wanted.items() if key not in theirs}
@@ -107,7 +113,7 @@ def change(node: NodeState, wanted: Mapping[str, str], refused: str = "") -> Cha
         key: text for key, text in sorted(mine.items()) if node.labels.get(key) != text
     }
     labels |= dict.fromkeys(sorted(node.ours & node.labels.keys() - mine.keys()))
-    notes = {OURS: ",".join(sorted(mine)), REFUSED: refused}
+    notes = {OURS: ",".join(sorted(mine)), REFUSED: refused, MIG_REASON: mig_reason}
     others = {key: text for key, text in notes.items() if node.annotations.get(key, "") != text}
     return Change(labels, {key: text or None for key, text in others.items()}, left)
 

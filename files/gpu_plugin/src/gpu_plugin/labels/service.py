@@ -14,6 +14,7 @@ from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import VERSION_MISMATCH, NvmlError
+from .._shared._core.mig.label import FAILED, LABEL, STATE_LABEL, SUCCESS
 from ..config.configuration import Config
 from ..config.sources import ConfigWatch
 from ..gpus.driver import library_deleted
@@ -22,6 +23,7 @@ from ..tools.chores import Backoff, Chore
 from ..tools.logs import notify
 from ..tools.state import StateFile
 from . import reading, rows
+from .choice import mig
 from .inforce import InForce, Plugin, Source
 from .output import Cluster, FileOutput, connect, reporter
 from .owned import ApiError, NodeState, change
@@ -62,6 +64,7 @@ class Service:
         self._reader, self._reading = reading.Reader(), Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._writing = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._chosen_for: object = None
+        self._mig = mig.MigByLabel(settings.mig) if settings.mig else None
         self._models: list[str] = []
         self._plugin = Plugin(settings.plugin_status_file)
         self._in_force = InForce(source)
@@ -107,6 +110,7 @@ class Service:
         if self._settings.reads_node(self._config.gfd):
             self._node = self._connected().node.read().node
             self._choose()
+            self._follow_mig()
         self._write()
         return 0
 
@@ -154,6 +158,7 @@ class Service:
             self._watched.keep()
         if self._node is not None:
             self._choose()
+            self._follow_mig()
         if now >= self._write_at:
             self._try_to_write(now)
         notify("WATCHDOG=1")  # each of the two may wait for the API
@@ -230,6 +235,15 @@ class Service:
         self._settle("choice", cause if refused else "")
         self._write_at = 0.0
 
+    def _follow_mig(self) -> None:
+        """Pass on which MIG layout the node's label asks for; look at the GPUs anew where it was made."""
+        if self._mig is None or self._node is None:
+            return
+        if self._mig.follow(self._node.labels.get(LABEL, "")):
+            self._write_at = 0.0
+            if self._mig.decision.state == SUCCESS:
+                self._read_at = 0.0
+
     # --- writing ---
 
     def _try_to_write(self, now: float) -> None:
@@ -262,10 +276,14 @@ class Service:
             where = self._settings.namespace
             logs.info("labels written", namespace=where, labels=len(self._wanted))
         if self._node is not None:
-            wanted = self._wanted if self._output == API else {}
-            planned = change(self._node, wanted, self._problems.get("choice", ""))
+            wanted = dict(self._wanted if self._output == API else {})
+            reason = self._mig.decision.reason if self._mig else ""
+            if self._mig and self._mig.decision.state:
+                wanted[STATE_LABEL] = self._mig.decision.state
+            planned = change(self._node, wanted, self._problems.get("choice", ""), reason)
             if planned:
                 self._node = self._connected().node.write(planned)
+                self._tell_mig(planned.labels.get(STATE_LABEL))
                 changes = planned.labels.items()
                 removed = [key for key, text in changes if text is None]
                 changed = [f"{key}={text}" for key, text in changes if text is not None]
@@ -273,6 +291,19 @@ class Service:
                 if planned.left:
                     left = "Node Feature Discovery has labels that are left to it"
                     logs.warning(left, labels=planned.left)
+
+    def _tell_mig(self, state: str | None) -> None:
+        """Write an Event where a MIG layout that was asked for has been made, or can't be."""
+        if self._mig is None or self._node is None or state not in (SUCCESS, FAILED):
+            return
+        if self._settings.tells(self._config.gfd):
+            name, reason = self._node.labels.get(LABEL, ""), self._mig.decision.reason
+            self._reporter.say_mig(name, reason, failed=state == FAILED)
+
+    def _shown_mig(self) -> dict[str, str] | None:
+        if self._mig is None or self._node is None:
+            return None
+        return self._mig.shown(self._node.labels.get(LABEL, ""))
 
     def _connected(self) -> Cluster:
         self._cluster = self._cluster or connect(self._settings)
@@ -293,6 +324,7 @@ class Service:
             "problem": problem,
             "problems": {**self._problems, **self._beside},
             "labels": self._wanted or {},
+            "mig": self._shown_mig(),
         }
         lines = ["WATCHDOG=1"]
         if self._written.run(state):

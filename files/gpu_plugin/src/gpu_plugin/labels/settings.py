@@ -20,6 +20,7 @@ from ..config.configuration import Gfd, parse
 from ..config.schema import FALSE, TRUE
 from ..status import DEFAULT_FILE
 from ..tools import logs
+from .choice import mig
 from .owned import checked
 from .rate import BURST, QPS, Rate
 
@@ -139,6 +140,7 @@ class Settings:
     """``label_output`` empty leaves the choice to the configuration; ``configs`` is None for no choice.
 
     ``events`` and ``condition`` tell the cluster of the GPUs' health; None leaves the choice to the output.
+    ``mig`` is None where no label chooses the MIG layout.
     """
 
     config: Path
@@ -155,17 +157,23 @@ class Settings:
     pod: str = ""
     events: bool | None = None
     condition: bool = False
+    mig: mig.Paths | None = None
     rate: Rate = field(default_factory=Rate)
+
+    @property
+    def chooses(self) -> bool:
+        """Tell whether a label of the node chooses anything."""
+        return self.configs is not None or self.mig is not None
 
     def output(self, gfd: Gfd) -> str:
         """Return where labels are written. NodeError: nothing would be done at all."""
         chosen = {None: API, True: FEATURE, False: FILE}[gfd.node_feature_api]
         output = self.label_output or chosen
-        if output == OFF and self.configs is None and not (self.events or self.condition):
+        if output == OFF and not (self.chooses or self.events or self.condition):
             raise NodeError(
                 "there is nothing to do",
                 cause="labels are off and there is no folder of configurations",
-                hint="choose --label-output api or file, or give --config-file-srcdir or --node-condition",
+                hint="choose --label-output api or file, --config-file-srcdir, --mig-by-label or --node-condition",
             )
         return output
 
@@ -173,11 +181,11 @@ class Settings:
         """Tell whether Events are written; where nobody chose, where the API is used anyway."""
         if self.events is not None:
             return self.events
-        return self.output(gfd) in (API, FEATURE) or self.configs is not None
+        return self.output(gfd) in (API, FEATURE) or self.chooses
 
     def reads_node(self, gfd: Gfd) -> bool:
         """Tell whether the node's object has to be read."""
-        return self.output(gfd) == API or self.configs is not None
+        return self.output(gfd) == API or self.chooses
 
 
 def switch(where: str, text: str) -> bool | None:

@@ -23,8 +23,8 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver import state
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import nvidia_device, parse_minors
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot
+from ansible_collections.gpu.node.plugins.module_utils._core.mig import label
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
-    Selection,
     select,
     wanted,
 )
@@ -172,9 +172,10 @@ def test_s10_json_up_to_the_limits_is_read() -> None:
 
 def test_s10_hostile_mig_layouts() -> None:
     def read(text: str) -> None:
-        config, selected = mig_boot.load(text, mig_boot.CONFIG)
-        chosen = Selection.of(config, selected)
-        mig_boot.dump(config, selected)
+        declared = mig_boot.load(text, mig_boot.CONFIG)
+        chosen = declared.selection("some")
+        label.refusal(declared, "some")
+        mig_boot.dump(*declared)
         if chosen.specs is not None:
             wanted(chosen.specs, [GPU])
 

@@ -18,6 +18,8 @@ from ..._shared._core.text.json_data import is_whole
 from .faults import Faults
 
 SICK, WELL = "GPUUnhealthy", "GPUHealthy"
+MIG_MADE, MIG_FAILED = "MIGConfigApplied", "MIGConfigFailed"
+WARNINGS: Final = (SICK, MIG_FAILED)
 COMPONENT: Final = "gpu-node-labels"
 NAMESPACE: Final = "default"  # where Events of objects without a namespace are
 PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
@@ -105,11 +107,17 @@ def _notice(
         body = {"count": count, "lastTimestamp": stamp, "message": _bounded(message)}
     else:
         last, count = None, 1
-        name = f"{node[:200]}.{int(now * 1e9):x}"
-        body = _whole(name, node, reason, _bounded(message), stamp)
+        body = single(node, reason, message, now)
+        name = body["metadata"]["name"]
     events[reason] = {"name": name, "count": count, "at": now}
     after = {"text": text, "device": device, "at": now, "events": events}
     return Notice(place, reason, name if last else "", body, after)
+
+
+def single(node: str, reason: str, message: str, now: float) -> Json:
+    """Return an Event of its own."""
+    name = f"{node[:200]}.{int(now * 1e9):x}"
+    return _whole(name, node, reason, _bounded(message), moment(now))
 
 
 def _whole(name: str, node: str, reason: str, message: str, stamp: str) -> Json:
@@ -119,7 +127,7 @@ def _whole(name: str, node: str, reason: str, message: str, stamp: str) -> Json:
         "metadata": {"name": name, "namespace": NAMESPACE},
         # The kubelet's own Events have the name of the node as its uid too.
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
-        "type": "Warning" if reason == SICK else "Normal",
+        "type": "Warning" if reason in WARNINGS else "Normal",
         "reason": reason,
         "message": message,
         "count": 1,

@@ -75,6 +75,16 @@ class Reporter:
             self._try(CONDITION, now, self.remove)
         return {about: why for about, why in self._problems.items() if why}
 
+    def say_mig(self, name: str, reason: str, *, failed: bool) -> None:
+        """Write an Event about the MIG layout that the node's label names; one that is refused is only logged."""
+        words = f"{name}: {reason}" if reason else f"the GPUs have the MIG layout {name}"
+        kind = events.MIG_FAILED if failed else events.MIG_MADE
+        body = events.single(self._node, kind, words, self._clock())
+        try:
+            self._ask(f"writing an Event of node {self._node}", "POST", events.PATH, body)
+        except ApiError as error:
+            logs.warning("an Event can't be written", cause=error)
+
     def remove(self) -> None:
         """Take the condition away, if it was written. ApiError."""
         if self._condition:

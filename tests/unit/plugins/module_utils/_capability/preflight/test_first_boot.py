@@ -66,5 +66,5 @@ def test_a_first_boot_that_takes_too_long_is_no_missing_runtime(booting: FakeHos
 
 
 def test_who_does_not_wait_hears_of_the_runtime(booting: FakeHost) -> None:
-    with pytest.raises(NodeError, match="containerd is not installed"):
+    with pytest.raises(NodeError, match="no container runtime is installed"):
         look(booting, 0)

@@ -36,6 +36,7 @@ LABELS = {
     "default_config": "",
     "events": True,
     "condition": False,
+    "mig_by_label": False,
 }
 STATUS = {
     "config_sha256": "abc",

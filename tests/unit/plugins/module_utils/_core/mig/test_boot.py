@@ -60,7 +60,7 @@ def test_without_the_program_a_run_is_refused_and_a_check_is_not() -> None:
 
 
 def test_file_is_read_back() -> None:
-    assert load(dump([{"devices": "all"}], "x"), "/f") == ([{"devices": "all"}], "x")
+    assert load(dump([{"devices": "all"}], "x"), "/f") == ([{"devices": "all"}], "x", False)
     for text in ("", "{", "[]", '{"config": {}}'):
         with pytest.raises(NodeError, match="/f is damaged"):
             load(text, "/f")

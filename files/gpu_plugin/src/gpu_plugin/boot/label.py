@@ -1,0 +1,178 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Makes the MIG layout that the node's label asks for, as soon as nothing is in the way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from .._shared._capability.mig.capability import SPEC, MigCapability
+from .._shared._core.errors import NodeError
+from .._shared._core.gpu import IN_USE
+from .._shared._core.in_use.busy import Busy
+from .._shared._core.mig import boot as mig_boot
+from .._shared._core.mig import label as wishes
+from .._shared._core.mig.label import FAILED, PENDING, SUCCESS, Request
+from .._shared._core.steps import Plan
+from .._shared._host.api import Completed, Host
+from ..tools import bounded, files, logs
+from ..tools.chores import Backoff
+from ..tools.state import StateFile
+from .mig import Outcome
+
+PAUSES: Final = (5.0, 30.0)  # between two looks whether what is in use has become free
+TICK: Final = 1.0
+LOCK_SECONDS: Final = 60
+DEFAULTS: Final = {name: one.get("default") for name, one in SPEC["argument_spec"].items()}
+
+
+class Quiet(Host):
+    """The machine, whose programs do not speak with the service manager as if they were this one."""
+
+    def run(self, argv: Sequence[str], **more: Any) -> Completed:
+        """As the machine does."""
+        return super().run(
+            argv, **{**more, "env": {"NOTIFY_SOCKET": "", **(more.get("env") or {})}}
+        )
+
+
+@dataclass(frozen=True)
+class Paths:
+    """``config`` is what is declared, ``asked`` what the label asks for; ``answer``, ``chosen`` and ``status`` tell."""
+
+    config: Path = Path(mig_boot.CONFIG)
+    asked: Path = Path(wishes.ASKED)
+    answer: Path = Path(wishes.ANSWER)
+    chosen: Path = Path(wishes.CHOSEN)
+    status: Path = Path(mig_boot.STATUS)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a try went; without a state there is nothing to tell."""
+
+    state: str = ""
+    reason: str = ""
+
+
+class MigByLabel:
+    """Sees to what is asked for. ``host`` is the machine."""
+
+    def __init__(self, paths: Paths, host: Host) -> None:
+        self._paths, self._host = paths, host
+        self._answer = StateFile(paths.answer)
+        self._told = Result()
+
+    def run(self) -> None:
+        """Return once there is nothing left to do."""
+        logs.notify("READY=1")
+        pauses = Backoff(*PAUSES)
+        while (request := self._asked()) is not None:
+            result = self._tried(request)
+            self._tell(request, result)
+            if self._asked() == request:
+                if result.state != PENDING:
+                    break
+                self._rest(request, pauses.failed())
+            else:
+                pauses.reset()
+
+    def _asked(self) -> Request | None:
+        """Return what is asked for, None where nothing is, or nothing that can be understood."""
+        try:
+            return Request.load(bounded.read_text(self._paths.asked), str(self._paths.asked))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, NodeError) as error:
+            logs.error("what the label asks for can't be read", cause=error)
+            return None
+
+    def _rest(self, request: Request, seconds: float) -> None:
+        """Wait for so long, or until something else is asked for."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self._asked() == request:
+            logs.notify("WATCHDOG=1")
+            time.sleep(TICK)
+
+    def _tried(self, request: Request) -> Result:
+        logs.notify("WATCHDOG=1")
+        try:
+            text = bounded.read_text(self._paths.config)
+            declared = mig_boot.load(text, str(self._paths.config))
+            if not declared.by_label:
+                return Result(FAILED, f"mig_by_label is not set in {self._paths.config}")
+            if not request.name:
+                return self._given_up()
+            if why := wishes.refusal(declared, request.name):
+                return Result(FAILED, why)
+            return self._made(request, declared, text)
+        except (OSError, ValueError, NodeError) as error:
+            return Result(FAILED, str(error))
+
+    def _given_up(self) -> Result:
+        """Forget the choice; GPUs stay as they are until the next boot, or run of gpu.node.mig."""
+        self._paths.chosen.unlink(missing_ok=True)
+        return Result()
+
+    def _made(self, request: Request, declared: mig_boot.Declared, text: str) -> Result:
+        """Make a layout, and remember it once it is there. Nothing is taken from anybody for it."""
+        given = {"config": declared.config, "selected": request.name, "boot": None}
+        params = {**DEFAULTS, **given, "lock_timeout": LOCK_SECONDS}
+        with contextlib.closing(MigCapability(self._host, params, check_mode=False)) as capability:
+            try:
+                state = capability.observe()
+            except NodeError as error:  # no driver, no lock, no word of the kubelet: all may come
+                return Result(PENDING, str(error))
+            if bounded.read_text(self._paths.config) != text:  # before the lock was held
+                return Result(PENDING, "what is declared has just changed")
+            try:
+                plan = self._converged(capability, capability.plan(state), request)
+            except Busy as error:
+                return Result(PENDING, str(error))
+            except NodeError as error:
+                in_use = error.details.get("nvml_code") == IN_USE
+                return Result(PENDING if in_use else FAILED, str(error))
+            files.replace(self._paths.chosen, f"{request.name}\n", durable=True)
+        if plan.reboot_required:
+            return Result(PENDING, "; ".join(plan.reboot_required))
+        found = asdict(Outcome(request.name))
+        files.replace(self._paths.status, json.dumps(found, indent=1) + "\n")
+        return Result(SUCCESS)
+
+    def _converged(self, capability: MigCapability, plan: Plan, request: Request) -> Plan:
+        """Carry a plan out. NodeError: the layout is not reached; what could not be made was undone."""
+        while plan.steps:
+            self._tell(request, Result(PENDING, "it is being made"))
+            for step in plan.steps:
+                logs.info(step.summary)
+                capability.apply(step)
+                logs.notify("WATCHDOG=1")
+            more = plan.more
+            plan = capability.plan(capability.observe())
+            if plan.steps and not more:
+                left = "; ".join(step.summary for step in plan.steps)
+                raise NodeError("the GPUs did not reach the layout", cause=f"still to do: {left}")
+        return plan
+
+    def _tell(self, request: Request, result: Result) -> None:
+        """Say how it stands, where everybody can read it, and in the log where that is news."""
+        with contextlib.suppress(OSError):  # a full /run; it is told again
+            self._answer.write({"asked": request._asdict(), **asdict(result)})
+        if result != self._told:
+            name, log = request.name or "(none)", {FAILED: logs.error}.get(result.state, logs.info)
+            reason = {"reason": result.reason} if result.reason else {}
+            log("MIG layout by label", name=name, state=result.state or "given up", **reason)
+        self._told = result
+
+
+def mig_label(paths: Paths, host: Host | None = None) -> int:
+    """See to what the node's label asks for. Returns the exit status."""
+    MigByLabel(paths, host or Quiet()).run()
+    return 0

@@ -1,0 +1,9 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The services that come with the driver; here, since the device plugin knows them and nothing else of the driver."""
+
+from __future__ import annotations
+
+SERVICE = "nvidia-persistenced.service"
+FABRIC_SERVICE = "nvidia-fabricmanager.service"
