@@ -189,7 +189,7 @@ blocked:
   returned: always
   type: list
   elements: dict
-  sample: [{"pod": "training/worker-0", "reason": "was asked to end, and has not ended yet"}]
+  sample: [{"pod": "training/worker-0", "reason": "was asked to end, and the kubelet has not ended it yet"}]
 missing_rights:
   description: What the kubeconfig does not allow.
   returned: where rights are missing

@@ -206,7 +206,9 @@ def test_a_pod_that_takes_its_time_is_named_and_then_gone(cluster: Cluster, drai
     [pod] = running(cluster, 1)
     failed = drain(timeout=2, grace_period=60)
     assert failed["evicted"] == [pod], failed
-    assert failed["blocked"] == [{"pod": pod, "reason": "was asked to end, and has not ended yet"}]
+    assert failed["blocked"] == [
+        {"pod": pod, "reason": "was asked to end, and the kubelet has not ended it yet"}
+    ]
     done = drain(timeout=SECONDS)
     assert not done["changed"], done
     assert pod.partition("/")[2] not in cluster.phases()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
 HOOKS = Path(__file__).resolve().parents[3] / "playbooks/hooks"
 OURS = "gpu.node: driver upgrade"
 Run = Callable[..., tuple[dict[str, list[str]], str]]

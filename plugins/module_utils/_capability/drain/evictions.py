@@ -16,7 +16,7 @@ from ..._host.kubernetes import CONFLICT, FORBIDDEN, MISSING, ApiError, Kubernet
 from .asking import Pauses, missing_rights
 
 NAMESPACE_ENDS = "NamespaceTerminating"  # its pods go without us
-ENDING = "was asked to end, and has not ended yet"
+ENDING = "was asked to end, and the kubelet has not ended it yet"
 Look = t.Callable[[bool], Triage]
 
 

@@ -186,7 +186,7 @@ def test_a_pod_that_does_not_end_is_named(cluster: Cluster, drain: Drain) -> Non
     failed = drain(timeout=1)
     assert failed["evicted"] == ["default/train"]
     assert failed["blocked"] == [
-        {"pod": "default/train", "reason": "was asked to end, and has not ended yet"}
+        {"pod": "default/train", "reason": "was asked to end, and the kubelet has not ended it yet"}
     ]
     again = drain(timeout=1)
     assert again["failed"]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from standin_cluster import Cluster
 
+pytestmark = pytest.mark.slow
 Play = Callable[..., tuple[dict[str, Any], str]]
 NOWHERE = {
     "ansible_connection": "ssh",
@@ -96,6 +97,16 @@ def test_item_3_a_node_is_drained_from_the_controller(cluster: Cluster, play: Pl
     assert found["uncordoned"]["changed"], said
     assert not cluster.cordoned()
     assert cluster.annotations() == {}
+
+
+def test_a_drain_that_would_be_refused_is_so_in_its_preview(cluster: Cluster, play: Play) -> None:
+    cluster.add_pod("train", gpus=1)
+    found, said = play("preview_drain", gpu_nodes_kubeconfig="admin.conf")
+    assert found["drained"]["evicted"] == ["default/train"], said
+    cluster.add_pod("alone", controller="", gpus=1)
+    _found, said = play("preview_drain", gpu_nodes_kubeconfig="admin.conf")
+    assert "default/alone has no controller" in said
+    assert cluster.changes() == []
 
 
 def test_a_name_of_its_own_in_the_cluster_is_taken(cluster: Cluster, play: Play) -> None:
