@@ -16,6 +16,7 @@ from standin_cluster import Cluster
 
 pytestmark = pytest.mark.slow
 Play = Callable[..., tuple[dict[str, Any], str]]
+HOOKS = Path(__file__).resolve().parents[6] / "playbooks/hooks"
 NOWHERE = {
     "ansible_connection": "ssh",
     "ansible_host": "192.0.2.1",
@@ -32,6 +33,13 @@ LOCALHOST = {
 }
 
 
+def task(name: str) -> dict[str, Any]:
+    """Return the task that includes a hook, or a task file of the role."""
+    if name.startswith("kubernetes_"):
+        return {"ansible.builtin.include_tasks": str(HOOKS / f"{name}.yml")}
+    return {"ansible.builtin.include_role": {"name": "gpu.node.common", "tasks_from": name}}
+
+
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
     """Return a function that runs task files on node-1; it returns their results and all that was said."""
@@ -42,10 +50,7 @@ def play(tmp_path: Path) -> Play:
 
     def run(*files: str, **variables: Any) -> tuple[dict[str, Any], str]:
         results = tmp_path / "results.json"
-        tasks: list[dict[str, Any]] = [
-            {"ansible.builtin.include_role": {"name": "gpu.node.common", "tasks_from": one}}
-            for one in files
-        ]
+        tasks = [task(one) for one in files]
         kept = {
             name: f"{{{{ __common_{name} | default({{}}) }}}}"
             for name in ("drained", "cordoned", "uncordoned")
@@ -107,6 +112,20 @@ def test_a_drain_that_would_be_refused_is_so_in_its_preview(cluster: Cluster, pl
     _found, said = play("preview_drain", gpu_nodes_kubeconfig="admin.conf")
     assert "default/alone has no controller" in said
     assert cluster.changes() == []
+
+
+def test_item_3_the_hooks_do_the_same_in_a_playbook_of_one_s_own(
+    cluster: Cluster, play: Play
+) -> None:
+    cluster.add_pod("train", gpus=1)
+    access = {"gpu_nodes_kubeconfig": "admin.conf"}
+    found, said = play("kubernetes_drain", **access)
+    assert found["drained"]["evicted"] == ["default/train"], said
+    found, said = play("kubernetes_uncordon", **access)
+    assert found["uncordoned"]["changed"], said
+    _found, said = play("kubernetes_drain")
+    assert "gpu_nodes_kubeconfig is empty, so that the node can't be drained" in said
+    assert not cluster.cordoned()
 
 
 def test_a_name_of_its_own_in_the_cluster_is_taken(cluster: Cluster, play: Play) -> None:

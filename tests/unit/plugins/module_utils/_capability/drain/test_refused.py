@@ -172,6 +172,21 @@ def test_kubeconfigs_are_merged_as_kubectl_merges_them(
     assert drain(kubeconfig=named, state="cordoned")["changed"]
 
 
+def test_without_a_kubeconfig_it_is_found_as_kubectl_finds_it(
+    cluster: Cluster, drain: Drain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert "'~/.kube/config' can't be read" in drain(kubeconfig="", state="cordoned")["msg"]
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    assert drain(kubeconfig="", state="cordoned")["changed"]
+    monkeypatch.delenv("KUBECONFIG")
+    (tmp_path / ".kube").mkdir()
+    cluster.kubeconfig.rename(tmp_path / ".kube/config")
+    assert not drain(kubeconfig="", state="cordoned")["changed"]
+    assert drain(kubeconfig="~/.kube/config", state="uncordoned")["changed"]
+
+
 @pytest.mark.parametrize(
     ("option", "value", "named"),
     [
