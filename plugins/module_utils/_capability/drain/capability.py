@@ -49,7 +49,6 @@ SPEC: t.Dict[str, t.Any] = {
     },
 }
 LONGEST = 1000  # characters of an annotation
-T = t.TypeVar("T")
 
 
 class State(t.NamedTuple):
