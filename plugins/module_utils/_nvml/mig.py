@@ -19,7 +19,7 @@ from .real import Nvml
 
 HOLDERS = (
     "end what holds the GPU (see nvidia-smi and 'lsof /dev/nvidia*'; monitoring such as dcgm, and"
-    " nvidia-persistenced count too), then run again"
+    " nvidia-persistenced count too), or have services stopped for it by gpu_nodes_stop_services, then run again"
 )
 POLL_SECONDS = 0.5
 Reset = t.Callable[[Gpu], None]

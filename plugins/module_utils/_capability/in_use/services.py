@@ -50,7 +50,8 @@ class Services:
             return
         for other in " ".join(told.get(one, "") for one in NEEDED_BY).split():
             if other.endswith(".service"):
-                services.check(unit, other)
+                if other not in managed(self._host):
+                    services.check(unit, other)
                 self._add(other, found, (*above, unit))
         there = bool(told) and told.get("LoadState") != "not-found"
         found[unit] = Service(unit, there, told.get("ActiveState") in RUNNING)

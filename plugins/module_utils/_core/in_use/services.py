@@ -19,10 +19,10 @@ from .holders import OURS
 
 RECORD = "/var/lib/gpu-node/stopped-services.json"
 STOP, START = "stop_services", "start_services"
-NAME = re.compile(r"[A-Za-z0-9:_.@\\-]+\.service")
+NAME = re.compile(r"[A-Za-z0-9:_.@][A-Za-z0-9:_.@\\-]*\.service")
 OUR_UNITS = frozenset(
     f"gpu-{name}.service"
-    for name in "node-labels mig cdi device-nodes mps dcgm-exporter".split(" ")  # noqa: SIM905
+    for name in ("node-labels", "mig", "cdi", "device-nodes", "mps", "dcgm-exporter")
 ) | {OURS}
 PODS = frozenset(one for one in BEFORE.split() if one not in OUR_UNITS)
 NODES_OWN = re.compile(r"(systemd-.*|dbus|dbus-broker|ssh|sshd|NetworkManager)\.service")

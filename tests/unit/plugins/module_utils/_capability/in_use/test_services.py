@@ -8,11 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm.services import (
+    RECORD as DCGM,
+)
 from ansible_collections.gpu.node.plugins.module_utils._capability.in_use.services import (
     BOOT_ID,
     Services,
 )
+from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
+    MigCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.exporter import UNIT
+from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.state import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Process
 from ansible_collections.gpu.node.plugins.module_utils._core.in_use.services import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from debian import VERSION, Debian, capability, converge, converged
@@ -219,6 +228,16 @@ def test_issue_16_4_service_that_takes_the_kubelet_with_it_is_refused(node: Serv
         capability(node, **OLD).observe()
 
 
+def test_issue_16_4_exporter_of_ours_that_needs_its_engine_stops_with_it(node: Serving) -> None:
+    node.needs[ENGINE] = UNIT
+    node.runs[UNIT] = True
+    node.open()
+    node.files[DCGM] = Record(managed=frozenset({ENGINE, UNIT})).dump()
+    converge(node, version="535", stop_services=[NVSM, EXPORTER, ENGINE])
+    assert ("stop", UNIT) in node.order
+    assert all(node.runs[unit] for unit in (NVSM, EXPORTER, ENGINE, UNIT))
+
+
 def test_issue_16_4_services_that_need_each_other_end_no_search(node: Serving) -> None:
     node.needs |= {EXPORTER: ENGINE}
     assert Services(node, [ENGINE]).users()[0].unit == NVSM  # type: ignore[arg-type]
@@ -235,3 +254,11 @@ def test_issue_16_4_session_ends_with_its_display_manager(node: Serving) -> None
         for one in Services(node, []).users()
         if one.unit and one.unit != "gdm.service"  # type: ignore[arg-type]
     )
+
+
+def test_issue_16_4_services_that_make_way_are_no_users_of_mig(node: Serving) -> None:
+    params = {"config": None, "selected": "all-disabled", "boot": False, "reset": "never"}
+    params |= {"on_busy": "fail", "on_allocated": "ignore", "wait_timeout": 0}
+    one = MigCapability(node, {**params, "stop_services": [NVSM]}, check_mode=False)  # type: ignore[arg-type]
+    found = list(one._users([Process(801, "nvsm", "GPU-1"), Process(802, "x", "GPU-1")]))
+    assert list(map(str, found)) == ["process 802 (x, dcgm-exporter.service)"]

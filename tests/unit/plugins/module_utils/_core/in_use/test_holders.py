@@ -36,6 +36,7 @@ SCOPED = UID.replace("-", "_")
         (f"0::/system.slice/docker-{ID}.scope", "", "docker", True),
         (f"11:memory:/docker/{ID}", "", "", True),
         (f"0::/machine.slice/libpod-{ID}.scope/container", "", "podman", True),
+        (f"9:name=systemd:/libpod_parent/libpod-{ID}/init.scope", "", "podman", True),
         (f"0::/machine.slice/libpod-conmon-{ID}.scope", "", "", False),
         (
             f"0::/kubepods.slice/kubepods-pod{SCOPED}.slice/cri-containerd-{ID}.scope",

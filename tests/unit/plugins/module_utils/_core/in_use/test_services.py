@@ -26,7 +26,7 @@ HOLD = Step("hold", "hold")
         ("nvsm.timer", "the name of a service"),
         ("../x.service", "the name of a service"),
         ("a b.service", "the name of a service"),
-        ("-a.service ", "the name of a service"),
+        ("-a.service", "the name of a service"),
         ("gpu-device-plugin", "gpu.node stops and starts its own"),
         ("gpu-mps.service", "gpu.node stops and starts its own"),
         ("nvidia-persistenced", "where the kernel modules are reloaded"),
