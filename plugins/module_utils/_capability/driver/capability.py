@@ -37,6 +37,7 @@ from .kernel import dkms, modules, signing_key, write_modprobe
 from .loading import Loading
 from .packages import Packages
 from .sources import ModuleStreams, Node, Params, Runfile, known_repository
+from .transaction import Transaction
 
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
@@ -115,16 +116,17 @@ class DriverCapability:
             Loading(node),
         )
         self._nodes = Nodes(node)
-        self._packages = Packages(node, names, lambda: self.plan(self.observe()).steps)
+        self._transaction = Transaction(node, names.family, self._again)
+        self._packages = Packages(node, names, self._transaction.adoption)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
-            "repair": self._packages.repair,
+            "repair": self._transaction.repair,
             "sources": self._packages.enable,
             "refresh": self._packages.refresh,
             "repository": functools.partial(node.added.write_repository, manager),
             "stream": self._streams.enable,
-            "adopt": self._packages.adoption.adopt,
-            "install": self._packages.install,
-            "hold": self._packages.hold,
+            "adopt": self._transaction.adoption.adopt,
+            "install": self._transaction.install,
+            "hold": self._transaction.hold,
             "runfile": self._runfile.install,
             "uninstall": self._uninstall,
             "modprobe": self._loading.configure,
@@ -135,6 +137,11 @@ class DriverCapability:
             "fabric": functools.partial(self._loading.enable, FABRIC_SERVICE),
             "remove": self._remove,
         }
+
+    def _again(self) -> t.Sequence[Step]:
+        """Fetch the package lists, and plan by them."""
+        self._packages.refresh({})
+        return self.plan(self.observe()).steps
 
     def observe(self) -> Observed:
         """Read the node: the machine, and what each part knows."""
@@ -258,7 +265,7 @@ class DriverCapability:
             if step.action == "hold" and step.params["hold"] and holds and not opened:
                 self._node.manager.check_hold()
             if step.action == "install" and not opened:
-                step, notes = self._packages.asked(step, stream)
+                step, notes = self._transaction.asked(step, stream)
                 warnings += notes
                 opened = bool(step.params.get("opens"))
             steps.append(step)
@@ -275,7 +282,7 @@ class DriverCapability:
     def _uninstall(self, params: Params) -> None:
         """Have NVIDIA's uninstaller run, once what takes the driver's place is on the node."""
         if params.get("fetch"):
-            self._packages.fetch(params["fetch"])
+            self._transaction.fetch(params["fetch"])
         self._runfile.uninstall(params)
 
     def _load(self, params: Params) -> None:
@@ -290,7 +297,7 @@ class DriverCapability:
         """Remove what was added, by whichever source."""
         self._loading.disable(params)
         stays = params["stays"]
-        self._packages.remove(params["packages"], params["back"], sources=not stays)
+        self._transaction.remove(params["packages"], params["back"], sources=not stays)
         self._streams.forget()
         added = self._node.added
         if added.record.repository and not stays:
