@@ -67,7 +67,8 @@ class Scene:
 
     def log(self, name: str) -> list[str]:
         """Return the modules that were called on a node, without those that only look."""
-        return [one for one in self.node(name).get("log", []) if one not in ("gpu_info",)]
+        looks = ("gpu_info", "preflight")
+        return [one for one in self.node(name).get("log", []) if one not in looks]
 
     def puts(self, name: str, *parts: str) -> None:
         """Make a node have what the collection leaves of these parts."""
@@ -131,6 +132,7 @@ class Scene:
             "ANSIBLE_PIPELINING": "true",
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_FORKS": "4",
+            "SCENES": str(self.folder),
             "PYTHONUNBUFFERED": "1",
         }
         with subprocess.Popen(

@@ -11,20 +11,21 @@ import json
 import os
 import sys
 
-PATH = os.environ["SCENE"]
-
 
 def answer(name, args, check, node):
     """Return what a module says, and leave its mark on the node."""
-    if name == "gpu_info":
+    if name in ("gpu_info", "preflight"):
         return {"gpu_info": {"pci_gpus": ["a GPU"] * node.get("gpus", 1), "nvml_available": True}}
     if name in ("nvidia_driver", "mig"):
         key = "version" if name == "nvidia_driver" else "selected"
         changed = bool(args.get(key)) and node.get(name) != args[key]
+        if changed and not check and node.get("users"):
+            return {"failed": True, "msg": "GPUs are in use, and the driver was not touched"}
         if changed and not check:
             node[name] = args[key]
-        using = {"gpu_users": node.get("users", [])}
-        return {"changed": changed, "reboot_required": False, "node": using, "blocked_by": []}
+        users = node.get("users", [])
+        said = {"changed": changed, "reboot_required": False, "blocked_by": users, "notes": []}
+        return {**said, "gpus": node.get("answering", ["GPU 0"])}
     if name == "device_plugin":
         kept = [args["state"], (args.get("labels") or {}).get("output"), args.get("configs")]
         if args["state"] == "stopped":
@@ -32,7 +33,9 @@ def answer(name, args, check, node):
         changed = node.get(name) != kept
         node[name] = kept
         return {"changed": changed}
-    return {"changed": False, "checks": []}
+    if name == "drain":
+        node[name] = [args["state"], args.get("failure", "")]
+    return {"changed": False, "failed_checks": [], "summary": "ready"}
 
 
 def main():
@@ -42,15 +45,17 @@ def main():
     args = {key: value for key, value in given.items() if not key.startswith("_ansible")}
     name = given["_ansible_module_name"].rpartition(".")[2]
     check = given["_ansible_check_mode"]
-    with open(PATH) as stream:
+    # What is delegated to the controller names the node.
+    path = os.environ.get("SCENE") or os.path.join(os.environ["SCENES"], args["node"], "node.json")
+    with open(path) as stream:
         node = json.load(stream)
     words = " ".join(filter(None, [name, args.get("state", ""), "check" if check else ""]))
     node.setdefault("log", []).append(words)
     failure = node.get("fails", {}).get(words)
     said = {"failed": True, "msg": failure} if failure else answer(name, args, check, node)
-    with open(PATH + ".new", "w") as stream:
+    with open(path + ".new", "w") as stream:
         json.dump(node, stream)
-    os.rename(PATH + ".new", PATH)
+    os.rename(path + ".new", path)
     print(json.dumps(said))
 
 

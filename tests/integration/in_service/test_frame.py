@@ -13,7 +13,6 @@ CONFIGS = {"small": {"version": "v1"}}
 WHOLE = [
     "nvidia_driver present check",
     "device_plugin stopped",
-    "nvidia_driver present check",
     "nvidia_driver present",
     "cdi present",
     "device_plugin started",
@@ -86,13 +85,23 @@ def test_issue_16_4_a_plan_that_is_refused_touches_nothing(one: Scene) -> None:
     assert not one.marker("n1").exists()
 
 
+def test_item_14_a_layout_is_not_drained_for_where_nvml_does_not_answer(one: Scene) -> None:
+    one.become("n1", answering=[])
+    one.write(mig_selected="half", gpu_nodes_hooks_before=[one.hook("before")])
+    run = one.play("mig")
+    assert run.status == 2
+    assert "mig: n1: nothing was touched: mig: n1: NVML does not answer" in run.text
+    assert one.log("n1") == ["mig check"]
+    assert one.hooks("n1") == []
+
+
 def test_item_16_a_node_gets_no_part_that_it_never_had(one: Scene) -> None:
     for part in ("device_plugin", "cdi", "environment"):
         (one.folder / "n1" / part).unlink()
     one.write(nvidia_driver_version="580")
     run = one.play(UPGRADE)
     assert run.status == 0, run.text
-    assert one.log("n1") == [WHOLE[0], WHOLE[2], WHOLE[3]]
+    assert one.log("n1") == [WHOLE[0], WHOLE[2], "validate"]
     assert "pynvml" not in run.text
 
 
@@ -118,7 +127,7 @@ def test_issue_16_1_a_marker_of_an_earlier_version_is_taken_up(one: Scene, older
 
 def test_issue_16_1_another_playbook_takes_up_what_was_cut_off(one: Scene) -> None:
     one.write(nvidia_driver_version="580", mig_selected="half")
-    assert one.play(UPGRADE, kill_at="See who has a GPU").status < 0
+    assert one.play(UPGRADE, kill_at="Driver").status < 0
     assert one.node("n1")["device_plugin"][0] == "stopped"
     assert one.marker("n1").exists()
     taken = one.play("reboot")
@@ -129,12 +138,10 @@ def test_issue_16_1_another_playbook_takes_up_what_was_cut_off(one: Scene) -> No
 
 KILLS = [
     "Mark the change as begun",
-    "Run the hooks that come before",
     "Cordon and drain",
-    "See who has a GPU",
+    "Driver",
     "Wait until the driver answers",
     "Advertise the GPUs",
-    "Validation",
     "Uncordon",
     "Mark the change as done",
     "Note that the node is done",
@@ -161,3 +168,18 @@ def test_issue_16_1_killed_at_any_task_the_next_run_comes_to_the_same_end(
     assert not one.marker("n1").exists()
     assert one.hooks("n1")[-1] == "after"
     assert ("Uncordon" in again.tasks) == (begun or task == KILLS[0])
+
+
+def test_issue_16_1_a_node_is_drained_before_it_changes_and_given_back_after(one: Scene) -> None:
+    one.write(nvidia_driver_version="580", gpu_nodes_kubeconfig="cluster.conf")
+    one.become("n1", fails={"drain drained": "the budget of default/web allows no eviction"})
+    stuck = one.play(UPGRADE)
+    assert stuck.status == 2, stuck.text
+    assert one.log("n1") == [WHOLE[0], "drain drained", "device_plugin started", "drain cordoned"]
+    assert one.node("n1")["drain"] == ["cordoned", "the budget of default/web allows no eviction"]
+    assert "allows no eviction. The node stays out of service, as the drain left it" in stuck.text
+
+    one.become("n1", fails={}, log=[])
+    run = one.play(UPGRADE)
+    assert run.status == 0, run.text
+    assert one.log("n1") == [WHOLE[0], "drain drained", *WHOLE[1:], "drain uncordoned"]
