@@ -9,6 +9,7 @@ import dataclasses
 import time
 import typing as t
 
+from ..._core.allocated import ROOTS, SOCKET
 from ..._core.boot import PROGRAM
 from ..._core.errors import InputError, NodeError
 from ..._core.gpu import Gpu, MigDevice, NvmlError
@@ -140,7 +141,9 @@ class ValidateCapability:
         )
 
     def _daemon(self) -> Daemon:
-        done = self._host.run([PROGRAM, "status", "--json"], check=False, timeout=PATIENCE)
+        sockets = [f"{root}/{SOCKET}" for root in ROOTS if self._host.exists(f"{root}/{SOCKET}")]
+        argv = [PROGRAM, "status", "--json", *(f"--pod-resources={one}" for one in sockets[:1])]
+        done = self._host.run(argv, check=False, timeout=PATIENCE)
         if done.rc == 124 and not done.out:  # it timed out
             return Daemon(state="silent", problem=done.err)
         return Daemon.of(done.out)

@@ -214,6 +214,15 @@ def test_what_is_on_its_way_is_looked_at_again() -> None:
     assert [words for words in machine.ran if words == STATUS] == [STATUS, STATUS]
 
 
+@pytest.mark.parametrize("root", ["/var/lib/kubelet", "/var/lib/k0s/kubelet"])
+def test_the_kubelet_is_asked_where_it_is(root: str) -> None:
+    machine = host()
+    socket = f"{root}/pod-resources/kubelet.sock"
+    machine.files[socket] = ""
+    assert answer(machine, nvml())[0] == []
+    assert (*STATUS, f"--pod-resources={socket}") in machine.ran
+
+
 def test_holds_that_an_operator_has_taken_away() -> None:
     """Played: dpkg tells that the package is not on hold any more, which the record says that it was."""
     machine = host()
