@@ -26,7 +26,7 @@ from ..runtimes.engines import choose
 from .parts import Values, state
 
 ENVIRONMENT = "/opt/gpu-node"
-MANAGERS = ("apt-get", "dnf", "zypper")
+MANAGERS = {"apt": "apt-get", "dnf": "dnf", "zypper": "zypper"}
 LOCK_SECONDS = 60.0
 INSTALLING = ("distribution", "repository", "runfile")
 
@@ -94,13 +94,12 @@ def _python(host: Host, values: Values) -> t.List[Problem]:
 
 
 def _sources(host: Host) -> t.List[Problem]:
-    """Refuse a package manager without any source. Whether those that there are answer is not asked."""
-    program = next((one for one in MANAGERS if host.which(one)), "")
-    name = program.partition("-")[0]
-    places = needs.SOURCES.get(name, ())
-    if not places or any(_has(host, one) for one in places):
+    """Refuse package managers without any source. Whether those that there are answer is not asked."""
+    there = [name for name, program in MANAGERS.items() if host.which(program)]
+    places = [place for name in there for place in needs.SOURCES[name]]
+    if not there or any(_has(host, one) for one in places):
         return []
-    return [needs.no_sources(name)]
+    return [needs.no_sources(there[0])]
 
 
 def _has(host: Host, place: str) -> bool:
@@ -122,8 +121,9 @@ def _needs(host: Host, room: Room, installs: bool, fresh: bool, params: Params) 
         wanted += [
             Need("/usr", needs.DRIVER, "the driver"),
             Need("/var", needs.PACKAGES, "its packages"),
-            Need("/boot", needs.initramfs(_images(host, room)), "a new initramfs"),
         ]
+        images = needs.initramfs(_images(host, room))
+        wanted += [Need("/boot", images, "a new initramfs")] if images else []
     if "cdi" in params:
         wanted.append(Need(posixpath.dirname(params["cdi"]["path"]), 0, "the CDI specification"))
     return wanted

@@ -16,8 +16,9 @@ ENVIRONMENT = 300 * MIB
 DRIVER, PACKAGES = 600 * MIB, 200 * MIB
 SOURCES = {
     "apt": ("/etc/apt/sources.list", "/etc/apt/sources.list.d"),
-    "dnf": ("/etc/yum.repos.d",),
-    "zypper": ("/etc/zypp/repos.d",),
+    # dnf 5 reads the others too (dnf5.conf, reposdir).
+    "dnf": ("/etc/yum.repos.d", "/etc/distro.repos.d", "/usr/share/dnf5/repos.d"),
+    "zypper": ("/etc/zypp/repos.d", "/etc/zypp/services.d"),
 }
 
 

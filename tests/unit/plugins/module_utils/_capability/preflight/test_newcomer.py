@@ -221,3 +221,16 @@ def test_newcomer_3_no_package_source(look: Look, host: FakeHost) -> None:
     assert "- apt has no package source: there is nothing in /etc/apt/sources.list or" in look()
     host.files["/etc/apt/sources.list"] = "deb http://mirror/debian trixie main\n"
     assert look() == ""
+    host.commands["dnf",] = ""  # which is there for something else
+    assert look() == ""
+
+
+def test_issue_16_9_boot_has_room_for_another_initramfs(
+    look: Look, room: FakeRoom, host: FakeHost
+) -> None:
+    room.spaces["/boot"] = room.spaces["/"]._replace(device=2, free=60 << 20)
+    assert look() == ""
+    host.files |= {"/boot/initrd.img-6.12": "", "/boot/vmlinuz-6.12": ""}
+    room.sizes["/boot/initrd.img-6.12"] = 70 << 20
+    assert "- /boot: 60 MiB are free, and 77 MiB are needed: 77 for a new initramfs" in look()
+    assert look(nvidia_driver_source="preinstalled") == ""
