@@ -26,11 +26,11 @@ LOCAL = ["--inventory", "node,", "--connection", "local", "--check"]
 LOCAL += ["--extra-vars", "ansible_python_interpreter=/usr/bin/python3"]
 
 
-def play(folder: Path, tasks: list[dict[str, Any]], **variables: Any) -> str:
+def play(folder: Path, tasks: list[dict[str, Any]], *options: str, **variables: Any) -> str:
     """Run a play in check mode and return what it prints."""
     one = {"hosts": "all", "gather_facts": False, "vars": variables, "tasks": tasks}
     (folder / "play.yml").write_text(yaml.safe_dump([one]))
-    words = ["ansible-playbook", *LOCAL, "play.yml"]
+    words = ["ansible-playbook", *LOCAL, *options, "play.yml"]
     return subprocess.run(words, cwd=folder, check=False, capture_output=True, text=True).stdout
 
 
@@ -73,3 +73,11 @@ def test_a_role_alone_looks_at_the_node_once(tmp_path: Path, role: str) -> None:
     said = play(tmp_path, [{"ansible.builtin.import_role": {"name": f"gpu.node.{role}"}}])
     assert said.count("TASK [gpu.node.common : Look for NVIDIA GPUs]") == 1
     assert "failed=0" in said
+
+
+def test_a_role_alone_is_checked_under_the_tags_of_its_play(tmp_path: Path) -> None:
+    tagged = {"ansible.builtin.import_role": {"name": "gpu.node.cdi"}, "tags": "gpus"}
+    said = play(tmp_path, [tagged], "--tags", "gpus", cdi_pathh="/etc/cdi/nvidia.yaml")
+    assert "cdi_pathh is unknown (did you mean cdi_path?)" in said
+    other = play(tmp_path, [tagged], "--tags", "others", cdi_pathh="/etc/cdi/nvidia.yaml")
+    assert "unknown" not in other
