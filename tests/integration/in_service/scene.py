@@ -133,6 +133,7 @@ class Scene:
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_FORKS": "4",
             "SCENES": str(self.folder),
+            "MODULES": str(REPOSITORY / "plugins/modules"),
             "PYTHONUNBUFFERED": "1",
         }
         with subprocess.Popen(

@@ -86,11 +86,14 @@ def test_issue_16_4_a_plan_that_is_refused_touches_nothing(one: Scene) -> None:
 
 
 def test_item_14_a_layout_is_not_drained_for_where_nvml_does_not_answer(one: Scene) -> None:
-    one.become("n1", answering=[])
+    one.become("n1", nvml="the driver is not loaded")
     one.write(mig_selected="half", gpu_nodes_hooks_before=[one.hook("before")])
     run = one.play("mig")
     assert run.status == 2
-    assert "mig: n1: nothing was touched: mig: n1: NVML does not answer" in run.text
+    assert (
+        "mig: n1: nothing was touched: mig: n1: the change cannot be planned: the driver"
+        in run.text
+    )
     assert one.log("n1") == ["mig check"]
     assert one.hooks("n1") == []
 
