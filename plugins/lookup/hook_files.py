@@ -13,7 +13,8 @@ version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Looks for a task file beside the playbooks that are run, beside the inventory, and in the folder where Ansible was
-    started, in this order. At last come the collection's own, by their names, such as V(slurm_drain).
+    started, in this order. At last come the collection's own, by their names, such as V(slurm_drain), also with their
+    folder, as in V(hooks/slurm_drain.yml).
 options:
   _terms:
     description: Dictionaries of lists of task files, by the name of the variable that has them.
@@ -67,9 +68,8 @@ def _folder(source: str) -> str:
 def find(name: str, places: t.Sequence[str]) -> str:
     """Return the path of a task file, empty where there is none."""
     tried = [os.path.join(one, os.path.expanduser(name)) for one in places]
-    if os.sep not in name:
-        shipped = name if name.endswith((".yml", ".yaml")) else f"{name}.yml"
-        tried.append(os.path.join(SHIPPED, shipped))
+    shipped = name if name.endswith((".yml", ".yaml")) else f"{name}.yml"
+    tried += [os.path.join(SHIPPED, shipped), os.path.join(os.path.dirname(SHIPPED), shipped)]
     return next((one for one in tried if os.path.isfile(one)), "")
 
 

@@ -43,6 +43,7 @@ def test_the_nearest_counts_and_shipped_ones_come_last(
     )
     assert hook_files.find(f"{tmp_path}/far/drain.yml", places) == f"{tmp_path}/far/drain.yml"
     assert hook_files.find("drain", places) == f"{tmp_path}/shipped/drain.yml"
+    assert hook_files.find("shipped/slurm_drain", places) == f"{tmp_path}/shipped/slurm_drain.yml"
     assert hook_files.find("none.yml", places) == ""
 
 
