@@ -29,6 +29,7 @@ DOCKER = [*WHOLE[:6], "dcgm present"]
         ("gpu_nodes", ["--tags", "labels"], {}, [WHOLE[0], "device_plugin started"]),
         ("gpu_nodes", ["--skip-tags", "runtime,toolkit"], {}, [*WHOLE[:2], *WHOLE[4:]]),
         ("gpu_nodes", [], {"gpu_nodes_components": ["driver"]}, ["nvidia_driver present"]),
+        ("validate", ["--tags", "driver"], {}, ["validate"]),
         ("slurm_node", [], {}, SLURM),
         ("slurm_node", [], {"mig_selected": ""}, [SLURM[1], SLURM[3]]),
         ("docker_host", [], {}, DOCKER),
