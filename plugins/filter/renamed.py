@@ -47,7 +47,6 @@ import typing as t
 
 from ansible.utils.display import Display
 
-GONE = "1.0.0"
 V = t.TypeVar("V")
 
 
@@ -55,7 +54,7 @@ def renamed(value: V, old: str, new: str) -> V:
     """Return the value, and say by which name it is to be given."""
     Display().deprecated(
         f"The variable {old} is called {new} now, and is still read by its old name",
-        version=GONE,
+        version="1.0.0",
         collection_name="gpu.node",
     )
     return value

@@ -56,7 +56,9 @@ from ansible.errors import AnsibleFilterError
 
 # They are too short to be of one tool.
 SHARED = ("mig", "cdi", "dcgm")
-NEAR, SLIPS = 0.75, 2  # a letter or two too many or too few, or two of them exchanged
+# A letter or two too many or too few, or two of them exchanged.
+NEAR = 0.75
+SLIPS = 2
 
 
 def unknown_variables(

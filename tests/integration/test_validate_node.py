@@ -19,7 +19,7 @@ VALIDATE = "gpu.node.validate"
 SPEC = "/etc/cdi/nvidia.yaml"
 LAYOUT = "/etc/gpu-node/mig.json"
 LEFT = "gpu-node-validate"
-RUNC = (Path(__file__).parent / "runc_on_nvsim.py").read_text()
+RUNC = "#!/usr/bin/python3\n" + (Path(__file__).parent / "runc_on_nvsim.py").read_text()
 # podman calls runc where the distribution has it.
 PODMAN = '[containers]\nvolumes = ["/run/nvsim:/run/nvsim"]\n'
 STORAGE = (

@@ -234,15 +234,16 @@ def _library() -> t.Tuple[t.Any, t.Any, t.Any]:
 
 def _refuse_unreadable(named: str) -> None:
     """Refuse a file that can't be read: the client takes none for one that is empty. NodeError."""
+    why = "no file is named"
     for path in filter(None, named.split(os.pathsep)):
         try:
             with open(os.path.expanduser(path), encoding="utf-8"):
                 return
         except OSError as error:
-            failed = error
+            why = error.strerror or str(error)
     raise NodeError(
         f"kubeconfig (gpu_nodes_kubeconfig): {named!r} can't be read on the controller",
-        cause=failed.strerror or str(failed),
+        cause=why,
         hint=f"name a file that {who()} can read; a relative path is one of {os.getcwd()}",
     )
 

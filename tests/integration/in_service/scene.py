@@ -41,8 +41,9 @@ class Scene:
             (root / part).symlink_to(REPOSITORY / part)
         for part in ("filter", "lookup", "module_utils", "doc_fragments"):
             (root / "plugins" / part).symlink_to(REPOSITORY / "plugins" / part)
+        program = f"#!/usr/bin/python\n{SCRIPTED.read_text()}"
         for module in (REPOSITORY / "plugins/modules").glob("[a-z]*.py"):
-            (root / "plugins/modules" / module.name).symlink_to(SCRIPTED)
+            (root / "plugins/modules" / module.name).write_text(program)
 
     def _node(self, name: str) -> None:
         (self.folder / name).mkdir()

@@ -192,4 +192,4 @@ def look(device: str) -> t.Dict[str, t.Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(look(sys.argv[1] if sys.argv[1:] else "")))
+    sys.stdout.write(json.dumps(look(sys.argv[1] if sys.argv[1:] else "")) + "\n")

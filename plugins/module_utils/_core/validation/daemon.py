@@ -88,7 +88,7 @@ class Daemon:
             cdi_failed=bool(cdi.get("failed")),
             cdi_devices=_texts(cdi.get("devices")) if cdi else None,
             cdi_missing=_texts(cdi.get("missing")),
-            allocatable={name: one for name, one in allocatable.items() if type(one) is int},
+            allocatable={name: one for name, one in allocatable.items() if _is_number(one)},
             kubelet_problem=_text(report.get("kubelet_problem")),
             used=frozenset(_used(report.get("hardware"))),
         )
@@ -132,6 +132,11 @@ def _labels(told: t.Any) -> t.Optional[Labels]:
         return None
     labels = {key: str(text) for key, text in _table(told.get("labels")).items()}
     return Labels(_text(told.get("state")), _text(told.get("problem")), labels)
+
+
+def _is_number(value: t.Any) -> bool:
+    """Tell whether a value is a number; Python takes true for one."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _table(value: t.Any) -> t.Dict[str, t.Any]:

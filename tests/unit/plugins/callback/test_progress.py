@@ -84,7 +84,7 @@ def test_work_of_the_controller_is_silent_and_not_counted(play: Play) -> None:
 
 
 def test_skipped_node_is_told_why(shown: str) -> None:
-    line, *_ = block(shown, "has no NVIDIA GPU")
+    line = block(shown, "has no NVIDIA GPU")[0]
     assert line.split()[0] == "i"
 
 

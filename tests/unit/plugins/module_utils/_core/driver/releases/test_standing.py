@@ -74,7 +74,7 @@ def test_item_12_floor_is_the_highest_that_a_bulletin_has_for_the_branch(
     assert found["floor"] in floors
     assert all(numbers(one) <= numbers(found["floor"]) for one in floors)
     assert found["below"] is any(numbers(version) < numbers(one) for one in floors)
-    (named, *_) = [one for one in known.bulletins if one.floors.get(branch) == found["floor"]]
+    named = next(one for one in known.bulletins if one.floors.get(branch) == found["floor"])
     assert (named.id, str(named.date)) == (found["bulletin"], found["date"])
 
 
