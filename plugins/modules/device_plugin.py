@@ -27,8 +27,8 @@ options:
       - V(installed) makes the environment alone, which the other modules use too.
       - V(stopped) stops the service, also at boot, and the MPS daemons, and keeps everything.
       - Neither that nor V(absent) ends clients of MPS, unless the configuration says so with C(onBusy=terminate).
-      - V(absent) removes all that this module makes. A package of the distribution that it installed for virtual
-        environments stays.
+      - V(absent) removes all that this module makes, and the packages of the distribution that it installed for virtual
+        environments, unless others need them by now.
     type: str
     choices: [absent, installed, started, stopped]
     default: started

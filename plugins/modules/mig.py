@@ -19,7 +19,18 @@ description:
   - GPUs are changed one after the other. When a step fails, the GPU gets its previous layout back; after the steps the
     GPU is read again and compared.
   - Never ends a process, never resets a GPU that is not to change, and never reboots.
+  - What a GPU was like before its first change is kept in C(/var/lib/gpu-node/mig.json) on the node.
 options:
+  state:
+    description:
+      - V(absent) gives each GPU back the MIG mode and the instances, at their places, that it had before the first
+        change, and removes what makes a layout again at boot. O(config) and O(selected) are not looked at.
+      - A GPU that was never changed is left alone. So is one on which somebody else has made instances since, with a
+        warning that names them.
+    type: str
+    choices: [present, absent]
+    default: present
+    version_added: 0.2.0
   config:
     description:
       - A mig-parted configuration, version C(v1); its C(mig-configs) alone; or one list of entries.
@@ -104,6 +115,10 @@ EXAMPLES = r"""
     on_busy: wait
     wait_timeout: 3600
 
+- name: Give back the layouts that were there before
+  gpu.node.mig:
+    state: absent
+
 - name: Different layouts for different products
   gpu.node.mig:
     config:
@@ -117,6 +132,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+state:
+  description: Which state was asked for.
+  returned: success
+  type: str
 selected:
   description: Name of the layout.
   returned: success

@@ -19,6 +19,13 @@ from nvsim.testing import Sim, start
 sys.path.insert(0, str(Path(__file__).parent))  # for mig_scene
 
 PACKAGE = "ansible_collections.gpu.node.plugins.modules"
+# What a GPU was like before is kept beside the test, since this machine is not to be changed.
+BEGIN = f"""\
+import runpy, sys
+from {PACKAGE.removesuffix("s")}_utils._core.mig import before
+before.PATH = sys.argv.pop(1)
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=False)
+"""
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -50,7 +57,7 @@ def start_module(tmp_path: Path) -> Start:
         told |= {"_ansible_diff": True}
         path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**mine, **args, **told}}))
         return subprocess.Popen(
-            [sys.executable, "-m", f"{PACKAGE}.{name}", str(path)],
+            [sys.executable, "-c", BEGIN, str(tmp_path / "before"), f"{PACKAGE}.{name}", str(path)],
             env=sim.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -39,7 +39,7 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
     ),
     "mig": _of(
         "mig",
-        "config selected on_busy wait_timeout reset boot by_label lock_timeout",
+        "state config selected on_busy wait_timeout reset boot by_label lock_timeout",
         on_allocated=ON_ALLOCATED,
         stop_services=STOP_SERVICES,
     ),

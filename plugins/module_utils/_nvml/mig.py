@@ -11,6 +11,7 @@ import typing as t
 
 from .._core.errors import NodeError
 from .._core.gpu import IN_USE, RESET_REQUIRED, Gpu, NvmlError
+from .._core.mig.before import Back
 from .._core.mig.config import Selection
 from .._core.mig.plan import GpuPlan, GpuState, plan_gpu
 from .._core.mig.profile import spread
@@ -38,14 +39,17 @@ def read(nvml: Nvml, gpu: Gpu) -> GpuState:
     )
 
 
-def planned(nvml: Nvml, selection: Selection, uuid: str) -> t.Tuple[GpuState, GpuPlan]:
+def planned(
+    nvml: Nvml, selection: t.Union[Selection, Back], uuid: str
+) -> t.Tuple[GpuState, GpuPlan]:
     """Read one GPU and plan for it alone; NodeError where it does not answer."""
     gpus = nvml.gpus()[0]
     gpu = next((one for one in gpus if one.uuid == uuid), None)
     if gpu is None:
         raise NodeError(f"GPU {uuid} does not answer any more")
     state = read(nvml, gpu)
-    return state, plan_gpu(state, *selection.target(state, gpus))
+    enabled, layout = selection.target(state, gpus)
+    return state, plan_gpu(state, enabled, layout)
 
 
 class Changes:

@@ -24,11 +24,13 @@ from ..._core.steps import Plan, Step
 from ..._core.text import json_data
 from ..._host.api import Host, properties
 from ..._nvml.real import open_nvml
+from ..mig.mps import mps_daemons
 from ..nodeinfo import environment
 from ..recorded import existing
 from . import labels, registration
+from .packages import VENV, Packages
 from .python import find, missing
-from .release import VENV, checked, fill, install
+from .release import checked, fill
 from .rollback import Rollback
 
 STATUS = "/run/gpu-node/status.json"
@@ -85,6 +87,7 @@ class DevicePluginCapability:
                 hint="give its path on the controller in the option package",
             )
         self._desired = wanted(params)
+        self._packages = Packages(host, self._timeout)
         self._rollback = Rollback(host, self._prefix, self._desired)
         self._first: t.Optional[Observed] = None
         self._labels_left = ""
@@ -93,7 +96,7 @@ class DevicePluginCapability:
 
     def observe(self) -> Observed:
         """Read the environment, the files, the services and what the daemon says."""
-        host, desired = self._host, self._desired
+        host, desired, packages = self._host, self._desired, self._packages
         current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
         usable = bool(current) and host.exists(f"{self._release(current)}/.complete")
         fresh = current != desired.digest or not usable
@@ -118,7 +121,8 @@ class DevicePluginCapability:
             kubelet=host.listens(KUBELET),
             devices=self._devices() if desired.state == "started" and not fresh else None,
             manager=self._service(mps_units.UNIT),
-            mps=self._mps() if desired.state in ("absent", "stopped") else (),
+            mps=mps_daemons(self._host) if desired.state in ("absent", "stopped") else (),
+            removal=packages.removal() if desired.state == "absent" else None,
         )
         self._first = self._first or observed
         return observed
@@ -139,15 +143,6 @@ class DevicePluginCapability:
         """Return the configurations that a label can choose; hidden files are half-written ones."""
         names = self._host.listdir(CONFIGS)
         return [f"{CONFIGS}/{name}" for name in names if not name.startswith(".")]
-
-    def _mps(self) -> t.Tuple[mps_units.Daemon, ...]:
-        host, found = self._host, []
-        managed = mps_units.left(host.read(mps_units.MANAGER))
-        for device in sorted({*managed, *mps_units.devices(host.listdir(mps_units.FOLDER))}):
-            settings = host.read(mps_units.file(device))
-            state = host.read(mps_units.state_file(device, settings, managed.get(device, "")))
-            found.append(mps_units.daemon(device, settings, state))
-        return tuple(found)
 
     def _release(self, digest: str) -> str:
         return f"{self._prefix}/releases/{digest}"
@@ -208,10 +203,13 @@ class DevicePluginCapability:
         getattr(self, f"_do_{step.action}")(**step.params)
 
     def _do_venv_package(self) -> None:
-        install(self._host, "debian", VENV, self._timeout)
+        self._packages.install("debian", VENV)
 
     def _do_python(self, family: str, package: str) -> None:
-        install(self._host, family, package, self._timeout)
+        self._packages.install(family, package)
+
+    def _do_purge(self, packages: t.Sequence[str]) -> None:
+        self._packages.purge(packages)
 
     def _do_release(self) -> None:
         """Make the release beside the one in use, then switch; a half-made one is begun again."""
@@ -360,7 +358,7 @@ class DevicePluginCapability:
 
     def _do_stop_mps(self) -> None:
         """End all daemons for good: the manager does that, and ends, when there are no settings any more."""
-        daemons, timeout = self._mps(), self._params["wait_timeout"]
+        daemons, timeout = mps_daemons(self._host), self._params["wait_timeout"]
         for one in daemons:
             self._host.remove(mps_units.file(one.device))
         self._host.run(

@@ -3,7 +3,7 @@
 
 """A release of the device plugin: its environment, in which nothing is that is not listed.
 
-And what it takes: the address of a package index, with a password in it, and the package that makes environments.
+And what it takes: the address of a package index, with a password in it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 from ..._core.agent.failures import is_full, of_pip
 from ..._core.errors import InputError, NodeError
-from ..._core.packages.package import Change, held
 from ..._core.preflight.node import ENVIRONMENT
 from ..._host.api import Host
-from ..._host.packages.api import Locked, PackageManager
 from ..._host.room import Room
-from ..recorded import package_manager
 
 # Of the Kubernetes client's two thousand files, those that are never loaded.
 UNUSED = "/kubernetes/(aio|client/(api|models))/"
@@ -37,7 +34,6 @@ from gpu_plugin.cli import main
 sys.exit(main())
 """
 MASK = "****"
-VENV = "python3-venv"  # what Debian and Ubuntu leave out of their Python
 
 
 def fill(host: Host, release: str, python: str, payload: str, index_url: t.Optional[str]) -> None:
@@ -119,36 +115,3 @@ def checked(url: t.Optional[str]) -> t.Optional[str]:
 
 def _userinfo(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[0]
-
-
-def install(host: Host, family: str, package: str, timeout: float) -> None:
-    """Install a package of the distribution; lists that are missing or too old are fetched."""
-    manager = package_manager(family, host, timeout, package, "device_plugin")
-    if manager.interrupted() or any(one.broken for one in manager.packages().values()):
-        manager.repair()
-    try:
-        _install(manager, package)
-    except Locked:
-        raise
-    except NodeError:
-        complaint = manager.update()
-        try:
-            _install(manager, package)
-        except NodeError as error:
-            error.cause = "; ".join(one for one in (error.cause, complaint) if one)
-            raise
-
-
-def _install(manager: PackageManager, package: str) -> None:
-    """Install a package; refuse where others' packages would go or lose their hold."""
-    change = Change({package: None}, (), {}, frozenset())
-    found = manager.simulate(change)
-    stuck = held(found.changed, manager.packages())
-    if found.removed or stuck:
-        words = [f"remove {name}" for name in found.removed]
-        words += [f"change {name}, on hold" for name in stuck]
-        raise NodeError(
-            f"the installation of {package} would {', '.join(words)}; nothing was changed",
-            hint=f"install {package} yourself, or name another Python in the option python",
-        )
-    manager.change(change)

@@ -15,8 +15,8 @@ from ..._core.boot import State as Boot
 from ..._core.errors import NodeError, checked_timeout
 from ..._core.gpu import Gpu, NvmlError, Process
 from ..._core.in_use.busy import FAIL, SKIP, WAIT, Busy, refuse_if_busy
+from ..._core.mig import before, label
 from ..._core.mig import boot as mig_boot
-from ..._core.mig import label
 from ..._core.mig.config import Selection
 from ..._core.mig.plan import (
     GpuPlan,
@@ -36,6 +36,7 @@ from .. import allocated, boot
 from ..in_use import services
 from ..in_use.services import Services
 from ..in_use.users import user_of
+from ..nodeinfo import gpus as gpus_on_bus
 from ..nodeinfo import without_nvml
 from . import mps
 from .report import report
@@ -44,6 +45,7 @@ from .report import report
 ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "config": {"type": "raw"},
         "selected": {"type": "str", "default": ""},
         "on_busy": {"type": "str", "choices": [FAIL, SKIP, WAIT], "default": FAIL},
@@ -82,11 +84,13 @@ class MigCapability:
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._params, self._check_mode = host, params, check_mode
+        back = params["state"] == "absent"
         given = (params["config"] or None, params["selected"], params["by_label"])
-        self._declared = mig_boot.Declared(*given)
+        self._declared = mig_boot.Declared(*given if not back else (None, ""))
         label.check(self._declared, boot=params["boot"])
         self._chosen = ""
-        self._selection: Selection = self._declared.selection()
+        self._back = before.Back(self._record()) if back else None
+        self._selection: t.Union[Selection, before.Back] = self._back or self._declared.selection()
         checked_timeout(params["lock_timeout"])
         seconds, waits = (
             checked_timeout(params["wait_timeout"], "wait_timeout"),
@@ -99,12 +103,16 @@ class MigCapability:
         self._first: t.Dict[str, GpuState] = {}
         self._states: t.Dict[str, GpuState] = {}
         self._plans: t.Dict[str, GpuPlan] = {}
+        self._round: t.Dict[str, GpuPlan] = {}
         self._at = ""
         self._done: t.List[Step] = []
         self._allocations: t.Tuple[Allocation, ...] = ()
         self._asked_at: t.Optional[float] = None
         self._begun: t.Set[str] = set()
         self._services = Services(host, params["stop_services"])
+
+    def _record(self) -> t.Dict[str, before.Before]:
+        return before.load(self._host.read(before.PATH), before.PATH)
 
     # --- observe ---
 
@@ -113,6 +121,10 @@ class MigCapability:
         units = boot.observe(self._host, mig_boot.BOOT)
         by_label = boot.observe_label(self._host, wanted=self._declared.by_label)
         self._at = ""  # what the steps have made so far is compared by the plan that comes next
+        if self._back is not None:
+            self._back = self._selection = before.Back(self._record())
+            if not self._back.record:
+                return State(units, by_label)
         if self._nvml is None:
             if not self._check_mode:
                 lock = self._host.lock(mig_boot.LOCK, timeout=self._params["lock_timeout"])
@@ -124,6 +136,8 @@ class MigCapability:
                 error.hint = error.hint or without_nvml(self._host)
                 if self._check_mode:
                     return State(units, by_label, absent=str(error))
+                if self._back is not None and not gpus_on_bus(self._host):
+                    return State(units, by_label)
                 raise
             self._changes = Changes(self._nvml, self._reset, self._deadline)
         while True:
@@ -223,15 +237,20 @@ class MigCapability:
         ]
         idle = self._selection.idle_entries(state.gpus)
         warnings += [f"mig: {key} matches no GPU of this node" for key in idle]
+        if self._back is not None:
+            warnings += self._back.warnings(state.gpus)
+            warnings += before.unknown(state.boot.config, self._back.record)
         plans, blocked = self._plan_gpus(state)
         if blocked:
             self._services.check()
             warnings += self._about_busy(blocked)
-        self._plans = {**{one.gpu.uuid: one for one in plans}, **self._plans}
+        self._round = {one.gpu.uuid: one for one in plans}
+        self._plans = {**self._round, **self._plans}
         return Plan(
             (
                 *(step for one in plans for step in (*ends(one, state.idle), *one.steps)),
                 *at_boot,
+                *(self._back.forget(plans, blocked) if self._back else ()),
             ),
             "".join(f"{one.before}\n" for one in plans) + (state.boot.config or ""),
             "".join(f"{one.after}\n" for one in plans) + (wanted or ""),
@@ -244,9 +263,10 @@ class MigCapability:
 
     def _plan_boot(self, state: State) -> t.Tuple[t.Optional[str], t.List[Step]]:
         """Return the text of the file for the next boot, and the steps to it and to the units."""
-        if self._params["boot"] is None:
+        if self._params["boot"] is None and self._back is None:
             return state.boot.config, []
-        wanted = mig_boot.dump(*self._declared) if self._params["boot"] else None
+        kept = self._params["boot"] and self._back is None
+        wanted = mig_boot.dump(*self._declared) if kept else None
         how = {"check_mode": self._check_mode}
         steps = mig_boot.BOOT.plan(state.boot, wanted, mig_boot.TEXTS, **how)
         return wanted, [*steps, *label.plan(state.label, wanted=self._declared.by_label)]
@@ -295,6 +315,8 @@ class MigCapability:
         uuid = step.params.get("gpu", "")
         if self._at and uuid != self._at:
             self._verify(self._at)
+        if uuid and uuid != self._at and self._back is None:
+            self._remember(uuid)
         self._at = uuid
         if step.needs and uuid not in self._begun and self._params["on_allocated"] != "ignore":
             self._refuse_newcomers(uuid)
@@ -302,6 +324,9 @@ class MigCapability:
             self._begun.add(uuid)
         if step.action.startswith("boot_"):
             boot.apply(self._host, step)
+        elif step.action == "forget":
+            if not (self._changes and self._changes.skipped):
+                self._host.remove(before.PATH)
         elif not self._services.apply(step):
             self._change(step, uuid)
         self._done.append(step)
@@ -313,6 +338,11 @@ class MigCapability:
             mps.end_server(self._host, self._nvml, self._states[uuid].gpu, step)
         else:
             self._changes.carry_out(step, self._states[uuid])
+
+    def _remember(self, uuid: str) -> None:
+        """Write down what a GPU was like before its first change, and what this one may leave of it."""
+        record = before.remembered(self._record(), self._states[uuid], self._round[uuid])
+        self._host.write(before.PATH, before.dump(record), mode=0o644)
 
     def _verify(self, uuid: str) -> None:
         """Read a GPU again once its steps are done, before the next one is touched."""
@@ -335,6 +365,7 @@ class MigCapability:
     def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
         """Report the layout of every GPU and what became of its instances."""
         answer: t.Dict[str, t.Any] = {
+            "state": self._params["state"],
             "selected": self._selection.label,
             "chosen_by_label": self._chosen,
             "refused": plan.refused,

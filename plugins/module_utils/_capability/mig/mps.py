@@ -25,6 +25,17 @@ def states(host: Host) -> t.Iterator[t.Optional[str]]:
         yield host.read(mps_units.state_file(device, settings))
 
 
+def mps_daemons(host: Host) -> t.Tuple[mps_units.Daemon, ...]:
+    """Return the MPS daemons, with their settings and what their manager tells of them."""
+    found = []
+    managed = mps_units.left(host.read(mps_units.MANAGER))
+    for device in sorted({*managed, *mps_units.devices(host.listdir(mps_units.FOLDER))}):
+        settings = host.read(mps_units.file(device))
+        state = host.read(mps_units.state_file(device, settings, managed.get(device, "")))
+        found.append(mps_units.daemon(device, settings, state))
+    return tuple(found)
+
+
 def end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
     """End an idle MPS server. NodeError: it does not end, since clients came meanwhile.
 

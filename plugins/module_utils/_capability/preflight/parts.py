@@ -80,7 +80,8 @@ def state(module: str, values: Values) -> str:
 def runs(module: str, values: Values) -> bool:
     """Tell whether the module's role does anything with these variables."""
     if module == "mig":
-        return bool(values.get("mig_config") or values.get("mig_selected"))
+        wanted = values.get("mig_config") or values.get("mig_selected")
+        return bool(wanted) and state(module, values) == "present"
     return module in PARTS and state(module, values) != "unmanaged"
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 
 from ..errors import NodeError
+from ..packages.package import Removal
 from ..steps import Plan, Step
 from . import mps_units, registration
 from .desired import CONFIG, CONFIGS, SETTINGS, UNITS, Desired, env_variables
@@ -48,7 +49,8 @@ class Service:
 class Observed:
     """What the node has. ``files`` are units, configurations and the labels' settings, texts by path.
 
-    ``link`` is where the daemon's configuration leads to, if it is a link.
+    ``link`` is where the daemon's configuration leads to, if it is a link. ``removal`` is there when packages were
+    installed for environments and are to go.
     """
 
     python: str
@@ -68,6 +70,7 @@ class Observed:
     manager: Service = dataclasses.field(default_factory=Service)
     mps: t.Tuple[mps_units.Daemon, ...] = ()
     missing: Missing = NOTHING
+    removal: t.Optional[Removal] = None
 
 
 def serving(observed: Observed) -> str:
@@ -122,6 +125,9 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
         "mps": [one.device for one in observed.mps],
     }
     warnings = _warnings(observed) if desired.state == "started" and not steps else ()
+    if observed.removal and observed.removal.kept:
+        users = ", ".join(observed.removal.users) or "others"
+        warnings = (f"{', '.join(observed.removal.kept)} stays, as {users} needs it",)
     return Plan(tuple(steps), before, _after(before, steps, desired), warnings=warnings)
 
 
@@ -289,7 +295,16 @@ def _absent(observed: Observed, prefix: str) -> t.List[Step]:
         paths.append(CONFIG)
     if observed.current or observed.releases:
         paths.append(prefix)
-    return steps + [_remove(path) for path in paths]
+    return steps + [_remove(path) for path in paths] + _purge(observed)
+
+
+def _purge(observed: Observed) -> t.List[Step]:
+    """Return what removes the packages that were installed for environments, once there is none."""
+    if observed.removal is None:
+        return []
+    names = observed.removal.packages
+    summary = f"remove {', '.join(names)}" if names else "forget the packages that were installed"
+    return [Step("purge", summary, {"packages": names})]
 
 
 def _unlabel(observed: Observed) -> t.List[Step]:

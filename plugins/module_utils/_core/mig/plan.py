@@ -19,6 +19,21 @@ from .profile import Placements, Shape, shapes
 from .search import Kept, arrange
 
 
+class Place(t.NamedTuple):
+    """An instance where it was: its profile, its compute instances by slices, and where it begins."""
+
+    profile: str
+    cis: t.Tuple[int, ...]
+    start: int
+
+
+class Places(t.Tuple[Place, ...]):
+    """A layout whose instances are wanted at their places."""
+
+
+Layout = t.Union[Places, t.Mapping[str, int]]
+
+
 class Placed(t.NamedTuple):
     """An instance, there or to be: its profile, and its placement as nvidia-smi mig -lgi prints it."""
 
@@ -148,9 +163,7 @@ def about(gpu: Gpu) -> t.Iterator[None]:
         raise
 
 
-def plan_gpu(
-    state: GpuState, enabled: bool, layout: t.Mapping[str, int], *, reset: bool = False
-) -> GpuPlan:
+def plan_gpu(state: GpuState, enabled: bool, layout: Layout, *, reset: bool = False) -> GpuPlan:
     """Plan for one GPU, or raise NodeError when it cannot be brought there; Busy when not now.
 
     With ``reset`` a mode that waits for a reset of the GPU gets it.
@@ -159,7 +172,7 @@ def plan_gpu(
         return _plan_gpu(state, enabled, layout, reset)
 
 
-def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int], reset: bool) -> GpuPlan:
+def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> GpuPlan:
     gpu, before = state.gpu, state.picture
     if not gpu.mig_capable:
         if enabled:
@@ -176,7 +189,7 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int], reset
         # Drivers of branch 535 and older tell profiles only once MIG mode is on.
         return GpuPlan(gpu, mode, before, picture(gpu, (), (), enabled=True), more=True)
     busy = {_at(one) for one in state.users if one.gi_id is not None}
-    found = arrange(state.profiles, state.instances, shapes(layout), busy, state.placements)
+    found = arrange(*_offered(state, layout), busy, state.placements)
     kept = [one.instance for one in found.keep]
     gone = [one for one in state.instances if one not in kept]
     _refuse_if_in_the_way(state, gone, found.keep)
@@ -200,6 +213,24 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: t.Mapping[str, int], reset
         created=placements,
         more=bool(mode),
     )
+
+
+def _offered(
+    state: GpuState, layout: Layout
+) -> t.Tuple[t.Sequence[GiProfile], t.Sequence[GpuInstance], t.Sequence[Shape]]:
+    """Return the profiles, the instances that may stay, and those that are wanted, at their places."""
+    if not isinstance(layout, Places):
+        return state.profiles, state.instances, shapes(layout)
+    wanted = {(one.profile, one.start) for one in layout}
+    profiles = tuple(
+        dataclasses.replace(
+            one,
+            placements=tuple(span for span in one.placements if (one.name, span[0]) in wanted),
+        )
+        for one in state.profiles
+    )
+    there = [one for one in state.instances if (state.name_of(one), one.start) in wanted]
+    return profiles, there, [Shape(one.profile, one.cis) for one in layout]
 
 
 def _waiting(state: GpuState, enabled: bool, reset: bool) -> GpuPlan:

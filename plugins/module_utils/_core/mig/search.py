@@ -191,7 +191,7 @@ def _complete(
         if left < 0:
             return None
         todo += [one] * left
-    todo.sort(key=lambda one: (-max(size for _at, size in one.placements), one.id))
+    todo.sort(key=lambda one: (-max((size for _at, size in one.placements), default=0), one.id))
     spans = [span for one in profiles for span in one.placements]
     return _place(todo, _taken((one.start, one.size) for one in keep), spans, set())
 

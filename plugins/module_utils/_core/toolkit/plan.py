@@ -235,7 +235,7 @@ def _absent(observed: Observed, before: t.Dict[str, t.Any], check_mode: bool) ->
         steps = (REPAIR,)
         if not check_mode:
             return Plan(steps, before, before, more=True)
-    if observed.users:
+    if observed.users and not check_mode:  # a run before it may take these first
         raise NodeError(
             "the NVIDIA container toolkit is in use",
             cause="; ".join(observed.users),
@@ -246,15 +246,15 @@ def _absent(observed: Observed, before: t.Dict[str, t.Any], check_mode: bool) ->
     parts = [f"remove {', '.join(gone)}"] if gone else []
     parts += [f"remove {', '.join(sorted(files))}"] if files else []
     parts += [f"remove {DROP_IN}"] if record.drop_in else []
-    warnings = []
+    warnings = [f"the NVIDIA container toolkit is in use: {one}" for one in observed.users]
     if removal and removal.kept:
         users = ", ".join(removal.users) or "others"
-        warnings = [f"{', '.join(removal.kept)} stays, as {users} needs it"]
+        warnings += [f"{', '.join(removal.kept)} stays, as {users} needs it"]
     params = {"packages": gone, "files": tuple(sorted(files))}
     step = Step("remove", "; ".join(parts) or "forget what was added", params)
     packages = {name: one for name, one in before["packages"].items() if name not in gone}
     after = {**before, "packages": packages, "repository": None}
-    return Plan((step,), before, after, warnings=tuple(warnings))
+    return Plan((step,), before, after, blocked_by=observed.users, warnings=tuple(warnings))
 
 
 def describe(observed: Observed) -> t.Dict[str, t.Any]:

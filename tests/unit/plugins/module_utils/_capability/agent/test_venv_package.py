@@ -46,11 +46,25 @@ def node(tmp_path: Path, distribution: Repository) -> AptNode:
     return AptNode(tmp_path / "node", distribution)
 
 
+def module(node: AptNode, state: str, lock_timeout: int = 0) -> DevicePluginCapability:
+    values = {name: one.get("default") for name, one in SPEC["argument_spec"].items()}
+    values.update(state=state, digest="r1", configs={}, lock_timeout=lock_timeout)
+    return DevicePluginCapability(node, values, check_mode=False)
+
+
 def install(node: AptNode, lock_timeout: int = 0) -> None:
     """Carry out the step of the module."""
-    values = {name: one.get("default") for name, one in SPEC["argument_spec"].items()}
-    values.update(state="installed", digest="r1", configs={}, lock_timeout=lock_timeout)
-    DevicePluginCapability(node, values, check_mode=False)._do_venv_package()
+    module(node, "installed", lock_timeout)._do_venv_package()
+
+
+def remove(node: AptNode) -> tuple[list[str], list[str]]:
+    """Bring the module to its end. Returns its steps and warnings."""
+    found = module(node, "absent")
+    first = found.plan(found.observe())
+    for step in first.steps:
+        found.apply(step)
+    assert found.plan(found.observe()).steps == ()
+    return [one.summary for one in first.steps], list(first.warnings)
 
 
 @contextlib.contextmanager
@@ -134,3 +148,39 @@ def test_what_the_lists_complain_of_is_told(node: AptNode, distribution: Reposit
 def test_lock_timeout_cannot_be_negative(node: AptNode) -> None:
     with pytest.raises(InputError, match="lock_timeout: -1"):
         install(node, lock_timeout=-1)
+
+
+def test_newcomer_1_what_was_installed_goes_again(node: AptNode) -> None:
+    install(node)
+    steps, _warnings = remove(node)
+    assert f"remove {LIBRARY}, {PACKAGE}" in steps
+    assert node.installed() == {}
+    assert not (node.root / "var/lib/gpu-node/device_plugin.json").exists()
+
+
+def test_newcomer_1_what_was_there_stays(node: AptNode) -> None:
+    node._genuine(("apt-get", "update"))
+    node._genuine(("apt-get", "-y", "install", LIBRARY))
+    install(node)
+    remove(node)
+    assert node.installed() == {LIBRARY: "1"}
+
+
+def test_newcomer_1_what_others_need_by_now_stays(node: AptNode, distribution: Repository) -> None:
+    install(node)
+    distribution.add("theirs", "1", f"Depends: {PACKAGE}")
+    (distribution.folder / "InRelease").unlink()
+    distribution.publish()
+    node._genuine(("apt-get", "update"))
+    node._genuine(("apt-get", "-y", "install", "theirs"))
+    _steps, warnings = remove(node)
+    assert node.installed() == {LIBRARY: "1", PACKAGE: "1", "theirs": "1"}
+    assert warnings == [f"{LIBRARY}, {PACKAGE} stays, as theirs needs it"]
+
+
+def test_newcomer_1_what_a_killed_installation_left_goes_too(node: AptNode) -> None:
+    node._genuine(("apt-get", "update"))
+    found = module(node, "installed")
+    found._packages._added.remember(packages=frozenset({PACKAGE, LIBRARY}))
+    remove(node)
+    assert not (node.root / "var/lib/gpu-node/device_plugin.json").exists()
