@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import containers
 import pytest
 from gpunode_tool.testing import Node
 
@@ -101,27 +100,3 @@ def test_node_without_gpu_is_skipped_or_refused(make_node: Callable[..., Node]) 
     refused = node.play(gpu_nodes_require_gpu=True)
     assert not refused.ok
     assert "gpu_nodes_require_gpu" in refused.message()
-
-
-def test_teardown_takes_back_what_was_added(
-    make_node: Callable[..., Node], brought_up: Callable[..., Node]
-) -> None:
-    look = (
-        "dpkg -l; apt-mark showhold; cat /etc/containerd/config.toml;"
-        "find /etc /opt -type f -not -name '*.pyc' | sort"
-    )
-    before = make_node("untouched", "a100-40", 2).run("sh", "-c", look).splitlines()
-    node = brought_up("teardown", "a100-40", 2, mig_config=containers.MIG)
-    checked = node.play("gpu.node.teardown", cmdline="--check")
-    assert checked.ok, checked.message()
-    down = node.play("gpu.node.teardown")
-    assert down.ok, down.message()
-    left = [line for line in node.run("sh", "-c", look).splitlines() if line not in before]
-    # Python's own modules for virtual environments stay.
-    stays = ("-venv ", "python3-pip-whl ", "python3-setuptools-whl ")
-    assert [line for line in left if not any(word in line for word in stays)] == []
-    again = node.play("gpu.node.teardown")
-    assert again.ok, again.message()
-    assert again.changed() == []
-    back = node.play()
-    assert back.ok, back.message()
