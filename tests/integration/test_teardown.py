@@ -90,10 +90,9 @@ def test_item_15_a_node_is_what_it_was(make_node: Callable[..., Node]) -> None:
         node.run("pkill", "--full", "nvidia1")
         process.wait(30)
     assert not refused.ok
-    assert "nothing was touched: teardown: it-teardown: GPUs are in use: process" in (
-        refused.message()
-    )
-    assert refused.changed() == []
+    said = "teardown: it-teardown: nothing was touched: GPUs are in use: process"
+    assert said in refused.message()
+    assert [one for one in refused.changed() if not one.endswith("planned only")] == []
     assert whole_node.differences(in_use, picture(node)) == []
     assert layout(node) == ours
 
