@@ -19,6 +19,14 @@ from running import REPOSITORY, eventually
 LATE = 60.0  # a machine that is busy
 THREES, SEVEN = {"3g.20gb": 2}, {"7g.40gb": 1}
 DIGEST = "d" * 64
+# What a GPU was like before is kept beside the test, since this machine is not to be changed.
+BEGIN = """\
+import os, sys
+from gpu_plugin._shared._core.mig import before
+from gpu_plugin.cli import main
+before.PATH = os.environ["BEFORE"]
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def entries(layout: dict[str, int], devices: Any = "all") -> list[dict[str, Any]]:
@@ -65,7 +73,7 @@ class LabelNode:
         new.replace(self.asked)
 
     def start(self, *program: str) -> None:
-        words = [*(program or ("-m", "gpu_plugin", "mig-label")), "--config", str(self.config)]
+        words = [*(program or ("-c", BEGIN, "mig-label")), "--config", str(self.config)]
         for name in ("asked", "answer", "chosen", "status"):
             words += [f"--{name}", str(getattr(self, name))]
         self.process = self._popen(words)
@@ -88,7 +96,7 @@ class LabelNode:
 
     def _popen(self, words: list[str]) -> subprocess.Popen[str]:
         source = str(REPOSITORY / "files/gpu_plugin/src")
-        env = {**self.sim.env, "PYTHONPATH": source}
+        env = {**self.sim.env, "PYTHONPATH": source, "BEFORE": str(self.folder / "before")}
         return subprocess.Popen(
             [sys.executable, *words], env=env, stderr=subprocess.PIPE, text=True
         )

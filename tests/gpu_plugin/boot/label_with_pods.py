@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 from gpu_plugin._shared._core.allocated import ROOTS, SOCKET
 from gpu_plugin._shared._core.boot import PROGRAM
+from gpu_plugin._shared._core.mig import before
 from gpu_plugin._shared._host.api import Completed
 from gpu_plugin.boot import label
 from gpu_plugin.cli import main
@@ -31,5 +33,6 @@ class Node(label.Quiet):
 
 if __name__ == "__main__":
     KUBELET = sys.argv.pop(1)
+    before.PATH = os.environ["BEFORE"]
     label.Quiet = Node  # type: ignore[misc]
     sys.exit(main(["mig-label", *sys.argv[1:]]))

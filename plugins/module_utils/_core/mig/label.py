@@ -56,7 +56,7 @@ WatchdogSec=900
 RuntimeDirectory=gpu-node
 RuntimeDirectoryMode=0755
 RuntimeDirectoryPreserve=yes
-StateDirectory=gpu-mig-label
+StateDirectory=gpu-mig-label gpu-node
 
 {SANDBOX}"""
 PATH_TEXT = f"""\
