@@ -92,6 +92,7 @@ lint: setup ## ruff, mypy, import-linter, ansible-lint
 	HOME=$(CACHE)/home $(BIN)/ansible-lint
 
 unit: setup ## Unit tests of the collection
+	$(MAKE) --no-print-directory -C tests/nvsim shim
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not ($(LEFT_OUT))" tests/unit tests/node
 
 oracle: setup ## The MIG planner against brute force: every layout from every state

@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import mig as capability
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig import SPEC, MigCapability
+from ansible_collections.gpu.node.plugins.module_utils._capability.mig import capability
+from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
+    SPEC,
+    MigCapability,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM, unit_file
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import NvmlError

@@ -94,7 +94,7 @@ def test_item_26_engine_of_ours_makes_way_for_all_changes_of_a_mig_layout() -> N
     node.ran.clear()
     params = {"config": None, "selected": "all-disabled", "boot": False, "reset": "never"}
     params |= {"on_busy": "fail", "on_allocated": "ignore", "wait_timeout": 0, "stop_services": []}
-    params |= {"lock_timeout": 0, "by_label": False}
+    params |= {"lock_timeout": 0, "by_label": False, "state": "present"}
     one = MigCapability(node, params, check_mode=False)  # type: ignore[arg-type]
     one._nvml, one._changes, one._states = object(), Done(node), {"": object()}  # type: ignore
     steps = (

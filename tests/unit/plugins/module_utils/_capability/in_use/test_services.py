@@ -259,6 +259,7 @@ def test_issue_16_4_session_ends_with_its_display_manager(node: Serving) -> None
 def test_issue_16_4_services_that_make_way_are_no_users_of_mig(node: Serving) -> None:
     params = {"config": None, "selected": "all-disabled", "boot": False, "reset": "never"}
     params |= {"on_busy": "fail", "on_allocated": "ignore", "wait_timeout": 0}
+    params |= {"lock_timeout": 0, "by_label": False, "state": "present"}
     one = MigCapability(node, {**params, "stop_services": [NVSM]}, check_mode=False)  # type: ignore[arg-type]
     found = list(one._users([Process(801, "nvsm", "GPU-1"), Process(802, "x", "GPU-1")]))
     assert list(map(str, found)) == ["process 802 (x, dcgm-exporter.service)"]
