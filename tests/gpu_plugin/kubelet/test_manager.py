@@ -176,9 +176,9 @@ def test_a_resource_that_can_not_be_served_keeps_no_other_from_it(
     for clock.now in (0.1, 0.6, 1.2, 2.0):
         manager.tick()
     assert manager.registered() == {GPU: False, MIG: True}
-    said = capsys.readouterr().err
-    assert said.count("not registered, trying again") == 1
-    assert f"resource={GPU}" in said
+    said = capsys.readouterr().err.splitlines()
+    again = [line for line in said if "not registered, trying again" in line]
+    assert len([line for line in again if f"resource={GPU}" in line]) == 1
     (tmp_path / "nvidia-gpu.sock/in-the-way").rmdir()
     (tmp_path / "nvidia-gpu.sock").rmdir()
     clock.now = 60
