@@ -73,7 +73,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-all test-fast lint unit oracle endurance nvsim-test module-test daemon-test sanity molecule integration integration-driver dkms test-cluster bench build
+.PHONY: test test-all test-fast lint unit oracle endurance nvsim-test module-test daemon-test sanity molecule integration integration-long integration-driver dkms test-cluster bench build
 test: image $(WHEELHOUSE)/stamp ## What every change has to pass: at most half an hour on two cores
 	@tests/run-all
 
@@ -123,7 +123,10 @@ molecule: image $(WHEELHOUSE)/stamp ## The default scenario on a simulated node
 	$(BIN)/molecule test
 
 integration: image $(WHEELHOUSE)/stamp ## The playbooks through ansible-runner on simulated nodes, but for the driver's
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) --ignore=tests/integration/driver tests/integration
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not long" --ignore=tests/integration/driver tests/integration
+
+integration-long: image $(WHEELHOUSE)/stamp ## What takes minutes on a simulated node: interrupted teardown, MIG by label, genuine Slurm
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m long tests/integration
 
 integration-driver: image $(WHEELHOUSE)/stamp ## The driver on simulated nodes, with the genuine packages
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m "not dkms" tests/integration/driver

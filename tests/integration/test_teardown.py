@@ -110,6 +110,7 @@ def test_item_15_a_node_is_what_it_was(make_node: Callable[..., Node]) -> None:
     assert again.changed() == []
 
 
+@pytest.mark.long
 def test_item_15_interrupted_teardown_is_finished_by_the_next(
     make_node: Callable[..., Node],
 ) -> None:

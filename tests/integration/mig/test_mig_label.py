@@ -15,7 +15,7 @@ from cluster_api import join
 from gpunode_tool.testing import Node, eventually
 from standin_api import NODE, Api
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 LABEL, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 REASON = "gpu.node/mig.config-reason"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from gpunode_tool.testing import Node, eventually
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 HOOKS = Path(__file__).resolve().parents[3] / "playbooks/hooks"
 PREPARE = """
