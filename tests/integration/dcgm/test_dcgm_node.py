@@ -20,7 +20,7 @@ PAGE = (
     "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9400/metrics').read().decode())"
 )
 LOOK = (
-    "dpkg --get-selections; apt-mark showhold; ls /var/lib/gpu-node;"
+    "dpkg --get-selections; apt-mark showhold; ls /var/lib/gpu-node | grep -v mig;"
     " find /etc/systemd /etc/gpu-node /usr/local -type f | grep -v mig | sort"
 )
 CUT = {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.10gb": 2}}
