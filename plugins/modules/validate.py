@@ -57,7 +57,7 @@ options:
     description:
       - How many seconds to look again where all that fails may be on its way, such as a registration with the kubelet.
     type: int
-    default: 5
+    default: 15
   fail:
     description: Whether the module fails where a check does not hold. With V(false), RV(failed_checks) names them.
     type: bool

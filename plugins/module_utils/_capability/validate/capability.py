@@ -54,7 +54,7 @@ SPEC: t.Dict[str, t.Any] = {
         "require_kubelet": {"type": "bool", "default": False},
         "containers": {"type": "bool", "default": True},
         "cuda": {"type": "bool", "default": True},
-        "wait_timeout": {"type": "int", "default": 5},
+        "wait_timeout": {"type": "int", "default": 15},
         "fail": {"type": "bool", "default": True},
     },
 }

@@ -33,7 +33,8 @@ COMPONENTS = (
 )
 # What is on its way in the first seconds after a change.
 SETTLING = {plugin.REGISTRATION, plugin.ALLOCATABLE, plugin.DEVICES, plugin.MPS, services.LABELS}
-SETTLING |= {*cdi.NAMES}
+# A device is unhealthy until the CDI specification that was made anew has it.
+SETTLING |= {*cdi.NAMES, plugin.HEALTH}
 
 
 class Wanted(t.NamedTuple):

@@ -150,6 +150,14 @@ def test_what_may_be_on_its_way_is_looked_at_again() -> None:
     assert not settles(checks(node(late, pci_gpus=3), Wanted()))
 
 
+def test_devices_of_a_layout_that_was_just_made_are_looked_at_again() -> None:
+    """The device plugin calls them unhealthy until the CDI specification has them."""
+    gpu = {"devices": {"GPU-1": "Unhealthy", "GPU-2": "Healthy"}, "registered": True}
+    found = checks(node({"resources": {"nvidia.com/gpu": gpu}}), Wanted())
+    assert "health" in {one.name for one in found if one.state == "failed"}
+    assert settles(found)
+
+
 def test_a_device_that_nobody_uses_is_found() -> None:
     one, two = mig(PARTED, 0), mig(PARTED, 1)
     on_whole = Process(1, "python", PLAIN.uuid)
