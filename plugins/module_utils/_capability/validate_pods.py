@@ -13,8 +13,8 @@ from .._core.errors import InputError, NodeError
 from .._core.kubernetes import trial
 from .._core.kubernetes.pods import Json
 from .._core.kubernetes.rights import of_trial
-from .._core.kubernetes.trial import Check
 from .._core.steps import Plan, Step
+from .._core.validation.check import FAILED, Check, of_state, skipped
 from .._host.kubernetes import MISSING, ApiError, KubernetesApi
 from .drain.asking import Pauses, check_rights, interrupted, patiently, understood, unreached
 
@@ -87,16 +87,14 @@ class ValidatePodsCapability:
     def _checks(self, offered: trial.Counts, have: trial.Counts) -> t.Iterator[Check]:
         if not offered:
             hint = "see the check of the kubelet's registration, and kubectl describe node"
-            yield Check(
-                "pods", trial.FAILED, "the node has no resource of NVIDIA's allocatable", hint
-            )
+            yield Check("pods", FAILED, "the node has no resource of NVIDIA's allocatable", hint)
         free = [name for name, count in offered.items() if have.get(name, 0) < count]
         for name in offered:
             if name not in free:
-                yield Check(_named(name), trial.SKIPPED, f"pods have all {offered[name]} of it")
+                yield skipped(_named(name), f"pods have all {offered[name]} of it")
         if self._check_mode:
             for name in free:
-                yield Check(_named(name), trial.SKIPPED, "no pod is made in check mode")
+                yield skipped(_named(name), "no pod is made in check mode")
         else:
             yield from self._run(free)
 
@@ -159,11 +157,11 @@ class ValidatePodsCapability:
 
     def _failed(self, resource: str, cause: str) -> Check:
         hint = f"see kubectl -n {self._namespace} get events, and the log of the kubelet"
-        return Check(_named(resource), trial.FAILED, cause, hint)
+        return Check(_named(resource), FAILED, cause, hint)
 
     def plan(self, state: State) -> Plan:
         """There is never anything to do; what does not hold is an error, unless that was not wanted."""
-        failed = [one for one in state.checks if one.state == trial.FAILED]
+        failed = of_state(state.checks, FAILED)
         if self._params["fail"] and failed:
             raise NodeError("; ".join(map(str, failed)), **_told(state))
         return Plan()
@@ -183,6 +181,6 @@ def _named(resource: str) -> str:
 def _told(state: State) -> t.Dict[str, t.Any]:
     return {
         "checks": [one.describe() for one in state.checks],
-        "failed_checks": [one.name for one in state.checks if one.state == trial.FAILED],
+        "failed_checks": [one.name for one in of_state(state.checks, FAILED)],
         "allocatable": state.offered,
     }

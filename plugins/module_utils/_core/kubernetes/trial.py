@@ -13,24 +13,7 @@ from .pods import FINISHED, VENDOR, Json
 LABEL, CREATOR = "app.kubernetes.io/created-by", "gpu-node-validate-pods"
 NODE = "gpu.node/validates"
 MAIN = "main"
-PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 Counts = t.Dict[str, int]
-
-
-class Check(t.NamedTuple):
-    """What became of the pod of a resource, in the form of the checks of a node."""
-
-    name: str
-    state: str = PASSED
-    cause: str = ""
-    next_step: str = ""
-
-    def describe(self) -> t.Dict[str, t.Any]:
-        """Return it as a user is shown it."""
-        return {**self._asdict(), "holds": self.state != FAILED}
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.cause.rstrip('.')}. Next step: {self.next_step}"
 
 
 def offered(node: Json) -> Counts:
