@@ -37,10 +37,8 @@ class Gate:
         self, host: Host, params: t.Dict[str, t.Any], *, absent: bool, check_mode: bool
     ) -> None:
         self._host, self._absent, self._check_mode = host, absent, check_mode
-        self._on_busy, self._timeout = (
-            params.pop("on_busy"),
-            checked_timeout(params.pop("wait_timeout"), "wait_timeout"),
-        )
+        self._on_busy = params.pop("on_busy")
+        self._timeout = checked_timeout(params.pop("wait_timeout"), "wait_timeout")
         self._asks_kubelet = params.pop("on_allocated") != "ignore"
         self.services = services.Services(host, params.pop("stop_services"))
         self._seen: t.Optional[Observed] = None

@@ -92,11 +92,9 @@ class MigCapability:
         self._back = before.Back(self._record()) if back else None
         self._selection: t.Union[Selection, before.Back] = self._back or self._declared.selection()
         checked_timeout(params["lock_timeout"])
-        seconds, waits = (
-            checked_timeout(params["wait_timeout"], "wait_timeout"),
-            params["on_busy"] == WAIT,
-        )
-        self._deadline = time.monotonic() + seconds if waits and not check_mode else 0.0
+        seconds = checked_timeout(params["wait_timeout"], "wait_timeout")
+        waits = params["on_busy"] == WAIT and not check_mode
+        self._deadline = time.monotonic() + seconds if waits else 0.0
         self._stack = contextlib.ExitStack()
         self._nvml: t.Optional[Nvml] = None
         self._changes: t.Optional[Changes] = None
