@@ -53,7 +53,10 @@ import typing as t
 
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import printable
+from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import (
+    counted,
+    printable,
+)
 from ansible_collections.gpu.node.plugins.plugin_utils.progress import details, tasks, text, values
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.live import Live, width
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import Failure, Node
@@ -268,7 +271,7 @@ class CallbackModule(CallbackBase):
     def _item(self, state: str, result: t.Any) -> None:
         items = self._run(result).items
         items.append(details.Item(state, result.result))
-        self._note(result, f"{text.counted(len(items), 'item')} done")
+        self._note(result, f"{counted(len(items), 'item')} done")
 
     def _ran(self, result: t.Any) -> str:
         """Count the calls of a task, learn from it, and return its action."""

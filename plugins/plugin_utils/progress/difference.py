@@ -10,8 +10,9 @@ import json
 import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import as_yaml
+from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import counted
 
-from .text import Line, counted
+from .text import Line
 
 KINDS = {"+": "added", "-": "removed", "@": "place"}
 NOTES = {

@@ -140,8 +140,3 @@ def span(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 warning", "2 warnings"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -30,6 +30,11 @@ def cut(text: str, most: int = LONGEST) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 warning", "2 warnings"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def printable(text: str, keep: str = "") -> str:
     r"""Return ``text`` with everything that steers a terminal written out, as in ``\x1b`` and ``\u202e``.
 

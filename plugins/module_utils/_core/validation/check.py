@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ..text.shown import counted
+
 PASSED, FAILED, WARNING, SKIPPED = "passed", "failed", "warning", "skipped"
 ORDER = (PASSED, SKIPPED, WARNING, FAILED)
 
@@ -76,11 +78,6 @@ def verdict(found: t.Sequence[Check]) -> str:
     if failed:
         return f"not ready, {failed} of {len(found)} checks fail"
     return f"ready, {counted(notes, 'warning')}" if notes else "ready"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def lines(found: t.Iterable[Check]) -> t.List[str]:

@@ -10,9 +10,10 @@ import typing as t
 
 from ..errors import InputError
 from ..gpu import Gpu, MigDevice, Process
+from ..text.shown import counted
 from . import cdi, containers, driver, gpus, plugin, services
 from .cdi import Current, Runtime
-from .check import FAILED, Check, counted, of_state, skipped, verdict
+from .check import FAILED, Check, of_state, skipped, verdict
 from .containers import Answer, Container
 from .daemon import SERVING, Daemon
 from .driver import Driver
