@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gpu_plugin.cdi.files import CdiFile
-from gpu_plugin.labels import kubeconfig
-from gpu_plugin.labels.access import Access
-from gpu_plugin.labels.owned import ApiError
+from gpu_plugin.cluster import kubeconfig
+from gpu_plugin.cluster.access import Access
+from gpu_plugin.cluster.errors import ApiError
 from hostile_configurations import ATTACKS, bomb, merges
 
 if TYPE_CHECKING:

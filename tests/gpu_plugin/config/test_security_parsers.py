@@ -13,11 +13,11 @@ from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin._shared._core.gpu import nvidia_device, parse_minors
 from gpu_plugin.cdi import files as cdi_state
 from gpu_plugin.cdi import specification as cdi
+from gpu_plugin.cluster.kubeconfig import check
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.schema import address, interval
 from gpu_plugin.config.sharing import Rule, qualified
 from gpu_plugin.config.xids import overrides
-from gpu_plugin.labels.kubeconfig import check
 from gpu_plugin.labels.settings import extra
 from gpu_plugin.mps.settings import parse_memory, parse_percent
 from hostile import Thrown, inputs

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpu_plugin.labels.access import Access
+from gpu_plugin.cluster.access import Access
 from gpu_plugin.labels.api import NodeApi
 from standin_api import NODE, Api
 

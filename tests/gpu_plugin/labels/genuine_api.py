@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 from certificates import Authority
-from gpu_plugin.labels.access import Access
-from gpu_plugin.labels.owned import ApiError
+from gpu_plugin.cluster.access import Access
+from gpu_plugin.cluster.errors import ApiError
 
 Json = dict[str, Any]
 SECONDS = 120.0  # until it is ready, on a machine that is busy

@@ -9,9 +9,10 @@ import subprocess
 import sys
 
 import pytest
-from gpu_plugin.labels import access
+from gpu_plugin.cluster import access
+from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
-from gpu_plugin.labels.owned import OURS, ApiError, Change, change
+from gpu_plugin.labels.owned import OURS, Change, change
 from standin_api import DROP, Api
 
 
@@ -88,7 +89,7 @@ def test_m5_an_answer_of_another_shape_is_an_error_like_others(
 def test_what_is_asked_for_is_metadata_and_no_model_is_loaded(api: Api) -> None:
     script = """
 import sys
-from gpu_plugin.labels.access import Access
+from gpu_plugin.cluster.access import Access
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.feature import NodeFeature
 access = Access(sys.argv[1])

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin import cli
+from gpu_plugin.cluster.rate import Rate
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.labels import service
 from gpu_plugin.labels.inforce import Source
-from gpu_plugin.labels.rate import Rate
 from gpu_plugin.labels.settings import Settings
 
 # All of cmd/gpu-feature-discovery/main.go and internal/flags of 0.20, with what its chart sets.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin.labels.access import Access
+from gpu_plugin.cluster.access import Access
 from gpu_plugin.labels.health.condition import HEARTBEAT
 from gpu_plugin.labels.health.reporter import GRACE, Reporter
 from standin_api import NODE, Api

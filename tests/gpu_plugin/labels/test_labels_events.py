@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin.labels.access import Access
+from gpu_plugin.cluster.access import Access
 from gpu_plugin.labels.health.events import COMPONENT, KEPT, PAUSE
 from gpu_plugin.labels.health.faults import faults
 from gpu_plugin.labels.health.reporter import BURST, EACH, Reporter

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gpu_plugin.labels.access import Access
+from gpu_plugin.cluster.access import Access
+from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.feature import NodeFeature
-from gpu_plugin.labels.owned import ApiError
 from standin_api import NODE, Api
 
 PLACE = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/gpus/nodefeatures/nvidia-features-for-node-1"

@@ -15,11 +15,12 @@ import pytest
 import yaml
 from genuine_api import KINDS, GenuineApi
 from gpu_plugin._shared._core.mig.label import STATE_LABEL
-from gpu_plugin.labels.access import Access
+from gpu_plugin.cluster.access import Access
+from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.feature import NodeFeature
 from gpu_plugin.labels.health.reporter import Reporter
-from gpu_plugin.labels.owned import MIG_REASON, ApiError, Change, change
+from gpu_plugin.labels.owned import MIG_REASON, Change, change
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 NODE, SPACE = "node-1", "node-feature-discovery"

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 import yaml
-from gpu_plugin.labels.access import Access
+from gpu_plugin.cluster.access import Access
+from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.feature import NodeFeature
 from gpu_plugin.labels.health.reporter import Reporter
-from gpu_plugin.labels.owned import ApiError, Change
+from gpu_plugin.labels.owned import Change
 from standin_api import EVENTS, NODE, Api
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from gpu_plugin.labels.access import Access
+from gpu_plugin.cluster.access import Access
+from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
-from gpu_plugin.labels.owned import ApiError, NodeState
+from gpu_plugin.labels.owned import NodeState
 from gpu_plugin.labels.watching import NodeWatch, Watched
 from running import eventually
 from standin_api import DROP, NODE, Api

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import shutil
 import sys
@@ -65,8 +66,8 @@ def _parser() -> argparse.ArgumentParser:
         ("mig", "apply the MIG layout that was written down (at boot)", _mig_options, _mig),
         ("mig-label", "apply the MIG layout that a label asks for", _label_options, _mig_label),
         ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options, _cdi),
-        ("mps", "share a device by CUDA's Multi-Process Service", _mps_options, None),
-        ("labels", "label the node with what its GPUs are", _labels_options, None),
+        ("mps", "share a device by CUDA's Multi-Process Service", _room("mps"), None),
+        ("labels", "label the node with what its GPUs are", _room("labels"), None),
     ):
         parser = commands.add_parser(name, help=text)
         parser.fill = fill
@@ -159,16 +160,13 @@ def _cdi_options(cdi: argparse.ArgumentParser) -> None:
     _patience(cdi, cdi_boot.PATIENCE)
 
 
-def _mps_options(mps: argparse.ArgumentParser) -> None:
-    from .mps import command
+def _room(name: str) -> Callable[[argparse.ArgumentParser], None]:
+    """Return what fills a command whose options are those of a package."""
 
-    command.fill(mps)
+    def fill(parser: argparse.ArgumentParser) -> None:
+        importlib.import_module(f".{name}.command", __package__).fill(parser)
 
-
-def _labels_options(labels: argparse.ArgumentParser) -> None:
-    from .labels import command
-
-    command.fill(labels)
+    return fill
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:

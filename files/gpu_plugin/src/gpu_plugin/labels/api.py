@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from .access import Access
-from .owned import METADATA, METADATA_LIST, MISSING, ApiError, Change, NodeState
+from ..cluster.access import Access
+from ..cluster.errors import MISSING, ApiError, understood
+from .owned import METADATA, METADATA_LIST, Change, NodeState
 
-T = TypeVar("T")
 MERGE: Final = "application/merge-patch+json"
 NODE_RIGHTS: Final = "give the kubeconfig's user the right to get, list, watch and patch this node"
 
@@ -123,12 +123,3 @@ def _state(node: Mapping[str, Any]) -> NodeState:
     meta = node["metadata"]
     labels, annotations = dict(meta.get("labels") or {}), dict(meta.get("annotations") or {})
     return NodeState(labels, annotations, str(meta.get("uid", "")))
-
-
-def understood(doing: str, look: Callable[[], T]) -> T:
-    """Return what is in an answer. ApiError: it has another shape."""
-    try:
-        return look()
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        cause = f"an answer was not understood: {error.__class__.__name__} {error}"
-        raise ApiError(doing, cause) from error

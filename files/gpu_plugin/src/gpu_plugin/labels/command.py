@@ -15,13 +15,13 @@ from typing import Final
 from .._shared._core.mig.boot import CONFIG as MIG_CONFIG
 from .._shared._core.mig.label import ANSWER, ASKED, CHOSEN
 from .._shared._core.mig.label import LABEL as MIG_LABEL
+from ..cluster.rate import BURST, QPS
 from ..config import configuration as config
 from ..config import sources
 from ..status import DEFAULT_FILE, LABELS_FILE
 from ..tools import logs
 from .choice import mig
 from .inforce import LAST_GOOD, Source
-from .rate import BURST, QPS
 from .settings import OUTPUTS, Configs, Settings, extra, fallbacks, one_of, rate, switch
 
 LABEL: Final = "nvidia.com/device-plugin.config"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ..cluster.access import Access
+from ..cluster.errors import MISSING, ApiError, understood
 from ..tools import logs
-from .access import Access
-from .api import NodeApi, understood
-from .owned import MISSING, ApiError
+from .api import NodeApi
 
 GROUP, VERSION, PLURAL = "nfd.k8s-sigs.io", "v1alpha1", "nodefeatures"
 FEATURE_RIGHTS: Final = (

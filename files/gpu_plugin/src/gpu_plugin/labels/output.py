@@ -18,7 +18,7 @@ from .owned import change
 from .settings import FEATURE, FILE, OFF, Settings
 
 if TYPE_CHECKING:
-    from .access import Access
+    from ..cluster.access import Access
     from .api import NodeApi
     from .feature import NodeFeature
 
@@ -72,7 +72,7 @@ class Cluster:
 
 def connect(settings: Settings) -> Cluster:
     """Return what speaks with the API about the node."""
-    from .access import Access  # brings the Kubernetes client in, which is large
+    from ..cluster.access import Access  # brings the Kubernetes client in, which is large
     from .api import NodeApi
     from .feature import NodeFeature
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .._shared._core.errors import InputError, NodeError
+from .._shared._core.errors import InputError
 
 LONGEST: Final = 63
 STRANGE: Final = re.compile(r"[^A-Za-z0-9\-_. \t\n]")
@@ -21,7 +21,6 @@ EDGES: Final = "-_."
 NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 LONGEST_PREFIX: Final = 253
-MISSING, GONE = 404, 410
 # What is asked for of an object: its metadata alone. A node's status is large, and changes all the time.
 PARTIAL: Final = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
 METADATA: Final = PARTIAL.format("PartialObjectMetadata")
@@ -57,14 +56,6 @@ def checked(where: str, key: str, text: str) -> tuple[str, str]:
         expected = f"up to {LONGEST} letters, digits, dashes, dots, underscores"
         raise InputError.of(f"{where}: {key}", text, expected)
     return key, text
-
-
-class ApiError(NodeError):
-    """The API did not do what it was asked; ``status`` is HTTP's, 0 where there was no answer."""
-
-    def __init__(self, doing: str, cause: str, *, status: int = 0, hint: str = "") -> None:
-        super().__init__(f"the Kubernetes API failed while {doing}", cause=cause, hint=hint)
-        self.status = status
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from typing import Final
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import VERSION_MISMATCH, NvmlError
 from .._shared._core.mig.label import FAILED, LABEL, STATE_LABEL, SUCCESS
+from ..cluster.errors import ApiError
+from ..cluster.rate import jittered
 from ..config.configuration import Config
 from ..config.sources import ConfigWatch
 from ..gpus.driver import library_deleted
@@ -26,8 +28,7 @@ from . import reading, rows
 from .choice import mig
 from .inforce import InForce, Plugin, Source
 from .output import Cluster, FileOutput, connect, reporter
-from .owned import ApiError, NodeState, change
-from .rate import jittered
+from .owned import NodeState, change
 from .settings import API, FEATURE, FILE, Settings
 from .watching import NodeWatch, Watched
 

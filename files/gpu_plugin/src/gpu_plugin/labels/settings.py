@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._core.errors import InputError, NodeError
+from ..cluster.rate import BURST, QPS, Rate
 from ..config import sources
 from ..config.configuration import Gfd, parse
 from ..config.schema import FALSE, TRUE
@@ -22,7 +23,6 @@ from ..status import DEFAULT_FILE
 from ..tools import logs
 from .choice import mig
 from .owned import checked
-from .rate import BURST, QPS, Rate
 
 API, FILE, FEATURE, OFF = OUTPUTS = ("api", "file", "node-feature", "off")
 NAMED, SINGLE, EMPTY = FALLBACKS = ("named", "single", "empty")

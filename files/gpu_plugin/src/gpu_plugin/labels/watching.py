@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ..cluster.errors import GONE, ApiError
+from ..cluster.rate import jittered
 from ..tools import logs
 from ..tools.chores import Backoff
-from .owned import GONE, ApiError, NodeState
-from .rate import jittered
+from .owned import NodeState
 
 if TYPE_CHECKING:
     from .api import NodeApi

@@ -11,17 +11,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ...cluster.errors import MISSING, ApiError
+from ...cluster.rate import Rate
 from ...tools import logs
 from ...tools.chores import Backoff
 from ...tools.state import VERSION, StateFile, StateUnusable, read
-from ..owned import METADATA, MISSING, ApiError
-from ..rate import Rate
+from ..owned import METADATA
 from . import condition as conditions
 from . import events
 from .faults import Faults, faults
 
 if TYPE_CHECKING:
-    from ..access import Access
+    from ...cluster.access import Access
 
 NAME: Final = "node-health.json"
 GRACE: Final = 60.0  # seconds that a plugin may take to start again

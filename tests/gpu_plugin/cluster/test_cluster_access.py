@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority
-from gpu_plugin.labels import access as module
-from gpu_plugin.labels.access import Access, find_kubeconfig
+from gpu_plugin.cluster import access as module
+from gpu_plugin.cluster.access import Access, find_kubeconfig
+from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
-from gpu_plugin.labels.owned import ApiError
 from kubernetes.config import incluster_config
 from standin_api import NODE, Api
 

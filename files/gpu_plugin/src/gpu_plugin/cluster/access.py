@@ -26,7 +26,7 @@ from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut
 from . import kubeconfig as kubeconfig_file
-from .owned import ApiError
+from .errors import ApiError
 from .rate import Rate
 
 exec_provider.subprocess = kube_config.subprocess = kubeconfig_file.BOUNDED

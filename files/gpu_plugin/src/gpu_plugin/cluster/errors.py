@@ -1,0 +1,31 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the Kubernetes API says when it does not do what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from .._shared._core.errors import NodeError
+
+MISSING, GONE, CONFLICT = 404, 410, 409
+T = TypeVar("T")
+
+
+class ApiError(NodeError):
+    """The API did not do what it was asked; ``status`` is HTTP's, 0 where there was no answer."""
+
+    def __init__(self, doing: str, cause: str, *, status: int = 0, hint: str = "") -> None:
+        super().__init__(f"the Kubernetes API failed while {doing}", cause=cause, hint=hint)
+        self.status = status
+
+
+def understood(doing: str, look: Callable[[], T]) -> T:
+    """Return what is in an answer. ApiError: it has another shape."""
+    try:
+        return look()
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        cause = f"an answer was not understood: {error.__class__.__name__} {error}"
+        raise ApiError(doing, cause) from error
