@@ -1,0 +1,4 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The DRA driver: devices as ResourceSlices, and claims prepared for containers."""

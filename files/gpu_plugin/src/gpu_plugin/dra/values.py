@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a claim was given on this node, and what its containers get for it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Result:
+    """One device of a claim's allocation (status.allocation.devices.results of resource.k8s.io/v1).
+
+    ``consumed`` is what it takes of a share device: memory in bytes, cores in percent, shares.
+    ``parameters`` are the driver's opaque ones for its request.
+    """
+
+    request: str
+    pool: str
+    device: str
+    share_id: str = ""
+    consumed: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim that is allocated; ``pods`` are the UIDs that it is reserved for."""
+
+    uid: str
+    namespace: str
+    name: str
+    results: tuple[Result, ...]
+    pods: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of a GPU that a claim holds: memory in bytes, cores in percent where 0 is no limit.
+
+    ``priority`` is CUDA's for MPS clients: 0 is normal, 1 below. ``pods`` are the UIDs of its users.
+    """
+
+    claim: str
+    gpu_uuid: str
+    minor: int
+    memory: int
+    cores: int
+    share_id: str = ""
+    priority: int = 0
+    pods: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file or folder of the host that containers see, read-only unless it says otherwise."""
+
+    host_path: str
+    container_path: str
+    options: tuple[str, ...] = ("ro", "nosuid", "nodev", "bind")
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What a claim's containers get besides their GPUs."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+
+
+class Enforcement(Protocol):
+    """A way to enforce what shares may use. Each method may be called again with the same arguments."""
+
+    name: str
+
+    def problem(self, gpu_uuid: str) -> str:
+        """Return why shares of a GPU can't be enforced at the moment, an empty text where they can."""
+
+    def prepare(self, shares: Sequence[Share]) -> Edits:
+        """Set up the shares of one claim. NodeError: not now, or not so; nothing is left behind."""
+
+    def unprepare(self, shares: Sequence[Share]) -> None:
+        """Undo it. NodeError: it is tried again."""
+
+    def restore(self, live: Sequence[Share]) -> None:
+        """Take up, after a start, what these shares were given; whatever else is ours is undone."""
+
+    def tick(self) -> None:
+        """Look after what runs."""
