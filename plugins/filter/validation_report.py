@@ -27,6 +27,12 @@ options:
     description: The variable in which each node has the answer of M(gpu.node.validate).
     type: str
     required: true
+  pods:
+    description:
+      - The variable in which a node has the answer of M(gpu.node.validate_pods), whose checks go with the others. A
+        node may have none.
+    type: str
+    default: ""
   form:
     description: What is returned.
     type: str
@@ -64,22 +70,23 @@ def validation_report(
     hostvars: t.Mapping[str, t.Mapping[str, t.Any]],
     variable: str,
     form: str = "junit",
+    pods: str = "",
 ) -> str:
     """Return the text of a report in a form."""
     if form not in ("junit", "json"):
         raise AnsibleFilterError(f"validation_report: form: {form!r} is not junit or json")
-    results = {str(host): _result(hostvars, host, variable) for host in hosts}
+    results = {str(host): _result(hostvars.get(host) or {}, variable, pods) for host in hosts}
     if form == "junit":
         return report.junit(results)
     return json.dumps(report.data(results), indent=2) + "\n"
 
 
-def _result(
-    hostvars: t.Mapping[str, t.Mapping[str, t.Any]], host: str, variable: str
-) -> t.Mapping[str, t.Any] | None:
-    known = hostvars.get(host) or {}
-    found = known.get(variable)
-    return found if isinstance(found, t.Mapping) and "checks" in found else None
+def _result(known: t.Mapping[str, t.Any], variable: str, pods: str) -> t.Mapping[str, t.Any] | None:
+    found, tried = known.get(variable), known.get(pods)
+    if not isinstance(found, t.Mapping) or "checks" not in found:
+        return None
+    more = tried.get("checks", []) if isinstance(tried, t.Mapping) else []
+    return {**found, "checks": [*found["checks"], *more]}
 
 
 class FilterModule:

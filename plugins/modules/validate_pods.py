@@ -109,6 +109,10 @@ failed_checks:
   returned: always
   type: list
   elements: str
+failure:
+  description: A line for each check that failed, empty where none did.
+  returned: always
+  type: str
 allocatable:
   description: How many of each resource the node offers.
   returned: always

@@ -14,7 +14,7 @@ from .._core.kubernetes import trial
 from .._core.kubernetes.pods import Json
 from .._core.kubernetes.rights import of_trial
 from .._core.steps import Plan, Step
-from .._core.validation.check import FAILED, Check, of_state, skipped
+from .._core.validation.check import FAILED, Check, message, of_state, skipped
 from .._host.kubernetes import MISSING, ApiError, KubernetesApi
 from .drain.asking import Pauses, check_rights, interrupted, patiently, understood, unreached
 
@@ -182,5 +182,6 @@ def _told(state: State) -> t.Dict[str, t.Any]:
     return {
         "checks": [one.describe() for one in state.checks],
         "failed_checks": [one.name for one in of_state(state.checks, FAILED)],
+        "failure": message(state.checks),
         "allocatable": state.offered,
     }

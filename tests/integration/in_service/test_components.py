@@ -17,8 +17,8 @@ WHOLE = [
     "container_runtime present",
 ]
 WHOLE += ["mig", "cdi present", "device_plugin started", "dcgm present", "validate"]
-SLURM = ["device_plugin installed", "nvidia_driver present", "mig", "dcgm present"]
-DOCKER = [*WHOLE[:6], "dcgm present"]
+SLURM = ["device_plugin installed", "nvidia_driver present", "mig", "dcgm present", "validate"]
+DOCKER = [*WHOLE[:6], "dcgm present", "validate"]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ DOCKER = [*WHOLE[:6], "dcgm present"]
         ("gpu_nodes", [], {"gpu_nodes_components": ["driver"]}, ["nvidia_driver present"]),
         ("validate", ["--tags", "driver"], {}, ["validate"]),
         ("slurm_node", [], {}, SLURM),
-        ("slurm_node", [], {"mig_selected": ""}, [SLURM[1], SLURM[3]]),
+        ("slurm_node", [], {"mig_selected": ""}, [SLURM[1], *SLURM[3:]]),
         ("docker_host", [], {}, DOCKER),
     ],
 )

@@ -93,3 +93,16 @@ def test_the_role_writes_its_files_before_a_node_fails(tmp_path: Path) -> None:
     assert all(int(one.get("failures") or 0) > 0 for one in suites)
     nodes = json.loads((tmp_path / "two.json").read_text())["nodes"]
     assert [one["ready"] for one in nodes.values()] == [False, False]
+
+
+def test_issue_16_7_pods_that_tried_a_node_are_in_the_file() -> None:
+    tried = {"__pods": {"checks": [{**BAD, "name": "pod with nvidia.com/gpu"}]}}
+    known = {
+        "a": {"found": {"checks": [GOOD]}, **tried},
+        "b": {"found": {"checks": [GOOD]}},
+        "c": tried,
+    }
+    text = validation_report(["a", "b", "c"], known, "found", "json", "__pods")
+    nodes = json.loads(text)["nodes"]
+    assert [one["name"] for one in nodes["a"]["checks"]] == ["driver", "pod with nvidia.com/gpu"]
+    assert [nodes[name]["ready"] for name in "abc"] == [False, True, None]
