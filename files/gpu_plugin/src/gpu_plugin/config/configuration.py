@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..mps.paths import ROOT, problem_of_root
+from .allocation import KEYS as ALLOCATION
+from .allocation import Dra, allocation
 from .schema import Key, absolute, address, dashed, interval, keys_of
 from .sharing import KEYS as SECTIONS
 from .sharing import Naming, Sharing, naming, sharing
@@ -194,6 +196,7 @@ class Config:
         read=address,
     ).field()
     gfd: Gfd = field(default_factory=Gfd)
+    dra: Dra = field(default_factory=Dra)
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -251,7 +254,8 @@ def parse(
 ) -> Config:
     """Build the configuration from a file's text, the environment and flags given by key. ConfigError."""
     env = env or {}
-    found = read(text, source, (*(key.path for key in KEYS if key.in_file), *SECTIONS))
+    plain = (key.path for key in KEYS if key.in_file)
+    found = read(text, source, (*plain, *SECTIONS, *ALLOCATION))
     values: dict[str, Any] = {
         key.path: key.value(found.get(key.path), env, flags or {}) for key in KEYS
     }
@@ -266,6 +270,7 @@ def parse(
         sharing=shared,
         xids=overrides(env.get(DISABLE, ""), env.get(ENABLE, "")),
         gfd=Gfd(**of(Gfd)),
+        dra=allocation(found, shared),
         notes=_few(found.notes),
     )
 

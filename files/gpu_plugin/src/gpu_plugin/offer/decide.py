@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
+from .._shared._core.dra.names import DEVICE_PLUGIN
 from .._shared._core.errors import NodeError
 from ..cdi.specification import IMEX_FOLDER, HostState, asked
 from ..config.configuration import Config
@@ -30,6 +31,7 @@ from .devices import (
     judged,
     left_out,
 )
+from .owners import misnamed, owned
 
 
 @dataclass(frozen=True)
@@ -189,11 +191,12 @@ def decide(
 ) -> Offered:
     """Return what is advertised; a device that must not be used is there with its problem.
 
-    Without ``host`` it is not asked whether container runtimes know the devices.
+    Without ``host`` it is not asked whether container runtimes know the devices. Of a GPU that the
+    DRA driver gives to containers nothing is advertised.
     """
-    now = judged(inventory, faults)
+    now = judged(owned(inventory, config.dra, DEVICE_PLUGIN), faults)
     strategy, naming, sharing = config.mig_strategy, config.naming, config.sharing
-    notes = left_out(now, strategy, naming)
+    notes = [*misnamed(inventory, config.dra), *left_out(now, strategy, naming)]
     try:
         found = enumerate_devices(now, strategy, naming)
     except EnumerationRefused as refusal:

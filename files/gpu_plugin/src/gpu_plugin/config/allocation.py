@@ -1,0 +1,191 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who gives the GPUs to containers, the device plugin or the DRA driver, and how the latter shares them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .._shared._core.dra.names import (
+    ALLOCATIONS,
+    BOTH,
+    CGROUP,
+    DEVICE_PLUGIN,
+    DRA,
+    ENFORCEMENTS,
+    HAMI_CORE,
+    MPS,
+)
+from .._shared._core.gpu import Gpu
+from .._shared._core.text.json_data import is_whole
+from .schema import absolute
+from .sharing import MOST_REPLICAS, UUID, Sharing
+from .strict_yaml import ConfigError, Found, Value
+
+ALLOCATION: Final = "gpuNode.allocation"
+SECTION: Final = "gpuNode.dra"
+DEVICES, SCALING = f"{SECTION}.devices", f"{SECTION}.memoryScaling"
+OVERSUBSCRIBE, LIBRARY = f"{SECTION}.oversubscribe", f"{SECTION}.hamiCore.library"
+ENFORCEMENT, SPLIT = f"{SECTION}.enforcement", f"{SECTION}.splitCount"
+KEYS: Final = (ALLOCATION, DEVICES, ENFORCEMENT, SPLIT, SCALING, OVERSUBSCRIBE, LIBRARY)
+REFUSE, BEST_EFFORT = OVERSUBSCRIPTIONS = "refuse", "best-effort"
+LEAST_SCALING, MOST_SCALING = 0.1, 100.0
+PCI: Final = "([0-9a-fA-F]{4})?[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]"
+REFERENCE: Final = re.compile(f"[0-9]{{1,9}}|GPU-{UUID}|{PCI}")
+REFERENCES: Final = (
+    "a list of GPUs by index (0), UUID (GPU-...) or PCI bus id (0000:3b:00.0), one or more"
+)
+PCI_LENGTH: Final = 12  # of an address such as NVML's are kept
+
+
+@dataclass(frozen=True)
+class Dra:
+    """What the DRA driver has, and how it shares it. ``devices`` name its GPUs where both allocate.
+
+    ``split_count`` is how many shares a GPU has at most, ``memory_scaling`` how many times its memory
+    the shares may come to together, which is more than there is only with ``best_effort``.
+    ``library`` is the file of HAMi-core, empty where none is given.
+    """
+
+    allocation: str = DEVICE_PLUGIN
+    devices: tuple[str, ...] = ()
+    enforcement: str = MPS
+    split_count: int = 10
+    memory_scaling: float = 1.0
+    best_effort: bool = False
+    library: str = ""
+
+
+def owner(gpu: Gpu, dra: Dra) -> str:
+    """Return who gives a GPU and its MIG devices to containers: ``device_plugin`` or ``dra``."""
+    if dra.allocation != BOTH:
+        return dra.allocation
+    return DEVICE_PLUGIN if names(gpu).isdisjoint(dra.devices) else DRA
+
+
+def names(gpu: Gpu) -> set[str]:
+    """Return what a GPU is called in ``gpuNode.dra.devices``."""
+    return {gpu.uuid.lower(), str(gpu.index), gpu.pci_bus_id}
+
+
+def unknown(gpus: Iterable[Gpu], dra: Dra) -> list[str]:
+    """Return what ``gpuNode.dra.devices`` names and is none of these GPUs."""
+    known = {name for gpu in gpus for name in names(gpu)}
+    return [one for one in dra.devices if one not in known]
+
+
+def allocation(found: Found, sharing: Sharing) -> Dra:
+    """Return what the file says of allocation. ConfigError: it does not go together."""
+    given = found.get(ALLOCATION)
+    who = given.one_of(ALLOCATIONS) if given else DEVICE_PLUGIN
+    enforcement, split = found.get(ENFORCEMENT), found.get(SPLIT)
+    oversubscribe = found.get(OVERSUBSCRIBE)
+    dra = Dra(
+        who,
+        _devices(found, who),
+        enforcement.one_of(ENFORCEMENTS) if enforcement else MPS,
+        split.whole(MOST_REPLICAS) if split else Dra.split_count,
+        _scaling(found.get(SCALING)),
+        bool(oversubscribe and oversubscribe.one_of(OVERSUBSCRIPTIONS) == BEST_EFFORT),
+        _library(found.get(LIBRARY)),
+    )
+    _check_scaling(found, dra)
+    _check_library(found, dra)
+    _check_sharing(found, dra, sharing)
+    return dra
+
+
+def _devices(found: Found, who: str) -> tuple[str, ...]:
+    value = found.get(DEVICES)
+    if value is None:
+        if who == BOTH:
+            raise ConfigError(
+                f"{found[ALLOCATION].where}: {DEVICES} is missing",
+                cause=f"{ALLOCATION} is {BOTH}, which needs to know the GPUs of DRA",
+                hint=f"expected {REFERENCES}",
+            )
+        return ()
+    if who != BOTH:
+        raise ConfigError(
+            f"{value.where}: {DEVICES} is given, and {ALLOCATION} is {who}",
+            cause=f"that {who} has all GPUs" if who == DRA else "then DRA has no GPU",
+            hint=f"set {ALLOCATION} to {BOTH}, or remove {DEVICES}",
+        )
+    data = value.data if isinstance(value.data, list) else [value.data]
+    if not data:
+        raise value.invalid(REFERENCES)
+    return tuple(dict.fromkeys(_reference(value, item) for item in data))
+
+
+def _reference(value: Value, item: Any) -> str:
+    text = str(item) if is_whole(item) else item
+    if not isinstance(text, str) or not REFERENCE.fullmatch(text):
+        raise value.invalid(REFERENCES, item)
+    if ":" in text:
+        return text.lower()[-PCI_LENGTH:]
+    return text.lower() if text.startswith("GPU-") else str(int(text))
+
+
+def _scaling(value: Value | None) -> float:
+    """Return the factor. A text is none, as in HAMi's configuration."""
+    if value is None:
+        return Dra.memory_scaling
+    number = value.data
+    known = isinstance(number, float) or is_whole(number)
+    if known and LEAST_SCALING <= number <= MOST_SCALING:
+        return float(number)
+    raise value.invalid(f"a number from {LEAST_SCALING:g} to {MOST_SCALING:g}, such as 1.5")
+
+
+def _library(value: Value | None) -> str:
+    return absolute(f"{value.where}: {value.path}", value.text()) if value else ""
+
+
+def _check_scaling(found: Found, dra: Dra) -> None:
+    if dra.memory_scaling <= 1 or dra.best_effort or dra.enforcement not in (MPS, CGROUP):
+        return
+    raise ConfigError(
+        f"{found[SCALING].where}: {SCALING} is {dra.memory_scaling:g}, and {OVERSUBSCRIBE} is {REFUSE}",
+        cause=f"{dra.enforcement} limits each share, and can't give memory that is not there: "
+        "who comes late runs out of memory below its limit",
+        hint=f"set {OVERSUBSCRIBE} to {BEST_EFFORT} to accept that, or {SCALING} to 1",
+    )
+
+
+def _check_library(found: Found, dra: Dra) -> None:
+    if dra.enforcement == HAMI_CORE and not dra.library:
+        raise ConfigError(
+            f"{found[ENFORCEMENT].where}: {LIBRARY} is missing",
+            cause=f"{ENFORCEMENT} is {HAMI_CORE}, which is a library that you supply",
+            hint=f"set {LIBRARY} to the path of libvgpu.so on the node",
+        )
+
+
+def _check_sharing(found: Found, dra: Dra, sharing: Sharing) -> None:
+    """Refuse shares of the device plugin on GPUs that it does not have, as far as that is certain."""
+    where = next((f"{found[path].where}: " for path in found if path.startswith("sharing.")), "")
+    if dra.allocation == DRA and sharing.shares:
+        raise ConfigError(
+            f"{where}sharing is given, and {ALLOCATION} is {DRA}",
+            cause="sharing is how the device plugin shares its GPUs, and it has none then; "
+            f"{DRA} shares GPUs as {SPLIT} and {ENFORCEMENT} say",
+            hint=f"remove sharing, or set {ALLOCATION} to {DEVICE_PLUGIN} or {BOTH}",
+        )
+    asked = {reference for share in sharing.shares for reference in share.devices}
+    for reference in sorted(asked):
+        if (gpu := _gpu_of(reference)) in dra.devices:
+            raise ConfigError(
+                f"{where}sharing names device {reference}, and {DEVICES} names GPU {gpu}",
+                cause="a GPU belongs either to the device plugin or to DRA",
+                hint="name it in one of them only",
+            )
+
+
+def _gpu_of(reference: str) -> str:
+    """Return how DRA's devices would name the GPU of a reference in sharing; a MIG device's if it tells."""
+    parent = reference.removeprefix("MIG-").partition("/")[0]
+    return parent.lower() if parent.startswith("GPU-") else reference.partition(":")[0]
