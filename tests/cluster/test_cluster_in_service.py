@@ -96,7 +96,7 @@ def test_issue_16_1_a_layout_is_changed_under_genuine_pods(
     cluster.pod("small", **{"mig-1g.10gb": 1})
 
     junit = tmp_path / "junit.xml"
-    tries = {"gpu_nodes_pod_image": IMAGE, "gpu_nodes_pod_command": ["true"]}
+    tries = {"gpu_nodes_pod_image": IMAGE, "gpu_nodes_pod_command": ["sh", "-c", "exit 0"]}
     proven = node.play("gpu.node.validate", validate_junit_path=str(junit), **change, **tries)
     assert proven.ok, proven.message()
     assert 'name="pod with nvidia.com/mig-1g.10gb"' in junit.read_text()
