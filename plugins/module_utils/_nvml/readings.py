@@ -66,6 +66,13 @@ def _recovery(handle: t.Any) -> int:
     return int(field.value.uiVal)
 
 
+@doing("reading the GPU's brand")
+def brand(handle: t.Any) -> t.Optional[int]:
+    """Return NVML's number of the brand of the GPU with this handle, None where there is none."""
+    found = or_none(NOT_THERE, pynvml.nvmlDeviceGetBrand, handle)
+    return None if found is None else int(found)
+
+
 class Xid(t.NamedTuple):
     """An XID that a GPU reported; the ids of instances are None where it concerns the whole GPU."""
 

@@ -71,6 +71,7 @@ class Nvml:
         self._handles: t.Dict[str, t.Any] = {}
         self._facts: t.Dict[t.Tuple[int, str], t.Dict[str, t.Any]] = {}
         self.unnamed: t.Dict[str, t.Tuple[str, ...]] = {}
+        self.layouts: t.Dict[str, t.Tuple[t.List[GiProfile], t.List[GpuInstance]]] = {}
 
     @doing("reading the driver's version")
     def driver_version(self) -> str:
@@ -148,7 +149,10 @@ class Nvml:
 
     @doing("listing MIG devices")
     def mig_devices(self, gpu: Gpu) -> t.List[MigDevice]:
-        """Return the MIG devices of a GPU. Those of no known profile are in ``unnamed``, by the GPU's UUID."""
+        """Return the MIG devices of a GPU. Those of no known profile are in ``unnamed``, by the GPU's UUID.
+
+        What they were read by, profiles and GPU instances, is in ``layouts``.
+        """
         found: t.List[MigDevice] = []
         for _attempt in range(2):  # some are made or destroyed between one question and the next
             found, unnamed = self._mig_devices(gpu) if gpu.mig_current else ([], [])
@@ -161,6 +165,7 @@ class Nvml:
         handle, found, unnamed = self.handle(gpu), [], []
         profiles = {one.id: one for one in self.gi_profiles(gpu)}
         instances = {one.id: one for one in self.gpu_instances(gpu)}
+        self.layouts[gpu.uuid] = list(profiles.values()), list(instances.values())
         most = min(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle), MOST_MIG_DEVICES)
         ask = pynvml.nvmlDeviceGetMigDeviceHandleByIndex
         for index in range(most):

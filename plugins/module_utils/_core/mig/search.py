@@ -151,7 +151,7 @@ def _check(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -> None
     most = max((one.slices for one in profiles), default=0)
     if slices > most:
         raise _too_much(layout, f"it takes {slices} of {most} slices")
-    engines = {name: _media(name) for name in by_name}
+    engines = {name: media(name) for name in by_name}
     for kind in ("+me", "+me.all"):
         most = max((one.max_count for one in profiles if engines[one.name] == kind), default=0)
         asked = {name: count for name, count in layout.items() if engines[name] == kind}
@@ -165,7 +165,8 @@ def _check(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -> None
         )
 
 
-def _media(name: str) -> str:
+def media(name: str) -> str:
+    """Return what a profile has of the media engines: +me, +me.all, -me, or an empty text for the usual."""
     attributes = parse(name).attributes
     words = attributes[1:].split(",")
     return next((attributes[0] + word for word in ("me", "me.all") if word in words), "")

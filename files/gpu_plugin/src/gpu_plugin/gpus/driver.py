@@ -28,9 +28,9 @@ from .._shared._core.gpu import (
     NvmlError,
     parse_minors,
 )
-from .._shared._nvml.readings import Xid, condition
+from .._shared._nvml.readings import Xid, brand, condition
 from .._shared._nvml.real import Nvml, open_nvml
-from ..offer.devices import GpuView, Inventory, Kind, Problem
+from ..offer.devices import GpuView, Inventory, Kind, Layout, Problem
 from ..tools import logs
 from .asking import EVERY, Asking
 from .connections import Connections
@@ -64,6 +64,8 @@ class Driver:
         self.connections = Connections()
         self._caps: tuple[str, dict[str, int]] = ("", {})
         self._numa: dict[str, int | None] = {}  # by PCI address, while NVML is open
+        self._brands: dict[str, int | None] = {}  # by UUID, while NVML is open
+        self._cuda = ""
         self._known: frozenset[tuple[str, int]] = frozenset()  # the driver's GPUs, as NVML has them
         self._absences = 0
         self._worked = False
@@ -88,6 +90,8 @@ class Driver:
             nvml = self._current(driver_roots)
             with self.asking.of(EVERY):
                 count, version = nvml.count(), nvml.driver_version()
+                with contextlib.suppress(NvmlError):  # libcuda may be missing
+                    self._cuda = self._cuda or nvml.cuda_version()
                 self._counted = max(count, self._counted)
                 self._ears.begin()
             inventory = self._read(nvml, count, version)
@@ -117,8 +121,9 @@ class Driver:
         """Let go of the driver, unless somebody still waits for its answer. Returns whether it is so."""
         if self.asking.waits(besides=EVERY) or not self._ears.close():
             return False
-        self._nvml, self._counted = None, 0
+        self._nvml, self._counted, self._cuda = None, 0, ""
         self._numa.clear()
+        self._brands.clear()
         self._seen.clear()
         self._session.close()
         return True
@@ -177,6 +182,7 @@ class Driver:
             },
             addresses=frozenset(name for name, _inode in self._taken()),
             generation=self.generation,
+            cuda_version=self._cuda,
         )
 
     def _late_view(self, index: int, count: int) -> GpuView | NvmlError:
@@ -197,14 +203,37 @@ class Driver:
         numa = self._numa_node(gpu.pci_bus_id)
         try:
             migs = tuple(nvml.mig_devices(gpu))
-            told = condition(nvml.handle(gpu))
-            unnamed, entries = nvml.unnamed.get(gpu.uuid, ()), self._entries(gpu.pci_bus_id)
-            return GpuView(gpu, migs, numa, condition=told, entries=entries, unnamed=unnamed)
+            return GpuView(
+                gpu,
+                migs,
+                numa,
+                condition=condition(nvml.handle(gpu)),
+                entries=self._entries(gpu.pci_bus_id),
+                unnamed=nvml.unnamed.get(gpu.uuid, ()),
+                layout=_layout(nvml, gpu),
+                brand=self._brand(nvml, gpu),
+                pcie_root=self._pcie_root(gpu.pci_bus_id),
+            )
         except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
             before = self._seen.get(gpu.index)  # or its MIG devices would vanish under their users
-            known = before is not None and before.gpu.uuid == gpu.uuid
-            migs = before.mig if before and known else ()
-            return GpuView(gpu, migs, numa, _problem(error, "it can't be read: "))
+            problem = _problem(error, "it can't be read: ")
+            if before is None or before.gpu.uuid != gpu.uuid:
+                return GpuView(gpu, (), numa, problem)
+            known = {name: getattr(before, name) for name in ("layout", "brand", "pcie_root")}
+            return GpuView(gpu, before.mig, numa, problem, **known)
+
+    def _brand(self, nvml: Nvml, gpu: Gpu) -> int | None:
+        if gpu.uuid not in self._brands:
+            self._brands[gpu.uuid] = brand(nvml.handle(gpu))
+        return self._brands[gpu.uuid]
+
+    def _pcie_root(self, address: str) -> str:
+        """Return the root complex that a GPU is below, as sysfs calls it."""
+        try:
+            place = (self._root / "sys/bus/pci/devices" / address).readlink()
+        except OSError:
+            return ""
+        return next((part for part in place.parts if part.startswith("pci")), "")
 
     def _entries(self, address: str) -> tuple[int | None, ...]:
         paths = ("proc/driver/nvidia/gpus", "sys/bus/pci/devices")
@@ -223,6 +252,14 @@ class Driver:
     def _put(self, xid: Xid) -> None:
         self.xids.put(xid)
         self._wake()
+
+
+def _layout(nvml: Nvml, gpu: Gpu) -> Layout:
+    """Return what the GPU's MIG devices were read by."""
+    if not gpu.mig_current or gpu.uuid not in nvml.layouts:
+        return Layout()
+    profiles, instances = nvml.layouts[gpu.uuid]
+    return Layout(tuple(profiles), tuple(instances))
 
 
 def _mistaken(gpu: Gpu) -> NvmlError:

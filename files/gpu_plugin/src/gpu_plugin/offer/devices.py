@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from .._shared._core.errors import NodeError
-from .._shared._core.gpu import Condition, Gpu, MigDevice
+from .._shared._core.gpu import Condition, GiProfile, Gpu, GpuInstance, MigDevice
 from ..config.sharing import GPU_RESOURCE, Naming, named, resource_name
 from ..mps.settings import Offer
 
@@ -129,12 +129,21 @@ class Devices(tuple[Device, ...]):
 
 
 @dataclass(frozen=True)
+class Layout:
+    """What a GPU in MIG mode can be divided into, and the GPU instances that there are."""
+
+    profiles: tuple[GiProfile, ...] = ()
+    instances: tuple[GpuInstance, ...] = ()
+
+
+@dataclass(frozen=True)
 class GpuView:
     """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so.
 
     ``mig_problems`` are those of MIG devices by UUID. ``entries`` are the inodes of its entries in
     /proc and /sys, None for one that is not there. ``unnamed`` are the UUIDs of MIG devices of which
-    NVML names no profile.
+    NVML names no profile. ``brand`` is NVML's number, ``pcie_root`` is such as pci0000:16, empty where
+    sysfs does not tell.
     """
 
     gpu: Gpu
@@ -145,6 +154,9 @@ class GpuView:
     mig_problems: Mapping[str, Problem] = field(default_factory=dict)
     entries: tuple[int | None, ...] = ()
     unnamed: tuple[str, ...] = ()
+    layout: Layout = field(default_factory=Layout)
+    brand: int | None = None
+    pcie_root: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,6 +167,7 @@ class Inventory:
     them that were never read. ``addresses`` are those of the driver's GPUs on the PCI bus, as far as
     they are known. Where nobody answered, ``absent`` says why, and the GPUs are those seen last. NVML takes too long
     over those that are ``late``, by UUID. ``generation`` differs after the driver was loaded again.
+    ``cuda_version`` is the newest that the driver serves, such as 12.4.
     """
 
     driver_version: str
@@ -166,6 +179,7 @@ class Inventory:
     absent: str = ""
     late: frozenset[str] = frozenset()
     generation: tuple[int | None, ...] = ()
+    cuda_version: str = ""
 
     @property
     def mig_uuids(self) -> list[str]:

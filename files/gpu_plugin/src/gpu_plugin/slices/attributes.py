@@ -1,0 +1,94 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What selectors see of a device: under NVIDIA's names as its own DRA driver has them, and under ours. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from .._shared._core.dra.names import MIG, NVIDIA, SHARE
+from .._shared._core.text.shown import printable
+from ..offer.devices import Inventory
+from .targets import Target
+
+STANDARD: Final = "resource.kubernetes.io"
+LONGEST: Final = 64  # of a value in resource.k8s.io/v1
+VERSION: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?")
+ARCHITECTURES: Final = {
+    3: "Kepler",
+    5: "Maxwell",
+    6: "Pascal",
+    7: "Volta",
+    8: "Ampere",
+    9: "Hopper",
+    10: "Blackwell",
+    12: "Blackwell",
+}
+SPECIAL: Final = {(7, 5): "Turing", (8, 9): "Ada Lovelace"}
+BRANDS: Final = (
+    *("Unknown", "Quadro", "Tesla", "NVS", "Grid", "GeForce", "Titan"),
+    *("NvidiaVApps", "NvidiaVPC", "NvidiaVCS", "NvidiaVWS", "NvidiaCloudGaming"),
+    *("QuadroRTX", "NvidiaRTX", "Nvidia", "GeForceRTX", "TitanRTX"),
+)  # by NVML's numbers
+Attributes = dict[str, dict[str, Any]]
+
+
+def attributes(target: Target, inventory: Inventory, enforcement: str) -> Attributes:
+    """Return a device's attributes. What is not known is left out."""
+    view = target.view
+    uuid, name = _uuid(target), _text(view.gpu.name)
+    ours: dict[str, Any] = {"type": target.type, "uuid": uuid, "productName": name}
+    ours |= {"index": view.gpu.index, "numaNode": view.numa_node}
+    if target.type == SHARE:
+        ours["enforcement"] = enforcement
+    standard = {"pciBusID": view.gpu.pci_bus_id, "pcieRoot": view.pcie_root}
+    found = {
+        **ours,
+        **{f"{NVIDIA}/{key}": value for key, value in _nvidia(target, inventory).items()},
+        **{f"{NVIDIA}/{key}": ours[key] for key in ("type", "uuid", "productName")},
+        **{f"{STANDARD}/{key}": value for key, value in standard.items()},
+    }
+    return {key: _typed(key, found[key]) for key in sorted(found) if found[key] not in (None, "")}
+
+
+def _nvidia(target: Target, inventory: Inventory) -> dict[str, str]:
+    gpu, brand = target.view.gpu, target.view.brand
+    capability = gpu.compute_capability
+    found = {
+        "brand": BRANDS[brand] if brand is not None and brand < len(BRANDS) else "",
+        "architecture": SPECIAL.get(capability) or ARCHITECTURES.get(capability[0], ""),
+        "cudaComputeCapability": _version(".".join(map(str, capability))),
+        "driverVersion": _version(inventory.driver_version),
+        "cudaDriverVersion": _version(inventory.cuda_version),
+    }
+    if target.type == MIG and target.profile:
+        profile = target.mig.profile if target.mig else target.profile.name
+        found |= {"parentUUID": gpu.uuid, "profile": profile}
+    return found
+
+
+def _uuid(target: Target) -> str:
+    """Return a device's UUID; a MIG device that is yet to be made has none."""
+    if target.type == MIG:
+        return target.mig.uuid if target.mig else ""
+    return target.view.gpu.uuid
+
+
+def _typed(key: str, value: Any) -> dict[str, Any]:
+    """Return a value as the API has it. Versions are NVIDIA's alone."""
+    if isinstance(value, int):
+        return {"int": value}
+    versions = ("Version", "cudaComputeCapability")
+    return {"version" if key.startswith(NVIDIA) and key.endswith(versions) else "string": value}
+
+
+def _version(text: str) -> str:
+    """Return a version as semantic versioning has them: 550.163.01 becomes 550.163.1; empty for no version."""
+    found = VERSION.match(text)
+    return ".".join(str(int(part or 0)) for part in found.groups()) if found else ""
+
+
+def _text(value: str) -> str:
+    return printable(value).encode()[:LONGEST].decode(errors="ignore")

@@ -1,0 +1,129 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The ResourceSlices of a node: one pool with the counters, and the devices that take of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Final, TypeVar
+
+from .._shared._core.dra.names import (
+    CORES,
+    DRIVER,
+    MEMORY,
+    MPS,
+    NVIDIA,
+    SHARE,
+    SHARES,
+    counter_set,
+)
+from .._shared._core.gpu import Gpu
+from ..config.allocation import Dra
+from ..config.configuration import Config
+from ..mps.settings import client_limit
+from ..offer.devices import Faults, GpuView, Inventory, judged
+from .attributes import attributes
+from .quantities import MIB, count, size
+from .taints import taints
+from .targets import Made, Target, grid, targets
+
+MOST_SETS, MOST_DEVICES = 8, 64  # in one ResourceSlice, where devices have counters or taints
+LEAST_MIB: Final = 2  # a step above the least share
+T = TypeVar("T")
+Spec = dict[str, Any]
+
+
+def build(
+    inventory: Inventory,
+    config: Config,
+    faults: Faults,
+    unenforced: Mapping[str, str],
+    *,
+    node: str,
+    made: Made = (),
+) -> tuple[Spec, ...]:
+    """Return the specs of a node's ResourceSlices (resource.k8s.io/v1), none where DRA has no GPU.
+
+    ``unenforced`` says by the GPU's UUID why shares of it can't be enforced at the moment; ``made`` are
+    the MIG instances that live claims had made. Equal values give equal specs. The publisher sets the
+    pool's generation.
+    """
+    now = judged(inventory, faults)
+    found = targets(now, config.dra, made)
+    devices = [_device(one, now, config.dra, unenforced) for one in found]
+    sets = [{"sharedCounters": some} for some in _chunks(_counters(found, made), MOST_SETS)]
+    slices = [*sets, *({"devices": some} for some in _chunks(devices, MOST_DEVICES))]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": len(slices)}
+    common = {"driver": DRIVER, "nodeName": node}
+    return tuple({**common, "pool": dict(pool), **one} for one in slices)
+
+
+def _chunks(items: Sequence[T], most: int) -> Iterator[list[T]]:
+    return (list(items[at : at + most]) for at in range(0, len(items), most))
+
+
+def _counters(found: Sequence[Target], made: Made) -> list[Spec]:
+    """Return the counters of each GPU that has devices which take of them."""
+    views = {one.view.gpu.minor: one.view for one in found if one.uses or one.mig is None}
+    return [
+        {"name": counter_set(minor), "counters": _values(_all(view, made))}
+        for minor, view in views.items()
+    ]
+
+
+def _all(view: GpuView, made: Made) -> Mapping[str, int]:
+    """Return what a GPU has of each counter: of memory alone, which a whole GPU and its shares take all of."""
+    return grid(view, made).counters if view.gpu.mig_current else {MEMORY: view.gpu.memory_total}
+
+
+def _device(target: Target, inventory: Inventory, dra: Dra, unenforced: Mapping[str, str]) -> Spec:
+    gpu = target.view.gpu
+    uses = dict(target.uses) if target.profile else {MEMORY: gpu.memory_total}
+    device: Spec = {
+        "name": target.name,
+        "attributes": attributes(target, inventory, dra.enforcement),
+        "capacity": _share(gpu, dra) if target.type == SHARE else _capacity(target),
+    }
+    if target.type == SHARE:
+        device["allowMultipleAllocations"] = True
+    if uses:
+        name = counter_set(gpu.minor)
+        device["consumesCounters"] = [{"counterSet": name, "counters": _values(uses)}]
+    if tainted := taints(target, unenforced):
+        device["taints"] = tainted
+    return device
+
+
+def _values(counters: Mapping[str, int]) -> Spec:
+    written = {MEMORY: size}
+    return {name: {"value": written.get(name, count)(counters[name])} for name in sorted(counters)}
+
+
+def _capacity(target: Target) -> Spec:
+    memory = target.profile.memory_mb * MIB if target.profile else target.view.gpu.memory_total
+    return {f"{NVIDIA}/{MEMORY}": {"value": size(memory)}}
+
+
+def _share(gpu: Gpu, dra: Dra) -> Spec:
+    """Return the capacities of a GPU's shares, and how much of them a request takes.
+
+    One that does not name its memory takes all of it, one that does not name cores is not limited.
+    """
+    scaled = int(gpu.memory_total // MIB * Fraction(str(dra.memory_scaling)))
+    memory = size(max(scaled, LEAST_MIB) * MIB)
+    clients = count(_clients(gpu, dra))
+    step = {"min": "1Mi", "step": "1Mi"}
+    percent = {"min": "0", "max": "100", "step": "1"}
+    return {
+        CORES: {"value": "100", "requestPolicy": {"default": "0", "validRange": percent}},
+        MEMORY: {"value": memory, "requestPolicy": {"default": memory, "validRange": step}},
+        SHARES: {"value": clients, "requestPolicy": {"default": "1", "validValues": ["1"]}},
+    }
+
+
+def _clients(gpu: Gpu, dra: Dra) -> int:
+    """Return how many shares a GPU has; MPS has no more clients than its architecture takes."""
+    limit = client_limit(gpu.compute_capability)
+    return min(dra.split_count, limit) if dra.enforcement == MPS else dra.split_count

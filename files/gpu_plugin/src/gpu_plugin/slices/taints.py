@@ -1,0 +1,62 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which devices the scheduler must give nobody, and why: taints, one key for each kind of problem. Pure.
+
+The effect is NoSchedule, as NVIDIA's driver has it: who uses a sick GPU is not ended by us. A cluster's
+administrator can end them with a DeviceTaintRule. The time that a taint was added is the API server's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from .._shared._core.dra.names import DRIVER, SHARE
+from ..offer.devices import Kind, Problem
+from .targets import Target
+
+EFFECT: Final = "NoSchedule"
+XID: Final = re.compile("XID ([0-9]{1,9})")
+KEYS: Final = {
+    Kind.LOST: "gpu-lost",
+    Kind.FAULT: "fault",
+    Kind.UNREADABLE: "unreadable",
+    Kind.SLOW: "slow",
+    Kind.NO_DRIVER: "no-driver",
+}
+UNENFORCED: Final = "unenforced"
+
+
+def taints(target: Target, unenforced: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return a device's taints. ``unenforced`` says why shares can't be enforced, by the GPU's UUID."""
+    found = []
+    if problem := _problem(target):
+        found.append(_taint(problem))
+    if target.type == SHARE and unenforced.get(target.view.gpu.uuid):
+        found.append({"key": f"{DRIVER}/{UNENFORCED}", "effect": EFFECT})
+    return found
+
+
+def _taint(problem: Problem) -> dict[str, str]:
+    xid = XID.match(problem.text) if problem.kind is Kind.FAULT else None
+    if xid:
+        return {"key": f"{DRIVER}/xid", "value": xid[1], "effect": EFFECT}
+    return {"key": f"{DRIVER}/{KEYS.get(problem.kind, 'fault')}", "effect": EFFECT}
+
+
+def _problem(target: Target) -> Problem | None:
+    """Return what is wrong with a device: with all of its GPU, or with its part of it."""
+    view, parts = target.view, target.view.mig_problems
+    if view.problem or not parts:
+        return view.problem
+    if target.profile is None:
+        return next(iter(parts.values()))
+    gis = {
+        one.id
+        for one in view.layout.instances
+        if (one.profile_id, one.start) == (target.profile.id, target.start)
+    }
+    mine = [one.uuid for one in view.mig if one.gi_id in gis and target.mig in (None, one)]
+    return next((parts[uuid] for uuid in mine if uuid in parts), None)

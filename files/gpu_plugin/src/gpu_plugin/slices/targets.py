@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a node's devices in ResourceSlices stand for: the GPUs, placements and MIG devices of DRA. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from .._shared._core.dra.names import DRA, GPU, MIG, SHARE, gpu_name, mig_name, share_name
+from .._shared._core.gpu import GiProfile, GpuInstance, MigDevice
+from .._shared._core.mig.profile import parse
+from ..config.allocation import Dra
+from ..offer.devices import DISPLAY_ONLY, GpuView, Inventory, divided
+from ..offer.owners import owned
+from .grid import Grid
+
+Made = Collection[tuple[str, int, int]]  # instances of claims: GPU's UUID, profile's id and start
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device by its name: a whole GPU, its shares, or a MIG device of a profile.
+
+    A MIG device either stands, which is ``mig``, and stays; or it is made for a claim where
+    ``start`` says, and goes with it: then ``uses`` is what it takes of the GPU's counters.
+    """
+
+    name: str
+    type: str
+    view: GpuView
+    profile: GiProfile | None = None
+    start: int = 0
+    size: int = 0
+    mig: MigDevice | None = None
+    uses: tuple[tuple[str, int], ...] = ()
+
+
+def targets(inventory: Inventory, dra: Dra, made: Made = ()) -> tuple[Target, ...]:
+    """Return the devices of DRA in the order in which the scheduler tries them.
+
+    ``made`` are the MIG instances that live claims had made, which are theirs to destroy.
+    """
+    views = sorted(owned(inventory, dra, DRA).gpus, key=lambda view: view.gpu.minor)
+    return tuple(
+        target
+        for view in views
+        if view.gpu.name not in DISPLAY_ONLY
+        for target in (_parts(view, made) if view.gpu.mig_current else _whole(view))
+    )
+
+
+def grid(view: GpuView, made: Made = ()) -> Grid:
+    """Return what there is to place MIG instances on beside those that are not made for claims."""
+    return Grid(view.layout.profiles, _foreign(view, made))
+
+
+def _foreign(view: GpuView, made: Made) -> tuple[GpuInstance, ...]:
+    uuid = view.gpu.uuid
+    return tuple(
+        one for one in view.layout.instances if (uuid, one.profile_id, one.start) not in made
+    )
+
+
+def _whole(view: GpuView) -> Iterator[Target]:
+    yield Target(gpu_name(view.gpu.minor), GPU, view)
+    yield Target(share_name(view.gpu.minor), SHARE, view)
+
+
+def _parts(view: GpuView, made: Made) -> list[Target]:
+    return sorted([*_standing(view, made), *_placements(view, made)], key=_rank)
+
+
+def _rank(target: Target) -> tuple[int, ...]:
+    """Return what a request is given first: what is small, plain, and there; and what leaves others room.
+
+    The large profiles begin at the first memory slices, so small ones go to the last.
+    """
+    assert target.profile is not None
+    special = bool(parse(target.profile.name).attributes)
+    plain = (target.size, target.profile.slices, special, target.profile.id)
+    return (*plain, target.mig is None, -target.start, target.mig.ci_id if target.mig else 0)
+
+
+def _standing(view: GpuView, made: Made) -> Iterator[Target]:
+    profiles = {one.id: one for one in view.layout.profiles}
+    foreign = {one.id: one for one in _foreign(view, made)}
+    for mig in view.mig:
+        instance = foreign.get(mig.gi_id)
+        if instance is None or instance.profile_id not in profiles:
+            continue
+        name = mig_name(view.gpu.minor, mig.profile, instance.profile_id, instance.start)
+        if divided(mig):  # several are of one GPU instance
+            name = f"{name}-ci{mig.ci_id}"
+        profile, place = profiles[instance.profile_id], (instance.start, instance.size)
+        yield Target(name, MIG, view, profile, *place, mig=mig)
+
+
+def _placements(view: GpuView, made: Made) -> Iterator[Target]:
+    for profile, start, size, uses in grid(view, made).placements():
+        name = mig_name(view.gpu.minor, profile.name, profile.id, start)
+        yield Target(name, MIG, view, profile, start, size, uses=tuple(uses.items()))
