@@ -1,0 +1,55 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which enforcement the configuration asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from ..._shared._core.dra.names import NONE
+from ..._shared._core.errors import InputError
+from ...mps.paths import ROOT
+from ..values import Enforcement
+from .nothing import Nothing
+
+
+class Asked(Protocol):
+    """What config.allocation.Dra says of the enforcement."""
+
+    @property
+    def enforcement(self) -> str: ...
+
+    @property
+    def split_count(self) -> int: ...
+
+    @property
+    def memory_scaling(self) -> float: ...
+
+    @property
+    def best_effort(self) -> bool: ...
+
+    @property
+    def library(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are on the node. managers is who runs the manager of MPS daemons: see mps.units."""
+
+    root: Path = Path("/")
+    run: Path = Path("/run/gpu-node")
+    mps_root: str = ROOT
+    managers: str = ""
+
+
+DEFAULT: Final = Places()
+
+
+def choose(asked: Asked, places: Places = DEFAULT) -> Enforcement:
+    """Return the enforcement that is asked for. InputError: there is none of that name."""
+    if asked.enforcement == NONE:
+        return Nothing()
+    raise InputError.of("gpuNode.dra.enforcement", asked.enforcement, f"one of {NONE}")
