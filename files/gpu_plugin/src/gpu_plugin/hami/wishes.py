@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a pod's annotations wish for, under HAMi's names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .._shared._core.dra.names import HAMI_CORE, MIG, MPS
+from .errors import refused
+
+USE_TYPE, AVOID_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
+USE_UUID, AVOID_UUID = "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"
+NUMA, MODE = "nvidia.com/numa-bind", "nvidia.com/vgpu-mode"
+NODE_POLICY, GPU_POLICY = "hami.io/node-scheduler-policy", "hami.io/gpu-scheduler-policy"
+WEIGHTS: Final = "hami.io/device-scoring-weights"
+MODES: Final = (HAMI_CORE, MPS, MIG)
+MOST_WORDS, LONGEST_WORD = 32, 64  # an attribute has at most 64 characters
+TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
+FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
+POLICIES: Final = ("binpack", "spread", "topology-aware", "mutex", "numa")
+BINPACK, MUTEX = "binpack", "mutex"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Which GPUs a pod's containers want. ``mode`` is one of MODES, or empty; ``mutex`` is HAMi's policy."""
+
+    use_types: tuple[str, ...] = ()
+    avoid_types: tuple[str, ...] = ()
+    use_uuids: tuple[str, ...] = ()
+    avoid_uuids: tuple[str, ...] = ()
+    numa: bool = False
+    mode: str = ""
+    mutex: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def choosy(self) -> bool:
+        """Tell whether not just any GPU will do."""
+        return bool(self.use_types or self.avoid_types or self.use_uuids or self.avoid_uuids)
+
+
+def read(annotations: Mapping[str, Any]) -> Wishes:
+    """Return what annotations wish for. Refused: it can't be."""
+    policies = _policies(annotations)
+    return Wishes(
+        _words(annotations, USE_TYPE),
+        _words(annotations, AVOID_TYPE),
+        _words(annotations, USE_UUID),
+        _words(annotations, AVOID_UUID),
+        _numa(annotations),
+        _mode(annotations),
+        MUTEX in policies,
+        tuple(_warnings(annotations, policies)),
+    )
+
+
+def field(key: str) -> str:
+    """Return how an annotation is called in messages."""
+    return f"metadata.annotations[{key}]"
+
+
+def _text(annotations: Mapping[str, Any], key: str) -> str:
+    value = annotations.get(key)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _words(annotations: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Return the words of a list with commas; none is no wish, as in HAMi."""
+    given = [word.strip() for word in _text(annotations, key).split(",")]
+    words = tuple(dict.fromkeys(filter(None, given)))
+    if len(words) > MOST_WORDS or any(len(word) > LONGEST_WORD for word in words):
+        most = f"it has more than {MOST_WORDS} words, or one of more than {LONGEST_WORD} characters"
+        raise refused(field(key), _text(annotations, key), most)
+    return words
+
+
+def _numa(annotations: Mapping[str, Any]) -> bool:
+    text = _text(annotations, NUMA)
+    if text and text not in TRUE + FALSE:
+        raise refused(field(NUMA), text, "it is neither true nor false")
+    return text in TRUE
+
+
+def _mode(annotations: Mapping[str, Any]) -> str:
+    text = _text(annotations, MODE)
+    if text and text not in MODES:
+        raise refused(field(MODE), text, f"expected one of {', '.join(MODES)}")
+    return text
+
+
+def _policies(annotations: Mapping[str, Any]) -> list[str]:
+    text = _text(annotations, GPU_POLICY)
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if unknown := [word for word in words if word not in POLICIES]:
+        raise refused(field(GPU_POLICY), unknown[0], f"expected some of {', '.join(POLICIES)}")
+    return words
+
+
+def _warnings(annotations: Mapping[str, Any], policies: list[str]) -> Iterator[str]:
+    """Yield what is not done; a share's GPU is the first in which it fits, which is binpack."""
+    for policy in policies:
+        if policy not in (BINPACK, MUTEX):
+            more = (
+                f"; {NUMA} puts the GPUs of a container on one NUMA node"
+                if policy == "numa"
+                else ""
+            )
+            yield (
+                f"{field(GPU_POLICY)}: {policy} is not done, "
+                f"as kube-scheduler takes the first GPU that fits{more}"
+            )
+    if text := _text(annotations, NODE_POLICY):
+        yield f"{field(NODE_POLICY)}: {text[:LONGEST_WORD]} is not done, as kube-scheduler does not score claims"
+    if _text(annotations, WEIGHTS):
+        yield f"{field(WEIGHTS)} is not done, as kube-scheduler does not score GPUs"
