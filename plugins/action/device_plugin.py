@@ -18,7 +18,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-UNITS = ("gpu-device-plugin.service", "gpu-node-labels.service", "gpu-mps.service")
+UNITS = tuple(f"gpu-{name}.service" for name in ("device-plugin", "node-labels", "mps", "dra"))
 SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")
 DIGEST_LENGTH = 12
 REFUSALS_SHOWN = 5

@@ -14,6 +14,7 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Installs the device plugin in a virtual environment of its own, writes its configuration and its systemd unit, and
     waits until it serves the node's GPUs and the kubelet has accepted every resource.
+  - Runs the DRA driver beside it where O(allocation) gives it GPUs.
   - A release is made beside the one in use and switched to in one step. What a killed run left is started over.
   - The new release's own parser judges the configuration before anything changes. Where the daemon served and does not
     become ready with what is new, the release, the configuration and the unit from before are restored; the module
@@ -145,6 +146,48 @@ options:
         without the label O(config), whose name is V(default). Needs O(labels).
     type: dict
     default: {}
+  allocation:
+    description:
+      - Who gives the node's GPUs to containers. V(device_plugin) is the device plugin, V(dra) a DRA driver
+        (C(gpu-dra.service)), and with V(both) the driver has the GPUs in O(dra.devices), and the plugin the others.
+      - It is written into O(config) and each of O(configs), which must not have it themselves.
+      - A change that would give out a GPU by another way while a pod has it is refused, naming pod and device.
+      - With V(device_plugin) the DRA driver is stopped and removed, with what it left on the node.
+    type: str
+    choices: [device_plugin, dra, both]
+    default: device_plugin
+  dra:
+    description: What the DRA driver has, and how it shares it. Without effect where O(allocation=device_plugin).
+    type: dict
+    suboptions:
+      devices:
+        description: Its GPUs where O(allocation=both), by index, UUID or PCI bus id.
+        type: list
+        elements: str
+        default: []
+      enforcement:
+        description: How the memory and cores of a share are enforced.
+        type: str
+        choices: [mps, cgroup, hami-core, none]
+        default: mps
+      split_count:
+        description: How many shares a GPU has at most.
+        type: int
+        default: 10
+      memory_scaling:
+        description: How many times its memory the shares of a GPU may come to together.
+        type: float
+        default: 1.0
+      oversubscribe:
+        description:
+          - V(best-effort) accepts a O(dra.memory_scaling) above 1 where nothing swaps, and V(refuse) refuses it.
+        type: str
+        choices: [refuse, best-effort]
+        default: refuse
+      hami_core_library:
+        description: The path of C(libvgpu.so) on the node, for O(dra.enforcement=hami-core).
+        type: path
+        default: ''
   payload:
     description: Set by the action plugin. Path of the transferred archive on the node.
     type: path

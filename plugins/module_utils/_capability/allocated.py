@@ -11,6 +11,7 @@ import typing as t
 from .._core import pods
 from .._core.allocated import ROOTS, SOCKET, Allocated, Allocation, checkpoint, is_gpu, parse
 from .._core.boot import PROGRAM
+from .._core.dra.names import DRIVER, NVIDIA
 from .._core.errors import NodeError
 from .._host.api import Host
 
@@ -21,9 +22,9 @@ CHECKPOINT = (
 )
 LOGS = "/var/log/pods"
 SECONDS = 20.0
-DRIVER = "gpu.nvidia.com"  # NVIDIA's for DRA
+DRIVERS = (NVIDIA, DRIVER)
 UNTOLD = (
-    f"the node has claims of {DRIVER}, of which the kubelet does not tell: it does from Kubernetes 1.34 on, or with the"
+    "the node has claims of {}, of which the kubelet does not tell: it does from Kubernetes 1.34 on, or with the"
     " feature gate KubeletPodResourcesDynamicResources"
 )
 HINT = (
@@ -64,14 +65,16 @@ def _observe(host: Host) -> Allocated:
             except NodeError as error:
                 problem = str(error)
                 continue
-            told = any(DRIVER in one.resource for one in found)
-            return Allocated(found, unknown="" if told or not _claims(host) else UNTOLD)
+            told = any(one in each.resource for one in DRIVERS for each in found)
+            claims = _claims(host)
+            return Allocated(found, unknown="" if told or not claims else UNTOLD.format(claims))
     return _kept(host, problem)
 
 
-def _claims(host: Host) -> bool:
-    """Tell whether the kubelet has prepared claims of NVIDIA's driver; it keeps them in a file."""
-    return any(DRIVER in (host.read(f"{root}/{CLAIMS}") or "") for root in ROOTS)
+def _claims(host: Host) -> str:
+    """Return the drivers of GPUs that the kubelet has prepared claims of; it keeps them in a file."""
+    kept = "".join(host.read(f"{root}/{CLAIMS}") or "" for root in ROOTS)
+    return " and ".join(one for one in DRIVERS if one in kept)
 
 
 def _asked(host: Host, socket: str) -> t.Tuple[Allocation, ...]:
@@ -86,8 +89,9 @@ def _asked(host: Host, socket: str) -> t.Tuple[Allocation, ...]:
 def _kept(host: Host, problem: str) -> Allocated:
     """Return what the kubelet keeps on disk; of claims it is only looked whether there are any."""
     text = host.read(CHECKPOINT)
-    if _claims(host):
-        return Allocated(unknown=f"the node has claims of {DRIVER}; {problem}")
+    claims = _claims(host)
+    if claims:
+        return Allocated(unknown=f"the node has claims of {claims}; {problem}")
     if text is None:
         return Allocated()
     folders = host.listdir(LOGS)

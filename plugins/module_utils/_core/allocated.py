@@ -9,6 +9,7 @@ import dataclasses
 import re
 import typing as t
 
+from .dra.names import DRIVER
 from .errors import NodeError
 from .gpu import Gpu, GpuInstance, MigDevice
 from .text import json_data
@@ -28,9 +29,13 @@ INDEX = re.compile(r"(\d{1,4})(?::(\d{1,4}))?(?:::\d+)?")
 NODE = re.compile(r"nvidia(\d{1,4})(?:/gi(\d{1,4}))?(?:/vgpu\d+)?")
 # "gpu-0" and "gpu-0-mig-19-4-1" of NVIDIA's DRA driver: minor, profile, placement.
 DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-mig-(\d{1,4})-(\d{1,4})-(\d{1,4}))?")
+# "gpu-0", "gpu-0-share" and "gpu-0-mig-1g10gb-19-4" of ours: minor, profile with its id, placement.
+OUR_DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-share|-mig-\d[a-z0-9-]*-(\d{1,4})-(\d{1,4}))?")
 ADDRESS = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # NVIDIA's network operator has resources of nvidia.com that are no GPUs.
-GPU_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-).*|(.*[./])?gpu\.nvidia\.com(/.*)?")
+GPU_RESOURCE = re.compile(
+    r"nvidia\.com/(gpu|mig-).*|(.*[./])?gpu\.nvidia\.com(/.*)?|gpu\.node(/.*)?"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +117,7 @@ def places(one: Allocation, node: t.Sequence[Devices]) -> t.List[Place]:
         return [Place(each.gpu.uuid, int(old[2]), int(old[3])) for each in whole]
     if named:
         return [place for each in node for place in _named(named[0], each)]
-    for pattern, read in ((INDEX, _indexed), (NODE, _by_node), (DRA, _by_dra)):
+    for pattern, read in OURS if one.resource.startswith(DRIVER) else PATTERNS:
         match = pattern.fullmatch(one.device)
         if match:
             return [place for each in node for place in read(match, each)]
@@ -154,6 +159,20 @@ def _by_dra(match: t.Match[str], on: Devices) -> t.List[Place]:
         return [Place(on.gpu.uuid)]
     at = (int(match[2]), int(match[3]))
     return [Place(on.gpu.uuid, one.id) for one in on.instances if (one.profile_id, one.start) == at]
+
+
+def _by_our_dra(match: t.Match[str], on: Devices) -> t.List[Place]:
+    """Return the place by the minor, of the whole GPU where it is a share of it."""
+    if int(match[1]) != on.gpu.minor:
+        return []
+    if match[2] is None:
+        return [Place(on.gpu.uuid)]
+    at = (int(match[2]), int(match[3]))
+    return [Place(on.gpu.uuid, one.id) for one in on.instances if (one.profile_id, one.start) == at]
+
+
+PATTERNS = ((INDEX, _indexed), (NODE, _by_node), (DRA, _by_dra))
+OURS = ((OUR_DRA, _by_our_dra),)
 
 
 def _mig(one: MigDevice) -> Place:

@@ -20,6 +20,7 @@ def _of(prefix: str, options: str, **others: str) -> t.Dict[str, str]:
 ON_ALLOCATED = "gpu_nodes_on_allocated"
 STOP_SERVICES = "gpu_nodes_stop_services"
 REQUIRE_KUBELET = "gpu_nodes_require_kubelet"
+ALLOCATION = "gpu_nodes_allocation"
 # By module, the variable of each option that its role gives; labels are a part of the device plugin's role.
 VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
     "nvidia_driver": _of(
@@ -49,6 +50,14 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
             "device_plugin",
             "state wheelhouse index_url config configs wait_timeout python install_python lock_timeout",
         ),
+        "allocation": ALLOCATION,
+        **{
+            f"dra.{one}": f"gpu_nodes_dra_{one}"
+            for one in (
+                *("devices", "enforcement", "split_count", "memory_scaling", "oversubscribe"),
+                "hami_core_library",
+            )
+        },
         **{
             f"labels.{one}": f"node_labels_{one}"
             for one in ("output", "kubeconfig", "node_name", "namespace", "extra", "default_config")

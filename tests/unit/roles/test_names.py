@@ -130,7 +130,7 @@ def test_item_34_role_and_module_agree(role: str) -> None:
 @pytest.mark.parametrize("role", NAMES)
 def test_item_34_every_option_has_a_variable_or_a_reason(role: str) -> None:
     given = {one.option for one in uses(role) if not one.nested}
-    nested = {"labels"} & module(role).keys()
+    nested = {"labels", "dra"} & module(role).keys()
     assert module(role).keys() - given - nested == WITHOUT.get(role, {}).keys()
 
 

@@ -18,6 +18,7 @@ from ..._core.agent.failures import of_check_config
 from ..._core.agent.python import Missing
 from ..._core.agent.registration import KUBELET, warning
 from ..._core.agent.registration import missing as missing_registration
+from ..._core.dra.names import UNIT as DRA_UNIT
 from ..._core.errors import NodeError, checked_timeout
 from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
@@ -27,7 +28,7 @@ from ..._nvml.real import open_nvml
 from ..mig.mps import mps_daemons
 from ..nodeinfo import environment
 from ..recorded import existing
-from . import labels, registration
+from . import dra, labels, registration
 from .packages import VENV, Packages
 from .python import find, missing
 from .release import checked, fill
@@ -56,6 +57,7 @@ SPEC: t.Dict[str, t.Any] = {
         "config": {"type": "dict"},
         "configs": {"type": "dict", "default": {}},
         "labels": {"type": "dict", "options": labels.OPTIONS},
+        **dra.OPTIONS,
         "prefix": {"type": "path", "default": "/opt/gpu-node"},
         "python": {"type": "path"},
         "install_python": {"type": "bool", "default": False},
@@ -123,6 +125,7 @@ class DevicePluginCapability:
             manager=self._service(mps_units.UNIT),
             mps=mps_daemons(self._host) if desired.state in ("absent", "stopped") else (),
             removal=packages.removal() if desired.state == "absent" else None,
+            **dra.observe(host, desired, self._service),
         )
         self._first = self._first or observed
         return observed
@@ -134,7 +137,7 @@ class DevicePluginCapability:
 
     def _files(self, link: t.Optional[str]) -> t.Dict[str, str]:
         """Return the files that a deployment writes; a link to a configuration is none."""
-        units = (UNIT, mps_units.UNIT, LABELS_UNIT)
+        units = (UNIT, mps_units.UNIT, LABELS_UNIT, DRA_UNIT)
         paths = [*self._choices(), SETTINGS, *(f"{UNITS}/{unit}" for unit in units)]
         paths += [CONFIG] if link is None else []
         return existing(self._host, paths)
@@ -235,7 +238,7 @@ class DevicePluginCapability:
         """Remove old releases, but none that runs or may be put back."""
         host, folder = self._host, f"{self._prefix}/releases"
         kept = self._rollback.kept()
-        running = {self._service(unit).release for unit in (UNIT, mps_units.UNIT)}
+        running = {self._service(unit).release for unit in (UNIT, mps_units.UNIT, DRA_UNIT)}
         spared = {self._desired.digest, *running, kept.release if kept else ""} - {""}
         others = [name for name in host.listdir(folder) if name not in spared]
         others.sort(key=lambda name: host.mtime(f"{folder}/{name}/.complete") or 0, reverse=True)
@@ -334,8 +337,8 @@ class DevicePluginCapability:
             hint=f"see 'systemctl status {unit}' on the node",
         )
 
-    def _do_pause(self) -> None:
-        self._host.run(["systemctl", "stop", LABELS_UNIT])
+    def _do_pause(self, unit: str) -> None:
+        self._host.run(["systemctl", "stop", unit])
 
     def _do_stop(self, unit: str) -> None:
         self._host.run(["systemctl", "disable", "--now", unit])
@@ -351,6 +354,8 @@ class DevicePluginCapability:
     def _do_remove_service(self, unit: str, path: str) -> None:
         self._host.run(["systemctl", "disable", "--now", unit], check=False)
         self._do_remove(path)
+        if unit == DRA_UNIT:
+            dra.clean(self._host)
         if unit == UNIT:
             names = [name for name in self._host.listdir(CDI_FOLDER) if name.startswith(CDI_PREFIX)]
             for left in (*KEPT, *(f"{CDI_FOLDER}/{name}" for name in names)):

@@ -12,24 +12,27 @@ import typing as t
 from ..._core.agent import mps_units
 from ..._core.agent.deployment import UNIT, Observed, serving
 from ..._core.agent.desired import UNITS, Desired
+from ..._core.dra.names import UNIT as DRA_UNIT
 from ..._core.errors import NodeError
 from ..._core.text import json_data
 from ..._host.api import Host
 
-MANAGER = f"{UNITS}/{mps_units.UNIT}"
+MANAGER, DRA = f"{UNITS}/{mps_units.UNIT}", f"{UNITS}/{DRA_UNIT}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
     """A release and the texts of the configuration and the unit with which it served.
 
-    ``manager`` is the unit of the MPS manager, which names its release too; empty where there was none.
+    ``manager`` is the unit of the MPS manager, which names its release too, and ``dra`` that of the DRA driver;
+    each is empty where there was none.
     """
 
     release: str
     config: str
     unit: str
     manager: str = ""
+    dra: str = ""
 
 
 def proven(observed: Observed, config_file: str) -> t.Optional[Kept]:
@@ -38,8 +41,8 @@ def proven(observed: Observed, config_file: str) -> t.Optional[Kept]:
     if serving(observed) or not release or release not in observed.releases:
         return None
     config, unit = observed.files.get(config_file), observed.files.get(f"{UNITS}/{UNIT}")
-    manager = observed.files.get(MANAGER) or ""
-    return None if config is None or unit is None else Kept(release, config, unit, manager)
+    others = (observed.files.get(MANAGER) or "", observed.files.get(DRA) or "")
+    return None if config is None or unit is None else Kept(release, config, unit, *others)
 
 
 def render(kept: Kept) -> str:
@@ -68,8 +71,9 @@ class Rollback:
         self._host, self._prefix = host, prefix
         self._config, self._unit = desired.config_file, f"{UNITS}/{UNIT}"
         config, units = desired.configs[desired.config_file], desired.units
-        manager = units.get(mps_units.UNIT, "")
-        self._desired = Kept(desired.digest, config, units.get(UNIT, ""), manager)
+        others = (mps_units.UNIT, DRA_UNIT) if desired.owners.dra else (mps_units.UNIT,)
+        texts = (units.get(one, "") for one in (UNIT, *others))
+        self._desired = Kept(desired.digest, config, *texts)
         self._path = f"{prefix}/rollback.json"
         self._served = False
 
@@ -102,8 +106,9 @@ class Rollback:
         host.symlink(f"releases/{kept.release}", f"{self._prefix}/current")
         host.write(self._config, kept.config, mode=0o644)
         host.write(self._unit, kept.unit, mode=0o644)
-        if kept.manager:
-            host.write(MANAGER, kept.manager, mode=0o644)
+        for path, text in ((MANAGER, kept.manager), (DRA, kept.dra)):
+            if text:
+                host.write(path, text, mode=0o644)
         host.run(["systemctl", "daemon-reload"])
         host.run(["systemctl", "try-restart", mps_units.UNIT], check=False)
         host.run(["systemctl", "restart", UNIT], check=False)
@@ -117,6 +122,9 @@ class Rollback:
                 rolled_back=False,
             ) from error
         self.forget()
+        if kept.dra:
+            host.run(["systemctl", "enable", DRA_UNIT], check=False)
+            host.run(["systemctl", "restart", DRA_UNIT], check=False)
         raise NodeError(
             f"{error.message}; release {kept.release} with its configuration was restored and serves",
             cause=error.cause,

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..dra import handover
+from ..dra.names import UNIT as DRA_UNIT
 from ..errors import NodeError
 from ..packages.package import Removal
 from ..steps import Plan, Step
@@ -50,7 +52,8 @@ class Observed:
     """What the node has. ``files`` are units, configurations and the labels' settings, texts by path.
 
     ``link`` is where the daemon's configuration leads to, if it is a link. ``removal`` is there when packages were
-    installed for environments and are to go.
+    installed for environments and are to go. ``moves`` tells that GPUs change their owner, device plugin or DRA;
+    ``held`` is who has one that has to go to another, or where all goes, has one of DRA.
     """
 
     python: str
@@ -69,6 +72,9 @@ class Observed:
     devices: t.Optional[t.FrozenSet[str]]
     manager: Service = dataclasses.field(default_factory=Service)
     mps: t.Tuple[mps_units.Daemon, ...] = ()
+    dra: Service = dataclasses.field(default_factory=Service)
+    moves: bool = False
+    held: t.Tuple[str, ...] = ()
     missing: Missing = NOTHING
     removal: t.Optional[Removal] = None
 
@@ -174,6 +180,7 @@ def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
 
 
 def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.List[Step]:
+    handover.refuse(desired.owners.allocation, observed.held)
     configs, status, why = _configs(observed, desired), observed.status, ""
     if release or any(step.params["path"] == desired.config_file for step in configs):
         why = CHANGES
@@ -188,12 +195,33 @@ def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.L
             summary = f": {late}" if late else " until the daemon follows its configuration"
             daemon.append(Step("wait", f"wait{summary}"))
     labels = _labels(observed, desired, released=bool(release))
-    steps = [*_pause(observed, desired), *release, *configs, *manager, *daemon, *labels]
+    dra = _dra(observed, desired, why)
+    changes = [*configs, *manager, *daemon, *dra, *labels]
+    steps = [*_pause(observed, desired), *release, *_make_way(observed, desired), *changes]
     # What needs no kubelet is done before one is waited for.
     alone = bool(registration.missing(observed.status, listens=observed.kubelet))
     if desired.require_kubelet and (daemon or alone):
         steps.append(Step("registration", "wait until a kubelet has registered the GPUs"))
     return steps
+
+
+def _make_way(observed: Observed, desired: Desired) -> t.List[Step]:
+    """Return what ends the DRA driver before the device plugin gets GPUs of it: no GPU is ever given out by both."""
+    if not desired.owners.dra:
+        return _remove_service(observed, DRA_UNIT)
+    if not (observed.moves and observed.dra.active):
+        return []
+    return [Step("pause", f"stop {DRA_UNIT} while GPUs change their owner", {"unit": DRA_UNIT})]
+
+
+def _dra(observed: Observed, desired: Desired, why: str) -> t.List[Step]:
+    """Return what brings the DRA driver up, once the device plugin gives out no GPU of it any more."""
+    if not desired.owners.dra:
+        return []
+    if observed.moves and observed.dra.active:
+        why = CHANGES
+    files = _write(_units(desired, DRA_UNIT), observed)
+    return _service(DRA_UNIT, observed.dra, desired, files, why)
 
 
 def _manager(observed: Observed, desired: Desired) -> t.List[Step]:
@@ -222,7 +250,8 @@ def _pause(observed: Observed, desired: Desired) -> t.List[Step]:
     chooses = observed.labels.active and observed.link is not None
     if desired.labels is None or desired.config_file != CONFIG or not chooses:
         return []
-    return [Step("pause", f"stop {LABELS_UNIT}, which would choose once more")]
+    words = f"stop {LABELS_UNIT}, which would choose once more"
+    return [Step("pause", words, {"unit": LABELS_UNIT})]
 
 
 def _labels(observed: Observed, desired: Desired, *, released: bool) -> t.List[Step]:
@@ -278,7 +307,7 @@ def _service(
 
 def _stopped(observed: Observed) -> t.List[Step]:
     """Stop the services and keep everything, for work on what they use."""
-    services = {LABELS_UNIT: observed.labels, UNIT: observed.daemon}
+    services = {LABELS_UNIT: observed.labels, DRA_UNIT: observed.dra, UNIT: observed.daemon}
     steps = [
         Step("stop", f"stop and disable {unit}", {"unit": unit})
         for unit, one in services.items()
@@ -288,7 +317,9 @@ def _stopped(observed: Observed) -> t.List[Step]:
 
 
 def _absent(observed: Observed, prefix: str) -> t.List[Step]:
-    steps = _unlabel(observed) + _remove_service(observed, UNIT) + mps_units.end(observed.mps)
+    handover.refuse_removal(observed.held)
+    steps = _unlabel(observed) + _remove_service(observed, DRA_UNIT)
+    steps += _remove_service(observed, UNIT) + mps_units.end(observed.mps)
     planned = {step.params.get("path") for step in steps}
     paths = [path for path in sorted(observed.files) if path not in planned]
     if observed.link is not None:

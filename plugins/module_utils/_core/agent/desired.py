@@ -11,6 +11,8 @@ import json
 import re
 import typing as t
 
+from ..dra import allocation as dra
+from ..dra.allocation import Owners
 from ..errors import InputError, NodeError
 
 CONFIG = "/etc/gpu-node/config.yaml"
@@ -27,7 +29,7 @@ class Desired:
 
     Of several configurations the node's label chooses one; the first is the default. ``labels`` are
     the settings of the process that labels the node: empty where there is to be none, None where
-    labels stay as they are.
+    labels stay as they are. ``owners`` give GPUs to containers.
     """
 
     state: str
@@ -38,6 +40,7 @@ class Desired:
     python: t.Optional[str] = None
     install_python: bool = False
     require_kubelet: bool = False
+    owners: Owners = dra.BY_DEFAULT
 
     @property
     def config_file(self) -> str:
@@ -50,14 +53,21 @@ def wanted(params: t.Mapping[str, t.Any]) -> Desired:
     labels, named = params["labels"], params["configs"] or {}
     started = params["state"] == "started"
     check_configs(named, labels is not None or not started)
-    plain = params["config"] or {"version": "v1"}
+    allocation = (params["allocation"], params["dra"])
+    dra.check(*allocation)
+    plain = dra.configured("config", params["config"] or {"version": "v1"}, *allocation)
     configs = {CONFIG: _text(plain)}
     if named:
-        named = {"default": plain, **dict(sorted(named.items()))}
+        named = {
+            name: dra.configured(f"configs: {name}", one, *allocation)
+            for name, one in sorted(named.items())
+        }
+        named = {"default": plain, **named}
         configs = {f"{CONFIGS}/{name}": _text(one) for name, one in named.items()}
     asked = settings(labels, choosing=bool(named)) if started and labels is not None else None
     more = {name: params[name] for name in ("python", "install_python", "require_kubelet")}
     digest, units = params["digest"] or "", params["units"] or {}
+    more["owners"] = dra.owners(params["allocation"], params["dra"]["devices"])
     return Desired(params["state"], digest, configs, units, asked, **more)
 
 

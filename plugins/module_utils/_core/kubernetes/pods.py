@@ -8,13 +8,15 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..dra.names import DRIVER
+
 Json = t.Mapping[str, t.Any]
 MIRROR = "kubernetes.io/config.mirror"
 FINISHED = ("Succeeded", "Failed")
 TO_COMPLETION = ("Never", "OnFailure")
 VENDOR = "nvidia.com/"
 # The driver of GPUs and that of compute domains, which connect them.
-DRA_DRIVERS = ("gpu.nvidia.com", "compute-domain.nvidia.com")
+DRA_DRIVERS = ("gpu.nvidia.com", "compute-domain.nvidia.com", DRIVER)
 HIDDEN = ("", "void", "none")  # what NVIDIA_VISIBLE_DEVICES has where a container gets no GPU
 # Programs of NVIDIA's that open GPUs without asking the kubelet for any.
 OPENERS = (

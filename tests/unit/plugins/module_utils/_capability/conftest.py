@@ -54,6 +54,8 @@ def install(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> 
             "digest": "r1",
             "prefix": str(tmp_path / "prefix"),
             "configs": {},
+            "allocation": "device_plugin",
+            "dra": {"devices": []},
             "keep_releases": 2,
             "index_url": url,
             "lock_timeout": 300,

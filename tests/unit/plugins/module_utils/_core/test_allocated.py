@@ -21,6 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.allocated import (
     parse,
     places,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.dra.names import mig_name
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     Gpu,
@@ -64,6 +65,9 @@ WHOLE: dict[str, Callable[[Gpu], tuple[str, str]]] = {
     "Google's name": lambda one: ("nvidia.com/gpu", f"nvidia{one.minor}"),
     "Google's share": lambda one: ("nvidia.com/gpu", f"nvidia{one.minor}/vgpu2"),
     "DRA": lambda one: ("gpu.nvidia.com", f"gpu-{one.minor}"),
+    "a share by our DRA driver": lambda one: ("gpu.node", f"gpu-{one.minor}-share"),
+    "our DRA driver": lambda one: ("gpu.node", f"gpu-{one.minor}"),
+    "a CDI name of our DRA driver": lambda one: ("gpu.node/claim", f"3f-2c-gpu-{one.minor}-share"),
     "a CDI name of DRA": lambda one: ("k8s.gpu.nvidia.com/claim", f"3f2c-gpu-{one.minor}"),
     "a PCI address": lambda one: ("nvidia.com/gpu", one.pci_bus_id.upper()),
 }
@@ -82,6 +86,10 @@ INSTANCE: dict[str, Callable[[Gpu, MigDevice], tuple[str, str]]] = {
     "DRA": lambda whole, one: (
         "gpu.nvidia.com",
         f"gpu-{whole.minor}-mig-{PROFILE}-{one.mig_index}-1",
+    ),
+    "our DRA driver": lambda whole, one: (
+        "gpu.node",
+        mig_name(whole.minor, "1g.5gb+me", PROFILE, one.mig_index),
     ),
 }
 

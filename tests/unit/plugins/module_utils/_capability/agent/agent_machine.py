@@ -28,6 +28,8 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from fakes import FakeHost
 
+DRA_UNIT = "gpu-dra.service"
+DRA = {name: one["default"] for name, one in SPEC["argument_spec"]["dra"]["options"].items()}
 PREFIX = "/opt/gpu-node"
 LABELS = {name: one["default"] for name, one in SPEC["argument_spec"]["labels"]["options"].items()}
 KEPT = f"{PREFIX}/rollback.json"
@@ -132,8 +134,11 @@ def parameters(digest: str, wait: int, **config: t.Any) -> t.Dict[str, t.Any]:
             UNIT: f"unit of {digest}",
             "gpu-mps.service": f"unit of MPS of {digest}",
             LABELS_UNIT: f"labels of {digest}",
+            DRA_UNIT: f"driver of {digest}",
         },
         "labels": None,
+        "allocation": "device_plugin",
+        "dra": DRA,
         "configs": {},
         "prefix": PREFIX,
         "payload": "/tmp/payload.tar.gz",

@@ -26,7 +26,8 @@ from hypothesis import strategies as st
 def make(state: str, labels: dict[str, Any] | None, **configs: Any) -> Desired:
     params = {"state": state, "labels": labels, "config": {"plain": 1}, "configs": configs}
     python = {"python": None, "install_python": False, "require_kubelet": False}
-    return wanted({**params, **python, "units": {}, "digest": "d"})
+    allocation = {"allocation": "device_plugin", "dra": {"devices": []}}
+    return wanted({**params, **python, **allocation, "units": {}, "digest": "d"})
 
 
 @pytest.mark.parametrize("state", ["stopped", "absent", "installed"])

@@ -1,0 +1,128 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who gives a node's GPUs to containers, as the module's options have it, and what the daemon's file says of it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import InputError, NodeError
+from ..gpu import Gpu
+from ..text import json_data
+from .names import BOTH, DEVICE_PLUGIN, DRA, HAMI_CORE, MPS
+
+SECTION = "gpuNode"
+REFUSE, BEST_EFFORT = OVERSUBSCRIPTIONS = "refuse", "best-effort"
+# By the key in the daemon's configuration, the option of the module.
+OPTIONS: t.Mapping[str, str] = {
+    "gpuNode.dra.hamiCore.library": "dra.hami_core_library",
+    "gpuNode.dra.memoryScaling": "dra.memory_scaling",
+    "gpuNode.dra.oversubscribe": "dra.oversubscribe",
+    "gpuNode.dra.enforcement": "dra.enforcement",
+    "gpuNode.dra.splitCount": "dra.split_count",
+    "gpuNode.dra.devices": "dra.devices",
+    "gpuNode.allocation": "allocation",
+}
+Json = t.Mapping[str, t.Any]
+
+
+class Owners(t.NamedTuple):
+    """Who gives out which GPUs; ``devices`` are those of DRA, by index, UUID or PCI bus id, where both do."""
+
+    allocation: str = DEVICE_PLUGIN
+    devices: t.FrozenSet[str] = frozenset()
+
+    def of(self, gpu: Gpu) -> str:
+        """Return who gives a GPU and its MIG devices to containers: device_plugin or dra."""
+        if self.allocation != BOTH:
+            return self.allocation
+        names = {gpu.uuid.lower(), str(gpu.index), gpu.pci_bus_id.lower()}
+        return DEVICE_PLUGIN if names.isdisjoint(self.devices) else DRA
+
+    @property
+    def dra(self) -> bool:
+        """Tell whether the DRA driver has any."""
+        return self.allocation != DEVICE_PLUGIN
+
+
+BY_DEFAULT = Owners()
+
+
+def owners(allocation: str, devices: t.Any = ()) -> Owners:
+    """Return who gives out what, from values as a user writes them."""
+    listed = devices if isinstance(devices, (list, tuple)) else [devices]
+    return Owners(allocation, frozenset(_plain(str(one)) for one in listed if one != ""))
+
+
+def _plain(reference: str) -> str:
+    """Return a GPU's name in the form that all of them are compared in: NVML's bus ids have 4 digits of domain."""
+    text = reference.lower()
+    return text[-12:] if ":" in text else text
+
+
+def owners_in(text: t.Optional[str]) -> Owners:
+    """Return what a configuration file of ours says; one that can't be read gives DRA nothing."""
+    lines = (text or "").splitlines()
+    try:
+        found = json_data.loads("\n".join(one for one in lines if not one.startswith("#")))
+        ours = found.get(SECTION) or {}
+        section = ours.get("dra") or {}
+        return owners(str(ours.get("allocation", DEVICE_PLUGIN)), section.get("devices") or ())
+    except (ValueError, AttributeError, TypeError):
+        return BY_DEFAULT
+
+
+def configured(where: str, config: Json, allocation: str, asked: Json) -> Json:
+    """Return a configuration with who allocates, and how DRA shares. InputError: the user's has it too."""
+    ours = config.get(SECTION)
+    given = ours if isinstance(ours, dict) else {}
+    for key, option in (("allocation", "allocation"), ("dra", "dra")):
+        if key in given:
+            named = f"{where}.{SECTION}.{key}"
+            raise InputError.of(named, given[key], f"it in the option {option}, for the whole node")
+    if allocation == DEVICE_PLUGIN or (ours is not None and ours is not given):
+        return config  # what is no section is for the daemon's parser to refuse
+    return {**config, SECTION: {**given, "allocation": allocation, "dra": _section(asked)}}
+
+
+def _section(asked: Json) -> t.Dict[str, t.Any]:
+    found: t.Dict[str, t.Any] = {"devices": list(asked["devices"])} if asked["devices"] else {}
+    found.update(
+        enforcement=asked["enforcement"],
+        splitCount=asked["split_count"],
+        memoryScaling=asked["memory_scaling"],
+        oversubscribe=asked["oversubscribe"],
+    )
+    if asked["hami_core_library"]:
+        found["hamiCore"] = {"library": asked["hami_core_library"]}
+    return found
+
+
+def check(allocation: str, asked: Json) -> None:
+    """Refuse options that do not go together. InputError, NodeError."""
+    if asked["devices"] and allocation != BOTH:
+        raise InputError.of(
+            "dra.devices", asked["devices"], f"none, as allocation is {allocation} and not {BOTH}"
+        )
+    if allocation == BOTH and not asked["devices"]:
+        expected = "the GPUs of DRA, by index, UUID or PCI bus id, as allocation is both"
+        raise InputError.of("dra.devices", asked["devices"], expected)
+    if allocation == DEVICE_PLUGIN:
+        return
+    if asked["enforcement"] == HAMI_CORE and not asked["hami_core_library"]:
+        expected = f"the path of libvgpu.so on the node, as enforcement is {HAMI_CORE}"
+        raise InputError.of("dra.hami_core_library", asked["hami_core_library"], expected)
+    if asked["enforcement"] == MPS and asked["memory_scaling"] > 1:
+        _check_scaling(asked)
+
+
+def _check_scaling(asked: Json) -> None:
+    if asked["oversubscribe"] != BEST_EFFORT:
+        scaling = asked["memory_scaling"]
+        raise NodeError(
+            f"dra.memory_scaling: {scaling} is not valid",
+            cause=f"enforcement is {MPS}, which limits each share and gives none memory that is not there",
+            hint=f"set oversubscribe to {BEST_EFFORT} to accept that who comes late runs out, or the scaling to 1",
+            key="dra.memory_scaling",
+        )

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A GPU goes from the device plugin to DRA, or back: who still has it by the way that it is to leave."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..allocated import Allocation, Devices, is_gpu, places
+from ..in_use.busy import DRAIN, Busy
+from .allocation import Owners
+from .names import BOTH, DRA, DRIVER
+
+
+def by_dra(one: Allocation) -> bool:
+    """Tell whether our DRA driver gave a device out."""
+    return one.resource == DRIVER or one.resource.startswith(f"{DRIVER}/")
+
+
+def held(
+    allocations: t.Iterable[Allocation], node: t.Sequence[Devices], wanted: Owners
+) -> t.Tuple[str, ...]:
+    """Return who has a device that another is to give out, in words, once for each."""
+    return tuple(
+        dict.fromkeys(str(one) for one in allocations if is_gpu(one) and _leaves(one, node, wanted))
+    )
+
+
+def _leaves(one: Allocation, node: t.Sequence[Devices], wanted: Owners) -> bool:
+    """Tell whether a device is on a GPU that is to be another's. What it stands for may not be known."""
+    found = {place.gpu for place in places(one, node)}
+    to = {wanted.of(each.gpu) for each in node if each.gpu.uuid in found}
+    if not to and wanted.allocation == BOTH:
+        return True
+    return any((owner == DRA) != by_dra(one) for owner in to or {wanted.allocation})
+
+
+def refuse(allocation: str, holders: t.Sequence[str]) -> None:
+    """Raise Busy where somebody has what is to go to another."""
+    if holders:
+        raise Busy(
+            f"allocation: {allocation} would give GPUs out by another way while pods have them",
+            cause=f"in use by {', '.join(holders)}",
+            hint=DRAIN,
+            blocked_by=list(holders),
+            refused=True,
+            key="allocation",
+        )
+
+
+def refuse_removal(holders: t.Sequence[str]) -> None:
+    """Raise Busy where pods have claims: without the driver they could not end."""
+    if holders:
+        raise Busy(
+            "the DRA driver can't be removed while pods have its devices",
+            cause=f"in use by {', '.join(holders)}",
+            hint=DRAIN,
+            blocked_by=list(holders),
+            refused=True,
+        )
