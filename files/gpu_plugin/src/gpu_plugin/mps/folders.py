@@ -85,12 +85,27 @@ def locked(names: Names) -> Iterator[None]:
 @contextlib.contextmanager
 def the_manager(folder: Path) -> Iterator[None]:
     """Be the one manager of a node, which has its settings in a folder. NodeError: another one is."""
-    with failing(f"can't make {folder}"):
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            folder.chmod(0o755)
+    _make(folder)
     with _lock(folder / "manager.lock", f"the MPS daemons of {folder} have a manager"):
         yield
+
+
+@contextlib.contextmanager
+def the_settings(folder: Path) -> Iterator[None]:
+    """Be the one who changes settings in a folder. NodeError: another one does at the moment.
+
+    The device plugin and the DRA driver look whose a device is before they write or remove its file.
+    """
+    _make(folder)
+    with _lock(folder / "settings.lock", f"the settings in {folder} are being changed"):
+        yield
+
+
+def _make(folder: Path) -> None:
+    with failing(f"can't make {folder}"):
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o755)
 
 
 @contextlib.contextmanager

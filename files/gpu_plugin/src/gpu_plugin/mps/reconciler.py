@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from .._shared._core.dra.names import DEVICE_PLUGIN, DRA
 from .._shared._core.errors import NodeError
 from ..tools import files, logs
-from . import control, folders
+from . import control, folders, state
 from .paths import ROOT
 from .settings import REFUSE, Offer, Settings
 from .state import ManagerFiles, Observed
@@ -22,18 +23,24 @@ from .verdict import KILLED, Verdict, judge
 BLIP: Final = 1.0  # seconds for which a daemon that was soon back is reported as away
 AGAIN: Final = 3.0  # seconds until what had no effect is asked for again
 ADOPTION: Final = 10.0  # seconds that a manager may take to come back to what runs on without it
+OWNERS: Final = {DEVICE_PLUGIN: "the device plugin", DRA: "the DRA driver"}
 
 
 class Reconciler:
     """``folder`` has the files with the settings of devices, ``units`` runs the manager that follows them.
 
     Nothing is written or removed before want() has been called: what a plugin that begins has not
-    looked at yet goes on as it is.
+    looked at yet goes on as it is. ``owner`` is who this is: what others have shared is left alone.
     """
 
     def __init__(
-        self, folder: Path, units: Units, clock: Callable[[], float] = time.monotonic
+        self,
+        folder: Path,
+        units: Units,
+        clock: Callable[[], float] = time.monotonic,
+        owner: str = DEVICE_PLUGIN,
     ) -> None:
+        self._folder, self._owner = folder, owner
         self._files = ManagerFiles(folder)
         self._units = units
         self._clock = clock
@@ -54,6 +61,11 @@ class Reconciler:
         self._leaving = (self._files.devices(root) | self._leaving) - self._offers.keys()
         self.tick()
 
+    def _is_foreign(self, device: str, observed: Observed) -> bool:
+        """Tell whether a device is another's, or was by the daemon that still runs."""
+        before = observed.running.owner if observed.running and device not in self._offers else ""
+        return (self._files.owner(device) or before) not in ("", self._owner)
+
     def tick(self) -> bool:
         """Look at all devices and do what is due. Returns whether anything is to be advertised again."""
         before, known = self.problems(), sorted({*self._offers, *self._leaving})
@@ -61,12 +73,22 @@ class Reconciler:
         if known and (why := folders.refusal(self._root)):
             self._verdicts = dict.fromkeys(known, Verdict(why))
             return self.problems() != before
-        observed = {device: self._files.look(device, self._root) for device in known}
+        found = {device: self._files.look(device, self._root) for device in known}
+        foreign = {device for device, one in found.items() if self._is_foreign(device, one)}
+        self._leaving -= foreign
+        observed = {device: one for device, one in found.items() if device not in foreign}
         self._manage(observed)
-        self._verdicts = {device: self._judge(device, one) for device, one in observed.items()}
+        self._verdicts = {
+            **{device: self._judge(device, one) for device, one in observed.items()},
+            **{device: self._taken(device) for device in foreign & self._offers.keys()},
+        }
         for device, one in observed.items():
             self._settle(device, one.settings)
         return self.problems() != before
+
+    def _taken(self, device: str) -> Verdict:
+        who = self._files.owner(device)
+        return Verdict(f"{OWNERS.get(who, who)} has it shared by MPS")
 
     def _manage(self, observed: Mapping[str, Observed]) -> None:
         """Have a manager where there is something for it to do."""
@@ -121,8 +143,9 @@ class Reconciler:
         return ""
 
     def close(self) -> None:
-        """The plugin ends. One that did not begin leaves all as it was."""
-        self._units.close(int(self._files.manager().get("pid", 0)) if self._begun else 0)
+        """The plugin ends. One that did not begin leaves all as it was, and a manager that others need."""
+        alone = self._begun and self._files.owners() <= {"", self._owner}
+        self._units.close(int(self._files.manager().get("pid", 0)) if alone else 0)
 
     def _judge(self, device: str, observed: Observed) -> Verdict:
         verdict = judge(self._offers.get(device), observed)
@@ -152,18 +175,22 @@ class Reconciler:
         if not wrong:
             return
         try:
-            if offer is None:
-                path.unlink(missing_ok=True)
-            else:
-                files.replace(path, offer.settings.to_json())
+            with folders.the_settings(self._folder):
+                if state.owner_of(path) not in ("", self._owner):
+                    return  # it has become another's since it was looked at
+                if offer is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    files.replace(path, offer.settings.to_json())
         except OSError as error:
-            self._complain(device, path, error)
+            self._complain(device, path, error.strerror or str(error))
+        except NodeError as error:
+            self._complain(device, path, str(error))
         else:
             self._written[device] = now
             self._complaints.pop(device, None)
 
-    def _complain(self, device: str, path: Path, error: OSError) -> None:
-        cause = error.strerror or str(error)
+    def _complain(self, device: str, path: Path, cause: str) -> None:
         if self._complaints.get(device) != cause:
             logs.error("the settings of an MPS daemon can't be written", path=path, cause=cause)
         self._complaints[device] = cause

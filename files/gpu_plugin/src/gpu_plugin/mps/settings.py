@@ -13,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
+from .._shared._core.dra.names import DEVICE_PLUGIN, DRA
 from .._shared._core.errors import InputError, NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.json_data import is_whole
@@ -26,6 +27,7 @@ DRAIN: Final = 30
 SMALLEST_SHM: Final = 64 * 1024**2
 READ_ONLY, READ_WRITE = "read-only", "read-write"
 PIPE_ACCESS: Final = (READ_ONLY, READ_WRITE)
+OWNERS: Final = (DEVICE_PLUGIN, DRA)
 LESS: Final = "choose less for each share, or allow it with overcommit"
 VERSION: Final = 1  # of the JSON; a daemon with another one is as one with other settings
 MIB: Final = 1024**2
@@ -42,6 +44,11 @@ class Percent:
     """A part of a device, in percent of it."""
 
     value: Decimal
+
+    @classmethod
+    def whole(cls) -> Percent:
+        """Return all of it."""
+        return cls(Decimal(100))
 
     def of(self, whole: int) -> Fraction:
         """Return so much of a whole."""
@@ -124,7 +131,7 @@ class Settings:
     have to end when the daemon has to, and ``on_busy`` what holds until then. With ``multi_user``
     clients of all users share a server. ``pipe_access`` is what containers may do in the pipe
     directory, ``shm_size`` the bytes of the device's /dev/shm, 0: an equal part of half the memory.
-    The daemon's files are below ``root``.
+    The daemon's files are below ``root``. ``owner`` is the process that wants the device shared.
     """
 
     replicas: int
@@ -139,19 +146,23 @@ class Settings:
     pipe_access: str = READ_ONLY
     shm_size: int = 0
     root: str = ROOT
+    owner: str = DEVICE_PLUGIN
 
     def to_json(self) -> str:
-        """Return what from_json() reads."""
+        """Return what from_json() reads. Managers of earlier releases know no owner but the first."""
         percent = {k: str(v) for k, v in vars(self).items() if isinstance(v, Percent)}
-        return json.dumps({"version": VERSION, **vars(self), **percent}, indent=2) + "\n"
+        data = {"version": VERSION, **vars(self), **percent}
+        if self.owner == DEVICE_PLUGIN:
+            del data["owner"]
+        return json.dumps(data, indent=2) + "\n"
 
     def suits(self, other: Settings) -> bool:
         """Tell whether a control daemon with these is one with the others.
 
-        Containers have the priority, and its end alone has to do with the rest.
+        Containers have the priority, its end alone has to do with the rest, and whoever owns it.
         """
         same = replace(self, priority=other.priority, drain=other.drain, on_busy=other.on_busy)
-        return same == other
+        return replace(same, owner=other.owner) == other
 
     def shares(self, total_memory: int, compute_capability: tuple[int, int]) -> Shares:
         """Return the shares of a device with so many bytes.
@@ -223,6 +234,7 @@ def from_json(text: str) -> Settings:
     version = data.pop("version", None)
     if not is_whole(version) or version != VERSION:
         raise InputError.of("version", version, str(VERSION))
+    data = {"owner": DEVICE_PLUGIN, **data}
     if unknown := sorted(data.keys() - READERS.keys()):
         raise NodeError(f"{shown(unknown[0])} is no setting")
     if missing := sorted(READERS.keys() - data.keys()):
@@ -288,6 +300,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "pipe_access": _one_of(*PIPE_ACCESS),
     "shm_size": whole(0),
     "root": _root,
+    "owner": _one_of(*OWNERS),
 }
 
 

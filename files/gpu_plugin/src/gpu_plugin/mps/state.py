@@ -16,6 +16,7 @@ from numbers import Number
 from pathlib import Path
 from typing import Any, Final
 
+from .._shared._core.dra.names import DEVICE_PLUGIN, DRA
 from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
 from ..tools import bounded, logs
@@ -165,7 +166,9 @@ def describe(states: list[dict[str, Any]]) -> str:
     for state in states:
         limits = state["limits"]["asked"]
         words = [f"{state['device']}: {state['state']} since {state['since']}"]
-        if limits:
+        if limits and state["settings"].get("owner") == DRA:
+            words.append(f"shares of claims, at most {limits['memory_mib']} MiB")
+        elif limits:
             words.append(
                 f"{state['replicas']} shares of {limits['memory_mib']} MiB"
                 f" and {limits['threads']:g}% of the threads"
@@ -221,7 +224,7 @@ class ManagerFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[Path, tuple[tuple[int, int], Any]] = {}
+        self._known: dict[tuple[Path, str], tuple[tuple[int, int], Any]] = {}
 
     def look(self, device: str, root: str) -> Observed:
         """Return what is known of a device; ``root`` is where its files would be made now."""
@@ -242,6 +245,14 @@ class ManagerFiles:
         """Return where the settings of a device's manager are."""
         return Path(settings_file(device, str(self._folder)))
 
+    def owner(self, device: str) -> str:
+        """Return who has a device shared by its settings, empty where it has none."""
+        return self._read(self.file(device), owner_of, "owner") or ""
+
+    def owners(self) -> set[str]:
+        """Return all who have devices shared."""
+        return set(map(self.owner, devices(self._folder)))
+
     def manager(self) -> Mapping[str, Any]:
         """Return the state of the manager that runs, nothing where none does."""
         found = self._read(self._folder / MANAGER, read_manager)
@@ -252,16 +263,16 @@ class ManagerFiles:
         found = {*devices(self._folder), *left(Path(root)), *self._roots()}
         return set(filter(UUID.fullmatch, found))
 
-    def _read(self, path: Path, read: Callable[[Path], Any]) -> Any:
+    def _read(self, path: Path, read: Callable[[Path], Any], what: str = "") -> Any:
         try:
             stat = path.stat()
         except OSError:
-            self._known.pop(path, None)
+            self._known.pop((path, what), None)
             return None
         stamp = (stat.st_ino, stat.st_mtime_ns)
-        known, value = self._known.get(path, (None, None))
+        known, value = self._known.get((path, what), (None, None))
         if known != stamp and (value := read(path)) is not None:
-            self._known[path] = (stamp, value)
+            self._known[path, what] = (stamp, value)
         return value
 
 
@@ -276,6 +287,17 @@ def read_manager(path: Path) -> dict[str, Any] | None:
         return None
     good = (isinstance(one, str) and not problem_of_root(one) for one in known.values())
     return found if all(good) else None
+
+
+def owner_of(path: Path) -> str:
+    """Return whose the settings in a file are, also those that can't be used; nobody's where there are none."""
+    try:
+        found = json_data.loads(bounded.read_text(path))
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError):
+        return DEVICE_PLUGIN
+    return str(found.get("owner", DEVICE_PLUGIN)) if isinstance(found, dict) else DEVICE_PLUGIN
 
 
 def settings_of(found: Mapping[str, Any]) -> Settings | None:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from ..._shared._core.dra.names import NONE
+from ..._shared._core.dra.names import MPS, NONE
 from ..._shared._core.errors import InputError
+from ...mps import units
 from ...mps.paths import ROOT
 from ..values import Enforcement
+from .mps import Mps
 from .nothing import Nothing
 
 
@@ -52,4 +54,8 @@ def choose(asked: Asked, places: Places = DEFAULT) -> Enforcement:
     """Return the enforcement that is asked for. InputError: there is none of that name."""
     if asked.enforcement == NONE:
         return Nothing()
+    if asked.enforcement == MPS:
+        folder = places.run / "mps"
+        manager = units.choose(places.managers, folder)
+        return Mps(folder, manager, places.mps_root, asked.split_count)
     raise InputError.of("gpuNode.dra.enforcement", asked.enforcement, f"one of {NONE}")

@@ -1,0 +1,215 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Shares limited by MPS: a daemon for each GPU that has any, as long as it has one."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from ..._shared._core.dra.names import DRA, MPS
+from ..._shared._core.errors import NodeError
+from ..._shared._nvml.real import open_nvml
+from ...mps import control, device, folders
+from ...mps.paths import PROGRAM, Names
+from ...mps.reconciler import Reconciler
+from ...mps.settings import MIB, Offer, Settings, Shares
+from ...mps.state import ManagerFiles
+from ...mps.units import Units
+from ...tools import logs
+from ..values import Edits, Share
+from .mps_share import edits, only, problem_of, settings
+
+PATIENCE: Final = 20.0  # seconds that a daemon may take; the kubelet's call ends after 45
+PAUSE: Final = 0.05
+LASTING: Final = (
+    30.0  # seconds after which a daemon that is not ready is a reason to give no shares
+)
+
+
+class Mps:
+    """``folder`` has the settings that the manager follows, ``root`` the daemons' files below it.
+
+    The kubelet's calls and tick() come in threads of their own.
+    """
+
+    name = MPS
+
+    def __init__(
+        self,
+        folder: Path,
+        units: Units,
+        root: str,
+        split_count: int,
+        *,
+        patience: float = PATIENCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reconciler = Reconciler(folder, units, clock, DRA)
+        self._files = ManagerFiles(folder)
+        self._root, self._split_count = root, split_count
+        self._patience, self._clock = patience, clock
+        self._lock = threading.Lock()
+        self._claims: dict[str, str] = {}  # the GPU of each that holds a share
+        self._offers: dict[str, Offer] = {}
+        self._since: dict[str, float] = {}  # when a daemon that has shares was seen not to be ready
+        self._unfit: dict[str, str] = {}  # GPUs that were looked at, and why they can't be shared
+
+    def problem(self, gpu_uuid: str) -> str:
+        """Return why shares of a GPU can't be enforced: not while a daemon is about to be ready."""
+        if shutil.which(PROGRAM) is None:
+            return f"{PROGRAM} is not installed, which comes with the driver"
+        if why := folders.refusal(self._root) or self._unfit_for(gpu_uuid):
+            return why
+        with self._lock:
+            since = self._since.get(gpu_uuid)
+            found = self._reconciler.problems().get(gpu_uuid, "")
+        return found if since is not None and self._clock() - since >= LASTING else ""
+
+    def prepare(self, shares: Sequence[Share]) -> Edits:
+        """Have the GPU's daemon run, and return what makes containers its clients with these limits."""
+        share = only(shares)
+        if why := self.problem(share.gpu_uuid):
+            raise NodeError(f"MPS can't share {share.gpu_uuid}", cause=why)
+        offer = self._offer(share.gpu_uuid)
+        edits(share, offer)  # what can't be had starts no daemon
+        known = self._hold(share, offer)
+        if why := self._wait(share.gpu_uuid):
+            if not known:
+                self.unprepare(shares)
+            raise NodeError(
+                f"the MPS daemon of {share.gpu_uuid} is not ready",
+                cause=why,
+                hint="the kubelet tries again; gpu-plugin mps status and gpu-mps.service's journal"
+                " tell more",
+            )
+        return edits(share, self._own_shm(offer))
+
+    def unprepare(self, shares: Sequence[Share]) -> None:
+        """Let go of shares. The last one of a GPU ends its daemon, and its compute mode is put back."""
+        with self._lock:
+            held = [self._claims.pop(one.claim, "") for one in shares]
+            if any(held):
+                self._want()
+
+    def restore(self, live: Sequence[Share]) -> None:
+        """Take up the daemons of these shares' GPUs; those that we had for others end."""
+        found = {one.gpu_uuid for one in live}
+        offers = {uuid: self._known_offer(uuid) for uuid in sorted(found)}
+        with self._lock:
+            self._claims = {one.claim: one.gpu_uuid for one in live}
+            self._offers.update({uuid: one for uuid, one in offers.items() if one})
+            self._want()
+
+    def tick(self) -> None:
+        """Look after the daemons."""
+        with self._lock:
+            missing = set(self._claims.values()) - self._offers.keys()
+        for uuid in sorted(missing):  # which could not be looked at as this process began
+            if offer := self._known_offer(uuid):
+                with self._lock:
+                    self._offers[uuid] = offer
+                    self._want()
+        with self._lock:
+            self._look()
+
+    def _hold(self, share: Share, offer: Offer) -> bool:
+        """Note who holds a share. Returns whether it did before."""
+        with self._lock:
+            known = share.claim in self._claims
+            self._claims[share.claim] = share.gpu_uuid
+            self._offers[share.gpu_uuid] = offer
+            self._want()
+        return known
+
+    def _want(self) -> None:
+        """Have a daemon for each GPU that has shares, and no other of ours."""
+        held = set(self._claims.values())
+        self._offers = {uuid: one for uuid, one in self._offers.items() if uuid in held}
+        self._reconciler.want(self._offers, self._root)
+        self._note()
+
+    def _look(self) -> None:
+        self._reconciler.tick()
+        self._note()
+
+    def _note(self) -> None:
+        """Note since when daemons are not ready."""
+        now, bad = self._clock(), self._reconciler.problems().keys() & self._offers.keys()
+        self._since = {uuid: self._since.get(uuid, now) for uuid in bad}
+
+    def _wait(self, uuid: str) -> str:
+        """Return when a GPU's daemon is ready, or why it is not in time."""
+        deadline = self._clock() + self._patience
+        while True:
+            with self._lock:
+                self._look()
+                why = self._reconciler.problems().get(uuid, "")
+            if not why or self._clock() >= deadline:
+                return why
+            time.sleep(PAUSE)
+
+    def _offer(self, uuid: str) -> Offer:
+        """Return a GPU as it is offered, looked at once as long as it has shares. NodeError."""
+        with self._lock:
+            known = self._offers.get(uuid)
+        if known:
+            return known
+        wanted = self._settings(uuid)
+        return Offer(Names(uuid, self._root), wanted, device.shares(uuid, wanted))
+
+    def _settings(self, uuid: str) -> Settings:
+        """Return the settings of a GPU's daemon: those that it has by us, else what the program can."""
+        found = self._files.look(uuid, self._root)
+        if found.settings and found.settings.owner == DRA and found.settings.root == self._root:
+            return found.settings
+        return settings(self._root, multi_user=_has_multi_user())
+
+    def _known_offer(self, uuid: str) -> Offer | None:
+        """Return a GPU as it is offered, by what its daemon told where the GPU can't be looked at now."""
+        try:
+            return self._offer(uuid)
+        except NodeError as error:
+            state = self._files.look(uuid, self._root).state
+            asked = state["limits"]["asked"] if state else {}
+            if not asked:
+                logs.warning("shares of a GPU can't be taken up", gpu=uuid, cause=error)
+                return None
+            shares = Shares(1, Fraction(asked["memory_mib"] * MIB), Fraction(100))
+            return Offer(Names(uuid, self._root), self._settings(uuid), shares)
+
+    def _own_shm(self, offer: Offer) -> Offer:
+        """Return an offer with what its daemon has of its own, which it tells once it is ready."""
+        with self._lock:
+            own = self._reconciler.own_shm(offer.names.device)
+        return Offer(offer.names, offer.settings, offer.shares, own)
+
+    def _unfit_for(self, uuid: str) -> str:
+        """Return why a GPU can't be shared by MPS at all; one that can't be looked at now is not judged."""
+        if uuid not in self._unfit:
+            try:
+                with open_nvml() as nvml:
+                    gpus = nvml.gpus()[0]
+            except NodeError:
+                return ""
+            found = {
+                one.uuid: problem_of(self._split_count, one.compute_capability) for one in gpus
+            }
+            self._unfit.update(found)
+        return self._unfit.get(uuid, "")
+
+
+def _has_multi_user() -> bool:
+    """Tell whether clients of all users can have one server; else those of a second user wait."""
+    try:
+        control.require_multi_user()
+    except NodeError as error:
+        logs.info("MPS serves one user at a time on each GPU", cause=error.cause)
+        return False
+    return True
