@@ -45,12 +45,13 @@ def refusal(root: str) -> str:
 
     Links, states and process ids are trusted there.
     """
-    problem = _problem_of(Path(root))
+    problem = who_writes(Path(root))
     return f"MPS can't have its files in {root}: {problem}" if problem else ""
 
 
-def _problem_of(root: Path) -> str:
-    return next(filter(None, map(_problem, (root, *root.parents))), "")
+def who_writes(folder: Path) -> str:
+    """Return who else may change what is in a folder, empty where root alone may."""
+    return next(filter(None, map(_problem, (folder, *folder.parents))), "")
 
 
 def _problem(path: Path) -> str:
@@ -63,7 +64,7 @@ def _problem(path: Path) -> str:
     if found.st_uid not in (0, os.geteuid()):
         return f"{path} belongs to user {found.st_uid}"
     if stat.S_ISLNK(found.st_mode):
-        return _problem_of(path.resolve())
+        return who_writes(path.resolve())
     if not stat.S_ISDIR(found.st_mode):
         return f"{path} is not a folder"
     if found.st_mode & (stat.S_IWOTH if found.st_gid == 0 else stat.S_IWGRP | stat.S_IWOTH):
