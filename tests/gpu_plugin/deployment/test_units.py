@@ -14,7 +14,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 import exposure
 
 KUBELET = -999
-SPARED = {"gpu-device-plugin.service": -997, "gpu-node-labels.service": -500}
+SPARED = {
+    "gpu-device-plugin.service": -997,
+    "gpu-dra.service": -997,
+    "gpu-node-labels.service": -500,
+}
 
 
 @pytest.mark.parametrize("unit", SPARED)

@@ -7,17 +7,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gpu_plugin.proto.podresources_v1 as podresources
 import gpu_plugin.proto.v1beta1 as package
 import pytest
 from google.protobuf import descriptor_pb2
+from gpu_plugin.proto.dra_health_v1alpha1 import api_pb2 as health
+from gpu_plugin.proto.dra_health_v1alpha1 import rpc as health_rpc
+from gpu_plugin.proto.dra_v1 import api_pb2 as dra
+from gpu_plugin.proto.dra_v1 import rpc as dra_rpc
+from gpu_plugin.proto.dra_v1beta1 import api_pb2 as dra_beta
+from gpu_plugin.proto.dra_v1beta1 import rpc as dra_beta_rpc
 from gpu_plugin.proto.podresources_v1 import api_pb2 as pods
 from gpu_plugin.proto.podresources_v1 import rpc as pods_rpc
+from gpu_plugin.proto.registration_v1 import api_pb2 as registration
+from gpu_plugin.proto.registration_v1 import rpc as registration_rpc
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from grpc_tools import protoc  # type: ignore[import-untyped]
 
-FOLDERS = (Path(package.__file__).parent, Path(podresources.__file__).parent)
-SOURCE = FOLDERS[0].parents[2]
+ROOM = Path(package.__file__).parents[1]
+FOLDERS = sorted(path.parent for path in ROOM.glob("*/api.proto"))
+SOURCE = ROOM.parents[1]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -96,3 +104,45 @@ def test_pods_on_the_wire_are_those_of_the_public_api() -> None:
     (service,) = pods.DESCRIPTOR.services_by_name.values()
     paths = {f"/{service.full_name}/{method.name}" for method in service.methods}
     assert paths == {pods_rpc.LIST, pods_rpc.GET_ALLOCATABLE}
+
+
+def test_issue_17_1_claims_on_the_wire_are_those_of_the_public_api() -> None:
+    # As Kubernetes 1.36.2's own messages are (k8s.io/kubelet/pkg/apis): the field's number and type, the length.
+    claim = dra.Claim(namespace="n", uid="u", name="c")
+    assert dra.NodePrepareResourcesRequest(claims=[claim]).SerializeToString() == (
+        b"\x0a\x09\x0a\x01n\x12\x01u\x1a\x01c"
+    )
+    fields = {"request_names": ["r"], "pool_name": "p", "device_name": "d", "cdi_device_ids": ["i"]}
+    device = dra.Device(**fields, share_id="s")
+    wire = b"\x0a\x01r\x12\x01p\x1a\x01d\x22\x01i"
+    assert device.SerializeToString() == wire + b"\x2a\x01s"
+    assert dra_beta.Device(**fields).SerializeToString() == wire
+    answer = dra.NodePrepareResourcesResponse(claims={"u": {"error": "e"}})
+    assert answer.SerializeToString() == b"\x0a\x08\x0a\x01u\x12\x03\x12\x01e"
+    undone = dra.NodeUnprepareResourcesResponse(claims={"u": {"error": "e"}})
+    assert undone.SerializeToString() == b"\x0a\x08\x0a\x01u\x12\x03\x0a\x01e"
+    told = registration.PluginInfo(type="t", name="n", endpoint="e", supported_versions=["v"])
+    assert told.SerializeToString() == b"\x0a\x01t\x12\x01n\x1a\x01e\x22\x01v"
+    status = registration.RegistrationStatus(plugin_registered=True, error="e")
+    assert status.SerializeToString() == b"\x08\x01\x12\x01e"
+    found = health.DeviceHealth(
+        device=health.DeviceIdentifier(pool_name="p", device_name="d"),
+        health=health.UNHEALTHY,
+        last_updated_time=3,
+        health_check_timeout_seconds=4,
+        message="m",
+    )
+    assert found.SerializeToString() == (
+        b"\x0a\x06\x0a\x01p\x12\x01d\x10\x02\x18\x03\x20\x04\x2a\x01m"
+    )
+
+
+def test_issue_17_1_method_paths_of_claims_are_those_of_the_services() -> None:
+    for messages, names in (
+        (dra, {dra_rpc.PREPARE, dra_rpc.UNPREPARE}),
+        (dra_beta, {dra_beta_rpc.PREPARE, dra_beta_rpc.UNPREPARE}),
+        (registration, {registration_rpc.GET_INFO, registration_rpc.NOTIFY}),
+        (health, {health_rpc.WATCH}),
+    ):
+        (service,) = messages.DESCRIPTOR.services_by_name.values()
+        assert {f"/{service.full_name}/{method.name}" for method in service.methods} == names

@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options, _cdi),
         ("mps", "share a device by CUDA's Multi-Process Service", _room("mps"), None),
         ("labels", "label the node with what its GPUs are", _room("labels"), None),
+        ("dra", "give GPUs to claims of Dynamic Resource Allocation", _room("dra"), None),
     ):
         parser = commands.add_parser(name, help=text)
         parser.fill = fill

@@ -31,7 +31,7 @@ from .mps.reconciler import Reconciler
 from .observer import Observer
 from .offer.decide import MpsState, Offered, decide, time_slices
 from .offer.devices import LATE
-from .report.state import Report, Telemetry, state
+from .report.state import Report, Telemetry, daemons_pages, state
 from .tools import logs
 from .tools.chores import Chore, Wakeup, errors
 from .tools.logs import notify
@@ -70,7 +70,9 @@ class Daemon:
         self._offered, self._published = Offered(), Published(observer)
         self._manager = Manager(paths.kubelet_socket, self._published)
         self._vanished = Vanished(paths.kubelet_socket.parent.parent)
-        self._telemetry = Telemetry(observer, lambda: self._configuration.config.mps_root)
+        self._telemetry = Telemetry(
+            lambda: daemons_pages(observer, lambda: self._configuration.config.mps_root)
+        )
         self._report = Report(paths.status_file, observer)
         self._stopping = self._asked = False
         self._fed_at = 0.0

@@ -52,7 +52,7 @@ class CdiFile:
         ``program`` and ``disabled`` concern the hooks in them. OSError: the files stay as they were, and
         so do the names.
         """
-        sources = self._sources()
+        sources = node_sources(self._root)
         seen = (program, disabled, [(path, *stamp) for _folder, path, stamp in sources])
         if seen == self._seen and all(path.exists() for path in self._written):
             return
@@ -79,17 +79,6 @@ class CdiFile:
             if path not in paths:
                 _keep(path, None)
         self._written = paths
-
-    def _sources(self) -> list[Source]:
-        found: list[Source] = []
-        for number, folder in enumerate(self._root / one for one in cdi.FOLDERS):
-            files = sorted(folder.iterdir()) if folder.is_dir() else []
-            for path in files:
-                if path.suffix not in (".json", ".yaml") or path.name.startswith(f"{cdi.VENDOR}-"):
-                    continue
-                if stamp := _stamp(path):
-                    found.append((number, path, stamp))
-        return found
 
 
 class CdiAdded:
@@ -166,6 +155,24 @@ class HostFiles:
             self._gpus.names,
             self._added.names,
         )
+
+
+def node_sources(root: Path) -> list[Source]:
+    """Return the files that may describe the node's GPUs, none of our own among them. OSError."""
+    found: list[Source] = []
+    for number, folder in enumerate(root / one for one in cdi.FOLDERS):
+        files = sorted(folder.iterdir()) if folder.is_dir() else []
+        for path in files:
+            if path.suffix not in (".json", ".yaml") or path.name.startswith(cdi.OWN):
+                continue
+            if stamp := _stamp(path):
+                found.append((number, path, stamp))
+    return found
+
+
+def node_specifications(sources: list[Source]) -> list[dict[str, Any]]:
+    """Return the specifications of the node's GPUs that these files have, as container runtimes take them."""
+    return cdi.merge(_specs(sources))[0]
 
 
 def read(config: Path) -> dict[str, Any] | None:

@@ -14,15 +14,19 @@ from typing import Any, Final
 import yaml
 
 from .._shared._core.cdi.rules import DEVICE, HOOK_PROGRAMS, minimum_version, without_pipes
+from .._shared._core.dra.names import CDI_KIND
 from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut, shown
 from ..config import plain_yaml
 from ..config.configuration import CDI, Config
 
+CLAIMS_FILE: Final = CDI_KIND.replace("/", "-")
 SOURCE_KIND: Final = "nvidia.com/gpu"
 VENDOR: Final = "k8s.device-plugin.nvidia.com"
 KIND: Final = f"{VENDOR}/gpu"
+# What the names of our own files begin with, the DRA driver's of claims among them.
+OWN: Final = (f"{VENDOR}-", CLAIMS_FILE)
 IMEX_FOLDER: Final = "/dev/nvidia-caps-imex-channels"
 FOLDERS: Final = ("etc/cdi", "var/run/cdi")  # the runtimes' own, the later wins
 FILE: Final = f"var/run/cdi/{VENDOR}-gpu.json"

@@ -22,7 +22,7 @@ from ..tools.chores import Chore
 from ..tools.state import StateFile
 
 if TYPE_CHECKING:
-    from .endpoint import Endpoint
+    from .endpoint import Endpoint, Page
 
 
 def state(
@@ -96,14 +96,21 @@ class Report:
         return (f"STATUS={found['problem'] or summary}",)
 
 
+def daemons_pages(observer: Observer, mps_root: Callable[[], str]) -> Mapping[str, Page]:
+    """Return the daemon's pages: the observer's numbers, and those of the MPS daemons below ``mps_root``."""
+    from .pages import pages  # the client is loaded where it is wanted
+
+    return pages(observer, mps_root)
+
+
 class Telemetry:
-    """Serves the observer's numbers, and those of the MPS daemons below ``mps_root``.
+    """Serves ``pages``, which are made when they are first wanted.
 
     ``chore`` is to be run with the configuration's address again and again; without one it serves nowhere.
     """
 
-    def __init__(self, observer: Observer, mps_root: Callable[[], str]) -> None:
-        self._observer, self._mps_root = observer, mps_root
+    def __init__(self, pages: Callable[[], Mapping[str, Page]]) -> None:
+        self._pages = pages
         self._address: tuple[str, int] | None = None
         self._server: Endpoint | None = None
         self.chore = Chore("metrics", "no metrics are served, trying again", self._serve)
@@ -115,10 +122,9 @@ class Telemetry:
             self._address = address
         if address is None or self._server is not None:
             return
-        from .endpoint import Endpoint  # HTTP and the client are loaded where they are wanted
-        from .pages import pages
+        from .endpoint import Endpoint  # HTTP is loaded where it is wanted
 
-        self._server = Endpoint(address, pages(self._observer, self._mps_root))
+        self._server = Endpoint(address, self._pages())
         serving = threading.Thread(target=self._server.serve, name="metrics", daemon=True)
         serving.start()
         host, port = address

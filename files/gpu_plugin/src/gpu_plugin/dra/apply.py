@@ -1,0 +1,237 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Claims are prepared and unprepared: each step is written down before it is done, and may be done again.
+
+One claim is one thread's at a time; different claims go on side by side.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from .._shared._core.dra.checkpoint import (
+    PREPARED,
+    PREPARING,
+    UNPREPARING,
+    Device,
+    Held,
+    Instance,
+)
+from .._shared._core.errors import NodeError
+from ..config.configuration import Config
+from ..offer.devices import Inventory
+from ..tools import logs
+from . import cdi, prepare
+from .cdi import ClaimFiles
+from .checkpoint import Checkpoint
+from .claims import check_uid
+from .mig import Instances
+from .prepare import Limit, Limits
+from .values import Claim, Edits, Enforcement
+
+EVERYTHING: Final = Limits(
+    1 << 62, 1 << 30
+)  # of a GPU that the configuration no longer gives to the driver
+Read = Callable[[str, str, str], Claim]  # namespace, name, UID
+
+
+@dataclass(frozen=True)
+class Now:
+    """What holds at the moment: published as one by the main loop."""
+
+    config: Config
+    inventory: Inventory
+    limit: Limit
+    enforcement: str
+
+
+@dataclass(frozen=True)
+class Given:
+    """A device as the kubelet is told of it."""
+
+    requests: tuple[str, ...]
+    pool: str
+    device: str
+    cdi: str
+    share_id: str
+
+
+class Locks:
+    """Locks by name, of which there are only those that somebody holds or waits for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Hold a lock in a with statement."""
+        with self._lock:
+            lock, users = self._held.get(name, (threading.Lock(), 0))
+            self._held[name] = lock, users + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._lock:
+                lock, users = self._held.pop(name)
+                if users > 1:
+                    self._held[name] = lock, users - 1
+
+
+class Preparer:
+    """``read`` gets a claim from the API, ``now`` returns what holds, ``enforcement`` those by their names."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        read: Read,
+        files: ClaimFiles,
+        instances: Instances,
+        now: Callable[[], Now],
+        enforcement: Callable[[str], Enforcement],
+    ) -> None:
+        self._checkpoint, self._read = checkpoint, read
+        self._files, self._instances = files, instances
+        self._now, self._enforcement = now, enforcement
+        self._claims, self._room = Locks(), threading.Lock()
+        self._steps: dict[str, Callable[[Held], None]] = {
+            prepare.UNDO: self._undo,
+            prepare.INSTANCES: self._instance,
+            prepare.GIVE: self._give,
+            prepare.DONE: self._done,
+        }
+
+    # --- prepare ---
+
+    def prepare(self, namespace: str, name: str, uid: str) -> tuple[Given, ...]:
+        """Return what the containers of a claim get. NodeError: it can't be prepared now, or at all."""
+        with self._claims.of(check_uid(uid)):
+            held = self._checkpoint.get(uid)
+            for step in prepare.steps(held, intact=held is not None and self._intact(held)):
+                if held is None or step == prepare.NOTE:
+                    held = self._note(self._read(namespace, name, uid))
+                else:
+                    self._steps[step](held)
+                    held = self._checkpoint.get(uid) or held
+            if held is None:
+                raise NodeError(f"nothing is known of claim {namespace}/{name}")
+            return tuple(_given(held, one) for one in held.devices)
+
+    def _note(self, claim: Claim) -> Held:
+        """Write down what is about to be prepared, if there is room for it."""
+        now = self._now()
+        devices = prepare.resolve(claim, now.inventory, now.limit)
+        name = now.enforcement if any(map(prepare.is_share, devices)) else ""
+        where = (claim.uid, claim.namespace, claim.name)
+        held = Held(*where, PREPARING, devices, claim.pods, name)
+        limits = {view.gpu.uuid: now.limit(view.gpu) for view in now.inventory.gpus}
+        with self._room:  # of two claims that race for what is left one gets it
+            others = self._checkpoint.claims.values()
+            prepare.check_room(held, others, lambda gpu: limits.get(gpu) or EVERYTHING)
+            self._checkpoint.put(held)
+        return held
+
+    def _instance(self, held: Held) -> None:
+        """See that the MIG instances of a claim are there."""
+        for number, device in enumerate(held.devices):
+            if device.instance is not None:
+                held = self._with_instance(held, number)
+
+    def _give(self, held: Held) -> None:
+        """Set up what enforces the shares of a claim, and describe it to container runtimes."""
+        self._describe(held, self._enforced(held))
+
+    def _done(self, held: Held) -> None:
+        self._checkpoint.put(replace(held, state=PREPARED))
+        devices = [one.device for one in held.devices]
+        logs.info("prepared", claim=f"{held.namespace}/{held.name}", devices=devices)
+
+    def _with_instance(self, held: Held, number: int) -> Held:
+        """See that the MIG instance of a device is there; return the claim with it."""
+        found = held
+
+        def note(instance: Instance) -> None:
+            nonlocal found
+            devices = list(held.devices)
+            devices[number] = replace(devices[number], instance=instance)
+            found = replace(held, devices=tuple(devices))
+            self._checkpoint.put(found)
+
+        self._instances.make(held.devices[number], note)
+        return found
+
+    def _enforced(self, held: Held) -> Edits:
+        """Return what a claim's containers get, once its shares can be enforced."""
+        found = prepare.shares(held)
+        return self._enforcement(held.enforcement).prepare(found) if found else Edits()
+
+    def _describe(self, held: Held, edits: Edits) -> None:
+        nodes = {
+            one.instance.uuid: self._instances.nodes(one) for one in held.devices if one.instance
+        }
+        node = self._files.node(self._now().config)
+        spec = cdi.specification(held.uid, held.devices, node, nodes, edits)
+        self._files.write(held.uid, spec)
+
+    def _intact(self, held: Held) -> bool:
+        """Tell whether all that a claim was given is there, as it is not after a boot."""
+        return self._files.there(held.uid) and all(
+            self._instances.stands(one) for one in held.devices if one.instance
+        )
+
+    # --- unprepare ---
+
+    def unprepare(self, uid: str) -> None:
+        """Undo what was done for a claim, if anything. NodeError: it is to be tried again."""
+        with self._claims.of(check_uid(uid)):
+            held = self._checkpoint.get(uid)
+            if held is None:
+                self._files.remove(uid)
+                return
+            self._undo(held)
+            logs.info("unprepared", claim=f"{held.namespace}/{held.name}")
+
+    def _undo(self, held: Held) -> None:
+        """Undo it, first what lets containers start with it, from what is written down alone."""
+        if held.state != UNPREPARING:
+            held = replace(held, state=UNPREPARING)
+            self._checkpoint.put(held)
+        self._files.remove(held.uid)
+        shares = prepare.shares(held)
+        if shares:
+            self._enforcement(held.enforcement).unprepare(shares)
+        for device in held.devices:
+            if device.instance is not None:
+                self._instances.destroy(device)
+        self._checkpoint.drop(held.uid)
+
+    # --- beside calls of the kubelet ---
+
+    def restore(self) -> None:
+        """Take up, after a start, what claims hold: what is enforced, and their files and no others."""
+        claims = self._checkpoint.claims.values()
+        self._files.sweep(one.uid for one in claims if one.state == PREPARED)
+        names = {one.enforcement for one in claims if one.enforcement}
+        for name in sorted({*names, self._now().enforcement}):
+            self._enforcement(name)  # which takes up what is live
+
+    def refresh(self) -> None:
+        """Follow the node's own specification, such as that of another driver, in those of the claims."""
+        for uid, held in self._checkpoint.claims.items():
+            if held.state == PREPARED:
+                with self._claims.of(uid):
+                    if self._checkpoint.get(uid) == held and self._intact(held):
+                        self._give(held)
+
+
+def _given(held: Held, device: Device) -> Given:
+    # The kubelet knows subrequests by their request.
+    request = device.request.partition("/")[0]
+    name = cdi.qualified(held.uid, device)
+    return Given((request,), device.pool, device.device, name, device.share_id)

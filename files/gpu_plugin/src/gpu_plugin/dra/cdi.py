@@ -1,0 +1,199 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What containers get with a claim: a CDI specification of its own, made of the node's and of the enforcement's edits.
+
+It is complete in itself, so that a claim needs nothing that another file says of a device. Its names have the
+claim's UID, which no other claim ever has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from .._shared._core.cdi import boot as cdi_boot
+from .._shared._core.cdi.rules import minimum_version, problems
+from .._shared._core.dra.checkpoint import Device
+from .._shared._core.dra.names import CDI_KIND
+from .._shared._core.errors import NodeError
+from .._shared._host.api import Host
+from .._shared._host.cdi import specify
+from .._shared._host.driver_files import DriverFiles
+from .._shared._nvml.real import inventory, open_nvml
+from ..cdi import files as node_files
+from ..cdi import specification as cdi
+from ..config.configuration import Config, hook_program
+from ..tools import bounded, files, logs
+from .prepare import is_share
+from .values import Edits
+
+FOLDER: Final = "var/run/cdi"
+Spec = dict[str, Any]
+# The device nodes of a MIG device: path, major and minor, which are 0 where the node is there to be asked.
+Nodes = Sequence[tuple[str, int, int]]
+HINT: Final = "see systemctl status gpu-cdi.service, or run gpu.node.cdi; the kubelet tries again"
+
+
+def device_name(uid: str, device: Device) -> str:
+    """Return the name of a claim's device in CDI; a claim may have several shares of one GPU."""
+    return "-".join(filter(None, (uid, device.device, device.share_id)))
+
+
+def qualified(uid: str, device: Device) -> str:
+    """Return what a container runtime is asked for."""
+    return f"{CDI_KIND}={device_name(uid, device)}"
+
+
+def specification(
+    uid: str,
+    devices: Iterable[Device],
+    node: Sequence[Spec],
+    nodes: Mapping[str, Nodes],
+    edits: Edits,
+) -> Spec:
+    """Return a claim's specification. NodeError: the node's does not describe one of its GPUs.
+
+    ``node`` are the node's own, ``nodes`` those of MIG devices by UUID, which the node's need not have yet.
+    ``edits`` are for shares.
+    """
+    found: dict[str, Spec] = {}
+    sources: list[Spec] = []
+    for one in devices:
+        uuid = one.instance.uuid if one.instance else one.gpu
+        source, own = _described(uuid, node, nodes.get(uuid, ()))
+        if is_share(one):
+            own = _with(own, edits)
+        found[device_name(uid, one)] = own
+        sources += [source] if source not in sources else []
+    spec: Spec = {
+        "cdiVersion": "",
+        "kind": CDI_KIND,
+        "devices": [{"name": name, "containerEdits": own} for name, own in found.items()],
+    }
+    if common := _joined([one.get("containerEdits", {}) for one in sources]):
+        spec["containerEdits"] = common
+    versions = [minimum_version(spec), *(str(one["cdiVersion"]) for one in sources)]
+    spec["cdiVersion"] = max(versions, key=lambda text: tuple(map(int, text.split("."))))
+    if wrong := problems(spec):
+        raise NodeError("the claim's CDI specification is not valid", cause="; ".join(wrong[:3]))
+    return spec
+
+
+def _described(uuid: str, node: Sequence[Spec], nodes: Nodes) -> tuple[Spec, Spec]:
+    """Return the specification that has a device, and the device's edits."""
+    for spec in node:
+        for one in spec["devices"]:
+            if one["name"] == uuid:
+                return spec, one["containerEdits"]
+    if nodes and node:
+        return node[0], {"deviceNodes": [_node(*one) for one in nodes]}
+    cause = "no CDI specification of the node describes it"
+    raise NodeError(f"{uuid} can't be given to containers", cause=cause, hint=HINT)
+
+
+def _node(path: str, major: int, minor: int) -> Spec:
+    numbers = {"type": "c", "major": major, "minor": minor} if major else {}
+    return {"path": path, **numbers, "permissions": "rw"}
+
+
+def _with(own: Spec, edits: Edits) -> Spec:
+    """Return a device's edits with those of the enforcement."""
+    mounts = [
+        {
+            "hostPath": one.host_path,
+            "containerPath": one.container_path,
+            "options": list(one.options),
+        }
+        for one in edits.mounts
+    ]
+    env = [f"{name}={value}" for name, value in edits.env.items()]
+    return _joined([own, {"env": env, "mounts": mounts}])
+
+
+def _joined(parts: Sequence[Spec]) -> Spec:
+    """Return edits together, the same thing once."""
+    found: Spec = {}
+    for key, value in ((key, value) for one in parts for key, value in one.items()):
+        if not isinstance(value, list):
+            found[key] = value
+        elif value:
+            there = found.setdefault(key, [])
+            there.extend(one for one in value if one not in there)
+    return found
+
+
+def made() -> Spec | None:
+    """Return the specification that gpu.node.cdi would write now, None where no GPU can be given. NodeError."""
+    text = bounded.peek(Path(cdi_boot.CONFIG))
+    options = cdi_boot.load(text, cdi_boot.CONFIG) if text else cdi_boot.Options("")
+    machine = DriverFiles(Host(), options.driver_root)
+    with open_nvml(machine.nvml_library()) as nvml:
+        wanted, _warnings = specify(inventory(nvml), machine, options)
+    return cdi.read(wanted.text) if wanted.text else None
+
+
+class ClaimFiles:
+    """Keeps a file for each claim; ``root`` is where the host's CDI folders are seen.
+
+    ``made`` makes a specification of the node where it has none, as on a node whose GPUs are all in MIG
+    mode before the first instance is made.
+    """
+
+    def __init__(self, root: Path, made: Callable[[], Spec | None] = made) -> None:
+        self._root, self._made = root, made
+        self._seen: object = None
+        self._specs: list[Spec] = []
+
+    def node(self, config: Config) -> list[Spec]:
+        """Return the node's specifications as they are now, with the hooks that the configuration wants. OSError."""
+        sources = node_files.node_sources(self._root)
+        program, disabled = hook_program(config), config.cdi_disabled_hooks
+        seen = (program, disabled, [(path, *stamp) for _folder, path, stamp in sources])
+        if seen != self._seen:
+            specs = node_files.node_specifications(sources)
+            self._specs = [cdi.derive(one, program, disabled) for one in specs]
+            self._seen = seen
+        return self._specs or [cdi.derive(one, program, disabled) for one in [self._made()] if one]
+
+    @property
+    def seen(self) -> object:
+        """Something that differs after the node's specifications have changed."""
+        return self._seen
+
+    def path(self, uid: str) -> Path:
+        """Return where the file of a claim is."""
+        return self._root / FOLDER / f"{cdi.CLAIMS_FILE}_{uid}.json"
+
+    def write(self, uid: str, spec: Spec) -> None:
+        """Write a claim's file. NodeError."""
+        try:
+            files.replace(self.path(uid), json.dumps(spec, separators=(",", ":")) + "\n")
+        except OSError as error:
+            cause = error.strerror or str(error)
+            raise NodeError(f"can't write {self.path(uid)}", cause=cause) from error
+
+    def remove(self, uid: str) -> None:
+        """Remove a claim's file, if there is one. NodeError."""
+        try:
+            self.path(uid).unlink(missing_ok=True)
+        except OSError as error:
+            cause = error.strerror or str(error)
+            raise NodeError(f"can't remove {self.path(uid)}", cause=cause) from error
+
+    def there(self, uid: str) -> bool:
+        """Tell whether there is a claim's file."""
+        return self.path(uid).is_file()
+
+    def sweep(self, claims: Iterable[str]) -> None:
+        """Remove the files of all other claims, and what a killed process left half-written."""
+        keep = {self.path(uid).name for uid in claims}
+        folder = self._root / FOLDER
+        found = [*folder.glob(f"{cdi.CLAIMS_FILE}_*"), *folder.glob(f".{cdi.CLAIMS_FILE}_*")]
+        for path in found:
+            if path.name not in keep:
+                logs.info("a claim's CDI specification is left over, and removed", file=path)
+                os.unlink(path)

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Claims as the Kubernetes API has them (resource.k8s.io/v1): what one was given on this node, checked strictly.
+
+A tenant writes claims; of what he writes only the opaque parameters get here, the rest is the scheduler's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from .._shared._core.dra.names import API_VERSION, CORES, DRIVER, MEMORY, SHARE_CONFIG, SHARES
+from .._shared._core.errors import InputError, NodeError
+from .._shared._core.text.json_data import is_whole
+from .._shared._core.text.shown import cut, shown
+from ..cluster.access import Access
+from ..cluster.errors import MISSING, ApiError, understood
+from .values import Claim, Result
+
+PATH: Final = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}"
+RIGHTS: Final = "give the kubeconfig's user the right to get resourceclaims (resource.k8s.io)"
+UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+DEVICE: Final = re.compile(r"gpu-[0-9]{1,4}(-[a-z0-9-]{1,50})?")
+MOST_RESULTS: Final = 32  # of a claim, as the API has it
+QUANTITY: Final = re.compile(r"([0-9]{1,18})(?:([KMGTPE]i)|([kMGTPE])|[eE]([0-9]{1,2}))?")
+BINARY, DECIMAL = "KMGTPE", "kMGTPE"
+CONSUMED: Final = (MEMORY, CORES, SHARES)
+Json = Mapping[str, Any]
+
+
+def check_uid(uid: str) -> str:
+    """Return a claim's UID, of which names of files are made. NodeError: it is none."""
+    if not UID.fullmatch(uid):
+        raise NodeError(f"the claim's UID {shown(uid)} is not valid", cause="expected a UUID")
+    return uid
+
+
+def read(access: Access, namespace: str, name: str, uid: str, pool: str) -> Claim:
+    """Return the claim that the kubelet names. ApiError: it can't be read; NodeError: it is another one."""
+    doing = f"reading the claim {namespace}/{name}"
+    path = PATH.format(quote(namespace, safe=""), quote(name, safe=""))
+    try:
+        found = access.ask(doing, "GET", path, rights=RIGHTS)
+    except ApiError as error:
+        if error.status == MISSING:
+            cause = "there is no such claim any more"
+            raise ApiError(doing, cause, status=MISSING) from error
+        raise
+    return understood(doing, lambda: parse(found, uid, pool))
+
+
+def parse(found: Json, uid: str, pool: str) -> Claim:
+    """Return what an API object says that a claim was given from this node's pool. NodeError, LookupError..."""
+    meta = found["metadata"]
+    where = f"claim {meta['namespace']}/{meta['name']}"
+    if meta["uid"] != uid:
+        raise NodeError(
+            f"{where} is another one than the kubelet asks for",
+            cause=f"its UID is {shown(meta['uid'])}, not {uid}",
+            hint="none: the pod with the claim of before is to end first",
+        )
+    status = found.get("status") or {}
+    devices = (status.get("allocation") or {}).get("devices") or {}
+    ours = [one for one in devices.get("results") or () if one["driver"] == DRIVER]
+    if not ours:
+        raise NodeError(
+            f"{where} has no device of {DRIVER}", cause="it is not allocated, or not to it"
+        )
+    if len(ours) > MOST_RESULTS:
+        raise NodeError(f"{where} has more than {MOST_RESULTS} devices")
+    config = devices.get("config") or ()
+    results = tuple(_result(one, config, pool, where) for one in ours)
+    users = status.get("reservedFor") or ()
+    pods = tuple(str(one["uid"]) for one in users if one["resource"] == "pods")
+    return Claim(uid, str(meta["namespace"]), str(meta["name"]), results, pods)
+
+
+def _result(one: Json, config: Any, pool: str, where: str) -> Result:
+    """Return one result. NodeError: it is of another node, or of a kind that is not supported."""
+    request, device = str(one["request"]), str(one["device"])
+    at = f"{where}, request {cut(request)}"
+    if one["pool"] != pool:
+        cause = f"it is of the pool {shown(one['pool'])}, and this node's is {shown(pool)}"
+        raise NodeError(f"{at}: {cut(device)} is not of this node", cause=cause)
+    if not DEVICE.fullmatch(device):
+        raise NodeError(f"{at}: {shown(device)} is no device of {DRIVER}")
+    if one.get("adminAccess"):
+        hint = "leave adminAccess out of the claim, or use gpu.node's metrics to observe GPUs"
+        raise NodeError(f"{at}: adminAccess is not supported by {DRIVER}", hint=hint)
+    share = str(one.get("shareID") or "")
+    if share:
+        check_uid(share)
+    consumed = dict(_consumed(one.get("consumedCapacity") or {}, at))
+    return Result(request, pool, device, share, consumed, _parameters(request, config, at))
+
+
+def _consumed(found: Json, at: str) -> Iterator[tuple[str, int]]:
+    for name, text in found.items():
+        short = name.rpartition("/")[2] if name.startswith(f"{DRIVER}/") else name
+        if short in CONSUMED:
+            yield short, quantity(text, f"{at}, consumedCapacity.{short}")
+
+
+def quantity(text: object, key: str) -> int:
+    """Return a quantity's value, which is whole for all that we publish. InputError."""
+    match = QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise InputError.of(key, text, "a whole quantity such as 10000Mi or 30")
+    number, binary, decimal, exponent = match.groups()
+    if binary:
+        return int(number) << 10 * (BINARY.index(binary[0]) + 1)
+    power = int(exponent or 0) if decimal is None else 3 * (DECIMAL.index(decimal) + 1)
+    return int(number) * int(10**power)
+
+
+def _parameters(request: str, config: Any, at: str) -> dict[str, object]:
+    """Return what our parameters say of a request; those of the claim come after the class's, and win."""
+    merged: dict[str, object] = {}
+    for one in sorted(config, key=lambda each: each.get("source") == "FromClaim"):
+        opaque = one.get("opaque") or {}
+        requests = one.get("requests") or ()
+        wanted = not requests or request in requests or request.partition("/")[0] in requests
+        if opaque.get("driver") == DRIVER and wanted:
+            merged.update(parameters(opaque["parameters"], at))
+    return merged
+
+
+def parameters(found: object, at: str) -> dict[str, object]:
+    """Return what a ShareConfig says. InputError: it is none, or says what it can't."""
+    key = f"{at}, parameters"
+    if not isinstance(found, dict):
+        raise InputError.of(key, found, f"an object of the kind {SHARE_CONFIG}")
+    kind = (found.get("apiVersion"), found.get("kind"))
+    if kind != (API_VERSION, SHARE_CONFIG):
+        raise InputError.of(key, kind, f"apiVersion {API_VERSION} and kind {SHARE_CONFIG}")
+    said = {name: value for name, value in found.items() if name not in ("apiVersion", "kind")}
+    for name, value in said.items():
+        if name == "priority":
+            if not is_whole(value) or value not in (0, 1):
+                raise InputError.of(f"{key}.priority", value, "0 (normal) or 1 (below normal)")
+        elif name == "coreLimit":
+            if not isinstance(value, bool):
+                raise InputError.of(f"{key}.coreLimit", value, "true or false")
+        else:
+            raise InputError.of(f"{key}.{cut(name)}", value, "none: there is no such key")
+    return said

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command ``gpu-plugin dra``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+from .._shared._core.dra import names
+from .._shared._core.mig.boot import LOCK
+from ..config import configuration as config
+from ..config import sources
+from ..config.schema import address
+from ..tools import logs
+
+KUBELET: Final = "/var/lib/kubelet"
+METRICS: Final = "127.0.0.1:9403"  # the device plugin's are at 9402
+FILES: Final = (
+    ("--checkpoint", names.CHECKPOINT, "what claims hold on this node"),
+    ("--status-file", names.STATUS, "where the state of this process is written"),
+    ("--mig-lock", LOCK, "the lock of whoever changes MIG layouts"),
+)
+
+
+def fill(command: argparse.ArgumentParser) -> None:
+    """Give the command its options."""
+    sources.add(command, config.RUN_KEYS)
+    for name, variable, default, word, text in (
+        ("kubeconfig", "KUBECONFIG", "", "FILE", "access to the API (default: the kubelet's)"),
+        ("node-name", "NODE_NAME", "", "NAME", "the node's name (default: the host's)"),
+        ("kubelet-root", "KUBELET_ROOT", KUBELET, "DIR", "where the kubelet's plugins register"),
+        (
+            "dra-metrics-address",
+            "GPU_DRA_METRICS_ADDRESS",
+            METRICS,
+            "ADDRESS",
+            "of metrics, or off",
+        ),
+    ):
+        command.add_argument(
+            f"--{name}",
+            default=os.environ.get(variable) or default,
+            metavar=word,
+            help=f"{text} (environment: {variable}; default: {default or 'see there'})",
+        )
+    command.add_argument(
+        "--host-root",
+        type=Path,
+        default=os.environ.get("GPU_PLUGIN_HOST_ROOT") or "/",
+        metavar="DIR",
+        help="where the host's /proc, /sys, /dev and CDI folders are seen (environment: GPU_PLUGIN_HOST_ROOT)",
+    )
+    command.add_argument(
+        "--mps-managers",
+        choices=("systemd", "own"),
+        default="",
+        help="who runs the manager of MPS daemons (default: systemd, where it is the init)",
+    )
+    command.add_argument(
+        "--rescan", type=float, default=5.0, metavar="SECONDS", help="how often to look for changes"
+    )
+    for name, path, text in FILES:
+        command.add_argument(name, type=Path, default=path, metavar="FILE", help=text)
+    command.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from ..gpus.driver import DriverReplaced
+    from .service import Paths, Service  # brings gRPC, NVML and the Kubernetes client in
+
+    root = Path(options.kubelet_root)
+    paths = Paths(
+        options.node_name or socket.gethostname().lower(),
+        options.kubeconfig,
+        options.host_root,
+        root / Path(names.SOCKET).relative_to(KUBELET),
+        root / Path(names.REGISTRATION).relative_to(KUBELET),
+        options.checkpoint,
+        options.status_file,
+        options.mig_lock,
+        options.mps_managers,
+        address("--dra-metrics-address", options.dra_metrics_address),
+        options.rescan,
+    )
+    try:
+        return Service(paths, sources.Source(options, os.environ)).run()
+    except DriverReplaced:
+        logs.info("the driver was replaced, restarting")
+        os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The enforcements in use: the one that the configuration asks for, and those that claims were prepared with."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from .._shared._core.errors import NodeError
+from ..config.allocation import Dra
+from .enforcement.choice import Places, choose
+from .values import Enforcement, Share
+
+
+class Enforcements:
+    """Each is made when it is first wanted. Any thread may ask; tick() is the main loop's."""
+
+    def __init__(
+        self, asked: Callable[[], Dra], places: Places, live: Callable[[str], Sequence[Share]]
+    ) -> None:
+        """``live`` returns the shares that are prepared with an enforcement."""
+        self._asked, self._places, self._live = asked, places, live
+        self._lock = threading.Lock()
+        self._made: dict[str, tuple[Dra, Enforcement]] = {}
+
+    def of(self, name: str) -> Enforcement:
+        """Return an enforcement by its name, with what the configuration says besides. NodeError."""
+        asked = replace(self._asked(), enforcement=name)
+        with self._lock:
+            if name not in self._made or self._made[name][0] != asked:
+                made = choose(asked, self._places)
+                made.restore(self._live(name))
+                self._made[name] = asked, made
+            return self._made[name][1]
+
+    def problems(self, gpus: Iterable[str]) -> dict[str, str]:
+        """Return why shares can't be enforced as the configuration asks, for each GPU where that is so."""
+        try:
+            wanted = self.of(self._asked().enforcement)
+            found = {uuid: wanted.problem(uuid) for uuid in gpus}
+        except NodeError as error:
+            return dict.fromkeys(gpus, str(error))
+        return {uuid: problem for uuid, problem in found.items() if problem}
+
+    def tick(self) -> None:
+        """Look after what runs."""
+        with self._lock:
+            made = [one for _asked, one in self._made.values()]
+        for one in made:
+            one.tick()

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How the devices are, for the kubelet, which shows it in the status of pods."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .._shared._core.dra.checkpoint import Device
+from .._shared._core.text.shown import cut
+from ..offer.devices import GpuView, Inventory
+from .prepare import NAME
+
+AGAIN: Final = 10.0  # seconds; a kubelet that hears nothing for 30 takes all for unknown
+LONGEST: Final = 1000  # characters of a message, of which the kubelet takes 1024
+MOST_STREAMS: Final = 4  # each holds a worker for as long as it is open; the kubelet has one
+
+
+@dataclass(frozen=True)
+class DeviceHealth:
+    """A device's health: None where it is not known; a message that says more."""
+
+    pool: str
+    device: str
+    healthy: bool | None
+    message: str = ""
+
+
+def health(
+    pool: str, names: Iterable[str], held: Iterable[Device], judged: Inventory
+) -> tuple[DeviceHealth, ...]:
+    """Return the health of the published devices, and of those that claims hold. Pure.
+
+    ``judged`` is the inventory with what makes GPUs unfit.
+    """
+    views = {view.gpu.minor: view for view in judged.gpus}
+    uuids = {one.device: one.instance.uuid for one in held if one.instance}
+    every = dict.fromkeys([*names, *(one.device for one in held)])
+    return tuple(_one(pool, name, views, uuids.get(name, ""), judged.absent) for name in every)
+
+
+def _one(pool: str, name: str, views: Mapping[int, GpuView], mig: str, absent: str) -> DeviceHealth:
+    match = NAME.fullmatch(name)
+    view = views.get(int(match["minor"])) if match else None
+    if absent or view is None:
+        return DeviceHealth(pool, name, None, cut(absent or "no GPU has that number", LONGEST))
+    problem = view.problem or view.mig_problems.get(mig)
+    if not problem and match and match["id"] is None:
+        problem = next(iter(view.mig_problems.values()), None)
+    return DeviceHealth(pool, name, problem is None, cut(problem.text, LONGEST) if problem else "")
+
+
+class HealthNews:
+    """What was found last, and who waits for it."""
+
+    def __init__(self) -> None:
+        self._found: tuple[DeviceHealth, ...] = ()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._streams: list[object] = []
+
+    def put(self, found: tuple[DeviceHealth, ...]) -> None:
+        """Tell this from now on."""
+        with self._changed:
+            if found != self._found:
+                self._found = found
+                self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Let those who wait look whether they still should."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End all streams."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    def follow(
+        self, active: Callable[[], bool], again: float = AGAIN
+    ) -> Iterator[tuple[DeviceHealth, ...]]:
+        """Yield the health at once, when it changes, and every ``again`` seconds, while somebody listens.
+
+        The oldest stream makes way where there are too many.
+        """
+        me = object()
+        sent: tuple[DeviceHealth, ...] | None = None
+        with self._changed:
+            self._streams = [*self._streams[-MOST_STREAMS + 1 :], me]
+            self._changed.notify_all()
+        while self._wait(me, active, sent, again):
+            sent = self._found
+            yield sent
+
+    def _wait(
+        self,
+        stream: object,
+        active: Callable[[], bool],
+        sent: tuple[DeviceHealth, ...] | None,
+        again: float,
+    ) -> bool:
+        """Wait until there is something to send. Returns whether the stream goes on."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._over(stream, active) or self._found != sent,
+                0 if sent is None else again,
+            )
+            return not self._over(stream, active)
+
+    def _over(self, stream: object, active: Callable[[], bool]) -> bool:
+        return self._closing or stream not in self._streams or not active()

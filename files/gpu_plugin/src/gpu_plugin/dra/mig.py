@@ -1,0 +1,218 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""MIG on demand: the instance of a claim is made at exactly its place, and exactly that one is destroyed again.
+
+All of it is done under the lock that gpu.node.mig and the services of MIG layouts hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from .._shared._core.dra.checkpoint import Device, Instance
+from .._shared._core.errors import NodeError
+from .._shared._core.gpu import (
+    CAPS_FOLDER,
+    INSUFFICIENT_RESOURCES,
+    MIG_MINORS,
+    GiProfile,
+    Gpu,
+    GpuInstance,
+    MigDevice,
+    NvmlError,
+    mig_nodes,
+    parse_minors,
+)
+from .._shared._core.mig.boot import LOCK
+from .._shared._core.mig.profile import parse
+from .._shared._host.api import Host
+from .._shared._nvml.real import Nvml, open_nvml
+from ..tools import bounded
+from .cdi import Nodes
+
+LOCK_SECONDS: Final = 25.0  # the kubelet waits for 45
+AGAIN: Final = "the kubelet tries again"
+CAPS_MAJOR: Final = "nvidia-caps"
+Note = Callable[[Instance], None]
+
+
+class Instances:
+    """``root`` is where the host's / is seen; ``lock`` is the file that others lock too."""
+
+    def __init__(self, root: Path, lock: Path = Path(LOCK)) -> None:
+        self._root, self._lock = root, lock
+
+    def era(self) -> str:
+        """Return what differs after each boot and each load of the driver, which no instance outlives."""
+        boot = bounded.peek(Path("/proc/sys/kernel/random/boot_id")).strip()
+        paths = ("sys/module/nvidia", "proc/driver/nvidia/version")
+        return "/".join([boot, *(_inode(self._root / one) for one in paths)])
+
+    def make(self, device: Device, note: Note) -> Instance:
+        """Return the instance of a device, which is made where it is not there.
+
+        ``note`` is called before something is made, and again once it is. One that stood before is used, and
+        stays. NodeError: it can't be made, or is in parts.
+        """
+        wanted = _instance(device)
+        with self._gpu(device) as (nvml, gpu):
+            profile = _profile(nvml, gpu, device)
+            there = _at(nvml, gpu, wanted)
+            known = wanted.era == self.era()
+            if there is None or not known:
+                # What stands here and was not made in this load of the driver is somebody else's.
+                wanted = replace(wanted, made=there is None, era=self.era(), gi=None, uuid="")
+                note(wanted)
+            gi = _create(nvml, gpu, profile, wanted.start) if there is None else there.id
+            _fill(nvml, gpu, gi, profile, made=wanted.made)
+            found = _device(nvml, gpu, gi, device)
+            wanted = replace(wanted, gi=gi, uuid=found.uuid)
+            note(wanted)
+            return wanted
+
+    def destroy(self, device: Device) -> None:
+        """Destroy what was made for a device, if that is still there, and nothing else. NvmlError: it is in use."""
+        instance = _instance(device)
+        if not instance.made or instance.era != self.era():
+            return
+        with self._gpu(device) as (nvml, gpu):
+            there = _at(nvml, gpu, instance)
+            if there is None or (instance.gi is not None and there.id != instance.gi):
+                return
+            uuids = [one.uuid for one in nvml.mig_devices(gpu) if one.gi_id == there.id]
+            if instance.uuid and uuids and instance.uuid not in uuids:
+                return
+            users = [str(one) for one in nvml.processes(gpu) if one.gi_id == there.id]
+            if users:
+                raise NodeError(
+                    f"{device.device} is still in use", cause=", ".join(users[:5]), hint=AGAIN
+                )
+            nvml.destroy_instance(gpu, there.id)
+
+    def stands(self, device: Device) -> bool:
+        """Tell whether the instance of a device is there as it was given away. NodeError: it is not known."""
+        instance = _instance(device)
+        if instance.era != self.era():
+            return False
+        with open_nvml() as nvml:
+            gpu = _find(nvml, device)
+            migs = nvml.mig_devices(gpu) if gpu.mig_current else []
+            return any((one.uuid, one.gi_id) == (instance.uuid, instance.gi) for one in migs)
+
+    def nodes(self, device: Device) -> Nodes:
+        """Return the device nodes of an instance that is there. NodeError: the driver does not list them."""
+        with open_nvml() as nvml:
+            gpu = _find(nvml, device)
+            mig = _device(nvml, gpu, _instance(device).gi, device)
+        paths = mig_nodes(gpu, mig, parse_minors(bounded.peek(self._root / MIG_MINORS[1:])))
+        major = _major(bounded.peek(self._root / "proc/devices"))
+        return tuple(self._node(path, major) for path in paths)
+
+    def _node(self, path: str, major: int) -> tuple[str, int, int]:
+        """Return a node with its numbers, where nobody has made it yet and the runtime has to."""
+        if not path.startswith(CAPS_FOLDER) or (self._root / path[1:]).exists():
+            return path, 0, 0
+        return path, major, int(path.rpartition("nvidia-cap")[2])
+
+    @contextmanager
+    def _gpu(self, device: Device) -> Iterator[tuple[Nvml, Gpu]]:
+        """Hold the lock over a GPU in MIG mode. NodeError."""
+        with Host().lock(str(self._lock), timeout=LOCK_SECONDS), open_nvml() as nvml:
+            gpu = _find(nvml, device)
+            if not gpu.mig_current:
+                raise NodeError(
+                    f"{device.device} can't be looked after",
+                    cause=f"GPU {gpu.index} is not in MIG mode",
+                )
+            yield nvml, gpu
+
+
+def _instance(device: Device) -> Instance:
+    if device.instance is None:
+        raise NodeError(f"{device.device} is no MIG device")
+    return device.instance
+
+
+def _find(nvml: Nvml, device: Device) -> Gpu:
+    gpus, broken = nvml.gpus()
+    found = next((one for one in gpus if one.uuid == device.gpu), None)
+    if found is None:
+        raise broken[0] if broken else NodeError(f"GPU {device.gpu} is not there any more")
+    return found
+
+
+def _profile(nvml: Nvml, gpu: Gpu, device: Device) -> GiProfile:
+    wanted = _instance(device)
+    for one in nvml.gi_profiles(gpu):
+        if one.id == wanted.profile_id and wanted.start in [at for at, _size in one.placements]:
+            return one
+    cause = (
+        f"GPU {gpu.index} has no profile {wanted.profile_id} that can begin at slice {wanted.start}"
+    )
+    raise NodeError(f"{device.device} can't be made", cause=cause)
+
+
+def _at(nvml: Nvml, gpu: Gpu, wanted: Instance) -> GpuInstance | None:
+    place = (wanted.profile_id, wanted.start)
+    found = (one for one in nvml.gpu_instances(gpu) if (one.profile_id, one.start) == place)
+    return next(found, None)
+
+
+def _create(nvml: Nvml, gpu: Gpu, profile: GiProfile, start: int) -> int:
+    try:
+        return nvml.create_instance(gpu, profile, start)
+    except NvmlError as error:
+        if error.code != INSUFFICIENT_RESOURCES:
+            raise
+        names = {one.id: one.name for one in nvml.gi_profiles(gpu)}
+        there = [
+            f"{names.get(one.profile_id)} at {one.start}:{one.size}"
+            for one in nvml.gpu_instances(gpu)
+        ]
+        raise NodeError(
+            f"{profile.name} can't be made at slice {start} of GPU {gpu.index}",
+            cause=f"it has {', '.join(there) or 'no room'}",
+            hint=AGAIN,
+        ) from error
+
+
+def _fill(nvml: Nvml, gpu: Gpu, gi: int, profile: GiProfile, *, made: bool) -> None:
+    """See that one compute instance takes all of the GPU instance. NodeError: somebody divided it."""
+    found = next(one for one in nvml.gpu_instances(gpu) if one.id == gi)
+    if not found.cis and made:
+        nvml.create_compute_instance(gpu, gi, parse(profile.name).g, 0)
+    elif [one.slices for one in found.cis] != [parse(profile.name).g]:
+        raise NodeError(
+            f"GPU instance {gi} of GPU {gpu.index} can't be given as a whole",
+            cause=f"it has {len(found.cis)} compute instances that somebody else made",
+            hint="destroy it, or give it a compute instance that takes all of it",
+        )
+
+
+def _device(nvml: Nvml, gpu: Gpu, gi: int | None, device: Device) -> MigDevice:
+    found = next((one for one in nvml.mig_devices(gpu) if one.gi_id == gi), None)
+    if found is None:
+        raise NodeError(
+            f"{device.device} is not there",
+            cause="the driver lists no MIG device for it",
+            hint=AGAIN,
+        )
+    return found
+
+
+def _inode(path: Path) -> str:
+    try:
+        return str(path.stat().st_ino)
+    except OSError:
+        return "-"
+
+
+def _major(devices: str) -> int:
+    """Return the major of capabilities in the text of /proc/devices, 0 where it has none."""
+    pairs = (line.split() for line in devices.splitlines())
+    return next((int(one[0]) for one in pairs if len(one) == 2 and one[1] == CAPS_MAJOR), 0)

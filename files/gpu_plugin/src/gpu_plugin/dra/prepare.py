@@ -1,0 +1,180 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a claim's results to the devices of this node, whether there is room for them, and what is to be done. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .._shared._core.dra.checkpoint import PREPARED, UNPREPARING, Device, Held, Instance
+from .._shared._core.dra.names import CORES, DRIVER, MEMORY, SHARES
+from .._shared._core.errors import NodeError
+from .._shared._core.gpu import Gpu
+from ..offer.devices import GpuView, Inventory
+from .values import Claim, Result, Share
+
+NAME: Final = re.compile(
+    r"gpu-(?P<minor>[0-9]+)(?:-mig-.*-(?P<id>[0-9]+)-(?P<start>[0-9]+)|(?P<share>-share))?"
+)
+AGAIN: Final = "the kubelet tries again"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the shares of a GPU may come to together: bytes of memory, and how many they are."""
+
+    memory: int
+    shares: int
+    cores: int = 100
+
+
+Limit = Callable[[Gpu], Limits | None]  # None where the driver does not have the GPU
+
+
+def resolve(claim: Claim, inventory: Inventory, limit: Limit) -> tuple[Device, ...]:
+    """Return where the devices of a claim are. NodeError: one is not there, or must not be used now."""
+    if inventory.absent:
+        raise NodeError(f"the driver does not answer: {inventory.absent}", hint=AGAIN)
+    views = {view.gpu.minor: view for view in inventory.gpus}
+    return tuple(_resolved(one, views, limit) for one in claim.results)
+
+
+def _resolved(one: Result, views: Mapping[int, GpuView], limit: Limit) -> Device:
+    match = NAME.fullmatch(one.device)
+    view = views.get(int(match["minor"])) if match else None
+    if match is None or view is None:
+        raise NodeError(
+            f"{one.device} is not on this node", cause="no GPU has that number", hint=AGAIN
+        )
+    gpu, is_mig = view.gpu, match["id"] is not None
+    if limit(gpu) is None:
+        cause = "gpuNode.allocation of this node leaves its GPU to the device plugin"
+        raise NodeError(f"{one.device} is not given by {DRIVER}", cause=cause)
+    if view.problem:
+        raise NodeError(f"{one.device} can't be used", cause=view.problem.text, hint=AGAIN)
+    if is_mig != gpu.mig_current:
+        cause = f"MIG mode of GPU {gpu.index} is {'on' if gpu.mig_current else 'off'}"
+        raise NodeError(f"{one.device} is not there", cause=f"{cause} by now")
+    if one.parameters and not match["share"]:
+        raise NodeError(
+            f"{one.device} has parameters of a share, and is none",
+            cause=", ".join(sorted(one.parameters)),
+            hint="leave the parameters out of this request",
+        )
+    if match["share"] and (one.consumed.get(MEMORY, 0) < 1 or one.consumed.get(SHARES, 1) < 1):
+        raise NodeError(
+            f"{one.device} is allocated without memory", cause="consumedCapacity has none"
+        )
+    instance = Instance(int(match["id"]), int(match["start"]), made=True) if is_mig else None
+    return Device(
+        one.request,
+        one.pool,
+        one.device,
+        gpu.uuid,
+        gpu.minor,
+        one.share_id,
+        one.consumed,
+        one.parameters,
+        instance,
+    )
+
+
+def check_room(held: Held, others: Iterable[Held], limit: Callable[[str], Limits]) -> None:
+    """Refuse a claim for which there is no room beside the others, which the kubelet has not given back.
+
+    The scheduler sees to that; a claim of a pod that was deleted by force it takes for gone.
+    """
+    there = [(one, device) for one in others for device in one.devices if one.uid != held.uid]
+    for device in held.devices:
+        users = [(one, each) for one, each in there if each.gpu == device.gpu]
+        for one, each in users:
+            if _excludes(device, each):
+                raise NodeError(
+                    f"{device.device} is not free",
+                    cause=f"{one} has {each.device} until the kubelet gives it back",
+                    hint=AGAIN,
+                )
+    for gpu in dict.fromkeys(one.gpu for one in held.devices if is_share(one)):
+        shares = [each for _one, each in there if each.gpu == gpu and is_share(each)]
+        shares += [one for one in held.devices if one.gpu == gpu and is_share(one)]
+        _check_sum(gpu, shares, limit(gpu))
+
+
+def is_share(device: Device) -> bool:
+    """Tell whether a device is a share of a GPU."""
+    return device.device.endswith("-share")
+
+
+def _excludes(one: Device, other: Device) -> bool:
+    """Tell whether two devices of one GPU can't be given away at the same time."""
+    if one.instance and other.instance:
+        # Which instances overlap the driver knows.
+        return (one.instance.profile_id, one.instance.start) == (
+            other.instance.profile_id,
+            other.instance.start,
+        )
+    return not (is_share(one) and is_share(other))
+
+
+def _check_sum(gpu: str, shares: list[Device], most: Limits) -> None:
+    sums = {
+        MEMORY: (sum(one.consumed.get(MEMORY, 0) for one in shares), most.memory),
+        CORES: (sum(one.consumed.get(CORES, 0) for one in shares), most.cores),
+        SHARES: (sum(one.consumed.get(SHARES, 1) for one in shares), most.shares),
+    }
+    for name, (found, limit) in sums.items():
+        if found > limit:
+            raise NodeError(
+                f"there is not enough {name} left on GPU {gpu}",
+                cause=f"its shares would come to {found} of {limit} with claims that the kubelet has not given back",
+                hint=AGAIN,
+            )
+
+
+def shares(held: Held) -> tuple[Share, ...]:
+    """Return the shares of a claim, as its enforcement wants them."""
+    return tuple(
+        Share(
+            held.uid,
+            one.gpu,
+            one.minor,
+            one.consumed[MEMORY],
+            one.consumed.get(CORES, 0) if one.parameters.get("coreLimit", True) else 0,
+            one.share_id,
+            _priority(one),
+            held.pods,
+        )
+        for one in held.devices
+        if is_share(one)
+    )
+
+
+def _priority(device: Device) -> int:
+    found = device.parameters.get("priority", 0)
+    return found if isinstance(found, int) else 0
+
+
+# What is done for a claim, one after the other. Each may be done again.
+UNDO: Final = "undo"  # go on with the unpreparing that was interrupted
+NOTE: Final = "note"  # write down what is about to be done
+INSTANCES: Final = "instances"  # make MIG instances
+GIVE: Final = "give"  # set up what enforces shares, and describe it all to container runtimes
+DONE: Final = "done"
+
+
+def steps(held: Held | None, *, intact: bool) -> tuple[str, ...]:
+    """Return what is left to do for a claim that the kubelet wants prepared.
+
+    ``held`` is what is written down of it, ``intact`` whether all is still there that it was given.
+    """
+    if held is None:
+        return (NOTE, INSTANCES, GIVE, DONE)
+    if held.state == UNPREPARING:
+        return (UNDO, NOTE, INSTANCES, GIVE, DONE)
+    if held.state == PREPARED and intact:
+        return ()
+    return (INSTANCES, GIVE, DONE)

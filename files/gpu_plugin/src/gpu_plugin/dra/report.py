@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the driver's process does at the moment, for its status file and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .._shared._core.dra.checkpoint import STATES, Device, Held
+from .._shared._core.dra.names import CORES, MEMORY
+from ..observer import PREFIX, Observer
+from ..report.endpoint import TEXT, Page
+from ..report.probes import health
+from .prepare import is_share
+
+State = Mapping[str, Any]
+
+
+def claims(held: Iterable[Held]) -> list[dict[str, Any]]:
+    """Return the claims as JSON can hold them."""
+    return [
+        {
+            "namespace": one.namespace,
+            "name": one.name,
+            "uid": one.uid,
+            "state": one.state,
+            "enforcement": one.enforcement,
+            "devices": [_device(device) for device in one.devices],
+        }
+        for one in sorted(held, key=lambda each: (each.namespace, each.name, each.uid))
+    ]
+
+
+def _device(one: Device) -> dict[str, Any]:
+    return {
+        "device": one.device,
+        "request": one.request,
+        "gpu": one.gpu,
+        "mig": one.instance.uuid if one.instance else "",
+        "share_id": one.share_id,
+        "consumed": dict(one.consumed),
+    }
+
+
+def gpus(indices: Mapping[str, int], held: Iterable[Held]) -> dict[str, dict[str, int]]:
+    """Return by UUID what of each GPU claims have: how many of them, shares, and their memory and cores."""
+    found = {
+        uuid: {"index": index, "claims": 0, "shares": 0, MEMORY: 0, CORES: 0}
+        for uuid, index in indices.items()
+    }
+    for claim in held:
+        for uuid in {one.gpu for one in claim.devices} & found.keys():
+            found[uuid]["claims"] += 1
+        for one in claim.devices:
+            if one.gpu in found and is_share(one):
+                gpu = found[one.gpu]
+                gpu["shares"] += 1
+                gpu[MEMORY] += one.consumed.get(MEMORY, 0)
+                gpu[CORES] += one.consumed.get(CORES, 0)
+    return found
+
+
+class Families(Collector):
+    """``state`` returns that of the driver's process."""
+
+    def __init__(self, state: Callable[[], State]) -> None:
+        self._state = state
+
+    def collect(self) -> Iterator[Metric]:
+        """Return all families, with those that have no samples yet."""
+        state = self._state()
+        by_state = _gauge("claims", "Claims that hold devices of this node.", "state")
+        registered = _gauge("registered", "Whether the kubelet knows of the driver.")
+        given = [
+            (key, _gauge(f"gpu_{name}", text, "uuid", "index"))
+            for key, name, text in (
+                ("claims", "claims", "Claims that have a device of a GPU."),
+                ("shares", "shares", "Shares of a GPU that are given."),
+                (MEMORY, "memory_bytes", "Memory of a GPU that is given as shares."),
+                (CORES, "cores_percent", "Cores of a GPU that are given as shares."),
+            )
+        ]
+        failed = _gauge(
+            "chore_failed", "Whether work beside serving failed the last time.", "chore"
+        )
+        if state:
+            for name in STATES:
+                count = sum(one["state"] == name for one in state["claims"])
+                by_state.add_metric([name], count)
+            registered.add_metric([], state["registered"])
+            for uuid, gpu in state["gpus"].items():
+                for key, family in given:
+                    family.add_metric([uuid, str(gpu["index"])], gpu[key])
+            for name, error in state["chores"].items():
+                failed.add_metric([name], error is not None)
+        yield from (by_state, registered, *(family for _key, family in given), failed)
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}dra_{name}", text, labels=labels)
+
+
+def pages(observer: Observer) -> dict[str, Page]:
+    """Return the pages by their path: metrics, and whether the process goes round."""
+    registry = CollectorRegistry(auto_describe=False)
+    for metric in observer.metrics:
+        registry.register(metric)
+    registry.register(Families(lambda: observer.last()[0]))
+    ProcessCollector(registry=registry)
+    return {
+        "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)),
+        "/healthz": lambda: _page(health(*observer.last())),
+        "/readyz": lambda: _page(_unready(*observer.last())),
+    }
+
+
+def _page(problem: str) -> tuple[HTTPStatus, str, bytes]:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
+    return status, TEXT, f"{problem or 'ok'}\n".encode()
+
+
+def _unready(state: State, age: float) -> str:
+    if problem := health(state, age):
+        return problem
+    if not state:
+        return "starting"
+    unregistered = "" if state["registered"] else "the kubelet does not know of the driver"
+    return str(state["problem"] or unregistered)

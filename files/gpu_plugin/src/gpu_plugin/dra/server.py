@@ -1,0 +1,242 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The gRPC edge of the DRA driver: a socket that the kubelet finds it by, and one for all that it calls."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent import futures
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from .._shared._core.dra.names import DRIVER
+from .._shared._core.errors import NodeError
+from ..proto.dra_health_v1alpha1 import api_pb2 as health_pb2
+from ..proto.dra_health_v1alpha1 import rpc as health_rpc
+from ..proto.dra_v1 import api_pb2 as v1_pb2
+from ..proto.dra_v1 import rpc as v1
+from ..proto.dra_v1beta1 import api_pb2 as v1beta1_pb2
+from ..proto.dra_v1beta1 import rpc as v1beta1
+from ..proto.registration_v1 import api_pb2 as registration_pb2
+from ..proto.registration_v1 import rpc as registration
+from ..tools import logs
+from .apply import Given
+from .calls import Answers, Calls, Claim
+from .health import DeviceHealth, HealthNews
+
+WORKERS: Final = 16
+# The first that a kubelet knows is the one that it uses.
+VERSIONS: Final = (v1.VERSION, v1beta1.VERSION, health_rpc.VERSION)
+MARGIN: Final = 5.0  # seconds that an answer comes before the kubelet stops waiting for it
+KUBELETS: Final = 45.0  # seconds that it waits
+STATES: Final = {None: health_pb2.UNKNOWN, True: health_pb2.HEALTHY, False: health_pb2.UNHEALTHY}
+Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
+Identity = tuple[int, int, int]
+
+
+class SocketUnusable(NodeError):
+    """The driver can't listen on a socket."""
+
+
+class Socket:
+    """A gRPC server on a socket, which gets its name once it listens."""
+
+    def __init__(self, path: Path, services: Mapping[str, Handlers]) -> None:
+        self.path, self._services = path, services
+        self._server: grpc.Server | None = None
+        self._identity: Identity | None = None
+
+    @property
+    def intact(self) -> bool:
+        """Whether the socket is still the one that this server listens on."""
+        return self._identity is not None and _identity(self.path) == self._identity
+
+    def start(self) -> None:
+        """Listen, in place of where it listened before. SocketUnusable."""
+        self.stop()
+        pool = futures.ThreadPoolExecutor(WORKERS, thread_name_prefix=self.path.name)
+        server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
+        for name, handlers in self._services.items():
+            found = grpc.method_handlers_generic_handler(name, dict(handlers))
+            server.add_generic_rpc_handlers((found,))
+        # gRPC removes the path that it bound when it ends, whoever listens there by then. The kubelet
+        # leaves names with a dot alone.
+        bound = self.path.with_name(f".{os.getpid()}.sock")
+        try:
+            bound.unlink(missing_ok=True)
+            server.add_insecure_port(f"unix://{bound}")
+            server.start()
+            bound.chmod(0o600)
+            bound.replace(self.path)
+        except (RuntimeError, OSError) as error:
+            server.stop(0)
+            raise SocketUnusable(
+                f"can't listen on {self.path}",
+                cause=str(error),
+                hint="see that its folder exists, is writable and has a short path",
+            ) from error
+        self._server, self._identity = server, _identity(self.path)
+
+    def stop(self) -> None:
+        """Stop listening. Calls that go on get a while to end."""
+        if self._server is not None:
+            self._server.stop(grace=2.0).wait()
+            self._server = None
+        if self.intact:
+            self.path.unlink(missing_ok=True)
+        self._identity = None
+
+
+class Registered:
+    """What the kubelet said last of the registration."""
+
+    def __init__(self, endpoint: Path) -> None:
+        self._endpoint = endpoint
+        self.done, self.problem = False, ""
+
+    def handlers(self) -> Handlers:
+        """Return what answers the kubelet's calls."""
+        return {
+            "GetInfo": _unary(self._info, registration_pb2.InfoRequest),
+            "NotifyRegistrationStatus": _unary(self._told, registration_pb2.RegistrationStatus),
+        }
+
+    def _info(self, _request: object, _context: object) -> registration_pb2.PluginInfo:
+        return registration_pb2.PluginInfo(
+            type=registration.DRA_PLUGIN,
+            name=DRIVER,
+            endpoint=str(self._endpoint),
+            supported_versions=VERSIONS,
+        )
+
+    def _told(
+        self, status: registration_pb2.RegistrationStatus, _context: object
+    ) -> registration_pb2.RegistrationStatusResponse:
+        self.done, self.problem = status.plugin_registered, status.error
+        if self.done:
+            logs.info("registered", driver=DRIVER)
+        else:
+            logs.error("the kubelet does not take the driver", cause=status.error)
+        return registration_pb2.RegistrationStatusResponse()
+
+
+class Driver:
+    """Both sockets. All that is done happens in ``calls``; ``health`` has what is told of devices."""
+
+    def __init__(self, socket: Path, registry: Path, calls: Calls, health: HealthNews) -> None:
+        self._calls, self._health = calls, health
+        self.registered = Registered(socket)
+        self._plugin = Socket(socket, self._services())
+        self._registry = Socket(registry, {registration.REGISTRATION: self.registered.handlers()})
+
+    def tick(self) -> None:
+        """Bring back what is lost of the sockets, the kubelet's way to the driver last. SocketUnusable."""
+        for one in (self._plugin, self._registry):
+            if not one.intact:
+                self.registered.done = False
+                one.start()
+            if one is self._plugin and not self._plugin.intact:
+                return
+
+    def stop(self) -> None:
+        """Stop both, the kubelet's way to the driver first."""
+        self._health.close()
+        self._registry.stop()
+        self._plugin.stop()
+
+    def _services(self) -> dict[str, Handlers]:
+        return {
+            v1.DRA_PLUGIN: self._plugins(v1_pb2),
+            v1beta1.DRA_PLUGIN: self._plugins(v1beta1_pb2),
+            health_rpc.HEALTH: {
+                "NodeWatchResources": grpc.unary_stream_rpc_method_handler(
+                    self._watch,
+                    health_pb2.NodeWatchResourcesRequest.FromString,
+                    lambda answer: answer.SerializeToString(),
+                )
+            },
+        }
+
+    def _plugins(self, messages: Any) -> Handlers:
+        """Return what answers the calls of one version of the API."""
+
+        def prepare(request: Any, context: grpc.ServicerContext) -> Any:
+            found = self._calls.prepare(_claims(request), _seconds(context))
+            return _prepared(messages, found)
+
+        def unprepare(request: Any, context: grpc.ServicerContext) -> Any:
+            found = self._calls.unprepare(_claims(request), _seconds(context))
+            answer = messages.NodeUnprepareResourcesResponse()
+            for uid, one in found.items():
+                answer.claims[uid].error = str(one) if isinstance(one, Exception) else ""
+            return answer
+
+        return {
+            "NodePrepareResources": _unary(prepare, messages.NodePrepareResourcesRequest),
+            "NodeUnprepareResources": _unary(unprepare, messages.NodeUnprepareResourcesRequest),
+        }
+
+    def _watch(
+        self, _request: object, context: grpc.ServicerContext
+    ) -> Iterator[health_pb2.NodeWatchResourcesResponse]:
+        """Tell of the health of all devices, again and again."""
+        if not context.add_callback(self._health.wake):
+            return
+        for devices in self._health.follow(context.is_active):
+            yield health_pb2.NodeWatchResourcesResponse(devices=map(_health, devices))
+
+
+def _unary(call: Callable[..., Any], request: Any) -> grpc.RpcMethodHandler[Any, Any]:
+    return grpc.unary_unary_rpc_method_handler(
+        call, request.FromString, lambda answer: answer.SerializeToString()
+    )
+
+
+def _claims(request: Any) -> list[Claim]:
+    return [Claim(one.namespace, one.name, one.uid) for one in request.claims]
+
+
+def _seconds(context: grpc.ServicerContext) -> float:
+    """Return how long an answer may take."""
+    return max(min(context.time_remaining() or KUBELETS, KUBELETS) - MARGIN, 0.0)
+
+
+def _prepared(messages: Any, found: Answers[tuple[Given, ...]]) -> Any:
+    answer = messages.NodePrepareResourcesResponse()
+    for uid, those in found.items():
+        if isinstance(those, Exception):
+            answer.claims[uid].error = str(those)
+            continue
+        answer.claims[uid].SetInParent()
+        for one in those:
+            device = answer.claims[uid].devices.add(
+                request_names=one.requests,
+                pool_name=one.pool,
+                device_name=one.device,
+                cdi_device_ids=[one.cdi],
+            )
+            if one.share_id and messages is v1_pb2:
+                device.share_id = one.share_id
+    return answer
+
+
+def _health(one: DeviceHealth) -> health_pb2.DeviceHealth:
+    return health_pb2.DeviceHealth(
+        device=health_pb2.DeviceIdentifier(pool_name=one.pool, device_name=one.device),
+        health=STATES[one.healthy],
+        last_updated_time=int(time.time()),
+        message=one.message,
+    )
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_mtime_ns)

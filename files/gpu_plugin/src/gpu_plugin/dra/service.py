@@ -1,0 +1,270 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The process of the DRA driver: what is known of the GPUs is published, and claims on them are prepared."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from .. import __version__
+from .._shared._core.dra import names
+from .._shared._core.gpu import Gpu
+from ..cluster.access import Access
+from ..cluster.rate import Rate
+from ..config.allocation import owner
+from ..config.configuration import Config
+from ..config.last_good import LastGood
+from ..config.reload import InForce
+from ..config.sources import Source
+from ..config.strict_yaml import ConfigError
+from ..gpus.driver import DriverReplaced
+from ..gpus.watch import GpuWatch
+from ..kubelet.folder import Folder
+from ..observer import REFUSALS, Observer
+from ..offer.devices import LATE, Faults, Inventory, judged
+from ..report.state import Telemetry
+from ..tools import logs
+from ..tools.chores import Chore, Wakeup, Worker, errors
+from ..tools.logs import notify
+from ..tools.state import StateFile
+from . import claims, report
+from .apply import Now, Preparer
+from .calls import Calls
+from .cdi import ClaimFiles
+from .checkpoint import Checkpoint
+from .enforcement.choice import Places
+from .enforcing import Enforcements
+from .health import HealthNews, health
+from .mig import Instances
+from .prepare import Limits
+from .server import Driver
+
+TICK: Final = 0.5
+FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for 30
+RATE: Final = (50.0, 100)  # requests a second and at once, as the kubelet's own
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Where things are, and what the node is called."""
+
+    node: str
+    kubeconfig: str = ""
+    host_root: Path = Path("/")
+    socket: Path = Path(names.SOCKET)
+    registration: Path = Path(names.REGISTRATION)
+    checkpoint: Path = Path(names.CHECKPOINT)
+    status_file: Path = Path(names.STATUS)
+    mig_lock: Path = Path("/run/gpu-node/mig.lock")
+    mps_managers: str = ""
+    metrics: tuple[str, int] | None = None
+    rescan: float = 5.0
+
+
+class Service:
+    """The main loop looks and publishes; claims are prepared in threads of their own.
+
+    NodeError: the configuration or the checkpoint can't be used.
+    """
+
+    def __init__(self, paths: Paths, source: Source) -> None:
+        self._paths = paths
+        root, run = paths.host_root, paths.status_file.parent
+        self._observer, self._wakeup = Observer(), Wakeup()
+        last_good = LastGood(source, paths.checkpoint.parent)
+        self._configuration = InForce(source, last_good, root, self._observer)
+        self._checkpoint = Checkpoint(paths.checkpoint)
+        # Beside the daemon's own: each keeps what it knows of faults.
+        folder = run / "dra"
+        self._gpus = GpuWatch(root, folder, paths.rescan, 60.0, self._observer, self._wakeup.set)
+        places = Places(root, run, self._configuration.config.mps_root, paths.mps_managers)
+        self._enforcements = Enforcements(
+            lambda: self._configuration.config.dra, places, self._checkpoint.shares
+        )
+        self._access = Access(paths.kubeconfig, Rate(*RATE))
+        self._files = ClaimFiles(root)
+        self._preparer = Preparer(
+            self._checkpoint,
+            lambda namespace, name, uid: claims.read(
+                self._access, namespace, name, uid, paths.node
+            ),
+            self._files,
+            Instances(root, paths.mig_lock),
+            self._now,
+            self._enforcements.of,
+        )
+        self._health = HealthNews()
+        calls = Calls(self._preparer, self._took)
+        self._driver = Driver(paths.socket, paths.registration, calls, self._health)
+        self._folder = Folder(paths.registration.parent)
+        self._telemetry = Telemetry(lambda: report.pages(self._observer))
+        self._status = StateFile(paths.status_file)
+        self._stopping = self._asked = self._restored = False
+        self._faults: Faults = {}
+        self._fed_at = 0.0
+        self._described = self._files.seen
+        self._refreshing = Worker("refresh")
+        self._restore = Chore("restore", "what claims hold can't be taken up", self._take_up)
+        self._serve = Chore("kubelet", "the kubelet can't be served", self._driver.tick)
+        self._enforce = Chore("enforcement", "what enforces shares fails", self._enforcements.tick)
+        self._refresh = Chore("refresh", "claims' specifications are old", self._preparer.refresh)
+        self._written = Chore("status_file", "the status file can't be written", self._status.write)
+        self._chores = (
+            *(*self._gpus.chores, self._restore, self._serve, self._enforce),
+            *(self._refresh, self._written, self._telemetry.chore, last_good.chore),
+        )
+
+    def run(self) -> int:
+        """Run until a signal ends it. Returns the exit status. DriverReplaced: start another process."""
+        os.umask(0o077)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        self._configuration.log("started", version=__version__, node=self._paths.node)
+        try:
+            self._wait_for_gpus()
+            self._round()
+            notify("READY=1")
+            while not self._stopping:
+                self._wakeup.wait(TICK)
+                self._round()
+        finally:
+            notify("STOPPING=1")
+            self._driver.stop()
+            self._telemetry.stop()
+            self._status.remove()
+            self._access.close()
+        logs.info("stopped")
+        return 0
+
+    def _wait_for_gpus(self) -> None:
+        """Wait for the first look at the GPUs, as long as a driver may take that does not hang."""
+        deadline = time.monotonic() + LATE
+        while not self._stopping and time.monotonic() < deadline:
+            self._gpus.tick(self._configuration.config)
+            if self._gpus.taken:
+                return
+            self._wakeup.wait(TICK)
+
+    def _round(self) -> None:
+        asked, self._asked = self._asked, False
+        if asked:
+            notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        before = self._configuration.config
+        self._configuration.reload(self._check, asked=asked)
+        config = self._configuration.config
+        if config.driver_roots != before.driver_roots:
+            raise DriverReplaced  # a library that is loaded stays for the life of a process
+        if self._gpus.tick(config, at_once=asked) or not self._restored:
+            self._faults = self._gpus.faults()
+        self._configuration.judge(self._check)
+        self._telemetry.chore.run(self._paths.metrics)
+        if not self._restored:
+            self._restore.run()
+        if self._restored:
+            self._enforce.run()
+            self._serve.run()
+            self._follow_node()
+        if self._folder.lost():
+            logs.error("the kubelet's folder was made anew, and only a new process can write there")
+            self._stopping = True
+        self._report(*(["READY=1"] if asked else []))
+
+    def _take_up(self) -> None:
+        self._preparer.restore()
+        self._restored = True
+
+    def _follow_node(self) -> None:
+        """Describe claims anew where the node's own specification is another one."""
+        self._files.node(self._configuration.config)
+        if self._files.seen != self._described and self._refreshing.start(self._refresh.run):
+            self._described = self._files.seen
+
+    def _check(self, config: Config) -> bool:
+        """Refuse a configuration that takes a GPU from claims. Returns whether that is known."""
+        inventory = self._gpus.inventory
+        views = {view.gpu.uuid: view.gpu for view in inventory.gpus}
+        for held in self._checkpoint.claims.values():
+            for one in held.devices:
+                gpu = views.get(one.gpu)
+                if gpu is not None and owner(gpu, config.dra) != names.DRA:
+                    raise ConfigError(
+                        f"gpuNode.allocation would take GPU {gpu.index} ({gpu.uuid}) from {held}",
+                        cause=f"it has {one.device}",
+                        hint="drain the node of pods with claims on it first",
+                    )
+        return not inventory.absent
+
+    def _now(self) -> Now:
+        config = self._configuration.config
+        return Now(config, self._judged(), self._limit, config.dra.enforcement)
+
+    def _judged(self) -> Inventory:
+        return judged(self._gpus.inventory, self._faults)
+
+    def _limit(self, gpu: Gpu) -> Limits | None:
+        dra = self._configuration.config.dra
+        if owner(gpu, dra) != names.DRA:
+            return None
+        return Limits(int(gpu.memory_total * dra.memory_scaling), dra.split_count)
+
+    def _took(self, call: str, seconds: float, failed: bool) -> None:
+        self._observer.took(seconds, names.DRIVER, call)
+        if failed:
+            self._observer.count(REFUSALS, names.DRIVER, call, "failed")
+
+    def _report(self, *lines: str) -> None:
+        """Report to the status file, the metrics, the kubelet and systemd."""
+        held = self._checkpoint.claims
+        devices = [one for claim in held.values() for one in claim.devices]
+        self._health.put(health(self._paths.node, (), devices, self._judged()))
+        state = self._state()
+        self._observer.round(state)
+        if self._written.run(state):
+            lines += (f"STATUS={state['problem'] or state['state']}",)
+        if time.monotonic() - self._fed_at >= FEED:
+            self._fed_at = time.monotonic()
+            self._status.still_true()
+            lines += ("WATCHDOG=1",)
+        if lines:
+            notify(*lines)
+
+    def _state(self) -> dict[str, Any]:
+        inventory, held = self._gpus.inventory, self._checkpoint.claims.values()
+        ours = [
+            view.gpu
+            for view in inventory.gpus
+            if owner(view.gpu, self._configuration.config.dra) == names.DRA
+        ]
+        registered, absent = self._driver.registered, inventory.absent
+        return {
+            "version": __version__,
+            "release": os.environ.get("GPU_NODE_RELEASE"),
+            "node": self._paths.node,
+            "config_sha256": self._configuration.digest,
+            "config_problem": self._configuration.problem or None,
+            "driver_version": None if absent else inventory.driver_version,
+            "state": "waiting_for_driver"
+            if absent
+            else "serving"
+            if self._restored
+            else "starting",
+            "problem": absent or self._restore.error or self._serve.error,
+            "registered": registered.done,
+            "registration_problem": registered.problem or None,
+            "enforcement": self._configuration.config.dra.enforcement,
+            "enforcement_problems": self._enforcements.problems(one.uuid for one in ours),
+            "claims": report.claims(held),
+            "gpus": report.gpus({one.uuid: one.index for one in ours}, held),
+            "chores": errors(self._chores),
+        }
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        self._asked |= number == signal.SIGHUP
+        self._stopping |= number != signal.SIGHUP
+        self._wakeup.set()

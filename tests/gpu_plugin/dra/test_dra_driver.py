@@ -1,0 +1,91 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The DRA driver's process end to end: a stand-in kubelet and API, a simulated driver."""
+
+from __future__ import annotations
+
+from conftest import MakeDra
+from driving import DRIVER, MIB
+from running import eventually
+from standin_api import NODE
+
+
+def test_issue_17_1_a_whole_gpu_is_prepared_and_given_back(make_dra: MakeDra) -> None:
+    node = make_dra()
+    node.start()
+    assert node.plugin.version == "v1.DRAPlugin"
+    claim = node.claim("whole", "gpu-1")
+    (device,) = node.start_pod(claim)
+    assert device == f"gpu.node/claim={claim[2]}-gpu-1"
+    (found,) = node.spec(claim)["devices"]
+    assert found["name"] == f"{claim[2]}-gpu-1"
+    assert [one["path"] for one in found["containerEdits"]["deviceNodes"]] == ["/dev/nvidia1"]
+    assert node.spec(claim)["containerEdits"]["env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
+    assert node.kept()["whole"]["state"] == "prepared"
+    assert node.start_pod(claim) == [device]
+    node.end_pod(claim)
+    assert not node.file(claim).exists()
+    assert node.kept() == {}
+    assert DRIVER in node.kubelet.plugins
+
+
+def test_issue_17_1_shares_of_one_gpu_are_prepared_side_by_side(make_dra: MakeDra) -> None:
+    node = make_dra(1)
+    node.start()
+    first, second = (node.claim(name, "gpu-0-share") for name in ("a", "b"))
+    devices = [*node.start_pod(first), *node.start_pod(second)]
+    share = node.kept()["a"]["devices"][0]
+    assert devices[0] == f"gpu.node/claim={first[2]}-gpu-0-share-{share['share_id']}"
+    assert share["consumed"] == {"memory": 10000 * MIB, "cores": 30, "shares": 1}
+    (given,) = node.kubelet.claims["default", "a"].devices
+    assert (given.share_id, given.pool_name, list(given.request_names)) == (
+        share["share_id"],
+        NODE,
+        ["r0"],
+    )
+    gpu = node.uuids()[0]
+    eventually(lambda: node.status()["gpus"][gpu]["shares"] == 2)
+    assert node.status()["gpus"][gpu] == {
+        "index": 0,
+        "claims": 2,
+        "shares": 2,
+        "memory": 20000 * MIB,
+        "cores": 60,
+    }
+    node.end_pod(first)
+    assert node.file(second).exists()
+    assert set(node.kept()) == {"b"}
+
+
+def test_issue_17_1_a_mig_instance_is_made_where_its_device_says_and_goes_with_its_claim(
+    make_dra: MakeDra,
+) -> None:
+    node = make_dra(1)
+    node.mig_mode(0)
+    node.start()
+    claim = node.claim("part", "gpu-0-mig-1g10gb-19-3")
+    (device,) = node.start_pod(claim)
+    ((gi, profile, start),) = node.instances()
+    assert (profile, start) == (19, 3)
+    (found,) = node.spec(claim)["devices"]
+    assert device.endswith(found["name"])
+    paths = [one["path"] for one in found["containerEdits"]["deviceNodes"]]
+    assert paths[0] == "/dev/nvidia0"
+    assert all(one.startswith("/dev/nvidia-caps/nvidia-cap") for one in paths[1:])
+    assert len(paths) == 3
+    assert node.kept()["part"]["devices"][0]["instance"]["gi"] == gi
+    node.end_pod(claim)
+    assert node.instances() == []
+
+
+def test_issue_17_1_an_instance_that_stood_before_is_used_and_left(make_dra: MakeDra) -> None:
+    node = make_dra(1)
+    node.layout(0, "1g.10gb")
+    (before,) = node.instances()
+    node.start()
+    claim = node.claim("part", f"gpu-0-mig-1g10gb-19-{before[2]}")
+    node.start_pod(claim)
+    assert node.kept()["part"]["devices"][0]["instance"]["made"] is False
+    node.end_pod(claim)
+    assert node.instances() == [before]
