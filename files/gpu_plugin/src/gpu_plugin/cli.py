@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         ("mps", "share a device by CUDA's Multi-Process Service", _room("mps"), None),
         ("labels", "label the node with what its GPUs are", _room("labels"), None),
         ("dra", "give GPUs to claims of Dynamic Resource Allocation", _room("dra"), None),
+        ("webhook", "let pods with HAMi's resources run with claims", _room("webhook"), None),
     ):
         parser = commands.add_parser(name, help=text)
         parser.fill = fill

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is renewed, and when, so that at each moment API servers know who signed what is served.
+
+A new authority is known to the API servers, beside the old one, for a while before it signs; an old
+one is forgotten only when nothing that it signed is served any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from . import issue
+from .values import Facts, Kept, Pair
+
+RENEW: Final = 1 / 3  # of its time, from which on a certificate is made anew
+KNOWN: Final = 300.0  # seconds for which API servers have known an authority before it signs
+FORGET: Final = 3600.0  # seconds for which each replica has served the new certificate
+AUTHORITY_NAME: Final = "gpu-node-webhook-ca"
+
+
+def renewed(kept: Kept, names: Sequence[str], configured: Sequence[str], now: float) -> Kept:
+    """Return what is to be kept. ``configured`` are the bundles that API servers have, as PEM."""
+    kept = _with_authority(kept, now)
+    newest = issue.facts(kept.bundle)[0]
+    kept = _noted(kept, newest, configured, now)
+    kept = _with_pair(kept, newest, names, now)
+    return _without_old(kept, newest, now)
+
+
+def served(kept: Kept) -> Facts | None:
+    """Return what the serving certificate says, None where there is none that can be served."""
+    found = issue.facts(kept.chain)
+    return found[0] if found and issue.belongs(kept.key, found[0]) else None
+
+
+def _with_authority(kept: Kept, now: float) -> Kept:
+    known = issue.facts(kept.bundle)
+    good = known and known[0].left(now) > RENEW and issue.belongs(kept.authority_key, known[0])
+    if good:
+        return kept
+    made = issue.authority(AUTHORITY_NAME, now)
+    old = "".join(one.pem for one in known if one.until > now)
+    return kept.with_authority(made, old)
+
+
+def _noted(kept: Kept, newest: Facts, configured: Sequence[str], now: float) -> Kept:
+    """Note since when the API servers know the newest authority."""
+    known = bool(configured) and all(newest.pem.strip() in one for one in configured)
+    if not known:
+        return replace(kept, published="", since=0.0)
+    if kept.published == newest.fingerprint:
+        return kept
+    return replace(kept, published=newest.fingerprint, since=now)
+
+
+def _with_pair(kept: Kept, newest: Facts, names: Sequence[str], now: float) -> Kept:
+    current = served(kept)
+    known = [one.own_id for one in issue.facts(kept.bundle) if one.until > now]
+    trusted = current is not None and current.until > now and current.issuer_id in known
+    if trusted and current is not None:
+        may_sign = kept.published == newest.fingerprint and now - kept.since >= KNOWN
+        by_newest = current.issuer_id == newest.own_id
+        wanted = current.left(now) <= RENEW or not by_newest or set(current.names) != set(names)
+        if not wanted or not (by_newest or may_sign):
+            return kept
+    made_by = Pair(newest.pem, kept.authority_key)
+    return kept.with_pair(issue.serving(made_by, names, now))
+
+
+def _without_old(kept: Kept, newest: Facts, now: float) -> Kept:
+    """Forget authorities that are over, and those whose certificate nobody serves any more."""
+    current = served(kept)
+    settled = (
+        current is not None
+        and current.issuer_id == newest.own_id
+        and now - (current.since + issue.SKEW.total_seconds()) >= FORGET
+    )
+    old = [one for one in issue.facts(kept.bundle)[1:] if one.until > now and not settled]
+    bundle = newest.pem + "".join(one.pem for one in old)
+    return kept if bundle == kept.bundle else replace(kept, bundle=bundle)

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The published devices, followed in a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .._shared._core.dra.names import DRIVER
+from .._shared._core.errors import NodeError
+from ..cluster.access import JSON, Access
+from ..cluster.errors import GONE, ApiError, understood
+from ..hami.published import Device, Published, devices
+from ..tools import logs
+from .templates import API
+
+PATH: Final = f"{API}/resourceslices"
+SELECTED: Final = {"fieldSelector": f"spec.driver={DRIVER}"}
+PAGE: Final = "50"  # slices, of up to 128 devices
+SECONDS: Final = 300
+PAUSE: Final = 5.0
+RIGHTS: Final = "give the webhook's ServiceAccount list and watch of resourceslices"
+Json = Mapping[str, Any]
+
+
+class Slices:
+    """``published()`` is what was seen last; ``listed`` is set once there was a look at all."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._lock = threading.Lock()
+        self._devices: dict[str, tuple[Device, ...]] = {}
+        self._published: Published | None = None
+        self.listed = threading.Event()
+        self._ended = threading.Event()
+
+    def published(self) -> Published:
+        """Return the devices of all slices."""
+        with self._lock:
+            if self._published is None:
+                self._published = Published(
+                    tuple(device for one in self._devices.values() for device in one)
+                )
+            return self._published
+
+    def end(self) -> None:
+        """Follow no longer."""
+        self._ended.set()
+
+    def follow(self) -> None:
+        """Follow until the end; what fails is tried again."""
+        version, failed = "", ""
+        while not self._ended.is_set():
+            try:
+                version = self._watch(version or self._list())
+                failed = ""
+            except NodeError as error:
+                version = ""
+                if str(error) != failed and getattr(error, "status", 0) != GONE:
+                    logs.warning("the ResourceSlices can't be followed", cause=error)
+                    failed = str(error)
+                    self._ended.wait(PAUSE)
+
+    def _list(self) -> str:
+        doing, found, more, version = "listing ResourceSlices", {}, {"limit": PAGE}, ""
+        while True:
+            page = self._access.ask(doing, "GET", PATH, query={**SELECTED, **more}, rights=RIGHTS)
+            found.update(understood(doing, lambda page=page: _by_name(page["items"] or ())))  # type: ignore[misc]
+            metadata = page.get("metadata") or {}
+            version = version or str(metadata.get("resourceVersion", ""))
+            if not metadata.get("continue"):
+                break
+            more["continue"] = str(metadata["continue"])
+        self._set(found)
+        self.listed.set()
+        return version
+
+    def _watch(self, version: str) -> str:
+        doing = "watching ResourceSlices"
+        query = {
+            **SELECTED,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(SECONDS),
+        }
+        for event in self._access.events(
+            doing, PATH, query, accept=JSON, seconds=SECONDS, rights=RIGHTS
+        ):
+            if self._ended.is_set():
+                break
+            if event:
+                version = understood(doing, lambda event=event: self._take(doing, event))  # type: ignore[misc]
+        return version
+
+    def _take(self, doing: str, event: Json) -> str:
+        kind, found = event["type"], event["object"]
+        if kind == "ERROR":
+            status = int(found.get("code") or 0)
+            raise ApiError(doing, f"{status} {found.get('message', '')}", status=status)
+        if kind in ("ADDED", "MODIFIED"):
+            self._set({**self._devices, **_by_name([found])})
+        elif kind == "DELETED":
+            gone = found["metadata"]["name"]
+            self._set({name: one for name, one in self._devices.items() if name != gone})
+        return str(found["metadata"]["resourceVersion"])
+
+    def _set(self, found: dict[str, tuple[Device, ...]]) -> None:
+        with self._lock:
+            self._devices, self._published = found, None
+
+
+def _by_name(slices: Any) -> dict[str, tuple[Device, ...]]:
+    return {str(one["metadata"]["name"]): tuple(devices(one)) for one in slices}

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""ResourceClaimTemplates: made where they are wanted, reused, stamped with when, and removed when unused.
+
+A template that an admission has named was stamped at most a quarter of the time-to-live before, and
+one is removed only when its stamp is older than all of it, with the version that was looked at. So
+none goes between a pod's admission and its creation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from ..cluster.access import Access
+from ..cluster.errors import CONFLICT, MISSING, ApiError, understood
+from ..hami.template import Template, name_of
+
+API: Final = "/apis/resource.k8s.io/v1"
+KIND: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+OWNER_LABEL, OWNER = "app.kubernetes.io/managed-by", "gpu-node-webhook"
+STAMP: Final = "gpu.node/last-used"
+MERGE: Final = "application/merge-patch+json"
+FRESH: Final = 4  # a stamp is renewed after this part of the time-to-live
+ATTEMPTS: Final = 5
+PAGE: Final = "200"
+UTC: Final = timezone.utc  # noqa: UP017 - datetime.UTC is 3.11's
+RIGHTS: Final = "give the webhook's ServiceAccount get, list, create, patch and delete of resourceclaimtemplates"
+POD_RIGHTS: Final = "give the webhook's ServiceAccount list of pods"
+Json = Mapping[str, Any]
+
+
+class Templates:
+    """The templates of all namespaces, through an access that others may share. ``ttl`` is in seconds."""
+
+    def __init__(self, access: Access, ttl: float) -> None:
+        self._access, self._ttl = access, ttl
+
+    def ensure(self, namespace: str, template: Template, now: float) -> bool:
+        """Let a template be there, and stay for a while. Returns whether it was made. ApiError."""
+        doing = f"looking after the ResourceClaimTemplate {template.name} in {namespace}"
+        for _attempt in range(ATTEMPTS):
+            try:
+                found = self._get(doing, namespace, template.name)
+                if found is None:
+                    self._create(doing, namespace, template, now)
+                    return True
+                _check(doing, found, template)
+                if now - _stamp(found) > self._ttl / FRESH:
+                    self._touch(doing, found, now)
+                return False
+            except ApiError as error:
+                if error.status not in (CONFLICT, MISSING) or _is_terminating(error):
+                    raise
+        raise ApiError(doing, "it is changed by others all the time", status=CONFLICT)
+
+    def collect(self, now: float) -> int:
+        """Remove our templates that no pod has used for a while. Returns how many. ApiError."""
+        old: dict[str, list[Json]] = {}
+        for one in self._ours():
+            if now - _stamp(one) > self._ttl and is_ours(one):
+                old.setdefault(one["metadata"]["namespace"], []).append(one)
+        return sum(self._collect(namespace, found) for namespace, found in old.items())
+
+    def _collect(self, namespace: str, found: list[Json]) -> int:
+        used = self._used(namespace)
+        unused = [one for one in found if one["metadata"]["name"] not in used]
+        return sum(self._delete(one) for one in unused)
+
+    def _get(self, doing: str, namespace: str, name: str) -> Json | None:
+        try:
+            found: Json = self._access.ask(doing, "GET", _path(namespace, name), rights=RIGHTS)
+        except ApiError as error:
+            if error.status == MISSING:
+                return None
+            raise
+        return found
+
+    def _create(self, doing: str, namespace: str, template: Template, now: float) -> None:
+        metadata = {
+            "name": template.name,
+            "labels": {OWNER_LABEL: OWNER},
+            "annotations": {STAMP: _text(now)},
+        }
+        body = {**KIND, "metadata": metadata, "spec": template.spec}
+        self._access.ask(doing, "POST", _path(namespace), body, rights=RIGHTS)
+
+    def _touch(self, doing: str, found: Json, now: float) -> None:
+        meta = found["metadata"]
+        change = {"resourceVersion": meta["resourceVersion"], "annotations": {STAMP: _text(now)}}
+        path = _path(meta["namespace"], meta["name"])
+        body = {"metadata": change}
+        self._access.ask(doing, "PATCH", path, body, kind=MERGE, rights=RIGHTS)
+
+    def _delete(self, found: Json) -> int:
+        """Remove one that is as it was seen. One that has changed since, or is gone, is left."""
+        meta = found["metadata"]
+        path, doing = _path(meta["namespace"], meta["name"]), f"removing {meta['name']}"
+        seen = {key: meta[key] for key in ("uid", "resourceVersion")}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": seen}
+        try:
+            self._access.ask(doing, "DELETE", path, body, rights=RIGHTS)
+        except ApiError as error:
+            if error.status in (CONFLICT, MISSING):
+                return 0
+            raise
+        return 1
+
+    def _ours(self) -> Iterator[Json]:
+        selector = {"labelSelector": f"{OWNER_LABEL}={OWNER}"}
+        return pages(self._access, f"{API}/resourceclaimtemplates", selector, RIGHTS)
+
+    def _used(self, namespace: str) -> set[str]:
+        """Return the names that pods which have not ended refer to."""
+        pods = pages(self._access, f"/api/v1/namespaces/{namespace}/pods", {}, POD_RIGHTS)
+        return {name for pod in pods if not _ended(pod) for name in _named(pod)}
+
+
+def pages(access: Access, path: str, query: Mapping[str, str], rights: str) -> Iterator[Json]:
+    """Yield the items of a list, which is read in parts. ApiError."""
+    doing, more = f"listing {path}", {"limit": PAGE}
+    while True:
+        found = access.ask(doing, "GET", path, query={**query, **more}, rights=rights)
+        yield from understood(doing, lambda found=found: list(found["items"] or ()))  # type: ignore[misc]
+        token = (found.get("metadata") or {}).get("continue")
+        if not token:
+            return
+        more["continue"] = str(token)
+
+
+def is_ours(found: Json) -> bool:
+    """Tell whether a template is one that we made: by its label and by its content, which is its name."""
+    meta = found.get("metadata") or {}
+    labelled = (meta.get("labels") or {}).get(OWNER_LABEL) == OWNER
+    return labelled and meta.get("name") == name_of(_content(found))
+
+
+def _check(doing: str, found: Json, template: Template) -> None:
+    """Refuse to use what somebody else has put in a template's place."""
+    if found["metadata"].get("deletionTimestamp"):
+        raise ApiError(doing, "it is being deleted", status=503, hint="try again")
+    if _content(found) != template.spec:
+        hint = f"delete it: kubectl delete resourceclaimtemplate {template.name}"
+        raise ApiError(doing, "one is there that has another content", status=403, hint=hint)
+
+
+def _content(found: Json) -> dict[str, Any]:
+    """Return a template's spec; metadata for claims is nothing that we give them."""
+    spec = dict(found.get("spec") or {})
+    return spec if spec.get("metadata") else {"spec": spec.get("spec")}
+
+
+def _path(namespace: str, name: str = "") -> str:
+    path = f"{API}/namespaces/{namespace}/resourceclaimtemplates"
+    return f"{path}/{name}" if name else path
+
+
+def _stamp(found: Json) -> float:
+    """Return when a template was used last, else when it was made."""
+    meta = found.get("metadata") or {}
+    for text in ((meta.get("annotations") or {}).get(STAMP), meta.get("creationTimestamp")):
+        try:
+            return (
+                datetime.strptime(str(text), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+            )
+        except ValueError:
+            continue
+    return 0.0
+
+
+def _text(now: float) -> str:
+    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _ended(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _named(pod: Json) -> Iterator[str]:
+    for one in (pod.get("spec") or {}).get("resourceClaims") or ():
+        yield str(one.get("resourceClaimTemplateName"))
+
+
+def _is_terminating(error: ApiError) -> bool:
+    """Tell whether it is the namespace that is missing or goes, for which nobody waits."""
+    return "namespace" in error.cause
