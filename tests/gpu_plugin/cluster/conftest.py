@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.labels.api import NodeApi
 from standin_api import NODE, Api
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "labels"))  # for genuine_api
 
 
 @pytest.fixture

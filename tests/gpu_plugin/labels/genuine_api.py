@@ -34,6 +34,16 @@ KINDS = {
 RBAC, POLICIES = "/apis/rbac.authorization.k8s.io/v1", "/apis/admissionregistration.k8s.io/v1"
 KINDS |= {kind: f"{RBAC}/{kind.lower()}s" for kind in ("ClusterRole", "ClusterRoleBinding")}
 KINDS |= {kind: f"{RBAC}/namespaces/{{}}/{kind.lower()}s" for kind in ("Role", "RoleBinding")}
+for group, kinds in {
+    "api/v1": ("Pod", "Secret", "Service", "ConfigMap"),
+    "apis/apps/v1": ("Deployment",),
+    "apis/policy/v1": ("PodDisruptionBudget",),
+    "apis/resource.k8s.io/v1": ("ResourceClaim", "ResourceClaimTemplate"),
+}.items():
+    KINDS |= {kind: f"/{group}/namespaces/{{}}/{kind.lower()}s" for kind in kinds}
+KINDS |= {"DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses"}
+KINDS |= {"ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices"}
+KINDS |= {"MutatingWebhookConfiguration": f"{POLICIES}/mutatingwebhookconfigurations"}
 KINDS["ValidatingAdmissionPolicy"] = f"{POLICIES}/validatingadmissionpolicies"
 KINDS["ValidatingAdmissionPolicyBinding"] = f"{POLICIES}/validatingadmissionpolicybindings"
 
