@@ -15,14 +15,23 @@ import typing as t
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import cluster
+from ansible_collections.gpu.node.plugins.module_utils._core.dra import allocation
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import Problem
 from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import cut
-from ansible_collections.gpu.node.plugins.module_utils._core.variables import VARIABLES
+from ansible_collections.gpu.node.plugins.module_utils._core.variables import (
+    ALLOCATION,
+    VARIABLES,
+    in_variables,
+)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DAEMON = os.path.join(ROOT, "files", "gpu_plugin", "src")
 # Of no module's, but with values that can be wrong.
 OTHERS = ("gpu_nodes_cloud_init_timeout", "mig_reboot_timeout", "nvidia_driver_reboot_timeout")
+# Which the role common makes absolute.
+KUBECONFIG = "__common_kubeconfig"
 SHARING = "device_plugin_sharing"
 # It may hold a password, and is checked when the environment is made, which is before all else.
 SECRET = "device_plugin_index_url"
@@ -61,6 +70,7 @@ class ActionModule(ActionBase):
             values, refused = self._read(task_vars or {}, wanted)
         if "device_plugin" in args.get("components", ["device_plugin"]):
             refused += [*configurations(values), *wheelhouse(values)]
+            refused += self._cluster(values, task_vars or {})
         shown = [one._asdict() for one in refused]
         answer: t.Dict[str, t.Any] = self._execute_module(
             module_name="gpu.node.preflight",
@@ -68,6 +78,12 @@ class ActionModule(ActionBase):
             task_vars=task_vars,
         )
         return explained(answer)
+
+    def _cluster(self, values: Values, given: t.Mapping[str, t.Any]) -> Problems:
+        """Ask the cluster, where there is a kubeconfig and DRA is wanted, what it lacks."""
+        access, _refused = self._read(given, (KUBECONFIG, cluster.KUBECONFIG, cluster.CONTEXT))
+        named = access.pop(KUBECONFIG, "") or access.get(cluster.KUBECONFIG, "")
+        return cluster.check({**values, **access, cluster.KUBECONFIG: named})
 
     def _read(
         self, given: t.Mapping[str, t.Any], names: t.Iterable[str]
@@ -117,11 +133,40 @@ def configurations(values: t.Mapping[str, t.Any]) -> Problems:
     found = []
     if isinstance(plain, dict):
         whole = {**plain, "sharing": sharing} if sharing else plain
+        whole = with_allocation(values, whole)
         found += _refused("device_plugin_config", whole, SHARING if sharing else "")
     for name, one in named.items() if isinstance(named, dict) else ():
         if isinstance(one, dict):
-            found += _refused(f"device_plugin_configs.{name}", one)
+            found += _refused(f"device_plugin_configs.{name}", with_allocation(values, one))
     return found
+
+
+def with_allocation(values: t.Mapping[str, t.Any], config: Values) -> Values:
+    """Return a configuration as the module writes it; what it refuses itself is left for it to say."""
+    asked = {
+        one.partition(".")[2]: values[name]
+        for one, name in VARIABLES["device_plugin"].items()
+        if one.startswith("dra.") and name in values
+    }
+    chosen = str(values.get(ALLOCATION) or "device_plugin")
+    try:
+        whole = {**allocation.DEFAULTS, **asked}
+        allocation.check(chosen, whole)
+        return dict(allocation.configured("config", config, chosen, whole))
+    except (NodeError, TypeError):
+        return config
+
+
+def by_variables(found: Problem) -> Problem:
+    """Return a problem with the variables of the role in the place of the keys that the module writes."""
+    text, hint, first = found.text, found.hint, ""
+    for key, option in allocation.OPTIONS.items():
+        variable = in_variables("device_plugin", option)
+        first = first or (variable if key in text else "")
+        text, hint = text.replace(key, variable), hint.replace(key, variable)
+    if first:
+        text = re.sub(r"^\w+(?:\.\w+)?: ", "", text)
+    return Problem(first or found.variable, text, hint)
 
 
 def _refused(name: str, config: Values, sharing: str = "") -> Problems:
@@ -140,6 +185,6 @@ def _refused(name: str, config: Values, sharing: str = "") -> Problems:
         if sharing and re.match(r"sharing\b", key):
             name = sharing
         text = f"{name}: {text}"
-        found = Problem(name.partition(".")[0], f"{text}: {cause}" if cause else text, error.hint)
-        return [found]
+        whole = Problem(name.partition(".")[0], f"{text}: {cause}" if cause else text, error.hint)
+        return [by_variables(whole)]
     return []

@@ -170,6 +170,19 @@ class KubernetesApi:
         answer = self._ask("asking what the kubeconfig allows", "POST", path, body)
         return bool((answer.get("status") or {}).get("allowed"))
 
+    def ask(
+        self,
+        doing: str,
+        method: str,
+        path: str,
+        body: t.Optional[t.Mapping[str, t.Any]] = None,
+        *,
+        query: t.Optional[t.Mapping[str, str]] = None,
+        kind: str = JSON,
+    ) -> Json:
+        """Return the answer to a request for any object. ApiError."""
+        return self._ask(doing, method, path, body, query=query, kind=kind)
+
     # --- the way there ---
 
     def _ask(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.cluster import check
 from genuine_api import KINDS, GenuineApi
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
@@ -181,6 +182,22 @@ def test_issue_17_3_only_pods_with_these_resources_wait_for_the_webhook(
     cluster.admin.ask(
         "removing", "DELETE", f"{KINDS['MutatingWebhookConfiguration']}/gpu-node-webhook", None
     )
+
+
+@pytest.mark.parametrize("gate", ["", "DRAConsumableCapacity", "DRAPartitionableDevices"])
+def test_issue_17_6_what_a_server_without_a_gate_drops_is_noticed(
+    gate: str, tmp_path: Path
+) -> None:
+    flags = [f"--feature-gates={gate}=false"] if gate else []
+    server = GenuineApi(tmp_path, *flags)
+    try:
+        named = {"gpu_nodes_kubeconfig": str(tmp_path / "admin.conf")}
+        found = [str(one) for one in check({"gpu_nodes_allocation": "dra", **named})]
+        assert len(found) == bool(gate)
+        assert all(f"has the feature gate {gate} off" in one for one in found)
+        assert server.get("ResourceSlice")["items"] == []  # nothing is left of the trial
+    finally:
+        server.stop()
 
 
 def init(resource: str) -> Json:

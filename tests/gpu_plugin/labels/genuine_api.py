@@ -66,7 +66,7 @@ def free_port() -> int:
 class GenuineApi:
     """``admin`` may do anything; ``kubeconfig()`` gives others their access."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *more: str) -> None:
         server, etcd = found("kube-apiserver"), found("etcd")
         self.folder, self.port = folder, free_port()
         self.authority = Authority(folder)
@@ -93,6 +93,7 @@ class GenuineApi:
             f"--service-account-signing-key-file={key}",
             "--service-cluster-ip-range=10.0.0.0/24",
             f"--cert-dir={folder}/made",
+            *more,
         )
         self.admin = self.access("admin", "system:masters")
         self._wait()

@@ -12,7 +12,13 @@ from ..._core.agent.deployment import Service
 from ..._core.agent.desired import CONFIG, UNITS, Desired
 from ..._core.allocated import Devices
 from ..._core.dra import handover, names
-from ..._core.dra.allocation import OVERSUBSCRIPTIONS, REFUSE, Owners, owners_in
+from ..._core.dra.allocation import (
+    DEFAULTS,
+    OVERSUBSCRIPTIONS,
+    REFUSE,
+    Owners,
+    owners_in,
+)
 from ..._core.gpu import NvmlError
 from ..._host.api import Host
 from ..._nvml.real import Nvml, open_nvml
@@ -34,8 +40,8 @@ OPTIONS: t.Dict[str, t.Any] = {
                 "choices": list(names.ENFORCEMENTS),
                 "default": names.MPS,
             },
-            "split_count": {"type": "int", "default": 10},
-            "memory_scaling": {"type": "float", "default": 1.0},
+            "split_count": {"type": "int", "default": DEFAULTS["split_count"]},
+            "memory_scaling": {"type": "float", "default": DEFAULTS["memory_scaling"]},
             "oversubscribe": {
                 "type": "str",
                 "choices": list(OVERSUBSCRIPTIONS),

@@ -13,6 +13,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ..._core.agent import python as pythons
 from ..._core.agent.desired import CONFIG
 from ..._core.errors import NodeError
+from ..._core.preflight import dra
 from ..._core.preflight import node as needs
 from ..._core.preflight.node import Need
 from ..._core.preflight.problems import Problem
@@ -36,8 +37,12 @@ Params = t.Mapping[str, t.Mapping[str, t.Any]]
 def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Problem]:
     """Return what the node lacks for modules with these options. What is installed already needs nothing more."""
     found: t.List[Problem] = []
-    if "container_runtime" in params and state("container_runtime", values) == "present":
+    manages = "container_runtime" in params and state("container_runtime", values) == "present"
+    if manages:
         found += _runtimes(host, params["container_runtime"])
+    if dra.wanted(values) and _starts_plugin(values, params):
+        found += dra.of_kubelet(values, _kubelet(host))
+        found += dra.of_runtime(values, managed=manages)
     fresh = _makes_environment(host, values, params)
     if fresh:
         found += _python(host, values)
@@ -53,10 +58,21 @@ def _makes_environment(host: Host, values: Values, params: Params) -> bool:
     """Tell whether the virtual environment is yet to be made, which has what mig and cdi import too."""
     if host.exists(f"{ENVIRONMENT}/current/.complete"):
         return False
-    if "device_plugin" in params and state("device_plugin", values) == "started":
+    if _starts_plugin(values, params):
         return True
     using = [one for one in ("mig", "cdi") if one in params and state(one, values) == "present"]
     return bool(using) and pynvml is None
+
+
+def _starts_plugin(values: Values, params: Params) -> bool:
+    return "device_plugin" in params and state("device_plugin", values) == "started"
+
+
+def _kubelet(host: Host) -> str:
+    """Return what the node's kubelet says of its version, empty where it is not a program of its own."""
+    if not host.which("kubelet"):
+        return ""
+    return host.run(["kubelet", "--version"], check=False).out
 
 
 def _installs_driver(host: Host, params: t.Mapping[str, t.Any]) -> bool:

@@ -39,7 +39,7 @@ COMPONENTS = {
     "validate": "validate",
 }
 CHOICES = re.compile(
-    r"value of (?P<option>\w+) must be one of: (?P<choices>.*), got: (?P<value>.*)"
+    r"value of (?P<option>\w+) must be one of: (?P<choices>.*), got: (?P<value>.*?)(?: found in (?P<whole>\w+))?"
 )
 STATES = {"container_toolkit": "unmanaged", "dcgm": "unmanaged", "device_plugin": "started"}
 
@@ -123,7 +123,8 @@ def _in_variables(module: str, message: str) -> Problem:
     chosen = CHOICES.fullmatch(message)
     if chosen:
         expected, value = f"one of: {chosen['choices']}", chosen["value"]
-        return Problem.of(InputError.of(chosen["option"], value, expected), module)
+        option = ".".join(filter(None, (chosen["whole"], chosen["option"])))
+        return Problem.of(InputError.of(option, value, expected), module)
     for name, variable in VARIABLES[module].items():
         text = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", variable, message, count=1)
         if text != message:

@@ -25,6 +25,14 @@ OPTIONS: t.Mapping[str, str] = {
     "gpuNode.allocation": "allocation",
 }
 Json = t.Mapping[str, t.Any]
+DEFAULTS: Json = {
+    "devices": [],
+    "enforcement": MPS,
+    "split_count": 10,
+    "memory_scaling": 1.0,
+    "oversubscribe": REFUSE,
+    "hami_core_library": "",
+}
 
 
 class Owners(t.NamedTuple):
