@@ -73,14 +73,15 @@ class Api:
 
     # --- the scene ---
 
+    def handler(self) -> type[_Handler]:
+        """What answers; another one knows more of the API."""
+        return _Handler
+
     def start(self) -> None:
         """Listen, at the port of before if there was one."""
-        api = self
+        handler = type("Handler", (self.handler(),), {"owner": self})
 
-        class Handler(_Handler):
-            owner = api
-
-        self.server = _Server((self.host, self.port), Handler)
+        self.server = _Server((self.host, self.port), handler)
         self.server.daemon_threads = True
         if self.tls is not None:
             self.server.socket = self.tls.wrap_socket(self.server.socket, server_side=True)

@@ -1,0 +1,264 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Keeps a node's ResourceSlices as they are wanted, whoever changes or wipes them, and writes nothing else.
+
+The kubelet deletes them when it starts, and half a minute after the driver's socket fell silent.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from .._shared._core.errors import NodeError
+from .._shared._core.text.shown import cut
+from ..cluster.errors import CONFLICT, GONE, MISSING, ApiError
+from ..slices.changes import CREATE, DELETE, Change, changes, dropped, plain
+from ..tools import logs
+from ..tools.chores import Backoff
+from .slice_api import SliceApi
+
+AT_ONCE: Final = (
+    3  # times that a change by somebody else is met with a new look, before there is a pause
+)
+LOOK: Final = 600.0  # seconds between two looks, should a watch have missed something
+WATCH: Final = (300, 600)  # seconds of one watch, as client-go's
+SETTLE: Final = 0.2  # seconds that others' changes are waited for, which come in swarms
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+UNSAFE: Final = frozenset({"DRAPartitionableDevices", "DRAConsumableCapacity"})
+Json = dict[str, Any]
+
+
+class GateOff(NodeError):
+    """The API server keeps less of a slice than it was sent; without it GPUs would be given away twice."""
+
+    def __init__(self, gates: Sequence[str]) -> None:
+        super().__init__(
+            f"ResourceSlices need the feature gate {', '.join(gates)}",
+            cause="the API server drops its fields",
+            hint="use Kubernetes 1.36 or later, or turn it on for the API server, the scheduler and kubelets",
+        )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is published: the pool's generation, its slices and devices.
+
+    ``problem`` is why that is not, or may not be, what is wanted; empty where it is.
+    """
+
+    generation: int = 0
+    slices: int = 0
+    devices: int = 0
+    problem: str = "not published yet"
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a watch saw: that a slice is of this version now, or that it was deleted."""
+
+    kind: str
+    name: str
+    version: str
+    uid: str
+
+
+class Publisher:
+    """``want()`` is all that others call; the work is done in two threads, and nobody waits for them.
+
+    ``pause`` are the seconds before the first new try where something fails.
+    """
+
+    def __init__(self, api: SliceApi, node: str, pause: float = FIRST_PAUSE) -> None:
+        self._api, self._node = api, node
+        self.standing = Standing()
+        self._backoffs = Backoff(pause, LONGEST_PAUSE), Backoff(pause, LONGEST_PAUSE)
+        self._news = threading.Condition()
+        self._wanted: tuple[Json, ...] | None = None
+        self._due = self._stopping = False
+        self._version = ""  # from which a watch goes on; empty asks for a look
+        self._events: list[Event] = []
+        self._ours: set[tuple[str, str]] = (
+            set()
+        )  # what we wrote: name and version, or UID of what we deleted
+        self._kept: dict[
+            str, tuple[Json, Json]
+        ] = {}  # what was sent and stored, where that is less
+        self._threads = [
+            threading.Thread(target=work, name=name, daemon=True)
+            for name, work in (("slices", self._publish), ("slice_watch", self._watch))
+        ]
+
+    def start(self) -> None:
+        """Begin with it."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End, and leave the slices: who comes next goes on with them. A call under way is not waited for."""
+        with self._news:
+            self._stopping = True
+            self._news.notify_all()
+
+    def want(self, specs: Sequence[Json]) -> None:
+        """Publish these slices from now on, in place of all others of the node; none removes them.
+
+        Nothing is asked of the API where they are the same as before.
+        """
+        with self._news:
+            if tuple(specs) != self._wanted:
+                self._wanted, self._due = tuple(specs), True
+                self._news.notify_all()
+
+    def sync(self) -> None:
+        """Look at what there is and bring it to what is wanted, once. ApiError, GateOff."""
+        for attempt in range(AT_ONCE):
+            wanted = self._wanted
+            if wanted is None:
+                return
+            there, version = self._api.all()
+            due = changes(self._node, wanted, self._as_sent(there))
+            try:
+                self._carry_out(due)
+            except ApiError as error:
+                if error.status not in (CONFLICT, MISSING) or attempt == AT_ONCE - 1:
+                    raise
+            else:
+                self._done(wanted, [*(one.spec for one in due), *(one["spec"] for one in there)])
+                self._go_on_from(version)
+                return
+
+    # --- the thread that writes ---
+
+    def _publish(self) -> None:
+        pause = LOOK
+        while self._wait(pause):
+            try:
+                self.sync()
+                self._backoffs[0].reset()
+                pause = LOOK * random.uniform(0.9, 1.1)
+            except Exception as error:  # whatever it is, it must not end the thread unnoticed
+                self._failed(error)
+                pause = self._backoffs[0].failed()
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait until there is something to do, or for so long. Returns whether to go on."""
+        with self._news:
+            if not self._due:
+                self._news.wait_for(
+                    lambda: self._due or self._stopping or self._disturbed(), seconds
+                )
+            if not self._due and not self._stopping and self._disturbed():
+                self._news.wait_for(lambda: self._due or self._stopping, SETTLE)
+            self._due, self._events = False, []
+            return not self._stopping
+
+    def _disturbed(self) -> bool:
+        """Tell whether somebody else wrote; what we wrote is heard of too, maybe before it is answered."""
+        return any(
+            (one.name, one.uid if one.kind == "DELETED" else one.version) not in self._ours
+            for one in self._events
+        )
+
+    def _carry_out(self, due: Sequence[Change]) -> None:
+        if due:
+            self._ours = set()
+        owner = self._api.owner() if any(one.action == CREATE for one in due) else {}
+        for one in due:
+            if one.action == DELETE and one.before:
+                self._delete(one.before)
+                continue
+            made = (
+                self._api.replace(one.before, one.spec)
+                if one.before
+                else self._api.create(one.name, one.spec, owner)
+            )
+            self._ours.add((one.name, str(made["metadata"]["resourceVersion"])))
+            self._check(one, made["spec"])
+
+    def _delete(self, one: Mapping[str, Any]) -> None:
+        meta = one["metadata"]
+        self._ours.add((meta["name"], meta["uid"]))
+        self._api.delete(one)
+
+    def _check(self, sent: Change, stored: Json) -> None:
+        """Look what the server kept. Slices without counters would give a GPU away twice, so none stay."""
+        gates = sorted(dropped(sent.spec, stored))
+        if set(gates) & UNSAFE:
+            for one in self._api.all()[0]:
+                self._delete(one)
+            raise GateOff(gates)
+        self._kept.pop(sent.name, None)
+        if gates:
+            self._kept[sent.name] = plain(sent.spec), plain(stored)
+            logs.warning("the API server drops a part of ResourceSlices", gates=gates)
+
+    def _as_sent(self, there: Sequence[Json]) -> list[Json]:
+        """Return slices as they were sent, where the server keeps no more of them than it does."""
+        found = []
+        for one in there:
+            sent, stored = self._kept.get(one["metadata"]["name"], ({}, {}))
+            found.append({**one, "spec": sent} if sent and plain(one["spec"]) == stored else one)
+        return found
+
+    def _done(self, wanted: Sequence[Json], specs: Sequence[Json]) -> None:
+        generations = (one["pool"].get("generation", 0) for one in specs if one)
+        devices = sum(len(one.get("devices", ())) for one in wanted)
+        before = self.standing
+        self.standing = Standing(max(generations, default=0), len(wanted), devices, "")
+        if before != self.standing:
+            counts = {"generation": self.standing.generation, "devices": devices}
+            logs.info("ResourceSlices are published", slices=len(wanted), **counts)
+
+    def _failed(self, error: Exception) -> None:
+        foreseen = isinstance(error, NodeError)
+        problem = cut(str(error) if foreseen else f"{type(error).__name__}: {error}")
+        if problem != self.standing.problem:
+            logs.warning("ResourceSlices can't be published, trying again", cause=problem)
+        self.standing = replace(self.standing, problem=problem)
+
+    # --- the thread that watches ---
+
+    def _watch(self) -> None:
+        while version := self._begin():
+            try:
+                for kind, one in self._api.follow(version, random.randint(*WATCH)):
+                    self._heard(kind, one["metadata"])
+                    self._backoffs[1].reset()
+                    if self._stopping:
+                        return
+            except Exception as error:  # also what nobody foresaw
+                self._look_again(error)
+
+    def _begin(self) -> str:
+        """Return the version that a watch goes on from, once it is known; an empty text at the end."""
+        with self._news:
+            self._news.wait_for(lambda: self._version or self._stopping)
+            return "" if self._stopping else self._version
+
+    def _go_on_from(self, version: str) -> None:
+        with self._news:
+            self._version = self._version or version
+            self._news.notify_all()
+
+    def _heard(self, kind: str, meta: Mapping[str, Any]) -> None:
+        with self._news:
+            self._version = str(meta["resourceVersion"])
+            if kind != "BOOKMARK":
+                self._events.append(Event(kind, meta["name"], self._version, meta.get("uid", "")))
+                self._news.notify_all()
+
+    def _look_again(self, error: Exception) -> None:
+        """Let the slices be looked at anew: what happened meanwhile is not known."""
+        status = error.status if isinstance(error, ApiError) else -1
+        if status not in (GONE, 0):  # without an answer, writing fails too
+            logs.warning("ResourceSlices can't be watched, looking now and then", cause=error)
+        pause = self._backoffs[1].failed()
+        with self._news:
+            self._news.wait_for(lambda: self._stopping, pause)
+            self._version, self._due = "", True
+            self._news.notify_all()

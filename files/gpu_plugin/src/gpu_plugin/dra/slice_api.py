@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is asked of the Kubernetes API about a node's ResourceSlices.
+
+The kubelet's own credential may do all of it: the node authorizer lets a node list, watch, create,
+replace and delete the slices that name it, and admission keeps it from those that name another. Of a
+slice that is gone the authorizer knows nothing, so that it says 403 where others are told 404.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from .._shared._core.dra.names import DRIVER
+from ..cluster.access import FORBIDDEN, Access
+from ..cluster.errors import GONE, MISSING, ApiError, understood
+
+GROUP: Final = "resource.k8s.io/v1"
+PATH: Final = f"/apis/{GROUP}/resourceslices"
+TOO_OLD: Final = "Kubernetes 1.34 or later has it; give the GPUs to the device plugin before that"
+RIGHTS: Final = (
+    "give the kubeconfig's user the right to list, watch, create, update and delete the "
+    "ResourceSlices of this node, as a kubelet has it"
+)
+Json = dict[str, Any]
+
+
+class SliceApi:
+    """The slices of our driver on one node. All calls may raise ApiError."""
+
+    def __init__(self, access: Access, node: str) -> None:
+        self._access, self._node = access, node
+
+    def all(self) -> tuple[list[Json], str]:
+        """Return the slices, and the version from which a watch goes on."""
+        doing = "listing ResourceSlices"
+        try:
+            found = self._ask(doing, "GET", PATH, query=self._selected())
+        except ApiError as error:
+            if error.status != MISSING:
+                raise
+            cause = f"it does not serve {GROUP}"
+            raise ApiError(doing, cause, status=MISSING, hint=TOO_OLD) from error
+        return understood(
+            doing, lambda: (list(found["items"] or []), str(found["metadata"]["resourceVersion"]))
+        )
+
+    def follow(self, version: str, seconds: int) -> Iterator[tuple[str, Json]]:
+        """Yield the kind of each event and its object for so many seconds."""
+        doing = "watching ResourceSlices"
+        query = {
+            **self._selected(),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(seconds),
+        }
+        events = self._access.events(
+            doing, PATH, query, accept="application/json", seconds=seconds, rights=RIGHTS
+        )
+        for event in events:
+            if not event:
+                continue  # it has begun
+            kind, found = _parts(doing, event)
+            if kind == "ERROR":
+                status = int(found.get("code") or GONE)
+                raise ApiError(doing, str(found.get("message")), status=status)
+            yield kind, found
+
+    def owner(self) -> Json:
+        """Return the reference to the node, with which its slices are removed."""
+        doing = f"reading node {self._node}"
+        found = self._ask(doing, "GET", f"/api/v1/nodes/{self._node}")
+        uid = understood(doing, lambda: str(found["metadata"]["uid"]))
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": self._node,
+            "uid": uid,
+            "controller": True,
+        }
+
+    def create(self, name: str, spec: Json, owner: Json) -> Json:
+        """Create a slice that belongs to the node; return it as it is stored."""
+        body = _body({"name": name, "ownerReferences": [owner]}, spec)
+        return self._written(f"creating ResourceSlice {name}", "POST", PATH, body)
+
+    def replace(self, before: Mapping[str, Any], spec: Json) -> Json:
+        """Replace a slice, unless somebody else has changed it; return it as it is stored."""
+        meta = before["metadata"]
+        path, body = f"{PATH}/{meta['name']}", _body(dict(meta), spec)
+        try:
+            return self._written(f"replacing ResourceSlice {meta['name']}", "PUT", path, body)
+        except ApiError as error:
+            if self._gone(error, meta["name"]):
+                error.status = MISSING
+            raise
+
+    def delete(self, before: Mapping[str, Any]) -> None:
+        """Delete a slice, unless somebody else has changed it; one that is gone is as it should be."""
+        meta = before["metadata"]
+        same = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": same}
+        path = f"{PATH}/{meta['name']}"
+        try:
+            self._ask(f"deleting ResourceSlice {meta['name']}", "DELETE", path, body)
+        except ApiError as error:
+            if not self._gone(error, meta["name"]):
+                raise
+
+    def _gone(self, error: ApiError, name: str) -> bool:
+        if error.status != FORBIDDEN:
+            return error.status == MISSING
+        return name not in {one["metadata"]["name"] for one in self.all()[0]}
+
+    def _selected(self) -> dict[str, str]:
+        return {"fieldSelector": f"spec.nodeName={self._node},spec.driver={DRIVER}"}
+
+    def _written(self, doing: str, method: str, path: str, body: Json) -> Json:
+        found = self._ask(doing, method, path, body)
+        return understood(doing, lambda: {**found, "spec": dict(found["spec"])})
+
+    def _ask(
+        self, doing: str, method: str, path: str, body: Json | None = None, **more: Any
+    ) -> Any:
+        return self._access.ask(doing, method, path, body, rights=RIGHTS, **more)
+
+
+def _parts(doing: str, event: Mapping[str, Any]) -> tuple[str, Json]:
+    return understood(doing, lambda: (str(event["type"]), dict(event["object"])))
+
+
+def _body(meta: Json, spec: Json) -> Json:
+    return {"apiVersion": GROUP, "kind": "ResourceSlice", "metadata": meta, "spec": spec}

@@ -1,0 +1,149 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What to write so that a node's ResourceSlices become what is wanted, by generations of its pool. Pure.
+
+The scheduler looks at a pool's highest generation alone, and gives nothing of it as long as a slice is
+missing. So one slice that changes is replaced within its generation; where more than one is written
+all are of a new generation, and what is obsolete goes last, when nobody looks at it any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .._shared._core.dra.names import DRIVER
+
+LONGEST_NAME: Final = 253
+CREATE, REPLACE, DELETE = "create", "replace", "delete"
+# What an API server drops from slices where a feature gate is off.
+GATES: Final = {
+    "sharedCounters": "DRAPartitionableDevices",
+    "consumesCounters": "DRAPartitionableDevices",
+    "allowMultipleAllocations": "DRAConsumableCapacity",
+    "requestPolicy": "DRAConsumableCapacity",
+    "taints": "DRADeviceTaints",
+}
+Json = dict[str, Any]
+Slice = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A call of the API: ``spec`` is what a slice is to have, ``before`` the slice that there is."""
+
+    action: str
+    name: str
+    spec: Json
+    before: Slice | None = None
+
+
+def name_of(node: str, number: int) -> str:
+    """Return the name of a node's slice; their order is that of their numbers, and the scheduler's."""
+    name = f"{number:02x}-{DRIVER}-{node}"
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: LONGEST_NAME - len(digest) - 1].rstrip('-.')}-{digest}"
+
+
+def changes(node: str, wanted: Sequence[Json], there: Sequence[Slice]) -> tuple[Change, ...]:
+    """Return what to do, in order; nothing where all is as it should be.
+
+    ``there`` are all of the driver's slices of the node, also those that somebody else made.
+    """
+    names = [name_of(node, number) for number in range(len(wanted))]
+    known = {one["metadata"]["name"]: one for one in there}
+    obsolete = [one for one in there if not _ours(one, node, names)]
+    latest = max((_generation(one) for one in there), default=0)
+    kept = [one for one in there if _ours(one, node, names) and _generation(one) == latest]
+    current = {one["metadata"]["name"] for one in kept}
+    differs = [
+        name
+        for name, spec in zip(names, wanted, strict=True)
+        if name not in current or plain(known[name]["spec"]) != _of(spec, latest)
+    ]
+    within = len(differs) <= 1 and set(names) <= current
+    if within and all(_generation(one) < latest for one in obsolete):
+        generation, due = latest, differs
+    else:
+        generation, due = latest + 1, names
+    written = _written(dict(zip(names, wanted, strict=True)), due, known, generation)
+    return (*written, *(_deletion(one) for one in obsolete))
+
+
+def _written(
+    wanted: Mapping[str, Json], due: Sequence[str], known: Mapping[str, Slice], generation: int
+) -> Iterator[Change]:
+    for name in due:
+        before = known.get(name)
+        spec = _dated(_of(wanted[name], generation), before)
+        yield Change(REPLACE if before else CREATE, name, spec, before)
+
+
+def _deletion(one: Slice) -> Change:
+    return Change(DELETE, one["metadata"]["name"], {}, one)
+
+
+def _ours(one: Slice, node: str, names: Sequence[str]) -> bool:
+    return one["metadata"]["name"] in names and one["spec"]["pool"]["name"] == node
+
+
+def _generation(one: Slice) -> int:
+    return int(one["spec"]["pool"].get("generation", 0))
+
+
+def _of(spec: Json, generation: int) -> Json:
+    return {**spec, "pool": {**spec["pool"], "generation": generation}}
+
+
+def plain(spec: Slice) -> Json:
+    """Return a spec without what the API server adds: the times of taints."""
+    return {
+        **spec,
+        **({"devices": list(map(_plain, spec["devices"]))} if "devices" in spec else {}),
+    }
+
+
+def _plain(device: Slice) -> Json:
+    if not device.get("taints"):
+        return dict(device)
+    return {**device, "taints": [_timeless(one) for one in device["taints"]]}
+
+
+def _timeless(taint: Slice) -> Json:
+    return {key: value for key, value in taint.items() if key != "timeAdded"}
+
+
+def _dated(spec: Json, before: Slice | None) -> Json:
+    """Return a spec whose taints have the times of those that were there before."""
+    if before is None or "devices" not in spec:
+        return spec
+    times = {
+        (device["name"], *sorted(_timeless(taint).items())): taint["timeAdded"]
+        for device in before["spec"].get("devices") or ()
+        for taint in device.get("taints") or ()
+        if "timeAdded" in taint
+    }
+    return {**spec, "devices": [_with_times(one, times) for one in spec["devices"]]}
+
+
+def _with_times(device: Json, times: Mapping[Any, str]) -> Json:
+    if "taints" not in device:
+        return device
+    pairs = [(one, times.get((device["name"], *sorted(one.items())))) for one in device["taints"]]
+    taints = [{**one, "timeAdded": time} if time else one for one, time in pairs]
+    return {**device, "taints": taints}
+
+
+def dropped(sent: Any, stored: Any) -> set[str]:
+    """Return the feature gates without which an API server stored less than it was sent."""
+    if isinstance(sent, Mapping) and isinstance(stored, Mapping):
+        gone = {GATES[key] for key in sent if key in GATES and not stored.get(key)}
+        return gone.union(*(dropped(sent[key], stored.get(key)) for key in sent))
+    if isinstance(sent, list) and isinstance(stored, list):
+        return set().union(*(dropped(*pair) for pair in zip(sent, stored, strict=False)))
+    return set()
