@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Function = Callable[["Call"], None]
 FUNCTIONS: dict[str, Function] = {}
+BEHIND = 8  # the shim's number for what an argument's first word points to
 
 
 def api(*names: str) -> Callable[[Function], Function]:
@@ -67,6 +68,10 @@ class Call:
     def text(self, at: int) -> str:
         """Return a text argument."""
         return self.inputs.get(at, b"").split(b"\0")[0].decode(errors="replace")
+
+    def text_behind(self, at: int) -> str:
+        """Return the text that the first word of a struct points to, empty for NULL."""
+        return self.inputs.get(BEHIND + at, b"").split(b"\0")[0].decode(errors="replace")
 
     def number_in(self, at: int) -> int:
         """Return the number that a pointer argument pointed to, 0 for NULL."""

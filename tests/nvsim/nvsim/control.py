@@ -70,6 +70,7 @@ def unload(engine: Engine, _request: Request, _pid: int) -> None:
     if engine.processes:
         raise ValueError("module nvidia is in use")
     engine.store.unload_driver()
+    engine.limits.clear()
     engine.render()
 
 

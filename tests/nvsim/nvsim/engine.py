@@ -80,6 +80,7 @@ class Engine:
         self.lies: dict[tuple[str, str | None], Lie] = {}  # likewise
         self.profiles_need_mig = False  # as with drivers of branch 535 and older
         self.passthrough = False  # in a virtual machine the driver cannot reset a GPU by itself
+        self.limits: dict[tuple[str, int], tuple[int, int]] = {}  # by GPU and inode of a cgroup
         self.event_sets: dict[int, EventSet] = {}
         self.called: Counter[tuple[str, str | None]] = Counter()  # functions, by the GPU if of one
         self.cables: list[tuple[str, str]] = []  # the GPUs at both ends of each NVLink, both ways

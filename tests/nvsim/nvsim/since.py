@@ -20,6 +20,7 @@ BRANCHES = {
         "nvmlVgpuInstanceGetPlacementId nvmlVgpuTypeGetFbReservation nvmlVgpuTypeGetGspHeapSize"
     ),
     570: "nvmlDeviceGetHandleByUUIDV nvmlDeviceGetTemperatureV",
+    615: "nvmlDeviceGetMemoryLimits_v1 nvmlDeviceSetMemoryLimits_v1",
 }
 SINCE = {name: branch for branch, names in BRANCHES.items() for name in names.split()}
 

@@ -28,6 +28,7 @@
 #define MAX_MESSAGE (1u << 20)
 #define DEFAULT_SOCKET "/run/nvsim/nvsim.sock"
 
+enum { BEHIND = 8 };
 enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, UNKNOWN = 999 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -135,14 +136,21 @@ static uint32_t load_u32(W pointer) {
   return value;
 }
 
-// The size of what an input token names: sN text, uN number, vN versioned struct, xN:S fixed, aN:C:S array.
-static size_t input_size(const char *token, const W *words, int *argument) {
+// The size of what an input token names: sN text, uN number, vN versioned struct, xN:S fixed, aN:C:S array,
+// and pN text that the first word of a struct points to, which is told as argument BEHIND + N.
+static size_t input_size(const char *token, const W *words, int *argument, const void **from) {
   unsigned index = 0, count = 0, size = 0;
   sscanf(token + 1, "%u:%u:%u", &index, &count, &size);
   *argument = (int)index;
   W pointer = words[index];
+  if (pointer && token[0] == 'p') {
+    *argument += BEHIND;
+    memcpy(&pointer, (const void *)pointer, sizeof pointer);
+  }
+  *from = (const void *)pointer;
   if (!pointer) return 0;
   switch (token[0]) {
+    case 'p':
     case 's': return strlen((const char *)pointer) + 1;
     case 'u': return 4;
     case 'v': return load_u32(pointer) & 0xffffff;
@@ -164,12 +172,13 @@ static size_t build_request(char *request, const char *name, const char *spec, c
   *inputs = 0;
   while (*spec) {
     int argument;
-    size_t size = input_size(spec, words, &argument);
+    const void *from;
+    size_t size = input_size(spec, words, &argument, &from);
     if (size && at + size + 5 < MAX_MESSAGE) {
       uint32_t size32 = (uint32_t)size;
       request[at++] = (char)argument;
       memcpy(request + at, &size32, 4);
-      memcpy(request + at + 4, (const void *)words[argument], size);
+      memcpy(request + at + 4, from, size);
       at += 4 + size;
       ++*inputs;
     }

@@ -97,6 +97,8 @@ VERSIONED = {
 # Where nothing that is documented fits, or the header and what clients show differ.
 DIFFERS = {
     "nvmlDeviceGetTemperatureV": {codes.FUNCTION_NOT_FOUND},  # of 570 and newer
+    "nvmlDeviceGetMemoryLimits_v1": {codes.FUNCTION_NOT_FOUND},  # of 615 and newer
+    "nvmlDeviceSetMemoryLimits_v1": {codes.FUNCTION_NOT_FOUND},
     "nvmlDeviceGetBoardPartNumber": {
         codes.INSUFFICIENT_SIZE
     },  # as of all others that fill a buffer

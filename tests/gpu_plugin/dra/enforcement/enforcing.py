@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""An enforcement of MPS in a process of its own, as the DRA driver's, which a test drives and may kill.
+"""An enforcement in a process of its own, as the DRA driver's, which a test drives and may kill.
 
-The manager is what the daemon's package has; the driver is simulated, the control program genuine.
+MPS's manager is what the daemon's package has; the driver is simulated, the control program genuine.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpu_plugin.dra.values import Enforcement
     from mps_running import Mps
     from nvsim.testing import Sim
 
@@ -37,8 +38,35 @@ class Units:
         raise AssertionError("the manager outlives the driver")
 
 
-class Enforcing:
-    """A process with the enforcement. Words that fail raise RuntimeError with the error's text."""
+class Process:
+    """A process that has an enforcement. Words that fail raise RuntimeError with the error's text."""
+
+    def __init__(self, options: dict[str, Any], env: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, json.dumps(options)],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, verb: str, *shares: dict[str, Any] | str) -> Any:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps([verb, *shares]) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["result"]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Enforcing(Process):
+    """That of MPS, on a node with a manager."""
 
     def __init__(self, node: Mps, split: int = 10, patience: float = 15) -> None:
         command = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--settings", node.settings]
@@ -57,28 +85,16 @@ class Enforcing:
         if not link.is_symlink():
             link.symlink_to(node.program)
         path = f"{node.env['PYTHONPATH']}:{os.environ.get('PYTHONPATH', '')}"
-        env = {**node.env, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": path}
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, json.dumps(options)],
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        path_of_programs = f"{programs}:{os.environ['PATH']}"
+        super().__init__(options, {**node.env, "PATH": path_of_programs, "PYTHONPATH": path})
 
-    def ask(self, verb: str, *shares: dict[str, Any]) -> Any:
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write(json.dumps([verb, *shares]) + "\n")
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
-        return answer["result"]
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+class Limiting(Process):
+    """That of cgroups. ``library`` is the folder of the driver's."""
+
+    def __init__(self, sim: Sim, cgroups: Path, library: Path | None = None) -> None:
+        more = {"LD_LIBRARY_PATH": str(library)} if library else {}
+        super().__init__({"cgroups": str(cgroups)}, {**sim.env, **more})
 
 
 def share(sim: Sim, claim: str = "c1", gpu: int = 0, **more: Any) -> dict[str, Any]:
@@ -88,21 +104,28 @@ def share(sim: Sim, claim: str = "c1", gpu: int = 0, **more: Any) -> dict[str, A
     return {"claim": claim, "gpu_uuid": uuid, "minor": gpu, **given}
 
 
-def _serve(options: dict[str, Any]) -> None:
-    from gpu_plugin._shared._core.errors import NodeError
-    from gpu_plugin.dra.enforcement.mps import Mps as Enforcement
-    from gpu_plugin.dra.values import Share
+def _made(options: dict[str, Any]) -> Enforcement:
+    from gpu_plugin.dra.enforcement.cgroup import Cgroup
+    from gpu_plugin.dra.enforcement.mps import Mps
 
+    if "cgroups" in options:
+        return Cgroup(Path(options["cgroups"]))
     units = Units(options["command"], options["log"])
     folder, split = Path(options["folder"]), options["split"]
-    mps = Enforcement(folder, units, options["root"], split, patience=options["patience"])
+    return Mps(folder, units, options["root"], split, patience=options["patience"])
+
+
+def _serve(found: Enforcement) -> None:
+    from gpu_plugin._shared._core.errors import NodeError
+    from gpu_plugin.dra.values import Share
+
     for line in sys.stdin:
         verb, *given = json.loads(line)
         try:
             if verb in ("problem", "tick"):
-                result = getattr(mps, verb)(*given)
+                result = getattr(found, verb)(*given)
             else:
-                result = getattr(mps, verb)([Share(**one) for one in given])
+                result = getattr(found, verb)([Share(**one) for one in given])
             answer = {"result": asdict(result) if verb == "prepare" else result}
         except NodeError as error:
             answer = {"error": str(error)}
@@ -110,4 +133,4 @@ def _serve(options: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    _serve(json.loads(sys.argv[1]))
+    _serve(_made(json.loads(sys.argv[1])))

@@ -5,6 +5,16 @@
 
 from __future__ import annotations
 
-from . import compute, device, events, mig, modes, processes, system, topology
+from . import compute, device, events, limits, mig, modes, processes, system, topology
 
-__all__ = ["compute", "device", "events", "mig", "modes", "processes", "system", "topology"]
+__all__ = [
+    "compute",
+    "device",
+    "events",
+    "limits",
+    "mig",
+    "modes",
+    "processes",
+    "system",
+    "topology",
+]

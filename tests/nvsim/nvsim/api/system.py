@@ -10,7 +10,7 @@ from ..codes import GPU_IS_LOST, INVALID_ARGUMENT, NOT_FOUND, NvError
 from ..handles import GPU, MIG, Handle
 from ..state import Gpu
 
-CUDA_BY_BRANCH = {535: 12020, 550: 12040, 570: 12080, 580: 13000}
+CUDA_BY_BRANCH = {535: 12020, 550: 12040, 570: 12080, 580: 13000, 615: 13040}
 
 
 @api("nvmlInitWithFlags")

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from ..._shared._core.dra.names import HAMI_CORE, MPS, NONE
+from ..._shared._core.dra.names import CGROUP, ENFORCEMENTS, HAMI_CORE, MPS, NONE
 from ..._shared._core.errors import InputError
 from ...mps import units
 from ...mps.paths import ROOT
 from ..values import Enforcement
+from .cgroup import Cgroup
 from .hami_core import HamiCore
 from .mps import Mps
 from .nothing import Nothing
@@ -63,4 +64,8 @@ def choose(asked: Asked, places: Places = DEFAULT) -> Enforcement:
         library = places.root / asked.library.lstrip("/") if asked.library else Path()
         scaled = asked.memory_scaling > 1
         return HamiCore(str(library), places.run / "hami-core", scaled=scaled)
-    raise InputError.of("gpuNode.dra.enforcement", asked.enforcement, f"one of {NONE}")
+    if asked.enforcement == CGROUP:
+        return Cgroup(places.root / "sys/fs/cgroup")
+    raise InputError.of(
+        "gpuNode.dra.enforcement", asked.enforcement, f"one of {', '.join(ENFORCEMENTS)}"
+    )
