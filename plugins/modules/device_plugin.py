@@ -184,6 +184,14 @@ options:
         type: str
         choices: [refuse, best-effort]
         default: refuse
+      kubeconfig:
+        description: Access to the Kubernetes API, a path on the node. By default that of the kubelet.
+        type: str
+        default: ''
+      node_name:
+        description: The node's name in the cluster. By default that of the host.
+        type: str
+        default: ''
       hami_core_library:
         description: The path of C(libvgpu.so) on the node, for O(dra.enforcement=hami-core).
         type: path

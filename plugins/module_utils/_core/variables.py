@@ -55,9 +55,10 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
             f"dra.{one}": f"gpu_nodes_dra_{one}"
             for one in (
                 *("devices", "enforcement", "split_count", "memory_scaling", "oversubscribe"),
-                "hami_core_library",
+                *("hami_core_library", "kubeconfig"),
             )
         },
+        "dra.node_name": "node_labels_node_name",
         **{
             f"labels.{one}": f"node_labels_{one}"
             for one in ("output", "kubeconfig", "node_name", "namespace", "extra", "default_config")

@@ -137,8 +137,8 @@ class DevicePluginCapability:
 
     def _files(self, link: t.Optional[str]) -> t.Dict[str, str]:
         """Return the files that a deployment writes; a link to a configuration is none."""
-        units = (UNIT, mps_units.UNIT, LABELS_UNIT, DRA_UNIT)
-        paths = [*self._choices(), SETTINGS, *(f"{UNITS}/{unit}" for unit in units)]
+        units = (UNIT, mps_units.UNIT, LABELS_UNIT)
+        paths = [*self._choices(), SETTINGS, *dra.FILES, *(f"{UNITS}/{unit}" for unit in units)]
         paths += [CONFIG] if link is None else []
         return existing(self._host, paths)
 
@@ -297,6 +297,11 @@ class DevicePluginCapability:
             self._do_wait()
         elif done.rc:
             raise self._failure(unit, f"{unit} does not start")
+        elif unit == DRA_UNIT:
+            dra.wait(self._host, self._dra_process, KUBELET, self._params["wait_timeout"])
+
+    def _dra_process(self) -> str:
+        return self._service(DRA_UNIT).properties.get("MainPID", "")
 
     def _do_wait(self) -> None:
         try:

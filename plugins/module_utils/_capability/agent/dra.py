@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
+import time
 import typing as t
 
 from ..._core.agent.deployment import Service
-from ..._core.agent.desired import CONFIG, UNITS, Desired
+from ..._core.agent.desired import CONFIG, DRA_SETTINGS, UNITS, Desired
 from ..._core.allocated import Devices
-from ..._core.dra import handover, names
+from ..._core.dra import checkpoint, handover, names
 from ..._core.dra.allocation import (
     DEFAULTS,
     OVERSUBSCRIPTIONS,
@@ -19,6 +21,7 @@ from ..._core.dra.allocation import (
     Owners,
     owners_in,
 )
+from ..._core.errors import NodeError
 from ..._core.gpu import NvmlError
 from ..._host.api import Host
 from ..._nvml.real import Nvml, open_nvml
@@ -47,13 +50,18 @@ OPTIONS: t.Dict[str, t.Any] = {
                 "choices": list(OVERSUBSCRIPTIONS),
                 "default": REFUSE,
             },
+            "kubeconfig": {"type": "str", "default": ""},
+            "node_name": {"type": "str", "default": ""},
             "hami_core_library": {"type": "path", "default": ""},
         },
     },
 }
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", names.CDI_KIND.replace("/", "-")
+FILES = (f"{UNITS}/{names.UNIT}", DRA_SETTINGS)  # that a deployment writes
+PAUSE = 0.2  # seconds
 LEFT = (
     names.STATUS,
+    names.STATUS.rpartition(".")[0],  # a folder
     names.REGISTRATION,
     posixpath.dirname(names.SOCKET),
     posixpath.dirname(names.CHECKPOINT),
@@ -78,7 +86,10 @@ def observe(
 def _held(host: Host, wanted: Owners) -> t.Tuple[str, ...]:
     """Return who has a device of another owner than is wanted. NodeError: that is not known."""
     given = allocated.observe(host)
-    return handover.held(given, _devices() if given else (), wanted)
+    claims = checkpoint.load(host.read(names.CHECKPOINT))
+    node = _devices() if given or claims else ()
+    # Pods first, as they are what a user knows; a claim's pod may be gone, and its devices not given back yet.
+    return handover.held(given, node, wanted) or handover.held_claims(claims.values(), node, wanted)
 
 
 def _devices() -> t.Tuple[Devices, ...]:
@@ -92,6 +103,39 @@ def _devices() -> t.Tuple[Devices, ...]:
 
 def _of(nvml: Nvml, gpu: t.Any) -> Devices:
     return Devices(gpu, tuple(nvml.gpu_instances(gpu)), tuple(nvml.mig_devices(gpu)))
+
+
+def status(host: Host) -> t.Mapping[str, t.Any]:
+    """Return what the driver says of itself, nothing where it says nothing."""
+    try:
+        found = json.loads(host.read(names.STATUS) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def wait(host: Host, process: t.Callable[[], str], kubelet: str, timeout: float) -> None:
+    """Wait until the driver serves, and a kubelet that listens knows of it. NodeError: not within ``timeout`` s."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = status(host)
+        why = _unready(found if str(found.get("pid")) == process() else {}, host.listens(kubelet))
+        if not why:
+            return
+        if time.monotonic() >= deadline:
+            hint = f"see 'journalctl -u {names.UNIT}' on the node"
+            raise NodeError(
+                f"after {timeout} s the DRA driver does not serve", cause=why, hint=hint
+            )
+        time.sleep(PAUSE)
+
+
+def _unready(found: t.Mapping[str, t.Any], listens: bool) -> str:
+    if found.get("state") != "serving":
+        return str(found.get("problem") or found.get("state") or "it has not reported its state")
+    if listens and not found.get("registered"):
+        return str(found.get("registration_problem") or "the kubelet does not know of it")
+    return ""
 
 
 def clean(host: Host) -> None:

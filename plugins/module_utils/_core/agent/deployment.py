@@ -14,7 +14,15 @@ from ..errors import NodeError
 from ..packages.package import Removal
 from ..steps import Plan, Step
 from . import mps_units, registration
-from .desired import CONFIG, CONFIGS, SETTINGS, UNITS, Desired, env_variables
+from .desired import (
+    CONFIG,
+    CONFIGS,
+    DRA_SETTINGS,
+    SETTINGS,
+    UNITS,
+    Desired,
+    env_variables,
+)
 from .python import NOTHING, Missing
 from .python import steps as python_steps
 
@@ -208,7 +216,7 @@ def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.L
 def _make_way(observed: Observed, desired: Desired) -> t.List[Step]:
     """Return what ends the DRA driver before the device plugin gets GPUs of it: no GPU is ever given out by both."""
     if not desired.owners.dra:
-        return _remove_service(observed, DRA_UNIT)
+        return _remove_service(observed, DRA_UNIT) + _remove_file(observed, DRA_SETTINGS)
     if not (observed.moves and observed.dra.active):
         return []
     return [Step("pause", f"stop {DRA_UNIT} while GPUs change their owner", {"unit": DRA_UNIT})]
@@ -220,7 +228,9 @@ def _dra(observed: Observed, desired: Desired, why: str) -> t.List[Step]:
         return []
     if observed.moves and observed.dra.active:
         why = CHANGES
-    files = _write(_units(desired, DRA_UNIT), observed)
+    settings = {DRA_SETTINGS: desired.dra_settings} if desired.dra_settings else {}
+    files = _write({**settings, **_units(desired, DRA_UNIT)}, observed)
+    files += [] if settings else _remove_file(observed, DRA_SETTINGS)
     return _service(DRA_UNIT, observed.dra, desired, files, why)
 
 
@@ -352,6 +362,10 @@ def _remove_service(observed: Observed, unit: str) -> t.List[Step]:
     summary = f"stop, disable and remove {unit}"
     there = path in observed.files
     return [Step("remove_service", summary, {"unit": unit, "path": path})] if there else []
+
+
+def _remove_file(observed: Observed, path: str) -> t.List[Step]:
+    return [_remove(path)] if path in observed.files else []
 
 
 def _remove(path: str) -> Step:

@@ -18,6 +18,7 @@ from ..errors import InputError, NodeError
 CONFIG = "/etc/gpu-node/config.yaml"
 CONFIGS = "/etc/gpu-node/configs"
 SETTINGS = "/etc/gpu-node/labels.env"
+DRA_SETTINGS = "/etc/gpu-node/dra.env"
 UNITS = "/etc/systemd/system"
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 HEADER = "# Written by gpu.node.device_plugin: change the playbook's variables instead.\n"
@@ -29,7 +30,8 @@ class Desired:
 
     Of several configurations the node's label chooses one; the first is the default. ``labels`` are
     the settings of the process that labels the node: empty where there is to be none, None where
-    labels stay as they are. ``owners`` give GPUs to containers.
+    labels stay as they are. ``owners`` give GPUs to containers; ``dra_settings`` are the driver's, empty where it
+    has none.
     """
 
     state: str
@@ -40,6 +42,7 @@ class Desired:
     python: t.Optional[str] = None
     install_python: bool = False
     require_kubelet: bool = False
+    dra_settings: str = ""
     owners: Owners = dra.BY_DEFAULT
 
     @property
@@ -67,8 +70,15 @@ def wanted(params: t.Mapping[str, t.Any]) -> Desired:
     asked = settings(labels, choosing=bool(named)) if started and labels is not None else None
     more = {name: params[name] for name in ("python", "install_python", "require_kubelet")}
     digest, units = params["digest"] or "", params["units"] or {}
+    more["dra_settings"] = _dra_settings(params["dra"])
     more["owners"] = dra.owners(params["allocation"], params["dra"]["devices"])
     return Desired(params["state"], digest, configs, units, asked, **more)
+
+
+def _dra_settings(asked: t.Mapping[str, t.Any]) -> str:
+    named = {"KUBECONFIG": asked["kubeconfig"], "NODE_NAME": asked["node_name"]}
+    lines = [_line(name, text) for name, text in named.items() if text]
+    return f"{HEADER}{''.join(lines)}" if lines else ""
 
 
 def _text(config: t.Mapping[str, t.Any]) -> str:

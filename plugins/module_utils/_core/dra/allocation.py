@@ -32,6 +32,8 @@ DEFAULTS: Json = {
     "memory_scaling": 1.0,
     "oversubscribe": REFUSE,
     "hami_core_library": "",
+    "kubeconfig": "",
+    "node_name": "",
 }
 
 

@@ -20,6 +20,8 @@ PATHS = (
     "container_runtime_program",
     "container_runtime_config_path",
     "node_labels_kubeconfig",
+    "gpu_nodes_dra_kubeconfig",
+    "gpu_nodes_dra_hami_core_library",
 )
 SECONDS = "a number of seconds, not negative"
 

@@ -55,7 +55,7 @@ def install(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> 
             "prefix": str(tmp_path / "prefix"),
             "configs": {},
             "allocation": "device_plugin",
-            "dra": {"devices": []},
+            "dra": {"devices": [], "kubeconfig": "", "node_name": ""},
             "keep_releases": 2,
             "index_url": url,
             "lock_timeout": 300,

@@ -14,7 +14,15 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deploym
     DevicePluginCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.allocated import LOGS
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.registration import KUBELET
 from ansible_collections.gpu.node.plugins.module_utils._core.dra import names
+from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint import (
+    PREPARED,
+    Device,
+    Held,
+    dump,
+    entry,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
@@ -37,6 +45,7 @@ class Node(Machine):
         self.given: list[dict[str, str]] = []
         self.asked = 0
         self.driver = 0  # the process of the DRA driver
+        self.says: dict[str, t.Any] = {"state": "serving", "registered": False}
 
     def run(self, argv: t.Sequence[str], **more: t.Any) -> Completed:
         if argv[1:2] == ["pods"]:
@@ -48,7 +57,9 @@ class Node(Machine):
         if DRA_UNIT not in words:
             return super().systemctl(words)
         self.driver = {"restart": 815, "stop": 0, "disable": 0}.get(words[1], self.driver)
-        self.files["/proc/815/environ"] = f"GPU_NODE_RELEASE={self.current}\0"
+        if self.driver:
+            self.files["/proc/815/environ"] = f"GPU_NODE_RELEASE={self.current}\0"
+            self.files[names.STATUS] = json.dumps({"pid": 815, **self.says})
         state = "active" if self.driver else "inactive"
         shown = f"ActiveState={state}\nUnitFileState=enabled\nMainPID={self.driver}\n"
         return Completed(0, shown if words[1] == "show" else "", "")
@@ -57,6 +68,9 @@ class Node(Machine):
         who = {"namespace": "team", "pod": "train", "container": "main"}
         self.files[SOCKET] = ""
         self.given = [{**who, "resource": resource, "device": device}]
+
+
+CLAIM = Held("1", "team", "train", PREPARED, (Device("r", "n", "gpu-0-share", "GPU-0", 0),))
 
 
 def allocate(machine: Machine, allocation: str, state: str = "started") -> t.Any:
@@ -81,7 +95,7 @@ def test_issue_17_6_the_driver_comes_and_goes_without_a_trace() -> None:
     assert node.files[DRA_FILE] == "driver of r1"
     assert node.driver
     for path in LEFT:
-        node.files[path] = "made by the driver"
+        node.files[path] = dump({}) if path == names.CHECKPOINT else "made by the driver"
     allocate(node, "device_plugin")
     assert not node.driver
     assert not [one for one in set(node.files) - set(before) if not one.startswith("/proc/")]
@@ -122,6 +136,38 @@ def test_issue_17_6_no_removal_while_a_claim_is_prepared() -> None:
     allocate(node, "device_plugin", "absent")
     assert DRA_FILE not in node.files
     assert LOGS not in node.files
+
+
+def test_issue_17_2_what_the_drivers_own_checkpoint_holds_is_in_use() -> None:
+    """The pod is gone, and the kubelet has not had its devices given back yet."""
+    node = Node()
+    allocate(node, "dra")
+    node.files[names.CHECKPOINT] = dump({CLAIM.uid: entry(CLAIM)})
+    with pytest.raises(NodeError, match="in use by claim team/train with gpu-0-share"):
+        allocate(node, "device_plugin")
+    assert node.driver
+    allocate(node, "dra")  # it stays
+    node.files[names.CHECKPOINT] = dump({})
+    allocate(node, "device_plugin")
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        ({"state": "waiting_for_driver", "problem": "no driver"}, "no driver"),
+        ({"state": "serving", "registration_problem": "refused"}, "refused"),
+        ({"state": "serving"}, "the kubelet does not know of it"),
+        ({"pid": 1, "state": "serving", "registered": True}, "it has not reported its state"),
+    ],
+)
+def test_issue_17_6_a_driver_that_does_not_serve_is_a_failure(
+    says: dict[str, t.Any], words: str
+) -> None:
+    node = Node()
+    node.files[KUBELET] = ""
+    node.says = says
+    with pytest.raises(NodeError, match=f"the DRA driver does not serve: {words}"):
+        allocate(node, "dra")
 
 
 def test_issue_17_6_a_daemon_that_refuses_the_way_back_has_its_driver_again() -> None:

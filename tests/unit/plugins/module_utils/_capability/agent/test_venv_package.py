@@ -49,7 +49,7 @@ def node(tmp_path: Path, distribution: Repository) -> AptNode:
 def module(node: AptNode, state: str, lock_timeout: int = 0) -> DevicePluginCapability:
     values = {name: one.get("default") for name, one in SPEC["argument_spec"].items()}
     values.update(state=state, digest="r1", configs={}, lock_timeout=lock_timeout)
-    values["dra"] = {"devices": []}
+    values["dra"] = {"devices": [], "kubeconfig": "", "node_name": ""}
     return DevicePluginCapability(node, values, check_mode=False)
 
 

@@ -26,7 +26,10 @@ from hypothesis import strategies as st
 def make(state: str, labels: dict[str, Any] | None, **configs: Any) -> Desired:
     params = {"state": state, "labels": labels, "config": {"plain": 1}, "configs": configs}
     python = {"python": None, "install_python": False, "require_kubelet": False}
-    allocation = {"allocation": "device_plugin", "dra": {"devices": []}}
+    allocation = {
+        "allocation": "device_plugin",
+        "dra": {"devices": [], "kubeconfig": "", "node_name": ""},
+    }
     return wanted({**params, **python, **allocation, "units": {}, "digest": "d"})
 
 

@@ -38,6 +38,8 @@ OPTIONS = {
     "memory_scaling": 1.0,
     "oversubscribe": "refuse",
     "hami_core_library": "",
+    "kubeconfig": "",
+    "node_name": "",
 }
 WITH_DRA = dataclasses.replace(
     WANTED,
@@ -182,6 +184,20 @@ def test_issue_17_6_scaling_is_taken_where_best_effort_is_accepted_or_the_librar
     assert desired(memory_scaling=3.0, oversubscribe="best-effort").owners.dra
     taken = desired(memory_scaling=3.0, enforcement="hami-core", hami_core_library="/l.so")
     assert '"memoryScaling": 3.0' in "".join(taken.configs.values())
+
+
+def test_issue_17_6_the_driver_is_told_its_access_and_its_name() -> None:
+    assert desired().dra_settings == ""
+    told = desired(kubeconfig="/etc/dra.conf", node_name="worker-1")
+    assert told.dra_settings.endswith('KUBECONFIG="/etc/dra.conf"\nNODE_NAME="worker-1"\n')
+    path = "/etc/gpu-node/dra.env"
+    with_settings = dataclasses.replace(WITH_DRA, dra_settings=told.dra_settings)
+    assert steps(ON_DRA, with_settings) == [("file", "dra.env"), ("restart", DRA_UNIT)]
+    there = {**RUNS["files"], path: told.dra_settings}
+    assert steps(seen(**{**RUNS, "files": there}), with_settings) == []
+    assert steps(seen(**{**RUNS, "files": there})) == [("remove", "dra.env"), ("restart", DRA_UNIT)]
+    back = steps(seen(**{**RUNS, "files": there, "moves": True}), WANTED)
+    assert back[:2] == [("remove_service", DRA_UNIT), ("remove", "dra.env")]
 
 
 @pytest.mark.parametrize("text", [None, "", "# x\n{", "[]", '{"gpuNode": 3}', '{"gpuNode": null}'])
