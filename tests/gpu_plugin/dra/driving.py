@@ -141,21 +141,32 @@ class DraNode:
 
     # --- the process ---
 
-    def start(
-        self, dra: str = "{enforcement: none}", *flags: str, wait: bool = True, **env: str
-    ) -> None:
-        self.config.write_text(f"version: v1\ngpuNode: {{allocation: dra, dra: {dra}}}\n")
-        words: list[object] = ["--config", self.config, "--kubeconfig", self.api.kubeconfig]
+    def start(self, dra: str = "{enforcement: none}", *flags: str, wait: bool = True) -> None:
+        self._run(dra, "-m", "gpu_plugin", *self.words(), *flags)
+        if wait:
+            eventually(self.registered, 20)
+
+    def start_to_be_killed(self, at: int, dra: str = "{enforcement: none}") -> None:
+        """Start it so that it is killed at a change of the node, which are counted from now on."""
+        armed = self.folder / "armed"
+        armed.unlink(missing_ok=True)
+        program = REPOSITORY / "tests/gpu_plugin/dra/killed_at.py"
+        self._run(dra, program, at, armed, *self.words())
+        eventually(self.registered, 20)
+        armed.touch()
+
+    def words(self) -> list[object]:
+        words: list[object] = ["dra", "--config", self.config, "--kubeconfig", self.api.kubeconfig]
         words += ["--node-name", NODE, "--kubelet-root", self.root, "--host-root", self.sim.root]
         words += ["--checkpoint", self.checkpoint, "--status-file", self.status_file]
         words += ["--mig-lock", self.lock, "--dra-metrics-address", "off", "--rescan", "0.3"]
-        command = [sys.executable, "-m", "gpu_plugin", "dra", *map(str, words), *flags]
+        return words
+
+    def _run(self, dra: str, *words: object) -> None:
+        self.config.write_text(f"version: v1\ngpuNode: {{allocation: dra, dra: {dra}}}\n")
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, env={**self.env, **env}, stdout=log, stderr=log
-            )
-        if wait:
-            eventually(self.registered, 20)
+            command = [sys.executable, *map(str, words)]
+            self.process = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
 
     def registered(self) -> bool:
         found = self.kubelet.plugins.get(DRIVER)
@@ -170,6 +181,13 @@ class DraNode:
         self.process.kill()
         self.process.wait()
         self.status_file.unlink(missing_ok=True)
+
+    def ended(self) -> int:
+        """Wait for the end of the process; return its status."""
+        assert self.process is not None
+        found = self.process.wait(20)
+        self.status_file.unlink(missing_ok=True)
+        return found
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
