@@ -8,18 +8,17 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for driving
+sys.path.insert(0, str(Path(__file__).parent / "publish"))  # for standin_slices
 
 if TYPE_CHECKING:
-    from driving import DraNode
-
-MakeDra = Callable[..., "DraNode"]
+    from driving import DraNode, MakeDra
 
 
 @pytest.fixture

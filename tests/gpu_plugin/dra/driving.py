@@ -10,19 +10,37 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nvsim.testing import Sim, client
 from running import PATHS, REPOSITORY, eventually
-from standin_api import NODE, Api
+from standin_api import NODE, _Handler
 from standin_kubelet.dra import Claim, DraKubelet, Plugin
+from standin_slices import Slices, _SliceHandler
 
 DRIVER = "gpu.node"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 SHARE = {"memory": "10000Mi", "cores": "30", "shares": "1"}
 MIB = 1 << 20
 Json = dict[str, Any]
+MakeDra = Callable[..., "DraNode"]
+
+
+class ClaimApi(Slices):
+    """An API with ResourceSlices, and claims among its ``objects``."""
+
+    def handler(self) -> type[_Handler]:
+        return _ClaimHandler
+
+
+class _ClaimHandler(_SliceHandler):
+    def do_GET(self) -> None:  # noqa: N802
+        if self.path.startswith(CLAIMS):
+            _Handler.do_GET(self)
+        else:
+            super().do_GET()
 
 
 class DraNode:
@@ -30,7 +48,7 @@ class DraNode:
 
     def __init__(self, folder: Path, sim: Sim) -> None:
         self.folder, self.sim = folder, sim
-        self.api = Api(folder)
+        self.api = ClaimApi(folder)
         self.root = folder / "k"
         self.kubelet = DraKubelet(self.root / "plugins_registry")
         (self.root / "plugins/gpu.node").mkdir(parents=True)
@@ -128,6 +146,12 @@ class DraNode:
     def spec(self, claim: Claim) -> Json:
         found: Json = json.loads(self.file(claim).read_text())
         return found
+
+    def devices(self) -> dict[str, Json]:
+        """Return the devices that are published, by name."""
+        with self.api.news:
+            specs = [one["spec"] for one in self.api.slices.values()]
+        return {one["name"]: one for spec in specs for one in spec.get("devices", ())}
 
     def file(self, claim: Claim) -> Path:
         return self.cdi / f"gpu.node-claim_{claim[2]}.json"

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from conftest import MakeDra
-from driving import DRIVER, MIB
+import time
+
+from driving import DRIVER, MIB, MakeDra
+from nvsim.testing import client
 from running import eventually
 from standin_api import NODE
 
@@ -89,3 +91,58 @@ def test_issue_17_1_an_instance_that_stood_before_is_used_and_left(make_dra: Mak
     assert node.kept()["part"]["devices"][0]["instance"]["made"] is False
     node.end_pod(claim)
     assert node.instances() == [before]
+
+
+def test_issue_17_1_what_is_published_is_what_can_be_prepared(make_dra: MakeDra) -> None:
+    node = make_dra()
+    node.start()
+    eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-0-share", "gpu-1", "gpu-1-share"})
+    for name in node.devices():
+        claim = node.claim(name, name)
+        assert len(node.start_pod(claim)) == 1
+        node.end_pod(claim)
+    generation = node.status()["published"]["generation"]
+    assert generation == 1  # claims change nothing of it
+
+
+def test_issue_17_1_an_instance_made_for_a_claim_is_published_as_before(make_dra: MakeDra) -> None:
+    node = make_dra(1)
+    node.mig_mode(0)
+    node.start()
+    before = eventually(node.devices)
+    claim = node.claim("part", "gpu-0-mig-1g10gb-19-3")
+    node.start_pod(claim)
+    time.sleep(1.5)  # several looks at the GPUs
+    assert node.devices() == before
+    node.end_pod(claim)
+
+
+def test_issue_17_1_each_compute_instance_of_a_divided_instance_is_a_device(
+    make_dra: MakeDra,
+) -> None:
+    node = make_dra(1)
+    node.mig_mode(0)
+    client(
+        node,
+        """
+        from gpu_plugin._shared._nvml.real import open_nvml
+        with open_nvml() as nvml:
+            gpu = nvml.gpus()[0][0]
+            profile = next(one for one in nvml.gi_profiles(gpu) if one.name == "3g.40gb")
+            gi = nvml.create_instance(gpu, profile, 0)
+            for start in (0, 1, 2):
+                nvml.create_compute_instance(gpu, gi, 1, start)
+    """,
+    )
+    node.start()
+    names = eventually(lambda: sorted(one for one in node.devices() if "-ci" in one))
+    assert len(names) == 3
+    claims = [node.claim(name, name) for name in names]
+    for claim in claims:
+        node.start_pod(claim)
+    nodes = [node.spec(one)["devices"][0]["containerEdits"]["deviceNodes"] for one in claims]
+    assert len({one[-1]["path"] for one in nodes}) == 3
+    before = node.instances()
+    for claim in claims:
+        node.end_pod(claim)
+    assert node.instances() == before

@@ -8,8 +8,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from conftest import MakeDra
-from driving import DraNode
+from driving import DraNode, MakeDra
 from running import eventually
 from standin_kubelet.dra import Claim, DraError
 

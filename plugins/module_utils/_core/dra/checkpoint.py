@@ -26,8 +26,9 @@ HINT = "nothing was changed; drain the node of pods with claims, move the file a
 class Instance:
     """The MIG instance of a claim: where it is, and whether it is to be destroyed with the claim.
 
-    ``made`` says that it was not there before. Its ids and UUID are known once it is there. ``era`` is the load of
-    the driver that it was made in: instances don't outlive it.
+    ``made`` says that it was not there before. Its id and UUID are known once it is there. ``era`` is the load of
+    the driver that it was made in: instances don't outlive it. ``ci`` is that of a compute instance of several,
+    which somebody else made.
     """
 
     profile_id: int
@@ -36,6 +37,7 @@ class Instance:
     gi: t.Optional[int] = None
     uuid: str = ""
     era: str = ""
+    ci: t.Optional[int] = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import cut, printable
 from ..tools import logs
-from .apply import Given, Preparer
+from .prepare.apply import Given, Preparer
 
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 MOST: Final = 256  # that are worked on at a time

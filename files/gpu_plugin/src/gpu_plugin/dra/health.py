@@ -13,7 +13,7 @@ from typing import Final
 from .._shared._core.dra.checkpoint import Device
 from .._shared._core.text.shown import cut
 from ..offer.devices import GpuView, Inventory
-from .prepare import NAME
+from .prepare.plan import NAME
 
 AGAIN: Final = 10.0  # seconds; a kubelet that hears nothing for 30 takes all for unknown
 LONGEST: Final = 1000  # characters of a message, of which the kubelet takes 1024

@@ -19,7 +19,7 @@ from .._shared._core.dra.names import CORES, MEMORY
 from ..observer import PREFIX, Observer
 from ..report.endpoint import TEXT, Page
 from ..report.probes import health
-from .prepare import is_share
+from .prepare.plan import is_share
 
 State = Mapping[str, Any]
 

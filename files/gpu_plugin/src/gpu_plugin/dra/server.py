@@ -25,9 +25,9 @@ from ..proto.dra_v1beta1 import rpc as v1beta1
 from ..proto.registration_v1 import api_pb2 as registration_pb2
 from ..proto.registration_v1 import rpc as registration
 from ..tools import logs
-from .apply import Given
 from .calls import Answers, Calls, Claim
 from .health import DeviceHealth, HealthNews
+from .prepare.apply import Given
 
 WORKERS: Final = 16
 # The first that a kubelet knows is the one that it uses.

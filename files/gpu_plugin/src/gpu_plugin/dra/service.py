@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,21 +29,25 @@ from ..kubelet.folder import Folder
 from ..observer import REFUSALS, Observer
 from ..offer.devices import LATE, Faults, Inventory, judged
 from ..report.state import Telemetry
+from ..slices import build
 from ..tools import logs
 from ..tools.chores import Chore, Wakeup, Worker, errors
 from ..tools.logs import notify
 from ..tools.state import StateFile
-from . import claims, report
-from .apply import Now, Preparer
+from . import report
 from .calls import Calls
-from .cdi import ClaimFiles
-from .checkpoint import Checkpoint
 from .enforcement.choice import Places
 from .enforcing import Enforcements
 from .health import HealthNews, health
-from .mig import Instances
-from .prepare import Limits
+from .prepare import claims
+from .prepare.apply import Now, Preparer
+from .prepare.cdi import ClaimFiles
+from .prepare.checkpoint import Checkpoint
+from .prepare.mig import Instances
+from .prepare.plan import Limits
+from .publish import Publisher
 from .server import Driver
+from .slice_api import SliceApi
 
 TICK: Final = 0.5
 FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for 30
@@ -99,6 +103,8 @@ class Service:
             self._now,
             self._enforcements.of,
         )
+        self._publisher = Publisher(SliceApi(self._access, paths.node), paths.node)
+        self._slices: tuple[dict[str, Any], ...] = ()
         self._health = HealthNews()
         calls = Calls(self._preparer, self._took)
         self._driver = Driver(paths.socket, paths.registration, calls, self._health)
@@ -113,10 +119,11 @@ class Service:
         self._restore = Chore("restore", "what claims hold can't be taken up", self._take_up)
         self._serve = Chore("kubelet", "the kubelet can't be served", self._driver.tick)
         self._enforce = Chore("enforcement", "what enforces shares fails", self._enforcements.tick)
+        self._publish = Chore("slices", "what is published can't be built", self._want)
         self._refresh = Chore("refresh", "claims' specifications are old", self._preparer.refresh)
         self._written = Chore("status_file", "the status file can't be written", self._status.write)
         self._chores = (
-            *(*self._gpus.chores, self._restore, self._serve, self._enforce),
+            *(*self._gpus.chores, self._restore, self._serve, self._enforce, self._publish),
             *(self._refresh, self._written, self._telemetry.chore, last_good.chore),
         )
 
@@ -127,6 +134,7 @@ class Service:
             signal.signal(number, self._on_signal)
         self._configuration.log("started", version=__version__, node=self._paths.node)
         try:
+            self._publisher.start()
             self._wait_for_gpus()
             self._round()
             notify("READY=1")
@@ -135,6 +143,7 @@ class Service:
                 self._round()
         finally:
             notify("STOPPING=1")
+            self._publisher.stop()
             self._driver.stop()
             self._telemetry.stop()
             self._status.remove()
@@ -169,6 +178,7 @@ class Service:
         if self._restored:
             self._enforce.run()
             self._serve.run()
+            self._publish.run()
             self._follow_node()
         if self._folder.lost():
             logs.error("the kubelet's folder was made anew, and only a new process can write there")
@@ -178,6 +188,31 @@ class Service:
     def _take_up(self) -> None:
         self._preparer.restore()
         self._restored = True
+
+    def _want(self) -> None:
+        """Publish what there is; before the first look at the GPUs, what an earlier process published stays."""
+        inventory, config = self._gpus.inventory, self._configuration.config
+        if inventory.absent and not inventory.gpus:
+            return
+        problems = self._enforcements.problems(one.uuid for one in self._ours())
+        self._slices = build(
+            inventory, config, self._faults, problems, node=self._paths.node, made=self._made()
+        )
+        self._publisher.want(self._slices)
+
+    def _made(self) -> set[tuple[str, int, int]]:
+        """Return the MIG instances that go with their claims."""
+        return {
+            (one.gpu, one.instance.profile_id, one.instance.start)
+            for held in self._checkpoint.claims.values()
+            for one in held.devices
+            if one.instance and one.instance.made
+        }
+
+    def _ours(self) -> list[Gpu]:
+        dra = self._configuration.config.dra
+        gpus = (view.gpu for view in self._gpus.inventory.gpus)
+        return [one for one in gpus if owner(one, dra) == names.DRA]
 
     def _follow_node(self) -> None:
         """Describe claims anew where the node's own specification is another one."""
@@ -222,7 +257,8 @@ class Service:
         """Report to the status file, the metrics, the kubelet and systemd."""
         held = self._checkpoint.claims
         devices = [one for claim in held.values() for one in claim.devices]
-        self._health.put(health(self._paths.node, (), devices, self._judged()))
+        published = [one["name"] for part in self._slices for one in part.get("devices", ())]
+        self._health.put(health(self._paths.node, published, devices, self._judged()))
         state = self._state()
         self._observer.round(state)
         if self._written.run(state):
@@ -236,11 +272,7 @@ class Service:
 
     def _state(self) -> dict[str, Any]:
         inventory, held = self._gpus.inventory, self._checkpoint.claims.values()
-        ours = [
-            view.gpu
-            for view in inventory.gpus
-            if owner(view.gpu, self._configuration.config.dra) == names.DRA
-        ]
+        ours, standing = self._ours(), self._publisher.standing
         registered, absent = self._driver.registered, inventory.absent
         return {
             "version": __version__,
@@ -254,11 +286,16 @@ class Service:
             else "serving"
             if self._restored
             else "starting",
-            "problem": absent or self._restore.error or self._serve.error,
+            "problem": absent
+            or self._restore.error
+            or self._serve.error
+            or standing.problem
+            or None,
             "registered": registered.done,
             "registration_problem": registered.problem or None,
             "enforcement": self._configuration.config.dra.enforcement,
             "enforcement_problems": self._enforcements.problems(one.uuid for one in ours),
+            "published": asdict(standing),
             "claims": report.claims(held),
             "gpus": report.gpus({one.uuid: one.index for one in ours}, held),
             "chores": errors(self._chores),

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.dra import checkpoint as form
-from .._shared._core.dra.checkpoint import HINT, Held
-from .._shared._core.errors import NodeError
-from ..tools import bounded, files
-from .prepare import shares
-from .values import Share
+from ..._shared._core.dra import checkpoint as form
+from ..._shared._core.dra.checkpoint import HINT, Held
+from ..._shared._core.errors import NodeError
+from ...tools import bounded, files
+from ..values import Share
+from .plan import shares
 
 LONGEST: Final = 64 << 20  # far above what the most claims of a node come to
 

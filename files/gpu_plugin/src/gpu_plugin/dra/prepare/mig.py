@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.dra.checkpoint import Device, Instance
-from .._shared._core.errors import NodeError
-from .._shared._core.gpu import (
+from ..._shared._core.dra.checkpoint import Device, Instance
+from ..._shared._core.errors import NodeError
+from ..._shared._core.gpu import (
     CAPS_FOLDER,
     INSUFFICIENT_RESOURCES,
     MIG_MINORS,
@@ -28,11 +28,11 @@ from .._shared._core.gpu import (
     mig_nodes,
     parse_minors,
 )
-from .._shared._core.mig.boot import LOCK
-from .._shared._core.mig.profile import parse
-from .._shared._host.api import Host
-from .._shared._nvml.real import Nvml, open_nvml
-from ..tools import bounded
+from ..._shared._core.mig.boot import LOCK
+from ..._shared._core.mig.profile import parse
+from ..._shared._host.api import Host
+from ..._shared._nvml.real import Nvml, open_nvml
+from ...tools import bounded
 from .cdi import Nodes
 
 LOCK_SECONDS: Final = 25.0  # the kubelet waits for 45
@@ -63,13 +63,16 @@ class Instances:
         with self._gpu(device) as (nvml, gpu):
             profile = _profile(nvml, gpu, device)
             there = _at(nvml, gpu, wanted)
+            if there is None and wanted.ci is not None:
+                raise NodeError(f"{device.device} is not there any more")
             known = wanted.era == self.era()
             if there is None or not known:
                 # What stands here and was not made in this load of the driver is somebody else's.
                 wanted = replace(wanted, made=there is None, era=self.era(), gi=None, uuid="")
                 note(wanted)
             gi = _create(nvml, gpu, profile, wanted.start) if there is None else there.id
-            _fill(nvml, gpu, gi, profile, made=wanted.made)
+            if wanted.ci is None:
+                _fill(nvml, gpu, gi, profile, made=wanted.made)
             found = _device(nvml, gpu, gi, device)
             wanted = replace(wanted, gi=gi, uuid=found.uuid)
             note(wanted)
@@ -195,7 +198,10 @@ def _fill(nvml: Nvml, gpu: Gpu, gi: int, profile: GiProfile, *, made: bool) -> N
 
 
 def _device(nvml: Nvml, gpu: Gpu, gi: int | None, device: Device) -> MigDevice:
-    found = next((one for one in nvml.mig_devices(gpu) if one.gi_id == gi), None)
+    ci = _instance(device).ci
+    found = next(
+        (one for one in nvml.mig_devices(gpu) if one.gi_id == gi and ci in (None, one.ci_id)), None
+    )
     if found is None:
         raise NodeError(
             f"{device.device} is not there",

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from .._shared._core.dra.checkpoint import (
+from ..._shared._core.dra.checkpoint import (
     PREPARED,
     PREPARING,
     UNPREPARING,
@@ -22,17 +22,17 @@ from .._shared._core.dra.checkpoint import (
     Held,
     Instance,
 )
-from .._shared._core.errors import NodeError
-from ..config.configuration import Config
-from ..offer.devices import Inventory
-from ..tools import logs
-from . import cdi, prepare
+from ..._shared._core.errors import NodeError
+from ...config.configuration import Config
+from ...offer.devices import Inventory
+from ...tools import logs
+from ..values import Claim, Edits, Enforcement
+from . import cdi, plan
 from .cdi import ClaimFiles
 from .checkpoint import Checkpoint
 from .claims import check_uid
 from .mig import Instances
-from .prepare import Limit, Limits
-from .values import Claim, Edits, Enforcement
+from .plan import Limit, Limits
 
 EVERYTHING: Final = Limits(
     1 << 62, 1 << 30
@@ -101,10 +101,10 @@ class Preparer:
         self._now, self._enforcement = now, enforcement
         self._claims, self._room = Locks(), threading.Lock()
         self._steps: dict[str, Callable[[Held], None]] = {
-            prepare.UNDO: self._undo,
-            prepare.INSTANCES: self._instance,
-            prepare.GIVE: self._give,
-            prepare.DONE: self._done,
+            plan.UNDO: self._undo,
+            plan.INSTANCES: self._instance,
+            plan.GIVE: self._give,
+            plan.DONE: self._done,
         }
 
     # --- prepare ---
@@ -113,8 +113,8 @@ class Preparer:
         """Return what the containers of a claim get. NodeError: it can't be prepared now, or at all."""
         with self._claims.of(check_uid(uid)):
             held = self._checkpoint.get(uid)
-            for step in prepare.steps(held, intact=held is not None and self._intact(held)):
-                if held is None or step == prepare.NOTE:
+            for step in plan.steps(held, intact=held is not None and self._intact(held)):
+                if held is None or step == plan.NOTE:
                     held = self._note(self._read(namespace, name, uid))
                 else:
                     self._steps[step](held)
@@ -126,14 +126,14 @@ class Preparer:
     def _note(self, claim: Claim) -> Held:
         """Write down what is about to be prepared, if there is room for it."""
         now = self._now()
-        devices = prepare.resolve(claim, now.inventory, now.limit)
-        name = now.enforcement if any(map(prepare.is_share, devices)) else ""
+        devices = plan.resolve(claim, now.inventory, now.limit)
+        name = now.enforcement if any(map(plan.is_share, devices)) else ""
         where = (claim.uid, claim.namespace, claim.name)
         held = Held(*where, PREPARING, devices, claim.pods, name)
         limits = {view.gpu.uuid: now.limit(view.gpu) for view in now.inventory.gpus}
         with self._room:  # of two claims that race for what is left one gets it
             others = self._checkpoint.claims.values()
-            prepare.check_room(held, others, lambda gpu: limits.get(gpu) or EVERYTHING)
+            plan.check_room(held, others, lambda gpu: limits.get(gpu) or EVERYTHING)
             self._checkpoint.put(held)
         return held
 
@@ -168,7 +168,7 @@ class Preparer:
 
     def _enforced(self, held: Held) -> Edits:
         """Return what a claim's containers get, once its shares can be enforced."""
-        found = prepare.shares(held)
+        found = plan.shares(held)
         return self._enforcement(held.enforcement).prepare(found) if found else Edits()
 
     def _describe(self, held: Held, edits: Edits) -> None:
@@ -203,7 +203,7 @@ class Preparer:
             held = replace(held, state=UNPREPARING)
             self._checkpoint.put(held)
         self._files.remove(held.uid)
-        shares = prepare.shares(held)
+        shares = plan.shares(held)
         if shares:
             self._enforcement(held.enforcement).unprepare(shares)
         for device in held.devices:

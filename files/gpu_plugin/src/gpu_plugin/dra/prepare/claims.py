@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from .._shared._core.dra.names import API_VERSION, CORES, DRIVER, MEMORY, SHARE_CONFIG, SHARES
-from .._shared._core.errors import InputError, NodeError
-from .._shared._core.text.json_data import is_whole
-from .._shared._core.text.shown import cut, shown
-from ..cluster.access import Access
-from ..cluster.errors import MISSING, ApiError, understood
-from .values import Claim, Result
+from ..._shared._core.dra.names import API_VERSION, CORES, DRIVER, MEMORY, SHARE_CONFIG, SHARES
+from ..._shared._core.errors import InputError, NodeError
+from ..._shared._core.text.json_data import is_whole
+from ..._shared._core.text.shown import cut, shown
+from ...cluster.access import Access
+from ...cluster.errors import MISSING, ApiError, understood
+from ..values import Claim, Result
 
 PATH: Final = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}"
 RIGHTS: Final = "give the kubeconfig's user the right to get resourceclaims (resource.k8s.io)"

@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .._shared._core.dra.checkpoint import PREPARED, UNPREPARING, Device, Held, Instance
-from .._shared._core.dra.names import CORES, DRIVER, MEMORY, SHARES
-from .._shared._core.errors import NodeError
-from .._shared._core.gpu import Gpu
-from ..offer.devices import GpuView, Inventory
-from .values import Claim, Result, Share
+from ..._shared._core.dra.checkpoint import PREPARED, UNPREPARING, Device, Held, Instance
+from ..._shared._core.dra.names import CORES, DRIVER, MEMORY, SHARES
+from ..._shared._core.errors import NodeError
+from ..._shared._core.gpu import Gpu
+from ...offer.devices import GpuView, Inventory
+from ..values import Claim, Result, Share
 
 NAME: Final = re.compile(
-    r"gpu-(?P<minor>[0-9]+)(?:-mig-.*-(?P<id>[0-9]+)-(?P<start>[0-9]+)|(?P<share>-share))?"
+    r"gpu-(?P<minor>[0-9]+)"
+    r"(?:-mig-.*-(?P<id>[0-9]+)-(?P<start>[0-9]+)(?:-ci(?P<ci>[0-9]+))?|(?P<share>-share))?"
 )
 AGAIN: Final = "the kubelet tries again"
 
@@ -69,7 +70,7 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limit: Limit) -> Device
         raise NodeError(
             f"{one.device} is allocated without memory", cause="consumedCapacity has none"
         )
-    instance = Instance(int(match["id"]), int(match["start"]), made=True) if is_mig else None
+    instance = _instance(match) if is_mig else None
     return Device(
         one.request,
         one.pool,
@@ -81,6 +82,11 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limit: Limit) -> Device
         one.parameters,
         instance,
     )
+
+
+def _instance(match: re.Match[str]) -> Instance:
+    ci = None if match["ci"] is None else int(match["ci"])
+    return Instance(int(match["id"]), int(match["start"]), made=ci is None, ci=ci)
 
 
 def check_room(held: Held, others: Iterable[Held], limit: Callable[[str], Limits]) -> None:
@@ -113,10 +119,8 @@ def _excludes(one: Device, other: Device) -> bool:
     """Tell whether two devices of one GPU can't be given away at the same time."""
     if one.instance and other.instance:
         # Which instances overlap the driver knows.
-        return (one.instance.profile_id, one.instance.start) == (
-            other.instance.profile_id,
-            other.instance.start,
-        )
+        a, b = one.instance, other.instance
+        return (a.profile_id, a.start, a.ci) == (b.profile_id, b.start, b.ci)
     return not (is_share(one) and is_share(other))
 
 
