@@ -81,9 +81,12 @@ class ActionModule(ActionBase):
 
     def _cluster(self, values: Values, given: t.Mapping[str, t.Any]) -> Problems:
         """Ask the cluster, where there is a kubeconfig and DRA is wanted, what it lacks."""
-        access, _refused = self._read(given, (KUBECONFIG, cluster.KUBECONFIG, cluster.CONTEXT))
-        named = access.pop(KUBECONFIG, "") or access.get(cluster.KUBECONFIG, "")
-        return cluster.check({**values, **access, cluster.KUBECONFIG: named})
+        access, _refused = self._read(given, (cluster.KUBECONFIG, cluster.CONTEXT))
+        if not access.get(cluster.KUBECONFIG):
+            return []
+        named, _refused = self._read(given, (KUBECONFIG,))
+        absolute = named.get(KUBECONFIG) or access[cluster.KUBECONFIG]
+        return cluster.check({**values, **access, cluster.KUBECONFIG: absolute})
 
     def _read(
         self, given: t.Mapping[str, t.Any], names: t.Iterable[str]

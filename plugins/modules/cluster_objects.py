@@ -1,0 +1,121 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Keep objects of a cluster as manifests have them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_objects
+short_description: Keep objects of a cluster as manifests have them
+version_added: 0.2.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Applies manifests by server-side apply, for what DRA needs in a cluster, such as DeviceClasses, policies and the
+    webhook of C(files/kubernetes/dra). Any other objects will do as well.
+  - The server itself says by a dry run what would change, with its defaults, its admission and its strict validation.
+    All objects are tried before the first one changes.
+  - Fields that others have set to other values are not taken over, unless O(force) is set.
+  - Runs on the controller, which has the kubeconfig; delegate it to V(localhost).
+options:
+  state:
+    description:
+      - With V(absent), those of O(objects) are removed that this module has applied. What others have made stays, with
+        a warning, and so does a Namespace, in which others may have something.
+    type: str
+    choices: [present, absent]
+    default: present
+  objects:
+    description:
+      - Objects, and Lists of objects, in the order in which they are made. Of two of one name the later one counts.
+    type: list
+    elements: dict
+    required: true
+  kubeconfig:
+    description: A kubeconfig on the controller, as in M(gpu.node.drain).
+    type: str
+    default: ""
+  context:
+    description: The context of the kubeconfig; left empty, its current one.
+    type: str
+    default: ""
+  field_manager:
+    description: The name by which the server keeps which fields are set here.
+    type: str
+    default: gpu-node
+  force:
+    description: Whether fields are taken over that others have set to other values.
+    type: bool
+    default: false
+  label:
+    description: The label, as C(key=value), of what O(prune) removes.
+    type: str
+    default: ""
+  prune:
+    description:
+      - Kinds, as C(version/Kind), of which objects are removed that have O(label), were applied by O(field_manager),
+        and are no longer in O(objects).
+    type: list
+    elements: str
+    default: []
+requirements:
+  - kubernetes 24 or later on the controller (C(pip install kubernetes))
+seealso:
+  - module: gpu.node.drain
+extends_documentation_fragment:
+  - gpu.node.attributes
+attributes:
+  check_mode:
+    details: Asks the API server by dry runs, which need the same rights.
+"""
+
+EXAMPLES = r"""
+- name: Give the cluster the classes that pods claim GPUs by
+  gpu.node.cluster_objects:
+    kubeconfig: ~/.kube/config
+    objects:
+      - "{{ lookup('ansible.builtin.file', 'device-classes.yaml') | from_yaml }}"
+  delegate_to: localhost
+  become: false
+
+- name: Remove what is no longer in the manifests
+  gpu.node.cluster_objects:
+    kubeconfig: ~/.kube/config
+    objects: "{{ wanted }}"
+    label: app.kubernetes.io/part-of=gpu-node
+    prune: [v1/ConfigMap, v1/Secret]
+  delegate_to: localhost
+  become: false
+"""
+
+RETURN = r"""
+objects:
+  description: Those of the objects that are there.
+  returned: success
+  type: list
+  elements: str
+  sample: [DeviceClass share.gpu.node]
+steps:
+  description: What was done, or in check mode would be.
+  returned: success
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._capability.cluster_objects import (
+    SPEC,
+    ClusterObjectsCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    run_capability(module, lambda: ClusterObjectsCapability(module.params))
+
+
+if __name__ == "__main__":
+    main()
