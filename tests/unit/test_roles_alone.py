@@ -19,6 +19,7 @@ ROLES = (
     "container_toolkit",
     "dcgm",
     "device_plugin",
+    "fractions",
     "mig",
     "nvidia_driver",
 )

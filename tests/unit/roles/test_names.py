@@ -18,8 +18,10 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 REPOSITORY = Path(__file__).resolve().parents[3]
 ROLES = REPOSITORY / "roles"
 MIGRATION = (REPOSITORY / "docs/operations/migration.md").read_text()
+# The module of fractions is for any objects, and so not of its name.
+OTHERS = ("common", "fractions", "node_labels")
 # The variables of the role common are those of the playbooks, for modules of several roles.
-NAMES = sorted(one.name for one in ROLES.iterdir() if one.name not in ("common", "node_labels"))
+NAMES = sorted(one.name for one in ROLES.iterdir() if one.name not in OTHERS)
 # What a role has no variable for, and why.
 WITHOUT = {
     "cdi": {"compare": "it is for looking at a node by hand"},
