@@ -53,6 +53,7 @@ MEMORY = 'device.capacity["gpu.nvidia.com"].memory'
         f'{A}.uuid == "GPU-1" // a comment',
         r'"a\"b\n" == "a\"b' + "\\n\" && r'\\d' == '\\\\d'",
         f'{A}.index != "3"',
+        r'"\u0061\x62\143\U00000064" == "abcd" && "NVIDIA-" + ("a" + "b") == "NVIDIA-ab"',
     ],
 )
 def test_a_device_is_selected(expression: str) -> None:
@@ -105,7 +106,7 @@ def test_what_can_not_be_evaluated_stops_the_pod(expression: str, why: str) -> N
         ("device.driver == 'x", 'at "\'x"'),
         ("device.driver = 'x'", "at "),
         ("(" * 50 + "true" + ")" * 50, "nested more than 40 deep"),
-        (r"device.driver == '\u00e4'", r"the escape"),
+        (r"device.driver == '\e'", r"the escape \\e"),
         ("device.driver.matches('(a+)+b')", "a repetition within a repetition"),
         ("device.driver.matches('(a|b)*c')", "a repetition within a repetition"),
         ("device.driver.matches('a*b*c*d*e*')", "more than 4 repetitions"),

@@ -70,6 +70,12 @@ def _parser() -> argparse.ArgumentParser:
         ("labels", "label the node with what its GPUs are", _room("labels"), None),
         ("dra", "give GPUs to claims of Dynamic Resource Allocation", _room("dra"), None),
         ("webhook", "let pods with HAMi's resources run with claims", _room("webhook"), None),
+        (
+            "simulate",
+            "say which pods would run on which nodes, and why others not",
+            _room("simulate"),
+            None,
+        ),
     ):
         parser = commands.add_parser(name, help=text)
         parser.fill = fill

@@ -8,6 +8,8 @@ Kubernetes 1.36 keeps them by the name of the pool alone, so that two drivers' p
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from .quantity import Number
 from .values import Devices, Pool, Use
 
@@ -51,6 +53,7 @@ class Counters:
         return self._left[pool.name]
 
 
+@lru_cache(maxsize=16)
 def left(pool: Pool, devices: Devices, use: Use) -> _Counts:
     """Return what allocated devices leave of a pool's counters; less than nothing where a slice has shrunk."""
     counts = dict(pool.counters)
@@ -60,3 +63,14 @@ def left(pool: Pool, devices: Devices, use: Use) -> _Counts:
                 if (of, counter) in counts:
                     counts[of, counter] -= amount
     return counts
+
+
+def taken(index: int, devices: Devices, use: Use) -> bool:
+    """Return whether a device is in use as a whole, or something else has what it is made of."""
+    device = devices.row[index]
+    if index in use.busy:
+        return True
+    if not device.consumes or (device.multiple and index in use.capacity):
+        return False
+    counters = left(devices.pool_of[index], devices, use)
+    return any(counters.get((of, name), amount) < amount for of, name, amount in device.consumes)

@@ -25,6 +25,11 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "
 _PLAIN: Final = "\\\"'`?"
 
 
+_ESCAPED: Final = re.compile(
+    r"\\([xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00[01][0-9a-fA-F]{5}|[0-3][0-7]{2}|.)", re.DOTALL
+)
+
+
 @dataclass(frozen=True)
 class Token:
     """A word: its kind (string, float, int, name, sign, end) and text."""
@@ -54,11 +59,13 @@ def tokens(expression: str) -> Iterator[Token]:
 def _unquoted(text: str) -> str:
     if text[0] in "rR":
         return text[2:-1]
-    return re.sub(r"\\(.)", _escape, text[1:-1])
+    return _ESCAPED.sub(_escape, text[1:-1])
 
 
 def _escape(found: re.Match[str]) -> str:
-    letter = found[1]
+    letter, digits = found[1][0], found[1][1:]
+    if digits:
+        return chr(int(found[1], 8) if letter.isdigit() else int(digits, 16))
     if letter in _PLAIN:
         return letter
     if letter not in _ESCAPES:
