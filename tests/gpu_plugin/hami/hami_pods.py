@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import copy
+import json
 from typing import Any
 
 from gpu_plugin._shared._core.dra.names import MIG, MPS, NONE, SHARE
@@ -47,7 +47,7 @@ def _container(number: int, one: Json, kind: str = "main") -> Json:
 
 def applied(document: Json, patch: list[Json]) -> Json:
     """Return a document after a patch of add, remove and replace."""
-    document = copy.deepcopy(document)
+    document = json.loads(json.dumps(document))
     for one in patch:
         *way, last = (
             word.replace("~1", "/").replace("~0", "~") for word in one["path"].split("/")[1:]

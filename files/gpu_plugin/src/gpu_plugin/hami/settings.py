@@ -40,15 +40,6 @@ WITHOUT_EFFECT: Final = {
     "enableNumaTopology": "the annotation nvidia.com/numa-bind asks for GPUs of one NUMA node",
     "migProfileAllowlist": "each profile that the driver offers may be used",
 }
-QUIET: Final[tuple[object, ...]] = (
-    None,
-    False,
-    0,
-    1,
-    "",
-    "nvidia",
-    [],
-)  # values that ask for nothing, or for the usual
 
 
 @dataclass(frozen=True)
@@ -196,13 +187,18 @@ class _Reader:
         for key, value in self._values.items():
             if key in ("deviceSplitCount", "deviceMemoryScaling") and value is not None:
                 found.append(f"{self.where}.{key} {NODE_SIDE}")
-            elif key in WITHOUT_EFFECT and value not in QUIET:
+            elif key in WITHOUT_EFFECT and _asks(value):
                 found.append(f"{self.where}.{key} has no effect: {WITHOUT_EFFECT[key]}")
             elif key not in self._known:
                 near = difflib.get_close_matches(key, self._known, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 found.append(f"{self.where}.{cut(key)} is not known and has no effect{hint}")
         return found
+
+
+def _asks(value: Any) -> bool:
+    """Tell whether a value asks for something: not off, none, or the factor or level 1."""
+    return bool(value) and (isinstance(value, bool) or value != 1)
 
 
 def _is_resource(name: str) -> bool:
