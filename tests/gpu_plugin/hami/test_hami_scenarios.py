@@ -270,6 +270,16 @@ def test_issue_17_3_names_that_are_taken() -> None:
     ]
 
 
+@pytest.mark.parametrize("word", ['a"b', "a\\b", "a\nb", "\u00fc", "a" * 65, "a[0]", "a'", "${x}"])
+def test_issue_17_3_words_that_no_product_has(word: str) -> None:
+    for key in ("use-gputype", "nouse-gputype", "use-gpuuuid", "nouse-gpuuuid"):
+        told = refusal(pod(limits(gpu=1), annotations={f"nvidia.com/{key}": f"A100,{word}"}))
+        assert told.startswith(f"metadata.annotations[nvidia.com/{key}]: ")
+    many = ",".join(map(str, range(33)))
+    told = refusal(pod(limits(gpu=1), annotations={"nvidia.com/use-gputype": many}))
+    assert "it has more than 32 words" in told
+
+
 def test_issue_17_3_numa_bind() -> None:
     annotations = {"nvidia.com/numa-bind": "true"}
     (template,) = mutate(pod(limits(gpu=2), annotations=annotations), SETTINGS, MPS_NODES).templates

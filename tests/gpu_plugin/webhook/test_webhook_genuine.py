@@ -29,7 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def replicas(cluster: Cluster) -> Iterator[list[Replica]]:
     """Two replicas, both ready."""
-    made = [cluster.replica("one"), cluster.replica("two")]
+    made = [cluster.replica(name, kubeconfig=cluster.least()) for name in ("one", "two")]
     for one in made:
         one.wait()
     yield made

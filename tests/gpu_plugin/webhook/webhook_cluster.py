@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from genuine_api import GenuineApi, free_port
+from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin.cluster.rate import Rate
 from gpu_plugin.webhook.certificates.managed import CONFIGURATIONS
 
 Json = dict[str, Any]
@@ -29,6 +31,27 @@ NAME, SPACE = "gpu-node-webhook", "gpu-node"
 SECRET = f"/api/v1/namespaces/{SPACE}/secrets/{NAME}-tls"
 DRA = "/apis/resource.k8s.io/v1"
 SECONDS = 60.0
+RBAC = "rbac.authorization.k8s.io/v1"
+
+
+def rule(group: str, resource: str, *verbs: str, names: tuple[str, ...] = ()) -> Json:
+    named = {"resourceNames": list(names)} if names else {}
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **named}
+
+
+# What files/kubernetes gives the webhook.
+CLUSTER_RULES = [
+    rule("resource.k8s.io", "resourceclaimtemplates", "get", "list", "create", "patch", "delete"),
+    rule("resource.k8s.io", "resourceslices", "list", "watch"),
+    rule("", "pods", "list"),
+    rule(
+        "admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations",
+        *("get", "patch"),
+        names=(NAME,),
+    ),
+]
+RULES = [rule("", "secrets", "get", "update", names=(f"{NAME}-tls",))]
 
 
 class Balancer:
@@ -139,6 +162,7 @@ class Cluster(GenuineApi):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
+        self.admin = Access(str(self.folder / "admin.conf"), Rate(-1))
         self.balancer = Balancer()
         for space in ("default", SPACE):
             meta = {"name": "default", "namespace": space}
@@ -221,6 +245,20 @@ class Cluster(GenuineApi):
     def templates(self, space: str = "default") -> dict[str, Json]:
         found = self.read(f"{DRA}/namespaces/{space}/resourceclaimtemplates")["items"]
         return {one["metadata"]["name"]: one for one in found}
+
+    def least(self) -> Path:
+        """Return the access of the webhook's ServiceAccount, with no more than it needs."""
+        account = {"name": NAME, "namespace": SPACE}
+        self.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+        subject = [{"kind": "ServiceAccount", **account}]
+        for kind, space, rules in (("ClusterRole", None, CLUSTER_RULES), ("Role", SPACE, RULES)):
+            meta = {"name": NAME, **({"namespace": space} if space else {})}
+            role = {"apiVersion": RBAC, "kind": kind, "metadata": meta}
+            self.create({**role, "rules": rules})
+            to = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": NAME}
+            self.create({**role, "kind": f"{kind}Binding", "roleRef": to, "subjects": subject})
+        self.account(NAME, SPACE).close()
+        return self.folder / f"{NAME}.conf"
 
     def replica(self, name: str, *arguments: str, kubeconfig: Path | None = None) -> Replica:
         """Start a replica behind the Service."""

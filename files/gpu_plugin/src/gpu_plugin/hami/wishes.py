@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,8 @@ NODE_POLICY, GPU_POLICY = "hami.io/node-scheduler-policy", "hami.io/gpu-schedule
 WEIGHTS: Final = "hami.io/device-scoring-weights"
 MODES: Final = (HAMI_CORE, MPS, MIG)
 MOST_WORDS, LONGEST_WORD = 32, 64  # an attribute has at most 64 characters
+PUNCTUATION: Final = "-_.:/+()"  # of products' names and UUIDs
+WORD: Final = re.compile(rf"[A-Za-z0-9 {re.escape(PUNCTUATION)}]{{1,{LONGEST_WORD}}}")
 TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 POLICIES: Final = ("binpack", "spread", "topology-aware", "mutex", "numa")
@@ -73,9 +76,11 @@ def _words(annotations: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Return the words of a list with commas; none is no wish, as in HAMi."""
     given = [word.strip() for word in _text(annotations, key).split(",")]
     words = tuple(dict.fromkeys(filter(None, given)))
-    if len(words) > MOST_WORDS or any(len(word) > LONGEST_WORD for word in words):
-        most = f"it has more than {MOST_WORDS} words, or one of more than {LONGEST_WORD} characters"
-        raise refused(field(key), _text(annotations, key), most)
+    if len(words) > MOST_WORDS:
+        raise refused(field(key), _text(annotations, key), f"it has more than {MOST_WORDS} words")
+    if odd := next((word for word in words if not WORD.fullmatch(word)), ""):
+        expected = f"expected up to {LONGEST_WORD} letters, digits, spaces and any of {PUNCTUATION}"
+        raise refused(field(key), odd, expected)
     return words
 
 

@@ -23,6 +23,9 @@ KIND: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplat
 OWNER_LABEL, OWNER = "app.kubernetes.io/managed-by", "gpu-node-webhook"
 STAMP: Final = "gpu.node/last-used"
 MERGE: Final = "application/merge-patch+json"
+# JSON is YAML too. Of that the API server makes the JSON in which it keeps opaque parameters, while it
+# keeps JSON as it was written, so that a later change of metadata would count as one of the spec.
+YAML: Final = "application/yaml"
 FRESH: Final = 4  # a stamp is renewed after this part of the time-to-live
 ATTEMPTS: Final = 5
 PAGE: Final = "200"
@@ -85,7 +88,7 @@ class Templates:
             "annotations": {STAMP: _text(now)},
         }
         body = {**KIND, "metadata": metadata, "spec": template.spec}
-        self._access.ask(doing, "POST", _path(namespace), body, rights=RIGHTS)
+        self._access.ask(doing, "POST", _path(namespace), body, kind=YAML, rights=RIGHTS)
 
     def _touch(self, doing: str, found: Json, now: float) -> None:
         meta = found["metadata"]
