@@ -18,6 +18,7 @@ from gpu_plugin.dra.enforcement import pod_cgroup
 from hypothesis import given
 from hypothesis import strategies as st
 from nvsim.testing import PROJECT, Sim, client, start
+from running import eventually
 
 VERSION = "615.71.01"
 POD = "0b6f2f53-94ab-4f6c-a5a4-0d8a2bdc1c5e"
@@ -114,7 +115,7 @@ def of(node: Node, claim: str = "c1", pod: str = POD, **more: Any) -> dict[str, 
 def test_issue_17_4_cgroup_limits_the_pod_and_gives_it_back(node: Node, dmem: bool) -> None:
     group, limiting = node.pod(dmem=dmem), node.limit()
     one = of(node, memory=3000 * MIB)
-    assert limiting.ask("problem", one["gpu_uuid"]) == ""
+    eventually(lambda: limiting.ask("problem", one["gpu_uuid"]) == "")
     assert limiting.ask("prepare", one) == {"env": {}, "mounts": []}
     assert limiting.ask("prepare", one) == {"env": {}, "mounts": []}
     assert node.hard(group) == 3000 * MIB
@@ -149,7 +150,7 @@ def test_process_that_is_killed_takes_up_what_lives(node: Node) -> None:
     node.sim.ctl("unload")
     node.sim.ctl("load", version=VERSION, flavour="open")
     again.ask("tick")
-    assert node.hard(group) == 900 * MIB
+    eventually(lambda: node.hard(group) == 900 * MIB)
     shutil.rmtree(group)
     again.ask("tick")
     again.ask("unprepare", one)  # the cgroup took its limit along
@@ -160,7 +161,7 @@ def test_limit_that_somebody_changed_is_set_again(node: Node) -> None:
     limiting.ask("prepare", of(node, memory=900 * MIB))
     (group / "dmem.max").write_text("nvidia/00000000:18:00.0/vidmem max\n")
     limiting.ask("tick")
-    assert node.hard(group) == 900 * MIB
+    eventually(lambda: node.hard(group) == 900 * MIB)
 
 
 def test_pod_without_cgroup_or_several_pods_are_refused_and_leave_nothing(node: Node) -> None:
@@ -182,12 +183,15 @@ def test_why_not_is_told_by_the_driver_and_the_kernel(node: Node) -> None:
     with start("h100-80", 1) as old:
         older = Limiting(old, node.cgroups)
         words = "the driver is 550.163.01, and drivers limit cgroups from 615 on"
-        assert older.ask("problem", uuid) == words
+        eventually(lambda: older.ask("problem", uuid) == words)
         older.kill()
     node.sim.ctl("fault", gpu="all", function="nvmlDeviceGetMemoryLimits_v1", code=13)
-    assert "does not have nvmlDeviceSetMemoryLimits_v1" in node.limit().ask("problem", uuid)
+    limiting = node.limit()
+    assert limiting.ask("problem", uuid) == "the driver has not told yet whether it limits cgroups"
+    words = "does not have nvmlDeviceSetMemoryLimits_v1"
+    eventually(lambda: words in limiting.ask("problem", uuid))
     (node.cgroups / "cgroup.controllers").unlink()
-    assert "has cgroups of version 1" in node.limit().ask("problem", uuid)
+    assert "has cgroups of version 1" in limiting.ask("problem", uuid)
 
 
 def test_controller_is_switched_on_above_the_pod_and_nowhere_else(node: Node) -> None:

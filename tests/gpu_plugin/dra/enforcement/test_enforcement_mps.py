@@ -144,8 +144,12 @@ def test_more_shares_than_clients_are_refused_before_a_claim_comes(
 ) -> None:
     uuid = share(node.sim)["gpu_uuid"]
     words = "splitCount is 49, and an MPS server takes 48 clients on compute capability 9.0"
-    assert words in enforce(split=49).ask("problem", uuid)
-    assert enforce(split=48).ask("problem", uuid) == ""
+    more, fewer = enforce(split=49), enforce(split=48)
+    eventually(lambda: words in more.ask("problem", uuid))
+    with pytest.raises(RuntimeError, match=words):
+        more.ask("prepare", share(node.sim))
+    assert fewer.ask("prepare", share(node.sim))["env"]
+    assert fewer.ask("problem", uuid) == ""
 
 
 def test_the_control_program_is_genuine(node: Mps) -> None:

@@ -19,11 +19,15 @@ from ..._shared._nvml import limits
 from ..._shared._nvml.limits import NO_LIMITS, Limits
 from ..._shared._nvml.real import Nvml, open_nvml
 from ...tools import logs
+from ...tools.chores import Worker
 from ..values import Edits, Share
 from . import pod_cgroup
+from .opinions import Opinions
 
 FIRST_BRANCH: Final = 615
 FRESH: Final = 30.0  # seconds until the driver is asked again what it can
+EVERY: Final = 5.0  # seconds between two looks at limits, each of which opens the driver
+UNKNOWN: Final = "the driver has not told yet whether it limits cgroups"
 Place = tuple[str, str]  # a pod's UID, and the UUID of a GPU
 
 
@@ -36,23 +40,25 @@ class Cgroup:
         self._cgroups, self._clock = cgroups, clock
         self._lock = threading.Lock()
         self._live: dict[tuple[str, str], Share] = {}
-        self._known: dict[str, tuple[float, str]] = {}  # when a GPU was asked, and what it said
+        self._driver = Opinions("limits", self._ask_driver, FRESH, clock)
+        self._worker, self._looked = Worker("limits-tick"), float("-inf")
 
     def problem(self, gpu_uuid: str) -> str:
-        """Return why the driver or the kernel can't limit pods on a GPU."""
-        if not pod_cgroup.unified(self._cgroups):
-            return f"{self._cgroups} has cgroups of version 1, and the driver limits those of version 2"
-        now = self._clock()
-        asked, found = self._known.get(gpu_uuid, (float("-inf"), ""))
-        if now - asked >= FRESH:
-            found = _driver_problem(gpu_uuid, self._cgroups)
-            self._known[gpu_uuid] = (now, found)
-        return found
+        """Return why the driver or the kernel can't limit pods on a GPU, as they said last."""
+        return self._kernel_problem() or self._driver.last(gpu_uuid, UNKNOWN)
+
+    def _kernel_problem(self) -> str:
+        if pod_cgroup.unified(self._cgroups):
+            return ""
+        return f"{self._cgroups} has cgroups of version 1, and the driver limits those of version 2"
+
+    def _ask_driver(self, uuid: str) -> str:
+        return _driver_problem(uuid, self._cgroups)
 
     def prepare(self, shares: Sequence[Share]) -> Edits:
         """Limit the pod to what its shares of each GPU come to, and read it back. NodeError."""
         for uuid in dict.fromkeys(one.gpu_uuid for one in shares):
-            if why := self.problem(uuid):
+            if why := self._kernel_problem() or self._driver.now(uuid):
                 raise NodeError(f"pods can't be limited on {uuid}", cause=why)
         for one in shares:
             _only_pod(one)
@@ -78,17 +84,19 @@ class Cgroup:
         """Take up what lives. Limits of other cgroups are none of ours: they go with their pods."""
         with self._lock:
             self._live = {(one.claim, one.share_id): one for one in live}
-            self._look()
+        self._look()
 
     def tick(self) -> None:
-        """Limit again whatever somebody changed."""
-        with self._lock:
-            self._look()
+        """Limit again whatever somebody changed. Nobody waits for the driver here."""
+        now = self._clock()
+        if self._live and now - self._looked >= EVERY and self._worker.start(self._look):
+            self._looked = now
 
     def _look(self) -> None:
         try:
-            self._apply(_places(self._live.values()), missing_too=True)
-        except NodeError as error:
+            with self._lock:
+                self._apply(_places(self._live.values()), missing_too=True)
+        except (NodeError, OSError) as error:
             logs.warning("the memory limits of pods can't be looked after", cause=error)
 
     def _apply(self, places: Iterable[Place], *, missing_too: bool = False) -> None:

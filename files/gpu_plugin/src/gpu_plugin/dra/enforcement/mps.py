@@ -23,11 +23,14 @@ from ...mps.settings import MIB, Offer, Settings, Shares
 from ...mps.state import ManagerFiles
 from ...mps.units import Units
 from ...tools import logs
+from ...tools.chores import Worker
 from ..values import Edits, Share
 from .mps_share import edits, only, problem_of, settings
+from .opinions import Opinions
 
 PATIENCE: Final = 20.0  # seconds that a daemon may take; the kubelet's call ends after 45
 PAUSE: Final = 0.05
+FRESH: Final = 300.0  # seconds until a GPU is looked at again
 LASTING: Final = (
     30.0  # seconds after which a daemon that is not ready is a reason to give no shares
 )
@@ -59,13 +62,12 @@ class Mps:
         self._claims: dict[str, str] = {}  # the GPU of each that holds a share
         self._offers: dict[str, Offer] = {}
         self._since: dict[str, float] = {}  # when a daemon that has shares was seen not to be ready
-        self._unfit: dict[str, str] = {}  # GPUs that were looked at, and why they can't be shared
+        self._fit = Opinions("mps-gpus", self._unfit, FRESH, clock)
+        self._worker = Worker("mps-offers")
 
     def problem(self, gpu_uuid: str) -> str:
         """Return why shares of a GPU can't be enforced: not while a daemon is about to be ready."""
-        if shutil.which(PROGRAM) is None:
-            return f"{PROGRAM} is not installed, which comes with the driver"
-        if why := folders.refusal(self._root) or self._unfit_for(gpu_uuid):
+        if why := self._node_problem() or self._fit.last(gpu_uuid, ""):
             return why
         with self._lock:
             since = self._since.get(gpu_uuid)
@@ -75,7 +77,7 @@ class Mps:
     def prepare(self, shares: Sequence[Share]) -> Edits:
         """Have the GPU's daemon run, and return what makes containers its clients with these limits."""
         share = only(shares)
-        if why := self.problem(share.gpu_uuid):
+        if why := self._node_problem() or self._fit.now(share.gpu_uuid):
             raise NodeError(f"MPS can't share {share.gpu_uuid}", cause=why)
         offer = self._offer(share.gpu_uuid)
         edits(share, offer)  # what can't be had starts no daemon
@@ -108,16 +110,24 @@ class Mps:
             self._want()
 
     def tick(self) -> None:
-        """Look after the daemons."""
+        """Look after the daemons. Nobody waits for the driver here."""
         with self._lock:
+            self._look()
             missing = set(self._claims.values()) - self._offers.keys()
-        for uuid in sorted(missing):  # which could not be looked at as this process began
+        if missing:  # they could not be looked at as this process began
+            self._worker.start(lambda: self._take_up(sorted(missing)))
+
+    def _take_up(self, missing: Sequence[str]) -> None:
+        for uuid in missing:
             if offer := self._known_offer(uuid):
                 with self._lock:
                     self._offers[uuid] = offer
                     self._want()
-        with self._lock:
-            self._look()
+
+    def _node_problem(self) -> str:
+        if shutil.which(PROGRAM) is None:
+            return f"{PROGRAM} is not installed, which comes with the driver"
+        return folders.refusal(self._root)
 
     def _hold(self, share: Share, offer: Offer) -> bool:
         """Note who holds a share. Returns whether it did before."""
@@ -190,19 +200,14 @@ class Mps:
             own = self._reconciler.own_shm(offer.names.device)
         return Offer(offer.names, offer.settings, offer.shares, own)
 
-    def _unfit_for(self, uuid: str) -> str:
+    def _unfit(self, uuid: str) -> str:
         """Return why a GPU can't be shared by MPS at all; one that can't be looked at now is not judged."""
-        if uuid not in self._unfit:
-            try:
-                with open_nvml() as nvml:
-                    gpus = nvml.gpus()[0]
-            except NodeError:
-                return ""
-            found = {
-                one.uuid: problem_of(self._split_count, one.compute_capability) for one in gpus
-            }
-            self._unfit.update(found)
-        return self._unfit.get(uuid, "")
+        try:
+            with open_nvml() as nvml:
+                found = {one.uuid: one.compute_capability for one in nvml.gpus()[0]}
+        except NodeError:
+            return ""
+        return problem_of(self._split_count, found[uuid]) if uuid in found else ""
 
 
 def _has_multi_user() -> bool:
