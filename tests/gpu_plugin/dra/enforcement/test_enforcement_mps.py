@@ -34,7 +34,7 @@ def test_issue_17_4_mps_gives_the_limits_of_each_share(node: Mps, enforce: Enfor
     found = dra.ask("prepare", one)
     assert found["env"] == {
         "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
-        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"{uuid}=10000M",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=10000M",  # the one device that its daemon sees
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30",
         "CUDA_MPS_CLIENT_PRIORITY": "1",
     }

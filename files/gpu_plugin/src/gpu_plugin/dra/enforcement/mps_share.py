@@ -17,6 +17,9 @@ PIPE: Final = "CUDA_MPS_PIPE_DIRECTORY"
 MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 PRIORITY: Final = "CUDA_MPS_CLIENT_PRIORITY"
+# By its index: clients see the one device that their daemon sees. A key that a driver does not take,
+# as some take no UUID, would lift every limit.
+ONLY_DEVICE: Final = 0
 READ_ONLY: Final = Mount("", "").options
 READ_WRITE: Final = tuple("rw" if one == "ro" else one for one in READ_ONLY)
 
@@ -53,7 +56,7 @@ def edits(share: Share, offer: Offer) -> Edits:
     mib = min(share.memory // MIB, offer.shares.default.memory_mib)
     if mib < 1:
         raise NodeError(f"a share of {share.memory} bytes can't be had", cause="MPS limits MiB")
-    env = {PIPE: part.envs[PIPE], MEMORY: f"{share.gpu_uuid}={mib}M"}
+    env = {PIPE: part.envs[PIPE], MEMORY: f"{ONLY_DEVICE}={mib}M"}
     if share.cores:
         env[THREADS] = str(min(share.cores, 100))
     if share.priority:
