@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,12 @@ def test_why_not_is_told_by_the_driver_and_the_kernel(node: Node) -> None:
     assert limiting.ask("problem", uuid) == "the driver has not told yet whether it limits cgroups"
     words = "does not have nvmlDeviceSetMemoryLimits_v1"
     eventually(lambda: words in limiting.ask("problem", uuid))
+    subprocess.run(["mount", "--bind", "-r", node.cgroups, node.cgroups], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", node.cgroups], check=True)
+    try:
+        assert "read-only for this process" in limiting.ask("problem", uuid)
+    finally:
+        subprocess.run(["umount", node.cgroups], check=True)
     (node.cgroups / "cgroup.controllers").unlink()
     assert "has cgroups of version 1" in limiting.ask("problem", uuid)
 

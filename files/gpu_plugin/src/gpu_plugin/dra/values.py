@@ -56,11 +56,15 @@ class Share:
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or folder of the host that containers see, read-only unless it says otherwise."""
+    """A file or folder of the host that containers see, read-only unless it says otherwise.
+
+    With a ``type``, such as tmpfs, it is a file system that the runtime mounts for each container.
+    """
 
     host_path: str
     container_path: str
     options: tuple[str, ...] = ("ro", "nosuid", "nodev", "bind")
+    type: str = ""
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,14 @@ class Cgroup:
         return self._kernel_problem() or self._driver.last(gpu_uuid, UNKNOWN)
 
     def _kernel_problem(self) -> str:
-        if pod_cgroup.unified(self._cgroups):
-            return ""
-        return f"{self._cgroups} has cgroups of version 1, and the driver limits those of version 2"
+        if not pod_cgroup.unified(self._cgroups):
+            return f"{self._cgroups} has cgroups of version 1, and the driver limits those of version 2"
+        if pod_cgroup.read_only(self._cgroups):
+            return (
+                f"{self._cgroups} is read-only for this process,"
+                " as ProtectControlGroups in its unit makes it"
+            )
+        return ""
 
     def _ask_driver(self, uuid: str) -> str:
         return _driver_problem(uuid, self._cgroups)

@@ -46,6 +46,11 @@ def unified(cgroups: Path) -> bool:
     return (cgroups / "cgroup.controllers").exists()
 
 
+def read_only(cgroups: Path) -> bool:
+    """Tell whether limits can't be written, whoever this process is."""
+    return bool(os.statvfs(cgroups).f_flag & os.ST_RDONLY)
+
+
 def find(cgroups: Path, uid: str) -> Path | None:
     """Return a pod's cgroup, None where it has none any more. InputError: it is no UID."""
     found = (cgroups / one for one in candidates(uid))
