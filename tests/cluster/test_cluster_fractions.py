@@ -38,7 +38,7 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
 def emptied(cluster: Cluster) -> Iterator[None]:
     """Leave the node as it was: nothing that was prepared outlives its pod."""
     yield
-    kinds = "deployments,pods,resourceclaims,resourceclaimtemplates"
+    kinds = "deployments,replicasets,pods,resourceclaims,resourceclaimtemplates"
     cluster.kubectl("delete", kinds, "--all", "--wait=true", "--now")
     eventually(lambda: prepared(cluster), [], SECONDS)
     assert cluster.node.run("sh", "-c", "ls /var/run/cdi | grep claim || true") == ""

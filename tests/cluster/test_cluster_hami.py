@@ -81,7 +81,7 @@ def register(cluster: Cluster, port: int) -> None:
 def emptied(cluster: Cluster) -> Iterator[None]:
     """Leave the node as it was."""
     yield
-    kinds = "deployments,statefulsets,jobs,pods,resourceclaims,resourceclaimtemplates"
+    kinds = "deployments,replicasets,statefulsets,jobs,pods,resourceclaims,resourceclaimtemplates"
     cluster.kubectl("delete", kinds, "--all", "--wait=true", "--now")
 
 

@@ -144,7 +144,7 @@ def test_issue_17_3_use_memory_fraction_on_two_gpus() -> None:
         'device.capacity["gpu.node"].memory.compareTo(quantity("32768Mi")) == 0',
         'device.attributes["gpu.node"].enforcement != "mps"',
     ]
-    assert way["capacity"] == {"requests": {"memory": "16384Mi", "cores": "30"}}
+    assert way["capacity"] == {"requests": {"memory": "16Gi", "cores": "30"}}
 
 
 def test_issue_17_3_use_sharing_card() -> None:
@@ -168,3 +168,9 @@ def test_issue_17_3_requests_beside_limits_go_too() -> None:
         "requests": {"cpu": "2", "memory": "6Gi"},
         "claims": [{"name": "gpu-vllm"}],
     }
+
+
+def test_issue_17_3_quantities_are_as_the_api_server_writes_them() -> None:
+    """Else a template that is there, and was read back, looks like another one."""
+    one = pod(limits(gpu=1, gpumem=10240))
+    assert exactly(one)["capacity"] == {"requests": {"memory": "10Gi"}}

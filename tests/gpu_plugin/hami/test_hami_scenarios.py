@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gpu_plugin._shared._core.dra.quantities import MIB
+from gpu_plugin._shared._core.dra.quantities import size as written
 from gpu_plugin.hami.errors import Refused
 from gpu_plugin.hami.mutation import mutate
 from gpu_plugin.hami.published import Published
@@ -137,7 +139,7 @@ def test_issue_17_3_defaults() -> None:
 
 def test_issue_17_3_memory_factor() -> None:
     way = exactly(pod(limits(gpu=1, gpumem=3)), settings=Settings(memory_factor=1024))
-    assert way["capacity"] == {"requests": {"memory": "3072Mi"}}
+    assert way["capacity"] == {"requests": {"memory": "3Gi"}}
 
 
 def test_issue_17_3_names_are_configuration() -> None:
@@ -200,7 +202,7 @@ def test_issue_17_3_percentage_of_cards_of_several_sizes() -> None:
     assert "of-2048" in [way["name"] for way in ways]  # the one that most have
     for way in ways:
         size = int(way["name"].removeprefix("of-"))
-        assert way["capacity"] == {"requests": {"memory": f"{size // 2}Mi"}}
+        assert way["capacity"] == {"requests": {"memory": written(size // 2 * MIB)}}
         assert f'quantity("{size}Mi")' in expressions(way)[0]
 
 

@@ -27,6 +27,8 @@ from .._shared._core.dra.names import (
     SHARE_CLASS,
     SHARE_CONFIG,
 )
+from .._shared._core.dra.quantities import MIB
+from .._shared._core.dra.quantities import size as written
 from . import cel
 from .errors import refused
 from .published import MOST_SIZES, Published
@@ -161,7 +163,7 @@ def _way(request: Request, selectors: list[str], size: str, memory: int) -> Json
     }
     if expressions:
         way["selectors"] = [{"cel": {"expression": one}} for one in expressions]
-    amounts = {MEMORY: f"{memory}Mi"} if memory else {}
+    amounts = {MEMORY: written(memory * MIB)} if memory else {}
     if request.kind == SHARE and request.cores:
         amounts[CORES] = str(request.cores)
     if amounts:

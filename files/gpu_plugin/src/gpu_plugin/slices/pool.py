@@ -19,13 +19,13 @@ from .._shared._core.dra.names import (
     SHARES,
     counter_set,
 )
+from .._shared._core.dra.quantities import MIB, count, size
 from .._shared._core.gpu import Gpu
 from ..config.allocation import Dra
 from ..config.configuration import Config
 from ..mps.settings import client_limit
 from ..offer.devices import Faults, GpuView, Inventory, judged
 from .attributes import attributes
-from .quantities import MIB, count, size
 from .taints import taints
 from .targets import Made, Target, grid, targets
 

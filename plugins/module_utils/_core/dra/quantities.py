@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+import typing as t
 
-MIB: Final = 1 << 20
-BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-DECIMAL: Final = ("", "k", "M", "G", "T", "P", "E")
+MIB: t.Final = 1 << 20
+BINARY: t.Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+DECIMAL: t.Final = ("", "k", "M", "G", "T", "P", "E")
 
 
 def size(number: int) -> str:
@@ -22,7 +22,7 @@ def count(number: int) -> str:
     return _written(number, 1000, DECIMAL)
 
 
-def _written(number: int, base: int, units: tuple[str, ...]) -> str:
+def _written(number: int, base: int, units: t.Tuple[str, ...]) -> str:
     power = 0
     while number and number % base == 0 and power < len(units) - 1:
         number, power = number // base, power + 1
