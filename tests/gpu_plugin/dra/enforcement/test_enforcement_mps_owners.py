@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from enforcing import share
 from gpu_plugin.mps.paths import Names
 from gpu_plugin.mps.reconciler import Reconciler
 from gpu_plugin.mps.settings import Offer, Settings
+from gpu_plugin.mps.state import owner_of
 from mps_running import living
 from running import eventually
 
@@ -127,6 +129,39 @@ def test_plugin_that_ends_leaves_the_manager_to_the_other(
     dra.ask("unprepare", claimed)
     plugin.reconciler.close()
     assert plugin.units.closed == node.status(node.uuid(0))["pid"]
+
+
+def test_both_at_once_lose_nothing(node: Mps, enforce: Enforce, plugin: Plugin) -> None:
+    """Each changes its mind time and again while the other does, and one GPU of each is wanted throughout."""
+    dra, stays = enforce(), share(node.sim, "stays", gpu=1)
+    plugin.want(0)
+    eventually(lambda: plugin.ready(0))
+    dra.ask("prepare", stays)
+    daemons = [node.status(node.uuid(gpu))["daemon"] for gpu in (0, 1)]
+    until = time.monotonic() + 3
+
+    def plugins_turn() -> None:
+        while time.monotonic() < until:
+            plugin.want(0, 1)  # which the claims' driver has
+            plugin.want(0)
+
+    thread = threading.Thread(target=plugins_turn)
+    thread.start()
+    turns = 0
+    while time.monotonic() < until:
+        dra.ask("prepare", share(node.sim, f"c{turns}", gpu=1))
+        dra.ask("restore", stays)  # the others' claims are gone
+        turns += 1
+    thread.join()
+    assert turns > 10
+    assert [node.status(node.uuid(gpu))["daemon"] for gpu in (0, 1)] == daemons
+    assert all(map(living, daemons))
+    owners = {path.name: owner_of(path) for path in node.settings.glob("*.settings.json")}
+    assert owners == {
+        f"{node.uuid(0)}.settings.json": "device_plugin",
+        f"{node.uuid(1)}.settings.json": "dra",
+    }
+    assert "have a manager already" not in node.log.read_text()
 
 
 def test_what_became_the_others_meanwhile_is_not_removed(tmp_path: Path) -> None:
