@@ -90,6 +90,55 @@ def test_process_that_is_killed_takes_nothing_along(node: Mps, enforce: Enforce)
     assert node.status(first["gpu_uuid"])["daemon"] == daemons[0]
 
 
+def test_after_a_boot_the_daemons_of_what_lives_come_back(node: Mps, enforce: Enforce) -> None:
+    dra, one = enforce(), share(node.sim)
+    dra.ask("restore", one)  # nothing of it is below /run any more
+
+    def ready() -> bool:
+        dra.ask("tick")
+        return node.status(one["gpu_uuid"])["state"] == "ready"
+
+    eventually(ready)
+    assert node.mode(0) == EXCLUSIVE_PROCESS
+
+
+def test_driver_that_does_not_answer_keeps_nobody_and_costs_no_daemon(
+    node: Mps, enforce: Enforce
+) -> None:
+    dra, one = enforce(), share(node.sim)
+    dra.ask("prepare", one)
+    daemon = node.status(one["gpu_uuid"])["daemon"]
+    dra.kill()
+    node.sim.ctl("hang", function="nvmlDeviceGetCount_v2")
+    again = enforce()
+    began = time.monotonic()
+    again.ask("restore", one)
+    again.ask("problem", one["gpu_uuid"])
+    again.ask("tick")
+    assert time.monotonic() - began < 3  # of which most is the start of the process
+    assert living(daemon)
+    assert node.status(one["gpu_uuid"])["daemon"] == daemon
+
+
+def test_gpu_that_is_not_seen_keeps_its_daemon(node: Mps, enforce: Enforce) -> None:
+    """Its daemon has not told yet what the GPU is, and the driver does not say it either."""
+    dra, one = enforce(), share(node.sim)
+    dra.ask("prepare", one)
+    uuid = one["gpu_uuid"]
+    daemon = node.status(uuid)["daemon"]
+    dra.kill()
+    os.kill(node.status(uuid)["pid"], signal.SIGSTOP)
+    status = node.root / f"{uuid}.json"
+    status.unlink()
+    node.sim.ctl("fault", function="nvmlDeviceGetHandleByIndex_v2", gpu="all", code=15, times=100)
+    again = enforce()
+    again.ask("restore", one)
+    for _again in range(3):
+        again.ask("tick")
+    assert (node.settings / f"{uuid}.settings.json").exists()
+    assert living(daemon)
+
+
 def test_manager_that_is_killed_comes_back_and_adopts(node: Mps, enforce: Enforce) -> None:
     dra = enforce()
     one = share(node.sim)
@@ -124,7 +173,7 @@ def test_daemon_that_does_not_come_is_an_error_that_leaves_nothing(
     broken.write_text("#!/bin/sh\nexit 7\n")
     broken.chmod(0o755)
     node.program = broken
-    dra = enforce(patience=2)
+    dra = enforce(patience=6)
     with pytest.raises(RuntimeError, match=r"the MPS daemon of GPU-.* is not ready: .*status 7"):
         dra.ask("prepare", share(node.sim))
     assert not list(node.settings.glob("*.settings.json"))

@@ -61,6 +61,7 @@ class Mps:
         self._lock = threading.Lock()
         self._claims: dict[str, str] = {}  # the GPU of each that holds a share
         self._offers: dict[str, Offer] = {}
+        self._complaints: dict[str, str] = {}
         self._since: dict[str, float] = {}  # when a daemon that has shares was seen not to be ready
         self._fit = Opinions("mps-gpus", self._unfit, FRESH, clock)
         self._worker = Worker("mps-offers")
@@ -101,12 +102,14 @@ class Mps:
                 self._want()
 
     def restore(self, live: Sequence[Share]) -> None:
-        """Take up the daemons of these shares' GPUs; those that we had for others end."""
-        found = {one.gpu_uuid for one in live}
-        offers = {uuid: self._known_offer(uuid) for uuid in sorted(found)}
+        """Take up the daemons of these shares' GPUs; those that we had for others end.
+
+        Nobody waits for the driver here: a GPU whose daemon does not tell what it is comes by tick().
+        """
         with self._lock:
             self._claims = {one.claim: one.gpu_uuid for one in live}
-            self._offers.update({uuid: one for uuid, one in offers.items() if one})
+            told = {uuid: self._told(uuid) for uuid in self._claims.values()}
+            self._offers.update({uuid: one for uuid, one in told.items() if one})
             self._want()
 
     def tick(self) -> None:
@@ -119,10 +122,16 @@ class Mps:
 
     def _take_up(self, missing: Sequence[str]) -> None:
         for uuid in missing:
-            if offer := self._known_offer(uuid):
-                with self._lock:
-                    self._offers[uuid] = offer
-                    self._want()
+            try:
+                offer = self._offer(uuid)
+            except NodeError as error:
+                if self._complaints.get(uuid) != str(error):
+                    logs.warning("shares of a GPU can't be taken up", gpu=uuid, cause=error)
+                self._complaints[uuid] = str(error)
+                continue
+            with self._lock:
+                self._offers[uuid] = offer
+                self._want()
 
     def _node_problem(self) -> str:
         if shutil.which(PROGRAM) is None:
@@ -142,7 +151,8 @@ class Mps:
         """Have a daemon for each GPU that has shares, and no other of ours."""
         held = set(self._claims.values())
         self._offers = {uuid: one for uuid, one in self._offers.items() if uuid in held}
-        self._reconciler.want(self._offers, self._root)
+        kept = {uuid: one for uuid in held if (one := self._unseen(uuid))}
+        self._reconciler.want({**kept, **self._offers}, self._root)
         self._note()
 
     def _look(self) -> None:
@@ -155,14 +165,15 @@ class Mps:
         self._since = {uuid: self._since.get(uuid, now) for uuid in bad}
 
     def _wait(self, uuid: str) -> str:
-        """Return when a GPU's daemon is ready, or why it is not in time."""
-        deadline = self._clock() + self._patience
+        """Return when a GPU's daemon is ready, or why it is not in time: at best the last error that it told."""
+        deadline, reason = self._clock() + self._patience, ""
         while True:
             with self._lock:
                 self._look()
                 why = self._reconciler.problems().get(uuid, "")
+            reason = why if ": " in why or not reason else reason
             if not why or self._clock() >= deadline:
-                return why
+                return why and reason
             time.sleep(PAUSE)
 
     def _offer(self, uuid: str) -> Offer:
@@ -176,23 +187,26 @@ class Mps:
 
     def _settings(self, uuid: str) -> Settings:
         """Return the settings of a GPU's daemon: those that it has by us, else what the program can."""
-        found = self._files.look(uuid, self._root)
-        if found.settings and found.settings.owner == DRA and found.settings.root == self._root:
-            return found.settings
-        return settings(self._root, multi_user=_has_multi_user())
+        found = self._own(uuid)
+        return found or settings(self._root, multi_user=_has_multi_user())
 
-    def _known_offer(self, uuid: str) -> Offer | None:
-        """Return a GPU as it is offered, by what its daemon told where the GPU can't be looked at now."""
-        try:
-            return self._offer(uuid)
-        except NodeError as error:
-            state = self._files.look(uuid, self._root).state
-            asked = state["limits"]["asked"] if state else {}
-            if not asked:
-                logs.warning("shares of a GPU can't be taken up", gpu=uuid, cause=error)
-                return None
-            shares = Shares(1, Fraction(asked["memory_mib"] * MIB), Fraction(100))
-            return Offer(Names(uuid, self._root), self._settings(uuid), shares)
+    def _own(self, uuid: str) -> Settings | None:
+        found = self._files.look(uuid, self._root).settings
+        return found if found and (found.owner, found.root) == (DRA, self._root) else None
+
+    def _told(self, uuid: str) -> Offer | None:
+        """Return a GPU as it is offered, by what its daemon tells of it."""
+        state, own = self._files.look(uuid, self._root).state, self._own(uuid)
+        asked = state["limits"]["asked"] if state else {}
+        return self._offer_of(own, uuid, asked["memory_mib"]) if own and asked else None
+
+    def _unseen(self, uuid: str) -> Offer | None:
+        """Return what keeps a daemon of ours as it is, while its GPU could not be looked at."""
+        own = self._own(uuid)
+        return self._offer_of(own, uuid, 1) if own and uuid not in self._offers else None
+
+    def _offer_of(self, own: Settings, uuid: str, mib: int) -> Offer:
+        return Offer(Names(uuid, self._root), own, Shares(1, Fraction(mib * MIB), Fraction(100)))
 
     def _own_shm(self, offer: Offer) -> Offer:
         """Return an offer with what its daemon has of its own, which it tells once it is ready."""
