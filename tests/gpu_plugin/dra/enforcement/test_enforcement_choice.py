@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+from gpu_plugin._shared._core.dra.names import ENFORCEMENTS
 from gpu_plugin._shared._core.errors import InputError
-from gpu_plugin.dra.enforcement.choice import choose
+from gpu_plugin.dra.enforcement.choice import Places, choose
 from gpu_plugin.dra.values import Edits, Enforcement, Share
 
 GPU = "GPU-00000000-0000-0000-0000-000000000000"
@@ -32,6 +34,25 @@ def test_issue_17_4_none_gives_nothing_and_says_so() -> None:
     found.unprepare([share])
     found.restore([share])
     found.tick()
+
+
+@pytest.mark.parametrize("name", ENFORCEMENTS)
+def test_each_name_gets_its_own_and_touches_nothing(name: str, tmp_path: Path) -> None:
+    places = Places(tmp_path, tmp_path / "run", str(tmp_path / "mps"), "own")
+    found: Enforcement = choose(Asked(name, library="/lib/libvgpu.so"), places)
+    assert found.name == name
+    found.tick()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_missing_on_the_node_is_told_before_a_claim_comes(tmp_path: Path) -> None:
+    places = Places(tmp_path, tmp_path / "run", str(tmp_path / "mps"), "own")
+    hami = choose(Asked("hami-core", library="/lib/libvgpu.so"), places)
+    assert hami.problem(GPU) == f"{tmp_path}/lib/libvgpu.so: No such file or directory"
+    words = "gpuNode.dra.hamiCore.library names no library"
+    assert choose(Asked("hami-core"), places).problem(GPU) == words
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    assert "cgroups of version 1" in choose(Asked("cgroup"), places).problem(GPU)
 
 
 def test_another_name_is_refused_by_its_key() -> None:

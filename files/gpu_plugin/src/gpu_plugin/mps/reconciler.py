@@ -144,8 +144,8 @@ class Reconciler:
 
     def close(self) -> None:
         """The plugin ends. One that did not begin leaves all as it was, and a manager that others need."""
-        alone = self._begun and self._files.owners() <= {"", self._owner}
-        self._units.close(int(self._files.manager().get("pid", 0)) if alone else 0)
+        if self._files.owners() <= {"", self._owner}:
+            self._units.close(int(self._files.manager().get("pid", 0)) if self._begun else 0)
 
     def _judge(self, device: str, observed: Observed) -> Verdict:
         verdict = judge(self._offers.get(device), observed)
