@@ -27,7 +27,7 @@ from .server import Server
 from .slices import Slices
 from .templates import Templates
 
-RENEWAL: Final = 30.0  # seconds between two looks at the certificate
+RENEWAL: Final = 15.0  # seconds between two looks at the certificate
 COLLECTION: Final = 0.1  # of the time-to-live, between two looks for unused templates
 LONGEST_COLLECTION: Final = 600.0
 SOON: Final = 2.0  # until what failed is tried again
