@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 from .._shared._core.dra.names import DRIVER, MEMORY, MIG, NVIDIA, SHARE
@@ -19,24 +20,17 @@ MOST_SIZES: Final = 8  # alternatives of one request (resource.k8s.io/v1)
 
 @dataclass(frozen=True)
 class Device:
-    """A device that may be asked for by its size; ``memory`` is in MiB, ``gpu`` is the GPU's UUID."""
+    """Devices of one GPU that are alike and may be asked for by their size.
+
+    ``memory`` is in MiB, ``gpu`` is the GPU's UUID, ``number`` is how many there are.
+    """
 
     kind: str
     memory: int
     product: str = ""
     gpu: str = ""
     enforcement: str = ""
-
-    def suits(self, wishes: Wishes) -> bool:
-        """Tell whether a pod's annotations allow it."""
-        name = f"NVIDIA-{self.product}".lower()
-        use, avoid = wishes.use_types, wishes.avoid_types
-        return not (
-            (use and not any(word.lower() in name for word in use))
-            or any(word.lower() in name for word in avoid)
-            or (wishes.use_uuids and self.gpu not in wishes.use_uuids)
-            or self.gpu in wishes.avoid_uuids
-        )
+    number: int = 1
 
 
 @dataclass(frozen=True)
@@ -47,14 +41,44 @@ class Published:
 
     def sizes(self, kind: str, wishes: Wishes) -> list[int]:
         """Return the memory sizes of what suits a pod, the eight that most have; without any, of all."""
-        of_kind = [one for one in self.devices if one.kind == kind]
-        suiting = [one for one in of_kind if one.suits(wishes)] or of_kind
-        common = Counter(one.memory for one in suiting).most_common(MOST_SIZES)
+        groups = [(one, gpus) for one, gpus in self._groups.items() if one[0] == kind]
+        suiting, everything = Counter[int](), Counter[int]()
+        for (_kind, memory, product), gpus in groups:
+            everything[memory] += sum(gpus.values())
+            suiting[memory] += _number(gpus, wishes) if _wants(product, wishes) else 0
+        common = (+suiting or everything).most_common(MOST_SIZES)
         return sorted(size for size, _count in common)
 
-    def enforcements(self) -> set[str]:
+    def enforcements(self) -> frozenset[str]:
         """Return how shares are enforced."""
-        return {one.enforcement for one in self.devices if one.kind == SHARE}
+        return self._enforcements
+
+    @cached_property
+    def _enforcements(self) -> frozenset[str]:
+        return frozenset(one.enforcement for one in self.devices if one.kind == SHARE)
+
+    @cached_property
+    def _groups(self) -> dict[tuple[str, int, str], Counter[str]]:
+        """How many each GPU has, by kind, memory and product: thousands of GPUs are a few of these."""
+        found: dict[tuple[str, int, str], Counter[str]] = {}
+        for one in self.devices:
+            group = found.setdefault((one.kind, one.memory, one.product), Counter())
+            group[one.gpu] += one.number
+        return found
+
+
+def _wants(product: str, wishes: Wishes) -> bool:
+    """Tell whether annotations allow a product, as their selectors do."""
+    name = f"NVIDIA-{product}".lower()
+    use, avoid = wishes.use_types, wishes.avoid_types
+    wanted = not use or any(word.lower() in name for word in use)
+    return wanted and not any(word.lower() in name for word in avoid)
+
+
+def _number(gpus: Counter[str], wishes: Wishes) -> int:
+    """Return how many devices are of GPUs that annotations allow."""
+    wanted = set(wishes.use_uuids) & set(gpus) if wishes.use_uuids else set(gpus)
+    return sum(gpus[one] for one in wanted - set(wishes.avoid_uuids))
 
 
 def of(slices: Iterable[Mapping[str, Any]]) -> Published:
@@ -63,7 +87,12 @@ def of(slices: Iterable[Mapping[str, Any]]) -> Published:
 
 
 def devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
-    """Yield the share and MIG devices of a ResourceSlice of ours."""
+    """Yield the share and MIG devices of a ResourceSlice of ours, those that are alike once."""
+    for one, number in Counter(_devices(slice_object)).items():
+        yield replace(one, number=number)
+
+
+def _devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
     spec = slice_object.get("spec") or {}
     if spec.get("driver") != DRIVER:
         return
