@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,3 +163,44 @@ def test_issue_17_6_no_difference_shows_a_secret(cluster: GenuineApi) -> None:
     other = run(cluster, {**secret, "data": {"key": "b3RoZXI="}})
     assert summaries(other) == ["change Secret default/secret"]
     assert "b3RoZXI=" not in str((other.before, other.after))
+
+
+def play(cluster: GenuineApi, *options: str, **variables: Any) -> str:
+    """Run the playbook as a user does, and return what it prints."""
+    words = ["ansible-playbook", "--inventory", "one,two,", "gpu.node.fractions", *options]
+    given = {"gpu_nodes_hosts": "all", "gpu_nodes_kubeconfig": "admin.conf", **variables}
+    words += ["--extra-vars", json.dumps(given)]
+    done = subprocess.run(
+        words, cwd=cluster.folder, check=False, capture_output=True, text=True, timeout=120
+    )
+    return done.stdout + done.stderr
+
+
+def test_issue_17_6_the_playbook_gives_a_cluster_all_and_takes_it_back(
+    cluster: GenuineApi,
+) -> None:
+    image = "registry.example.com/gpu-plugin@sha256:" + "1" * 64
+    assert "fractions_image: '' is not valid" in play(cluster)
+    hami = "nvidia:\n  defaultMem: 2000\n"
+    wanted = {"fractions_image": image, "fractions_device_config": hami}
+    shown = play(cluster, "--check", "--diff", **wanted)
+    assert "changed=1" in shown
+    assert "+DeviceClass gpu.gpu.node" in shown.replace("+    DeviceClass", "+DeviceClass")
+    assert cluster.get("DeviceClass")["items"] == []
+    made = play(cluster, **wanted)
+    assert "changed=1" in made
+    pod = cluster.get("Deployment", "gpu-node-webhook", "gpu-node")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == image
+    told = cluster.get("ConfigMap", "gpu-node-webhook-hami", "gpu-node")["data"]
+    assert told["device-config.yaml"] == hami
+    (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "hami"]
+    assert told["HAMI_DEVICE_CONFIG"] == f"{mount['mountPath']}/device-config.yaml"
+    assert "changed=0" in play(cluster, **wanted)
+    plain = play(cluster, fractions_webhook=False, fractions_extended_resource=False)
+    assert "changed=1" in plain
+    assert "extendedResourceName" not in cluster.get("DeviceClass", "gpu.gpu.node")["spec"]
+    with pytest.raises(ApiError, match="404"):
+        cluster.get("MutatingWebhookConfiguration", "gpu-node-webhook")
+    assert "changed=1" in play(cluster, fractions_state="absent")
+    assert cluster.get("DeviceClass")["items"] == []
+    assert "changed=0" in play(cluster, fractions_state="absent")
