@@ -39,6 +39,13 @@ options:
     elements: str
     choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
     default: []
+  allocation:
+    description:
+      - Who must give out the node's GPUs, as the option O(gpu.node.device_plugin#module:allocation); whoever does,
+        without it.
+    type: str
+    choices: ['', device_plugin, dra, both]
+    default: ''
   require_kubelet:
     description: Whether it is an error that no kubelet has registered the GPUs yet. Without it, that is a warning.
     type: bool

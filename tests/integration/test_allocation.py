@@ -43,6 +43,8 @@ def test_issue_17_6_a_node_goes_over_to_dra_and_back(make_node: Callable[..., No
     node = make_node("allocation", "a100-40", 2)
     # The stand-in kubelet of nodes knows no DRA. Without one, GPUs are offered once one comes.
     node.run("systemctl", "disable", "--now", "kubelet.service")
+    node.run("rm", "-rf", "/var/lib/kubelet")
+    node.run("mkdir", "--parents", "/etc/cdi")
     before = picture(node)
     up = node.play(gpu_nodes_allocation="dra")
     assert up.ok, up.message()
@@ -50,6 +52,9 @@ def test_issue_17_6_a_node_goes_over_to_dra_and_back(make_node: Callable[..., No
     assert state(node)["state"] == "serving"
     assert len(state(node)["gpus"]) == 2
     assert resources(node) == {}
+    wrong = node.play("gpu.node.validate")
+    assert not wrong.ok
+    assert "gpu_nodes_allocation is device_plugin, and the node has dra" in wrong.message()
     again = node.play(gpu_nodes_allocation="dra")
     assert again.ok, again.message()
     assert again.changed() == []

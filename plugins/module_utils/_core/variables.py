@@ -75,6 +75,7 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
         driver_version="nvidia_driver_version",
         driver_source="nvidia_driver_source",
         components="gpu_nodes_components",
+        allocation=ALLOCATION,
         require_kubelet=REQUIRE_KUBELET,
     ),
     "gpu_info": {"cloud_init_timeout": "gpu_nodes_cloud_init_timeout"},

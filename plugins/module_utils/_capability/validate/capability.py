@@ -9,13 +9,18 @@ import dataclasses
 import time
 import typing as t
 
+from ..._core.agent.desired import CONFIG
 from ..._core.allocated import ROOTS, SOCKET
 from ..._core.boot import PROGRAM
+from ..._core.dra.allocation import owners_in
+from ..._core.dra.names import ALLOCATIONS
 from ..._core.errors import InputError, NodeError
 from ..._core.gpu import Gpu, MigDevice, NvmlError
 from ..._core.steps import Plan, Step
 from ..._core.validation.check import FAILED, WARNING, Check, lines, message, of_state
 from ..._core.validation.daemon import Daemon
+from ..._core.validation.dra import Dra
+from ..._core.validation.dra import Driver as DraDriver
 from ..._core.validation.driver import Wanted as WantedDriver
 from ..._core.validation.node import (
     COMPONENTS,
@@ -29,6 +34,7 @@ from ..._core.validation.node import (
 )
 from ..._host.api import Host
 from ..._nvml.real import Nvml, open_nvml
+from ..agent.dra import status
 from ..allocated import CHECKPOINT
 from ..nodeinfo import gpus
 from ..runtimes.engine import Runtime
@@ -51,6 +57,7 @@ SPEC: t.Dict[str, t.Any] = {
             "choices": list(COMPONENTS),
             "default": [],
         },
+        "allocation": {"type": "str", "choices": ["", *ALLOCATIONS], "default": ""},
         "require_kubelet": {"type": "bool", "default": False},
         "containers": {"type": "bool", "default": True},
         "cuda": {"type": "bool", "default": True},
@@ -88,6 +95,7 @@ class ValidateCapability:
             WantedDriver(params["driver_version"], params["driver_source"]),
             components(params["components"]),
             params["require_kubelet"],
+            params["allocation"],
         )
 
     def observe(self) -> State:
@@ -112,6 +120,7 @@ class ValidateCapability:
             pci_gpus=len(gpus(host)),
             parts=parts,
             daemon=self._daemon(),
+            dra=Dra(owners_in(host.read(CONFIG)), DraDriver.of(status(host))),
             kubelet=any(map(host.exists, KUBELET)),
             runtimes=runtimes.look(host, found, required="runtime" in named),
             units=services.units(host, parts),

@@ -11,6 +11,7 @@ from ..._core.agent.deployment import LABELS_UNIT, UNIT
 from ..._core.agent.desired import SETTINGS
 from ..._core.boot import unit_file
 from ..._core.cdi import boot as cdi_boot
+from ..._core.dra.names import UNIT as DRA_UNIT
 from ..._core.driver.state import Record
 from ..._core.driver_units import SERVICE
 from ..._core.errors import NodeError
@@ -28,6 +29,7 @@ TRACES = {
     "cdi": cdi_boot.CONFIG,
     "device_plugin": unit_file(UNIT),
     "labels": SETTINGS,
+    "dra": unit_file(DRA_UNIT),
 }
 # What each part has started; those that end when they are done are to be enabled alone.
 UNITS = {
@@ -35,6 +37,7 @@ UNITS = {
     "cdi": ((cdi_boot.UNIT, False), (cdi_boot.PATH_UNIT, True)),
     "device_plugin": ((UNIT, True),),
     "labels": ((LABELS_UNIT, True),),
+    "dra": ((DRA_UNIT, True),),
 }
 
 

@@ -11,11 +11,12 @@ import typing as t
 from ..errors import InputError
 from ..gpu import Gpu, MigDevice, Process
 from ..text.shown import counted
-from . import cdi, containers, driver, gpus, plugin, services
+from . import cdi, containers, dra, driver, gpus, plugin, services
 from .cdi import Current, Runtime
 from .check import FAILED, Check, of_state, skipped, verdict
 from .containers import Answer, Container
 from .daemon import SERVING, Daemon
+from .dra import Dra
 from .driver import Driver
 from .driver import Wanted as WantedDriver
 from .gpus import Layout
@@ -35,16 +36,20 @@ COMPONENTS = (
 # What is on its way in the first seconds after a change.
 SETTLING = {plugin.REGISTRATION, plugin.ALLOCATABLE, plugin.DEVICES, plugin.MPS, services.LABELS}
 # A device is unhealthy until the CDI specification that was made anew has it.
-SETTLING |= {*cdi.NAMES, plugin.HEALTH}
+SETTLING |= {*cdi.NAMES, plugin.HEALTH, dra.DRIVER, dra.SLICES}
 
 
 class Wanted(t.NamedTuple):
-    """What a node must have: GPUs, a driver, and those parts; a kubelet where it is required."""
+    """What a node must have: GPUs, a driver, and those parts; a kubelet where it is required.
+
+    ``allocation`` is who is to give out its GPUs, empty where nobody has said.
+    """
 
     gpu_count: int = -1
     driver: WantedDriver = WantedDriver()
     components: t.FrozenSet[str] = frozenset()
     kubelet: bool = False
+    allocation: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +67,7 @@ class Node:
     mig_uuids: t.Tuple[str, ...] = ()
     layout: t.Optional[Layout] = None
     daemon: Daemon = dataclasses.field(default_factory=Daemon)
+    dra: Dra = dataclasses.field(default_factory=Dra)
     kubelet: bool = False
     cdi: Current = dataclasses.field(default_factory=Current)
     runtimes: t.Tuple[Runtime, ...] = ()
@@ -126,6 +132,7 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
             wanted,
             lambda: plugin.checks(daemon, migs, kubelet),
         ),
+        *dra.checks(node.dra, wanted.allocation, None if unread else node.gpus, kubelet),
         *_part("labels", [services.LABELS], node, wanted, lambda: _labels(node, wanted, loaded)),
         services.services(node.units),
     ]
