@@ -52,7 +52,7 @@ def test_issue_17_6_a_node_goes_over_to_dra_and_back(make_node: Callable[..., No
     assert state(node)["state"] == "serving"
     assert len(state(node)["gpus"]) == 2
     assert resources(node) == {}
-    wrong = node.play("gpu.node.validate")
+    wrong = node.play("gpu.node.validate", gpu_nodes_allocation="device_plugin")
     assert not wrong.ok
     assert "gpu_nodes_allocation is device_plugin, and the node has dra" in wrong.message()
     again = node.play(gpu_nodes_allocation="dra")

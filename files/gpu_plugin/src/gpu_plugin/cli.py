@@ -92,6 +92,7 @@ def _check_options(check: argparse.ArgumentParser) -> None:
 
 def _status_options(show: argparse.ArgumentParser) -> None:
     from ._shared._core.cdi import boot as cdi_boot
+    from ._shared._core.dra import names
     from ._shared._core.mig import boot as mig_boot
 
     show.add_argument("--json", action="store_true", help="as JSON")
@@ -100,6 +101,7 @@ def _status_options(show: argparse.ArgumentParser) -> None:
         status_file=status.DEFAULT_FILE,
         mig_status_file=mig_boot.STATUS,
         labels_status_file=status.LABELS_FILE,
+        dra_status_file=names.STATUS,
         cdi_config=cdi_boot.CONFIG,
     )
     show.add_argument("--mps-root", type=Path, default=MPS_ROOT, metavar="DIR")
@@ -327,6 +329,7 @@ def _status(options: argparse.Namespace) -> int:
         options.labels_status_file,
         options.pod_resources,
         options.mps_root,
+        options.dra_status_file,
         as_json=options.json,
     )
 

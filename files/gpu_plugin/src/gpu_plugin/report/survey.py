@@ -20,10 +20,19 @@ from ..mps import state as mps_state
 from ..offer import overview
 from ..offer.devices import LATE
 from ..offer.overview import Hardware, Holder
+from . import claims
 
 
 def show(
-    daemon: Path, mig_boot: Path, cdi: Path, labels: Path, pods: Path, mps: Path, *, as_json: bool
+    daemon: Path,
+    mig_boot: Path,
+    cdi: Path,
+    labels: Path,
+    pods: Path,
+    mps: Path,
+    dra: Path,
+    *,
+    as_json: bool,
 ) -> int:
     """Print what is known. Returns the exit status: 3 when the daemon does not run.
 
@@ -33,6 +42,7 @@ def show(
         "mig_boot": status.mig_boot(mig_boot),
         "cdi": cdi_state.read(cdi),
         "labels": status.load(labels),
+        "dra": status.load(dra),
     }
     state = status.load(daemon)
     hardware, driver_problem = _hardware()
@@ -65,6 +75,8 @@ def show(
         print(overview.table(rows))
     if daemons:
         print(f"\nMPS\n{mps_state.describe(mps_state.named(daemons))}")
+    if beside["dra"]:
+        print(f"\nDRA\n{claims.describe(beside['dra'])}")
     if beside["labels"]:
         print(f"\nLABELS\n{status.describe_labels(beside['labels'])}")
     return 0 if state else 3

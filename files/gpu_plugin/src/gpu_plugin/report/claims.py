@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the DRA driver has given out, for people: of each GPU, and to which claims. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .._shared._core.dra.names import CORES, MEMORY
+from .._shared._core.text.shown import counted
+
+MIB: Final = 1 << 20
+Json = Mapping[str, Any]
+
+
+def describe(dra: Json) -> str:
+    """Return the state of the driver in words, its GPUs and its claims."""
+    lines = [f"gpu-plugin dra {dra['version']} (process {dra['pid']}): {dra['state']}"]
+    lines += [f"problem: {one}" for one in (dra["problem"], dra["config_problem"]) if one]
+    known = "registered" if dra["registered"] else "not registered with the kubelet"
+    why = f": {dra['registration_problem']}" if dra["registration_problem"] else ""
+    published = dra.get("published") or {}
+    slices = (
+        f", {published['devices']} devices in {published['slices']} slices" if published else ""
+    )
+    lines.append(f"{known}{why}{slices}, enforcement {dra['enforcement']}")
+    gpus = sorted(dra["gpus"].items(), key=lambda pair: pair[1]["index"])
+    lines += [_gpu(uuid, one, dra["enforcement_problems"].get(uuid)) for uuid, one in gpus]
+    return "\n".join([*lines, *(_claim(one) for one in dra["claims"])])
+
+
+def _gpu(uuid: str, one: Json, problem: str | None) -> str:
+    text = f"GPU {one['index']} ({uuid}): {counted(one['claims'], 'claim')}"
+    if one["shares"]:
+        text += f", {counted(one['shares'], 'share')} with {_amount(one)} given"
+    return f"{text}; no shares, {problem}" if problem else text
+
+
+def _claim(one: Json) -> str:
+    devices = ", ".join(map(_device, one["devices"])) or "no device"
+    return f"claim {one['namespace']}/{one['name']} ({one['state']}): {devices}"
+
+
+def _device(one: Json) -> str:
+    given = one["consumed"]
+    return f"{one['device']} ({_amount(given)})" if MEMORY in given else str(one["device"])
+
+
+def _amount(one: Json) -> str:
+    cores = f"{one[CORES]} % of the cores" if one.get(CORES) else "no limit of cores"
+    return f"{one[MEMORY] // MIB} MiB and {cores}"
