@@ -300,3 +300,17 @@ def test_vgpu_labels() -> None:
     assert found["vgpu.host-driver-version"] == "460.16"
     assert found["vgpu.host-driver-branch"] == "r460_00"
     assert "vgpu.present" not in of(TWO)
+
+
+def test_issue_17_6_who_gives_out_gpus_is_labelled_where_it_is_not_the_device_plugin_alone() -> (
+    None
+):
+    both = "gpuNode: {allocation: both, dra: {devices: [1], enforcement: none}}"
+    for config, expected in (
+        ("gpuNode: {allocation: dra}", {"allocation": "dra", "enforcement": "mps"}),
+        (both, {"allocation": "both", "enforcement": "none"}),
+        ("gpuNode: {allocation: device_plugin}", {}),
+        ("", {}),
+    ):
+        found = {key: text for key, text in of(TWO, config).items() if key.startswith("gpu.node/")}
+        assert found == {f"gpu.node/{key}": text for key, text in expected.items()}

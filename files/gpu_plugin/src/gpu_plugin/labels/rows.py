@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from .._shared._core.dra.names import DEVICE_PLUGIN, DRIVER
 from .._shared._core.gpu import MigDevice
 from .._shared._nvml.readings import MigAttributes
 from ..config.configuration import Config
@@ -127,6 +128,7 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
     if not views:
         return found
     by_uuid = _replications(facts.inventory, config)
+    found |= _allocation(config)
     found |= _under(VENDOR, "/", _versions(facts) | _node(facts, views))
     found[f"{VENDOR}/mps.capable"] = _word(any(one.strategy == "mps" for one in by_uuid.values()))
     found |= _gpus(facts, by_uuid, config.mig_strategy)
@@ -139,6 +141,14 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
             pairs = [pair for pair in _pairs(views) if pair[1].profile == profile]
             found |= _under(resource_name(profile), ".", _mig(facts, pairs, by_uuid))
     return found
+
+
+def _allocation(config: Config) -> Labels:
+    """Return who gives out GPUs and how shares are enforced, where that is not the device plugin alone."""
+    if config.dra.allocation == DEVICE_PLUGIN:
+        return {}
+    named = {"allocation": config.dra.allocation, "enforcement": config.dra.enforcement}
+    return _under(DRIVER, "/", named)
 
 
 def models(inventory: Inventory) -> list[str]:
