@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.exporter import FIELDS
+from gpu_plugin.dra.report import Families as DraFamilies
 from gpu_plugin.observer import Observer
 from gpu_plugin.report.pages import Families
 from nvsim import genuine
@@ -43,6 +44,7 @@ def declared() -> dict[str, tuple[str, ...]]:
     """Each metric's labels by its name."""
     found = [(one, family) for one in Observer().metrics for family in one.collect()]
     found += [(family, family) for family in Families(dict, lambda: ()).collect()]  # type: ignore[misc]
+    found += [(family, family) for family in DraFamilies(dict).collect()]  # type: ignore[misc]
     return {
         family.name + ("_total" if family.type == "counter" else ""): tuple(one._labelnames)
         for one, family in found
