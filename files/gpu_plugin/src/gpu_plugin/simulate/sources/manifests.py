@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -29,8 +30,9 @@ def _documents(text: str, source: str) -> list[Any]:
     if len(text) > MOST_BYTES:
         raise NodeError(f"{source}: it is longer than {MOST_BYTES >> 20} MiB")
     try:
-        if text.lstrip().startswith("{"):
-            return [json.loads(text)]
+        if text.lstrip().startswith("{"):  # what kubectl writes as JSON is read much faster as that
+            with contextlib.suppress(ValueError):
+                return [json.loads(text)]
         return list(yaml.load_all(text, Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError, TypeError, LookupError) as error:
         hint = "give manifests such as kubectl apply takes"
