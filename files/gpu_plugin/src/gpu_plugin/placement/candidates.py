@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from .capacity import demand
 from .cel import CelError, Selector
 from .claims import Request
 from .quantity import Number
-from .values import Devices
+from .values import Capacity, Device, Devices
 
 
 class Refused(Exception):
@@ -34,6 +34,11 @@ class Candidates:
     def __init__(self, classes: Mapping[str, tuple[Selector, ...]]) -> None:
         self._classes = classes
         self._known: dict[tuple[Devices, Request], tuple[Candidate, ...]] = {}
+        self._demands: dict[
+            tuple[Request, int],
+            tuple[Mapping[str, Capacity], tuple[tuple[str, Number], ...] | None],
+        ] = {}
+        self._selected: dict[tuple[object, ...], tuple[tuple[int, str], ...]] = {}
 
     def check(self, request: Request) -> None:
         """Refused: the request's class does not exist."""
@@ -44,17 +49,47 @@ class Candidates:
         """Return the candidates of a request in the order in which they are tried."""
         key = (devices, request)
         if key not in self._known:
-            self._known[key] = tuple(self._found(devices, request))
+            self._known[key] = tuple(
+                Candidate(
+                    index, None if error else self._demand(request, devices.row[index]), error
+                )
+                for index, error in self.selected(devices, request)
+            )
         return self._known[key]
 
-    def _found(self, devices: Devices, request: Request) -> Iterator[Candidate]:
-        selectors = (*self._classes[request.device_class], *request.selectors)
-        for index in devices.usable:
-            device = devices.row[index]
-            try:
-                if all(one.matches(device) for one in selectors):
-                    yield Candidate(index, demand(request.capacity, device))
-            except CelError as error:
-                yield Candidate(
-                    index, None, f"a selector can't be evaluated for {device.name}: {error}"
-                )
+    def _demand(self, request: Request, device: Device) -> tuple[tuple[str, Number], ...] | None:
+        key = (request, id(device.capacities))
+        known = self._demands.get(key)
+        if known is None or known[0] is not device.capacities:
+            known = self._demands[key] = (device.capacities, demand(request.capacity, device))
+        return known[1]
+
+    def selected(self, devices: Devices, request: Request) -> tuple[tuple[int, str], ...]:
+        """Return the devices that a request's selectors match, and why they can't be evaluated for one."""
+        key = (devices, request.device_class, request.selectors)
+        if key not in self._selected:
+            self._selected[key] = tuple(self._narrowed(devices, request))
+        return self._selected[key]
+
+    def _narrowed(self, devices: Devices, request: Request) -> Iterator[tuple[int, str]]:
+        """Yield the devices of the class that the request's own selectors match as well."""
+        if not request.selectors:
+            yield from _matching(devices, devices.usable, self._classes[request.device_class])
+            return
+        for index, error in self.selected(devices, Request("", "", request.device_class, 1)):
+            if error:
+                yield index, error
+            else:
+                yield from _matching(devices, (index,), request.selectors)
+
+
+def _matching(
+    devices: Devices, indices: Iterable[int], selectors: tuple[Selector, ...]
+) -> Iterator[tuple[int, str]]:
+    for index in indices:
+        device = devices.row[index]
+        try:
+            if all(one.matches(device) for one in selectors):
+                yield index, ""
+        except CelError as error:
+            yield index, f"a selector can't be evaluated for {device.name}: {error}"

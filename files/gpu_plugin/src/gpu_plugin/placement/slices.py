@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from .._shared._core.errors import InputError
@@ -100,10 +102,7 @@ def _device(driver: str, pool: str, raw: Json) -> Device:
         pool,
         name,
         _attributes(driver, raw.get("attributes") or {}),
-        {
-            str(key): _capacity(value, f"{name}.capacity.{key}")
-            for key, value in (raw.get("capacity") or {}).items()
-        },
+        _capacities(json.dumps(raw.get("capacity") or {})),
         tuple(_consumed(raw, name)),
         bool(raw.get("allowMultipleAllocations")),
         tuple(
@@ -144,6 +143,12 @@ def version(text: str, key: str = "version") -> Version:
     if found is None:
         raise InputError.of(key, text, "a semantic version such as 9.0.0")
     return Version(int(found[1]), int(found[2]), int(found[3]), not found[4], found[4] or "")
+
+
+@lru_cache(maxsize=4096)
+def _capacities(text: str) -> Mapping[str, Capacity]:
+    """Return capacities from JSON; equal ones are one object, so that what is taken of them is known for all."""
+    return {key: _capacity(value, f"capacity.{key}") for key, value in json.loads(text).items()}
 
 
 def _capacity(raw: Json, key: str) -> Capacity:

@@ -88,17 +88,19 @@ class Scheduler:
         return _Wanted(shared, frozenset(one.node for one in shared if one.node))
 
     def _placed(self, pod: Pod, wanted: _Wanted) -> Outcome | None:
-        several = any(len(request) > 1 for claim in wanted.open for request in claim.requests)
+        enough = sum(
+            _BEST for claim in wanted.open for request in claim.requests if request[0].parent
+        )
         best: tuple[int, int, Placed] | None = None
         for index in self._worth_trying(pod, wanted):
             node = self._nodes[index]
             placed = self._fits.placed(pod.shape, self._on(node, pod, wanted), node, index)
             if placed is None:
                 continue
-            score = _score(wanted.open, placed) if several else 0
+            score = _score(wanted.open, placed) if enough else 0
             if best is None or score > best[0]:
                 best = (score, index, placed)
-            if not several:
+            if score == enough:
                 break
         if best is None:
             self._failed[pod.shape, wanted.open, wanted.nodes] = len(self._changed)
