@@ -63,7 +63,7 @@ class Plugin:
     """A registered driver: its connection, and what it tells of its devices."""
 
     def __init__(self, name: str, endpoint: str, version: str, call: float) -> None:
-        self.name, self.endpoint, self.version, self._seconds = name, endpoint, version, call
+        self.name, self.endpoint, self.version, self.seconds = name, endpoint, version, call
         self._rpc, self.messages = KNOWN[version]
         self.connected, self.since = False, time.monotonic()
         self.health: dict[tuple[str, str], Any] = {}
@@ -97,7 +97,7 @@ class Plugin:
             response_deserializer=getattr(messages, f"Node{verb}ResourcesResponse").FromString,
         )
         try:
-            return call(request, timeout=self._seconds)
+            return call(request, timeout=self.seconds)
         except grpc.RpcError as error:
             details = f"{error.code().name}: {error.details()}"
             raise DraError(f"Node{verb}Resources: rpc error: {details}") from error
