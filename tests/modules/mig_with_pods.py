@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.gpu.node.plugins.module_utils._capability.mig import capability
 from ansible_collections.gpu.node.plugins.module_utils._core.allocated import ROOTS, SOCKET
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
+from ansible_collections.gpu.node.plugins.module_utils._core.dra.names import CHECKPOINT
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from ansible_collections.gpu.node.plugins.modules import mig
 
@@ -22,6 +23,10 @@ class Node(Host):
     def exists(self, path: str) -> bool:
         """As of the machine."""
         return path == f"{ROOTS[0]}/{SOCKET}" or super().exists(path)
+
+    def read(self, path: str) -> str | None:
+        """As of the machine, with claims."""
+        return super().read(str(ANSWER.with_suffix(".claims")) if path == CHECKPOINT else path)
 
     def run(self, argv: Any, **more: Any) -> Completed:
         """As of the machine."""

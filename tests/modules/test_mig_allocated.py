@@ -13,6 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint import (
+    PREPARED,
+    Device,
+    Held,
+    Instance,
+    dump,
+    entry,
+)
 from mig_scene import THREE, config, layout
 from nvsim.testing import Sim
 
@@ -33,6 +41,14 @@ class Node:
         pod = {"namespace": "ml", "pod": "idle", "container": "main", "resource": resource}
         given = [{**pod, "device": one} for one in devices]
         self._answer.write_text(json.dumps({"version": 1, "allocations": given}))
+
+    def claim(self, start: int) -> None:
+        """Have an instance of 1g.5gb on GPU 1 be one that was made for a claim."""
+        uid = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
+        instance = Instance(19, start, made=True)
+        device = Device("r0", "node-1", f"gpu-1-mig-1g5gb-19-{start}", "", 1, instance=instance)
+        held = Held(uid, "ml", "part", PREPARED, (device,))
+        self._answer.with_suffix(".claims").write_text(dump({uid: entry(held)}))
 
     def give_later(self) -> None:
         """Have what was given last be given once the kubelet was asked, and nothing before."""
@@ -163,3 +179,15 @@ def test_what_is_not_known_is_refused_before_anything(node: Node) -> None:
     assert node.run(config=config(WHOLE))["failed"]
     assert layout(node.sim) == before
     assert node.run(config=config({**THREE, "1g.5gb": 3}))["changed"]
+
+
+def test_issue_17_1_an_instance_that_a_claim_holds_is_spared(node: Node) -> None:
+    """Though no pod has it yet: the kubelet does not tell of a claim before its containers are made."""
+    start = next(start for name, start, _gi in layout(node.sim) if name == "1g.5gb")
+    node.claim(start)
+    failed = node.run(config=config(WHOLE))
+    assert failed["failed"]
+    assert f"claim ml/part with gpu.node gpu-1-mig-1g5gb-19-{start}" in failed["msg"]
+    kept = node.run(config=config({"1g.5gb": 1}))
+    assert not kept.get("failed"), kept["msg"]
+    assert [start for _name, start, _gi in layout(node.sim)] == [start]

@@ -9,8 +9,18 @@ import dataclasses
 import typing as t
 
 from .._core import pods
-from .._core.allocated import ROOTS, SOCKET, Allocated, Allocation, checkpoint, is_gpu, parse
+from .._core.allocated import (
+    ROOTS,
+    SOCKET,
+    Allocated,
+    Allocation,
+    checkpoint,
+    claims,
+    is_gpu,
+    parse,
+)
 from .._core.boot import PROGRAM
+from .._core.dra.names import CHECKPOINT as CLAIMS_HELD
 from .._core.dra.names import DRIVER, NVIDIA
 from .._core.errors import NodeError
 from .._host.api import Host
@@ -43,6 +53,10 @@ def observe(host: Host) -> t.Tuple[Allocation, ...]:
             hint=HINT,
         )
     given = [one for one in found.allocations if is_gpu(one)]
+    return (*_of_pods_that_run(host, given), *claims(host.read(CLAIMS_HELD), given))
+
+
+def _of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Allocation, ...]:
     if not given:
         return ()
     running, folders = _running(host), host.listdir(LOGS)
@@ -66,8 +80,8 @@ def _observe(host: Host) -> Allocated:
                 problem = str(error)
                 continue
             told = any(one in each.resource for one in DRIVERS for each in found)
-            claims = _claims(host)
-            return Allocated(found, unknown="" if told or not claims else UNTOLD.format(claims))
+            drivers = _claims(host)
+            return Allocated(found, unknown="" if told or not drivers else UNTOLD.format(drivers))
     return _kept(host, problem)
 
 
@@ -89,9 +103,9 @@ def _asked(host: Host, socket: str) -> t.Tuple[Allocation, ...]:
 def _kept(host: Host, problem: str) -> Allocated:
     """Return what the kubelet keeps on disk; of claims it is only looked whether there are any."""
     text = host.read(CHECKPOINT)
-    claims = _claims(host)
-    if claims:
-        return Allocated(unknown=f"the node has claims of {claims}; {problem}")
+    drivers = _claims(host)
+    if drivers:
+        return Allocated(unknown=f"the node has claims of {drivers}; {problem}")
     if text is None:
         return Allocated()
     folders = host.listdir(LOGS)

@@ -9,6 +9,7 @@ import dataclasses
 import re
 import typing as t
 
+from .dra.checkpoint import load
 from .dra.names import DRIVER
 from .errors import NodeError
 from .gpu import Gpu, GpuInstance, MigDevice
@@ -30,7 +31,9 @@ NODE = re.compile(r"nvidia(\d{1,4})(?:/gi(\d{1,4}))?(?:/vgpu\d+)?")
 # "gpu-0" and "gpu-0-mig-19-4-1" of NVIDIA's DRA driver: minor, profile, placement.
 DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-mig-(\d{1,4})-(\d{1,4})-(\d{1,4}))?")
 # "gpu-0", "gpu-0-share" and "gpu-0-mig-1g10gb-19-4" of ours: minor, profile with its id, placement.
-OUR_DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-share|-mig-\d[a-z0-9-]*-(\d{1,4})-(\d{1,4}))?")
+OUR_DRA = re.compile(
+    r"(?:^|.*[=-])gpu-(\d{1,4})(?:-share|-mig-\d[a-z0-9-]*-(\d{1,4})-(\d{1,4})(?:-ci\d+)?)?"
+)
 ADDRESS = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # NVIDIA's network operator has resources of nvidia.com that are no GPUs.
 GPU_RESOURCE = re.compile(
@@ -42,7 +45,8 @@ GPU_RESOURCE = re.compile(
 class Allocation:
     """A device that a container was given; ``device`` is the id that its plugin or DRA driver uses.
 
-    ``resource`` is that of the device plugin, such as nvidia.com/gpu, or the name of the DRA driver.
+    ``resource`` is that of the device plugin, such as nvidia.com/gpu, or the name of the DRA driver. Without
+    a ``container`` it is a claim that has the device, and ``pod`` is the claim's name.
     """
 
     namespace: str
@@ -55,7 +59,8 @@ class Allocation:
         """Return it as users are told of it."""
         name = f"{self.namespace}/{self.pod}" if self.namespace else self.pod
         device = self.device.partition("::")[0]
-        return printable(f"pod {name} (container {self.container}) with {self.resource} {device}")
+        who = f"pod {name} (container {self.container})" if self.container else f"claim {name}"
+        return printable(f"{who} with {self.resource} {device}")
 
 
 class Place(t.NamedTuple):
@@ -223,6 +228,20 @@ def checkpoint(text: str) -> t.Tuple[Allocation, ...]:
         )
     except (ValueError, LookupError, TypeError) as error:
         raise NodeError("the kubelet's checkpoint can't be read", cause=repr(error)) from error
+
+
+def claims(text: t.Optional[str], told: t.Iterable[Allocation] = ()) -> t.Tuple[Allocation, ...]:
+    """Read what claims have from the checkpoint of our DRA driver, but for what is told of their pods.
+
+    NodeError: the checkpoint is damaged.
+    """
+    known = {(one.namespace, one.resource, one.device) for one in told}
+    found = (
+        Allocation(held.namespace, held.name, "", DRIVER, device.device)
+        for held in load(text).values()
+        for device in held.devices
+    )
+    return tuple(one for one in found if (one.namespace, one.resource, one.device) not in known)
 
 
 def _ids(found: t.Any) -> t.List[str]:

@@ -12,7 +12,8 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.allocated import Devices, holders, parse
+from .._shared._core.allocated import Devices, claims, holders, parse
+from .._shared._core.dra.names import CHECKPOINT
 from .._shared._core.errors import NodeError
 from .._shared._core.mig import boot as mig_boot
 from .._shared._core.mig import label
@@ -125,7 +126,7 @@ def _converge_gpu(
 
 
 def _with_holders(state: GpuState, pods: Path) -> GpuState:
-    """Return a GPU with the pods that have something of it, where a kubelet answers.
+    """Return a GPU with the pods and claims that have something of it, where a kubelet answers.
 
     It is asked by another process, since this one has no gRPC.
     """
@@ -136,4 +137,6 @@ def _with_holders(state: GpuState, pods: Path) -> GpuState:
     if done.rc:
         return state  # at boot its socket is left from before
     node = [Devices(state.gpu, state.instances, state.devices)]
-    return replace(state, holders=holders(parse(done.out), node)[state.gpu.uuid])
+    told = parse(done.out)
+    given = (*told, *claims(Host().read(CHECKPOINT), told))
+    return replace(state, holders=holders(given, node)[state.gpu.uuid])

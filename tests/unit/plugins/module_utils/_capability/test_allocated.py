@@ -12,6 +12,15 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability import allocated
 from ansible_collections.gpu.node.plugins.module_utils._core.allocated import names
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
+from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint import (
+    PREPARED,
+    Device,
+    Held,
+    Instance,
+    dump,
+    entry,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.dra.names import CHECKPOINT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from fakes import FakeHost
@@ -40,6 +49,14 @@ def kept(resource: str = "nvidia.com/gpu") -> str:
     entry = {"PodUID": UID, "ContainerName": "main", "ResourceName": resource}
     entry |= {"DeviceIDs": {"-1": [GPU]}, "AllocResp": "CkIK"}
     return json.dumps({"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}})
+
+
+def claim(device: str = "gpu-0-mig-1g10gb-19-3", namespace: str = "team") -> str:
+    """Return a checkpoint of the DRA driver with a claim."""
+    instance = Instance(19, 3, made=True, gi=7, uuid="MIG-x")
+    one = Device("r0", "node-1", device, "GPU-x", 0, instance=instance)
+    held = Held(UID, namespace, "part", PREPARED, (one,))
+    return dump({UID: entry(held)})
 
 
 def told(files: dict[str, str], *commands: Any) -> tuple[str, ...]:
@@ -167,3 +184,18 @@ def test_a_static_pod_holds_what_it_has() -> None:
     files = {path: text for path, text in NODE.items() if not path.endswith(".log")}
     files[f"/var/log/pods/team_train_{STATIC}/main/0.log"] = ""
     assert with_logs(files) == (WORDS,)
+
+
+def test_issue_17_1_a_claim_holds_what_it_has_whatever_the_kubelet_says() -> None:
+    words = "claim team/part with gpu.node gpu-0-mig-1g10gb-19-3"
+    assert told({CHECKPOINT: claim()}) == (words,)
+    nothing = '{"version": 1, "allocations": []}'
+    assert told({SOCKET: "", CHECKPOINT: claim()}, (asking(), nothing)) == (words,)
+    files = {SOCKET: "", CHECKPOINT: claim("gpu-0")}
+    pod = answer(resource="gpu.node", device="gpu-0")
+    assert told(files, (asking(), pod)) == ("pod team/train (container main) with gpu.node gpu-0",)
+
+
+def test_issue_17_1_claims_of_a_damaged_checkpoint_are_not_known() -> None:
+    with pytest.raises(NodeError, match="is damaged"):
+        told({CHECKPOINT: claim().replace("team", "tea")})
