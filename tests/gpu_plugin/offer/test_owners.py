@@ -8,9 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpu_builders import inventory, view
+from gpu_plugin._shared._core.allocated import Allocation
+from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held
+from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.offer.decide import decide
-from hypothesis import given
+from gpu_plugin.offer.owners import moved, taken
+from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 MIXED = "flags: {migStrategy: mixed}\n"
@@ -18,7 +22,7 @@ NODE = inventory(view(0), view(1), view(2, "1g.10gb", "1g.10gb"), view(3, on=Tru
 NAMES = st.sampled_from([name for n in range(4) for name in (str(n), f"0000:{n + 1:02x}:00.0")])
 
 
-@given(st.lists(NAMES, min_size=1))
+@drawn(st.lists(NAMES, min_size=1))
 def test_issue_17_2_a_gpu_is_the_device_plugins_or_dras(names: list[str]) -> None:
     config = parse(f"{MIXED}gpuNode: {{allocation: both, dra: {{devices: {names}}}}}")
     offered = decide(NODE, {}, config)
@@ -43,3 +47,36 @@ def test_issue_17_2_a_gpu_that_is_not_there_is_named() -> None:
     note = "gpuNode.dra.devices names 9, which this node does not have"
     assert note in decide(NODE, {}, config).notes
     assert note not in decide(replace(NODE, absent="no driver"), {}, config).notes
+
+
+def given(pod: str, device: str, resource: str = "nvidia.com/gpu") -> Allocation:
+    return Allocation("default", pod, "main", resource, device)
+
+
+def claim(name: str, device: str, gpu: str) -> Held:
+    return Held(
+        name, "default", name, PREPARED, (Device("r", "node-1", device, gpu, int(gpu[-1])),)
+    )
+
+
+PODS = (given("a", "0::3"), given("b", "0000:02:00.0"), given("c", "gpu-2-share", "gpu.node"))
+CLAIMS = (claim("d", "gpu-2-share", "GPU-2"), claim("e", "gpu-9", "GPU-9"))
+
+
+def test_issue_17_2_who_has_a_gpu_that_goes_to_another_is_named() -> None:
+    plugin, dra, both = Dra(), Dra("dra"), Dra("both", ("1", "2"))
+
+    def users(who: Dra) -> list[tuple[int, str]]:
+        return [(gpu.index, text) for gpu, text in taken(NODE, who, PODS, CLAIMS)]
+
+    had = {"a": "0", "b": "0000:02:00.0"}
+    first, second = (
+        f"pod default/{pod} (container main) with nvidia.com/gpu {device}"
+        for pod, device in had.items()
+    )
+    third = "claim default/d with gpu-2-share"
+    assert users(plugin) == [(2, third)]
+    assert users(dra) == [(0, first), (1, second)]
+    assert users(both) == [(1, second)]
+    assert [moved(NODE, plugin, one) for one in (plugin, both, dra)] == [False, True, True]
+    assert not moved(NODE, both, Dra("both", ("gpu-1", "0000:03:00.0", "7")))

@@ -23,6 +23,7 @@ from .gpus.driver import DriverReplaced
 from .gpus.health import QUIET
 from .gpus.time_slices import TimeSlices
 from .gpus.watch import GpuWatch
+from .kubelet.handover import Handover, checkpoint_of, kept
 from .kubelet.manager import Manager
 from .kubelet.server import Published, Snapshot
 from .kubelet.vanished import Vanished
@@ -69,7 +70,9 @@ class Daemon:
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
         self._offered, self._published = Offered(), Published(observer)
         self._manager = Manager(paths.kubelet_socket, self._published)
-        self._vanished = Vanished(paths.kubelet_socket.parent.parent)
+        kubelet = paths.kubelet_socket.parent.parent
+        self._vanished = Vanished(kubelet)
+        self._handover = Handover(kubelet, kept(checkpoint_of(root)))
         self._telemetry = Telemetry(
             lambda: daemons_pages(observer, lambda: self._configuration.config.mps_root)
         )
@@ -127,7 +130,7 @@ class Daemon:
         if asked:
             notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         before = self._configuration.config
-        news = self._configuration.reload(self._check_mps, asked=asked)
+        news = self._configuration.reload(self._check_change, asked=asked)
         config = self._configuration.config
         if config.driver_roots != before.driver_roots:
             raise DriverReplaced  # a library that is loaded stays for the life of a process
@@ -140,6 +143,17 @@ class Daemon:
             logs.error("the kubelet's folder was made anew, and only a new process can write there")
             self._stopping = True
         self._report_state(*(["READY=1"] if asked else []))
+
+    def _check_start(self, config: Config) -> bool:
+        """Refuse a configuration that the node does not allow. Returns whether that is known."""
+        known = self._handover.check(self._gpus.inventory, config.dra)
+        return self._check_mps(config) and known
+
+    def _check_change(self, config: Config) -> bool:
+        """Refuse one that does not go with what is in force."""
+        before = self._configuration.config.dra
+        known = self._handover.check(self._gpus.inventory, config.dra, before)
+        return self._check_mps(config) and known
 
     def _check_mps(self, config: Config) -> bool:
         """Refuse a configuration that asks for shares which the devices can't have now.
@@ -156,7 +170,7 @@ class Daemon:
 
     def _decide(self) -> None:
         """Decide what is advertised, and publish it."""
-        self._configuration.judge(self._check_mps)
+        self._configuration.judge(self._check_start)
         config, inventory = self._configuration.config, self._gpus.inventory
         host, faults = self._host.look(config), self._gpus.faults()
         mps = self._mps_state(self._offered)

@@ -69,6 +69,11 @@ class InForce:
         """That of its file."""
         return self._loaded.digest
 
+    @property
+    def judged(self) -> bool:
+        """Whether the node was asked about it, and allows it."""
+        return self._judged
+
     def reload(self, check: Check, *, asked: bool) -> bool:
         """Take the configuration on disk if it is another one, or was asked for. Returns whether it was."""
         changed = self._watch.changed() or asked

@@ -22,10 +22,10 @@ from ..config.configuration import Config
 from ..config.last_good import LastGood
 from ..config.reload import InForce
 from ..config.sources import Source
-from ..config.strict_yaml import ConfigError
 from ..gpus.driver import DriverReplaced
 from ..gpus.watch import GpuWatch
 from ..kubelet.folder import Folder
+from ..kubelet.handover import Handover
 from ..observer import REFUSALS, Observer
 from ..offer.devices import LATE, Faults, Inventory, judged
 from ..report.state import Telemetry
@@ -39,6 +39,7 @@ from .calls import Calls
 from .enforcement.choice import Places
 from .enforcing import Enforcements
 from .health import HealthNews, health
+from .made import Made
 from .prepare import claims
 from .prepare.apply import Now, Preparer
 from .prepare.cdi import ClaimFiles
@@ -84,6 +85,8 @@ class Service:
         last_good = LastGood(source, paths.checkpoint.parent)
         self._configuration = InForce(source, last_good, root, self._observer)
         self._checkpoint = Checkpoint(paths.checkpoint)
+        kubelet = paths.registration.parent.parent
+        self._handover = Handover(kubelet, lambda: self._checkpoint.claims.values())
         # Beside the daemon's own: each keeps what it knows of faults.
         folder = run / "dra"
         self._gpus = GpuWatch(root, folder, paths.rescan, 60.0, self._observer, self._wakeup.set)
@@ -105,6 +108,8 @@ class Service:
         )
         self._publisher = Publisher(SliceApi(self._access, paths.node), paths.node)
         self._slices: tuple[dict[str, Any], ...] = ()
+        self._built_from: Any = None
+        self._made = Made()
         self._health = HealthNews()
         calls = Calls(self._preparer, self._took)
         self._driver = Driver(paths.socket, paths.registration, calls, self._health)
@@ -165,20 +170,21 @@ class Service:
         if asked:
             notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         before = self._configuration.config
-        self._configuration.reload(self._check, asked=asked)
+        self._configuration.reload(self._check_change, asked=asked)
         config = self._configuration.config
         if config.driver_roots != before.driver_roots:
             raise DriverReplaced  # a library that is loaded stays for the life of a process
         if self._gpus.tick(config, at_once=asked) or not self._restored:
             self._faults = self._gpus.faults()
-        self._configuration.judge(self._check)
+        self._configuration.judge(self._check_start)
         self._telemetry.chore.run(self._paths.metrics)
         if not self._restored:
             self._restore.run()
         if self._restored:
             self._enforce.run()
             self._serve.run()
-            self._publish.run()
+            if self._configuration.judged:  # or pods of the device plugin might have a GPU of them
+                self._publish.run()
             self._follow_node()
         if self._folder.lost():
             logs.error("the kubelet's folder was made anew, and only a new process can write there")
@@ -194,20 +200,15 @@ class Service:
         inventory, config = self._gpus.inventory, self._configuration.config
         if inventory.absent and not inventory.gpus:
             return
-        problems = self._enforcements.problems(one.uuid for one in self._ours())
-        self._slices = build(
-            inventory, config, self._faults, problems, node=self._paths.node, made=self._made()
-        )
-        self._publisher.want(self._slices)
-
-    def _made(self) -> set[tuple[str, int, int]]:
-        """Return the MIG instances that go with their claims."""
-        return {
-            (one.gpu, one.instance.profile_id, one.instance.start)
-            for held in self._checkpoint.claims.values()
-            for one in held.devices
-            if one.instance and one.instance.made
-        }
+        problems = self._enforcements.problems([one.uuid for one in self._ours()])
+        made = self._made.of(self._checkpoint.claims.values())
+        known = (inventory, config.dra, dict(self._faults), problems, made)
+        if known != self._built_from:
+            self._slices = build(
+                inventory, config, self._faults, problems, node=self._paths.node, made=made
+            )
+            self._built_from = known
+            self._publisher.want(self._slices)
 
     def _ours(self) -> list[Gpu]:
         dra = self._configuration.config.dra
@@ -220,20 +221,14 @@ class Service:
         if self._files.seen != self._described and self._refreshing.start(self._refresh.run):
             self._described = self._files.seen
 
-    def _check(self, config: Config) -> bool:
-        """Refuse a configuration that takes a GPU from claims. Returns whether that is known."""
-        inventory = self._gpus.inventory
-        views = {view.gpu.uuid: view.gpu for view in inventory.gpus}
-        for held in self._checkpoint.claims.values():
-            for one in held.devices:
-                gpu = views.get(one.gpu)
-                if gpu is not None and owner(gpu, config.dra) != names.DRA:
-                    raise ConfigError(
-                        f"gpuNode.allocation would take GPU {gpu.index} ({gpu.uuid}) from {held}",
-                        cause=f"it has {one.device}",
-                        hint="drain the node of pods with claims on it first",
-                    )
-        return not inventory.absent
+    def _check_start(self, config: Config) -> bool:
+        """Refuse a configuration by which others than those who have it get a GPU. Returns if that is known."""
+        return self._handover.check(self._gpus.inventory, config.dra)
+
+    def _check_change(self, config: Config) -> bool:
+        """Refuse one that takes a GPU from claims, or from pods of the device plugin."""
+        before = self._configuration.config.dra
+        return self._handover.check(self._gpus.inventory, config.dra, before)
 
     def _now(self) -> Now:
         config = self._configuration.config

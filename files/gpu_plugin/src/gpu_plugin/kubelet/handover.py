@@ -1,0 +1,100 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether a GPU may go from the device plugin to DRA, or back: not while a pod or a claim has something of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from .._shared._core.allocated import ROOTS, SOCKET, Allocation
+from .._shared._core.dra import checkpoint
+from .._shared._core.dra.checkpoint import Held
+from .._shared._core.dra.names import CHECKPOINT, DRA
+from .._shared._core.gpu import Gpu
+from .._shared._core.text.shown import counted
+from ..config.allocation import ALLOCATION, Dra, owner
+from ..config.strict_yaml import ConfigError
+from ..offer.devices import Inventory
+from ..offer.owners import moved, taken
+from ..tools import bounded
+from .client import KubeletSilent, PodResources
+
+LONGEST: Final = 64 << 20
+MOST_NAMED: Final = 3
+DRAIN: Final = (
+    "drain the node of these pods, or leave the GPU where it is; it is tried again by itself"
+)
+Claims = Callable[[], Iterable[Held]]
+
+
+class Handover:
+    """``kubelet`` is the kubelet's root folder, ``claims`` returns what the DRA driver has prepared."""
+
+    def __init__(self, kubelet: Path, claims: Claims) -> None:
+        self._sockets = [root / SOCKET for root in (kubelet, *map(Path, ROOTS))]
+        self._claims = claims
+
+    def check(self, inventory: Inventory, dra: Dra, before: Dra | None = None) -> bool:
+        """Refuse owners by which a GPU would be given away twice. Returns whether that is known.
+
+        ``before`` are the owners in force, None at a start. ConfigError: somebody has what is to go to
+        another, or the kubelet does not tell who has what while something changes.
+        """
+        if inventory.absent or (before is not None and not moved(inventory, before, dra)):
+            return not inventory.absent
+        pods = self._pods(inventory, dra, before)
+        _refuse(list(dict.fromkeys(taken(inventory, dra, pods or (), self._claims()))))
+        return pods is not None
+
+    def _pods(
+        self, inventory: Inventory, dra: Dra, before: Dra | None
+    ) -> Sequence[Allocation] | None:
+        """Return what pods have, None where that is not known; they matter where DRA has a GPU."""
+        if all(owner(one.gpu, dra) != DRA for one in inventory.gpus):
+            return ()
+        socket = next((one for one in self._sockets if one.exists()), None)
+        if socket is None:
+            return ()  # no kubelet has run here, or its socket were there
+        try:
+            return PodResources(socket).allocations()
+        except KubeletSilent as error:
+            if before is None:
+                return None
+            raise ConfigError(
+                f"{ALLOCATION} can't be changed now", cause=str(error), hint="start the kubelet"
+            ) from error
+
+
+def kept(path: Path) -> Claims:
+    """Return what reads the claims of the DRA driver's checkpoint, none where there is no file. NodeError."""
+
+    def read() -> Iterable[Held]:
+        try:
+            text = bounded.read_text(path, LONGEST)
+        except FileNotFoundError:
+            return ()
+        return checkpoint.load(text, str(path)).values()
+
+    return read
+
+
+def checkpoint_of(host_root: Path) -> Path:
+    """Return where the DRA driver's checkpoint is below the host's root."""
+    return host_root / CHECKPOINT.lstrip("/")
+
+
+def _refuse(found: Sequence[tuple[Gpu, str]]) -> None:
+    if not found:
+        return
+    gpu, _who = found[0]
+    users = [who for one, who in found if one == gpu]
+    more = len(users) - MOST_NAMED
+    named = [*users[:MOST_NAMED], *([counted(more, "more user")] if more > 0 else [])]
+    raise ConfigError(
+        f"{ALLOCATION} would give GPU {gpu.index} ({gpu.uuid}) to others",
+        cause=f"in use by {', '.join(named)}",
+        hint=DRAIN,
+    )
