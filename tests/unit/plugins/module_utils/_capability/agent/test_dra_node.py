@@ -16,7 +16,6 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deploym
 from ansible_collections.gpu.node.plugins.module_utils._capability.allocated import LOGS
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.registration import KUBELET
 from ansible_collections.gpu.node.plugins.module_utils._core.dra import names
-<<<<<<< HEAD
 from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint import (
     PREPARED,
     Device,
@@ -24,9 +23,6 @@ from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint impo
     dump,
     entry,
 )
-=======
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint import dump
->>>>>>> f88e121 (Spare what claims hold by the driver's checkpoint, as the kubelet tells of none before its containers are made)
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
@@ -99,11 +95,7 @@ def test_issue_17_6_the_driver_comes_and_goes_without_a_trace() -> None:
     assert node.files[DRA_FILE] == "driver of r1"
     assert node.driver
     for path in LEFT:
-<<<<<<< HEAD
         node.files[path] = dump({}) if path == names.CHECKPOINT else "made by the driver"
-=======
-        node.files[path] = dump({})
->>>>>>> f88e121 (Spare what claims hold by the driver's checkpoint, as the kubelet tells of none before its containers are made)
     allocate(node, "device_plugin")
     assert not node.driver
     assert not [one for one in set(node.files) - set(before) if not one.startswith("/proc/")]
