@@ -29,6 +29,7 @@ from .mps_share import edits, only, problem_of, settings
 from .opinions import Opinions
 
 PATIENCE: Final = 20.0  # seconds that a daemon may take; the kubelet's call ends after 45
+END_SECONDS: Final = 10.0
 PAUSE: Final = 0.05
 FRESH: Final = 300.0  # seconds until a GPU is looked at again
 LASTING: Final = (
@@ -95,11 +96,27 @@ class Mps:
         return edits(share, self._own_shm(offer))
 
     def unprepare(self, shares: Sequence[Share]) -> None:
-        """Let go of shares. The last one of a GPU ends its daemon, and its compute mode is put back."""
+        """Let go of shares. The last one of a GPU ends its daemon, and its compute mode is put back.
+
+        That is waited for, as whoever gets the GPU next may have several processes.
+        """
         with self._lock:
-            held = [self._claims.pop(one.claim, "") for one in shares]
-            if any(held):
+            held = {self._claims.pop(one.claim, "") for one in shares} - {""}
+            if held:
                 self._want()
+        for uuid in sorted(held):
+            self._wait_for_end(uuid)
+
+    def _wait_for_end(self, uuid: str) -> None:
+        deadline = self._clock() + END_SECONDS
+        while self._clock() < deadline:
+            with self._lock:
+                others = uuid in self._claims.values() or self._files.owner(uuid) not in ("", DRA)
+                if others or not self._files.look(uuid, self._root).state:
+                    return
+                self._look()
+            time.sleep(PAUSE)
+        logs.warning("a GPU's MPS daemon has not ended yet", gpu=uuid)
 
     def restore(self, live: Sequence[Share]) -> None:
         """Take up the daemons of these shares' GPUs; those that we had for others end.
