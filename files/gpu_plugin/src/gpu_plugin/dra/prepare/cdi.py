@@ -107,6 +107,7 @@ def _with(own: Spec, edits: Edits) -> Spec:
             "hostPath": one.host_path,
             "containerPath": one.container_path,
             "options": list(one.options),
+            **({"type": one.type} if one.type else {}),
         }
         for one in edits.mounts
     ]
