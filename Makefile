@@ -145,6 +145,7 @@ bench: setup ## How fast things are, as ratios within one run
 	$(MAKE) --no-print-directory -C tests/nvsim shim
 	PYTHONPATH=$(LIBRARY):tests/gpu_plugin $(BIN)/python tests/bench/device_plugin.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/bench/simulation.py
+	PYTHONPATH=$(LIBRARY):tests/gpu_plugin $(BIN)/python tests/bench/dra_driver.py
 	PYTHONPATH=$(LIBRARY):tests/gpu_plugin $(BIN)/python tests/bench/node_software.py
 
 build: setup ## Build the collection and install it somewhere else

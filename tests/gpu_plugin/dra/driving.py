@@ -36,6 +36,8 @@ class ClaimApi(Slices):
 
 
 class _ClaimHandler(_SliceHandler):
+    disable_nagle_algorithm = True  # as a genuine API server
+
     def do_GET(self) -> None:  # noqa: N802
         if self.path.startswith(CLAIMS):
             _Handler.do_GET(self)

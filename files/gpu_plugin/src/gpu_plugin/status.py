@@ -12,6 +12,7 @@ from typing import Any, Final
 from .tools.state import StateUnusable, alive, read
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
+DRA_FOLDER: Final = "dra"  # beside it: what the DRA driver's process knows of faults
 LABELS_FILE: Final = "/run/gpu-node/labels.json"  # of the process that labels the node
 
 

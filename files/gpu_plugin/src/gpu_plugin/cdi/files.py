@@ -161,12 +161,11 @@ def node_sources(root: Path) -> list[Source]:
     """Return the files that may describe the node's GPUs, none of our own among them. OSError."""
     found: list[Source] = []
     for number, folder in enumerate(root / one for one in cdi.FOLDERS):
-        files = sorted(folder.iterdir()) if folder.is_dir() else []
-        for path in files:
-            if path.suffix not in (".json", ".yaml") or path.name.startswith(cdi.OWN):
+        for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
+            if os.path.splitext(name)[1] not in (".json", ".yaml") or name.startswith(cdi.OWN):
                 continue
-            if stamp := _stamp(path):
-                found.append((number, path, stamp))
+            if stamp := _stamp(folder / name):
+                found.append((number, folder / name, stamp))
     return found
 
 

@@ -23,6 +23,7 @@ from ..config.last_good import LastGood
 from ..config.reload import InForce
 from ..config.sources import Source
 from ..gpus.driver import DriverReplaced
+from ..gpus.health import QUIET
 from ..gpus.watch import GpuWatch
 from ..kubelet.folder import Folder
 from ..kubelet.handover import Handover
@@ -30,6 +31,7 @@ from ..observer import REFUSALS, Observer
 from ..offer.devices import LATE, Faults, Inventory, judged
 from ..report.state import Telemetry
 from ..slices import build
+from ..status import DRA_FOLDER
 from ..tools import logs
 from ..tools.chores import Chore, Wakeup, Worker, errors
 from ..tools.logs import notify
@@ -52,7 +54,9 @@ from .slice_api import SliceApi
 
 TICK: Final = 0.5
 FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for 30
-RATE: Final = (50.0, 100)  # requests a second and at once, as the kubelet's own
+NO_LIMIT: Final = Rate(
+    -1
+)  # of requests: the kubelet limits its own, and each of its calls is one here
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,13 @@ class Service:
         kubelet = paths.registration.parent.parent
         self._handover = Handover(kubelet, lambda: self._checkpoint.claims.values())
         # Beside the daemon's own: each keeps what it knows of faults.
-        folder = run / "dra"
-        self._gpus = GpuWatch(root, folder, paths.rescan, 60.0, self._observer, self._wakeup.set)
+        folder = run / DRA_FOLDER
+        self._gpus = GpuWatch(root, folder, paths.rescan, QUIET, self._observer, self._wakeup.set)
         places = Places(root, run, self._configuration.config.mps_root, paths.mps_managers)
         self._enforcements = Enforcements(
             lambda: self._configuration.config.dra, places, self._checkpoint.shares
         )
-        self._access = Access(paths.kubeconfig, Rate(*RATE))
+        self._access = Access(paths.kubeconfig, NO_LIMIT)
         self._files = ClaimFiles(root)
         self._preparer = Preparer(
             self._checkpoint,
@@ -115,7 +119,7 @@ class Service:
         self._driver = Driver(paths.socket, paths.registration, calls, self._health)
         self._folder = Folder(paths.registration.parent)
         self._telemetry = Telemetry(lambda: report.pages(self._observer))
-        self._status = StateFile(paths.status_file)
+        self._status = StateFile(paths.status_file, compact=True)
         self._stopping = self._asked = self._restored = False
         self._faults: Faults = {}
         self._fed_at = 0.0

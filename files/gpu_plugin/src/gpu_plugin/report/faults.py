@@ -51,8 +51,9 @@ def show(status_file: Path, *, as_json: bool) -> int:
 def clear(gpu: str, status_file: Path, seconds: float = PATIENCE) -> int:
     """Forget the faults of a GPU, by its index or UUID. Returns the exit status.
 
-    A daemon that runs takes it over; of one that does not the file is changed. It is asked all the
-    same, since it may start meanwhile, or run where its process is not seen. NodeError.
+    A daemon that runs takes it over, and so does the DRA driver's process; of a daemon that does not run
+    the file is changed. It is asked all the same, since it may start meanwhile, or run where its process is
+    not seen. NodeError.
     """
     if os.geteuid():
         raise NodeError(
@@ -64,6 +65,8 @@ def clear(gpu: str, status_file: Path, seconds: float = PATIENCE) -> int:
     rows = _clearable(gpu, _rows(state) if state else _remembered(status_file))
     uuid = rows[0]["gpu"]
     try:
+        if (beside := status_file.parent / status.DRA_FOLDER).is_dir():
+            ClearRequests(beside).ask(uuid)
         request = ClearRequests(status_file.parent).ask(uuid)
         if not state:
             HealthFile(status_file.with_name(FILE), Path("/")).clear(uuid)

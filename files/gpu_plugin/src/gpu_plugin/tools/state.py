@@ -27,13 +27,21 @@ class StateUnusable(NodeError):
 class StateFile:
     """Writes the state of a process, this one by default, when it changed.
 
-    ``durable``: what is written survives a loss of power, which nothing below /run has to.
+    ``durable``: what is written survives a loss of power, which nothing below /run has to. ``compact`` is for
+    what may be much: Python indents slowly.
     """
 
     def __init__(
-        self, path: Path, *, mode: int = 0o644, durable: bool = False, pid: int | None = None
+        self,
+        path: Path,
+        *,
+        mode: int = 0o644,
+        durable: bool = False,
+        pid: int | None = None,
+        compact: bool = False,
     ) -> None:
         self.path, self._mode, self._durable = path, mode, durable
+        self._indent = None if compact else 2
         pid = os.getpid() if pid is None else pid
         self._stamp = {"version": VERSION, "pid": pid, "began": started(pid)}
         self._last: Mapping[str, Any] | None = None
@@ -45,7 +53,7 @@ class StateFile:
         """
         if state == self._last:
             return False
-        text = json.dumps({**self._stamp, **state}, indent=2, sort_keys=True) + "\n"
+        text = json.dumps({**self._stamp, **state}, indent=self._indent, sort_keys=True) + "\n"
         files.replace(self.path, text, self._mode, durable=self._durable)
         self._last = state
         return True

@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is read of a claim, and what is refused of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from gpu_plugin._shared._core.errors import InputError, NodeError
+from gpu_plugin.dra.prepare.claims import check_uid, parameters, parse, quantity
+from gpu_plugin.dra.values import Claim
+
+UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
+SHARE = "11111111-aaaa-bbbb-cccc-0123456789ab"
+CONFIG = {"apiVersion": "gpu.node/v1", "kind": "ShareConfig"}
+
+
+def claim(*config: Any, uid: str = UID, **result: Any) -> Claim:
+    one = {"request": "gpu", "driver": "gpu.node", "pool": "n", "device": "gpu-0-share", **result}
+    other = {"request": "nic", "driver": "nic.example.com", "pool": "n", "device": "eth0"}
+    devices = {"results": [one, other], "config": list(config)}
+    users = [
+        {"resource": "pods", "name": "p", "uid": "pod-1"},
+        {"resource": "podgroups", "apiGroup": "scheduling.k8s.io", "name": "g", "uid": "group-1"},
+    ]
+    status = {"allocation": {"devices": devices}, "reservedFor": users}
+    meta = {"namespace": "ns", "name": "c", "uid": UID}
+    return parse({"metadata": meta, "status": status}, uid, "n")
+
+
+def config(source: str, *requests: str, driver: str = "gpu.node", **said: Any) -> dict[str, Any]:
+    opaque = {"driver": driver, "parameters": {**CONFIG, **said}}
+    return {"source": source, "requests": list(requests), "opaque": opaque}
+
+
+def test_issue_17_1_results_of_our_driver_are_read_and_no_others() -> None:
+    capacity = {"memory": "10000Mi", "gpu.node/cores": "30", "shares": "1", "x/other": "bad"}
+    found = claim(shareID=SHARE, consumedCapacity=capacity)
+    (result,) = found.results
+    assert (found.namespace, found.name, found.pods) == ("ns", "c", ("pod-1",))
+    assert result.consumed == {"memory": 10000 << 20, "cores": 30, "shares": 1}
+    assert (result.request, result.share_id) == ("gpu", SHARE)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("0", 0), ("30", 30), ("1Ki", 1024), ("32Gi", 32 << 30), ("1Ti", 1 << 40)),
+        *(("3k", 3000), ("2G", 2 * 10**9), ("1e3", 1000), ("12E2", 1200)),
+    ],
+)
+def test_issue_17_1_quantities_are_whole_numbers(text: str, value: int) -> None:
+    assert quantity(text, "key") == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", "1.5Gi", "500m", "1 Gi", "Gi", "9" * 99, 3, None, "1Mi\n"]
+)
+def test_issue_17_1_another_quantity_is_refused_by_its_key(text: object) -> None:
+    with pytest.raises(InputError, match=r"^the\.key: "):
+        quantity(text, "the.key")
+
+
+@pytest.mark.parametrize(
+    ("configs", "said"),
+    [
+        ([], {}),
+        ([config("FromClaim", priority=1)], {"priority": 1}),
+        ([config("FromClaim", "gpu", priority=1)], {"priority": 1}),
+        ([config("FromClaim", "other", priority=1)], {}),
+        ([config("FromClaim", driver="nic.example.com", priority=7)], {}),
+        (
+            [config("FromClaim", priority=0), config("FromClass", priority=1, coreLimit=False)],
+            {"priority": 0, "coreLimit": False},
+        ),
+    ],
+)
+def test_issue_17_1_parameters_are_those_of_the_request_and_the_claims_win(
+    configs: list[Any], said: dict[str, Any]
+) -> None:
+    assert claim(*configs).results[0].parameters == said
+
+
+@pytest.mark.parametrize(
+    ("requests", "met"), [("gpu", True), ("gpu/small", True), ("gpu/big", False)]
+)
+def test_issue_17_1_parameters_of_a_subrequest_or_of_all_of_a_request(
+    requests: str, met: bool
+) -> None:
+    found = claim(config("FromClaim", requests, priority=1), request="gpu/small")
+    assert bool(found.results[0].parameters) is met
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"kind": "GpuConfig"}, "expected apiVersion gpu.node/v1 and kind ShareConfig"),
+        ({"priority": 2}, "parameters.priority: 2 is not valid"),
+        ({"priority": True}, "parameters.priority: True is not valid"),
+        ({"coreLimit": "no"}, "parameters.coreLimit: 'no' is not valid"),
+        ({"memory": "1Gi"}, "parameters.memory: '1Gi' is not valid: expected none"),
+    ],
+)
+def test_issue_17_1_other_parameters_are_refused_by_their_key(
+    given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(words)):
+        parameters({**CONFIG, **given}, "claim ns/c")
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ({"pool": "other"}, "it is of the pool 'other', and this node's is 'n'"),
+        ({"device": "../../etc"}, "is no device of gpu.node"),
+        ({"adminAccess": True}, "adminAccess is not supported by gpu.node"),
+        ({"shareID": "x/y"}, "is not valid: expected a UUID"),
+        ({"driver": "gpu.nvidia.com"}, "has no device of gpu.node"),
+    ],
+)
+def test_issue_17_1_what_is_not_ours_or_not_supported_is_said(
+    result: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(NodeError, match=re.escape(words)):
+        claim(**result)
+
+
+def test_issue_17_1_a_uid_that_would_be_another_path_is_none() -> None:
+    for uid in ("", "../../../etc/passwd", UID.upper(), f"{UID}\n", f"{UID}/.."):
+        with pytest.raises(NodeError, match="expected a UUID"):
+            check_uid(uid)
+    with pytest.raises(NodeError, match="another one than the kubelet asks for"):
+        claim(uid=SHARE)
