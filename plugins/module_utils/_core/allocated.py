@@ -31,9 +31,7 @@ NODE = re.compile(r"nvidia(\d{1,4})(?:/gi(\d{1,4}))?(?:/vgpu\d+)?")
 # "gpu-0" and "gpu-0-mig-19-4-1" of NVIDIA's DRA driver: minor, profile, placement.
 DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-mig-(\d{1,4})-(\d{1,4})-(\d{1,4}))?")
 # "gpu-0", "gpu-0-share" and "gpu-0-mig-1g10gb-19-4" of ours: minor, profile with its id, placement.
-OUR_DRA = re.compile(
-    r"(?:^|.*[=-])gpu-(\d{1,4})(?:-share|-mig-\d[a-z0-9-]*-(\d{1,4})-(\d{1,4})(?:-ci\d+)?)?"
-)
+OUR_DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-share|-mig-\d[a-z0-9-]*-(\d{1,4})-(\d{1,4}))?")
 ADDRESS = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # NVIDIA's network operator has resources of nvidia.com that are no GPUs.
 GPU_RESOURCE = re.compile(

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from driving import DRIVER, MIB, MakeDra
 from nvsim.testing import client
 from running import eventually
 from standin_api import NODE
+from standin_kubelet.dra import DraError
 
 
 def test_issue_17_1_a_whole_gpu_is_prepared_and_given_back(make_dra: MakeDra) -> None:
@@ -117,9 +119,7 @@ def test_issue_17_1_an_instance_made_for_a_claim_is_published_as_before(make_dra
     node.end_pod(claim)
 
 
-def test_issue_17_1_each_compute_instance_of_a_divided_instance_is_a_device(
-    make_dra: MakeDra,
-) -> None:
+def test_issue_17_1_an_instance_that_somebody_divided_is_not_given(make_dra: MakeDra) -> None:
     node = make_dra(1)
     node.mig_mode(0)
     client(
@@ -130,19 +130,14 @@ def test_issue_17_1_each_compute_instance_of_a_divided_instance_is_a_device(
             gpu = nvml.gpus()[0][0]
             profile = next(one for one in nvml.gi_profiles(gpu) if one.name == "3g.40gb")
             gi = nvml.create_instance(gpu, profile, 0)
-            for start in (0, 1, 2):
+            for start in (0, 1):
                 nvml.create_compute_instance(gpu, gi, 1, start)
     """,
     )
     node.start()
-    names = eventually(lambda: sorted(one for one in node.devices() if "-ci" in one))
-    assert len(names) == 3
-    claims = [node.claim(name, name) for name in names]
-    for claim in claims:
-        node.start_pod(claim)
-    nodes = [node.spec(one)["devices"][0]["containerEdits"]["deviceNodes"] for one in claims]
-    assert len({one[-1]["path"] for one in nodes}) == 3
     before = node.instances()
-    for claim in claims:
-        node.end_pod(claim)
+    claim = node.claim("part", "gpu-0-mig-3g40gb-9-0")
+    with pytest.raises(DraError, match="it has 2 compute instances that somebody else made"):
+        node.start_pod(claim)
+    node.end_pod(claim)
     assert node.instances() == before

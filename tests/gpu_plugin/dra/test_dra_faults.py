@@ -281,7 +281,7 @@ def test_issue_17_2_a_configuration_that_takes_a_gpu_from_a_claim_is_refused_by_
     node.start_pod(claim)
     node.config.write_text("version: v1\ngpuNode: {allocation: device_plugin}\n")
     problem = eventually(lambda: node.status().get("config_problem"))
-    assert "gpuNode.allocation would take GPU 0" in problem
+    assert "gpuNode.allocation would give GPU 0" in problem
     assert "claim default/one" in problem
     node.end_pod(claim)
     eventually(lambda: not node.status().get("config_problem"), 40)

@@ -123,6 +123,7 @@ class Plugin:
     def close(self) -> None:
         """Let go of the connection."""
         self._closed.set()
+        self._channel.unsubscribe(self._on_state)
         self._channel.close()
 
 

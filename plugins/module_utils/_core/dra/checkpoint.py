@@ -27,8 +27,7 @@ class Instance:
     """The MIG instance of a claim: where it is, and whether it is to be destroyed with the claim.
 
     ``made`` says that it was not there before. Its id and UUID are known once it is there. ``era`` is the load of
-    the driver that it was made in: instances don't outlive it. ``ci`` is that of a compute instance of several,
-    which somebody else made.
+    the driver that it was made in: instances don't outlive it.
     """
 
     profile_id: int
@@ -37,7 +36,6 @@ class Instance:
     gi: t.Optional[int] = None
     uuid: str = ""
     era: str = ""
-    ci: t.Optional[int] = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -63,16 +63,13 @@ class Instances:
         with self._gpu(device) as (nvml, gpu):
             profile = _profile(nvml, gpu, device)
             there = _at(nvml, gpu, wanted)
-            if there is None and wanted.ci is not None:
-                raise NodeError(f"{device.device} is not there any more")
             known = wanted.era == self.era()
             if there is None or not known:
                 # What stands here and was not made in this load of the driver is somebody else's.
                 wanted = replace(wanted, made=there is None, era=self.era(), gi=None, uuid="")
                 note(wanted)
             gi = _create(nvml, gpu, profile, wanted.start) if there is None else there.id
-            if wanted.ci is None:
-                _fill(nvml, gpu, gi, profile, made=wanted.made)
+            _fill(nvml, gpu, gi, profile, made=wanted.made)
             found = _device(nvml, gpu, gi, device)
             wanted = replace(wanted, gi=gi, uuid=found.uuid)
             note(wanted)
@@ -198,10 +195,7 @@ def _fill(nvml: Nvml, gpu: Gpu, gi: int, profile: GiProfile, *, made: bool) -> N
 
 
 def _device(nvml: Nvml, gpu: Gpu, gi: int | None, device: Device) -> MigDevice:
-    ci = _instance(device).ci
-    found = next(
-        (one for one in nvml.mig_devices(gpu) if one.gi_id == gi and ci in (None, one.ci_id)), None
-    )
+    found = next((one for one in nvml.mig_devices(gpu) if one.gi_id == gi), None)
     if found is None:
         raise NodeError(
             f"{device.device} is not there",

@@ -19,7 +19,7 @@ from ..values import Claim, Result, Share
 
 NAME: Final = re.compile(
     r"gpu-(?P<minor>[0-9]+)"
-    r"(?:-mig-.*-(?P<id>[0-9]+)-(?P<start>[0-9]+)(?:-ci(?P<ci>[0-9]+))?|(?P<share>-share))?"
+    r"(?:-mig-.*-(?P<id>[0-9]+)-(?P<start>[0-9]+)|(?P<share>-share))?"
 )
 AGAIN: Final = "the kubelet tries again"
 
@@ -70,7 +70,7 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limit: Limit) -> Device
         raise NodeError(
             f"{one.device} is allocated without memory", cause="consumedCapacity has none"
         )
-    instance = _instance(match) if is_mig else None
+    instance = Instance(int(match["id"]), int(match["start"]), made=True) if is_mig else None
     return Device(
         one.request,
         one.pool,
@@ -82,11 +82,6 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limit: Limit) -> Device
         one.parameters,
         instance,
     )
-
-
-def _instance(match: re.Match[str]) -> Instance:
-    ci = None if match["ci"] is None else int(match["ci"])
-    return Instance(int(match["id"]), int(match["start"]), made=ci is None, ci=ci)
 
 
 def check_room(held: Held, others: Iterable[Held], limit: Callable[[str], Limits]) -> None:
@@ -120,7 +115,7 @@ def _excludes(one: Device, other: Device) -> bool:
     if one.instance and other.instance:
         # Which instances overlap the driver knows.
         a, b = one.instance, other.instance
-        return (a.profile_id, a.start, a.ci) == (b.profile_id, b.start, b.ci)
+        return (a.profile_id, a.start) == (b.profile_id, b.start)
     return not (is_share(one) and is_share(other))
 
 
