@@ -10,7 +10,7 @@ import time
 import typing as t
 
 from .._core.errors import InputError, NodeError
-from .._core.kubernetes import trial
+from .._core.kubernetes import claims, trial
 from .._core.kubernetes.pods import Json
 from .._core.kubernetes.rights import of_trial
 from .._core.steps import Plan, Step
@@ -31,6 +31,7 @@ SPEC: t.Dict[str, t.Any] = {
     },
 }
 GONE = "it is gone before it was looked at"
+TAKEN = "pods with claims have what there is of it"
 
 
 class State(t.NamedTuple):
@@ -65,12 +66,15 @@ class ValidatePodsCapability:
         """Run the pods and judge them; in check mode none is made. NodeError: the server does not let us."""
         try:
             check_rights(self._api, of_trial(self._node, self._namespace))
-            offered = understood(trial.offered, self._read_node())
-            have = trial.used(self._api.pods(self._node))
+            node = self._read_node()
+            offered = understood(trial.offered, node)
+            pods = self._api.pods(self._node)
+            have, classes = trial.used(pods), self._classes(node)
         except ApiError as error:
             raise unreached(self._api, error) from error
         try:
-            return State(tuple(self._checks(offered, have)), offered)
+            found = (*self._checks(offered, have, classes), *self._claimed(classes, pods))
+            return State(found, offered)
         except ApiError as error:
             raise interrupted(self._api, error) from error
 
@@ -84,8 +88,70 @@ class ValidatePodsCapability:
                 "node (gpu_nodes_node_name)", self._node, f"a node of {self._api.server}"
             ) from error
 
-    def _checks(self, offered: trial.Counts, have: trial.Counts) -> t.Iterator[Check]:
-        if not offered:
+    def _classes(self, node: Json) -> t.Tuple[str, ...]:
+        """Return the classes of what a node with DRA publishes; no other node is asked about it. ApiError."""
+        if not understood(claims.has_dra, node):
+            return ()
+        check_rights(self._api, claims.rights(self._namespace))
+        query = {"fieldSelector": f"spec.nodeName={self._node}"}
+        path = f"{claims.GROUP}/resourceslices"
+        found = self._api.ask("listing the node's slices", "GET", path, query=query)
+        return understood(claims.classes, found)
+
+    def _claimed(self, classes: t.Sequence[str], pods: t.Sequence[Json]) -> t.Iterator[Check]:
+        """Try one class after the other: a GPU's whole, its MIG devices and its shares exclude each other."""
+        if not classes:
+            return
+        if self._check_mode:
+            yield from (skipped(_named(name), "no pod is made in check mode") for name in classes)
+            return
+        taken = claims.in_use(pods)
+        self._clean_claims()
+        for name in classes:
+            yield self._try_claim(name, taken=taken)
+
+    def _try_claim(self, name: str, *, taken: bool) -> Check:
+        """Make a claim and a pod with it, and remove both whatever comes."""
+        wish = claims.claim(name, self._namespace, self._node)
+        path = claims.folder(self._namespace)
+        made = self._api.ask("making a claim", "POST", path, wish)["metadata"]
+        try:
+            pod = claims.with_claim(self._manifest(name), made["name"])
+            return self._tried(name, self._api.create_pod(self._namespace, pod), taken=taken)
+        finally:
+            with contextlib.suppress(ApiError):  # the next run removes it
+                self._remove_claim(made["name"])
+
+    def _tried(self, name: str, pod: Json, *, taken: bool) -> Check:
+        try:
+            (found,) = self._judged({name: pod})
+            last = self._look(pod) if taken and not found.holds else None
+            return skipped(found.name, TAKEN) if last and claims.unplaced(last) else found
+        finally:
+            with contextlib.suppress(ApiError):  # it ends by itself, and the next run removes it
+                self._remove(pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    def _clean_claims(self) -> None:
+        """Remove the claims that a run left which was killed."""
+        query = {"labelSelector": f"{trial.LABEL}={trial.CREATOR}"}
+        path = claims.folder(self._namespace)
+        found = self._api.ask("listing claims", "GET", path, query=query)
+        for name, _uid in trial.left_over(found.get("items") or [], self._node):
+            self._remove_claim(name)
+
+    def _remove_claim(self, name: str) -> None:
+        path = f"{claims.folder(self._namespace)}/{name}"
+        deadline = time.monotonic() + self._params["timeout"]
+        try:
+            patiently(lambda: self._api.ask(f"removing claim {name}", "DELETE", path), deadline)
+        except ApiError as error:
+            if error.status != MISSING:
+                raise
+
+    def _checks(
+        self, offered: trial.Counts, have: trial.Counts, classes: t.Sequence[str]
+    ) -> t.Iterator[Check]:
+        if not offered and not classes:
             hint = "see the check of the kubelet's registration, and kubectl describe node"
             yield Check("pods", FAILED, "the node has no resource of NVIDIA's allocatable", hint)
         free = [name for name, count in offered.items() if have.get(name, 0) < count]

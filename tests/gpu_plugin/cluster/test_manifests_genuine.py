@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.cluster import check
+from ansible_collections.gpu.node.plugins.module_utils._core.dra import names
+from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes import claims, trial
 from genuine_api import KINDS, GenuineApi
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
@@ -198,6 +200,20 @@ def test_issue_17_6_what_a_server_without_a_gate_drops_is_noticed(
         assert server.get("ResourceSlice")["items"] == []  # nothing is left of the trial
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("name", [names.GPU_CLASS, names.MIG_CLASS, names.SHARE_CLASS])
+def test_issue_17_6_a_genuine_server_takes_the_claims_that_validation_makes(
+    cluster: GenuineApi, name: str
+) -> None:
+    claim = claims.claim(name, "default", NODE)
+    asked = f"{KINDS['ResourceClaim'].format('default')}?{STRICT}"
+    made = cluster.admin.ask("trying a claim", "POST", asked, claim)
+    trying = trial.manifest(NODE, name, "default", "pause", ["true"], 60)
+    wish = claims.with_claim(trying, made["metadata"]["name"])
+    asked = f"{KINDS['Pod'].format('default')}?{STRICT}"
+    pod = cluster.admin.ask("trying a pod", "POST", asked, wish)
+    assert pod["spec"]["resourceClaims"] == wish["spec"]["resourceClaims"]
 
 
 def init(resource: str) -> Json:
