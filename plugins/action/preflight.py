@@ -30,6 +30,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 DAEMON = os.path.join(ROOT, "files", "gpu_plugin", "src")
 # Of no module's, but with values that can be wrong.
 OTHERS = ("gpu_nodes_cloud_init_timeout", "mig_reboot_timeout", "nvidia_driver_reboot_timeout")
+OTHERS += (cluster.KUBECONFIG, cluster.CONTEXT)
 # Which the role common makes absolute.
 KUBECONFIG = "__common_kubeconfig"
 SHARING = "device_plugin_sharing"
@@ -81,12 +82,11 @@ class ActionModule(ActionBase):
 
     def _cluster(self, values: Values, given: t.Mapping[str, t.Any]) -> Problems:
         """Ask the cluster, where there is a kubeconfig and DRA is wanted, what it lacks."""
-        access, _refused = self._read(given, (cluster.KUBECONFIG, cluster.CONTEXT))
-        if not access.get(cluster.KUBECONFIG):
+        if not values.get(cluster.KUBECONFIG):
             return []
         named, _refused = self._read(given, (KUBECONFIG,))
-        absolute = named.get(KUBECONFIG) or access[cluster.KUBECONFIG]
-        return cluster.check({**values, **access, cluster.KUBECONFIG: absolute})
+        absolute = named.get(KUBECONFIG) or values[cluster.KUBECONFIG]
+        return cluster.check({**values, cluster.KUBECONFIG: absolute})
 
     def _read(
         self, given: t.Mapping[str, t.Any], names: t.Iterable[str]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ..._core.errors import NodeError
@@ -90,7 +91,9 @@ class PreflightCapability:
 
     def plan(self, state: Info) -> Plan:
         """There is never anything to do."""
-        return self._info.plan(state)
+        found = self._info.plan(state)
+        said = node.warnings(self._host, self._values) if "device_plugin" in self._modules else ()
+        return dataclasses.replace(found, warnings=(*found.warnings, *said))
 
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""

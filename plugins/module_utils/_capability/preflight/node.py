@@ -68,6 +68,12 @@ def _starts_plugin(values: Values, params: Params) -> bool:
     return "device_plugin" in params and state("device_plugin", values) == "started"
 
 
+def warnings(host: Host, values: Values) -> t.Tuple[str, ...]:
+    """Return what is to be said of a node that may do, and may not."""
+    said = dra.warning(values, _kubelet(host)) if dra.wanted(values) else ""
+    return (said,) if said else ()
+
+
 def _kubelet(host: Host) -> str:
     """Return what the node's kubelet says of its version, empty where it is not a program of its own."""
     if not host.which("kubelet"):

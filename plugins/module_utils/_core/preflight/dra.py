@@ -66,6 +66,21 @@ def of_kubelet(values: t.Mapping[str, t.Any], said: str) -> t.List[Problem]:
     return [_refused(values, why, f"upgrade Kubernetes to {_text(COMPLETE)}, {BACK}")]
 
 
+def warning(values: t.Mapping[str, t.Any], said: str) -> str:
+    """Return what can't be known of a cluster of this kubelet, as nobody was given access to it; empty for nothing."""
+    found = version(said)
+    if not wanted(values) or values.get("gpu_nodes_kubeconfig") or found is None:
+        return ""
+    if not OLDEST <= found < COMPLETE:
+        return ""
+    gates = f"{CONSUMABLE} and {PARTITIONABLE}"
+    return (
+        f"the node's kubelet is of Kubernetes {_text(found)}: shares and MIG devices need the feature gates {gates}"
+        f" on {COMPONENTS}, which are on by default from {_text(COMPLETE)} on. Next step: set"
+        " gpu_nodes_kubeconfig, so that the API server is asked"
+    )
+
+
 def of_server(
     values: t.Mapping[str, t.Any], said: str, *, served: bool, kept: t.Optional[Json]
 ) -> t.List[Problem]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.action import preflight
 from ansible_collections.gpu.node.plugins.action.preflight import (
     NAMES,
     SECRET,
@@ -154,3 +155,28 @@ def test_issue_16_9_the_variables_are_those_of_the_play(tmp_path: Path) -> None:
     (refused,) = args["refused"]
     assert refused["variable"] == "cdi_path"
     assert "'nobody_has_set_this' is undefined" in refused["text"]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"gpu_nodes_kubeconfig": ""}, None),  # which the role makes the playbook's folder
+        ({}, None),
+        ({"gpu_nodes_kubeconfig": "x.conf"}, "/playbooks/x.conf"),
+    ],
+)
+def test_issue_17_6_the_cluster_is_asked_where_there_is_a_kubeconfig(
+    given: dict[str, str], named: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def check(values: dict[str, str]) -> list[Any]:
+        asked.append(values["gpu_nodes_kubeconfig"])
+        return []
+
+    monkeypatch.setattr(preflight.cluster, "check", check)
+    action = preflight.ActionModule.__new__(preflight.ActionModule)
+    absolute = f"/playbooks/{given.get('gpu_nodes_kubeconfig', '')}"
+    action._read = lambda _given, _names: ({"__common_kubeconfig": absolute}, [])  # type: ignore[method-assign]
+    assert action._cluster({"gpu_nodes_allocation": "dra", **given}, {}) == []
+    assert asked == ([named] if named else [])

@@ -279,7 +279,7 @@ def test_a_server_that_stays_away_leaves_the_node_cordoned(cluster: Cluster, dra
     assert cluster.cordoned()
 
 
-@pytest.mark.parametrize("driver", ["gpu.nvidia.com", "nic.example.com"])
+@pytest.mark.parametrize("driver", ["gpu.nvidia.com", "gpu.node", "nic.example.com"])
 def test_a_claim_of_dra_counts_where_it_is_for_gpus(
     cluster: Cluster, drain: Drain, driver: str
 ) -> None:
@@ -287,4 +287,4 @@ def test_a_claim_of_dra_counts_where_it_is_for_gpus(
     cluster.add_pod("train", spec={"resourceClaims": claim})
     devices = {"results": [{"driver": driver, "pool": "p", "device": "d"}]}
     cluster.claims["default/mine"] = {"status": {"allocation": {"devices": devices}}}
-    assert drain()["evicted"] == (["default/train"] if driver == "gpu.nvidia.com" else [])
+    assert drain()["evicted"] == ([] if driver == "nic.example.com" else ["default/train"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import cluster
+from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.node import warnings
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.preflight.dra import TRIAL, version
 from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import ApiError
@@ -135,6 +136,27 @@ def _without_the_kubelets_run(look: Look, host: FakeHost) -> str:
 
     host.run = run  # type: ignore[method-assign]
     return look(**DRA)
+
+
+@pytest.mark.parametrize(
+    ("values", "said", "warned"),
+    [
+        (DRA, "Kubernetes v1.35.1", True),
+        (DRA, "Kubernetes v1.36.0", False),
+        (DRA, "Kubernetes v1.33.0", False),  # which is refused
+        ({**DRA, "gpu_nodes_kubeconfig": "x"}, "Kubernetes v1.35.1", False),
+        ({}, "Kubernetes v1.35.1", False),
+    ],
+)
+def test_issue_17_6_gates_that_nobody_can_ask_for_are_a_warning(
+    host: FakeHost, values: dict[str, Any], said: str, warned: bool
+) -> None:
+    host.commands[("kubelet", "--version")] = said
+    found = warnings(host, values)
+    assert len(found) == warned
+    assert all(
+        "DRAConsumableCapacity and DRAPartitionableDevices on kube-apis" in one for one in found
+    )
 
 
 class Server:
