@@ -119,6 +119,24 @@ EITHER = {
 }
 
 
+def two(numa: str) -> Json:
+    """Return an alternative: two cards of one NUMA node."""
+    selector = {"cel": {"expression": f'device.attributes["gpu.node"].numa == "{numa}"'}}
+    return {"name": numa, **asks("", "share", 2)["exactly"], "selectors": [selector]}
+
+
+def odd_one_out(devices: Json) -> Json:
+    """Return a case of three whole cards, the first of which is alone on its NUMA node."""
+    places = {"a": "here", "b": "there", "c": "there"}
+    cards = [
+        drawn_from(attribute(whole(name), numa=numa), f"card-{name}")
+        for name, numa in places.items()
+    ]
+    made = case(cards, [], counters={f"card-{name}": {"whole": "1"} for name in places})
+    made["pods"][0][0]["spec"]["devices"] = devices
+    return made
+
+
 TABLE: dict[str, tuple[Json, list[str]]] = {
     "no capacity at all": (
         case([share(capacity={})], wants(), wants()),
@@ -238,6 +256,16 @@ TABLE: dict[str, tuple[Json, list[str]]] = {
     "a share before a whole card that needs its card: not given back, so never": (
         case(CARDS, [wants("1", "r0"), asks("r1", "alone")], counters=BOTH),
         ["-"],
+    ),
+    "two cards of one kind, the first of which has no partner: the others were refused beside it, so never": (
+        odd_one_out(
+            {"requests": [asks("r", count=2)], "constraints": [{"matchAttribute": "gpu.node/numa"}]}
+        ),
+        ["-"],
+    ),
+    "the same by alternatives": (
+        odd_one_out({"requests": [{"name": "r", "firstAvailable": [two("here"), two("there")]}]}),
+        ["r/there=b r/there=c"],
     ),
     "the whole card first": (
         case(CARDS, [asks("r0", "alone"), wants("1", "r1")], counters=BOTH),

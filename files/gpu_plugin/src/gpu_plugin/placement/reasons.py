@@ -22,7 +22,7 @@ _HELD: Final = {GPU: "as whole GPUs", MIG: "as MIG devices", SHARE: "by shares"}
 TOGETHER: Final = "each of its requests could be met, but not all together"
 FORGOTTEN: Final = (
     "the devices would do, but Kubernetes 1.36 does not give back the counters of a device that it tried;"
-    " have one request in a claim, and whole GPUs before shares"
+    " have one request in a claim, whole GPUs before shares, and firstAvailable with selectors, not matchAttribute"
 )
 
 

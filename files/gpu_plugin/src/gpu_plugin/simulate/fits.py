@@ -67,15 +67,15 @@ class Fits:
     def why(
         self,
         shape: Shape,
-        rows: Sequence[tuple[Node, tuple[Claim, ...]]],
+        rows: Sequence[tuple[int, Node, tuple[Claim, ...]]],
         only: frozenset[str],
     ) -> tuple[tuple[str, int], ...]:
-        """Return why no node has room for a pod, with how many nodes say so."""
-        key = ((shape, rows[0][1]), only)
+        """Return why no node has room for a pod, with how many nodes say so. Nodes are with their index."""
+        key = ((shape, rows[0][2]), only)
         if key not in self._known:
             found = [
                 one
-                for index, (node, claims) in enumerate(rows)
+                for index, node, claims in rows
                 for one in self._reason(shape, claims, node, index, only)
             ]
             self._known[key] = tuple((sentence(one), nodes) for one, nodes in merged(found))

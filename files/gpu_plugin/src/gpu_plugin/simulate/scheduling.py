@@ -152,9 +152,13 @@ class Scheduler:
             return (("there are no nodes", 0),)
         if len(wanted.nodes) > 1:
             return ((f"its claims are on several nodes: {', '.join(sorted(wanted.nodes))}", 0),)
-        rows: Sequence[tuple[Node, tuple[Claim, ...]]] = [
-            (node, self._on(node, pod, wanted)) for node in self._nodes
+        rows = [
+            (index, node, self._on(node, pod, wanted))
+            for index, node in enumerate(self._nodes)
+            if pod.shape.node_name in ("", node.name)
         ]
+        if not rows:
+            return ((f"there is no node {pod.shape.node_name}", 0),)
         return self._fits.why(pod.shape, rows, wanted.nodes)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ..._shared._core.errors import NodeError
 from ..cluster_state import Claims, State, add_claims
+from ..suits import unsuitable
 from ..values import Pod, Shape
 from . import needs, workloads
 
@@ -64,28 +65,24 @@ def _pods(
     meta = workload.get("metadata") or {}
     namespace = str(meta.get("namespace") or "default")
     owner = f"{workload['kind']}/{meta.get('name') or meta.get('generateName') or ''}"
+    manifest = workloads.manifest(workload)
     shape, problem, priority = _UNUSED, "", 0
-    each = list(workloads.pods(workload, len(state.nodes)))
-    if each:
-        manifest = each[0][1]
-        try:
-            manifest, made = mutate(manifest, owner)
-            state.templates.update({(namespace, name): one for name, one in made})
-            shape, priority = needs.shape(manifest), _priority(manifest, priorities)
-        except NodeError as error:
-            problem = str(error)
-    pinned = str(workload["kind"]) == "DaemonSet"
-    for number, (name, _manifest) in enumerate(each):
-        yield Pod(
-            namespace,
-            name,
-            owner,
-            _on(shape, state.nodes[number].name) if pinned and not problem else shape,
-            priority,
-            problem,
-        )
-    for field in shape.ignored:
-        state.warnings.append(f"{owner}: {field} is not looked at")
+    try:
+        manifest, made = mutate(manifest, owner)
+        state.templates.update({(namespace, name): one for name, one in made})
+        shape, priority = needs.shape(manifest), _priority(manifest, priorities)
+    except NodeError as error:
+        problem = str(error)
+    state.warnings += [f"{owner}: {field} is not looked at" for field in shape.ignored]
+    if workload["kind"] == "DaemonSet":
+        each = [
+            (one.name, _on(shape, one.name)) for one in state.nodes if not unsuitable(shape, one)
+        ]
+    else:
+        each = [(name, shape) for name in workloads.names(workload)]
+    prefix = f"{meta.get('name')}-" if workload["kind"] == "DaemonSet" else ""
+    for name, one in each:
+        yield Pod(namespace, f"{prefix}{name}", owner, one, priority, problem)
 
 
 def _on(shape: Shape, node: str) -> Shape:

@@ -41,25 +41,36 @@ REPLICAS: Final[Mapping[str, _Replicas]] = {
 KINDS: Final = frozenset({"Pod", "CronJob", "DaemonSet", *REPLICAS})
 
 
-def pods(workload: Json, nodes: int = 0) -> Iterator[tuple[str, Json]]:
-    """Yield the names and the one manifest of a workload's pods; of a DaemonSet one for each node."""
-    meta, kind = workload.get("metadata") or {}, str(workload["kind"])
-    name = str(meta.get("name") or meta.get("generateName") or kind.lower())
-    if kind == "Pod":
-        yield name, workload
-        return
-    spec = workload.get("spec") or {}
-    if kind == "CronJob":
-        spec, kind = (spec.get("jobTemplate") or {}).get("spec") or {}, "Job"
-    template = spec.get("template")
+def manifest(workload: Json) -> Json:
+    """Return the manifest of a workload's pods. NodeError: it has none."""
+    if workload["kind"] == "Pod":
+        return workload
+    template = _spec(workload).get("template")
     if not isinstance(template, Mapping):
+        name = (workload.get("metadata") or {}).get("name")
         raise NodeError(f"{workload['kind']} {name}: spec.template is missing")
-    made = {
+    return {
         "kind": "Pod",
         "metadata": template.get("metadata") or {},
         "spec": template.get("spec") or {},
     }
-    count = nodes if kind == "DaemonSet" else REPLICAS[kind](spec)
+
+
+def names(workload: Json) -> Iterator[str]:
+    """Yield the names of a workload's pods; a DaemonSet has none of its own."""
+    meta, kind = workload.get("metadata") or {}, str(workload["kind"])
+    name = str(meta.get("name") or meta.get("generateName") or kind.lower())
+    if kind == "Pod":
+        yield name
+        return
+    spec = _spec(workload)
     first = _count(spec.get("ordinals") or {}, "start", 0)
-    for number in range(first, first + count):
-        yield f"{name}-{number}", made
+    for number in range(REPLICAS["Job" if kind == "CronJob" else kind](spec)):
+        yield f"{name}-{first + number}"
+
+
+def _spec(workload: Json) -> Json:
+    spec = workload.get("spec") or {}
+    if workload["kind"] == "CronJob":
+        return (spec.get("jobTemplate") or {}).get("spec") or {}
+    return spec
