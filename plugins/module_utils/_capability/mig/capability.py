@@ -12,6 +12,8 @@ import typing as t
 
 from ..._core.allocated import Allocation, Devices, Holder, holders
 from ..._core.boot import State as Boot
+from ..._core.dra.checkpoint import made
+from ..._core.dra.names import CHECKPOINT as CLAIMS
 from ..._core.errors import NodeError, checked_timeout
 from ..._core.gpu import Gpu, NvmlError, Process
 from ..._core.in_use.busy import FAIL, SKIP, WAIT, Busy, refuse_if_busy
@@ -162,8 +164,9 @@ class MigCapability:
         gpus, broken = nvml.gpus()
         idle = idle_servers(mps.states(self._host))
         split = [without_idle(read(nvml, gpu), idle) for gpu in gpus]
+        claimed = made(self._host.read(CLAIMS))
         states = tuple(
-            dataclasses.replace(one, processes=tuple(self._users(one.processes)))
+            dataclasses.replace(one, processes=tuple(self._users(one.processes)), claimed=claimed)
             for one, _servers in split
         )
         self._states = {one.gpu.uuid: one for one in states}

@@ -10,6 +10,8 @@ import typing as t
 
 from ..._core.cdi import boot as cdi_boot
 from ..._core.cdi.generated import NVML, differences
+from ..._core.dra.checkpoint import made
+from ..._core.dra.names import CHECKPOINT as CLAIMS
 from ..._core.errors import NodeError
 from ..._core.gpu import Gpu
 from ..._core.mig import boot as mig_boot
@@ -36,14 +38,19 @@ def layout(host: Host, nvml: t.Optional[Nvml], gpus: t.Sequence[Gpu]) -> t.Optio
         chosen = (host.read(label.CHOSEN) or "").strip()
         selection = mig_boot.load(text, mig_boot.CONFIG).selection(chosen)
         name = selection.label
-        return Layout(name, tuple(_differing(selection, nvml, gpus)) if nvml else ())
+        return Layout(
+            name, tuple(_differing(selection, nvml, gpus, made(host.read(CLAIMS)))) if nvml else ()
+        )
     except NodeError as error:
         return Layout(name, problem=str(error))
 
 
-def _differing(selection: Selection, nvml: Nvml, gpus: t.Sequence[Gpu]) -> t.Iterator[str]:
+def _differing(
+    selection: Selection, nvml: Nvml, gpus: t.Sequence[Gpu], claimed: t.FrozenSet[str]
+) -> t.Iterator[str]:
     """Yield what would have to be done on idle GPUs."""
-    states = [dataclasses.replace(read(nvml, gpu), processes=()) for gpu in gpus]
+    read_now = (read(nvml, gpu) for gpu in gpus)
+    states = [dataclasses.replace(one, processes=(), claimed=claimed) for one in read_now]
     targets = selection.targets(states)
     for one in states:
         if one.gpu.uuid in targets:

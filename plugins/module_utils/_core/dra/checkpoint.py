@@ -104,6 +104,12 @@ def load(text: t.Optional[str], path: str = CHECKPOINT) -> t.Dict[str, Held]:
         return {uid: _held(one) for uid, one in data["claims"].items()}
 
 
+def made(text: t.Optional[str]) -> t.FrozenSet[str]:
+    """Return the UUIDs of the MIG devices that claims had made, which are no part of a layout. NodeError."""
+    devices = [device for one in load(text).values() for device in one.devices]
+    return frozenset(one.instance.uuid for one in devices if one.instance and one.instance.made)
+
+
 def _checksum(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
 

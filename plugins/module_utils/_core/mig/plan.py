@@ -15,6 +15,7 @@ from ..gpu import GiProfile, Gpu, GpuInstance, MigDevice, Process
 from ..in_use.busy import refuse_if_busy
 from ..steps import IDLE_GPU, Step
 from ..text import json_data
+from .picture import Placed, picture
 from .profile import Placements, Shape, shapes
 from .search import Kept, arrange
 
@@ -34,54 +35,6 @@ class Places(t.Tuple[Place, ...]):
 Layout = t.Union[Places, t.Mapping[str, int]]
 
 
-class Placed(t.NamedTuple):
-    """An instance, there or to be: its profile, and its placement as nvidia-smi mig -lgi prints it."""
-
-    profile: str
-    start: int
-    size: int
-
-    def __str__(self) -> str:
-        return f"{self.profile} at placement {self.start}:{self.size}"
-
-
-def picture(
-    gpu: Gpu,
-    profiles: t.Sequence[GiProfile],
-    placed: t.Sequence[Placed],
-    *,
-    enabled: t.Optional[bool] = None,
-) -> str:
-    """Return a GPU in a few lines: its MIG mode, its memory grid, and its instances in their order.
-
-    ``enabled`` is for the GPU as it is to become; without it the GPU's own mode is shown.
-    """
-    on = gpu.mig_current if enabled is None else enabled
-    lines = [f"GPU {gpu.index} {gpu.uuid} {gpu.name}: MIG {'on' if on else 'off'}"]
-    if on:
-        placed = sorted(placed, key=lambda one: one.start)
-        lines += [f"  {_grid(profiles, placed)}", *(f"  - {one}" for one in placed)]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _grid(profiles: t.Sequence[GiProfile], placed: t.Sequence[Placed]) -> str:
-    """Return one line: each instance in brackets, as wide as it is large; free slices are points."""
-    total = max((at + size for one in profiles for at, size in one.placements), default=0)
-    width = max(3, 72 // total) if total else 0
-    starts = {one.start: one for one in placed}
-    cells, at = [], 0
-    while at < total:
-        one = starts.get(at)
-        if one is None:
-            cells.append(f"{'.':^{width}}")
-            at += 1
-        else:
-            inner = width * one.size - 2
-            cells.append(f"[{one.profile[:inner]:^{inner}}]")
-            at += one.size
-    return "".join(cells)
-
-
 IDLE = (IDLE_GPU,)
 
 
@@ -93,7 +46,8 @@ class GpuState:
     """A GPU with its profiles, instances, processes and MIG devices.
 
     ``holders`` are the pods that the kubelet has given something of it. ``placements`` tells where
-    compute instances may begin, by GPU instance id and slices.
+    compute instances may begin, by GPU instance id and slices. ``claimed`` are the UUIDs of MIG devices
+    that claims of the DRA driver had made, and which go with them.
     """
 
     gpu: Gpu
@@ -103,6 +57,14 @@ class GpuState:
     devices: t.Tuple[MigDevice, ...] = ()
     placements: t.Mapping[int, Placements] = dataclasses.field(default_factory=dict)
     holders: t.Tuple[Holder, ...] = ()
+    claimed: t.FrozenSet[str] = frozenset()
+
+    @property
+    def without_claimed(self) -> GpuState:
+        """Return the GPU without the instances that claims had made."""
+        ids = {one.gi_id for one in self.devices if one.uuid in self.claimed}
+        rest = tuple(one for one in self.instances if one.id not in ids)
+        return dataclasses.replace(self, instances=rest, claimed=frozenset())
 
     @property
     def users(self) -> t.Tuple[User, ...]:
@@ -169,7 +131,19 @@ def plan_gpu(state: GpuState, enabled: bool, layout: Layout, *, reset: bool = Fa
     With ``reset`` a mode that waits for a reset of the GPU gets it.
     """
     with about(state.gpu):
-        return _plan_gpu(state, enabled, layout, reset)
+        beside = _beside_claims(state, enabled, layout)
+        return beside or _plan_gpu(state, enabled, layout, reset)
+
+
+def _beside_claims(state: GpuState, enabled: bool, layout: Layout) -> t.Optional[GpuPlan]:
+    """Return the empty plan of a GPU that has its layout, and beside it only what claims had made."""
+    if not (state.claimed and enabled and state.gpu.mig_current):
+        return None
+    plan = _plan_gpu(state.without_claimed, enabled, layout, False)
+    if plan.steps or plan.pending:
+        return None
+    kept = tuple(one.id for one in state.instances)
+    return plan._replace(before=state.picture, after=state.picture, kept=kept)
 
 
 def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> GpuPlan:
