@@ -8,6 +8,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-for folder in (HERE, HERE.parents[1] / "slices", HERE.parents[1] / "labels"):
-    sys.path.insert(0, str(folder))
+# Behind what is there: other folders have a conftest.py as well.
+for name in ("labels", "slices"):  # for genuine_api, and mig_grids with its oracle
+    sys.path.append(str(Path(__file__).resolve().parents[2] / name))
