@@ -231,6 +231,35 @@ def test_issue_17_1_an_instance_with_a_process_is_not_destroyed(make_dra: MakeDr
     assert node.instances() == []
 
 
+def test_issue_17_1_a_claim_on_a_gpu_that_left_mig_mode_can_be_unprepared(
+    make_dra: MakeDra,
+) -> None:
+    node = make_dra(1)
+    node.mig_mode(0)
+    node.start()
+    claim = node.claim("part", MIG)
+    node.start_pod(claim)
+    node.layout(0)  # no instances, and MIG mode off
+    node.end_pod(claim)
+    assert node.kept() == {}
+
+
+def test_issue_17_1_two_drivers_of_one_node_do_not_take_turns(make_dra: MakeDra) -> None:
+    node = make_dra(1)
+    node.start()
+    claim = node.claim("one", "gpu-0")
+    node.start_pod(claim)
+    first, kept = node.process, node.kept()
+    node.start(wait=False)
+    second = node.process
+    node.process = first
+    assert second is not None
+    assert second.wait(30) == 1
+    assert "checkpoint.json.lock is held by another process" in node.logged()
+    assert node.kept() == kept
+    node.end_pod(claim)
+
+
 @pytest.mark.parametrize(
     "text", ["{", '{"version": 1, "checksum": "0", "claims": {}}', '{"version": 2}']
 )

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from ..._shared._core.dra import checkpoint as form
 from ..._shared._core.dra.checkpoint import HINT, Held
 from ..._shared._core.errors import NodeError
+from ..._shared._host.api import Host
 from ...tools import bounded, files
 from ..values import Share
 from .plan import shares
 
+ALONE: Final = 10.0  # seconds that a process before this one may take to end
 LONGEST: Final = 64 << 20  # far above what the most claims of a node come to
 
 
@@ -24,8 +27,13 @@ class Checkpoint:
     """Claims by their UIDs; what is put or dropped is on the disk when the call returns. Any thread may call."""
 
     def __init__(self, path: Path) -> None:
-        """NodeError: the file can't be read or is damaged, so what claims hold is not known."""
+        """NodeError: the file can't be read or is damaged, so what claims hold is not known.
+
+        Or another process has it, which is waited for a while: two would each forget what the other did.
+        """
         self._path, self._lock = path, threading.Lock()
+        self._alone = ExitStack()
+        self._alone.enter_context(Host().lock(f"{path}.lock", timeout=ALONE))
         self._claims = form.load(_read(path), str(path))
         self._entries = {uid: form.entry(held) for uid, held in self._claims.items()}
 

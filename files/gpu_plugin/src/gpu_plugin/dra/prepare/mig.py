@@ -80,19 +80,10 @@ class Instances:
         instance = _instance(device)
         if not instance.made or instance.era != self.era():
             return
-        with self._gpu(device) as (nvml, gpu):
-            there = _at(nvml, gpu, instance)
-            if there is None or (instance.gi is not None and there.id != instance.gi):
-                return
-            uuids = [one.uuid for one in nvml.mig_devices(gpu) if one.gi_id == there.id]
-            if instance.uuid and uuids and instance.uuid not in uuids:
-                return
-            users = [str(one) for one in nvml.processes(gpu) if one.gi_id == there.id]
-            if users:
-                raise NodeError(
-                    f"{device.device} is still in use", cause=", ".join(users[:5]), hint=AGAIN
-                )
-            nvml.destroy_instance(gpu, there.id)
+        with Host().lock(str(self._lock), timeout=LOCK_SECONDS), open_nvml() as nvml:
+            gpu = _found(nvml, device)
+            if gpu is not None and gpu.mig_current:  # else its instances are gone
+                _destroy(nvml, gpu, device)
 
     def stands(self, device: Device) -> bool:
         """Tell whether the instance of a device is there as it was given away. NodeError: it is not known."""
@@ -138,12 +129,34 @@ def _instance(device: Device) -> Instance:
     return device.instance
 
 
-def _find(nvml: Nvml, device: Device) -> Gpu:
+def _found(nvml: Nvml, device: Device) -> Gpu | None:
+    """Return the GPU of a device, None where it was taken away. NvmlError: it may be one that does not answer."""
     gpus, broken = nvml.gpus()
     found = next((one for one in gpus if one.uuid == device.gpu), None)
-    if found is None:
-        raise broken[0] if broken else NodeError(f"GPU {device.gpu} is not there any more")
+    if found is None and broken:
+        raise broken[0]
     return found
+
+
+def _find(nvml: Nvml, device: Device) -> Gpu:
+    found = _found(nvml, device)
+    if found is None:
+        raise NodeError(f"GPU {device.gpu} is not there any more")
+    return found
+
+
+def _destroy(nvml: Nvml, gpu: Gpu, device: Device) -> None:
+    instance = _instance(device)
+    there = _at(nvml, gpu, instance)
+    if there is None or (instance.gi is not None and there.id != instance.gi):
+        return
+    uuids = [one.uuid for one in nvml.mig_devices(gpu) if one.gi_id == there.id]
+    if instance.uuid and uuids and instance.uuid not in uuids:
+        return
+    users = [str(one) for one in nvml.processes(gpu) if one.gi_id == there.id]
+    if users:
+        raise NodeError(f"{device.device} is still in use", cause=", ".join(users[:5]), hint=AGAIN)
+    nvml.destroy_instance(gpu, there.id)
 
 
 def _profile(nvml: Nvml, gpu: Gpu, device: Device) -> GiProfile:
