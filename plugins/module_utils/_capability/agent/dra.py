@@ -13,7 +13,7 @@ import typing as t
 from ..._core.agent.deployment import Service
 from ..._core.agent.desired import CONFIG, DRA_SETTINGS, UNITS, Desired
 from ..._core.allocated import Devices
-from ..._core.dra import checkpoint, handover, names
+from ..._core.dra import handover, names
 from ..._core.dra.allocation import (
     DEFAULTS,
     OVERSUBSCRIPTIONS,
@@ -85,11 +85,10 @@ def observe(
 
 def _held(host: Host, wanted: Owners) -> t.Tuple[str, ...]:
     """Return who has a device of another owner than is wanted. NodeError: that is not known."""
-    given = allocated.observe(host)
-    claims = checkpoint.load(host.read(names.CHECKPOINT))
-    node = _devices() if given or claims else ()
-    # Pods first, as they are what a user knows; a claim's pod may be gone, and its devices not given back yet.
-    return handover.held(given, node, wanted) or handover.held_claims(claims.values(), node, wanted)
+    given = allocated.observe(
+        host
+    )  # claims too whose pods are gone, until their devices are given back
+    return handover.held(given, _devices() if given else (), wanted)
 
 
 def _devices() -> t.Tuple[Devices, ...]:

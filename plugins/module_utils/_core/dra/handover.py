@@ -10,7 +10,6 @@ import typing as t
 from ..allocated import Allocation, Devices, is_gpu, places
 from ..in_use.busy import DRAIN, Busy
 from .allocation import Owners
-from .checkpoint import Held
 from .names import BOTH, DRA, DRIVER
 
 
@@ -25,20 +24,6 @@ def held(
     """Return who has a device that another is to give out, in words, once for each."""
     return tuple(
         dict.fromkeys(str(one) for one in allocations if is_gpu(one) and _leaves(one, node, wanted))
-    )
-
-
-def held_claims(
-    claims: t.Iterable[Held], node: t.Sequence[Devices], wanted: Owners
-) -> t.Tuple[str, ...]:
-    """Return which claims of the driver's own checkpoint have a device that another is to give out."""
-    gpus = {each.gpu.uuid: each.gpu for each in node}
-    return tuple(
-        f"{claim} with {one.device}"
-        for claim in claims
-        for one in claim.devices
-        if one.gpu not in gpus or wanted.of(gpus[one.gpu]) != DRA
-        if wanted.allocation != DRA
     )
 
 

@@ -143,7 +143,7 @@ def test_issue_17_2_what_the_drivers_own_checkpoint_holds_is_in_use() -> None:
     node = Node()
     allocate(node, "dra")
     node.files[names.CHECKPOINT] = dump({CLAIM.uid: entry(CLAIM)})
-    with pytest.raises(NodeError, match="in use by claim team/train with gpu-0-share"):
+    with pytest.raises(NodeError, match=r"in use by claim team/train with gpu\.node gpu-0-share"):
         allocate(node, "device_plugin")
     assert node.driver
     allocate(node, "dra")  # it stays
