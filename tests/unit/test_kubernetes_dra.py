@@ -68,7 +68,7 @@ def test_issue_17_6_no_right_is_for_everything() -> None:
             assert rule["resourceNames"], name
             assert not {"create", "list", "delete"} & set(rule["verbs"]), name
     node = {word for name, rule in rules() if "NODE" in name for word in rule["resources"]}
-    assert node == {"resourceslices", "resourceclaims"}
+    assert node == {"nodes", "resourceslices", "resourceclaims"}
 
 
 def test_issue_17_6_each_role_has_somebody_and_each_account_is_there() -> None:

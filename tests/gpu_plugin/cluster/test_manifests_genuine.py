@@ -18,6 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes import c
 from genuine_api import KINDS, GenuineApi
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin.dra.slice_api import SliceApi
 
 Json = dict[str, Any]
 FOLDER = Path(__file__).resolve().parents[3] / "files/kubernetes/dra"
@@ -54,6 +55,16 @@ def until_refused(what: Callable[[int], Any]) -> str:
             return str(answer)
         time.sleep(0.5)
     return "nothing was refused for a minute"
+
+
+def known(what: Callable[[], Any]) -> Any:
+    """Return the answer. The Node authorizer knows of a slice a moment after it was made, and refuses until then."""
+    deadline = time.monotonic() + 30
+    while isinstance(answer := attempt(what), ApiError) and time.monotonic() < deadline:
+        assert answer.status == 403
+        time.sleep(0.2)
+    assert not isinstance(answer, ApiError), str(answer)
+    return answer
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +141,29 @@ def test_issue_17_6_a_node_writes_slices_of_its_own_and_of_no_other(
     made = publish(nodes_own, NODE)
     meta, spec = made["metadata"], made["spec"]
     spec["pool"]["generation"] += 1
-    nodes_own.ask("changing a slice", "PUT", f"{SLICES}/{meta['name']}", made)
+    path = f"{SLICES}/{meta['name']}"
+    known(lambda: nodes_own.ask("changing a slice", "PUT", path, made))
     refused(lambda: publish(nodes_own, OTHER))
     assert "gpu-node-dra' denied" in refused(lambda: publish(nodes_own, NODE, "elsewhere"))
     others = publish(cluster.access(f"system:node:{OTHER}", "system:nodes"), OTHER)
     refused(lambda: remove(nodes_own, others))
     remove(nodes_own, made)
     remove(cluster.admin, others)  # as of a node that is gone
+
+
+@pytest.mark.usefixtures("in_force")
+def test_issue_17_6_a_node_may_do_all_that_the_driver_asks_for(nodes_own: Access) -> None:
+    slices = SliceApi(nodes_own, NODE)
+    found, version = slices.all()
+    assert found == []
+    spec = {"driver": "gpu.node", "nodeName": NODE, "devices": [{"name": "gpu-0"}]}
+    spec["pool"] = {"name": NODE, "generation": 1, "resourceSliceCount": 1}
+    made = slices.create("slice-of-worker-1", spec, slices.owner())
+    kind, event = next(slices.follow(version, 10))
+    assert (kind, event["metadata"]["name"]) == ("ADDED", "slice-of-worker-1")
+    spec["pool"] = {**spec["pool"], "generation": 2}  # type: ignore[dict-item]
+    slices.delete(known(lambda: slices.replace(made, spec)))
+    assert slices.all()[0] == []
 
 
 @pytest.mark.usefixtures("in_force")
@@ -148,7 +175,8 @@ def test_issue_17_6_nobody_else_writes_slices_of_our_driver(cluster: GenuineApi)
 @pytest.mark.usefixtures("in_force")
 def test_issue_17_6_the_account_of_a_node_may_do_no_more(cluster: GenuineApi) -> None:
     mine = cluster.account(f"gpu-node-dra-{NODE}", "gpu-node")
-    for path in ("/api/v1/pods", "/api/v1/secrets", "/api/v1/nodes", KINDS["DeviceClass"]):
+    others = f"/api/v1/nodes/{OTHER}"
+    for path in ("/api/v1/pods", "/api/v1/secrets", others, KINDS["DeviceClass"]):
         assert "403" in refused(lambda path=path: mine.ask("looking", "GET", path))
 
 
