@@ -201,6 +201,11 @@ def test_issue_17_6_the_playbook_gives_a_cluster_all_and_takes_it_back(
     assert "extendedResourceName" not in cluster.get("DeviceClass", "gpu.gpu.node")["spec"]
     with pytest.raises(ApiError, match="404"):
         cluster.get("MutatingWebhookConfiguration", "gpu-node-webhook")
-    assert "changed=1" in play(cluster, fractions_state="absent")
-    assert cluster.get("DeviceClass")["items"] == []
+    assert "changed=1" in play(cluster, **wanted)
+    assert "changed=1" in play(cluster, fractions_state="absent", fractions_webhook=False)
+    for kind in ("DeviceClass", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy"):
+        assert cluster.get(kind)["items"] == []
+    assert cluster.get("Deployment", namespace="gpu-node")["items"] == []
+    settings = cluster.get("ConfigMap", namespace="gpu-node")["items"]
+    assert [one["metadata"]["name"] for one in settings] == []
     assert "changed=0" in play(cluster, fractions_state="absent")
