@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..dra.names import UNIT as DRA_UNIT
 from .users import KERNELS, User
 
 # Programs that somebody has started by hand, by their names as the kernel cuts them.
@@ -35,6 +36,7 @@ DISPLAY_UNITS = frozenset(
 )
 # Ours, which the playbook that changes a node in service stops and starts.
 OURS = "gpu-device-plugin.service"
+ADVERTISERS = (OURS, DRA_UNIT)
 VARIABLE = "gpu_nodes_stop_services (stop_services of the module)"
 # Pods of DaemonSets, which no drain evicts, by what their names have: the labels by which the GPU operator runs them.
 DAEMON_SETS = (
@@ -62,7 +64,7 @@ def advice(users: t.Sequence[User], pods: t.Sequence[str] = ()) -> str:
 
 def _service(one: User) -> t.List[str]:
     """Return the service to be stopped for a process, none where another way is the right one."""
-    elsewhere = one.pod or one.container or _is_display(one) or one.unit == OURS
+    elsewhere = one.pod or one.container or _is_display(one) or one.unit in ADVERTISERS
     return [PARENTS.get(one.unit, one.unit)] if one.unit and not elsewhere else []
 
 
@@ -78,8 +80,8 @@ def _otherwise(one: User) -> t.Iterator[str]:
         yield f"{engine} stop {one.container}" if engine else f"end the container {one.container}"
     elif _is_display(one):
         yield "systemctl isolate multi-user.target, which ends the graphical session"
-    elif one.unit == OURS:
-        yield f"{OURS} advertises the GPUs: the playbook gpu.node.upgrade_driver stops and starts it"
+    elif one.unit in ADVERTISERS:
+        yield f"{one.unit} advertises the GPUs: the playbook gpu.node.upgrade_driver stops and starts it"
     elif not one.unit and one.program in BY_HAND:
         yield BY_HAND[one.program]
 

@@ -97,6 +97,11 @@ def test_item_26_names_of_containers() -> None:
             "the playbook gpu.node.upgrade_driver stops and starts it",
         ),
         (
+            User(7, "gpu-plugin", "gpu-dra.service"),
+            "7 (gpu-plugin, gpu-dra.service)",
+            "gpu-dra.service advertises the GPUs: the playbook gpu.node.upgrade_driver stops and",
+        ),
+        (
             User(7, "dcgm-exporter", "", Container(ID, "docker", "exporter")),
             "7 (dcgm-exporter, container exporter)",
             "docker stop exporter",
