@@ -38,8 +38,9 @@ KNOWN: Final = {
     "L40S": Product(46068, (8, 9)),
     "H100 80GB": Product(81559, (9, 0)),
     "H800 80GB": Product(81559, (9, 0)),
-    "H200 141GB": Product(143771, (9, 0)),
+    "H200": Product(143771, (9, 0)),
 }
+MIG_NAMES: Final = {"H200": "H200 141GB"}  # where that table says more than NVML
 
 
 def known(name: str) -> str:
@@ -51,6 +52,7 @@ def known(name: str) -> str:
 
 def profiles(key: str, memory: int) -> tuple[GiProfile, ...]:
     """Return the MIG profiles of a product, with about the memory that each has: its part of the memory slices."""
+    key = MIG_NAMES.get(key, key)
     found = PRODUCTS[key][1] if key in PRODUCTS else ()
     slices = max((end for one in found for end in map(sum, one.placements)), default=1)
     return tuple(
