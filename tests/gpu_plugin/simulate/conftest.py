@@ -9,3 +9,4 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # for simulating
+sys.path.insert(0, str(Path(__file__).parents[1] / "labels"))  # for certificates and genuine_api
