@@ -18,7 +18,9 @@ _BINARY: Final = {f"{letter}i": 1024**power for power, letter in enumerate("KMGT
 _DECIMAL: Final = {letter: 1000**power for power, letter in enumerate("kMGTPE", 1)}
 _SMALL: Final = {letter: Fraction(1, 1000**power) for power, letter in enumerate("mun", 1)}
 _FACTORS: Final[dict[str, Number]] = {"": 1, **_BINARY, **_DECIMAL, **_SMALL}
-_FORM: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,3})|([A-Za-z]{0,2}))\Z")
+_FORM: Final = re.compile(
+    r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,3})|([A-Za-z]{0,2}))\Z", re.ASCII
+)
 
 
 @lru_cache(maxsize=4096)

@@ -54,7 +54,10 @@ def search(
 
     With ``forgetful`` False all counters are given back on the way, which Kubernetes 1.36 does not do.
     """
-    return _Search(claims, devices, use, candidates, forgetful=forgetful).result()
+    try:
+        return _Search(claims, devices, use, candidates, forgetful=forgetful).result()
+    except RecursionError:
+        raise Refused("the claims of a pod ask for more devices than are followed here") from None
 
 
 class _Search:
@@ -101,7 +104,7 @@ class _Search:
         for pool in self._devices.pools:
             if pool.problem:
                 raise Refused(
-                    f"all devices are requested, and pool {pool.name} is no whole: {pool.problem}"
+                    f"all devices are requested, and pool {pool.name} can't be used: {pool.problem}"
                 )
         for one in found:
             if one.error:

@@ -20,7 +20,7 @@ from .values import Attribute, Capacity, Device, Devices, Pool, Taint, Version
 Json = Mapping[str, Any]
 _NUMBER: Final = r"(0|[1-9]\d{0,17})"
 _SEMVER: Final = re.compile(
-    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?\Z"
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?\Z", re.ASCII
 )
 
 

@@ -19,7 +19,7 @@ _FORM: Final = re.compile(
     |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
     |(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%!<>?:.,()\[\]])
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _PLAIN: Final = "\\\"'`?"
