@@ -29,7 +29,7 @@ WISHES: list[dict[str, Any]] = [
     {"nvidia.com/vgpu-mode": "mig", "nvidia.com/nouse-gpuuuid": "GPU-1"},
     {"nvidia.com/use-gputype": ",".join(f"{n:(>64}" for n in range(32))},
 ]
-SIZES = tuple(range(1000, 9000, 1000))
+SIZES = (*range(1000, 6000, 1000), 1 << 14, 1 << 21, 3 << 20)
 MANY = Published(tuple(Device("share", size, "x", "g", "none") for size in SIZES))
 
 
@@ -65,6 +65,8 @@ def path(name: str, space: str = SPACE) -> str:
         {"gpu": 1, "gpumem": 3000, "gpucores": 30, "priority": 0},
         {"gpu": 2, "gpumem": 3000},
         {"gpu": 2, "gpumem": 3000, "gpucores": 100},
+        {"gpu": 1, "gpumem": 10240, "gpucores": 10},
+        {"gpu": 1, "gpumem": 2 << 20},
     ],
 )
 def test_issue_17_3_the_api_server_takes_each_template_and_keeps_it_as_it_is(
@@ -84,10 +86,11 @@ def test_issue_17_3_the_api_server_takes_each_template_and_keeps_it_as_it_is(
 
 @pytest.mark.parametrize("published", [OTHER_NODES, MANY])
 def test_issue_17_3_percentages(templates: Templates, published: Published) -> None:
-    one = pod(limits(gpu=2, gpumem_percentage=33), annotations=WISHES[0])
-    (template,) = mutate(one, SETTINGS, published).templates
-    assert templates.ensure(SPACE, template, NOW)
-    assert not templates.ensure(SPACE, template, NOW)
+    for percent in (33, 50):
+        one = pod(limits(gpu=2, gpumem_percentage=percent), annotations=WISHES[0])
+        (template,) = mutate(one, SETTINGS, published).templates
+        assert templates.ensure(SPACE, template, NOW)
+        assert not templates.ensure(SPACE, template, NOW)
 
 
 def stamped(cluster: Cluster, name: str) -> str:

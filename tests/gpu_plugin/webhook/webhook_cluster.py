@@ -76,6 +76,8 @@ class Balancer:
             if (server := self._connect()) is None:
                 client.close()
                 continue
+            for one in (client, server):  # else each answer would wait for forty milliseconds
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for pair in ((client, server), (server, client)):
                 threading.Thread(target=_pump, args=pair, daemon=True).start()
 

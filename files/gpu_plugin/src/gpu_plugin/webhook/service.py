@@ -32,7 +32,7 @@ COLLECTION: Final = 0.1  # of the time-to-live, between two looks for unused tem
 LONGEST_COLLECTION: Final = 600.0
 SOON: Final = 2.0  # until what failed is tried again
 LAME: Final = 3.0  # for which it still serves though it is not ready: until no new connection comes
-QPS, BURST = 100.0, 200
+QPS, BURST = 400.0, 800  # an admission is a read, as many as pods are made
 
 
 class Source(Protocol):
