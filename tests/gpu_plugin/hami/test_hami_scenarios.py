@@ -20,7 +20,6 @@ from hami_pods import (
     OTHER_NODES,
     SETTINGS,
     Json,
-    applied,
     asked,
     changed,
     exactly,
@@ -372,15 +371,3 @@ def test_issue_17_3_a_node_by_name() -> None:
     told = refusal(pod(limits(gpu=1, gpumem=1), nodeName="node-1"))
     assert told.startswith("spec.nodeName: 'node-1' can't be")
     assert mutate(pod(limits(gpu=1), nodeName="node-1"), SETTINGS, MPS_NODES).patch == []
-
-
-def test_issue_17_3_the_same_wish_is_the_same_template() -> None:
-    first = pod(limits(gpu=1, gpumem="3k"))
-    second = pod(limits(gpu="1", gpumem=3000), {"cpu": 1}, annotations={"a": "b"})
-    names = {mutate(one, SETTINGS, MPS_NODES).templates[0].name for one in (first, second)}
-    assert len(names) == 1
-    other = mutate(pod(limits(gpu=1, gpumem=3001)), SETTINGS, MPS_NODES).templates[0].name
-    assert other not in names
-    assert (
-        applied(second, mutate(second, SETTINGS, MPS_NODES).patch)["metadata"] == second["metadata"]
-    )

@@ -39,6 +39,13 @@ Json = dict[str, Any]
 NAME: Final = "gpu"  # of the claim's one request
 CLASSES: Final = {GPU: GPU_CLASS, MIG: MIG_CLASS, SHARE: SHARE_CLASS}
 PREFIX: Final = "hami-"
+# The fields that a template of ours has, and adminAccess, which none has.
+KEYS: Final = (
+    *("spec", "devices", "requests", "name", "exactly", "firstAvailable", "adminAccess"),
+    *("deviceClassName", "allocationMode", "count", "selectors", "cel", "expression", "capacity"),
+    *("constraints", "matchAttribute", "config", "opaque", "driver", "parameters"),
+)
+WHOLE: Final = ("parameters", "requests")  # maps whose keys are ours; requests of a capacity
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,23 @@ def name_of(spec: Json) -> str:
     """Return the name of a template with this spec."""
     text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
     return PREFIX + hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def name_in(spec: Any) -> str:
+    """Return the name of the template that a spec was made by; what a newer API server adds is left out."""
+    return name_of(_known(spec) if isinstance(spec, dict) else {})
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_known(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: one if key in WHOLE and isinstance(one, dict) else _known(one)
+        for key, one in value.items()
+        if key in KEYS
+    }
 
 
 def _opaque(request: Request) -> Json:

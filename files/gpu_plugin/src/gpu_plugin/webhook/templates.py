@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ..cluster.access import Access
 from ..cluster.errors import CONFLICT, MISSING, ApiError, understood
-from ..hami.template import Template, name_of
+from ..hami.template import Template, name_in
 
 API: Final = "/apis/resource.k8s.io/v1"
 KIND: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
@@ -137,22 +137,16 @@ def is_ours(found: Json) -> bool:
     """Tell whether a template is one that we made: by its label and by its content, which is its name."""
     meta = found.get("metadata") or {}
     labelled = (meta.get("labels") or {}).get(OWNER_LABEL) == OWNER
-    return labelled and meta.get("name") == name_of(_content(found))
+    return labelled and meta.get("name") == name_in(found.get("spec"))
 
 
 def _check(doing: str, found: Json, template: Template) -> None:
     """Refuse to use what somebody else has put in a template's place."""
     if found["metadata"].get("deletionTimestamp"):
         raise ApiError(doing, "it is being deleted", status=503, hint="try again")
-    if _content(found) != template.spec:
+    if name_in(found.get("spec")) != template.name:
         hint = f"delete it: kubectl delete resourceclaimtemplate {template.name}"
         raise ApiError(doing, "one is there that has another content", status=403, hint=hint)
-
-
-def _content(found: Json) -> dict[str, Any]:
-    """Return a template's spec; metadata for claims is nothing that we give them."""
-    spec = dict(found.get("spec") or {})
-    return spec if spec.get("metadata") else {"spec": spec.get("spec")}
 
 
 def _path(namespace: str, name: str = "") -> str:
