@@ -134,10 +134,11 @@ integration-driver: image $(WHEELHOUSE)/stamp ## The driver on simulated nodes, 
 dkms: image ## The open kernel modules really built on a simulated node, which takes minutes
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m dkms tests/integration/driver
 
+GENUINE = $(shell grep -rlE 'KUBE_BIN|GenuineApi|genuine_api|webhook_cluster' tests/gpu_plugin --include='test_*.py')
 test-cluster: setup $(WHEELHOUSE)/stamp ## Nodes of a genuine cluster (KUBE_BIN=folder with kubelet, kube-apiserver, ... and kubectl)
 	$(MAKE) --no-print-directory -C tests/nvsim shim
 	KUBE_BIN="$(KUBE_BIN)" PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m "$(CHOICE)" tests/cluster
-	$(if $(filter endurance,$(CHOICE)),,KUBE_BIN="$(KUBE_BIN)" PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/gpu_plugin/labels/test_labels_genuine.py tests/gpu_plugin/cluster/test_manifests_genuine.py tests/gpu_plugin/cluster/test_objects_genuine.py)
+	$(if $(filter endurance,$(CHOICE)),,KUBE_BIN="$(KUBE_BIN)" PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(GENUINE))
 
 bench: setup ## How fast things are, as ratios within one run
 	PYTHONPATH=$(LIBRARY):tests/unit/plugins/module_utils $(BIN)/python tests/bench/mig_planner.py
