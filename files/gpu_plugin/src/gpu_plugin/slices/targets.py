@@ -80,7 +80,7 @@ def _rank(target: Target) -> tuple[int, ...]:
     assert target.profile is not None
     special = bool(parse(target.profile.name).attributes)
     plain = (target.size, target.profile.slices, special, target.profile.id)
-    return (*plain, target.mig is None, -target.start, target.mig.ci_id if target.mig else 0)
+    return (*plain, target.mig is None, -target.start)
 
 
 def _standing(view: GpuView, made: Made) -> Iterator[Target]:
@@ -88,11 +88,9 @@ def _standing(view: GpuView, made: Made) -> Iterator[Target]:
     foreign = {one.id: one for one in _foreign(view, made)}
     for mig in view.mig:
         instance = foreign.get(mig.gi_id)
-        if instance is None or instance.profile_id not in profiles:
-            continue
+        if instance is None or instance.profile_id not in profiles or divided(mig):
+            continue  # the parts of a GPU instance have no names that tell them apart
         name = mig_name(view.gpu.minor, mig.profile, instance.profile_id, instance.start)
-        if divided(mig):  # several are of one GPU instance
-            name = f"{name}-ci{mig.ci_id}"
         profile, place = profiles[instance.profile_id], (instance.start, instance.size)
         yield Target(name, MIG, view, profile, *place, mig=mig)
 
