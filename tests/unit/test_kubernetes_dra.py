@@ -128,6 +128,10 @@ def test_issue_17_3_the_webhook_runs_without_any_privilege() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert not [one for one in pod["volumes"] if "hostPath" in one]
+    name = container["image"].partition("@")[0]
+    containerfile = (FOLDER.parents[2] / "files/gpu_plugin/Containerfile").read_text()
+    assert f"--target webhook --tag {name}" in containerfile
+    assert "AS webhook\n" in containerfile
     for space in of("Namespace"):
         assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 

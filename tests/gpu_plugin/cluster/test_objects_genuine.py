@@ -179,7 +179,7 @@ def play(cluster: GenuineApi, *options: str, **variables: Any) -> str:
 def test_issue_17_6_the_playbook_gives_a_cluster_all_and_takes_it_back(
     cluster: GenuineApi,
 ) -> None:
-    image = "registry.example.com/gpu-plugin@sha256:" + "1" * 64
+    image = "registry.example.com/gpu-node-webhook@sha256:" + "1" * 64
     assert "fractions_image: '' is not valid" in play(cluster)
     hami = "nvidia:\n  defaultMem: 2000\n"
     wanted = {"fractions_image": image, "fractions_device_config": hami}
