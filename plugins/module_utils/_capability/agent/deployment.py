@@ -298,10 +298,10 @@ class DevicePluginCapability:
         elif done.rc:
             raise self._failure(unit, f"{unit} does not start")
         elif unit == DRA_UNIT:
-            dra.wait(self._host, self._dra_process, KUBELET, self._params["wait_timeout"])
+            self._do_wait_dra()
 
-    def _dra_process(self) -> str:
-        return self._service(DRA_UNIT).properties.get("MainPID", "")
+    def _do_wait_dra(self) -> None:
+        dra.wait(self._host, self._service, self._params["wait_timeout"])
 
     def _do_wait(self) -> None:
         try:

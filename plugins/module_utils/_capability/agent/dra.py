@@ -12,6 +12,7 @@ import typing as t
 
 from ..._core.agent.deployment import Service
 from ..._core.agent.desired import CONFIG, DRA_SETTINGS, UNITS, Desired
+from ..._core.agent.registration import KUBELET
 from ..._core.allocated import Devices
 from ..._core.dra import handover, names
 from ..._core.dra.allocation import (
@@ -73,7 +74,10 @@ def observe(
 ) -> t.Dict[str, t.Any]:
     """Return what Observed has of DRA. The kubelet is asked only where GPUs change their owner, or all goes."""
     there = host.exists(f"{UNITS}/{names.UNIT}")
-    found: t.Dict[str, t.Any] = {"dra": service(names.UNIT) if there else Service()}
+    unit = service(names.UNIT) if there else Service()
+    found: t.Dict[str, t.Any] = {"dra": unit}
+    if unit.active and desired.owners.dra:
+        found.update(dra_late=_late(host, unit))
     if desired.state == "started":
         before = owners_in(host.read(CONFIG))
         if before != desired.owners:
@@ -113,12 +117,11 @@ def status(host: Host) -> t.Mapping[str, t.Any]:
     return found if isinstance(found, dict) else {}
 
 
-def wait(host: Host, process: t.Callable[[], str], kubelet: str, timeout: float) -> None:
+def wait(host: Host, service: t.Callable[[str], Service], timeout: float) -> None:
     """Wait until the driver serves, and a kubelet that listens knows of it. NodeError: not within ``timeout`` s."""
     deadline = time.monotonic() + timeout
     while True:
-        found = status(host)
-        why = _unready(found if str(found.get("pid")) == process() else {}, host.listens(kubelet))
+        why = _late(host, service(names.UNIT))
         if not why:
             return
         if time.monotonic() >= deadline:
@@ -129,10 +132,14 @@ def wait(host: Host, process: t.Callable[[], str], kubelet: str, timeout: float)
         time.sleep(PAUSE)
 
 
-def _unready(found: t.Mapping[str, t.Any], listens: bool) -> str:
+def _late(host: Host, unit: Service) -> str:
+    """Return why the driver does not serve, or a kubelet that listens does not know of it; empty where all is well."""
+    found = status(host)
+    if str(found.get("pid")) != unit.properties.get("MainPID"):
+        found = {}
     if found.get("state") != "serving":
         return str(found.get("problem") or found.get("state") or "it has not reported its state")
-    if listens and not found.get("registered"):
+    if host.listens(KUBELET) and not found.get("registered"):
         return str(found.get("registration_problem") or "the kubelet does not know of it")
     return ""
 

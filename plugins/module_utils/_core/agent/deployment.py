@@ -60,7 +60,8 @@ class Observed:
     """What the node has. ``files`` are units, configurations and the labels' settings, texts by path.
 
     ``link`` is where the daemon's configuration leads to, if it is a link. ``removal`` is there when packages were
-    installed for environments and are to go. ``moves`` tells that GPUs change their owner, device plugin or DRA;
+    installed for environments and are to go. ``dra_late`` is why the DRA driver does not serve, where it
+    runs; ``moves`` tells that GPUs change their owner, device plugin or DRA;
     ``held`` is who has one that has to go to another, or where all goes, has one of DRA.
     """
 
@@ -81,6 +82,7 @@ class Observed:
     manager: Service = dataclasses.field(default_factory=Service)
     mps: t.Tuple[mps_units.Daemon, ...] = ()
     dra: Service = dataclasses.field(default_factory=Service)
+    dra_late: str = ""
     moves: bool = False
     held: t.Tuple[str, ...] = ()
     missing: Missing = NOTHING
@@ -231,7 +233,10 @@ def _dra(observed: Observed, desired: Desired, why: str) -> t.List[Step]:
     settings = {DRA_SETTINGS: desired.dra_settings} if desired.dra_settings else {}
     files = _write({**settings, **_units(desired, DRA_UNIT)}, observed)
     files += [] if settings else _remove_file(observed, DRA_SETTINGS)
-    return _service(DRA_UNIT, observed.dra, desired, files, why)
+    steps = _service(DRA_UNIT, observed.dra, desired, files, why)
+    if observed.dra_late and not steps:
+        steps.append(Step("wait_dra", f"wait for {DRA_UNIT}: {observed.dra_late}"))
+    return steps
 
 
 def _manager(observed: Observed, desired: Desired) -> t.List[Step]:
