@@ -11,9 +11,11 @@ devices, and counts a driver whose connection is gone for longer than ``WIPE`` a
 from __future__ import annotations
 
 import contextlib
+import json
 import stat
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +32,7 @@ from gpu_plugin.proto.registration_v1 import api_pb2 as registration_pb2
 from gpu_plugin.proto.registration_v1 import rpc as registration
 
 KNOWN = {v1.VERSION: (v1, v1_pb2), v1beta1.VERSION: (v1beta1, v1beta1_pb2)}
+READY = grpc.ChannelConnectivity.READY.value[0]
 LOOK, INFO, NOTIFY, CALL, STREAM, WIPE = 0.1, 1.0, 5.0, 45.0, 5.0, 30.0
 # A new connection each, as the kubelet makes: a driver may serve where another one still does.
 UNSHARED = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 1000))
@@ -70,11 +73,13 @@ class Plugin:
         self.heard = 0
         self._closed = threading.Event()
         self._channel = grpc.insecure_channel(f"unix:{endpoint}", options=UNSHARED)
-        self._channel.subscribe(self._on_state, try_to_connect=True)
         threading.Thread(target=self._follow, daemon=True).start()
 
-    def _on_state(self, state: grpc.ChannelConnectivity) -> None:
-        connected = state is grpc.ChannelConnectivity.READY
+    def look(self) -> None:
+        """Notice whether it is connected, and connect where it is not."""
+        # subscribe() raises in a thread of its own when the channel is closed.
+        channel: Any = self._channel
+        connected = channel._channel.check_connectivity_state(True) == READY
         if connected != self.connected:
             self.connected, self.since = connected, time.monotonic()
 
@@ -123,7 +128,6 @@ class Plugin:
     def close(self) -> None:
         """Let go of the connection."""
         self._closed.set()
-        self._channel.unsubscribe(self._on_state)
         self._channel.close()
 
 
@@ -139,7 +143,7 @@ class DraKubelet:
         self._seen: dict[Path, tuple[Stamp, str]] = {}
         self.wiped: list[str] = []
         self.errors: list[str] = []
-        self._ended = threading.Event()
+        self._ended, self._keeping = threading.Event(), threading.Lock()
         self._watching = threading.Thread(target=self._watch, daemon=True)
         self._watching.start()
 
@@ -221,6 +225,7 @@ class DraKubelet:
     def _count_lost(self) -> None:
         now = time.monotonic()
         for name, one in self.plugins.items():
+            one.look()
             if one.connected:
                 self.wiped = [each for each in self.wiped if each != name]
             elif now - one.since > self._wipe and name not in self.wiped:
@@ -239,6 +244,7 @@ class DraKubelet:
             given = self.claims.setdefault(key, Given())
             given.pods.add(pod)
             wanted += [] if given.prepared else [(namespace, name, uid)]
+        self._keep()
         if wanted:
             self._prepare(driver, wanted)
         return [each for one in claims for each in self.claims[one[:2]].cdi()]
@@ -280,6 +286,28 @@ class DraKubelet:
             raise DraError(f"NodeUnprepareResources skipped {left} ResourceClaims")
         for namespace, name, _uid in wanted:
             del self.claims[namespace, name], self._uids[namespace, name]
+        self._keep()
+
+    def _keep(self) -> None:
+        """Write down the claims that pods have (cm/dra/state): JSON in a text of JSON."""
+        with self._keeping:
+            self._write()
+
+    def _write(self) -> None:
+        listed = [
+            {"ClaimUID": uid, "ClaimName": name, "Namespace": namespace}
+            for (namespace, name), uid in list(self._uids.items())
+        ]
+        data = {
+            "kind": "DRACheckpoint",
+            "apiVersion": "checkpoint.dra.kubelet.k8s.io/v1",
+            "ClaimInfoStateList": listed,
+        }
+        text = json.dumps(data, separators=(",", ":"))
+        path = self.registry.parent / "dra_manager_state"
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps({"Data": text, "Checksum": zlib.crc32(text.encode())}))
+        temporary.replace(path)
 
     def _plugin(self, driver: str) -> Plugin:
         if driver not in self.plugins:

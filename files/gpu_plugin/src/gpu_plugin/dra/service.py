@@ -46,6 +46,7 @@ from .prepare import claims
 from .prepare.apply import Now, Preparer
 from .prepare.cdi import ClaimFiles
 from .prepare.checkpoint import Checkpoint
+from .prepare.forgotten import Forgotten
 from .prepare.mig import Instances
 from .prepare.plan import Limits
 from .publish import Publisher
@@ -53,6 +54,7 @@ from .server import Driver
 from .slice_api import SliceApi
 
 TICK: Final = 0.5
+LOOK: Final = 30.0  # seconds between two looks for claims that the kubelet has forgotten
 FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for 30
 NO_LIMIT: Final = Rate(
     -1
@@ -129,11 +131,25 @@ class Service:
         self._serve = Chore("kubelet", "the kubelet can't be served", self._driver.tick)
         self._enforce = Chore("enforcement", "what enforces shares fails", self._enforcements.tick)
         self._publish = Chore("slices", "what is published can't be built", self._want)
+        forgotten = Forgotten(
+            kubelet,
+            self._checkpoint,
+            lambda held: claims.gone(self._access, held),
+            self._preparer.unprepare,
+        )
+        self._forgotten = Chore("forgotten", "forgotten claims are not given back", forgotten.look)
+        self._looking, self._looked = Worker("forgotten"), time.monotonic()
         self._refresh = Chore("refresh", "claims' specifications are old", self._preparer.refresh)
         self._written = Chore("status_file", "the status file can't be written", self._status.write)
         self._chores = (
             *(*self._gpus.chores, self._restore, self._serve, self._enforce, self._publish),
-            *(self._refresh, self._written, self._telemetry.chore, last_good.chore),
+            *(
+                self._refresh,
+                self._forgotten,
+                self._written,
+                self._telemetry.chore,
+                last_good.chore,
+            ),
         )
 
     def run(self) -> int:
@@ -190,6 +206,7 @@ class Service:
             if self._configuration.judged:  # or pods of the device plugin might have a GPU of them
                 self._publish.run()
             self._follow_node()
+            self._look_for_forgotten()
         if self._folder.lost():
             logs.error("the kubelet's folder was made anew, and only a new process can write there")
             self._stopping = True
@@ -218,6 +235,10 @@ class Service:
         dra = self._configuration.config.dra
         gpus = (view.gpu for view in self._gpus.inventory.gpus)
         return [one for one in gpus if owner(one, dra) == names.DRA]
+
+    def _look_for_forgotten(self) -> None:
+        if time.monotonic() - self._looked >= LOOK and self._looking.start(self._forgotten.run):
+            self._looked = time.monotonic()
 
     def _follow_node(self) -> None:
         """Describe claims anew where the node's own specification is another one."""

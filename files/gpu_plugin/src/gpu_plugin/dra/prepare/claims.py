@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
+from ..._shared._core.dra.checkpoint import Held
 from ..._shared._core.dra.names import API_VERSION, CORES, DRIVER, MEMORY, SHARE_CONFIG, SHARES
 from ..._shared._core.errors import InputError, NodeError
 from ..._shared._core.text.json_data import is_whole
@@ -51,6 +52,21 @@ def read(access: Access, namespace: str, name: str, uid: str, pool: str) -> Clai
             raise ApiError(doing, cause, status=MISSING) from error
         raise
     return understood(doing, lambda: parse(found, uid, pool))
+
+
+def gone(access: Access, held: Held) -> bool:
+    """Tell whether a claim is no longer there. ApiError: that is not known."""
+    where = f"{held.namespace}/{held.name}"
+    path = PATH.format(quote(held.namespace, safe=""), quote(held.name, safe=""))
+    try:
+        found = access.ask(f"reading the claim {where}", "GET", path, rights=RIGHTS)
+    except ApiError as error:
+        if error.status == MISSING:
+            return True
+        raise
+    return understood(
+        f"reading the claim {where}", lambda: bool(found["metadata"]["uid"] != held.uid)
+    )
 
 
 def parse(found: Json, uid: str, pool: str) -> Claim:
