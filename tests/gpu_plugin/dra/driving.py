@@ -149,6 +149,12 @@ class DraNode:
         found: Json = json.loads(self.file(claim).read_text())
         return found
 
+    def edits(self, claim: Claim) -> Json:
+        """Return what the containers of a claim with one device get by it."""
+        (found,) = self.spec(claim)["devices"]
+        edits: Json = found["containerEdits"]
+        return edits
+
     def devices(self) -> dict[str, Json]:
         """Return the devices that are published, by name."""
         with self.api.news:
