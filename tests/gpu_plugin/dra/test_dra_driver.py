@@ -9,6 +9,7 @@ import time
 
 import pytest
 from driving import DRIVER, MIB, MakeDra
+from gpu_plugin.cli import main
 from nvsim.testing import client
 from running import eventually
 from standin_api import NODE
@@ -141,3 +142,17 @@ def test_issue_17_1_an_instance_that_somebody_divided_is_not_given(make_dra: Mak
         node.start_pod(claim)
     node.end_pod(claim)
     assert node.instances() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--kubelet-root", "x"), "--kubelet-root: 'x' is not valid: expected an absolute path"),
+        (("--dra-metrics-address", "here:1"), "--dra-metrics-address: 'here:1' is not valid"),
+    ],
+)
+def test_issue_17_1_a_bad_option_is_named(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dra", "--node-name", NODE, *words]) == 1
+    assert said in capsys.readouterr().err

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._core.dra import names
+from .._shared._core.errors import InputError
 from .._shared._core.mig.boot import LOCK
 from ..config import configuration as config
 from ..config import sources
@@ -21,6 +22,18 @@ from ..tools import logs
 
 KUBELET: Final = "/var/lib/kubelet"
 METRICS: Final = "127.0.0.1:9403"  # the device plugin's are at 9402
+TEXTS: Final = (
+    ("kubeconfig", "KUBECONFIG", "", "FILE", "access to the API (default: the kubelet's)"),
+    ("node-name", "NODE_NAME", "", "NAME", "the node's name (default: the host's)"),
+    (
+        *("kubelet-root", "KUBELET_ROOT", KUBELET, "DIR"),
+        f"where the kubelet's plugins register (default: {KUBELET})",
+    ),
+    (
+        *("dra-metrics-address", "GPU_DRA_METRICS_ADDRESS", METRICS, "ADDRESS"),
+        f"where metrics and health are served over HTTP; off: nowhere (default: {METRICS})",
+    ),
+)
 FILES: Final = (
     ("--checkpoint", names.CHECKPOINT, "what claims hold on this node"),
     ("--status-file", names.STATUS, "where the state of this process is written"),
@@ -31,23 +44,12 @@ FILES: Final = (
 def fill(command: argparse.ArgumentParser) -> None:
     """Give the command its options."""
     sources.add(command, config.RUN_KEYS)
-    for name, variable, default, word, text in (
-        ("kubeconfig", "KUBECONFIG", "", "FILE", "access to the API (default: the kubelet's)"),
-        ("node-name", "NODE_NAME", "", "NAME", "the node's name (default: the host's)"),
-        ("kubelet-root", "KUBELET_ROOT", KUBELET, "DIR", "where the kubelet's plugins register"),
-        (
-            "dra-metrics-address",
-            "GPU_DRA_METRICS_ADDRESS",
-            METRICS,
-            "ADDRESS",
-            "of metrics, or off",
-        ),
-    ):
+    for name, variable, default, word, text in TEXTS:
         command.add_argument(
             f"--{name}",
             default=os.environ.get(variable) or default,
             metavar=word,
-            help=f"{text} (environment: {variable}; default: {default or 'see there'})",
+            help=f"{text} (environment: {variable})",
         )
     command.add_argument(
         "--host-root",
@@ -75,6 +77,8 @@ def _run(options: argparse.Namespace) -> int:
     from .service import Paths, Service  # brings gRPC, NVML and the Kubernetes client in
 
     root = Path(options.kubelet_root)
+    if not root.is_absolute():
+        raise InputError.of("--kubelet-root", options.kubelet_root, "an absolute path")
     paths = Paths(
         options.node_name or socket.gethostname().lower(),
         options.kubeconfig,
