@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 
+from gpu_plugin._shared._core.dra.names import SHARE
 from gpu_plugin.hami.mutation import mutate
+from gpu_plugin.hami.published import Device, Published
 from gpu_plugin.hami.template import name_in
 from hami_pods import MPS_NODES, SETTINGS, applied, limits, pod
 
@@ -42,3 +44,26 @@ def test_issue_17_3_a_template_is_known_by_what_we_wrote() -> None:
     assert name_in(parameters) != one.name
     for nothing in (None, [], "x", {}):
         assert name_in(nothing) != one.name
+
+
+def test_issue_17_3_numa_bind_is_a_way_for_each_node() -> None:
+    sizes, nodes = (1000, 2000, 3000), range(4)
+    rows = [Device(SHARE, size, "x", f"GPU-{n}", "none", 1, n) for size in sizes for n in nodes]
+    annotations = {"nvidia.com/numa-bind": "true"}
+    half = pod(limits(gpu=2, gpumem_percentage=50), annotations=annotations)
+    (one,) = mutate(half, SETTINGS, Published(tuple(rows))).templates
+    devices = one.spec["spec"]["devices"]
+    ways = devices["requests"][0]["firstAvailable"]
+    assert "constraints" not in devices
+    assert len(ways) == 8
+    assert [way["name"] for way in ways][:3] == [
+        "of-1000-numa-0",
+        "of-2000-numa-0",
+        "of-1000-numa-1",
+    ]
+    assert ways[2]["selectors"][0]["cel"]["expression"] == (
+        '"numaNode" in device.attributes["gpu.node"] && device.attributes["gpu.node"].numaNode == 1'
+    )
+    single = pod(limits(gpu=1, gpumem=10), annotations=annotations)
+    (one,) = mutate(single, SETTINGS, Published(tuple(rows))).templates
+    assert "exactly" in one.spec["spec"]["devices"]["requests"][0]

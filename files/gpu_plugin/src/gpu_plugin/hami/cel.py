@@ -53,6 +53,11 @@ def enforcement(name: str, *, equal: bool = True) -> str:
     return f"{OURS}.enforcement {'==' if equal else '!='} {quoted(name)}"
 
 
+def numa(node: int) -> str:
+    """Return that a device is on a NUMA node."""
+    return f'"numaNode" in {OURS} && {OURS}.numaNode == {node}'
+
+
 def memory(domain: str, mib: int, *, least: bool = False) -> str:
     """Return that the capacity is just that, or at least."""
     return f'device.capacity["{domain}"].memory.compareTo(quantity("{mib}Mi")) {">=" if least else "=="} 0'

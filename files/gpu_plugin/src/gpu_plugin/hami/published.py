@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from .._shared._core.dra.names import DRIVER, MEMORY, MIG, NVIDIA, SHARE
+from .._shared._core.dra.names import DRIVER, MEMORY, MIG, NVIDIA, SHARE, TYPES
+from .._shared._core.text.json_data import is_whole
 from .quantity import MIB, whole
 from .wishes import Wishes
 
@@ -31,23 +32,29 @@ class Device:
     gpu: str = ""
     enforcement: str = ""
     number: int = 1
+    numa: int = -1  # the NUMA node, -1 where it is not known
 
 
 @dataclass(frozen=True)
 class Published:
-    """The share and MIG devices of all nodes."""
+    """The devices of all nodes."""
 
     devices: tuple[Device, ...] = ()
 
-    def sizes(self, kind: str, wishes: Wishes) -> list[int]:
-        """Return the memory sizes of what suits a pod, the eight that most have; without any, of all."""
+    def sizes(self, kind: str, wishes: Wishes, most: int = MOST_SIZES) -> list[int]:
+        """Return the memory sizes of what suits a pod, those that most have; without any, of all."""
         groups = [(one, gpus) for one, gpus in self._groups.items() if one[0] == kind]
         suiting, everything = Counter[int](), Counter[int]()
         for (_kind, memory, product), gpus in groups:
             everything[memory] += sum(gpus.values())
             suiting[memory] += _number(gpus, wishes) if _wants(product, wishes) else 0
-        common = (+suiting or everything).most_common(MOST_SIZES)
+        common = (+suiting or everything).most_common(most)
         return sorted(size for size, _count in common)
+
+    def numa_nodes(self, kind: str) -> list[int]:
+        """Return the NUMA nodes on which such devices are, the eight that most are on."""
+        known = Counter(one.numa for one in self.devices if one.kind == kind and one.numa >= 0)
+        return sorted(node for node, _count in known.most_common(MOST_SIZES))
 
     def enforcements(self) -> frozenset[str]:
         """Return how shares are enforced."""
@@ -87,7 +94,7 @@ def of(slices: Iterable[Mapping[str, Any]]) -> Published:
 
 
 def devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
-    """Yield the share and MIG devices of a ResourceSlice of ours, those that are alike once."""
+    """Yield the devices of a ResourceSlice of ours, those that are alike once."""
     for one, number in Counter(_devices(slice_object)).items():
         yield replace(one, number=number)
 
@@ -102,19 +109,16 @@ def _devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
         memory = _memory(
             one.get("capacity") or {}, MEMORY if kind == SHARE else f"{NVIDIA}/{MEMORY}"
         )
-        if kind in (SHARE, MIG) and memory:
-            gpu = (
-                _text(attributes, "uuid")
-                if kind == SHARE
-                else _text(attributes, f"{NVIDIA}/parentUUID")
-            )
-            yield Device(
-                kind,
-                memory,
-                _text(attributes, "productName"),
-                gpu,
-                _text(attributes, "enforcement"),
-            )
+        if kind in TYPES and memory:
+            parent = f"{NVIDIA}/parentUUID" if kind == MIG else "uuid"
+            product, gpu = _text(attributes, "productName"), _text(attributes, parent)
+            how, numa = _text(attributes, "enforcement"), _numa(attributes)
+            yield Device(kind, memory, product, gpu, how, numa=numa)
+
+
+def _numa(attributes: Mapping[str, Any]) -> int:
+    found = attributes.get("numaNode") or attributes.get(f"{DRIVER}/numaNode") or {}
+    return found["int"] if is_whole(found.get("int")) else -1
 
 
 def _text(attributes: Mapping[str, Any], name: str) -> str:

@@ -62,7 +62,7 @@ def build(
     """Return the template of a request. Refused: no node could do it; the fields are for its message."""
     selectors = [*_wished(request, wishes), *_enforced(request, wishes, published, count_field)]
     devices: Json = {"requests": [_asked(request, selectors, wishes, published, percent_field)]}
-    if wishes.numa and request.count > 1:
+    if wishes.numa and request.count > 1 and not published.numa_nodes(request.kind):
         devices["constraints"] = [{"requests": [NAME], "matchAttribute": f"{DRIVER}/numaNode"}]
     if request.kind == SHARE:
         devices["config"] = [{"requests": [NAME], "opaque": _opaque(request)}]
@@ -140,28 +140,39 @@ def _check_several(
 def _asked(
     request: Request, selectors: list[str], wishes: Wishes, published: Published, percent_field: str
 ) -> Json:
-    """Return the claim's request: one way, or one for each size of device that there is."""
-    ways = list(_ways(request, wishes, published, percent_field))
-    if len(ways) == 1:
-        return {"name": NAME, "exactly": _way(request, selectors, *ways[0][1:])}
-    alternatives = [
-        {"name": name, **_way(request, selectors, size, memory)} for name, size, memory in ways
+    """Return the claim's request: one way, or one for each size of device and NUMA node that there is.
+
+    A way for each node, and no constraint that devices match: the allocator of 1.36 does not give back
+    the counters of a device that it has tried and that does not match (checkAvailableCounters charges).
+    """
+    nodes = published.numa_nodes(request.kind) if wishes.numa and request.count > 1 else []
+    most = max(MOST_SIZES // max(len(nodes), 1), 1)
+    ways = [
+        (f"{name}-numa-{node}".lstrip("-"), [cel.numa(node), size], memory)
+        for node in nodes
+        for name, size, memory in _ways(request, wishes, published, percent_field, most)
+    ] or [
+        (name, [size], memory)
+        for name, size, memory in _ways(request, wishes, published, percent_field, most)
     ]
-    return {"name": NAME, "firstAvailable": alternatives}
+    made = [(name, _way(request, [*own, *selectors], memory)) for name, own, memory in ways]
+    if len(made) == 1:
+        return {"name": NAME, "exactly": made[0][1]}
+    return {"name": NAME, "firstAvailable": [{"name": name, **way} for name, way in made]}
 
 
 def _ways(
-    request: Request, wishes: Wishes, published: Published, percent_field: str
+    request: Request, wishes: Wishes, published: Published, percent_field: str, most: int
 ) -> Iterator[tuple[str, str, int]]:
     """Yield for each way its name, a selector of the device's size, and the MiB of it that are asked for."""
     if request.kind == GPU:
         yield "", cel.memory(NVIDIA, request.memory, least=True) if request.memory else "", 0
     elif request.kind == MIG:
-        yield from _profiles(request.memory, published.sizes(MIG, wishes))
+        yield from _profiles(request.memory, published.sizes(MIG, wishes), most)
     elif request.memory or request.percent == ALL:
         yield "", "", request.memory
     else:
-        sizes = published.sizes(SHARE, wishes)
+        sizes = published.sizes(SHARE, wishes, most)
         if not sizes:
             why = "no node publishes shares, so that it is not known how much memory that is"
             hint = "try again when nodes have joined, or ask for MiB"
@@ -170,16 +181,16 @@ def _ways(
             yield f"of-{size}", cel.memory(DRIVER, size), max(size * request.percent // 100, 1)
 
 
-def _profiles(least: int, sizes: list[int]) -> Iterator[tuple[str, str, int]]:
+def _profiles(least: int, sizes: list[int], most: int) -> Iterator[tuple[str, str, int]]:
     """Yield the sizes of MIG devices that do, the smallest first; the last way takes all larger ones."""
-    fitting = [size for size in sizes if size >= least][: MOST_SIZES - 1]
+    fitting = [size for size in sizes if size >= least][: most - 1]
     for size in fitting:
         yield f"of-{size}", cel.memory(NVIDIA, size), 0
     yield "larger" if fitting else "", cel.memory(NVIDIA, max([least, *fitting]), least=True), 0
 
 
-def _way(request: Request, selectors: list[str], size: str, memory: int) -> Json:
-    expressions = [*([size] if size else []), *selectors]
+def _way(request: Request, selectors: list[str], memory: int) -> Json:
+    expressions = list(filter(None, selectors))
     way: Json = {
         "deviceClassName": CLASSES[request.kind],
         "allocationMode": "ExactCount",
