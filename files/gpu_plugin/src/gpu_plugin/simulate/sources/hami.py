@@ -24,11 +24,9 @@ def mutator(text: str, source: str, slices: Iterable[Json], warnings: list[str])
     def mutate(pod: Json, owner: str) -> tuple[Json, Templates]:
         found = mutation.mutate(pod, configured, there)
         warnings.extend(f"{owner}: {one}" for one in found.warnings)
-        made = [
-            (one.name, {"spec": one.spec} if "devices" in one.spec else one.spec)
-            for one in found.templates
+        return patched(pod, found.patch), [
+            (one.name, {"spec": one.spec}) for one in found.templates
         ]
-        return patched(pod, found.patch), [(name, {"spec": spec}) for name, spec in made]
 
     return mutate
 
