@@ -114,6 +114,12 @@ def test_memory_is_limited(alone: dict[str, Any], probe: Probe) -> None:
     assert 0 < given <= LIMIT  # the context is part of it
 
 
+def test_issue_17_an_allocation_beyond_a_share_of_1000_mib_is_refused(probe: Probe) -> None:
+    """What a container with nvidia.com/gpumem: 1000 gets; the driver's own context is part of it."""
+    assert probe(400, **limit(1000))["given_mib"] == 400
+    assert 400 < probe(1100, **limit(1000))["given_mib"] <= 1000
+
+
 def test_client_that_drops_its_limit_has_the_default(probe: Probe) -> None:
     assert LIMIT < probe(2 * DEFAULT)["given_mib"] <= DEFAULT
 
