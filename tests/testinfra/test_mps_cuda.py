@@ -116,8 +116,8 @@ def test_memory_is_limited(alone: dict[str, Any], probe: Probe) -> None:
 
 def test_issue_17_an_allocation_beyond_a_share_of_1000_mib_is_refused(probe: Probe) -> None:
     """What a container with nvidia.com/gpumem: 1000 gets; the driver's own context is part of it."""
-    assert probe(400, **limit(1000))["given_mib"] == 400
-    assert 400 < probe(1100, **limit(1000))["given_mib"] <= 1000
+    assert probe(384, **limit(1000))["given_mib"] == 384
+    assert 384 <= probe(1100, **limit(1000))["given_mib"] <= 1000
 
 
 def test_client_that_drops_its_limit_has_the_default(probe: Probe) -> None:

@@ -23,6 +23,7 @@ from ..._host.room import Room
 from ..._nvml.calls import pynvml
 from ..agent import python
 from ..nodeinfo import library_versions, loaded_driver
+from ..runtimes.capability import RuntimeCapability
 from ..runtimes.engines import choose
 from .parts import Values, state
 
@@ -40,6 +41,7 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
     manages = "container_runtime" in params and state("container_runtime", values) == "present"
     if manages:
         found += _runtimes(host, params["container_runtime"])
+        found += _read_only(host, room, params["container_runtime"])
     if dra.wanted(values) and _starts_plugin(values, params):
         found += dra.of_kubelet(values, _kubelet(host))
         found += dra.of_runtime(values, managed=manages)
@@ -100,6 +102,23 @@ def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
     except NodeError as error:
         refused.append(error)
     return [Problem.of(refused[0])._replace(variable="")] if refused else []
+
+
+def _read_only(host: Host, room: Room, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
+    """Refuse a runtime whose configuration has to be changed and can't be. What has all that it needs is not."""
+    try:
+        kinds = [one.kind for one in choose(host, params["name"])]
+        paths = [params["config_path"] or one.config_path for one in kinds]
+        if not any(room.space(posixpath.dirname(one)).read_only for one in paths if one):
+            return []
+        states = RuntimeCapability(host, params).observe().states
+    except NodeError as error:
+        return [Problem.of(error)._replace(variable="")]
+    folders = dict.fromkeys(posixpath.dirname(file.path) for one in states for file in one.files)
+    return needs.lacking(
+        [Need(one, 0, "the container runtime's configuration") for one in folders],
+        {one: room.space(one) for one in folders},
+    )
 
 
 def _python(host: Host, values: Values) -> t.List[Problem]:

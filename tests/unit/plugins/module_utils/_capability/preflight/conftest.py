@@ -51,7 +51,8 @@ def look(host: FakeHost, room: FakeRoom) -> Look:
         except NodeError as error:
             return str(error)
         finally:
-            assert not [one for one in host.ran if one[0] not in ("containerd", "python3", "crio")]
+            reads = ("containerd", "python3", "crio", "systemctl show")
+            assert not [one for one in host.ran if not " ".join(one).startswith(reads)]
         return ""
 
     return run

@@ -194,7 +194,16 @@ def test_newcomer_3_a_full_disk_and_a_read_only_one(
     host.files["/proc/driver/nvidia/version"] = (
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  x"
     )
-    assert look() == ""  # nothing is to be installed any more
+    assert look(container_runtime_state="absent") == ""  # nothing is to be installed any more
+
+
+def test_newcomer_3_a_read_only_folder_of_the_runtime(
+    look: Look, room: FakeRoom, host: FakeHost
+) -> None:
+    host.commands["containerd", "config"] = "version = 2\n"
+    room.spaces["/etc/containerd"] = room.spaces["/"]._replace(device=3, read_only=True)
+    assert "read-only" in look()
+    assert look(container_runtime_state="absent") == ""
 
 
 def test_newcomer_3_no_python(look: Look, host: FakeHost) -> None:
