@@ -43,7 +43,7 @@ def check_gone(node: DraNode) -> None:
     assert node.instances() == []
 
 
-@pytest.mark.parametrize(("device", "least"), CASES, ids=lambda one: str(one))
+@pytest.mark.parametrize(("device", "least"), CASES, ids=str)
 def test_issue_17_1_killed_at_any_step_of_prepare_the_next_process_finishes(
     make_dra: MakeDra, device: str, least: int
 ) -> None:
@@ -64,7 +64,7 @@ def test_issue_17_1_killed_at_any_step_of_prepare_the_next_process_finishes(
     assert at > least
 
 
-@pytest.mark.parametrize(("device", "least"), UNDONE, ids=lambda one: str(one))
+@pytest.mark.parametrize(("device", "least"), UNDONE, ids=str)
 def test_issue_17_1_killed_at_any_step_of_unprepare_the_next_process_finishes(
     make_dra: MakeDra, device: str, least: int
 ) -> None:

@@ -29,8 +29,8 @@ NO_MPS = {"gpuNode": {"allocation": "dra", "dra": {"enforcement": "none"}}}
 def run(tmp_path: Path, capsys: Any) -> Any:
     """Run a simulation on a node."""
 
-    def simulated(objects: list[Json], node: Json = MIXED) -> Simulated:
-        return simulate(tmp_path, capsys, [node], objects)
+    def simulated(objects: list[Json], node: Json | None = None) -> Simulated:
+        return simulate(tmp_path, capsys, [node or MIXED], objects)
 
     return simulated
 

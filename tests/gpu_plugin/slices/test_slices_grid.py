@@ -33,7 +33,9 @@ def hardware(profiles: Sequence[GiProfile], places: Sequence[Place]) -> bool:
     if max(spans.values(), default=0) > 1:
         return False
     try:
-        arrange(profiles, (), [Shape(profile.name, (profile.slices,)) for profile, _ in places])
+        arrange(
+            profiles, (), [Shape(profile.name, (profile.slices,)) for profile, _start in places]
+        )
     except NodeError:
         return False
     return True

@@ -80,14 +80,14 @@ def _free() -> int:
         return int(probe.getsockname()[1])
 
 
-def asked(one: Json = SHARE, **more: Any) -> bytes:
+def asked(one: Json | None = None, **more: Any) -> bytes:
     """Return a review as an API server sends it."""
     request = {
         "uid": "u",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
         "operation": "CREATE",
         "namespace": "default",
-        "object": one,
+        "object": one or SHARE,
         **more,
     }
     kind = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}

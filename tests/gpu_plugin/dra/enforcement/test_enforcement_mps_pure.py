@@ -40,7 +40,7 @@ SHARES = st.builds(
 @given(SHARES)
 def test_no_variable_says_more_than_the_share_or_the_gpu_has(share: Share) -> None:
     env = edits(share, offer()).env
-    device, _, size = env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"].partition("=")
+    device, _equals, size = env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"].partition("=")
     mib = int(size.removesuffix("M"))
     assert (device, size[-1]) == ("0", "M")
     assert 1 <= mib <= WHOLE

@@ -178,9 +178,9 @@ class _SliceHandler(_Handler):
                 self._event("ERROR", status)
                 break
             for _version, kind, found in events:
-                self._event(kind, found)
+                self._send_event(kind, found)
         self._chunk(b"")
         return None
 
-    def _event(self, kind: str, found: Json) -> None:
+    def _send_event(self, kind: str, found: Json) -> None:
         self._chunk(json.dumps({"type": kind, "object": found}).encode() + b"\n")

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from .. import __version__
 from .._shared._core.dra import names
+from .._shared._core.dra.checkpoint import Held
 from .._shared._core.gpu import Gpu
 from ..cluster.access import Access
 from ..cluster.rate import Rate
@@ -92,7 +94,7 @@ class Service:
         self._configuration = InForce(source, last_good, root, self._observer)
         self._checkpoint = Checkpoint(paths.checkpoint)
         kubelet = paths.registration.parent.parent
-        self._handover = Handover(kubelet, lambda: self._checkpoint.claims.values())
+        self._handover = Handover(kubelet, self._held)
         # Beside the daemon's own: each keeps what it knows of faults.
         folder = run / DRA_FOLDER
         self._gpus = GpuWatch(root, folder, paths.rescan, QUIET, self._observer, self._wakeup.set)
@@ -175,6 +177,9 @@ class Service:
             self._access.close()
         logs.info("stopped")
         return 0
+
+    def _held(self) -> Iterable[Held]:
+        return self._checkpoint.claims.values()
 
     def _wait_for_gpus(self) -> None:
         """Wait for the first look at the GPUs, as long as a driver may take that does not hang."""

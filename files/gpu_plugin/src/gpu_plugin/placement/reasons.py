@@ -161,7 +161,7 @@ def _in_use(request: Request, clean: Sequence[Candidate], free: int, node: _Node
     row = node.devices.row
     sets = {of for one in clean for of, _name, _amount in row[one.device].consumes}
     holders = [
-        row[index] for index in node.use.drawing if sets & {of for of, *_ in row[index].consumes}
+        row[index] for index in node.use.drawing if sets & {one[0] for one in row[index].consumes}
     ]
     held = sorted({_HELD.get(str(one.attribute(f"{DRIVER}/type")), "by others") for one in holders})
     by = f" {' and '.join(held)}" if held else ""

@@ -3,4 +3,6 @@
 
 """The ResourceSlices by which the scheduler knows a node's GPUs: devices, attributes, counters and taints. Pure."""
 
-from .pool import build as build
+from .pool import build
+
+__all__ = ["build"]
