@@ -9,7 +9,7 @@ SHELL := /bin/bash
 PRODUCT ?= h100-80
 GPUS ?= 8
 PYTHON ?= python3
-LEFT_OUT ?= exhaustive or endurance
+LEFT_OUT ?= exhaustive or endurance or long
 CHOICE ?= not ($(LEFT_OUT))
 
 CACHE := $(CURDIR)/.cache
@@ -73,7 +73,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-all test-fast lint unit oracle endurance nvsim-test module-test daemon-test sanity molecule integration integration-long integration-driver dkms test-cluster bench build
+.PHONY: test test-all test-fast lint unit unit-long oracle endurance nvsim-test module-test daemon-test sanity molecule integration integration-long integration-driver dkms test-cluster bench build
 test: image $(WHEELHOUSE)/stamp ## What every change has to pass: at most half an hour on two cores
 	@tests/run-all
 
@@ -81,7 +81,7 @@ test-all: image $(WHEELHOUSE)/stamp ## That, and endurance, oracle and dkms: hal
 	@tests/run-all --all
 
 test-fast: setup lint ## What takes two minutes and no container
-	@$(MAKE) --no-print-directory LEFT_OUT="exhaustive or endurance or slow" MORE="-n 2" unit nvsim-test daemon-test
+	@$(MAKE) --no-print-directory LEFT_OUT="exhaustive or endurance or long or slow" MORE="-n 2" unit nvsim-test daemon-test
 
 lint: setup ## ruff, mypy, import-linter, ansible-lint
 	$(BIN)/ruff check .
@@ -103,6 +103,11 @@ endurance: setup ## By the thousand: restarts and changes of the device plugin, 
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m endurance tests/gpu_plugin
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m endurance tests/unit
 	$(if $(KUBE_BIN),$(MAKE) --no-print-directory CHOICE=endurance test-cluster)
+
+unit-long: setup $(WHEELHOUSE)/stamp ## What takes minutes without a node: RHEL's genuine package managers, the DRA driver killed at each step
+	$(MAKE) --no-print-directory -C tests/nvsim shim
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m long tests/unit
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m long tests/gpu_plugin
 
 nvsim-test: setup ## The simulated driver's own tests, and the stand-in kubelet's
 	$(MAKE) --no-print-directory -C tests/nvsim shim

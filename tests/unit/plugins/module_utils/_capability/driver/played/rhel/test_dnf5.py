@@ -19,7 +19,7 @@ from rhel_archive import BEFORE, VERSION, broken, build, index
 from rhel_bodies import NO_FILES
 from rhel_systems import FEDORA
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 GUARD = "var/lib/dnf/system-repo.lock"
 HOLDER = (
     "import fcntl, sys, time; held = open(sys.argv[1], 'a'); fcntl.lockf(held, fcntl.LOCK_EX); "

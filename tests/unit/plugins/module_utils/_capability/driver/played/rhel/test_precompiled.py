@@ -20,7 +20,7 @@ from rhel_archive import OLDER, VERSION
 from rhel_systems import EL9
 from test_rhel_streams import enabled
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 SHORT = "5.14.0-570.12.1"
 READY, NEXT = f"kmod-nvidia-{OLDER}-{SHORT}", f"kmod-nvidia-{OLDER}-5.14.0-570.23.1"
 OPEN = f"kmod-nvidia-open-{VERSION}-{SHORT}"

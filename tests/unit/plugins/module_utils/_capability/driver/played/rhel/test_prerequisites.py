@@ -14,7 +14,7 @@ from played_rhel import Rhel
 from rhel_archive import VERSION
 from rhel_systems import EL9, EL10, ORACLE, System
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 LOCKING = "python3-dnf-plugin-versionlock"
 
 

@@ -21,7 +21,7 @@ from rhel_archive import VERSION, build, index, repositories, streams_of
 from rhel_bodies import NO_FILES
 from rhel_systems import EL9
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 DCGM = "datacenter-gpu-manager-4"
 DCGM_13 = {f"{DCGM}-{one}" for one in ("core", "cuda13", "proprietary", "proprietary-cuda13")}

@@ -20,7 +20,7 @@ from rhel_archive import BEFORE, VERSION, broken
 from rhel_systems import EL8, EL9, System
 from rooted import V100
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def enabled(node: Rhel) -> str:

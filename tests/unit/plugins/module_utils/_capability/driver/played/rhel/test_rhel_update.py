@@ -14,7 +14,7 @@ from played_rhel import Rhel
 from rhel_archive import KMODS, OLDER, USER_SPACE, VERSION, driver, index
 from rhel_systems import EL9, EL10, FEDORA, System
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 PARTS = {*USER_SPACE, KMODS["open"]}
 
 
