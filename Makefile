@@ -130,7 +130,7 @@ molecule: image $(WHEELHOUSE)/stamp ## The default scenario on a simulated node
 integration: image $(WHEELHOUSE)/stamp ## The playbooks through ansible-runner on simulated nodes, but for the driver's
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not long" --ignore=tests/integration/driver tests/integration
 
-integration-long: image $(WHEELHOUSE)/stamp ## What takes minutes on a simulated node: interrupted teardown, MIG by label, genuine Slurm
+integration-long: image $(WHEELHOUSE)/stamp ## What takes minutes on simulated nodes: interrupted runs, a roll-out over two nodes, MIG by label, genuine Slurm
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m long tests/integration
 
 integration-driver: image $(WHEELHOUSE)/stamp ## The driver on simulated nodes, with the genuine packages

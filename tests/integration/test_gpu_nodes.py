@@ -28,6 +28,7 @@ CONTROLLER |= {"import_role", "import_tasks", "validate_argument_spec"}
 pytestmark = pytest.mark.node
 
 
+@pytest.mark.long
 def test_interrupted_at_every_task_a_repeated_run_ends_converged(
     make_node: Callable[..., Node],
 ) -> None:

@@ -58,6 +58,7 @@ def at(task: str) -> Callable[[dict[str, Any]], bool]:
     return found
 
 
+@pytest.mark.long
 def test_issue_16_1_a_roll_out_over_two_nodes_of_which_one_fails(
     brought_up: Callable[..., Node], tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def effective(node: Node) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_containerd_2_1_gets_a_drop_in_file_that_is_merged(brought_up: Callable[..., Node]) -> None:
     node = brought_up("containerd2", "a100-40", 2, mig_config=MIG)
     assert node.play(RUNTIMES, container_runtime_state="absent").ok
