@@ -43,6 +43,7 @@ EACH_LOOK_MIG = (
 ONCE = (
     "nvmlDeviceGetPciInfo_v3",
     "nvmlDeviceGetName",
+    "nvmlDeviceGetBrand",
     "nvmlDeviceGetMinorNumber",
     "nvmlDeviceGetCudaComputeCapability",
     "nvmlDeviceGetHandleByUUID",
@@ -60,7 +61,7 @@ ONCE_MIG = (
     "nvmlGpuInstanceGetComputeInstanceProfileInfo",
 )
 OF_NO_GPU = ("nvmlDeviceGetCount_v2", "nvmlSystemGetDriverVersion")
-AT_OPENING = ("nvmlInitWithFlags", "nvmlEventSetCreate")
+AT_OPENING = ("nvmlInitWithFlags", "nvmlEventSetCreate", "nvmlSystemGetCudaDriverVersion")
 EVENTS = ("nvmlEventSetWait_v2", "nvmlEventSetFree")
 ALL = (
     *(*EACH_LOOK, *EACH_LOOK_MIG, *ONCE, *ONCE_CABLED, *ONCE_MIG),
