@@ -23,12 +23,14 @@ class Control(socketserver.ThreadingUnixStreamServer):
 
     def __init__(self, path: Path, kubelet: Kubelet) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
+        new = path.with_name(f".{path.name}")  # who waits for the name may connect at once
+        new.unlink(missing_ok=True)
         old = os.umask(0o077)
         try:
-            super().__init__(str(path), _Handler)
+            super().__init__(str(new), _Handler)
         finally:
             os.umask(old)
+        new.replace(path)
         self.kubelet = kubelet
 
 

@@ -21,6 +21,7 @@ import grpc
 import pytest
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from standin_kubelet import control
+from standin_kubelet.control import Control
 from standin_kubelet.devices import AdmissionError, KubeletError
 from standin_kubelet.kubelet import Kubelet
 
@@ -345,3 +346,18 @@ def test_command_line(tmp_path: Path) -> None:
     finally:
         serve.terminate()
         assert serve.wait(10) == 0
+
+
+def test_the_control_socket_has_its_name_once_it_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, named = tmp_path / "control.sock", []
+
+    def activate(self: Control) -> None:
+        named.append(path.exists())
+        self.socket.listen()
+
+    monkeypatch.setattr(Control, "server_activate", activate)
+    with Control(path, kubelet=None):  # type: ignore[arg-type]
+        assert named == [False]
+        assert path.is_socket()
