@@ -13,8 +13,9 @@ from pathlib import Path
 import grpc
 import pytest
 from gpu_builders import device, snapshot
+from gpu_plugin.kubelet.listener import identity
 from gpu_plugin.kubelet.manager import Manager
-from gpu_plugin.kubelet.server import Published, identity
+from gpu_plugin.kubelet.server import Published
 from gpu_plugin.offer.devices import Resources
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 

@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent import futures
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
 from .._shared._core.dra.names import DRIVER
-from .._shared._core.errors import NodeError
+from ..kubelet.listener import Listener
 from ..proto.dra_health_v1alpha1 import api_pb2 as health_pb2
 from ..proto.dra_health_v1alpha1 import rpc as health_rpc
 from ..proto.dra_v1 import api_pb2 as v1_pb2
@@ -30,66 +28,20 @@ from .health import DeviceHealth, HealthNews
 from .prepare.apply import Given
 
 WORKERS: Final = 16
+GRACE: Final = 2.0  # seconds that calls have to end
 # The first that a kubelet knows is the one that it uses.
 VERSIONS: Final = (v1.VERSION, v1beta1.VERSION, health_rpc.VERSION)
 MARGIN: Final = 5.0  # seconds that an answer comes before the kubelet stops waiting for it
 KUBELETS: Final = 45.0  # seconds that it waits
 STATES: Final = {None: health_pb2.UNKNOWN, True: health_pb2.HEALTHY, False: health_pb2.UNHEALTHY}
 Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
-Identity = tuple[int, int, int]
 
 
-class SocketUnusable(NodeError):
-    """The driver can't listen on a socket."""
-
-
-class Socket:
-    """A gRPC server on a socket, which gets its name once it listens."""
-
-    def __init__(self, path: Path, services: Mapping[str, Handlers]) -> None:
-        self.path, self._services = path, services
-        self._server: grpc.Server | None = None
-        self._identity: Identity | None = None
-
-    @property
-    def intact(self) -> bool:
-        """Whether the socket is still the one that this server listens on."""
-        return self._identity is not None and _identity(self.path) == self._identity
-
-    def start(self) -> None:
-        """Listen, in place of where it listened before. SocketUnusable."""
-        self.stop()
-        pool = futures.ThreadPoolExecutor(WORKERS, thread_name_prefix=self.path.name)
-        server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
-        for name, handlers in self._services.items():
-            found = grpc.method_handlers_generic_handler(name, dict(handlers))
-            server.add_generic_rpc_handlers((found,))
-        # gRPC removes the path that it bound when it ends, whoever listens there by then. The kubelet
-        # leaves names with a dot alone.
-        bound = self.path.with_name(f".{os.getpid()}.sock")
-        try:
-            bound.unlink(missing_ok=True)
-            server.add_insecure_port(f"unix://{bound}")
-            server.start()
-            bound.chmod(0o600)
-            bound.replace(self.path)
-        except (RuntimeError, OSError) as error:
-            server.stop(0)
-            raise SocketUnusable(
-                f"can't listen on {self.path}",
-                cause=str(error),
-                hint="see that its folder exists, is writable and has a short path",
-            ) from error
-        self._server, self._identity = server, _identity(self.path)
-
-    def stop(self) -> None:
-        """Stop listening. Calls that go on get a while to end."""
-        if self._server is not None:
-            self._server.stop(grace=2.0).wait()
-            self._server = None
-        if self.intact:
-            self.path.unlink(missing_ok=True)
-        self._identity = None
+def _listener(path: Path, services: Mapping[str, Handlers]) -> Listener:
+    handlers = [
+        grpc.method_handlers_generic_handler(name, dict(each)) for name, each in services.items()
+    ]
+    return Listener(path, lambda: handlers, WORKERS, GRACE)
 
 
 class Registered:
@@ -131,8 +83,10 @@ class Driver:
     def __init__(self, socket: Path, registry: Path, calls: Calls, health: HealthNews) -> None:
         self._calls, self._health = calls, health
         self.registered = Registered(socket)
-        self._plugin = Socket(socket, self._services())
-        self._registry = Socket(registry, {registration.REGISTRATION: self.registered.handlers()})
+        self._plugin = _listener(socket, self._services())
+        self._registry = _listener(
+            registry, {registration.REGISTRATION: self.registered.handlers()}
+        )
 
     def tick(self) -> None:
         """Bring back what is lost of the sockets, the kubelet's way to the driver last. SocketUnusable."""
@@ -232,11 +186,3 @@ def _health(one: DeviceHealth) -> health_pb2.DeviceHealth:
         last_updated_time=int(time.time()),
         message=one.message,
     )
-
-
-def _identity(path: Path) -> Identity | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino, found.st_mtime_ns)

@@ -16,7 +16,8 @@ from ..tools import logs
 from ..tools.chores import Backoff
 from .client import register
 from .folder import Folder
-from .server import Identity, Published, ResourceServer, identity
+from .listener import Identity, identity
+from .server import Published, ResourceServer
 
 RETRY, LONGEST_RETRY = 0.5, 5.0
 UNWATCHED: Final = 10.0

@@ -6,20 +6,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent import futures
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
-from .._shared._core.errors import NodeError
 from ..cdi.specification import HostState
 from ..config.configuration import Config
 from ..observer import ALLOCATIONS, REENUMERATIONS, REFUSALS, Observer
@@ -29,24 +26,12 @@ from ..offer.preference import Topology, prefer
 from ..proto.v1beta1 import api_pb2, rpc
 from ..tools import logs
 from .client import options
+from .listener import Listener, identity
 
 NO_DEVICES: Final = Devices()
 WORKERS: Final = 8
+GRACE: Final = 1.0  # seconds that calls have to end
 MOST_STREAMS: Final = 4  # each holds a worker for as long as it is open; the kubelet has one
-Identity = tuple[int, int, int]
-
-
-class SocketUnusable(NodeError):
-    """The plugin can't listen on its socket."""
-
-
-def identity(path: Path) -> Identity | None:
-    """Return what distinguishes one socket from another of the same name; None when there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino, found.st_mtime_ns)
 
 
 @dataclass(frozen=True)
@@ -91,8 +76,7 @@ class ResourceServer:
         self._crowded = False
         self._published, self._observer = published, published.observer
         self._closing = False
-        self._server: grpc.Server | None = None
-        self._identity: Identity | None = None
+        self._listener = Listener(self.socket, lambda: (self._handlers(),), WORKERS, GRACE)
 
     # --- life ---
 
@@ -100,37 +84,18 @@ class ResourceServer:
         """Listen, in place of where it listened before."""
         self.stop()
         self._closing = False
-        pool = futures.ThreadPoolExecutor(WORKERS, thread_name_prefix=self.resource)
-        server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
-        server.add_generic_rpc_handlers((self._handlers(),))
-        # gRPC removes the path that it bound when it ends, whoever listens there by then. So it
-        # binds one that is nobody else's, which gets its name when it is ready.
-        bound = self.socket.with_name(f".gpu-plugin-{os.getpid()}.sock")
-        try:
-            bound.unlink(missing_ok=True)
-            server.add_insecure_port(f"unix://{bound}")
-            server.start()
-            bound.chmod(0o600)
-            bound.replace(self.socket)
-        except (RuntimeError, OSError) as error:
-            server.stop(0)
-            raise SocketUnusable(
-                f"can't listen on {self.socket}",
-                cause=str(error),
-                hint="see that its folder exists, is writable and has a short path",
-            ) from error
-        self._server, self._identity = server, identity(self.socket)
+        self._listener.start()
 
     @property
     def intact(self) -> bool:
         """Whether the socket is still the one that this server listens on."""
-        return self._identity is not None and identity(self.socket) == self._identity
+        return self._listener.intact
 
     @property
     def displaced(self) -> bool:
         """Whether another process listens where this server did."""
-        found = identity(self.socket)
-        if self._identity is None or found is None or found == self._identity:
+        found, own = identity(self.socket), self._listener.identity
+        if own is None or found is None or found == own:
             return False
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
             channel.settimeout(1.0)
@@ -144,12 +109,7 @@ class ResourceServer:
         """Stop listening, after what was published last has been sent."""
         self._closing = True
         self._wake()
-        if self._server is not None:
-            self._server.stop(grace=1.0).wait()
-            self._server = None
-        if self.intact:
-            self.socket.unlink(missing_ok=True)
-        self._identity = None
+        self._listener.stop()
 
     @property
     def streams(self) -> int:

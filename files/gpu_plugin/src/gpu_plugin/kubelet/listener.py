@@ -1,0 +1,82 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A gRPC server on a socket that the kubelet knows by its path, and that another process may take away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from .._shared._core.errors import NodeError
+
+Identity = tuple[int, int, int]
+Handlers = Sequence["grpc.GenericRpcHandler[Any, Any]"]
+
+
+class SocketUnusable(NodeError):
+    """The server can't listen on its socket."""
+
+
+def identity(path: Path) -> Identity | None:
+    """Return what distinguishes one socket from another of the same name; None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_mtime_ns)
+
+
+class Listener:
+    """A server, which gets its name once it listens. ``grace`` is how many seconds calls have to end."""
+
+    def __init__(
+        self, path: Path, handlers: Callable[[], Handlers], workers: int, grace: float
+    ) -> None:
+        self.path = path
+        self.identity: Identity | None = None
+        self._handlers, self._workers, self._grace = handlers, workers, grace
+        self._server: grpc.Server | None = None
+
+    @property
+    def intact(self) -> bool:
+        """Whether the socket is still the one that this server listens on."""
+        return self.identity is not None and identity(self.path) == self.identity
+
+    def start(self) -> None:
+        """Listen, in place of where it listened before. SocketUnusable."""
+        self.stop()
+        pool = futures.ThreadPoolExecutor(self._workers, thread_name_prefix=self.path.name)
+        server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
+        server.add_generic_rpc_handlers(tuple(self._handlers()))
+        # gRPC removes the path that it bound when it ends, whoever listens there by then. So it binds
+        # one that is nobody else's, which gets its name when it is ready. Kubelets leave dots alone.
+        bound = self.path.with_name(f".{os.getpid()}.sock")
+        try:
+            bound.unlink(missing_ok=True)
+            server.add_insecure_port(f"unix://{bound}")
+            server.start()
+            bound.chmod(0o600)
+            bound.replace(self.path)
+        except (RuntimeError, OSError) as error:
+            server.stop(0)
+            raise SocketUnusable(
+                f"can't listen on {self.path}",
+                cause=str(error),
+                hint="see that its folder exists, is writable and has a short path",
+            ) from error
+        self._server, self.identity = server, identity(self.path)
+
+    def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.stop(grace=self._grace).wait()
+            self._server = None
+        if self.intact:
+            self.path.unlink(missing_ok=True)
+        self.identity = None
