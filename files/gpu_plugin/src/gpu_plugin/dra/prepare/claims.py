@@ -20,6 +20,7 @@ from ..._shared._core.text.json_data import is_whole
 from ..._shared._core.text.shown import cut, shown
 from ...cluster.access import Access
 from ...cluster.errors import MISSING, ApiError, understood
+from ...placement.quantity import parse as parse_quantity
 from ..values import Claim, Result
 
 PATH: Final = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}"
@@ -27,8 +28,7 @@ RIGHTS: Final = "give the kubeconfig's user the right to get resourceclaims (res
 UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DEVICE: Final = re.compile(r"gpu-[0-9]{1,4}(-[a-z0-9-]{1,50})?")
 MOST_RESULTS: Final = 32  # of a claim, as the API has it
-QUANTITY: Final = re.compile(r"([0-9]{1,18})(?:([KMGTPE]i)|([kMGTPE])|[eE]([0-9]{1,2}))?")
-BINARY, DECIMAL = "KMGTPE", "kMGTPE"
+QUANTITY: Final = re.compile(r"[0-9]{1,18}(?:[KMGTPE]i|[kMGTPE]|[eE][0-9]{1,2})?")
 CONSUMED: Final = (MEMORY, CORES, SHARES)
 Json = Mapping[str, Any]
 
@@ -123,14 +123,9 @@ def _consumed(found: Json, at: str) -> Iterator[tuple[str, int]]:
 
 def quantity(text: object, key: str) -> int:
     """Return a quantity's value, which is whole for all that we publish. InputError."""
-    match = QUANTITY.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
+    if not isinstance(text, str) or not QUANTITY.fullmatch(text):
         raise InputError.of(key, text, "a whole quantity such as 10000Mi or 30")
-    number, binary, decimal, exponent = match.groups()
-    if binary:
-        return int(number) << 10 * (BINARY.index(binary[0]) + 1)
-    power = int(exponent or 0) if decimal is None else 3 * (DECIMAL.index(decimal) + 1)
-    return int(number) * int(10**power)
+    return int(parse_quantity(text, key))
 
 
 def _parameters(request: str, config: Any, at: str) -> dict[str, object]:
