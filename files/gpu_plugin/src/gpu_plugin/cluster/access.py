@@ -22,6 +22,7 @@ import urllib3
 from kubernetes import config as access
 from kubernetes.config import exec_provider, kube_config
 
+from .. import __version__
 from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut
@@ -200,7 +201,7 @@ class Access:
             access.load_incluster_config(client_configuration=settings)
         settings.retries, settings.keep_alive = False, True
         client = k8s.ApiClient(settings)
-        client.user_agent = "gpu-node-labels"
+        client.user_agent = f"gpu-plugin/{__version__}"
         self._files, self._stamp = files, stamp
         return client
 
