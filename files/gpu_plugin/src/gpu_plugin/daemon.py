@@ -31,7 +31,6 @@ from .mps import units
 from .mps.reconciler import Reconciler
 from .observer import Observer
 from .offer.decide import MpsState, Offered, decide, time_slices
-from .offer.devices import LATE
 from .report.state import Report, Telemetry, daemons_pages, state
 from .tools import logs
 from .tools.chores import Chore, Wakeup, errors
@@ -95,7 +94,7 @@ class Daemon:
             signal.signal(number, self._on_signal)
         self._configuration.log("started", version=__version__)
         try:
-            self._wait_for_gpus()
+            self._gpus.first_look(self._configuration.config, self._pause)
             self._round()
             problem = self._gpus.inventory.absent or self._offered.refusal
             if problem and self._configuration.config.fail_on_init_error:
@@ -116,14 +115,9 @@ class Daemon:
         logs.info("stopped")
         return 0
 
-    def _wait_for_gpus(self) -> None:
-        """Wait for the first look at the GPUs, as long as a driver may take that does not hang."""
-        deadline = time.monotonic() + LATE
-        while not self._stopping and time.monotonic() < deadline:
-            self._gpus.tick(self._configuration.config)
-            if self._gpus.taken:
-                return
-            self._wakeup.wait(TICK)
+    def _pause(self) -> bool:
+        self._wakeup.wait(TICK)
+        return not self._stopping
 
     def _round(self) -> None:
         asked, self._asked = self._asked, False

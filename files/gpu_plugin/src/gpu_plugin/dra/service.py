@@ -30,7 +30,7 @@ from ..gpus.watch import GpuWatch
 from ..kubelet.folder import Folder
 from ..kubelet.handover import Handover
 from ..observer import REFUSALS, Observer
-from ..offer.devices import LATE, Faults, Inventory, judged
+from ..offer.devices import Faults, Inventory, judged
 from ..report.state import Telemetry
 from ..slices import build
 from ..status import DRA_FOLDER
@@ -162,7 +162,7 @@ class Service:
         self._configuration.log("started", version=__version__, node=self._paths.node)
         try:
             self._publisher.start()
-            self._wait_for_gpus()
+            self._gpus.first_look(self._configuration.config, self._pause)
             self._round()
             notify("READY=1")
             while not self._stopping:
@@ -181,14 +181,9 @@ class Service:
     def _held(self) -> Iterable[Held]:
         return self._checkpoint.claims.values()
 
-    def _wait_for_gpus(self) -> None:
-        """Wait for the first look at the GPUs, as long as a driver may take that does not hang."""
-        deadline = time.monotonic() + LATE
-        while not self._stopping and time.monotonic() < deadline:
-            self._gpus.tick(self._configuration.config)
-            if self._gpus.taken:
-                return
-            self._wakeup.wait(TICK)
+    def _pause(self) -> bool:
+        self._wakeup.wait(TICK)
+        return not self._stopping
 
     def _round(self) -> None:
         asked, self._asked = self._asked, False

@@ -17,7 +17,7 @@ from .._shared._nvml.readings import Xid
 from ..config.configuration import Config
 from ..config.xids import ASK_DRIVER, action
 from ..observer import NVML_ERRORS, XIDS, Observer
-from ..offer.devices import Faults, Inventory, remember
+from ..offer.devices import LATE, Faults, Inventory, remember
 from ..offer.preference import Topology
 from ..tools import logs
 from ..tools.chores import Chore, Worker
@@ -102,6 +102,14 @@ class GpuWatch:
         self._requests = Chore("health_clear", trouble, ClearRequests(folder).take)
         self.chores = (self._scan, self._connect, self._hear, self._keep, self._requests)
         health_file.read(self._health, self._driver.load, self._driver.generation)
+
+    def first_look(self, config: Config, pause: Callable[[], bool]) -> None:
+        """Wait for the first look, as long as a driver may take that does not hang, or until ``pause`` is False."""
+        deadline = time.monotonic() + LATE
+        while time.monotonic() < deadline:
+            self.tick(config)
+            if self.taken or not pause():
+                return
 
     def tick(self, config: Config, *, at_once: bool = False) -> bool:
         """Take what is new and ask again when it is time. Returns whether anything is new.
