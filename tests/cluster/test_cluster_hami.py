@@ -221,3 +221,12 @@ def test_issue_17_3_what_can_not_be_is_refused_by_name(cluster: Cluster) -> None
         begin(cluster, "wrong", pod_spec(container(gpu=1, **{"gpumem-percentage": 101})))
     assert "nvidia.com/gpumem-percentage" in refused.value.stderr
     assert "101" in refused.value.stderr
+
+
+def test_issue_17_3_memory_scaling_of_3_runs_all_ten(cluster: Cluster) -> None:
+    """The last one, as it changes the node: what stayed pending in the first published case runs."""
+    scaled = {"gpu_nodes_dra_memory_scaling": 3.0, "gpu_nodes_dra_oversubscribe": "best-effort"}
+    played = cluster.node.play(**scaled)
+    assert played.ok, played.message()
+    claimed.deploy(cluster, "scaled", 10, pod_spec(container(gpu=1, gpumem=10000)))
+    eventually(lambda: dict(claimed.phases(cluster, "scaled")), {"Running": 10}, SECONDS)
