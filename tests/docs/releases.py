@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tables of docs/operations/driver-releases.md, from the collection's own table of branches and bulletins."""
+"""The tables of docs/driver/releases.md, from the collection's own table of branches and bulletins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases import known
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/operations/driver-releases.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/driver/releases.md"
 MARKS = ("<!-- releases: written by make docs-tables -->", "<!-- releases: end -->")
 UNKNOWN = "not found"
 

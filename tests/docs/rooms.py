@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The picture of the rooms in docs/architecture.md, drawn from the contracts that import-linter keeps."""
+"""The picture of the rooms in docs/development/architecture.md, drawn from the contracts that import-linter keeps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import configparser
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGE = REPOSITORY / "docs/architecture.md"
+PAGE = REPOSITORY / "docs/development/architecture.md"
 MARKS = ("<!-- rooms: written by make docs-tables -->", "<!-- rooms: end -->")
 CONTRACTS = {"rooms": "the library", "layers": "the device plugin"}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/architecture.md").read_text()
+PAGE = (ROOT / "docs/development/architecture.md").read_text()
 STEP = re.compile(r"^\| \d+ \| `([^`]+)` \| (.*) \|$", re.MULTILINE)
 FUNCTION = re.compile(r"`(\w+)\(\)`")
 

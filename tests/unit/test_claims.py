@@ -21,7 +21,7 @@ MINIMUM |= {
     "container-runtimes": 3,
     "container-toolkit": 3,
     "security": 19,
-    "operations/driver-releases": 8,
+    "driver/releases": 8,
 }
 GOOD = """\
 import pytest

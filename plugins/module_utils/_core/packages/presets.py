@@ -3,7 +3,7 @@
 
 """Repositories that have a name: what a user would otherwise have to look up for each system.
 
-Where a fact is from, and as of when, is in docs/repositories.md.
+Where a fact is from, and as of when, is in docs/driver/repositories.md.
 """
 
 from __future__ import annotations
