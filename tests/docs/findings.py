@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tests of each finding of the security review, for docs/security.md."""
+"""The tests of each finding of the security review, for docs/evidence/security.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
-PAGE = TESTS.parent / "docs/security.md"
+PAGE = TESTS.parent / "docs/evidence/security.md"
 NUMBERS = range(1, 20)
 ROW = re.compile(r"^\| S(\d+) \|(.*)\|([^|]*)\|$", re.MULTILINE)
 TEST = re.compile(r"^(?:async )?def (test_s(\d+)_\w+)\(", re.MULTILINE)

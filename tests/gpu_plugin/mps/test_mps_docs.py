@@ -15,7 +15,8 @@ from gpu_plugin.config.mps import KEYS
 
 TESTS = Path(__file__).resolve().parents[2]
 PAGE = (TESTS.parent / "docs/mps.md").read_text()
-ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "::" in line]
+EVIDENCE = (TESTS.parent / "docs/evidence/mps.md").read_text()
+ROWS = [line for line in EVIDENCE.splitlines() if line.startswith("| ") and "::" in line]
 
 
 def test_the_issues_are_there() -> None:
