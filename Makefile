@@ -163,11 +163,12 @@ build: setup ## Build the collection and install it somewhere else
 links: ## Link the library's files that the device plugin imports into it, file by file
 	$(PYTHON) tests/links.py
 
-docs-tables: setup ## Regenerate what docs have from the code: tests of findings, systemd 252's measure of units, the rooms
+docs-tables: setup ## Regenerate what docs have from the code: tests of findings, systemd 252's measure of units, the rooms, all variables
 	$(BIN)/python tests/docs/rooms.py
 	$(BIN)/python tests/docs/findings.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/exposure.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/releases.py
+	$(BIN)/python tests/docs/variables.py
 
 lock: ## Regenerate requirements-dev.txt from pyproject.toml, and the hashes of all wheels
 	tests/lock
