@@ -147,7 +147,9 @@ class ActionModule(ActionBase):
         if args.get("state", "started") in ("absent", "stopped"):
             return self._module(args, task_vars)
         files, units = self._payload(args)
-        release = fingerprint(files, "1")
+        # What is installed is pinned by the package's list of hashes, whichever way the wheels come.
+        package = {name: path for name, path in files.items() if name.startswith("package/")}
+        release = fingerprint(package, "1")
         units = {name: text.replace("@RELEASE@", release) for name, text in units.items()}
         args.update(digest=release, units=units)
         for name in ("package", "wheelhouse"):

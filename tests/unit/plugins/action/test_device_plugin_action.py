@@ -5,12 +5,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.action.device_plugin import collect, fingerprint, pack
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpu.node.plugins.action.device_plugin import (
+    ActionModule,
+    collect,
+    fingerprint,
+    pack,
+)
+
+REPOSITORY = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture
@@ -73,3 +85,39 @@ def test_every_change_has_its_own_fingerprint(tree: Path, change: str) -> None:
         source.rename(source.with_name("other.py"))
     after = fingerprint(collect(str(tree), "package"), "2" if change == "release" else "1")
     assert after != before
+
+
+def asked_of_the_node(**args: str) -> dict[str, Any]:
+    """Return what the module is given by the action on a node that has the release already."""
+    action, asked = object.__new__(ActionModule), {}
+    action._task = SimpleNamespace(args=args)
+
+    def module(args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
+        asked.update(args)
+        return {"changed": False}
+
+    action._module = module
+    action.run(None, {})
+    return asked
+
+
+def test_issue_18_4_where_wheels_come_from_makes_no_other_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Newcomer 1.4: two colleagues, one with a wheelhouse and one without, must not undo each other's work."""
+    monkeypatch.setattr(ActionBase, "run", lambda *_given: {})
+    data = b"a wheel"
+    wheel = tmp_path / "wheels/tomlkit-0.15.2-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.write_bytes(data)
+    package = tmp_path / "package"
+    shutil.copytree(REPOSITORY / "files/gpu_plugin/systemd", package / "systemd")
+    (package / "pyproject.toml").touch()
+    listed = package / "requirements.txt"
+    listed.write_text(f"tomlkit==0.15.2 --hash=sha256:{hashlib.sha256(data).hexdigest()}\n")
+    without = asked_of_the_node(package=str(package))
+    given = asked_of_the_node(package=str(package), wheelhouse=str(wheel.parent))
+    assert given["digest"] == without["digest"]
+    assert given["units"] == without["units"]
+    listed.write_text(f"{listed.read_text()}# other libraries make another release\n")
+    assert asked_of_the_node(package=str(package))["digest"] != without["digest"]
