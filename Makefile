@@ -9,6 +9,7 @@ SHELL := /bin/bash
 PRODUCT ?= h100-80
 GPUS ?= 8
 PYTHON ?= python3
+CORE ?= 2.19
 LEFT_OUT ?= exhaustive or endurance or long
 CHOICE ?= not ($(LEFT_OUT))
 
@@ -17,7 +18,8 @@ VENV := $(CACHE)/venv
 BIN := $(VENV)/bin
 COLLECTIONS := $(CACHE)/collections
 LINK := $(COLLECTIONS)/ansible_collections/gpu/node
-TREE := $(CACHE)/tree/ansible_collections/gpu/node
+TREE = $(CACHE)/tree/$(1)/ansible_collections/gpu/node
+CORES := 2.19 2.20 2.21
 WHEELHOUSE := $(CACHE)/wheelhouse
 GPUNODE := tests/node/gpunode
 LIBRARY := $(COLLECTIONS):tests/nvsim:tests/kubelet:tests/node:files/gpu_plugin/src
@@ -73,7 +75,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-all test-fast lint unit unit-long oracle endurance nvsim-test module-test daemon-test sanity molecule integration integration-long integration-driver dkms test-cluster bench build
+.PHONY: test test-all test-fast lint unit unit-long oracle endurance nvsim-test module-test daemon-test sanity sanity-all matrix matrix-all molecule integration integration-long integration-driver dkms test-cluster bench build
 test: image $(WHEELHOUSE)/stamp ## What every change has to pass: at most half an hour on two cores
 	@tests/run-all
 
@@ -121,8 +123,20 @@ daemon-test: setup ## The device plugin against the stand-in kubelet and the sim
 	$(MAKE) --no-print-directory -C tests/nvsim shim
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not ($(LEFT_OUT))" tests/gpu_plugin
 
-sanity: setup ## ansible-test sanity
-	tests/run-sanity $(TREE)
+sanity: setup ## ansible-test sanity of one ansible-core (CORE=2.19)
+	tests/run-sanity $(call TREE,$(CORE)) $(CORE)
+
+sanity-all: setup ## ansible-test sanity of each ansible-core
+	for core in $(CORES); do $(MAKE) --no-print-directory CORE=$$core sanity; done
+
+matrix: setup ## Every module with each ansible-core and each Python of nodes, once
+	$(MAKE) --no-print-directory -C tests/nvsim shim
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not long" tests/matrix
+
+matrix-all: image $(WHEELHOUSE)/stamp ## The whole matrix: each ansible-core with each Python of nodes, and the quick start with each
+	$(MAKE) --no-print-directory -C tests/nvsim shim
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) tests/matrix
+	$(BIN)/pytest -q -m long tests/release
 
 molecule: image $(WHEELHOUSE)/stamp ## The default scenario on a simulated node
 	$(BIN)/molecule test
@@ -154,8 +168,12 @@ bench: setup ## How fast things are, as ratios within one run
 	PYTHONPATH=$(LIBRARY):tests/gpu_plugin $(BIN)/python tests/bench/dra_driver.py
 	PYTHONPATH=$(LIBRARY):tests/gpu_plugin $(BIN)/python tests/bench/node_software.py
 
-build: setup ## Build the collection and install it somewhere else
-	tests/run-build $(CACHE)/build
+build: setup ## The tarball: built, refused where it is not ready, installed into a bare environment of each ansible-core
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not long" tests/release
+
+.PHONY: release
+release: setup ## Make the tarball of a release and its SHA-256 (.cache/release)
+	$(BIN)/python tests/release/build.py
 
 # --- the rest --------------------------------------------------------------------------------------
 

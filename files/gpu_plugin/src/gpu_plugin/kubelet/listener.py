@@ -16,7 +16,6 @@ import grpc
 from .._shared._core.errors import NodeError
 
 Identity = tuple[int, int, int]
-Handlers = Sequence["grpc.GenericRpcHandler[Any, Any]"]
 
 
 class SocketUnusable(NodeError):
@@ -36,7 +35,11 @@ class Listener:
     """A server, which gets its name once it listens. ``grace`` is how many seconds calls have to end."""
 
     def __init__(
-        self, path: Path, handlers: Callable[[], Handlers], workers: int, grace: float
+        self,
+        path: Path,
+        handlers: Callable[[], Sequence[grpc.GenericRpcHandler[Any, Any]]],
+        workers: int,
+        grace: float,
     ) -> None:
         self.path = path
         self.identity: Identity | None = None
