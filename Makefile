@@ -79,7 +79,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 test: image $(WHEELHOUSE)/stamp ## What every change has to pass: at most half an hour on two cores
 	@tests/run-all
 
-test-all: image $(WHEELHOUSE)/stamp ## That, and endurance, oracle and dkms: half an hour more
+test-all: image $(WHEELHOUSE)/stamp ## That, and what takes long: endurance, oracle, dkms, integration-long, unit-long
 	@tests/run-all --all
 
 test-fast: setup lint ## What takes two minutes and no container
@@ -117,7 +117,7 @@ nvsim-test: setup ## The simulated driver's own tests, and the stand-in kubelet'
 
 module-test: setup ## The modules on the simulated driver
 	$(MAKE) --no-print-directory -C tests/nvsim shim
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q tests/modules
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) tests/modules
 
 daemon-test: setup ## The device plugin against the stand-in kubelet and the simulated driver
 	$(MAKE) --no-print-directory -C tests/nvsim shim
@@ -144,11 +144,11 @@ molecule: image $(WHEELHOUSE)/stamp ## The default scenario on a simulated node
 integration: image $(WHEELHOUSE)/stamp ## The playbooks through ansible-runner on simulated nodes, but for the driver's
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not long" --ignore=tests/integration/driver tests/integration
 
-integration-long: image $(WHEELHOUSE)/stamp ## What takes minutes on simulated nodes: interrupted runs, a roll-out over two nodes, MIG by label, genuine Slurm
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m long tests/integration
+integration-long: image $(WHEELHOUSE)/stamp ## What takes minutes on simulated nodes: interrupted runs, roll-outs, each fault of a node, MIG at boot and by label, genuine Slurm
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m long tests/integration
 
 integration-driver: image $(WHEELHOUSE)/stamp ## The driver on simulated nodes, with the genuine packages
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m "not dkms" tests/integration/driver
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not dkms" tests/integration/driver
 
 dkms: image ## The open kernel modules really built on a simulated node, which takes minutes
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m dkms tests/integration/driver

@@ -42,6 +42,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         gpunode("forget", config.stash[OWN_RUN])
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with nodes, which take minutes: what takes seconds fills up the end."""
+    items.sort(key=lambda item: item.get_closest_marker("node") is None)
+
+
 def gpunode(*words: str, check: bool = True) -> str:
     """Run the tool and return what it prints."""
     done = subprocess.run([GPUNODE, *words], check=False, capture_output=True, text=True)

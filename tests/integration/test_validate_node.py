@@ -46,6 +46,7 @@ def reach_the_kernel(node: Node) -> None:
     node.run("chmod", "755", "/usr/local/sbin/runc")
 
 
+@pytest.mark.long
 def test_item_13_each_thing_that_is_broken_is_named(
     brought_up: Callable[..., Node], tmp_path: Path
 ) -> None:

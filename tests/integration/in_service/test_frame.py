@@ -139,19 +139,19 @@ def test_issue_16_1_another_playbook_takes_up_what_was_cut_off(one: Scene) -> No
     assert not one.marker("n1").exists()
 
 
-KILLS = [
-    "Mark the change as begun",
+KILLS = ["Mark the change as begun", "Driver", "Uncordon"]
+MORE_KILLS = [
     "Cordon and drain",
-    "Driver",
     "Wait until the driver answers",
     "Advertise the GPUs",
-    "Uncordon",
     "Mark the change as done",
     "Note that the node is done",
 ]
 
 
-@pytest.mark.parametrize("task", KILLS)
+@pytest.mark.parametrize(
+    "task", [*KILLS, *(pytest.param(one, marks=pytest.mark.long) for one in MORE_KILLS)]
+)
 def test_issue_16_1_killed_at_any_task_the_next_run_comes_to_the_same_end(
     one: Scene, task: str
 ) -> None:

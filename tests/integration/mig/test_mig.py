@@ -101,6 +101,14 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
     for unit in ("kubelet.service", "containerd.service", "gpu-device-plugin.service"):
         assert ready <= int(property_of(node, unit, "InactiveExitTimestampMonotonic"))
 
+
+@pytest.mark.long
+def test_a_boot_goes_on_whatever_keeps_the_layout_away(brought_up: Callable[..., Node]) -> None:
+    """A layout that fits no longer, a device node that comes late, and a driver that hangs."""
+    node = brought_up("mig-boot", "h100-80", 2)
+    wanted = layout(**{"1g.10gb": 3, "3g.40gb": 1})
+    up = node.play(PLAYBOOK, mig_config=wanted)
+    assert up.ok, up.message()
     node.run("sed", "-i", "s/3g.40gb/7g.80gb/", "/etc/gpu-node/mig.json")
     node.reboot()
     eventually(lambda: property_of(node, "gpu-mig.service", "ActiveState"), "failed")
@@ -110,7 +118,7 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
     assert not refused.ok
     assert "gpu-mig.service failed at boot" in refused.message()
     assert "does not fit" in refused.message()
-    mended = node.play(PLAYBOOK, mig_config=second)
+    mended = node.play(PLAYBOOK, mig_config=wanted)
     assert mended.ok, mended.message()
     assert node.play("gpu.node.validate").ok
     assert node.allocatable() == {"gpu": 1, "mig-1g.10gb": 3, "mig-3g.40gb": 1}
@@ -140,9 +148,10 @@ def test_layout_is_changed_in_service_and_survives_the_reboot(
     eventually(lambda: property_of(node, "gpu-cdi.service", "ActiveState"), "inactive")
 
 
+@pytest.mark.long
 def test_idle_pods_keep_their_mig_devices(brought_up: Callable[..., Node]) -> None:
     """The kubelet has given these devices away, though no process has one open."""
-    node = brought_up("mig", "h100-80", 2)
+    node = brought_up("mig-idle", "h100-80", 2)
     up = node.play(PLAYBOOK, mig_config=layout(**{"1g.10gb": 2, "3g.40gb": 1}))
     assert up.ok, up.message()
     eventually(node.allocatable, {"gpu": 1, "mig-1g.10gb": 2, "mig-3g.40gb": 1})

@@ -126,6 +126,7 @@ def test_containerd_2_1_gets_a_drop_in_file_that_is_merged(brought_up: Callable[
     assert effective(node)["enable_cdi"] is False
 
 
+@pytest.mark.long
 def test_runtimes_without_cdi_are_refused_and_serve_a_handler(
     make_node: Callable[..., Node],
 ) -> None:
