@@ -15,7 +15,12 @@ import typing as t
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import lookup_loader
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import cluster
+from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.parts import (
+    EARLIER_HANDLER_PATH,
+    SHARING,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.dra import allocation
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import Problem
@@ -30,10 +35,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 DAEMON = os.path.join(ROOT, "files", "gpu_plugin", "src")
 # Of no module's, but with values that can be wrong.
 OTHERS = ("gpu_nodes_cloud_init_timeout", "mig_reboot_timeout", "nvidia_driver_reboot_timeout")
-OTHERS += (cluster.KUBECONFIG, cluster.CONTEXT)
+OTHERS += (cluster.KUBECONFIG, cluster.CONTEXT, EARLIER_HANDLER_PATH)
 # Which the role common makes absolute.
 KUBECONFIG = "__common_kubeconfig"
-SHARING = "device_plugin_sharing"
+WHEELHOUSE = "device_plugin_wheelhouse"
+RELEASES, EMPTY = "nvidia_driver_releases", "(an empty file)"
 # It may hold a password, and is checked when the environment is made, which is before all else.
 SECRET = "device_plugin_index_url"
 WAY = "fill it with pip download, as docs/device-plugin.md has it"
@@ -48,7 +54,7 @@ NAMES = tuple(
     name
     for options in VARIABLES.values()
     for name in options.values()
-    if name not in (SECRET, "device_plugin_wheelhouse")
+    if name not in (SECRET, WHEELHOUSE)
 )
 
 Problems = t.List[Problem]
@@ -60,6 +66,7 @@ class ActionModule(ActionBase):
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
+    MODULE = "gpu.node.preflight"
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> t.Dict[str, t.Any]:
         """Run the action."""
@@ -67,18 +74,39 @@ class ActionModule(ActionBase):
         args = dict(self._task.args)
         values, refused = args.get("variables"), []
         if not values:
-            wanted = (*NAMES, *OTHERS, SHARING, "device_plugin_wheelhouse")
-            values, refused = self._read(task_vars or {}, wanted)
+            wanted = (*NAMES, *OTHERS, SHARING, WHEELHOUSE)
+            values, refused = self._read(self._given(task_vars or {}), wanted)
+            values.update(self._releases(values, task_vars or {}))
         if "device_plugin" in args.get("components", ["device_plugin"]):
             refused += [*configurations(values), *wheelhouse(values)]
             refused += self._cluster(values, task_vars or {})
+        args.update(self._more(args, values, refused))
         shown = [one._asdict() for one in refused]
         answer: t.Dict[str, t.Any] = self._execute_module(
-            module_name="gpu.node.preflight",
+            module_name=self.MODULE,
             module_args={**args, "variables": values, "refused": shown},
             task_vars=task_vars,
         )
         return explained(answer)
+
+    def _given(self, given: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+        """Return where variables are read from."""
+        return given
+
+    def _more(self, args: Values, values: Values, refused: Problems) -> Values:
+        """Return what the module is given besides; ``refused`` takes what is wrong with it."""
+        return {}
+
+    def _releases(self, values: Values, given: t.Mapping[str, t.Any]) -> Values:
+        """Return what is in the file that the table of the driver's releases is named by, as its role reads it."""
+        named = values.get(RELEASES)
+        if not isinstance(named, str):
+            return {}
+        lookup = lookup_loader.get(
+            "ansible.builtin.first_found", loader=self._loader, templar=self._templar
+        )
+        found = lookup.run([[named]], dict(given), skip=True)
+        return {RELEASES: self._loader.load_from_file(found[0]) or EMPTY} if found else {}
 
     def _cluster(self, values: Values, given: t.Mapping[str, t.Any]) -> Problems:
         """Ask the cluster, where there is a kubeconfig and DRA is wanted, what it lacks."""
@@ -115,15 +143,13 @@ def explained(answer: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
 
 def wheelhouse(values: t.Mapping[str, t.Any]) -> Problems:
     """Refuse a folder that is not there; what is in it is checked where it is sent."""
-    folder = values.get("device_plugin_wheelhouse")
+    folder = values.get(WHEELHOUSE)
     if not folder or not isinstance(folder, str):
         return []
     names = os.listdir(folder) if os.path.isdir(folder) else []
     if any(name.endswith(".whl") for name in names):
         return []
-    found = Problem.value(
-        "device_plugin_wheelhouse", folder, "a folder with wheels on the controller"
-    )
+    found = Problem.value(WHEELHOUSE, folder, "a folder with wheels on the controller")
     return [found._replace(hint=WAY)]
 
 

@@ -159,7 +159,7 @@ class CdiCapability:
         if at_boot:
             before, after = before + (state.boot.config or ""), after + (wanted or "")
         steps = (*step, *self._forget(state.earlier), *at_boot)
-        return Plan(steps, before, after, warnings=state.warnings)
+        return Plan(steps, before, after, warnings=state.warnings, later=state.waits_for)
 
     @staticmethod
     def _forget(path: str) -> t.Tuple[Step, ...]:

@@ -129,7 +129,7 @@ def _converge(
         "restart_required": list(plan.restart_required),
         "blocked_by": list(plan.blocked_by),
         "warnings": list(dict.fromkeys(first.warnings + plan.warnings)),
-        "diff": _difference(first, steps) if shown else {},
+        "diff": difference(first, steps) if shown else {},
         **capability.result(state, plan),
     }
 
@@ -150,7 +150,7 @@ def _check(left: Plan, made: t.Collection[t.Tuple[str, ...]], more: bool) -> Non
     )
 
 
-def _difference(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, str]:
+def difference(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, str]:
     """Return what --diff shows: the state before and after, and the steps between them."""
     prepared = "".join(f"- {step.summary}\n" for step in steps)
     return {"before": _text(plan.before), "after": _text(plan.after), "prepared": prepared}

@@ -37,7 +37,8 @@ class Plan:
     ``before`` and ``after`` are JSON-able values or texts and become the diff. Every entry of
     ``reboot_required``, ``restart_required`` and ``blocked_by`` is a reason in words or a name.
     ``refused`` says that those who are in ``blocked_by`` are why a run would not carry the steps out now.
-    ``more`` says that what comes after these steps can only be planned once they are done.
+    ``more`` says that what comes after these steps can only be planned once they are done; ``later`` says what has to
+    come before even these can be known.
     """
 
     steps: t.Tuple[Step, ...] = ()
@@ -48,4 +49,5 @@ class Plan:
     blocked_by: t.Tuple[str, ...] = ()
     warnings: t.Tuple[str, ...] = ()
     more: bool = False
+    later: str = ""
     refused: bool = False

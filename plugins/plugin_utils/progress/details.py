@@ -9,9 +9,11 @@ import dataclasses
 import functools
 import typing as t
 
+from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import would
+
 from . import values
 from .difference import cut, difference
-from .text import Line, shortened, would
+from .text import Line, shortened
 
 Data = t.Mapping[str, t.Any]
 MOST_DIFFERENCE, MOST_VALUES = 40, 60  # lines, without -v and -vvv

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import textwrap
 import typing as t
 import unicodedata
@@ -123,13 +122,6 @@ def _short_list(text: str) -> str:
     words = len(parts[-2].split())
     behind = " ".join(["", *parts[-1].split()[words:]])
     return f"{', '.join(parts[:shown])} and {len(parts) - shown} more{behind}"
-
-
-def would(summary: str) -> str:
-    """Return a step as check mode says it: "GPU 6: would destroy 1g", not "would GPU 6: destroy 1g"."""
-    named = re.match(r"(?:GPU \d+|/\S+): ", summary)
-    subject = named.group() if named else ""
-    return f"{subject}would {summary[len(subject) :]}"
 
 
 def span(seconds: float) -> str:

@@ -231,7 +231,8 @@ class MigCapability:
             named = self._selection.label
             warning = f"mig: the configuration is valid in form, whether it fits the GPUs is not known: {state.absent}"
             first = Step("partition", f"partition GPUs as {named} once NVML answers")
-            return Plan((first, *at_boot), "", f"{named}\n", warnings=(warning,))
+            steps = (first, *at_boot)
+            return Plan(steps, "", f"{named}\n", warnings=(warning,), later="NVML answers")
         warnings = label.warnings(self._declared, self._chosen)
         warnings += [
             f"mig: left alone, since it does not answer: {error}" for error in state.broken

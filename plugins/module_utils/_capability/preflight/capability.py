@@ -10,7 +10,7 @@ import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.gpu import PciDevice
-from ..._core.mig.config import Selection
+from ..._core.mig.boot import Declared
 from ..._core.preflight import layout, values
 from ..._core.preflight.node import NO_ROOT
 from ..._core.preflight.problems import Problem, Refusal, once
@@ -52,6 +52,7 @@ class PreflightCapability:
         self._seconds = max(0, params["cloud_init_timeout"])  # the variable itself is refused below
         asked = {"cloud_init_timeout": self._seconds, "allocated": False}
         self._info = GpuInfoCapability(host, asked)
+        self.options: t.Dict[str, parts.Params] = {}  # of the modules that accept theirs
 
     def observe(self) -> Info:
         """Return what gpu_info does; NodeError names all that stands in the way."""
@@ -63,8 +64,7 @@ class PreflightCapability:
 
     def _problems(self, there: t.Sequence[PciDevice]) -> t.List[Problem]:
         """Return what is wrong with the variables, and with the node once its first boot is over."""
-        options: t.Dict[str, parts.Params] = {}
-        found = once(self._wrong_values(there, options))
+        found = once(self._wrong_values(there, self.options))
         try:
             self._info.wait(0 if found else self._seconds)
         except NodeError:
@@ -73,7 +73,7 @@ class PreflightCapability:
             raise
         if not self._root:
             return [*found, NO_ROOT]
-        return once([*found, *node.check(self._host, self._room, self._values, options)])
+        return once([*found, *node.check(self._host, self._room, self._values, self.options)])
 
     def _wrong_values(
         self, there: t.Sequence[PciDevice], params: t.Dict[str, parts.Params]
@@ -84,7 +84,7 @@ class PreflightCapability:
         for module in self._modules:
             refused, options = parts.check(self._host, module, self._values)
             yield from refused
-            if module == "mig" and not refused:
+            if module == "mig" and not refused and options["state"] == "present":
                 yield from _layout(options, there)
             if not refused:
                 params[module] = options
@@ -105,6 +105,7 @@ class PreflightCapability:
 
 def _layout(options: parts.Params, there: t.Sequence[PciDevice]) -> t.Iterator[Problem]:
     try:
-        layout.check(Selection.of(options["config"], options["selected"]), there)
+        declared = Declared(options["config"], options["selected"], options["by_label"])
+        layout.check(declared.selection(), there)
     except NodeError as error:
         yield Problem.of(error, "mig")

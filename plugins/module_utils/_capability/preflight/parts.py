@@ -19,6 +19,7 @@ from ..agent import deployment
 from ..dcgm import capability as dcgm
 from ..driver import capability as driver
 from ..mig import capability as mig
+from ..run import Capability
 from ..runtimes import capability as runtimes
 
 Values = t.Mapping[str, t.Any]
@@ -41,14 +42,17 @@ COMPONENTS = {
 CHOICES = re.compile(
     r"value of (?P<option>\w+) must be one of: (?P<choices>.*), got: (?P<value>.*?)(?: found in (?P<whole>\w+))?"
 )
+EARLIER_HANDLER_PATH = "container_runtime_program"  # of container_runtime_handler_path
+HANDLER_LABEL = "gpu.node/runtime-handler"
+SHARING = "device_plugin_sharing"
 STATES = {"container_toolkit": "unmanaged", "dcgm": "unmanaged", "device_plugin": "started"}
 
 
 class Part(t.NamedTuple):
-    """A module: its argument spec, and what checks its options, raising NodeError."""
+    """A module: its argument spec, and its capability as in check mode, NodeError where options can't be meant."""
 
     spec: t.Mapping[str, t.Any]
-    check: t.Callable[[Host, Params], t.Any]
+    make: t.Callable[[Host, Params], Capability[t.Any]]
 
 
 PARTS: t.Mapping[str, Part] = {
@@ -79,14 +83,39 @@ def state(module: str, values: Values) -> str:
 
 def runs(module: str, values: Values) -> bool:
     """Tell whether the module's role does anything with these variables."""
-    if module == "mig":
-        wanted = values.get("mig_config") or values.get("mig_selected")
-        return bool(wanted) and state(module, values) == "present"
+    if module == "mig" and state(module, values) == "present":
+        wanted = ("mig_config", "mig_selected", "mig_by_label")
+        return any(values.get(one) for one in wanted)
     return module in PARTS and state(module, values) != "unmanaged"
 
 
 def options(module: str, values: Values) -> Params:
     """Return a module's options as its role gives them; variables that are not there have its defaults."""
+    found = _given(module, values)
+    if isinstance(found.get("repository"), str):
+        found["repository"] = {"preset": found["repository"]}
+    if module == "container_runtime" and EARLIER_HANDLER_PATH in values:
+        found["handler_path"] = values[EARLIER_HANDLER_PATH]
+    if module == "device_plugin":
+        found.update(digest="preflight", **_composed(found, values))
+    return found
+
+
+def _composed(found: Params, values: Values) -> Params:
+    """Return the options of the device plugin that its role makes of several variables."""
+    labels = dict(found.get("labels", {}))
+    if "labels" not in values.get("gpu_nodes_components", ["labels"]):
+        labels["output"] = "off"
+    if values.get("container_runtime_mode") == "runtime_class":
+        handler = values.get("container_runtime_handler", "nvidia")
+        labels["extra"] = {HANDLER_LABEL: handler, **(labels.get("extra") or {})}
+    composed: Params = {"labels": labels}
+    if values.get(SHARING):
+        composed["config"] = {**(found.get("config") or {}), "sharing": values[SHARING]}
+    return composed
+
+
+def _given(module: str, values: Values) -> Params:
     found: Params = {}
     for name, variable in VARIABLES[module].items():
         value = values.get(variable)
@@ -97,10 +126,6 @@ def options(module: str, values: Values) -> Params:
             found.setdefault(whole, {})[part] = value
         else:
             found[name] = value
-    if isinstance(found.get("repository"), str):
-        found["repository"] = {"preset": found["repository"]}
-    if module == "device_plugin":
-        found.update(digest="preflight", labels=found.get("labels", {}))
     return found
 
 
@@ -112,7 +137,7 @@ def check(host: Host, module: str, values: Values) -> t.Tuple[t.List[Problem], P
         return [_in_variables(module, one) for one in result.error_messages], {}
     params = result.validated_parameters
     try:
-        part.check(host, params)
+        part.make(host, params)
     except NodeError as error:
         return [Problem.of(error, module)], params
     return [], params

@@ -53,3 +53,10 @@ def _scalar(value: t.Any) -> str:
     if isinstance(value, str) and not AMBIGUOUS.fullmatch(value):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def would(summary: str) -> str:
+    """Return a step as check mode says it: "GPU 6: would destroy 1g", not "would GPU 6: destroy 1g"."""
+    named = re.match(r"(?:GPU \d+|/\S+): ", summary)
+    subject = named.group() if named else ""
+    return f"{subject}would {summary[len(subject) :]}"

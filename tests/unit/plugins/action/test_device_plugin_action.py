@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpu.node.plugins.action.device_plugin import (
-    ActionModule,
+from ansible_collections.gpu.node.plugins.action.device_plugin import ActionModule
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import (
     collect,
     fingerprint,
     pack,

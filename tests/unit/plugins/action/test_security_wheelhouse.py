@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.gpu.node.plugins.action.device_plugin import ActionModule
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import package as release
 from hostile_index import BUILD_TOOL, GENUINE, GOOD, REPOSITORY, SDIST, WITH_BUILD_TAG, hostile
 
 PACKAGE = REPOSITORY / "files/gpu_plugin"
@@ -30,8 +30,7 @@ def package(tmp_path: Path) -> Path:
 
 def sent(package: Path, wheelhouse: Path) -> set[str]:
     """Return which wheels the action would send."""
-    action = object.__new__(ActionModule)  # what it packs depends on nothing but its arguments
-    files, _units = action._payload({"package": str(package), "wheelhouse": str(wheelhouse)})
+    files = release(str(package), str(wheelhouse)).files
     return {name for name in files if name.startswith("wheels/")}
 
 

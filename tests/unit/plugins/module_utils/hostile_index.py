@@ -19,8 +19,8 @@ import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.action.device_plugin import collect, pack
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import collect, pack
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 GENUINE = "tomlkit-0.15.2-py3-none-any.whl"

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import would
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.text import (
     Names,
     cells,
     fitted,
     shortened,
     span,
-    would,
     wrapped,
 )
 from hypothesis import given

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The controller's half of gpu.node.plan: that of gpu.node.preflight, and what the daemon's release would be."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import glob
+import os
+import typing as t
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible_collections.gpu.node.plugins.action.preflight import (
+    ROOT,
+    WHEELHOUSE,
+    Problems,
+    Values,
+)
+from ansible_collections.gpu.node.plugins.action.preflight import (
+    ActionModule as PreflightAction,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import Problem
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import package
+
+PACKAGE = os.path.join(ROOT, "files", "gpu_plugin")
+# What runs from the daemon's environment, or imports what is in it.
+USERS = frozenset({"device_plugin", "cdi", "mig"})
+
+
+class ActionModule(PreflightAction):
+    """Runs the module on what the play has set, with the defaults of the roles where it has set nothing."""
+
+    MODULE = "gpu.node.plan"
+
+    def _given(self, given: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+        """Return the play's variables over the roles' defaults, of which a play knows those of its own roles alone."""
+        return collections.ChainMap(dict(given), defaults())
+
+    def _more(self, args: Values, values: Values, refused: Problems) -> Values:
+        """Return the release that the daemon's source tree and the wheels make."""
+        if USERS.isdisjoint(args.get("components", USERS)) or any(
+            one.variable == WHEELHOUSE for one in refused
+        ):
+            return {}
+        try:
+            found = package(PACKAGE, values.get(WHEELHOUSE))
+        except AnsibleActionFail as error:
+            words, _next, hint = str(error.message).partition(". Next step: ")
+            text = words.replace("wheelhouse: ", f"{WHEELHOUSE}: ", 1)
+            refused.append(Problem(WHEELHOUSE, text, hint))
+            return {}
+        return {"daemon": {"digest": found.digest, "units": found.units}}
+
+
+@functools.cache
+def defaults() -> Values:
+    """Return the defaults of the collection's roles."""
+    found: Values = {}
+    for path in glob.glob(os.path.join(ROOT, "roles", "*", "defaults", "main.yml")):
+        with open(path, encoding="utf-8") as stream:
+            found.update(yaml.safe_load(stream) or {})
+    return found

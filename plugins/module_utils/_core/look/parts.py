@@ -1,0 +1,72 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The parts of a bring-up in their order, and which of them a change of another may concern."""
+
+from __future__ import annotations
+
+import typing as t
+
+ENVIRONMENT = "environment"
+Answer = t.Mapping[str, t.Any]
+
+
+class Part(t.NamedTuple):
+    """A part: its name, the module that makes it, and the parts before it whose changes its plan may depend on."""
+
+    name: str
+    module: str
+    behind: t.Tuple[str, ...] = ()
+
+
+PARTS: t.Tuple[Part, ...] = (
+    Part(ENVIRONMENT, "device_plugin"),
+    Part("driver", "nvidia_driver"),
+    Part("toolkit", "container_toolkit"),
+    # A mode of the runtime needs the toolkit's program.
+    Part("runtime", "container_runtime", ("toolkit",)),
+    # They ask NVML, by the driver's library and the environment's pynvml.
+    Part("mig", "mig", (ENVIRONMENT, "driver")),
+    # It lists the driver's files and the MIG devices, and may be nvidia-ctk's.
+    Part("cdi", "cdi", (ENVIRONMENT, "driver", "toolkit", "mig")),
+    # What it waits for is that the daemon serves the devices that there are.
+    Part("device_plugin", "device_plugin", (ENVIRONMENT, "driver", "toolkit", "mig")),
+    # Its packages follow the driver's version.
+    Part("dcgm", "dcgm", ("driver",)),
+)
+BY_NAME: t.Mapping[str, Part] = {one.name: one for one in PARTS}
+
+
+def is_open(part: Answer) -> bool:
+    """Tell whether a run has something to do, to refuse or to wait for by what is planned of a part itself."""
+    waits = ("steps", "error", "later", "reboot_required", "restart_required")
+    return any(part[one] for one in waits) or bool(part["result"].get("reload_required"))
+
+
+def called(parts: t.Iterable[Answer]) -> t.List[str]:
+    """Return the names of parts whose modules a run has to call: what is open, and what is behind it."""
+    found: t.List[str] = []
+    for part in parts:
+        if is_open(part) or any(one in found for one in BY_NAME[part["name"]].behind):
+            found.append(part["name"])
+    return found
+
+
+def waits_for(name: str, changing: t.Collection[str]) -> t.List[str]:
+    """Return the parts whose change comes before a part, and may make its plan another."""
+    return [one for one in BY_NAME[name].behind if one in changing]
+
+
+def with_later(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
+    """Return parts that say what their plans wait for, where that is the change of another part."""
+    found: t.List[t.Dict[str, t.Any]] = []
+    changing: t.Set[str] = set()
+    for part in parts:
+        late = part["later"]
+        before = waits_for(part["name"], changing)
+        if before and not late:
+            late = f"{' and '.join(before)} {'has' if len(before) == 1 else 'have'} changed"
+        found.append({**part, "later": late})
+        if is_open(found[-1]):
+            changing.add(part["name"])
+    return found

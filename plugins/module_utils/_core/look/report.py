@@ -1,0 +1,32 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is planned for all parts, as lines for a reader, and what of it a check has to refuse."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..text.readable import would
+from .parts import Answer
+
+
+def lines(parts: t.Iterable[Answer]) -> t.List[str]:
+    """Return a line for each step, with what it waits for, and for each part that would be refused."""
+    return [line for part in parts for line in _part(part)]
+
+
+def _part(part: Answer) -> t.Iterator[str]:
+    name, late = part["name"], part["later"]
+    for step in part["steps"]:
+        yield f"{name}: {would(step['summary'])}"
+    if part["error"]:
+        yield f"{name}: would be refused as it is now: {part['error']['msg']}"
+    if late:
+        yield f"{name}: known once {late}"
+    yield from (f"{name}: reboot required: {one}" for one in part["reboot_reasons"])
+
+
+def refused(parts: t.Iterable[Answer]) -> t.List[str]:
+    """Return why a run would fail, whatever it changes before: an error that nothing else may take away."""
+    return [part["error"]["msg"] for part in parts if part["error"] and not part["later"]]

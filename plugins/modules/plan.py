@@ -1,0 +1,205 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Look at a node once, and plan every part of its bring-up."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: plan
+short_description: Look at a node once, and plan every part of its bring-up
+version_added: 0.1.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Refuses what M(gpu.node.preflight) does. Then each part of the bring-up is planned by what its own module plans
+    with, in one process, against the variables of this collection's roles.
+  - Changes nothing. It never reports a change; RV(drift) names the parts that are not as declared.
+  - Answers what M(gpu.node.gpu_info) does. A node without an NVIDIA GPU is not planned.
+options:
+  variables:
+    description:
+      - Variables of the roles by name. Left out, they are taken from the play, with the defaults of the roles.
+    type: dict
+    default: {}
+  components:
+    description: The parts of the bring-up that are to come.
+    type: list
+    elements: str
+    choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
+    default: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
+  cloud_init_timeout:
+    description:
+      - How many seconds to wait until C(cloud-init) is done, where it is at work on a node with GPUs. V(0) does not
+        wait.
+    type: int
+    default: 0
+  validate:
+    description:
+      - Whether a node on which nothing is to be done is validated as M(gpu.node.validate) does, with the variables of
+        the role C(validate).
+    type: bool
+    default: false
+  daemon:
+    description: The release of the device plugin that the controller has. Set by the action plugin.
+    type: dict
+    suboptions:
+      digest:
+        description: What names it.
+        type: str
+        default: ''
+      units:
+        description: Texts of its units, by their names.
+        type: dict
+  refused:
+    description: What the controller has refused already. Set by the action plugin.
+    type: list
+    elements: dict
+    default: []
+extends_documentation_fragment:
+  - gpu.node.attributes
+  - gpu.node.attributes.nvml
+"""
+
+EXAMPLES = r"""
+- name: Plan what the play declares
+  gpu.node.plan:
+  register: node
+
+- name: Fail where the node has drifted
+  ansible.builtin.fail:
+    msg: "{{ node.lines | join('; ') }}"
+  when: node.drift | length > 0
+"""
+
+RETURN = r"""
+gpu_info:
+  description: What the node has, as M(gpu.node.gpu_info) tells it.
+  returned: success
+  type: dict
+drift:
+  description: The names of the parts that have steps.
+  returned: success
+  type: list
+  elements: str
+  sample: [mig]
+calls:
+  description:
+    - The names of the parts whose modules a run has to call, those that have something to do, to wait for or to refuse,
+      and those that a change of one before them may concern.
+  returned: success
+  type: list
+  elements: str
+  sample: [mig, cdi, device_plugin]
+parts:
+  description: The parts that are wanted, in their order.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: >-
+        The part, one of V(environment), V(driver), V(toolkit), V(runtime), V(mig), V(cdi), V(device_plugin) and
+        V(dcgm). The environment is that of the device plugin, which MIG and CDI need as well.
+      type: str
+    steps:
+      description: What would be done, each with its action, a summary and what it takes from the node.
+      type: list
+      elements: dict
+    warnings:
+      description: What the module would warn of.
+      type: list
+      elements: str
+    reboot_required:
+      description: Whether the node has to be rebooted.
+      type: bool
+    reboot_reasons:
+      description: Why.
+      type: list
+      elements: str
+    restart_required:
+      description: Units that have to be restarted.
+      type: list
+      elements: str
+    blocked_by:
+      description: Who is in the way.
+      type: list
+      elements: str
+    error:
+      description: Why the module would refuse as the node is now, with RV(parts[].error.msg), cause and hint.
+      type: dict
+    later:
+      description: What has to come before, where the plan can only be known once it has; else empty.
+      type: str
+    diff:
+      description: What would change, in diff mode, with before, after and prepared.
+      type: dict
+    result:
+      description: What else the module answers.
+      type: dict
+lines:
+  description: All of it in words, a line for each step.
+  returned: success
+  type: list
+  elements: str
+  sample: ["mig: GPU 0: would create 1g.10gb at placement 0:1"]
+refused:
+  description: Why a run would fail, whatever it changes before.
+  returned: success
+  type: list
+  elements: str
+validation:
+  description: What M(gpu.node.validate) answers, where it was asked for and nothing is to be done; else empty.
+  returned: success
+  type: dict
+problems:
+  description: What stands in the way.
+  returned: failure
+  type: list
+  elements: dict
+  contains:
+    variable:
+      description: The variable to correct, empty where it is the node.
+      type: str
+    text:
+      description: The value, and what was expected.
+      type: str
+    hint:
+      description: The way out, where there is one to tell.
+      type: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._capability.look.capability import (
+    SPEC,
+    LookCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
+    ensure_importable,
+    run_capability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._host.room import Room
+
+
+def main() -> None:
+    """Run the module."""
+    ensure_importable("pynvml")
+    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    run_capability(
+        module,
+        lambda: LookCapability(
+            Host(),
+            Room(),
+            module.params,
+            root=os.geteuid() == 0,
+            check_mode=module.check_mode,
+            shows_difference=module._diff,
+        ),
+    )
+
+
+if __name__ == "__main__":
+    main()

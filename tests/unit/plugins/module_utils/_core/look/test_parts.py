@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which parts a run calls, by what one look has planned of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.look.parts import (
+    BY_NAME,
+    PARTS,
+    called,
+    is_open,
+    with_later,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.look.report import lines, refused
+from hypothesis import given
+from hypothesis import strategies as st
+
+NAMES = [one.name for one in PARTS]
+LISTS = ("steps", "reboot_reasons", "restart_required", "warnings", "blocked_by")
+EMPTY: dict[str, Any] = {
+    **{name: [] for name in LISTS},
+    **{name: {} for name in ("error", "diff", "result")},
+    "later": "",
+    "reboot_required": False,
+}
+STEP = {"action": "write", "summary": "write a file", "needs": []}
+# Each way in which something is left to do, to wait for or to refuse.
+OPEN: dict[str, dict[str, Any]] = {
+    "steps": {"steps": [STEP]},
+    "error": {"error": {"msg": "mig: no", "cause": "", "hint": ""}},
+    "later": {"later": "NVML answers"},
+    "reboot": {"reboot_required": True, "reboot_reasons": ["another driver is loaded"]},
+    "restart": {"restart_required": ["containerd.service"]},
+    "reload": {"result": {"reload_required": ["docker.service"]}},
+}
+answers = st.lists(st.sampled_from(NAMES), unique=True).flatmap(
+    lambda names: st.tuples(
+        *(
+            st.sampled_from([{}, {}, *OPEN.values()]).map(
+                lambda more, name=name: {"name": name, **EMPTY, **more}
+            )
+            for name in NAMES
+            if name in names
+        )
+    )
+)
+
+
+def part(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, **EMPTY, **more}
+
+
+def test_issue_18_1_what_a_part_is_behind_comes_before_it() -> None:
+    for number, one in enumerate(PARTS):
+        assert set(one.behind) <= set(NAMES[:number])
+
+
+@pytest.mark.parametrize("more", OPEN.values(), ids=OPEN)
+def test_issue_18_1_what_is_open_is_called(more: dict[str, Any]) -> None:
+    assert called([part("driver"), part("dcgm", **more)]) == ["dcgm"]
+    assert called([part("driver"), part("dcgm")]) == []
+
+
+@given(answers)
+def test_issue_18_1_exactly_what_is_open_or_behind_what_is_called_is_called(
+    parts: tuple[dict[str, Any], ...],
+) -> None:
+    found = called(parts)
+    for one in parts:
+        behind = [name for name in BY_NAME[one["name"]].behind if name in found]
+        assert (one["name"] in found) == (is_open(one) or bool(behind))
+    assert found == [one["name"] for one in parts if one["name"] in found]
+
+
+@given(answers)
+def test_issue_18_1_more_to_do_never_calls_less(parts: tuple[dict[str, Any], ...]) -> None:
+    before = set(called(parts))
+    for number, one in enumerate(parts):
+        changed = [*parts[:number], {**one, "steps": [STEP]}, *parts[number + 1 :]]
+        assert before | {one["name"]} <= set(called(changed))
+
+
+@given(answers)
+def test_issue_18_1_what_says_later_is_called_and_the_rest_of_the_plan_stays(
+    parts: tuple[dict[str, Any], ...],
+) -> None:
+    told = with_later(parts)
+    assert called(told) == called(parts)
+    assert [{**one, "later": ""} for one in told] == [{**one, "later": ""} for one in parts]
+    first = next((one for one in told if is_open(one)), part("driver"))
+    given = {one["name"]: one["later"] for one in parts}
+    assert first["later"] == given.get(first["name"], "")  # nothing before it changes
+
+
+def test_issue_18_1_a_change_of_the_driver_leaves_what_does_not_depend_on_it() -> None:
+    parts = [part(name) for name in NAMES]
+    parts[NAMES.index("driver")]["steps"] = [STEP]
+    assert called(parts) == ["driver", "mig", "cdi", "device_plugin", "dcgm"]
+    parts = [part(name, steps=[STEP] if name == "mig" else []) for name in NAMES]
+    assert called(parts) == ["mig", "cdi", "device_plugin"]
+    parts = [part(name, steps=[STEP] if name == "device_plugin" else []) for name in NAMES]
+    assert called(parts) == ["device_plugin"]
+
+
+def test_issue_18_1_the_lines_say_what_waits_and_what_would_be_refused() -> None:
+    busy = {"msg": "mig: GPU 0 is in use", "cause": "", "hint": ""}
+    alone = with_later([part("driver"), part("mig", error=busy)])
+    assert refused(alone) == ["mig: GPU 0 is in use"]
+    assert lines(alone) == ["mig: would be refused as it is now: mig: GPU 0 is in use"]
+    after = with_later([part("driver", steps=[STEP]), part("mig", error=busy)])
+    assert refused(after) == []  # the driver may take it away
+    assert lines(after) == [
+        "driver: would write a file",
+        "mig: would be refused as it is now: mig: GPU 0 is in use",
+        "mig: known once driver has changed",
+    ]
