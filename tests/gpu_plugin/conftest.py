@@ -14,10 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # for gpu_builders and running
 sys.path.insert(0, str(Path(__file__).parent / "endurance"))  # for growth and rounds
 sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))
+
+# Several workers share a processor: how long one example takes says nothing of it.
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
 
 if TYPE_CHECKING:
     from labelling import Start

@@ -11,11 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent / "plugins/module_utils"))
 PLAYED = "plugins/module_utils/_capability/driver/played"
 sys.path.append(str(Path(__file__).parent / PLAYED))
 sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))
+
+# Several workers share a processor: how long one example takes says nothing of it.
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session", autouse=True)
