@@ -14,6 +14,7 @@ LEFT_OUT ?= exhaustive or endurance or long
 CHOICE ?= not ($(LEFT_OUT))
 
 CACHE := $(CURDIR)/.cache
+BUNDLE ?= $(CACHE)/bundle
 VENV := $(CACHE)/venv
 BIN := $(VENV)/bin
 COLLECTIONS := $(CACHE)/collections
@@ -75,7 +76,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-all test-fast lint unit unit-long oracle endurance nvsim-test module-test daemon-test sanity sanity-all matrix matrix-all molecule integration integration-long integration-driver dkms test-cluster bench build
+.PHONY: test test-all test-fast lint unit unit-long oracle endurance nvsim-test module-test daemon-test sanity sanity-all matrix matrix-all molecule integration integration-long integration-driver dkms test-cluster bench build bundle
 test: image $(WHEELHOUSE)/stamp ## What every change has to pass: at most half an hour on two cores
 	@tests/run-all
 
@@ -174,6 +175,13 @@ build: setup ## The tarball: built, refused where it is not ready, installed int
 .PHONY: release
 release: setup ## Make the tarball of a release and its SHA-256 (.cache/release)
 	$(BIN)/python tests/release/build.py
+
+# BUNDLE_OPTIONS="-e bundle_images=localhost/gpu-plugin" and other variables of docs/operations/air-gap.md.
+bundle: setup ## Collect what nodes without a way to the Internet need (BUNDLE=folder)
+	@rm -rf $(CACHE)/bundled
+	$(BIN)/ansible-galaxy collection build --output-path $(CACHE)/bundled .
+	$(BIN)/ansible-playbook gpu.node.bundle -e bundle_path=$(BUNDLE) \
+	    -e bundle_collection=$$(ls $(CACHE)/bundled/*.tar.gz) $(BUNDLE_OPTIONS)
 
 # --- the rest --------------------------------------------------------------------------------------
 

@@ -78,6 +78,10 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
         allocation=ALLOCATION,
         require_kubelet=REQUIRE_KUBELET,
     ),
+    "bundle": _of(
+        "bundle",
+        "state path collection pythons architectures webhook images driver_version sha256",
+    ),
     "gpu_info": {"cloud_init_timeout": "gpu_nodes_cloud_init_timeout"},
 }
 

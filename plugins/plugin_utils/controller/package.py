@@ -9,17 +9,19 @@ import gzip
 import hashlib
 import io
 import os
-import re
 import tarfile
 import typing as t
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.wheels import (
+    listed_wheels,
+    refusal,
+)
 
 UNITS = tuple(f"gpu-{name}.service" for name in ("device-plugin", "node-labels", "mps", "dra"))
 SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")
 DIGEST_LENGTH = 12
 REFUSALS_SHOWN = 5
-SOURCES = re.compile(r".*\.(tar(\.(gz|bz2|xz|lz))?|tgz|tbz|txz|zip|egg)", re.IGNORECASE | re.DOTALL)
 Files = t.Dict[str, str]
 
 
@@ -80,55 +82,6 @@ def wheels_of(wheelhouse: str, requirements: str) -> Files:
             f" --require-hashes --only-binary=:all: --no-deps --dest {wheelhouse} --requirement {requirements}'"
         )
     return wheels
-
-
-class Listed(t.NamedTuple):
-    """What is listed of a package."""
-
-    versions: t.FrozenSet[str]
-    digests: t.FrozenSet[str]
-
-
-def _normal(name: str) -> str:
-    """Return a package's name as indexes compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def listed_wheels(text: str) -> t.Dict[str, Listed]:
-    """Return what a list of requirements allows, by package."""
-    found: t.Dict[str, Listed] = {}
-    for line in text.replace("\\\n", " ").splitlines():
-        start = re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line)
-        if start:
-            before = found.get(_normal(start[1]), Listed(frozenset(), frozenset()))
-            digests = re.findall(r"--hash=sha256:([0-9a-f]{64})(?!\S)", line)
-            found[_normal(start[1])] = Listed(
-                before.versions | {start[2]}, before.digests | set(digests)
-            )
-    return found
-
-
-def refusal(listed: t.Mapping[str, Listed], file: str, sha256: str) -> str:
-    """Say why a file of a wheelhouse may not be installed; nothing where it may, or where pip leaves it alone."""
-    if SOURCES.fullmatch(file):
-        return f"{file} is not a wheel, and nothing is built on a node"
-    if not file.lower().endswith(".whl"):
-        return ""
-    parts = file[: -len(".whl")].split("-")
-    if len(parts) == 6:
-        return f"{file} has a build tag ({parts[2]}), and no wheel that is listed has one"
-    if len(parts) != 5:
-        return f"{file} is not the name of a wheel"
-    package = listed.get(_normal(parts[0]))
-    if package is None:
-        return f"{file} is of a package that the daemon does not need"
-    if sha256 in package.digests:
-        return ""
-    if parts[1] not in package.versions:
-        return (
-            f"{file} is not of the version that is listed, {' or '.join(sorted(package.versions))}"
-        )
-    return f"{file} has another content (sha256 {sha256[:DIGEST_LENGTH]}...) than the wheels that are listed"
 
 
 class Package(t.NamedTuple):

@@ -16,7 +16,7 @@ from ..nodeinfo import os_release
 from ..recorded import Additions, package_manager
 
 RECORD = "/var/lib/gpu-node/device_plugin.json"
-VENV = "python3-venv"  # what Debian and Ubuntu leave out of their Python
+VENV = python.VENV
 
 
 class Packages:

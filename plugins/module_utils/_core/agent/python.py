@@ -14,6 +14,7 @@ from ..steps import Step
 OLDEST, NEWEST = 10, 14
 EXPECTED = f"Python from 3.{OLDEST} to 3.{NEWEST}"
 PROGRAMS = ("python3", *(f"python3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1)))
+VENV = "python3-venv"  # what Debian and Ubuntu leave out of their Python
 VARIABLES = {"python": "device_plugin_python", "install": "device_plugin_install_python"}
 
 

@@ -1,0 +1,128 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Collect what nodes without a way to the Internet need, or verify it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: bundle
+short_description: Collect what nodes without a way to the Internet need, or verify it
+version_added: 0.2.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Collects wheels, the collection itself, container images and lists of packages into a folder, with the SHA-256 of
+    each file. It runs on the controller.
+  - Wheels are fetched by pip, as pip is set up there, and only those with the hashes that the collection lists.
+  - The folder is made beside its place and put there in one step. Where nothing has changed since, nothing is fetched.
+options:
+  state:
+    description:
+      - V(present) makes the bundle. V(verified) changes nothing, and fails where a file was changed, is missing or is
+        not of the bundle, naming it.
+    type: str
+    choices: [present, verified]
+    default: present
+  path:
+    description: The folder of the bundle. It must not have files that are not of a bundle.
+    type: path
+    required: true
+  collection:
+    description: The folder of the installed collection C(gpu.node), or its tarball.
+    type: path
+    required: true
+  pythons:
+    description: The Pythons of the nodes, V(3.10) to V(3.14), in quotes.
+    type: list
+    elements: str
+    default: ['3.10', '3.11', '3.12', '3.13', '3.14']
+  architectures:
+    description: The architectures of the nodes, V(x86_64) and V(aarch64).
+    type: list
+    elements: str
+    default: [x86_64]
+  webhook:
+    description: Whether to collect the wheels of the image of C(gpu-plugin webhook) too.
+    type: bool
+    default: true
+  images:
+    description: Images of this machine's podman or Docker, by name, or archives of images, by path.
+    type: list
+    elements: str
+    default: []
+  driver_version:
+    description: The driver's version or branch, which the names of some distributions' packages have in them.
+    type: str
+    default: ''
+  sha256:
+    description:
+      - The SHA-256 of the bundle's C(SHA256SUMS), as RV(bundle.sha256) was when it was made. V(verified) refuses
+        another.
+    type: str
+    default: ''
+extends_documentation_fragment:
+  - gpu.node.attributes
+requirements:
+  - pip and packaging for the Python that runs Ansible on the controller
+"""
+
+EXAMPLES = r"""
+- name: Collect what nodes with Debian 12 and 13 need
+  gpu.node.bundle:
+    path: /srv/bundle
+    collection: "{{ playbook_dir }}/.."
+    pythons: ['3.11', '3.13']
+  delegate_to: localhost
+
+- name: See that it has arrived as it was made
+  gpu.node.bundle:
+    path: /srv/bundle
+    collection: "{{ playbook_dir }}/.."
+    state: verified
+    sha256: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+bundle:
+  description: The bundle that is there.
+  returned: success
+  type: dict
+  contains:
+    path:
+      description: Its folder.
+      type: str
+    sha256:
+      description: The SHA-256 of its SHA256SUMS, which has those of all files. Empty where there is no bundle yet.
+      type: str
+    files:
+      description: How many files it has.
+      type: int
+    size:
+      description: Their size in bytes.
+      type: int
+steps:
+  description: What was done, or in check mode would be.
+  returned: success
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._capability.bundle.capability import (
+    SPEC,
+    BundleCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    run_capability(module, lambda: BundleCapability(Host(), module.params))
+
+
+if __name__ == "__main__":
+    main()
