@@ -1,14 +1,20 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Room on file systems."""
+"""Room on file systems, and who listens on their sockets."""
 
 from __future__ import annotations
 
 import os
 import posixpath
+import socket
+import struct
+import typing as t
 
 from .._core.preflight.node import Space
+
+CREDENTIALS = struct.Struct("3i")  # pid, uid and gid, see unix(7)
+ANSWER_SECONDS = 1.0
 
 
 class Room:
@@ -28,3 +34,14 @@ class Room:
             return os.stat(path).st_size
         except OSError:
             return 0
+
+    def listener(self, path: str) -> t.Optional[int]:
+        """Return the process that listens on a socket, 0 where it is not seen from here; None where nobody does."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+            channel.settimeout(ANSWER_SECONDS)
+            try:
+                channel.connect(path)
+            except OSError:
+                return None
+            told = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        return int(CREDENTIALS.unpack(told)[0])

@@ -17,7 +17,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ROLES = REPOSITORY / "roles"
-MIGRATION = (REPOSITORY / "docs/operations/migration.md").read_text()
+MIGRATION = (REPOSITORY / "docs/migration/README.md").read_text()
 # The module of fractions is for any objects, and so not of its name.
 OTHERS = ("common", "fractions", "node_labels")
 # The variables of the role common are those of the playbooks, for modules of several roles.

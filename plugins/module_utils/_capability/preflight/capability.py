@@ -92,7 +92,7 @@ class PreflightCapability:
     def plan(self, state: Info) -> Plan:
         """There is never anything to do."""
         found = self._info.plan(state)
-        said = node.warnings(self._host, self._values) if "device_plugin" in self._modules else ()
+        said = node.warnings(self._host, self._values, self._modules)
         return dataclasses.replace(found, warnings=(*found.warnings, *said))
 
     def apply(self, step: Step) -> None:

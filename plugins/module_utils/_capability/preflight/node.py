@@ -25,6 +25,7 @@ from ..agent import python
 from ..nodeinfo import library_versions, loaded_driver
 from ..runtimes.capability import RuntimeCapability
 from ..runtimes.engines import choose
+from . import others
 from .parts import Values, state
 
 ENVIRONMENT = "/opt/gpu-node"
@@ -45,6 +46,10 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
     if dra.wanted(values) and _starts_plugin(values, params):
         found += dra.of_kubelet(values, _kubelet(host))
         found += dra.of_runtime(values, managed=manages)
+    if _starts_plugin(values, params):
+        found += others.plugins(host, room)
+    if "nvidia_driver" in params and _from_packages(params["nvidia_driver"]):
+        found += others.driver(host, params["nvidia_driver"]["source"])
     fresh = _makes_environment(host, values, params)
     if fresh:
         found += _python(host, values)
@@ -70,10 +75,12 @@ def _starts_plugin(values: Values, params: Params) -> bool:
     return "device_plugin" in params and state("device_plugin", values) == "started"
 
 
-def warnings(host: Host, values: Values) -> t.Tuple[str, ...]:
+def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[str, ...]:
     """Return what is to be said of a node that may do, and may not."""
-    said = dra.warning(values, _kubelet(host)) if dra.wanted(values) else ""
-    return (said,) if said else ()
+    asks = "device_plugin" in modules and dra.wanted(values)
+    said = dra.warning(values, _kubelet(host)) if asks else ""
+    beside = others.warnings(host) if "mig" in modules else ()
+    return (*([said] if said else ()), *beside)
 
 
 def _kubelet(host: Host) -> str:
@@ -84,8 +91,12 @@ def _kubelet(host: Host) -> str:
 
 
 def _installs_driver(host: Host, params: t.Mapping[str, t.Any]) -> bool:
-    wanted = params["state"] == "present" and params["source"] in INSTALLING
-    return wanted and loaded_driver(host) is None and not library_versions(host)
+    there = loaded_driver(host) is not None or bool(library_versions(host))
+    return _from_packages(params) and not there
+
+
+def _from_packages(params: t.Mapping[str, t.Any]) -> bool:
+    return params["state"] == "present" and params["source"] in INSTALLING
 
 
 def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Room on file systems, of this machine."""
+"""Room on file systems, and who listens on sockets, of this machine."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -37,3 +38,14 @@ def test_newcomer_3_a_file_system_that_can_not_be_written_is_seen(tmp_path: Path
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
     assert found.read_only
     assert found.free <= 1 << 20
+
+
+def test_issue_18_7_who_listens_on_a_socket_is_known(tmp_path: Path) -> None:
+    path = str(tmp_path / "nvidia-gpu.sock")
+    assert Room().listener(path) is None
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        assert Room().listener(path) is None
+        server.listen()
+        assert Room().listener(path) == os.getpid()
+    assert Room().listener(path) is None

@@ -16,17 +16,21 @@ Look = Callable[..., str]
 
 
 class FakeRoom:
-    """File systems by their mount points; ``sizes`` are of files."""
+    """File systems by their mount points; ``sizes`` are of files, ``listeners`` processes by their sockets."""
 
     def __init__(self) -> None:
         self.spaces = {"/": Space(1, 100 * GIB)}
         self.sizes: dict[str, int] = {}
+        self.listeners: dict[str, int] = {}
 
     def space(self, folder: str) -> Space:
         return self.spaces[max((one for one in self.spaces if folder.startswith(one)), key=len)]
 
     def size(self, path: str) -> int:
         return self.sizes.get(path, 0)
+
+    def listener(self, path: str) -> int | None:
+        return self.listeners.get(path)
 
 
 def node(*devices: str) -> FakeHost:
