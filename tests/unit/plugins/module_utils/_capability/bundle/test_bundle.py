@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import wheels_of
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import wheels_of
 from bundles_made import GENUINE, OLD, PLUGIN, X509, Bundle, release
 from hostile_index import Index
 
