@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 SPECS = {name: spec for role in variables.roles() for name, spec in variables.options(role).items()}
 KEYS = ("type", "elements", "choices")
+# What a page of migration begins with.
+OTHERS = re.compile(r"^Before\b[^\n]*:\n\n```yaml\n.*?^```\n", re.MULTILINE | re.DOTALL)
 
 
 class Example(NamedTuple):
@@ -28,8 +31,9 @@ class Example(NamedTuple):
 
 
 def examples(page: Path) -> Iterator[Example]:
-    """Yield the YAML blocks of a page. yaml.YAMLError: one does not parse."""
-    for number, text in enumerate(pages.blocks(page.read_text(), "yaml"), 1):
+    """Yield the YAML blocks of a page, but for what other tools have. yaml.YAMLError: one does not parse."""
+    ours = OTHERS.sub("", page.read_text())
+    for number, text in enumerate(pages.blocks(ours, "yaml"), 1):
         for data in yaml.safe_load_all(text):
             yield Example(pages.name(page), number, text, data)
 
