@@ -124,7 +124,7 @@ EXAMPLES = r"""
     name: containerd
     mode: runtime_class
 
-- name: Take back what was added to Docker
+- name: Remove what was added to Docker
   gpu.node.container_runtime:
     name: docker
     state: absent

@@ -137,7 +137,7 @@ EXAMPLES = r"""
       package: datacenter-gpu-manager-exporter
       version: 4.8.1
 
-- name: Take back what was added
+- name: Remove what was added
   gpu.node.dcgm:
     state: absent
 """

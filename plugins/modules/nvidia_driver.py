@@ -152,7 +152,7 @@ EXAMPLES = r"""
   gpu.node.nvidia_driver:
     adopt: true
 
-- name: Take back what was added
+- name: Remove what was added
   gpu.node.nvidia_driver:
     state: absent
 """
@@ -167,7 +167,7 @@ loaded_version:
   returned: success
   type: str
 loaded_module_type:
-  description: Flavour of the loaded kernel module, open or proprietary.
+  description: Type of the loaded kernel modules, open or proprietary.
   returned: success
   type: str
 newer_version:

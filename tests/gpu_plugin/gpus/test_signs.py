@@ -137,7 +137,7 @@ def test_nothing_is_kept_of_a_gpu_that_waits_for_nothing() -> None:
         (told(rows_failed=False, rows_pending=True), "which the plugin notices"),
         (told(), "`gpu-plugin health clear GPU-0`"),
         (told(energy=10**9, persistent=False), "`gpu-plugin health clear GPU-0`"),
-        (told(rows_failed=True), "another GPU in its place: no reset mends it"),
+        (told(rows_failed=True), "another GPU in its place: no reset repairs it"),
         (told(recovery=1), "what the driver asks for: it says itself when that is done"),
     ],
 )

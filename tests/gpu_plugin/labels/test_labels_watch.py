@@ -213,5 +213,5 @@ def test_m5_a_watch_that_has_ended_is_begun_anew(
         time.sleep(0.2)
     eventually(lambda: (watched.keep(), not found.empty())[-1])
     assert state(found)
-    assert "the watch of the node has ended, beginning anew" in capsys.readouterr().err
+    assert "the watch of the node has ended, starting over" in capsys.readouterr().err
     node.close()

@@ -150,7 +150,7 @@ def test_a_defect_from_before_the_daemons_time_is_known(make_node: MakeNode) -> 
     eventually(lambda: GPU in node.status()["resources"])
     assert node.status()["resources"][GPU]["problems"] == {
         worn: "XID 64 (a memory row could not be replaced). Way back: another GPU in its place:"
-        " no reset mends it"
+        " no reset repairs it"
     }
 
 

@@ -134,7 +134,7 @@ class Daemon:
         self._register.run()
         self._vanished.tick(self._gpus.inventory)
         if self._manager.folder.lost():
-            logs.error("the kubelet's folder was made anew, and only a new process can write there")
+            logs.error("the kubelet's folder was recreated, and only a new process can write there")
             self._stopping = True
         self._report_state(*(["READY=1"] if asked else []))
 

@@ -102,7 +102,7 @@ def configuration(files: t.Mapping[str, str], locks: str) -> str:
             raise NodeError(
                 f"{chosen[name]} cannot be read",
                 cause=str(error),
-                hint="mend what it says, then run again",
+                hint="fix what it says, then run again",
             ) from error
     parser.read_string(f"[main]\nlocksfile.path = {locks}\n")
     # Each key once: of several, one libzypp takes the first and another the last.

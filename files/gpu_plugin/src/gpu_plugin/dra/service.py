@@ -208,7 +208,7 @@ class Service:
             self._follow_node()
             self._look_for_forgotten()
         if self._folder.lost():
-            logs.error("the kubelet's folder was made anew, and only a new process can write there")
+            logs.error("the kubelet's folder was recreated, and only a new process can write there")
             self._stopping = True
         self._report(*(["READY=1"] if asked else []))
 

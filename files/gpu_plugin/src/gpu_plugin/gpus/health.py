@@ -44,7 +44,7 @@ GONE: Final = (
     "that the driver has the GPU again; of one that was taken out for good"
     " `gpu-plugin health clear {}` forgets this"
 )
-REPLACED: Final = "another GPU in its place: no reset mends it"
+REPLACED: Final = "another GPU in its place: no reset repairs it"
 DONE: Final = "what the driver asks for: it says itself when that is done"
 STRIKES: Final = 4  # faults in a row that it coped with, the last of which is fatal
 
@@ -246,7 +246,7 @@ class Health:
                 reason = f"{reported.uncorrected} memory errors since its last reset"
                 self.xid(uuid, number, reason=reason)
         self._worn.discard(uuid)
-        if reported.rows_failed:  # after all else, since no reset mends it
+        if reported.rows_failed:  # after all else, since no reset repairs it
             self._worn.add(uuid)
             self.xid(uuid, ROW_NOT_REPLACED)
 

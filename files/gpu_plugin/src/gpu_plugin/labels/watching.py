@@ -106,7 +106,7 @@ class Watched:
         if (self._watch is not None and self._watch.is_alive()) or now < self._next:
             return
         if self._watch is not None:
-            logs.error("the watch of the node has ended, beginning anew")
+            logs.error("the watch of the node has ended, starting over")
         self._next = now + self._backoff.failed()
         self._watch = self._begin()
         self._watch.start()

@@ -334,7 +334,7 @@ def load_settings(path: Path) -> Settings:
         raise NodeError(
             f"the settings in {path} can't be used",
             cause=str(error),
-            hint="the device plugin writes the file anew",
+            hint="the device plugin writes the file again",
         ) from error
 
 

@@ -109,7 +109,7 @@ class Managed:
         if all(one == bundle for one in _bundles(configuration)) and hooks:
             return
         if not hooks:
-            raise NodeError(f"{self._places.configuration} has no webhook", hint="apply it anew")
+            raise NodeError(f"{self._places.configuration} has no webhook", hint="apply it again")
         version = configuration["metadata"]["resourceVersion"]
         patch: list[Json] = [{"op": "test", "path": "/metadata/resourceVersion", "value": version}]
         patch += [
