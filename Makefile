@@ -196,6 +196,7 @@ docs-tables: setup ## Regenerate what docs have from the code: tests of findings
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/releases.py
 	$(BIN)/python tests/docs/variables.py
 	$(BIN)/python tests/docs/migration_tables.py
+	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/keys.py
 
 lock: ## Regenerate requirements-dev.txt from pyproject.toml, and the hashes of all wheels
 	tests/lock

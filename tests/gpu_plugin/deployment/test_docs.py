@@ -9,9 +9,13 @@ tests/unit/test_claims.py sees to the tests that the rows name.
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from gpu_plugin.config.configuration import parse
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
+import keys
 
 TESTS = Path(__file__).resolve().parents[1]
 DOCS = TESTS.parents[1] / "docs"
@@ -38,6 +42,11 @@ def test_each_fault_says_what_happens() -> None:
     assert [fault for fault, _happens in faults] == [row[0] for row in shown]
     assert all(fault and happens for fault, happens in faults)
     assert all("::" in row[1] for row in shown)
+
+
+def test_issue_18_7_each_key_of_the_configuration_is_on_the_page() -> None:
+    assert keys.shown() == keys.table(), "run make docs-tables"
+    assert len(table(PAGE, "| Key | Flags | Environment | Default | |")) > 20
 
 
 def test_its_configuration_is_valid() -> None:
