@@ -23,7 +23,7 @@ from .config.strict_yaml import ConfigError
 from .gpus.health import QUIET
 from .mps.paths import ROOT as MPS_ROOT
 from .mps.paths import SETTINGS
-from .tools import logs
+from .tools import logs, sole
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
@@ -261,7 +261,8 @@ def _run(options: argparse.Namespace) -> int:
         options.state_directory,
     )
     try:
-        return daemon.Daemon(paths, source).run()
+        with sole.lock(options.status_file.parent, os.environ):
+            return daemon.Daemon(paths, source).run()
     except DriverReplaced:
         logs.info("the driver was replaced, restarting")
         os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])

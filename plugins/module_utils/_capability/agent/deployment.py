@@ -28,7 +28,7 @@ from ..._nvml.real import open_nvml
 from ..mig.mps import mps_daemons
 from ..nodeinfo import environment
 from ..recorded import existing
-from . import dra, labels, registration
+from . import dra, labels, registration, sole
 from .packages import VENV, Packages
 from .python import find, missing
 from .release import checked, fill
@@ -125,6 +125,7 @@ class DevicePluginCapability:
             manager=self._service(mps_units.UNIT),
             mps=mps_daemons(self._host) if desired.state in ("absent", "stopped") else (),
             removal=packages.removal() if desired.state == "absent" else None,
+            pod=sole.pod(host),
             **dra.observe(host, desired, self._service),
         )
         self._first = self._first or observed

@@ -12,6 +12,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ..._core.agent import python as pythons
 from ..._core.agent.desired import CONFIG
+from ..._core.agent.sole import refusal
 from ..._core.errors import NodeError
 from ..._core.preflight import dra
 from ..._core.preflight import node as needs
@@ -21,7 +22,7 @@ from ..._core.runtimes.common import Wanted
 from ..._host.api import Host
 from ..._host.room import Room
 from ..._nvml.calls import pynvml
-from ..agent import python
+from ..agent import python, sole
 from ..nodeinfo import library_versions, loaded_driver
 from ..runtimes.capability import RuntimeCapability
 from ..runtimes.engines import choose
@@ -47,7 +48,7 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
         found += dra.of_kubelet(values, _kubelet(host))
         found += dra.of_runtime(values, managed=manages)
     if _starts_plugin(values, params):
-        found += others.plugins(host, room)
+        found += _beside(host, room)
     if "nvidia_driver" in params and _from_packages(params["nvidia_driver"]):
         found += others.driver(host, params["nvidia_driver"]["source"])
     fresh = _makes_environment(host, values, params)
@@ -69,6 +70,12 @@ def _makes_environment(host: Host, values: Values, params: Params) -> bool:
         return True
     using = [one for one in ("mig", "cdi") if one in params and state(one, values) == "present"]
     return bool(using) and pynvml is None
+
+
+def _beside(host: Host, room: Room) -> t.List[Problem]:
+    """Return what serves the GPUs already: this device plugin in a pod, or one of somebody else."""
+    pod = sole.pod(host)
+    return [Problem.of(refusal(pod, pod=False))] if pod else list(others.plugins(host, room))
 
 
 def _starts_plugin(values: Values, params: Params) -> bool:

@@ -13,7 +13,7 @@ from ..dra.names import UNIT as DRA_UNIT
 from ..errors import NodeError
 from ..packages.package import Removal
 from ..steps import Plan, Step
-from . import mps_units, registration
+from . import mps_units, registration, sole
 from .desired import (
     CONFIG,
     CONFIGS,
@@ -63,6 +63,7 @@ class Observed:
     installed for environments and are to go. ``dra_late`` is why the DRA driver does not serve, where it
     runs; ``moves`` tells that GPUs change their owner, device plugin or DRA;
     ``held`` is who has one that has to go to another, or where all goes, has one of DRA.
+    ``pod`` is a device plugin of the DaemonSet's that serves the node.
     """
 
     python: str
@@ -87,6 +88,7 @@ class Observed:
     held: t.Tuple[str, ...] = ()
     missing: Missing = NOTHING
     removal: t.Optional[Removal] = None
+    pod: str = ""
 
 
 def serving(observed: Observed) -> str:
@@ -191,6 +193,8 @@ def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
 
 def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.List[Step]:
     handover.refuse(desired.owners.allocation, observed.held)
+    if observed.pod:
+        raise sole.refusal(observed.pod, pod=False)
     configs, status, why = _configs(observed, desired), observed.status, ""
     if release or any(step.params["path"] == desired.config_file for step in configs):
         why = CHANGES
