@@ -172,7 +172,10 @@ bench: setup ## How fast things are, as ratios within one run
 build: setup ## The tarball: built, refused where it is not ready, installed into a bare environment of each ansible-core
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not long" tests/release
 
-.PHONY: release
+.PHONY: docs release
+docs: setup ## Pages of all modules, plugins and roles (.cache/docs/html)
+	tests/docs/site/build $(CACHE)/docs
+
 release: setup ## Make the tarball of a release and its SHA-256 (.cache/release)
 	$(BIN)/python tests/release/build.py
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+EXECUTION = "execution-environment.yml"
 SEMANTIC = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 
 
@@ -49,10 +50,15 @@ def versions(checkout: Path, wanted: str) -> Iterator[str]:
     source = (package / "src/gpu_plugin/__init__.py").read_text()
     own = re.search(r'^__version__ = "(.*)"$', source, re.MULTILINE)
     others = {"pyproject.toml": project, "src/gpu_plugin/__init__.py": own and own[1]}
+    named = re.search(r"gpu-node-(\S+)\.tar\.gz", (checkout / EXECUTION).read_text())
+    others = {
+        **{f"files/gpu_plugin/{name}": one for name, one in others.items()},
+        EXECUTION: named and named[1],
+    }
     for name, found in others.items():
         if found != wanted:
             yield (
-                f"files/gpu_plugin/{name}: version {found} is not {wanted}, galaxy.yml's. Next step: set it there too"
+                f"{name}: version {found} is not {wanted}, galaxy.yml's. Next step: set it there too"
             )
 
 

@@ -70,6 +70,8 @@ def released(checkout: Path) -> Path:
     replace(checkout / "galaxy.yml", f"version: {now}", f"version: {NEXT}")
     replace(package / "pyproject.toml", f'version = "{now}"', f'version = "{NEXT}"')
     replace(package / "src/gpu_plugin/__init__.py", f'"{now}"', f'"{NEXT}"')
+    execution = checkout / "execution-environment.yml"
+    execution.write_text(execution.read_text().replace(f"node-{now}.tar", f"node-{NEXT}.tar"))
     (checkout / "changelogs/fragments/all.yml").write_text("release_summary: Everything.\n")
     tool = made("release") / "bin"
     subprocess.run(
@@ -142,7 +144,10 @@ def spoil_tag(checkout: Path) -> None:
     [
         (spoil_tree, "the tree is not clean, README.md first. Next step: commit or stash"),
         (spoil_fragments, "1 fragments are of no release, late.yml first. Next step: antsibull-"),
-        (spoil_version, f"pyproject.toml: version 9.8.6 is not {NEXT}, galaxy.yml's. Next step"),
+        (
+            spoil_version,
+            f"files/gpu_plugin/pyproject.toml: version 9.8.6 is not {NEXT}, galaxy.yml's. Next step",
+        ),
         (spoil_tag, f"v{NEXT} is a tag of another commit. Next step: raise version"),
     ],
 )

@@ -30,6 +30,7 @@ ENVIRONMENTS = {
     "core-2.20": range(12, 15),
     "core-2.21": range(12, 15),
     "release": range(11, 14),
+    "ee": range(12, 14),
     "target": range(9, 15),
 }
 PYTHONS |= {f"tests/environments/{name}.txt": one for name, one in ENVIRONMENTS.items()}
