@@ -43,7 +43,7 @@ def asked(context: Path, folder: Path) -> list[str]:
     galaxy = ("ansible-galaxy", "collection", "install", "--offline")
     where = folder / "collections"
     run(build, *galaxy, "--requirements-file", "requirements.yml", "--collections-path", str(where))
-    words = ["python3", str(build / "scripts/introspect.py"), "introspect", str(folder)]
+    words = ["python3", str(build / "scripts/introspect.py"), "introspect", str(where)]
     run(folder, *words, "--write-pip", "pip.txt", "--write-bindep", "bindep.txt")
     assert "openssh-clients [platform:rpm]" in (folder / "bindep.txt").read_text()
     lines = (folder / "pip.txt").read_text().splitlines()
