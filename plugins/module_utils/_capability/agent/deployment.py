@@ -31,7 +31,7 @@ from ..recorded import existing
 from . import dra, labels, registration, sole
 from .packages import VENV, Packages
 from .python import find, missing
-from .release import checked, fill
+from .release import checked, fill, publish, retract
 from .rollback import Rollback
 
 STATUS = "/run/gpu-node/status.json"
@@ -231,8 +231,7 @@ class DevicePluginCapability:
             self._check_config(f"{release}/bin/gpu-plugin", path, self._desired.configs[path])
         host.remove(f"{release}/payload")
         host.write(f"{release}/.complete", "")
-        host.symlink(f"releases/{self._desired.digest}", f"{self._prefix}/current")
-        host.symlink("current/bin", f"{self._prefix}/bin")
+        publish(host, self._prefix, self._desired.digest)
         self._prune()
 
     def _prune(self) -> None:
@@ -282,6 +281,7 @@ class DevicePluginCapability:
 
     def _do_remove(self, path: str) -> None:
         self._host.remove(path)
+        retract(self._host, path)
         if path.startswith(f"{CONFIGS}/") and not self._choices():
             self._host.remove(CONFIGS)
         if path.startswith(UNITS):

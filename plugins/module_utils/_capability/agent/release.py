@@ -8,12 +8,14 @@ And what it takes: the address of a package index, with a password in it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import typing as t
 from urllib.parse import unquote, urlsplit
 
 from ..._core.agent.failures import is_full, of_pip
+from ..._core.boot import PROGRAM
 from ..._core.errors import InputError, NodeError
 from ..._core.preflight.node import ENVIRONMENT
 from ..._host.api import Host
@@ -34,6 +36,22 @@ from gpu_plugin.cli import main
 sys.exit(main())
 """
 MASK = "****"
+COMMAND = "/usr/local/bin/gpu-plugin"  # where a shell looks for it
+
+
+def publish(host: Host, prefix: str, digest: str) -> None:
+    """Switch to a release; the command is for people, so that what is there or can't be written is left."""
+    host.symlink(f"releases/{digest}", f"{prefix}/current")
+    host.symlink("current/bin", f"{prefix}/bin")
+    if PROGRAM.startswith(f"{prefix}/") and not host.exists(COMMAND):
+        with contextlib.suppress(OSError):
+            host.symlink(PROGRAM, COMMAND)
+
+
+def retract(host: Host, path: str) -> None:
+    """Remove the command with the folder that it leads to, if it is ours."""
+    if PROGRAM.startswith(f"{path}/") and host.readlink(COMMAND) == PROGRAM:
+        host.remove(COMMAND)
 
 
 def fill(host: Host, release: str, python: str, payload: str, index_url: t.Optional[str]) -> None:
