@@ -47,6 +47,7 @@ def run_modules(folder: Path, sim: Sim, core: Path, target: Path) -> Answers:
         "ansible_python_interpreter": str(target / "bin/python"),
         "driver_root": str(sim.root),
         "package": str(REPOSITORY / "files/gpu_plugin"),
+        "collection": str(REPOSITORY),
     }
     inventory = folder / "inventory.json"
     inventory.write_text(json.dumps({"all": {"hosts": {"node": node}}}))
@@ -66,4 +67,7 @@ def run_modules(folder: Path, sim: Sim, core: Path, target: Path) -> Answers:
         [*words, str(HERE / "modules.yml")], env=env, check=False, capture_output=True, text=True
     )
     lines = [json.loads(line) for line in answers.read_text().splitlines()]
-    return Answers({one["task"]: one["answer"] for one in lines}, done.stdout + done.stderr)
+    return Answers(
+        {one["task"].removeprefix("Run "): one["answer"] for one in lines},
+        done.stdout + done.stderr,
+    )
