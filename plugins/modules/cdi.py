@@ -202,16 +202,12 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.cdi import SPEC, CdiCapability
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
-    ensure_importable,
-    run_capability,
-)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 
 def main() -> None:
     """Run the module."""
-    ensure_importable("pynvml")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(
         module, lambda: CdiCapability(Host(), module.params, check_mode=module.check_mode)

@@ -34,6 +34,11 @@ options:
         wait.
     type: int
     default: 0
+  parts:
+    description: Which of the parts are planned. Left out, all that are wanted.
+    type: list
+    elements: str
+    choices: [environment, driver, toolkit, runtime, mig, cdi, device_plugin, dcgm]
   validate:
     description:
       - Whether a node on which nothing is to be done is validated as M(gpu.node.validate) does, with the variables of
@@ -176,17 +181,13 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.look.capabili
     SPEC,
     LookCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
-    ensure_importable,
-    run_capability,
-)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 from ansible_collections.gpu.node.plugins.module_utils._host.room import Room
 
 
 def main() -> None:
     """Run the module."""
-    ensure_importable("pynvml")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(
         module,

@@ -88,17 +88,13 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.cap
     SPEC,
     PreflightCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
-    ensure_importable,
-    run_capability,
-)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 from ansible_collections.gpu.node.plugins.module_utils._host.room import Room
 
 
 def main() -> None:
     """Run the module."""
-    ensure_importable("pynvml")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(
         module,

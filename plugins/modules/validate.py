@@ -158,10 +158,7 @@ seconds:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import (
-    ensure_importable,
-    run_capability,
-)
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capability import (
     SPEC,
     ValidateCapability,
@@ -171,7 +168,6 @@ from ansible_collections.gpu.node.plugins.module_utils._host.bounded import Boun
 
 def main() -> None:
     """Run the module."""
-    ensure_importable("pynvml")
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(module, lambda: ValidateCapability(BoundedHost(), module.params))
 

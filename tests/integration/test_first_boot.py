@@ -107,7 +107,7 @@ def test_item_8_and_9_first_boot(make_node: Callable[..., Node]) -> None:
     again = node.play()
     assert again.ok, again.message()
     assert again.changed() == []
-    assert len(again.module_calls()) <= 8, again.module_calls()
+    assert len(again.module_calls()) <= 2, again.module_calls()
 
     # And after a boot, before containers start.
     node.run("rm", CDI)

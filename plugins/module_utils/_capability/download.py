@@ -14,13 +14,18 @@ import time
 import typing as t
 import urllib.error
 
-from ansible.module_utils.urls import open_url
-
 from .._core.errors import NodeError
 
 # Several times what NVIDIA's installers have: a mirror that goes on for ever must not fill the node's disk.
 MAX_BYTES = 4 << 30
 MAX_SECONDS = 3600.0
+
+
+def _opened(address: str) -> t.Any:
+    """Return the answer of a server. What speaks HTTP is a tenth of what a module loads, and few runs need it."""
+    from ansible.module_utils.urls import open_url
+
+    return open_url(address, timeout=60.0)
 
 
 def bring(location: str, target: str, sha256: str, *, mode: int = 0o700) -> None:
@@ -35,7 +40,7 @@ def bring(location: str, target: str, sha256: str, *, mode: int = 0o700) -> None
         with os.fdopen(handle, "wb") as stream:
             digest = hashlib.sha256()
             local = location.startswith("/")
-            with open(location, "rb") if local else open_url(location, timeout=60.0) as source:
+            with open(location, "rb") if local else _opened(location) as source:
                 for chunk in _chunks(source, location, MAX_BYTES):
                     digest.update(chunk)
                     stream.write(chunk)
@@ -64,7 +69,7 @@ def fetched(address: str, most: int, hint: str) -> str:
     NodeError where it cannot be had, or has more than ``most`` bytes.
     """
     try:
-        with open_url(address, timeout=60.0) as source:
+        with _opened(address) as source:
             data = b"".join(_chunks(source, address, most))
     except (OSError, urllib.error.URLError, http.client.HTTPException) as error:
         raise NodeError(f"cannot fetch {address}", cause=str(error), hint=hint) from error

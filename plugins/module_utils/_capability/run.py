@@ -1,26 +1,21 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Under a Python that has what it needs: observe, plan, apply, report. The one shape of every module."""
+"""Observe, plan, apply, report: the one shape of every module."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import subprocess
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.respawn import has_respawned, respawn_module
 
 from .._core.errors import NodeError
 from .._core.steps import Plan, Step
 from .._core.text.masking import logins, masked
 from .._core.text.readable import as_yaml
 from .._core.variables import about
-
-NODE_PYTHON = "/opt/gpu-node/current/bin/python"
 
 S = t.TypeVar("S")
 
@@ -43,30 +38,6 @@ class Capability(t.Protocol[S]):
 
     def result(self, state: S, plan: Plan) -> t.Dict[str, t.Any]:
         """Return what the module reports besides the common values."""
-
-
-def ensure_importable(*libraries: str, candidates: t.Sequence[str] = (NODE_PYTHON,)) -> bool:
-    """Make sure that the libraries can be imported, by running again under another Python if need be.
-
-    Returns False where no candidate has them, so that the caller can do without or say so. Call it
-    first thing in main(): a module that runs again does so from its beginning.
-    """
-    if all(importlib.util.find_spec(name) is not None for name in libraries):
-        return True
-    if has_respawned():
-        return False
-    for python in candidates:
-        if os.access(python, os.X_OK) and _imports(python, libraries):
-            respawn_module(python)
-    return False
-
-
-def _imports(python: str, libraries: t.Sequence[str]) -> bool:
-    code = "import importlib.util as u, sys; sys.exit(any(u.find_spec(n) is None for n in sys.argv[1:]))"
-    words = [python, "-c", code, *libraries]
-    # There is no module yet whose run_command it could take.
-    done = subprocess.run(words, check=False, capture_output=True)  # pylint: disable=ansible-bad-function
-    return done.returncode == 0
 
 
 def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]]) -> t.NoReturn:

@@ -10,11 +10,12 @@ import functools
 import typing as t
 
 from .._core.gpu import UNKNOWN_ERROR, NvmlError
+from .bindings import of_environment
 
 try:
     import pynvml
-except ImportError:  # where the library is missing, open_nvml says so
-    pynvml = None
+except ImportError:  # where the environment has none either, open_nvml says so
+    pynvml = of_environment("pynvml")
 
 __all__ = ["pynvml"]  # of what others import, the one thing that is not defined here
 INVALID_ARGUMENT, VERSION_MISMATCH = 2, 25

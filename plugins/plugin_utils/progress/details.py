@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import typing as t
 
+from ansible_collections.gpu.node.plugins.module_utils._core.look.report import ahead
 from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import would
 
 from . import values
@@ -82,10 +83,25 @@ def warnings(run: Run, data: Data, deprecations: bool) -> t.List[str]:
 
 
 def _changes(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]:
+    if isinstance(data.get("parts"), list):
+        return _parts(run, data, planned, verbosity)
     lines = steps(data, planned, full=verbosity > 0)
     if run.differs and data.get("changed") and not values.censored(data):
         found = difference(_shown(data, lines), 0 if verbosity else MOST_DIFFERENCE)
         lines += [one._replace(text=f"  {one.text}") for one in found]
+    return lines
+
+
+def _parts(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]:
+    """Return what a look has planned: all of it where nothing is done, else what comes next."""
+    if not planned:
+        names = ", ".join(map(str, data.get("calls") or ()))
+        return [Line(f"to do: {names}", "note")] if names else []
+    lines = []
+    for part in data["parts"]:
+        inner = _changes(run, {**part, "changed": True}, planned, verbosity)
+        inner += [Line(one, "warning") for one in ahead(part)]
+        lines += [Line(str(part["name"])), *inner] if inner else []
     return lines
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.gpu.node.plugins.module_utils._core.look.parts import BY_NAME, ENVIRONMENT
+
 Data = t.Mapping[str, t.Any]
 LOADS = ("nvidia_driver", "mig")  # other modules can't tell that no reboot is pending
 
@@ -117,11 +119,25 @@ def _checks(node: Node, data: Data) -> None:
     node.checks = 0 if data.get("failed_checks") else len(data.get("checks") or ())
 
 
+def _planned(node: Node, data: Data) -> None:
+    """Take what the parts' modules would have said. That of the environment knows no more than the device plugin's."""
+    _info(node, data)
+    for part in data.get("parts") or ():
+        if part["result"] and part["name"] != ENVIRONMENT:
+            node.learn(
+                BY_NAME[part["name"]].module,
+                {**part["result"], "reboot_required": part["reboot_required"]},
+            )
+    if data.get("validation"):
+        _checks(node, data["validation"])
+
+
 LEARN: t.Dict[str, t.Callable[[Node, Data], None]] = {
     "nvidia_driver": _driver,
     "mig": _mig,
     "gpu_info": _info,
     "preflight": _info,
+    "plan": _planned,
     "drain": _cordon,
     "device_plugin": _resources,
     "validate": _checks,

@@ -32,8 +32,8 @@ def test_item_7_bring_up_does_not_change_the_driver_of_a_node_in_service(
 
     checked = node.play(cmdline="--check", **wanted)
     assert checked.ok, checked.message()
-    found = answer(checked)
-    assert found["refused"] is True
+    found = checked.plan()["driver"]
+    assert found["result"]["refused"] is True
     assert "(python3, job.service)" in found["blocked_by"][0]
     assert [step["action"] for step in found["steps"] if "idle_gpu" in step["needs"]] == ["install"]
 

@@ -139,6 +139,11 @@ class Play:
             if event["event"] in ("runner_on_ok", "runner_on_failed") and "res" in data:
                 yield data["task_action"], data["task"], data["res"]
 
+    def plan(self) -> dict[str, dict[str, Any]]:
+        """Return the parts of the one look at the node, by their names."""
+        (parts,) = [one["parts"] for action, _task, one in self.results() if "node.plan" in action]
+        return {one["name"]: one for one in parts}
+
     def changed(self) -> list[str]:
         """Return the tasks that changed something."""
         return [task for _action, task, result in self.results() if result.get("changed")]

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import functools
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 
 from ..._core.look import parts as rows
-from ..._core.look.report import lines, refused
+from ..._core.look.report import differences, lines, refused
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
 from ..._host.room import Room
 from ..preflight import parts
 from ..preflight.capability import SPEC as PREFLIGHT
 from ..preflight.capability import PreflightCapability
-from ..validate.capability import ValidateCapability
 from .planned import Answer, planned
-from .validation import validated
+from .validation import Validation
 
+AT_ONCE = 2
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         **PREFLIGHT["argument_spec"],
@@ -27,6 +28,7 @@ SPEC: t.Dict[str, t.Any] = {
             "type": "dict",
             "options": {"digest": {"type": "str", "default": ""}, "units": {"type": "dict"}},
         },
+        "parts": {"type": "list", "elements": "str", "choices": list(rows.BY_NAME)},
         "validate": {"type": "bool", "default": False},
     }
 }
@@ -54,7 +56,7 @@ class LookCapability:
         root: bool,
         check_mode: bool = False,
         shows_difference: bool = False,
-        validate: t.Callable[..., ValidateCapability] = ValidateCapability,
+        validate: t.Callable[..., Validation] = Validation,
     ) -> None:
         self._host, self._params = host, params
         self._check_mode, self._shows = check_mode, shows_difference
@@ -65,25 +67,30 @@ class LookCapability:
     def observe(self) -> State:
         """Look at the node and plan. NodeError names all that stands in the way, before anything is planned."""
         info = self._preflight.observe()
-        found = rows.with_later(self._parts()) if info["pci_gpus"] else []
-        quiet = bool(info["pci_gpus"]) and not rows.called(found)
-        asked = self._params["validate"] and quiet
-        return State(info, found, validated(self._values, self._validate) if asked else {})
+        if not info["pci_gpus"]:
+            return State(info, [], {})
+        validation = self._validate(self._values) if self._params["validate"] else None
+        found = rows.with_later(rows.once(self._parts()))
+        if validation is None or rows.called(found):
+            return State(info, found, {})
+        return State(info, found, validation.answer())
 
-    def _parts(self) -> t.Iterator[Answer]:
-        done: t.List[t.Any] = []  # by a part before, of the same module
-        for part in rows.PARTS:
-            options = self._options(part)
-            if options is not None:
-                make = functools.partial(parts.PARTS[part.module].make, self._host, options)
-                found = planned(part, make, shows_difference=self._shows)
-                found["steps"] = [one for one in found["steps"] if one not in done]
-                done += found["steps"]
-                yield found
+    def _parts(self) -> t.List[Answer]:
+        """Plan the parts side by side: most of the time goes by while package managers and services answer."""
+        wanted = [(part, self._options(part)) for part in rows.PARTS]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(self._planned, [one for one in wanted if one[1] is not None]))
+
+    def _planned(self, wanted: t.Tuple[rows.Part, t.Any]) -> Answer:
+        part, options = wanted
+        make = functools.partial(parts.PARTS[part.module].make, self._host, options)
+        return planned(part, make, shows_difference=self._shows)
 
     def _options(self, part: rows.Part) -> t.Optional[parts.Params]:
         """Return a part's options, None where it is not wanted here."""
         made, daemon = self._preflight.options, self._params["daemon"] or {}
+        if self._params["parts"] is not None and part.name not in self._params["parts"]:
+            return None
         if part.name == rows.ENVIRONMENT:
             return self._environment(daemon) if self._needs_environment() else None
         options = made.get(part.module)
@@ -116,6 +123,7 @@ class LookCapability:
     def result(self, state: State, plan: Plan) -> Answer:
         """Return the parts, and in short which have drifted and which a run would call."""
         return {
+            **({"diff": differences(state.parts)} if self._shows else {}),
             "gpu_info": state.info,
             "drift": [part["name"] for part in state.parts if part["steps"]],
             "calls": rows.called(state.parts),

@@ -10,23 +10,34 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..._core.errors import NodeError
-from ..._host.bounded import BoundedHost
+from ..._host.ahead import AheadHost
 from ..preflight.parts import Values, options
-from ..validate.capability import SPEC, ValidateCapability
+from ..validate.capability import PATIENCE, SPEC, ValidateCapability, status_command
 
 Answer = t.Dict[str, t.Any]
 
 
-def validated(
-    values: Values, make: t.Callable[..., ValidateCapability] = ValidateCapability
-) -> Answer:
-    """Return what gpu.node.validate answers with the variables of its role, nothing where it has to refuse itself."""
-    spec = ArgumentSpecValidator(SPEC["argument_spec"])
-    given = {**options("validate", values), "fail": False}
-    try:
-        capability = make(BoundedHost(), spec.validate(given).validated_parameters)
-        state = capability.observe()
-        plan = capability.plan(state)
-    except NodeError:
-        return {}
-    return {**capability.result(state, plan), "warnings": list(plan.warnings)}
+class Validation:
+    """What gpu.node.validate does with the variables of its role; the daemon is asked while parts are planned."""
+
+    def __init__(
+        self,
+        values: Values,
+        make: t.Callable[..., ValidateCapability] = ValidateCapability,
+        host: t.Optional[AheadHost] = None,
+    ) -> None:
+        self._values, self._make = values, make
+        self._host = host or AheadHost()
+        self._host.begin(status_command(self._host), check=False, timeout=PATIENCE)
+
+    def answer(self) -> Answer:
+        """Return what the module answers, nothing where it has to refuse itself."""
+        spec = ArgumentSpecValidator(SPEC["argument_spec"])
+        given = {**options("validate", self._values), "fail": False}
+        try:
+            capability = self._make(self._host, spec.validate(given).validated_parameters)
+            state = capability.observe()
+            plan = capability.plan(state)
+        except NodeError:
+            return {}
+        return {**capability.result(state, plan), "warnings": list(plan.warnings)}

@@ -150,9 +150,7 @@ class ValidateCapability:
         )
 
     def _daemon(self) -> Daemon:
-        sockets = [f"{root}/{SOCKET}" for root in ROOTS if self._host.exists(f"{root}/{SOCKET}")]
-        argv = [PROGRAM, "status", "--json", *(f"--pod-resources={one}" for one in sockets[:1])]
-        done = self._host.run(argv, check=False, timeout=PATIENCE)
+        done = self._host.run(status_command(self._host), check=False, timeout=PATIENCE)
         if done.rc == 124 and not done.out:  # it timed out
             return Daemon(state="silent", problem=done.err)
         return Daemon.of(done.out)
@@ -193,6 +191,12 @@ class ValidateCapability:
     def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
         """Return the checks."""
         return _told(state)
+
+
+def status_command(host: Host) -> t.List[str]:
+    """Return how the daemon is asked for its state, and for who has its devices."""
+    sockets = [f"{root}/{SOCKET}" for root in ROOTS if host.exists(f"{root}/{SOCKET}")]
+    return [PROGRAM, "status", "--json", *(f"--pod-resources={one}" for one in sockets[:1])]
 
 
 def _idle(nvml: Nvml, found: t.Sequence[Gpu], migs: t.Sequence[MigDevice], daemon: Daemon) -> str:

@@ -52,6 +52,16 @@ def called(parts: t.Iterable[Answer]) -> t.List[str]:
     return found
 
 
+def once(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
+    """Return parts without steps that a part before, of the same module, has done by then."""
+    done: t.List[t.Any] = []
+    found = []
+    for part in parts:
+        found.append({**part, "steps": [one for one in part["steps"] if one not in done]})
+        done += part["steps"] if part["name"] == ENVIRONMENT else []
+    return found
+
+
 def waits_for(name: str, changing: t.Collection[str]) -> t.List[str]:
     """Return the parts whose change comes before a part, and may make its plan another."""
     return [one for one in BY_NAME[name].behind if one in changing]

@@ -17,16 +17,32 @@ def lines(parts: t.Iterable[Answer]) -> t.List[str]:
 
 
 def _part(part: Answer) -> t.Iterator[str]:
-    name, late = part["name"], part["later"]
+    name = part["name"]
     for step in part["steps"]:
         yield f"{name}: {would(step['summary'])}"
+    yield from (f"{name}: {words}" for words in ahead(part))
+
+
+def ahead(part: Answer) -> t.Iterator[str]:
+    """Yield what stands before a part: a refusal, another part, a reboot."""
     if part["error"]:
-        yield f"{name}: would be refused as it is now: {part['error']['msg']}"
-    if late:
-        yield f"{name}: known once {late}"
-    yield from (f"{name}: reboot required: {one}" for one in part["reboot_reasons"])
+        yield f"would be refused as it is now: {part['error']['msg']}"
+    if part["result"].get("refused"):
+        yield f"would be refused, since GPUs are in use by {', '.join(part['blocked_by'])}"
+    if part["later"]:
+        yield f"known once {part['later']}"
+    yield from (f"reboot required: {one}" for one in part["reboot_reasons"])
 
 
 def refused(parts: t.Iterable[Answer]) -> t.List[str]:
     """Return why a run would fail, whatever it changes before: an error that nothing else may take away."""
     return [part["error"]["msg"] for part in parts if part["error"] and not part["later"]]
+
+
+def differences(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, str]]:
+    """Return the differences of all parts as Ansible shows several, each under its part's name."""
+    return [
+        {"before_header": part["name"], "after_header": part["name"], **part["diff"]}
+        for part in parts
+        if part["diff"]
+    ]

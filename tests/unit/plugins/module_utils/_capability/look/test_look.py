@@ -35,16 +35,29 @@ def host() -> FakeHost:
     return found
 
 
-def look(host: FakeHost, components: list[str], **variables: Any) -> dict[str, Any]:
+def look(
+    host: FakeHost,
+    components: list[str],
+    *,
+    only: list[str] | None = None,
+    ask_validation: bool = False,
+    check_mode: bool = False,
+    shows_difference: bool = False,
+    **variables: Any,
+) -> dict[str, Any]:
     """Return what the module answers."""
-    how = {
-        name: variables.pop(name)
-        for name in ("check_mode", "shows_difference")
-        if name in variables
-    }
-    given = {"variables": variables, "components": components, "daemon": DAEMON}
+    given: dict[str, Any] = {"variables": variables, "components": components, "daemon": DAEMON}
+    given.update({"parts": only} if only else {}, validate=ask_validation)
     params = ArgumentSpecValidator(SPEC["argument_spec"]).validate(given).validated_parameters
-    capability = LookCapability(host, FakeRoom(), params, root=True, **how)  # type: ignore[arg-type]
+    capability = LookCapability(
+        host,  # type: ignore[arg-type]
+        FakeRoom(),  # type: ignore[arg-type]
+        params,
+        root=True,
+        check_mode=check_mode,
+        shows_difference=shows_difference,
+        validate=Known,  # type: ignore[arg-type]
+    )
     before = dict(host.files), dict(host.links)
     state = capability.observe()
     plan = capability.plan(state)
@@ -109,6 +122,31 @@ def test_issue_18_1_differences_are_there_where_they_are_asked_for(host: FakeHos
     (_environment, part) = look(host, ["cdi"], shows_difference=True)["parts"]
     assert set(part["diff"]) == {"before", "after", "prepared"}
     assert "once the driver is loaded" in part["diff"]["prepared"]
+
+
+class Known:
+    """Stands for the validation, which has tests of its own."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+
+    def answer(self) -> dict[str, Any]:
+        return {"summary": "ready", "warnings": ["labels: late"]}
+
+
+def test_issue_18_1_only_a_node_that_has_nothing_to_do_is_validated(host: FakeHost) -> None:
+    busy = look(host, ["cdi"], ask_validation=True)
+    assert (busy["calls"], busy["validation"]) == (["environment", "cdi"], {})
+    quiet = look(host, ["validate"], ask_validation=True)
+    assert (quiet["calls"], quiet["validation"]["summary"]) == ([], "ready")
+    assert "labels: late" in quiet["warnings"]
+    assert look(host, ["validate"])["validation"] == {}
+
+
+def test_issue_18_1_what_tags_leave_out_is_not_planned(host: FakeHost) -> None:
+    answer = look(host, ["cdi", "device_plugin"], only=["device_plugin"])
+    assert [one["name"] for one in answer["parts"]] == ["device_plugin"]
+    assert "release" in [one["action"] for one in answer["parts"][0]["steps"]]
 
 
 @pytest.mark.parametrize("module", parts.PARTS)

@@ -118,3 +118,8 @@ def test_issue_18_1_the_lines_say_what_waits_and_what_would_be_refused() -> None
         "mig: would be refused as it is now: mig: GPU 0 is in use",
         "mig: known once driver has changed",
     ]
+
+
+def test_issue_18_1_the_lines_say_who_is_in_the_way() -> None:
+    busy = part("driver", steps=[STEP], result={"refused": True}, blocked_by=["7 (python3)"])
+    assert lines([busy])[1] == ("driver: would be refused, since GPUs are in use by 7 (python3)")

@@ -1,0 +1,24 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""NVIDIA's bindings in the device plugin's environment. They are a file of Python alone, which each Python can load."""
+
+from __future__ import annotations
+
+import glob
+import importlib.machinery
+import importlib.util
+import sys
+import typing as t
+
+FOLDERS = "/opt/gpu-node/current/lib/python3*/site-packages"
+
+
+def of_environment(name: str, folders: str = FOLDERS) -> t.Any:
+    """Return a module of the environment, None where it has none; nothing else of the environment is imported."""
+    spec = importlib.machinery.PathFinder.find_spec(name, glob.glob(folders))
+    if spec is None or spec.loader is None:
+        return None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
