@@ -76,7 +76,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-all test-fast lint unit unit-long oracle endurance nvsim-test module-test daemon-test sanity sanity-all matrix matrix-all molecule integration integration-long integration-driver dkms test-cluster bench build bundle
+.PHONY: test test-all test-fast lint unit unit-long oracle endurance nvsim-test module-test daemon-test sanity sanity-all matrix matrix-all molecule integration integration-long integration-driver dkms test-cluster bench bench-fleet build bundle
 test: image $(WHEELHOUSE)/stamp ## What every change has to pass: at most half an hour on two cores
 	@tests/run-all
 
@@ -168,6 +168,10 @@ bench: setup ## How fast things are, as ratios within one run
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/bench/simulation.py
 	PYTHONPATH=$(LIBRARY):tests/gpu_plugin $(BIN)/python tests/bench/dra_driver.py
 	PYTHONPATH=$(LIBRARY):tests/gpu_plugin $(BIN)/python tests/bench/node_software.py
+	$(MAKE) --no-print-directory bench-fleet
+
+bench-fleet: image $(WHEELHOUSE)/stamp ## What 1, 10, 50 and 200 nodes take of their controller; draws it to docs/images
+	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/bench/fleet/main.py --draw
 
 build: setup ## The tarball: built, refused where it is not ready, installed into a bare environment of each ansible-core
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not long" tests/release

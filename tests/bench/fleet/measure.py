@@ -1,0 +1,133 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One run of a playbook over the fleet, and what the controller took for it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SETTINGS = {
+    "ANSIBLE_CONNECTION_PLUGINS": str(HERE / "connection"),
+    "ANSIBLE_PIPELINING": "true",
+    "ANSIBLE_FORKS": "20",
+    "ANSIBLE_NOCOLOR": "true",
+    "ANSIBLE_DEPRECATION_WARNINGS": "false",
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run took: seconds of a processor, MiB, seconds, and bytes to and from the nodes."""
+
+    nodes: int
+    processor: float
+    modules: float
+    memory: float
+    wall: float
+    sent: int
+    received: int
+    calls: int
+
+    def per_node(self, what: str) -> float:
+        return float(getattr(self, what)) / self.nodes
+
+
+def measure(
+    folder: Path, nodes: int, *options: str, command: Sequence[str] = (), **settings: str
+) -> Cost:
+    """Run the playbook on so many nodes. RuntimeError: it failed."""
+    shutil.rmtree(folder / "counts", ignore_errors=True)
+    (folder / "counts").mkdir()
+    (folder / "carried").write_text("")
+    (folder / "ansible.cfg").write_text("")  # the user's own counts for nothing
+    own = {"FLEET": str(folder), "ANSIBLE_CONFIG": str(folder / "ansible.cfg")}
+    environment = {**os.environ, **SETTINGS, **own, **settings}
+    plain = [
+        "ansible-playbook",
+        "-i",
+        str(inventory(folder, nodes)),
+        *options,
+        "gpu.node.gpu_nodes",
+    ]
+    words = list(command or plain)
+    before, begun = used(), time.monotonic()
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(words, env=environment, stdout=log, stderr=subprocess.STDOUT) as process,
+        watched(process.pid) as peak,
+    ):
+        status = process.wait()
+    wall, processor = time.monotonic() - begun, used() - before
+    if status:
+        raise RuntimeError((folder / "log").read_text()[-4000:])
+    carried = [json.loads(line) for line in (folder / "carried").read_text().splitlines()]
+    _hosts, asked, sent, received, busy = zip(*carried, strict=True)
+    modules = sum(busy)
+    calls = sum(one != "put" for one in asked)
+    return Cost(nodes, processor - modules, modules, peak[0], wall, sum(sent), sum(received), calls)
+
+
+def inventory(folder: Path, nodes: int) -> Path:
+    """Write an inventory of so many nodes, with the variables that the folder has."""
+    path = folder / f"{nodes}.json"
+    hosts: dict[str, dict[str, str]] = {f"n{number:05}": {} for number in range(1, nodes + 1)}
+    group = {"hosts": hosts, "vars": json.loads((folder / "variables").read_text())}
+    path.write_text(json.dumps({"gpu_nodes": group}))
+    return path
+
+
+def used() -> float:
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
+
+
+@contextlib.contextmanager
+def watched(pid: int) -> Iterator[list[float]]:
+    """Look once a second at what the process and its children have in memory; yields the most in MiB."""
+    peak, ended = [0.0], threading.Event()
+
+    def look() -> None:
+        while not ended.wait(1):
+            peak[0] = max(peak[0], sum(map(proportional, [pid, *descendants(pid)])))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        thread.join()
+
+
+def descendants(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [one for child in map(int, children) for one in (child, *descendants(child))]
+    return []
+
+
+def proportional(pid: int) -> float:
+    """Return MiB in memory, what is shared by parts; of Ansible's processes alone."""
+    with contextlib.suppress(OSError):
+        if b"ansible" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            found = re.search(r"^Pss: +(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M)
+            return int(found[1]) / 1024 if found else 0.0
+    return 0.0
+
+
+def changed(folder: Path) -> int:
+    """Return how many tasks changed something in the last run, which Ansible's own display has shown."""
+    return sum(map(int, re.findall(r"^n\d+ .* changed=(\d+) ", (folder / "log").read_text(), re.M)))
