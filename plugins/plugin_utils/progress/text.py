@@ -68,6 +68,8 @@ class Names:
         """``longest`` is the most that a shown name has, 4 at least."""
         self._longest = longest
         self._shown: t.Dict[str, str] = {}
+        self._taken: t.Set[str] = set()
+        self._width = 0
 
     def add(self, names: t.Iterable[str]) -> None:
         """Choose how names are shown that come together; what was chosen stays."""
@@ -75,7 +77,9 @@ class Names:
         domain = _domain([one for one in new if len(one) > self._longest])
         for name in new:
             label = name if len(name) <= self._longest else name[: len(name) - len(domain)]
-            self._shown[name] = self._choose(label)
+            shown = self._shown[name] = self._choose(label)
+            self._taken.add(shown)
+            self._width = max(self._width, len(shown))
 
     def shown(self, name: str) -> str:
         """Return a name as it is shown."""
@@ -84,12 +88,10 @@ class Names:
 
     def column(self, name: str) -> str:
         """Return a name with the spaces that align what follows."""
-        shown = self.shown(name)
-        return shown.ljust(max(map(len, self._shown.values())))
+        return self.shown(name).ljust(self._width)
 
     def _choose(self, name: str) -> str:
-        taken = set(self._shown.values())
-        return next(one for one in self._candidates(name) if one not in taken)
+        return next(one for one in self._candidates(name) if one not in self._taken)
 
     def _candidates(self, name: str) -> t.Iterator[str]:
         if len(name) <= self._longest:

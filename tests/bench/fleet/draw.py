@@ -14,6 +14,7 @@ from measure import Cost
 COLUMNS: tuple[tuple[str, Callable[[Cost], str]], ...] = (
     ("nodes", lambda one: f"{one.nodes}"),
     ("CPU a node, s", lambda one: f"{one.per_node('processor'):.2f}"),
+    ("in one process, s", lambda one: f"{one.per_node('first'):.2f}"),
     ("memory, MiB", lambda one: f"{one.memory:.0f}"),
     ("wall, s", lambda one: f"{one.wall:.1f}"),
     ("wall a node, s", lambda one: f"{one.per_node('wall'):.2f}"),

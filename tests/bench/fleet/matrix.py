@@ -20,6 +20,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "forks 50": {"ANSIBLE_FORKS": "50"},
     "forks 20, free": {"ANSIBLE_STRATEGY": "ansible.builtin.free"},
     "forks 20, host_pinned": {"ANSIBLE_STRATEGY": "ansible.builtin.host_pinned"},
+    "forks 20, polling 0.05 s": {"defaults": "internal_poll_interval = 0.05"},
     "forks 20, Ansible's display": {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"},
     "forks 20, facts in files": {
         "ANSIBLE_CACHE_PLUGIN": "ansible.builtin.jsonfile",

@@ -30,10 +30,14 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run took: seconds of a processor, MiB, seconds, and bytes to and from the nodes."""
+    """What a run took: seconds of a processor, MiB, seconds, and bytes to and from the nodes.
+
+    ``first`` is the part of the process that hands out the tasks, of which there is one whatever the forks.
+    """
 
     nodes: int
     processor: float
+    first: float
     modules: float
     memory: float
     wall: float
@@ -52,7 +56,8 @@ def measure(
     shutil.rmtree(folder / "counts", ignore_errors=True)
     (folder / "counts").mkdir()
     (folder / "carried").write_text("")
-    (folder / "ansible.cfg").write_text("")  # the user's own counts for nothing
+    # The user's own counts for nothing.
+    (folder / "ansible.cfg").write_text(f"[defaults]\n{settings.pop('defaults', '')}\n")
     own = {"FLEET": str(folder), "ANSIBLE_CONFIG": str(folder / "ansible.cfg")}
     environment = {**os.environ, **SETTINGS, **own, **settings}
     plain = [
@@ -67,7 +72,7 @@ def measure(
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(words, env=environment, stdout=log, stderr=subprocess.STDOUT) as process,
-        watched(process.pid) as peak,
+        watched(process.pid) as seen,
     ):
         status = process.wait()
     wall, processor = time.monotonic() - begun, used() - before
@@ -77,7 +82,17 @@ def measure(
     _hosts, asked, sent, received, busy = zip(*carried, strict=True)
     modules = sum(busy)
     calls = sum(one != "put" for one in asked)
-    return Cost(nodes, processor - modules, modules, peak[0], wall, sum(sent), sum(received), calls)
+    return Cost(
+        nodes=nodes,
+        processor=processor - modules,
+        first=seen.processor,
+        modules=modules,
+        memory=seen.memory,
+        wall=wall,
+        sent=sum(sent),
+        received=sum(received),
+        calls=calls,
+    )
 
 
 def inventory(folder: Path, nodes: int) -> Path:
@@ -94,22 +109,39 @@ def used() -> float:
     return found.ru_utime + found.ru_stime
 
 
+@dataclass
+class Seen:
+    """What a process and its children had in memory at most, in MiB, and seconds of a processor of its own."""
+
+    memory: float = 0.0
+    processor: float = 0.0
+
+
 @contextlib.contextmanager
-def watched(pid: int) -> Iterator[list[float]]:
-    """Look once a second at what the process and its children have in memory; yields the most in MiB."""
-    peak, ended = [0.0], threading.Event()
+def watched(pid: int) -> Iterator[Seen]:
+    """Look at a process once a second."""
+    seen, ended = Seen(), threading.Event()
 
     def look() -> None:
         while not ended.wait(1):
-            peak[0] = max(peak[0], sum(map(proportional, [pid, *descendants(pid)])))
+            seen.memory = max(seen.memory, sum(map(proportional, [pid, *descendants(pid)])))
+            seen.processor = max(seen.processor, of_its_own(pid))
 
     thread = threading.Thread(target=look)
     thread.start()
     try:
-        yield peak
+        yield seen
     finally:
         ended.set()
         thread.join()
+
+
+def of_its_own(pid: int) -> float:
+    """Return seconds of a processor that a process has had, without its children."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def descendants(pid: int) -> list[int]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import would
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.text import (
@@ -97,3 +99,18 @@ def test_newcomer_4_25_a_step_says_would_of_what_is_done() -> None:
 )
 def test_spans(seconds: float, shown: str) -> None:
     assert span(seconds) == shown
+
+
+def test_issue_18_2_a_name_costs_the_same_among_few_and_among_many() -> None:
+    """Ten thousand nodes have a line each for each of their tasks."""
+
+    def seconds(count: int) -> float:
+        names, hosts = Names(16), [f"n{number:06}" for number in range(count)]
+        begun = time.process_time()
+        names.add(hosts)
+        assert [names.column(one) for one in hosts] == hosts
+        return (time.process_time() - begun) / count
+
+    few = min(seconds(300) for _ in range(5))
+    many = min(seconds(6000) for _ in range(5))
+    assert many < 4 * few  # where each looked at all the others, it would be twenty times
