@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import itertools
 import os
 import queue
 from collections.abc import Callable
@@ -28,6 +27,8 @@ from .._shared._core.gpu import (
     NvmlError,
     parse_minors,
 )
+from .._shared._host.api import Host
+from .._shared._host.driver_files import DriverFiles
 from .._shared._nvml.readings import Xid, brand, condition
 from .._shared._nvml.real import Nvml, open_nvml
 from ..offer.devices import GpuView, Inventory, Kind, Layout, Problem
@@ -38,7 +39,6 @@ from .events import Ears
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
 LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)
-LIBRARY_FOLDERS: Final = ("lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
 
 
 class DriverReplaced(Exception):
@@ -283,17 +283,16 @@ def _inode(path: Path) -> int | None:
 def preload(driver_roots: tuple[str, ...]) -> None:
     """Load the library from the first root that has it, so that the bindings find that one.
 
-    That of / is found in the usual way.
+    That of / is found in the usual way. Links lead to what is below the same root, as Debian's alternatives do.
     """
     for root in driver_roots:
         if root.rstrip("/") == "":
             return
-        for above, folder in itertools.product(("usr", "."), LIBRARY_FOLDERS):
-            path = Path(root, above, folder, "libnvidia-ml.so.1")
-            if path.exists():
-                with contextlib.suppress(OSError):
-                    ctypes.CDLL(os.fspath(path))
-                return
+        path = DriverFiles(Host(), root).nvml_library() if Path(root).is_dir() else ""
+        if path:
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(path)
+            return
 
 
 def library_deleted() -> bool:
