@@ -42,7 +42,7 @@ WHEELHOUSE = "device_plugin_wheelhouse"
 RELEASES, EMPTY = "nvidia_driver_releases", "(an empty file)"
 # It may hold a password, and is checked when the environment is made, which is before all else.
 SECRET = "device_plugin_index_url"
-WAY = "fill it with pip download, as docs/device-plugin.md has it"
+WAY = "have gpu.node.bundle fill one, as docs/operations/air-gap.md has it"
 # By what is said where a module could not even start.
 STEPS = {
     "sudoers": "give the user sudo on the node, or name another one in ansible_user",

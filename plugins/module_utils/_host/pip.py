@@ -18,10 +18,11 @@ except ImportError:  # ansible-core brings it, wherever it runs
 
 # RHEL 8's, the oldest system that is supported: what needs a later one does not run there.
 GLIBC = 28
-PIP = (sys.executable, "-m", "pip")
-OPTIONS = (
-    *("--disable-pip-version-check", "--no-input", "--quiet", "--require-hashes"),
-    *("--only-binary=:all:", "--no-deps", "--implementation", "cp"),
+PIP = (sys.executable, "-m", "pip", "--version")
+DOWNLOAD = (
+    *(sys.executable, "-m", "pip", "download", "--require-hashes", "--only-binary=:all:"),
+    *("--no-deps", "--implementation", "cp"),
+    *("--disable-pip-version-check", "--no-input", "--quiet"),
 )
 
 
@@ -63,7 +64,7 @@ def requirements(text: str, python: str, machine: str) -> str:
 
 def check(host: Host) -> None:
     """Refuse a Python without pip. NodeError."""
-    if host.run([*PIP, "--version"], check=False).rc:
+    if host.run(PIP, check=False).rc:
         raise NodeError(
             f"{sys.executable} has no pip, which fetches the wheels",
             hint="install the distribution's python3-pip, or run Ansible from a virtual environment",
@@ -74,4 +75,4 @@ def download(host: Host, listed: str, folder: str, python: str, machine: str) ->
     """Fetch the wheels of a file of requirements into a folder, from where pip on this machine is set to. NodeError."""
     tags = [word for one in platforms(machine) for word in ("--platform", one)]
     words = ["--python-version", python, *tags, "--dest", folder, "--requirement", listed]
-    host.run([*PIP, "download", *OPTIONS, *words])
+    host.run([*DOWNLOAD, *words])

@@ -84,10 +84,25 @@ def _starts_plugin(values: Values, params: Params) -> bool:
 
 def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[str, ...]:
     """Return what is to be said of a node that may do, and may not."""
-    asks = "device_plugin" in modules and dra.wanted(values)
-    said = dra.warning(values, _kubelet(host)) if asks else ""
+    plugin = "device_plugin" in modules
+    said = dra.warning(values, _kubelet(host)) if plugin and dra.wanted(values) else ""
+    package = _package(host, values) if plugin else ""
     beside = others.warnings(host) if "mig" in modules else ()
-    return (*([said] if said else ()), *beside)
+    return tuple(filter(None, (said, package, *beside)))
+
+
+def _package(host: Host, values: Values) -> str:
+    """Return what a node takes from its package sources although it has a wheelhouse; nothing where it has that."""
+    made = host.exists(f"{ENVIRONMENT}/current/.complete")
+    if made or not values.get("device_plugin_wheelhouse") or not host.which("apt-get"):
+        return ""
+    found = python.find(host, values.get("device_plugin_python") or None)
+    if not found or host.run([found, "-c", "import ensurepip, venv"], check=False).rc == 0:
+        return ""
+    return (
+        f"apt will install {pythons.VENV} for the device plugin's virtual environment: no wheelhouse has it, so the"
+        " node's package sources or a mirror must"
+    )
 
 
 def _kubelet(host: Host) -> str:
