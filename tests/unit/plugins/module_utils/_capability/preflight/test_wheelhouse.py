@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import node
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 
+PLUGIN = ("device_plugin",)
 GIVEN = {"device_plugin_wheelhouse": "/srv/bundle/wheels"}
 
 
@@ -53,13 +54,13 @@ def test_issue_18_4_what_a_wheelhouse_does_not_bring_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(node, "ENVIRONMENT", str(tmp_path))
-    found = node.warnings(machine, {**values, "device_plugin_python": sys.executable})
+    found = node.warnings(machine, {**values, "device_plugin_python": sys.executable}, PLUGIN)
     assert len(found) == said
     assert all("apt will install python3-venv" in one for one in found)
     # Once the environment is there, nothing more is taken from anywhere.
     (tmp_path / "current").mkdir()
     (tmp_path / "current/.complete").touch()
-    assert node.warnings(machine, values) == ()
+    assert node.warnings(machine, values, PLUGIN) == ()
 
 
 def test_issue_18_4_the_question_is_one_that_python_answers() -> None:
