@@ -72,3 +72,35 @@ def test_issue_16_9_wrong_variables_touch_nothing_on_a_fresh_node(
     node.run("sh", "-c", "umount /opt/gpu-node /etc/cdi")
     accepted = node.play(cmdline="--check")
     assert accepted.ok, accepted.message()
+
+
+LISTEN = """
+import pathlib, signal, socket
+path = pathlib.Path("/var/lib/kubelet/device-plugins/nvidia-gpu.sock")
+path.parent.mkdir(parents=True, exist_ok=True)
+server = socket.socket(socket.AF_UNIX)
+server.bind(str(path))
+server.listen()
+signal.pause()
+"""
+LISTENER = "another device plugin serves nvidia.com/gpu on this node: process "
+CONTAINER = "- nvidia_driver_source: 'distribution' is not possible: a container has its driver in "
+
+
+def test_issue_18_7_what_others_run_on_a_node_is_refused(make_node: Callable[..., Node]) -> None:
+    node = make_node("others", "a100-40", 2)
+    node.run("systemd-run", "--unit", "nvidia-plugin", "python3", "-c", LISTEN)
+    node.run("mkdir", "-p", "/run/nvidia/driver/usr/bin")
+    node.run("touch", "/run/nvidia/driver/usr/bin/nvidia-smi")
+    refused = node.play()
+    found = lines(refused.message())
+    assert any(one.startswith(CONTAINER) for one in found), found
+    said = next(one for one in found if one.startswith(f"- {LISTENER}"))
+    assert "(python3, nvidia-plugin.service) listens on /var/lib/kubelet/device-plugins/" in said
+    assert refused.changed() == []
+    # What the operator is found by stays; of the plugin its socket, on which nobody listens any more.
+    node.run("systemctl", "stop", "nvidia-plugin")
+    node.run("test", "-S", "/var/lib/kubelet/device-plugins/nvidia-gpu.sock")
+    found = lines(node.play(cmdline="--check").message())
+    assert any(one.startswith(CONTAINER) for one in found), found
+    assert not [one for one in found if LISTENER in one]

@@ -19,7 +19,7 @@ from .adoption import found as adoption
 from .components import offered
 from .loading import look
 from .names import PLACE, mark, part
-from .report import NEWEST, headers_package, newer_headers, offered_headers, uses_dkms
+from .report import headers_package, newer_headers, offered_headers, uses_dkms
 from .rhel import prerequisites
 from .rhel.packages import refuse_others
 from .rhel.precompiled import check_required
@@ -197,7 +197,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     headers += newer_headers(observed) if dkms else []
     if not (change or drop or headers):
         return []
-    parts = [f"{name} ({version or NEWEST})" for name, version in sorted(change.items())]
+    parts = [f"{name} ({version or choice.awaited})" for name, version in sorted(change.items())]
     parts += [f"{name} ({observed.candidate(name)})" for name in headers]
     needs = ("reboot",) if look(observed, desired, choice).reboot else ()
     if headers and observed.names.headers_first:

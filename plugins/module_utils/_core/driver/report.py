@@ -17,8 +17,6 @@ from .select import Choice
 from .state import Observed
 from .suse import kmp
 
-NEWEST = "the newest that the sources offer"
-
 
 def headers_package(observed: Observed) -> str:
     """Return the package with the headers of the running kernel."""
@@ -77,7 +75,7 @@ def describe(observed: Observed) -> t.Dict[str, t.Any]:
 def after(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Dict[str, t.Any]:
     """Return what a user will see of it after the steps."""
     found = describe(observed)
-    wanted = {name: version or NEWEST for name, version in choice.targets.items()}
+    wanted = {name: version or choice.awaited for name, version in choice.targets.items()}
     found["packages"] = {**found["packages"], **wanted}
     for step in steps:
         params = step.params
@@ -96,7 +94,7 @@ def after(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Dict
         elif step.action == "modprobe":
             found["modprobe"] = params["text"]
         elif step.action in ("load", "reload"):
-            found["loaded"] = [choice.version or NEWEST, choice.kind]
+            found["loaded"] = [choice.version or choice.awaited, choice.kind]
         elif step.action == "persistence":
             found["persistence"] = True
         elif step.action == "runfile":

@@ -35,7 +35,7 @@ ONLY = {"blackwell": "open", **dict.fromkeys(PROPRIETARY_ONLY, "proprietary")}
 class Choice(t.NamedTuple):
     """The packages of the wanted driver, each with its version, None where that is not known yet.
 
-    ``kernel`` is the package with the modules of the running kernel.
+    ``kernel`` is the package with the modules of the running kernel, ``asked`` the version that was asked for.
     """
 
     kind: str
@@ -44,6 +44,12 @@ class Choice(t.NamedTuple):
     unknown: t.Tuple[str, ...]
     names: Names
     kernel: str = ""
+    asked: str = ""
+
+    @property
+    def awaited(self) -> str:
+        """What stands for a version that is known only once the sources are."""
+        return f"the newest {self.asked} that the sources offer".replace("  ", " ")
 
     @property
     def prebuilt(self) -> bool:
@@ -204,7 +210,7 @@ def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.O
     unknown = tuple(name for name in names if not observed.versions(name))
     if unknown:
         targets = {name: observed.installed(name) for name in names}
-        return Choice(kind, None, targets, unknown, known, kernel)
+        return Choice(kind, None, targets, unknown, known, kernel, desired.version)
     ready = kernel in known.prebuilt.values()
     anchor = known.anchor if ready else kernel  # the package that has the version of the driver
     offered, apart = set(observed.upstreams(anchor)), {*known.loose, *known.prebuilt.values()}

@@ -78,6 +78,13 @@ def test_check_mode_on_a_fresh_node_tells_all_of_it() -> None:
     assert set(found.after["packages"].values()) == {"the newest that the sources offer"}
 
 
+def test_newcomer_1_5_check_mode_says_the_branch_that_was_asked_for() -> None:
+    found = planned(fresh(), check_mode=True, version="550")
+    assert set(found.after["packages"].values()) == {"the newest 550 that the sources offer"}
+    (installed,) = [step.summary for step in found.steps if step.action == "install"]
+    assert "(the newest 550 that the sources offer)" in installed
+
+
 def test_lists_are_fetched_where_the_sources_are_there_already() -> None:
     assert actions(node(policies={})) == ["refresh"]
     assert actions(fresh(sources=()), manage_sources=False) == ["refresh"]
