@@ -54,7 +54,10 @@ class Containerd(Runtime):
             prefix,
             containerd.lasting(effective, named, wanted, version),
             tuple(containerd.settings(effective, wanted, cdi)),
-            about_default(lookup(effective, self.kind.default), wanted),
+            (
+                *about_default(lookup(effective, self.kind.default), wanted),
+                *containerd.lost(effective, self._host.exists, wanted),
+            ),
             loaded,
         )
         if view.changes() and not extra:

@@ -140,6 +140,20 @@ def _runtime(cri: t.Mapping[str, t.Any], name: str) -> t.Mapping[str, t.Any]:
     return lookup(cri, ("containerd", "runtimes", name)) or {}
 
 
+def lost(
+    cri: t.Mapping[str, t.Any], there: t.Callable[[str], bool], wanted: Wanted
+) -> t.Tuple[str, ...]:
+    """Warn of a default runtime whose program is gone, as another tool may leave it behind."""
+    name = str(lookup(cri, CONTAINERD.default) or "")
+    program = str(lookup(_runtime(cri, name), ("options", "BinaryName")) or "")
+    if program[:1] != "/" or program == wanted.runtime_path or there(program):
+        return ()
+    return (
+        f"containerd's default runtime {name} names {program}, which is not there: no container can be started."
+        " Next step: make runc the default, or bring the program back",
+    )
+
+
 def _like(cri: t.Mapping[str, t.Any], wanted: Wanted) -> t.Mapping[str, t.Any]:
     """Return the runtime that the handler is like: the default one, if runc's options fit it, or runc."""
     default = lookup(cri, CONTAINERD.default)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from runtime_fakes import CONFIG, OLD, Machine, converge
+from runtime_fakes import CONFIG, OLD, Machine, capability, converge
 
 
 @pytest.mark.parametrize("version", ["1.6.20", "1.7.24", "2.1.4"])
@@ -31,3 +31,24 @@ def test_no_runtime_is_invented_where_another_is_the_default() -> None:
     host.install_toolkit()
     converge(host, mode="runtime_class")
     assert set(host.cri()["containerd"]["runtimes"]) == {"crun", "nvidia"}
+
+
+LEFT = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
+
+
+@pytest.mark.parametrize("version", ["1.7.24", "2.1.4"])
+def test_issue_18_7_a_default_runtime_whose_program_is_gone_is_named(version: str) -> None:
+    at = f'[plugins."{OLD}".containerd'
+    text = (
+        f'version = 2\n{at}]\ndefault_runtime_name = "nvidia"\n'
+        f'{at}.runtimes.nvidia]\nruntime_type = "io.containerd.runc.v2"\n'
+        f'{at}.runtimes.nvidia.options]\nBinaryName = "{LEFT}"\n'
+    )
+    host = Machine({CONFIG: text}, containerd=version)
+    said = (
+        f"containerd's default runtime nvidia names {LEFT}, which is not there: no container can be started."
+        " Next step: make runc the default, or bring the program back"
+    )
+    assert said in capability(host).plan(capability(host).observe()).warnings
+    host.files[LEFT] = "#!/bin/sh\n"
+    assert said not in capability(host).plan(capability(host).observe()).warnings
