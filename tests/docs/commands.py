@@ -51,10 +51,20 @@ def variables(found: list[str]) -> set[str]:
 
 @functools.cache
 def tags() -> set[str]:
-    """Return the tags of the playbook that brings nodes up."""
-    (play,) = yaml.safe_load((pages.ROOT / "playbooks/gpu_nodes.yml").read_text())
-    found = [task.get("tags", []) for task in play["tasks"]]
-    return {one for some in found for one in ([some] if isinstance(some, str) else some)}
+    """Return the tags of the playbook that brings nodes up, and of the tasks that it includes."""
+    folder = pages.ROOT / "playbooks"
+    files = [folder / "gpu_nodes.yml", *sorted(folder.glob("tasks/*.yml"))]
+    return {one for path in files for one in tagged(yaml.safe_load(path.read_text()))}
+
+
+def tagged(data: Any) -> Iterator[str]:
+    """Yield the tags of plays, blocks and tasks."""
+    if isinstance(data, dict):
+        some = data.get("tags", [])
+        yield from [some] if isinstance(some, str) else some
+        yield from (tag for key, value in data.items() if key != "tags" for tag in tagged(value))
+    elif isinstance(data, list):
+        yield from (tag for one in data for tag in tagged(one))
 
 
 def documentation(plugin: str) -> dict[str, Any]:
