@@ -15,6 +15,7 @@ description:
   - Checks the variables of this collection's roles as the modules behind them would, MIG layouts against the GPUs on
     the PCI bus, and what the node itself must have, such as a container runtime that is recent enough, a Python and
     free space.
+  - Refuses a node where the device plugin or the driver's container of another tool is at work.
   - All that is wrong with a node is in one message, by the names of the variables.
   - Answers what M(gpu.node.gpu_info) does, so that one call is enough. A node without an NVIDIA GPU is not checked.
 options:
