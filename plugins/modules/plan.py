@@ -131,7 +131,7 @@ parts:
       type: list
       elements: str
     error:
-      description: Why the module would refuse as the node is now, with RV(parts[].error.msg), cause and hint.
+      description: Why the module would refuse as the node is now, with C(msg), C(cause) and C(hint).
       type: dict
     later:
       description: What has to come before, where the plan can only be known once it has; else empty.

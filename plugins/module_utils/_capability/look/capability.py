@@ -21,6 +21,7 @@ from .planned import Answer, planned
 from .validation import Validation
 
 AT_ONCE = 2
+RELEASED = ("installed", "started")
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         **PREFLIGHT["argument_spec"],
@@ -94,15 +95,16 @@ class LookCapability:
         if part.name == rows.ENVIRONMENT:
             return self._environment(daemon) if self._needs_environment() else None
         options = made.get(part.module)
-        if options is not None and part.module == "device_plugin":
-            return {**options, **daemon}
-        return options
+        if options is None or part.module != "device_plugin":
+            return options
+        # What stops or goes has no release, as from the role.
+        return {**options, **(daemon if options["state"] in RELEASED else {"digest": None})}
 
     def _needs_environment(self) -> bool:
         """Tell whether a part is wanted that runs from the environment, or imports what is in it."""
         made = self._preflight.options
         using = [one for one in ("mig", "cdi") if made.get(one, {}).get("state") == "present"]
-        return bool(using) or made.get("device_plugin", {}).get("state") in ("installed", "started")
+        return bool(using) or made.get("device_plugin", {}).get("state") in RELEASED
 
     def _environment(self, daemon: Answer) -> parts.Params:
         _refused, found = parts.check(self._host, "device_plugin", self._values)

@@ -149,6 +149,18 @@ def test_issue_18_1_what_tags_leave_out_is_not_planned(host: FakeHost) -> None:
     assert "release" in [one["action"] for one in answer["parts"][0]["steps"]]
 
 
+def test_issue_18_1_what_goes_is_planned_without_a_release(host: FakeHost) -> None:
+    unit = "/etc/systemd/system/gpu-device-plugin.service"
+    host.files[unit] = "[Service]\n"
+    stopped = look(host, ["device_plugin"], device_plugin_state="stopped")
+    assert [one["name"] for one in stopped["parts"]] == ["device_plugin"]
+    assert stopped["parts"][0]["error"] == {}
+    gone = look(host, ["device_plugin"], device_plugin_state="absent", shows_difference=True)
+    named = "would stop, disable and remove gpu-device-plugin.service"
+    assert gone["lines"] == [f"device_plugin: {named}"]
+    assert gone["parts"][0]["error"] == {}
+
+
 @pytest.mark.parametrize("module", parts.PARTS)
 def test_issue_18_1_a_role_without_its_defaults_would_be_planned_as_with_them(module: str) -> None:
     """Of the one exception, a configuration, the controller reads the default."""
