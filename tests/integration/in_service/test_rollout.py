@@ -143,3 +143,16 @@ def test_issue_16_1_check_mode_shows_every_plan_and_changes_nothing(three: Scene
     assert versions(three) == ["550"] * 3
     assert not any(three.marker(name).exists() for name in three.names)
     assert not any(three.hooks(name) for name in three.names)
+
+
+def test_issue_18_2_a_roll_out_goes_step_by_step_whatever_the_configuration_says(
+    three: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Ansible's strategy free, what is to be done once is done by each node, and batches are none."""
+    monkeypatch.setenv("ANSIBLE_STRATEGY", "free")
+    three.write(nvidia_driver_version="580", gpu_nodes_serial=2)
+    run = three.play(UPGRADE)
+    assert run.status == 0, run.text
+    assert "free" not in run.text
+    assert run.tasks.count("Read how many nodes may change at a time") == 1
+    assert run.batches == 2
