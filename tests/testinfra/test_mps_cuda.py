@@ -41,15 +41,29 @@ def uuid(host: Any) -> str:
         pytest.skip("there is no GPU here, or no nvidia-smi")
     if host.run("command -v nvidia-cuda-mps-control").rc:
         pytest.skip("nvidia-cuda-mps-control is not installed")
-    busy = host.run("nvidia-smi --query-compute-apps=gpu_uuid --format=csv,noheader").stdout
+    busy = host.run("nvidia-smi --query-compute-apps=gpu_uuid,pid --format=csv,noheader").stdout
+    pairs = [line.split(", ") for line in busy.splitlines() if ", " in line]
+    used = {uuid for uuid, pid in pairs if pid != "0"}  # 0 is no process
+    reasons = []
     for line in listed.stdout.splitlines():
         found, mig, mode = (word.strip() for word in line.split(","))
-        if mig != "Enabled" and mode == "Default" and found not in busy:
+        reason = why_not(mig, mode, found in used)
+        if not reason:
             answer = run_probe(host, 0, CUDA_VISIBLE_DEVICES=found)
-            if "problem" in answer:
-                pytest.skip(f"CUDA does not work here: {answer['problem']}")
-            return found
-    pytest.skip("no GPU is idle, out of MIG mode and in the default compute mode")
+            if "problem" not in answer:
+                return found
+            reason = f"CUDA does not work: {answer['problem']}"
+        reasons.append(f"{found}: {reason}")
+    pytest.skip("; ".join(reasons))
+
+
+def why_not(mig: str, mode: str, used: bool) -> str:
+    """Return why MPS is not tried on a GPU; nothing where it can be."""
+    if mig == "Enabled":
+        return "MIG mode is on"
+    if mode != "Default":
+        return f"its compute mode is {mode}, not Default"
+    return "a process uses it" if used else ""
 
 
 @pytest.fixture(scope="module")
