@@ -45,6 +45,11 @@ options:
         the role C(validate).
     type: bool
     default: false
+  status:
+    description:
+      - Whether RV(status) is told too, for a report on the node, which takes a good part of a second.
+    type: bool
+    default: false
   daemon:
     description: The release of the device plugin that the controller has. Set by the action plugin.
     type: dict
@@ -157,6 +162,61 @@ validation:
   description: What M(gpu.node.validate) answers, where it was asked for and nothing is to be done; else empty.
   returned: success
   type: dict
+status:
+  description:
+    - The node's state besides its GPUs and its plan, where it was asked for; else empty. What could not be read is
+      empty, and its C(problem) or RV(status.allocations_unknown) says why.
+  returned: success
+  type: dict
+  contains:
+    host:
+      description: The operating system and the running kernel, with C(system) and C(kernel).
+      type: dict
+    driver:
+      description:
+        - The loaded driver with C(version), C(type), and C(support), C(security) and C(releases) as the module
+          M(gpu.node.nvidia_driver) tells them. Empty where none is loaded.
+      type: dict
+    daemon:
+      description:
+        - The device plugin's C(state), C(problem) and C(registration_problem), and how many C(devices) of each of its
+          C(resources) it has, how many are C(healthy), and whether the kubelet has C(registered) them.
+      type: dict
+    faults:
+      description:
+        - The GPUs and MIG instances that are unfit, each with C(gpu), C(gi), C(ci), C(kind), C(reason), C(xid),
+          C(since) in seconds since 1970, C(way_back) and C(clearable).
+      type: list
+      elements: dict
+    unreadable:
+      description: Why GPUs can't be read that never were.
+      type: list
+      elements: str
+    labels:
+      description: The C(state), C(problem) and C(labels) of the service that labels the node.
+      type: dict
+    mig_boot:
+      description: The C(state) and the C(problems) of the MIG layout's last making at boot.
+      type: dict
+    processes:
+      description:
+        - The processes that have a GPU, each with C(pid), C(name), C(pod), C(container), C(unit), C(gpu), C(gi_id) and
+          C(ci_id).
+      type: list
+      elements: dict
+    allocations:
+      description:
+        - What pods and claims were given, each with C(namespace), C(pod), C(container), C(resource), C(device) and
+          C(places). A claim has no container.
+      type: list
+      elements: dict
+    allocations_unknown:
+      description: Why that is not known.
+      type: str
+    reboot:
+      description: Why the node waits for a reboot, besides what RV(parts[].reboot_reasons) has.
+      type: list
+      elements: str
 problems:
   description: What stands in the way.
   returned: failure

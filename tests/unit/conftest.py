@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent / "plugins/module_utils"))
 PLAYED = "plugins/module_utils/_capability/driver/played"
 sys.path.append(str(Path(__file__).parent / PLAYED))
 sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))
+sys.path.append(str(Path(__file__).parents[1] / "browser"))
 
 # Several workers share a processor: how long one example takes says nothing of it.
 settings.register_profile("shared", deadline=None)

@@ -18,8 +18,8 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 REPOSITORY = Path(__file__).resolve().parents[3]
 ROLES = REPOSITORY / "roles"
 MIGRATION = (REPOSITORY / "docs/migration/README.md").read_text()
-# The module of fractions is for any objects, and so not of its name.
-OTHERS = ("common", "fractions", "node_labels")
+# The modules of fractions and report are not of their names, as they are for more than that.
+OTHERS = ("common", "fractions", "node_labels", "report")
 # The variables of the role common are those of the playbooks, for modules of several roles.
 NAMES = sorted(one.name for one in ROLES.iterdir() if one.name not in OTHERS)
 # What a role has no variable for, and why.
@@ -136,7 +136,7 @@ def test_item_34_every_option_has_a_variable_or_a_reason(role: str) -> None:
     assert module(role).keys() - given - nested == WITHOUT.get(role, {}).keys()
 
 
-@pytest.mark.parametrize("role", [*NAMES, "node_labels", "common"])
+@pytest.mark.parametrize("role", [*NAMES, "node_labels", "common", "report"])
 def test_item_34_defaults_are_those_of_the_argument_specs(role: str) -> None:
     specs, values = options(role), defaults(role)
     fixed = {name: value for name, value in values.items() if "{{" not in str(value)}

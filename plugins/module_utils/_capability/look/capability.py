@@ -14,6 +14,7 @@ from ..._core.look.report import differences, lines, refused
 from ..._core.steps import Plan, Step
 from ..._host.api import Host
 from ..._host.room import Room
+from ..overview import overview
 from ..preflight import parts
 from ..preflight.capability import SPEC as PREFLIGHT
 from ..preflight.capability import PreflightCapability
@@ -31,6 +32,7 @@ SPEC: t.Dict[str, t.Any] = {
         },
         "parts": {"type": "list", "elements": "str", "choices": list(rows.BY_NAME)},
         "validate": {"type": "bool", "default": False},
+        "status": {"type": "bool", "default": False},
     }
 }
 
@@ -133,4 +135,8 @@ class LookCapability:
             "lines": lines(state.parts),
             "refused": refused(state.parts),
             "validation": state.validation,
+            "status": self._status(state.info) if self._params["status"] else {},
         }
+
+    def _status(self, info: Answer) -> Answer:
+        return overview(self._host, info, self._values.get("nvidia_driver_releases", True))

@@ -11,8 +11,9 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..._core.errors import NodeError
 from ..._host.ahead import AheadHost
+from ..agent import status
 from ..preflight.parts import Values, options
-from ..validate.capability import PATIENCE, SPEC, ValidateCapability, status_command
+from ..validate.capability import SPEC, ValidateCapability
 
 Answer = t.Dict[str, t.Any]
 
@@ -28,7 +29,7 @@ class Validation:
     ) -> None:
         self._values, self._make = values, make
         self._host = host or AheadHost()
-        self._host.begin(status_command(self._host), check=False, timeout=PATIENCE)
+        self._host.begin(status.command(self._host), check=False, timeout=status.PATIENCE)
 
     def answer(self) -> Answer:
         """Return what the module answers, nothing where it has to refuse itself."""

@@ -10,8 +10,6 @@ import time
 import typing as t
 
 from ..._core.agent.desired import CONFIG
-from ..._core.allocated import ROOTS, SOCKET
-from ..._core.boot import PROGRAM
 from ..._core.dra.allocation import owners_in
 from ..._core.dra.names import ALLOCATIONS
 from ..._core.errors import InputError, NodeError
@@ -35,6 +33,7 @@ from ..._core.validation.node import (
 from ..._host.api import Host
 from ..._nvml.real import Nvml, open_nvml
 from ..agent.dra import status
+from ..agent.status import ask
 from ..allocated import CHECKPOINT
 from ..nodeinfo import gpus
 from ..runtimes.engine import Runtime
@@ -42,7 +41,6 @@ from . import driver, runtimes, services
 from .containers import Trial
 from .gpus import current, layout
 
-PATIENCE = 60.0  # seconds for the daemon's answer: a driver that hangs must not hang the play
 PAUSE = 0.5
 # The kubelet makes the socket when it starts, and the checkpoint once a device plugin has told it of devices.
 KUBELET = ("/var/lib/kubelet/device-plugins/kubelet.sock", CHECKPOINT)
@@ -150,7 +148,7 @@ class ValidateCapability:
         )
 
     def _daemon(self) -> Daemon:
-        done = self._host.run(status_command(self._host), check=False, timeout=PATIENCE)
+        done = ask(self._host)
         if done.rc == 124 and not done.out:  # it timed out
             return Daemon(state="silent", problem=done.err)
         return Daemon.of(done.out)
@@ -191,12 +189,6 @@ class ValidateCapability:
     def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
         """Return the checks."""
         return _told(state)
-
-
-def status_command(host: Host) -> t.List[str]:
-    """Return how the daemon is asked for its state, and for who has its devices."""
-    sockets = [f"{root}/{SOCKET}" for root in ROOTS if host.exists(f"{root}/{SOCKET}")]
-    return [PROGRAM, "status", "--json", *(f"--pod-resources={one}" for one in sockets[:1])]
 
 
 def _idle(nvml: Nvml, found: t.Sequence[Gpu], migs: t.Sequence[MigDevice], daemon: Daemon) -> str:

@@ -39,7 +39,7 @@ def look(host: Host, problem: str) -> Driver:
         loaded=loaded.version if loaded else "",
         libraries=nodeinfo.library_versions(host),
         nouveau=host.exists("/sys/module/nouveau"),
-        pending=_pending(host),
+        pending=pending(host),
         bare=kernels.bare,
         kernels=kernels.kernels,
         switches=switches,
@@ -47,7 +47,8 @@ def look(host: Host, problem: str) -> Driver:
     )
 
 
-def _pending(host: Host) -> t.Optional[t.Tuple[str, ...]]:
+def pending(host: Host) -> t.Optional[t.Tuple[str, ...]]:
+    """Return the packages for which the distribution asks for a reboot, None where it does not."""
     if not any(host.exists(path) for path in REBOOT):
         return None
     return tuple(sorted(set((host.read(PACKAGES) or "").split())))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent import status as asked
 from ansible_collections.gpu.node.plugins.module_utils._capability.validate import (
     capability as room,
 )
@@ -161,7 +162,7 @@ def test_a_daemon_that_never_answers_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """With a genuine process that would sleep for an hour."""
-    monkeypatch.setattr(room, "PATIENCE", 0.2)
+    monkeypatch.setattr(asked, "PATIENCE", 0.2)
     slow = str(tmp_path / "slow")
     monkeypatch.setattr(Host, "which", lambda _self, name: slow if name == PROGRAM else None)
     (tmp_path / "slow").write_text("#!/bin/sh\nexec sleep 3600\n")

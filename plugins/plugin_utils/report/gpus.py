@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A node's GPUs for a report: their memory grids, and who uses which part of them. Pure."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+Json = t.Dict[str, t.Any]
+Place = t.Tuple[
+    str, t.Optional[int]
+]  # a GPU's UUID, and the id of an instance, None for the whole of it
+Users = t.Mapping[Place, t.Sequence[Json]]
+NOWHERE: Place = ("", None)
+
+
+def users(status: t.Mapping[str, t.Any]) -> t.Dict[Place, t.List[Json]]:
+    """Return who uses which place; at NOWHERE are those of whom it is not known."""
+    found: t.Dict[Place, t.List[Json]] = collections.defaultdict(list)
+    for one in status.get("allocations", ()):
+        places = {(at["gpu"], at["gi_id"]): None for at in one["places"]} or {NOWHERE: None}
+        for place in places:
+            _add(found[place], _allocation(one))
+    for one in status.get("processes", ()):
+        _add(found[one["gpu"], one["gi_id"]], _process(one))
+    return found
+
+
+def _add(there: t.List[Json], one: Json) -> None:
+    """Add what is not there yet: several shares of a device are one user of it."""
+    if one not in there:
+        there.append(one)
+
+
+def _allocation(one: t.Mapping[str, t.Any]) -> Json:
+    name = f"{one['namespace']}/{one['pod']}" if one["namespace"] else one["pod"]
+    return {
+        "kind": "pod" if one["container"] else "claim",
+        "name": name,
+        "detail": one["container"],
+        "device": f"{one['resource']} {one['device'].partition('::')[0]}",
+    }
+
+
+def _process(one: t.Mapping[str, t.Any]) -> Json:
+    kinds = [("pod", one["pod"]), ("container", one["container"]), ("service", one["unit"])]
+    where = next((f"{kind} {name}" for kind, name in kinds if name), "")
+    return {
+        "kind": "process",
+        "name": f"{one['name'] or 'unknown'} ({one['pid']})",
+        "detail": where,
+        "device": "",
+    }
+
+
+def gpus(
+    info: t.Mapping[str, t.Any], using: Users, faults: t.Iterable[t.Mapping[str, t.Any]]
+) -> t.List[Json]:
+    """Return the GPUs that answer. Memory is in bytes; ``slots`` is how many memory slices MIG divides it into."""
+    unfit: t.Dict[Place, str] = {(one["gpu"], one["gi"]): one["reason"] for one in faults}
+    return [_gpu(one, using, unfit) for one in info.get("gpus", ())]
+
+
+def _gpu(gpu: t.Mapping[str, t.Any], using: Users, unfit: t.Mapping[Place, str]) -> Json:
+    uuid, mig = gpu["uuid"], gpu["mig_current"]
+    instances = [_instance(gpu, one, using, unfit) for one in gpu["gpu_instances"]] if mig else []
+    whole = list(using.get((uuid, None), ()))
+    return {
+        "index": gpu["index"],
+        "uuid": uuid,
+        "name": gpu["name"],
+        "memory": gpu["memory_total"],
+        "mig": mig,
+        "slots": _slots(gpu["mig_profiles"]) if mig else 0,
+        "instances": sorted(instances, key=lambda one: one["start"]),
+        "users": whole,
+        "in_use": bool(whole) or any(one["users"] for one in instances),
+        "fault": unfit.get((uuid, None), ""),
+    }
+
+
+def _slots(profiles: t.Iterable[t.Mapping[str, t.Any]]) -> int:
+    return max((at + size for one in profiles for at, size in one["placements"]), default=0)
+
+
+def _instance(
+    gpu: t.Mapping[str, t.Any],
+    one: t.Mapping[str, t.Any],
+    using: Users,
+    unfit: t.Mapping[Place, str],
+) -> Json:
+    place = (gpu["uuid"], one["id"])
+    return {
+        "id": one["id"],
+        "profile": one["profile"],
+        "start": one["start"],
+        "size": one["size"],
+        "devices": [each["uuid"] for each in gpu["mig_devices"] if each["gi_id"] == one["id"]],
+        "users": list(using.get(place, ())),
+        "fault": unfit.get(place, ""),
+    }

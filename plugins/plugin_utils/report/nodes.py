@@ -1,0 +1,111 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One node for a report, from what gpu.node.plan has answered there. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .gpus import NOWHERE, gpus, users
+
+Json = t.Dict[str, t.Any]
+Answer = t.Mapping[str, t.Any]
+LOOKED, FAILED, UNREACHABLE = "looked", "failed", "unreachable"
+SILENT = (
+    "",
+    "serving",
+    "not_running",
+)  # states of the device plugin that are nothing to complain of
+
+
+def node(name: str, answer: t.Optional[Answer], info: t.Optional[Answer]) -> Json:
+    """Return a node; ``info`` is what gpu.node.gpu_info has answered where gpu.node.plan could not.
+
+    ``state`` is looked, failed or unreachable, with the ``problem``.
+    """
+    answer = answer or {}
+    state = _state(answer)
+    status = answer.get("status") or {}
+    known = answer.get("gpu_info") or (info or {}).get("gpu_info") or {}
+    using, faults = users(status), status.get("faults", [])
+    return {
+        "name": name,
+        "state": state,
+        "problem": "" if state == LOOKED else _problem(answer),
+        "system": status.get("host", {}).get("system", ""),
+        "kernel": status.get("host", {}).get("kernel", ""),
+        "pci_gpus": len(known.get("pci_gpus", ())),
+        "driver": _driver(status.get("driver") or {}, known),
+        "gpus": gpus(known, using, faults),
+        "other_users": using.get(NOWHERE, []),
+        "users_unknown": status.get("allocations_unknown", ""),
+        "drift": [_part(one) for one in answer.get("parts", ()) if one["steps"] or one["error"]],
+        "faults": list(faults),
+        "unhealthy": _unhealthy(known, status),
+        "reboot": _reboot(answer, status),
+        "labels": status.get("labels", {}).get("labels", {}),
+    }
+
+
+def _state(answer: Answer) -> str:
+    if "parts" in answer:
+        return LOOKED
+    return UNREACHABLE if answer.get("unreachable") else FAILED
+
+
+def _problem(answer: Answer) -> str:
+    return str(answer.get("msg") or "the node was not looked at")
+
+
+def _driver(told: Answer, known: Answer) -> Json:
+    """Return the loaded driver. ``outdated``: its branch is past its support; ``vulnerable``: it is below a fix."""
+    loaded = known.get("driver") or {}
+    support, security = told.get("support") or {}, told.get("security") or {}
+    return {
+        "version": told.get("version") or loaded.get("version", ""),
+        "type": told.get("type") or loaded.get("kind", ""),
+        "branch": support.get("branch") or "",
+        "kind": support.get("kind") or "",
+        "end_of_support": support.get("end_of_support") or "",
+        "days": support.get("days"),
+        "outdated": bool(support.get("past")),
+        "vulnerable": bool(security.get("below")),
+        "floor": security.get("floor") or "",
+        "bulletin": security.get("bulletin") or "",
+        "bulletin_date": security.get("date") or "",
+        "table": (told.get("releases") or {}).get("as_of", ""),
+    }
+
+
+def _part(part: Answer) -> Json:
+    return {
+        "part": part["name"],
+        "steps": [one["summary"] for one in part["steps"]],
+        "error": part["error"].get("msg", ""),
+        "later": part["later"],
+        "blocked_by": part["blocked_by"],
+    }
+
+
+def _unhealthy(known: Answer, status: Answer) -> t.List[str]:
+    """Return what is wrong with the GPUs and with what advertises them."""
+    faults = [
+        f"GPU {one['index'] or one['gpu']}"
+        + ("" if one["gi"] is None else f", instance {one['gi']}")
+        + f": {one['reason']}"
+        for one in status.get("faults", ())
+    ]
+    silent = known.get("pci_gpus") and not known.get("nvml_available", True)
+    driver = [known.get("nvml_error", "")] if silent else []
+    daemon, mig = status.get("daemon", {}), status.get("mig_boot", {})
+    serving = daemon.get("state", "") in SILENT
+    said = [] if serving else [f"device plugin: {daemon['problem'] or daemon['state']}"]
+    boot = [f"MIG at boot: {one}" for one in mig.get("problems", ())]
+    lost = [*known.get("lost_gpus", ()), *status.get("unreadable", ())]
+    return list(dict.fromkeys([*driver, *lost, *faults, *boot, *said]))
+
+
+def _reboot(answer: Answer, status: Answer) -> t.List[str]:
+    parts = [one for part in answer.get("parts", ()) for one in part["reboot_reasons"]]
+    return list(dict.fromkeys([*parts, *status.get("reboot", ())]))
