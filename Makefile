@@ -169,6 +169,7 @@ bench: setup ## How fast things are, as ratios within one run
 	PYTHONPATH=$(LIBRARY):tests/gpu_plugin $(BIN)/python tests/bench/dra_driver.py
 	PYTHONPATH=$(LIBRARY):tests/gpu_plugin $(BIN)/python tests/bench/node_software.py
 	$(MAKE) --no-print-directory bench-fleet
+	PYTHONPATH=$(LIBRARY):tests/browser $(BIN)/python tests/bench/report_page.py
 
 bench-fleet: image $(WHEELHOUSE)/stamp ## What 1, 10, 50 and 200 nodes take of their controller; draws it to docs/images
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/bench/fleet/main.py --draw
@@ -192,7 +193,7 @@ bundle: setup ## Collect what nodes without a way to the Internet need (BUNDLE=f
 
 # --- the rest --------------------------------------------------------------------------------------
 
-.PHONY: links lock lock-check clean docs-tables
+.PHONY: links lock lock-check clean docs-tables screenshots
 links: ## Link the library's files that the device plugin imports into it, file by file
 	$(PYTHON) tests/links.py
 
@@ -204,6 +205,9 @@ docs-tables: setup ## Regenerate what docs have from the code: tests of findings
 	$(BIN)/python tests/docs/variables.py
 	$(BIN)/python tests/docs/migration_tables.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/keys.py
+
+screenshots: setup ## Regenerate the pictures of docs/operations/report.md
+	PYTHONPATH=$(LIBRARY):tests/browser $(BIN)/python tests/browser/screenshots.py docs/images
 
 lock: ## Regenerate requirements-dev.txt from pyproject.toml, and the hashes of all wheels
 	tests/lock

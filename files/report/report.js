@@ -3,7 +3,7 @@
 (() => {
   const report = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
-  const FIRST = 80; // rows before the page is shown; the others follow while it is read
+  const FIRST = 80; // rows before the page is shown; the others follow, many at once, as each time the table is laid out anew
   const sum = (list, of) => list.reduce((total, one) => total + of(one), 0);
   const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
@@ -260,7 +260,7 @@
       some.filter((entry) => !entry.row).forEach(build);
       table.append(...some.map((entry) => entry.body));
       at += some.length;
-      if (at < wanted.length) later = setTimeout(() => add(2 * FIRST));
+      if (at < wanted.length) later = setTimeout(() => add(12 * FIRST));
       else document.documentElement.dataset.shown = String(at);
     };
     add(FIRST);
