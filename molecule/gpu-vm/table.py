@@ -112,9 +112,12 @@ def notes(number: int, machine: Machine, tests: Sequence[Case]) -> Iterator[str]
     for check in machine.checks:
         if check["state"] != "passed":
             yield f"{number}: check {check['name']} {check['state']}: {check['cause']}"
+    same: dict[tuple[str, str], list[str]] = {}
     for test in tests:
         if test.state != "passed":
-            yield f"{number}: {test.name} {test.state}: {test.reason}"
+            same.setdefault((test.state, test.reason), []).append(test.name)
+    for (state, reason), names in same.items():
+        yield f"{number}: {', '.join(names)} {state}: {reason}"
 
 
 def cell(text: str) -> str:
@@ -129,7 +132,7 @@ def table(machines: Mapping[str, Machine], tests: Sequence[Case]) -> str:
     for number, (name, machine) in enumerate(machines.items(), 1):
         own = [one for one in tests if one.machine == name]
         lines.append("| " + " | ".join(map(cell, row(number, machine, own))) + " |")
-        more += [f"- {cell(one)}" for one in dict.fromkeys(notes(number, machine, own))]
+        more += [f"- {cell(one)}" for one in notes(number, machine, own)]
     return "\n".join([*lines, *(["", *more] if more else [])])
 
 

@@ -45,7 +45,7 @@ def uuid(host: Any) -> str:
     pairs = [line.split(", ") for line in busy.splitlines() if ", " in line]
     used = {uuid for uuid, pid in pairs if pid != "0"}  # 0 is no process
     reasons = []
-    for line in listed.stdout.splitlines():
+    for index, line in enumerate(listed.stdout.splitlines()):
         found, mig, mode = (word.strip() for word in line.split(","))
         reason = why_not(mig, mode, found in used)
         if not reason:
@@ -53,7 +53,7 @@ def uuid(host: Any) -> str:
             if "problem" not in answer:
                 return found
             reason = f"CUDA does not work: {answer['problem']}"
-        reasons.append(f"{found}: {reason}")
+        reasons.append(f"GPU {index}: {reason}")
     pytest.skip("; ".join(reasons))
 
 

@@ -15,7 +15,10 @@ import pytest
 
 SCENARIO = Path(__file__).resolve().parents[3] / "molecule/gpu-vm"
 FAILED = '<testcase name="test_c[ansible://b]"><failure message="assert 1 | 2"/></testcase>'
-SKIPPED = '<testcase name="test_b[ansible://a]"><skipped message="Skipped: no kubelet"/></testcase>'
+SKIPPED = '<testcase name="test_d[ansible://a]"><skipped message="Skipped: no kubelet"/></testcase>'
+SKIPPED += (
+    '<testcase name="test_b[ansible://a]"><skipped message="Skipped: no kubelet"/></testcase>'
+)
 
 
 def machines(**env: str) -> subprocess.CompletedProcess[str]:
@@ -133,14 +136,14 @@ def test_issue_18_8_the_table_has_what_an_issue_needs_and_no_address(tmp_path: P
     lines = table(tmp_path, passed + SKIPPED + FAILED)
     assert lines[2] == (
         "| 1 | Rocky 9.6, x86_64 | 5.14 | 580.1 (open), CUDA 13.0 | 2 x NVIDIA A30, MIG on 2 | docker 28.5"
-        " | 1 passed, 1 skipped | 1 passed, 1 skipped | passed |"
+        " | 1 passed, 1 skipped | 1 passed, 2 skipped | passed |"
     )
     assert lines[3] == (
         "| 2 | does not answer |  | not loaded | none answers | none | not run | 1 failed | failed |"
     )
     assert lines[5:] == [
         "- 1: check MPS skipped: no \\| device is shared",
-        "- 1: test_b skipped: no kubelet",
+        "- 1: test_d, test_b skipped: no kubelet",
         "- 2: test_c failed: assert 1 \\| 2",
     ]
 
