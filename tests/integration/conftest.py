@@ -10,6 +10,7 @@ kept; tests begin at a boot of what was kept. A run has the name in GPUNODE_RUN,
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 
 import pytest
 from gpunode_tool import snapshots
-from gpunode_tool.paths import CACHE
+from gpunode_tool.paths import CACHE, REPOSITORY
 from gpunode_tool.testing import GPUNODE, Node, eventually
 
 for folder in ("", "runtime", "driver", "in_service"):  # what the tests of each share
@@ -104,6 +105,22 @@ def brought_up(begin: Callable[..., Node], make_node: MakeNode) -> MakeNode:
         return node
 
     return start
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a bundle of this collection for nodes with Debian 13, made and verified as a user does."""
+    folder = tmp_path_factory.mktemp("bundle")
+    words = ("ansible-galaxy", "collection", "build", "--output-path", str(folder / "release"))
+    subprocess.run([*words, str(REPOSITORY)], check=True, capture_output=True)
+    (tarball,) = (folder / "release").glob("*.tar.gz")
+    given = {"bundle_path": str(folder / "bundle"), "bundle_collection": str(tarball)}
+    for state in ("present", "verified"):
+        asked = json.dumps({**given, "bundle_pythons": ["3.13"], "bundle_state": state})
+        words = ("ansible-playbook", "gpu.node.bundle", "--extra-vars", asked)
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "bundle"
 
 
 def locked(name: str) -> Any:
