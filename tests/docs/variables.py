@@ -26,6 +26,8 @@ PAGES = {
     "dcgm": "dcgm.md",
     "validate": "operations/validation.md",
     "fractions": "fractions/install.md",
+    "report": "operations/report.md",
+    "bundle": "operations/air-gap.md",
 }
 # The role common takes this one from its own playbooks; nobody sets it.
 INTERNAL = {"gpu_nodes_failure"}
