@@ -72,20 +72,22 @@ def _chart(title: str, value: Callable[[Cost], float], found: Series) -> str:
     parts.append(f'<path class="axis" fill="none" d="M{EDGE} 24V{floor}H{WIDTH - EDGE}"/>')
     for x, size in zip(across, sizes, strict=True):
         parts.append(f'<text x="{x:.0f}" y="{floor + 16}" text-anchor="middle">{size}</text>')
-    for number, costs in enumerate(found.values()):
+    tops = [max(map(value, those)) for those in zip(*found.values(), strict=True)]
+    for costs, colour in zip(found.values(), COLOURS, strict=False):
         heights = [floor - (floor - 30) * value(one) / top for one in costs]
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, heights, strict=True))
-        colour = COLOURS[number % len(COLOURS)]
         parts.append(
             f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>'
         )
-        for x, y, one in zip(across, heights, costs, strict=True):
-            below = y + 16 if number % 2 else y - 7
+        for x, y, one, highest in zip(across, heights, costs, tops, strict=True):
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>')
-            parts.append(
-                f'<text x="{x:.0f}" y="{below:.0f}" text-anchor="middle">{_short(value(one))}</text>'
-            )
+            above = value(one) == highest
+            parts.append(_label(x, y - 7 if above else y + 16, colour, _short(value(one))))
     return "".join(parts)
+
+
+def _label(x: float, y: float, colour: str, text: str) -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="middle" style="fill:{colour}">{text}</text>'
 
 
 def _short(number: float) -> str:
