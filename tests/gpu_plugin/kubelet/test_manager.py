@@ -242,3 +242,22 @@ def test_the_one_that_gave_way_serves_again_when_the_other_ends(
     manager.tick()
     assert manager.registered() == {GPU: True}
     assert told(kubelet) == [GPU, GPU]
+
+
+def test_no_two_servers_bind_one_path(
+    tmp_path: Path, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that failed removes what it bound when it ends, at some time after the next began."""
+    bound: list[str] = []
+    rename = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        bound.append(self.name)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    (tmp_path / "nvidia-gpu.sock/in-the-way").mkdir(parents=True)
+    publish(manager, {GPU: (device(0),)})
+    publish(manager, {MIG: (device(1),)})
+    assert len(bound) == 2
+    assert len(set(bound)) == 2

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from concurrent import futures
@@ -16,6 +17,8 @@ import grpc
 from .._shared._core.errors import NodeError
 
 Identity = tuple[int, int, int]
+
+_COUNT = itertools.count()
 
 
 class SocketUnusable(NodeError):
@@ -57,9 +60,10 @@ class Listener:
         pool = futures.ThreadPoolExecutor(self._workers, thread_name_prefix=self.path.name)
         server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
         server.add_generic_rpc_handlers(tuple(self._handlers()))
-        # gRPC removes the path that it bound when it ends, whoever listens there by then. So it binds
-        # one that is nobody else's, which gets its name when it is ready. Kubelets leave dots alone.
-        bound = self.path.with_name(f".{os.getpid()}.sock")
+        # gRPC removes the path that it bound when it ends, whoever listens there by then. So each server
+        # binds one that is nobody else's, which gets its name when it is ready: one that failed ends when
+        # the next has begun. Kubelets leave dots alone.
+        bound = self.path.with_name(f".{os.getpid()}-{next(_COUNT)}.sock")
         try:
             bound.unlink(missing_ok=True)
             server.add_insecure_port(f"unix://{bound}")
