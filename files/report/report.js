@@ -77,7 +77,7 @@
   /* Cells. */
   function mini(gpu) {
     const used = gpu.instances.filter(isUsed).length;
-    const text = gpu.mig ? `GPU ${gpu.index}: ${used} of ${counted(gpu.instances.length, "instance")} in use` : `GPU ${gpu.index}: ${gpu.in_use ? "in use" : "free"}`;
+    const text = gpu.mig ? `GPU ${gpu.index}: ${used} of ${counted(gpu.instances.length, "instance")} in use` : `GPU ${gpu.index}: ${use(gpu)}`;
     const box = make("i", { role: "img", "aria-label": gpu.fault ? `${text}, unhealthy` : text, title: text, class: gpu.mig ? "mig" : "" });
     for (const one of places(gpu)) {
       const part = make("s", { class: kindOf(one, gpu) });
@@ -86,10 +86,11 @@
     }
     return box;
   }
+  const use = (gpu) => (gpu.in_use ? "in use" : gpu.known ? "free" : "not known whether in use");
   function kindOf(one, gpu) {
     if (gpu.fault || one.fault) return "unfit";
     if (one.empty) return "none";
-    return isUsed(one) || gpu.users.length ? "used" : "idle";
+    return isUsed(one) || gpu.users.length ? "used" : gpu.known ? "idle" : "unknown";
   }
   /** Return the instances of a GPU with the slices between them; a GPU without MIG is one of them. */
   function places(gpu) {
@@ -111,7 +112,8 @@
     grid: (node) => [make("div", { class: "mini" }, ...node.gpus.map(mini))],
     use: (node) => {
       const all = devices(node);
-      return all.length ? [`${all.filter(isUsed).length} of ${all.length}`] : [make("span", { class: "soft" }, "–")];
+      const least = node.gpus.every((gpu) => gpu.known) ? "" : "at least ";
+      return all.length ? [`${least}${all.filter(isUsed).length} of ${all.length}`] : [make("span", { class: "soft" }, "–")];
     },
     driver: (node) => {
       const driver = node.driver;
@@ -165,7 +167,7 @@
 
   function card(gpu) {
     const memory = `${Math.round(gpu.memory / GIB)} GiB`;
-    const state = gpu.fault ? `unhealthy: ${gpu.fault}` : gpu.mig ? `MIG, ${counted(gpu.instances.length, "instance")}` : gpu.in_use ? "in use" : "free";
+    const state = gpu.fault ? `unhealthy: ${gpu.fault}` : gpu.mig ? `MIG, ${counted(gpu.instances.length, "instance")}` : use(gpu);
     const found = places(gpu);
     const grid = make("ol", { class: "grid", "aria-label": `GPU ${gpu.index}, memory slices` }, ...found.map((one) => slice(one, gpu)));
     const columns = `repeat(${Math.max(gpu.slots, 1)}, minmax(0, 1fr))`;
@@ -176,7 +178,7 @@
   }
   function slice(one, gpu) {
     const kind = kindOf(one, gpu);
-    const words = { used: "in use", idle: "free", unfit: "unhealthy", none: "no instance" }[kind];
+    const words = { used: "in use", idle: "free", unfit: "unhealthy", none: "no instance", unknown: "not known" }[kind];
     const at = gpu.mig && !one.empty ? `placement ${one.start}:${one.size}` : gpu.mig ? `slice ${one.start}` : "";
     const item = make("li", { class: kind, title: [one.profile, at, words].filter(Boolean).join(", ") });
     item.style.gridColumn = `span ${one.size}`;

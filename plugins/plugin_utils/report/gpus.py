@@ -56,11 +56,18 @@ def _process(one: t.Mapping[str, t.Any]) -> Json:
 
 
 def gpus(
-    info: t.Mapping[str, t.Any], using: Users, faults: t.Iterable[t.Mapping[str, t.Any]]
+    info: t.Mapping[str, t.Any],
+    using: Users,
+    faults: t.Iterable[t.Mapping[str, t.Any]],
+    *,
+    known: bool,
 ) -> t.List[Json]:
-    """Return the GPUs that answer. Memory is in bytes; ``slots`` is how many memory slices MIG divides it into."""
+    """Return the GPUs that answer. Memory is in bytes; ``slots`` is how many memory slices MIG divides it into.
+
+    ``known``: who uses the node's GPUs is known, so that one without a user is free.
+    """
     unfit: t.Dict[Place, str] = {(one["gpu"], one["gi"]): one["reason"] for one in faults}
-    return [_gpu(one, using, unfit) for one in info.get("gpus", ())]
+    return [{**_gpu(one, using, unfit), "known": known} for one in info.get("gpus", ())]
 
 
 def _gpu(gpu: t.Mapping[str, t.Any], using: Users, unfit: t.Mapping[Place, str]) -> Json:

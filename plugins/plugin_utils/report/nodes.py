@@ -29,6 +29,7 @@ def node(name: str, answer: t.Optional[Answer], info: t.Optional[Answer]) -> Jso
     status = answer.get("status") or {}
     known = answer.get("gpu_info") or (info or {}).get("gpu_info") or {}
     using, faults = users(status), status.get("faults", [])
+    complete = bool(status) and not status.get("allocations_unknown")
     return {
         "name": name,
         "state": state,
@@ -37,7 +38,7 @@ def node(name: str, answer: t.Optional[Answer], info: t.Optional[Answer]) -> Jso
         "kernel": status.get("host", {}).get("kernel", ""),
         "pci_gpus": len(known.get("pci_gpus", ())),
         "driver": _driver(status.get("driver") or {}, known),
-        "gpus": gpus(known, using, faults),
+        "gpus": gpus(known, using, faults, known=complete),
         "other_users": using.get(NOWHERE, []),
         "users_unknown": status.get("allocations_unknown", ""),
         "drift": [_part(one) for one in answer.get("parts", ()) if one["steps"] or one["error"]],

@@ -134,6 +134,21 @@ def test_issue_18_3_details_show_the_grid_and_who_uses_it(report: Open) -> None:
     assert quiet(page)
 
 
+def test_issue_18_3_what_nobody_could_tell_does_not_look_free(report: Open) -> None:
+    answer = fleets.answer([fleets.gpu(0, "GPU-0", "NVIDIA L40S", 45, None)])
+    answer["status"]["allocations_unknown"] = "the kubelet does not answer"
+    page = report({"n": answer})
+    assert page.run("document.querySelector('.mini s').className") == "unknown"
+    assert page.run("document.querySelector('[data-label=\"In use\"]').textContent") == (
+        "at least 0 of 1"
+    )
+    click(page, ".open")
+    said = page.run("document.querySelector('.details').textContent")
+    assert "not known whether in use" in said
+    assert "Not known which pods have GPUs: the kubelet does not answer" in said
+    assert "free" not in said
+
+
 def test_issue_18_3_light_and_dark_by_wish_and_by_switch(report: Open) -> None:
     page = report(dict(fleets.fleet(2)))
     light = style(page, "body", "backgroundColor")

@@ -107,6 +107,16 @@ def test_issue_18_3_a_node_that_can_not_be_planned_shows_its_gpus() -> None:
     found = json.loads(fleet_report(["n"], known, "looked", "info", form="json"))
     assert [one["uuid"] for one in found["nodes"][0]["gpus"]] == [WHOLE, SPLIT]
     assert found["nodes"][0]["state"] == "failed"
+    assert not any(one["known"] for one in found["nodes"][0]["gpus"])
+
+
+def test_issue_18_3_a_gpu_is_only_free_where_all_were_asked() -> None:
+    answer = fleets.answer(gpus())
+    assert all(one["known"] for one in report({"n": answer})["nodes"][0]["gpus"])
+    answer["status"]["allocations_unknown"] = "the kubelet does not answer"
+    (found,) = report({"n": answer})["nodes"]
+    assert not any(one["known"] for one in found["gpus"])
+    assert found["users_unknown"] == "the kubelet does not answer"
 
 
 def test_issue_18_3_gpus_without_a_driver_are_counted_and_unhealthy() -> None:
