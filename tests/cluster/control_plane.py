@@ -157,6 +157,7 @@ def api_server(folder: str, address: str) -> None:
         "--service-cluster-ip-range=10.96.0.0/16",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged=true",
     )
 
 
