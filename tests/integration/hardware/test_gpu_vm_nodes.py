@@ -9,7 +9,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,13 @@ from gpunode_tool.paths import KEY, REPOSITORY
 from gpunode_tool.testing import GPUNODE, Node
 
 MakeNode = Callable[..., Node]
+
+
+@pytest.fixture
+def home() -> Iterator[str]:
+    """Return a home whose path is short enough for the sockets that SSH makes there."""
+    with tempfile.TemporaryDirectory(prefix="vm-") as folder:
+        yield folder
 
 
 def port(node: Node) -> int:
@@ -38,7 +46,9 @@ def with_podman(node: Node) -> Node:
 
 @pytest.mark.long
 @pytest.mark.node
-def test_issue_18_8_two_systems_and_two_runtimes_pass(make_node: MakeNode, tmp_path: Path) -> None:
+def test_issue_18_8_two_systems_and_two_runtimes_pass(
+    make_node: MakeNode, tmp_path: Path, home: str
+) -> None:
     nodes = [
         make_node("vm-a", "a100-40", 2),
         with_podman(make_node("vm-b", "l40s", 1, suite="bookworm")),
@@ -53,7 +63,7 @@ def test_issue_18_8_two_systems_and_two_runtimes_pass(make_node: MakeNode, tmp_p
         "GPU_VM_HOSTS": ",".join(f"root@127.0.0.1:{port(one)}" for one in nodes),
         "GPU_VM_KEY": str(KEY),
         "GPU_VM_VARS": str(tmp_path / "vars.yml"),
-        "HOME": str(tmp_path),
+        "HOME": home,
     }
     report = REPOSITORY / ".cache/gpu-vm.md"
     report.unlink(missing_ok=True)
