@@ -52,7 +52,7 @@ def asked(context: Path, folder: Path) -> list[str]:
 
 def test_issue_18_6_the_image_installs_nothing_without_a_hash(context: Path) -> None:
     steps = (context / "Containerfile").read_text()
-    base, _, later = steps.partition("AS galaxy")
+    base, _as, later = steps.partition("AS galaxy")
     assert "pip install --no-cache-dir --require-hashes --only-binary :all:" in base
     assert (context / "_build/wheels/ee.txt").read_bytes() == WHEELS.read_bytes()
     final = later[later.index("AS final") :]

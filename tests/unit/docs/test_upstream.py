@@ -17,43 +17,43 @@ import upstream
 
 GO = """
 type Config struct {
-	Version string `json:"version" yaml:"version"`
-	Flags   Flags  `json:"flags,omitempty" yaml:"flags,omitempty"`
-	Items   []Item `json:"items"`
-	Driver  *Spec  `json:"driver,omitempty"`
-	Env     []EnvVar `json:"env,omitempty"`
+    Version string `json:"version" yaml:"version"`
+    Flags   Flags  `json:"flags,omitempty" yaml:"flags,omitempty"`
+    Items   []Item `json:"items"`
+    Driver  *Spec  `json:"driver,omitempty"`
+    Env     []EnvVar `json:"env,omitempty"`
 }
 type Flags struct {
-	CommandLine
+    CommandLine
 }
 type CommandLine struct {
-	MigStrategy *string `json:"migStrategy" yaml:"migStrategy"`
+    MigStrategy *string `json:"migStrategy" yaml:"migStrategy"`
 }
 type Item struct {
-	Common `json:",inline"`
-	// Devices of the item
-	Devices Devices `json:"devices" yaml:"devices,flow"`
+    Common `json:",inline"`
+    // Devices of the item
+    Devices Devices `json:"devices" yaml:"devices,flow"`
 }
 type Common struct {
-	Name string `json:"name"`
+    Name string `json:"name"`
 }
 type Devices struct {
-	All bool
+    All bool
 }
 type Spec struct {
-	Hidden string `json:"-"`
-	Image  string `json:"image,omitempty"`
+    Hidden string `json:"-"`
+    Image  string `json:"image,omitempty"`
 }
 type EnvVar struct {
-	Name string `json:"name"`
+    Name string `json:"name"`
 }
-"""
+""".replace("    ", "\t")
 CLI = """
-	&cli.StringFlag{
-		Name:    "mig-strategy",
-		EnvVars: []string{"GFD_MIG_STRATEGY", "MIG_STRATEGY"},
-	},
-"""
+    &cli.StringFlag{
+        Name:    "mig-strategy",
+        EnvVars: []string{"GFD_MIG_STRATEGY", "MIG_STRATEGY"},
+    },
+""".replace("    ", "\t")
 ANSIBLE = """---
 # a comment: with a colon
 driver_branch: "580"

@@ -111,6 +111,6 @@ def test_issue_18_2_a_name_costs_the_same_among_few_and_among_many() -> None:
         assert [names.column(one) for one in hosts] == hosts
         return (time.process_time() - begun) / count
 
-    few = min(seconds(300) for _ in range(5))
-    many = min(seconds(6000) for _ in range(5))
+    few = min(seconds(300) for _again in range(5))
+    many = min(seconds(6000) for _again in range(5))
     assert many < 4 * few  # where each looked at all the others, it would be twenty times
