@@ -26,6 +26,7 @@ from ansible_collections.gpu.node.plugins.action.preflight import (
 from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import Problem
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import package
 
+TREE = "__device_plugin_package"
 PACKAGE = os.path.join(ROOT, "files", "gpu_plugin")
 # libyaml's, where PyYAML has it, takes a tenth of the time, which each host's worker needs.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -42,20 +43,27 @@ class ActionModule(PreflightAction):
         """Return the play's variables over the roles' defaults, of which a play knows those of its own roles alone."""
         return collections.ChainMap(dict(given), defaults())
 
-    def _more(self, args: Values, values: Values, refused: Problems) -> Values:
+    def _more(
+        self, args: Values, values: Values, refused: Problems, given: t.Mapping[str, t.Any]
+    ) -> Values:
         """Return the release that the daemon's source tree and the wheels make."""
         if USERS.isdisjoint(args.get("components", USERS)) or any(
             one.variable == WHEELHOUSE for one in refused
         ):
             return {}
         try:
-            found = package(PACKAGE, values.get(WHEELHOUSE))
+            found = package(self._tree(given), values.get(WHEELHOUSE))
         except AnsibleActionFail as error:
             words, _next, hint = str(error.message).partition(". Next step: ")
             text = words.replace("wheelhouse: ", f"{WHEELHOUSE}: ", 1)
             refused.append(Problem(WHEELHOUSE, text, hint))
             return {}
         return {"daemon": {"digest": found.digest, "units": found.units}}
+
+    def _tree(self, given: t.Mapping[str, t.Any]) -> str:
+        """Return the daemon's source tree, which a play may name as it does for the role."""
+        found, _refused = self._read(given, (TREE,))
+        return str(found.get(TREE) or PACKAGE)
 
 
 @functools.cache

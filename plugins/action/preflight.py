@@ -80,7 +80,7 @@ class ActionModule(ActionBase):
         if "device_plugin" in args.get("components", ["device_plugin"]):
             refused += [*configurations(values), *wheelhouse(values)]
             refused += self._cluster(values, task_vars or {})
-        args.update(self._more(args, values, refused))
+        args.update(self._more(args, values, refused, task_vars or {}))
         shown = [one._asdict() for one in refused]
         answer: t.Dict[str, t.Any] = self._execute_module(
             module_name=self.MODULE,
@@ -93,7 +93,9 @@ class ActionModule(ActionBase):
         """Return where variables are read from."""
         return given
 
-    def _more(self, args: Values, values: Values, refused: Problems) -> Values:
+    def _more(
+        self, args: Values, values: Values, refused: Problems, given: t.Mapping[str, t.Any]
+    ) -> Values:
         """Return what the module is given besides; ``refused`` takes what is wrong with it."""
         return {}
 

@@ -39,7 +39,7 @@ class Scene:
         (root / "plugins/modules").mkdir(parents=True)
         for part in ("playbooks", "roles", "files", "meta", "galaxy.yml"):
             (root / part).symlink_to(REPOSITORY / part)
-        for part in ("filter", "lookup", "module_utils", "doc_fragments"):
+        for part in ("filter", "lookup", "module_utils", "plugin_utils", "doc_fragments"):
             (root / "plugins" / part).symlink_to(REPOSITORY / "plugins" / part)
         program = f"#!/usr/bin/python\n{SCRIPTED.read_text()}"
         for module in (REPOSITORY / "plugins/modules").glob("[a-z]*.py"):
@@ -68,7 +68,7 @@ class Scene:
 
     def log(self, name: str) -> list[str]:
         """Return the modules that were called on a node, without those that only look."""
-        looks = ("gpu_info", "preflight")
+        looks = ("gpu_info", "preflight", "plan")
         return [one for one in self.node(name).get("log", []) if one not in looks]
 
     def puts(self, name: str, *parts: str) -> None:

@@ -14,6 +14,8 @@ import sys
 
 import yaml
 
+PARTS = ("environment", "driver", "toolkit", "runtime", "mig", "cdi", "device_plugin", "dcgm")
+IN_ENVIRONMENT = {"mig", "cdi", "device_plugin"}
 EMPTY = {"bool": False, "list": [], "dict": {}, "int": 0}
 
 
@@ -30,10 +32,21 @@ def documented(name):
     return {key: EMPTY.get(one.get("type"), "") for key, one in returned.items()}
 
 
+def planned(args, node):
+    """Return the parts that have something to do: of those that the run chooses, what the node's file names."""
+    components = args.get("components") or PARTS
+    chosen = PARTS if args.get("parts") is None else args["parts"]
+    wanted = {*components, *(["environment"] if IN_ENVIRONMENT.intersection(components) else [])}
+    named = node.get("plan", PARTS)
+    return [one for one in PARTS if one in wanted and one in chosen and one in named]
+
+
 def answer(name, args, check, node):
     """Return what a module says, and leave its mark on the node."""
-    if name in ("gpu_info", "preflight"):
-        return {"gpu_info": {"pci_gpus": ["a GPU"] * node.get("gpus", 1), "nvml_available": True}}
+    if name in ("gpu_info", "preflight", "plan"):
+        gpus = ["a GPU"] * node.get("gpus", 1)
+        calls = planned(args, node) if name == "plan" and gpus else []
+        return {"gpu_info": {"pci_gpus": gpus, "nvml_available": True}, "calls": calls}
     if name in ("nvidia_driver", "mig"):
         key = "version" if name == "nvidia_driver" else "selected"
         changed = bool(args.get(key)) and node.get(name) != args[key]

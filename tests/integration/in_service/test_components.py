@@ -31,7 +31,6 @@ DOCKER = [*WHOLE[:6], "dcgm present", "validate"]
         ("gpu_nodes", [], {"gpu_nodes_components": ["driver"]}, ["nvidia_driver present"]),
         ("validate", ["--tags", "driver"], {}, ["validate"]),
         ("slurm_node", [], {}, SLURM),
-        ("slurm_node", [], {"mig_selected": ""}, [SLURM[1], *SLURM[3:]]),
         ("docker_host", [], {}, DOCKER),
     ],
 )
@@ -43,6 +42,14 @@ def test_newcomer_2_each_part_can_be_taken_alone_or_left_out(
     run = one.play(playbook, *words)
     assert run.status == 0, run.text
     assert one.log("n1") == expected
+
+
+def test_issue_18_1_what_the_plan_does_not_name_is_not_called(one: Scene) -> None:
+    one.become("n1", plan=["driver", "dcgm"])
+    one.write(dcgm_state="present")
+    run = one.play("slurm_node")
+    assert run.status == 0, run.text
+    assert one.log("n1") == [SLURM[1], *SLURM[3:]]
 
 
 def test_issue_16_6_labels_are_left_out_alone(one: Scene) -> None:
