@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,10 @@ def test_the_drivers_library_below_another_root(
     node = make_node(1)
     root = node.folder / "driver"
     (root / folder).mkdir(parents=True)
-    (root / folder / "libnvidia-ml.so.1").symlink_to(library(node))
+    real = library(node).resolve()  # its name has the driver's version
+    shutil.copy(real, root / folder)
+    # Links lead to what is below the root.
+    (root / folder / "libnvidia-ml.so.1").symlink_to(f"/{folder}/{real.name}")
     node.start_kubelet()
     node.start_daemon("", f"{flag}={root}")
     node.wait(GPU, 1)
