@@ -31,7 +31,7 @@ DAEMON = "/etc/docker/daemon.json"
 ORIGINAL = '{\n\t"log-driver": "json-file",\n\t"storage-driver": "vfs"\n}'
 UNITS = ("docker.service", "containerd.service")
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def test_docker_and_podman_hand_out_what_is_named(brought_up: Callable[..., Node]) -> None:

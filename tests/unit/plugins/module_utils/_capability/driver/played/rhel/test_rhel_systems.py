@@ -14,8 +14,12 @@ from rhel_archive import BEFORE, VERSION
 from rhel_systems import AMAZON, EL8, EL9, EL10, FEDORA, ORACLE, System
 
 pytestmark = pytest.mark.slow
-SYSTEMS = (EL8, EL9, EL10, FEDORA, AMAZON, ORACLE)
-WITHOUT_STREAMS = (EL10, FEDORA)
+SYSTEMS = (
+    EL9,
+    FEDORA,
+    *(pytest.param(one, marks=pytest.mark.long) for one in (EL8, EL10, AMAZON, ORACLE)),
+)
+WITHOUT_STREAMS = (FEDORA, pytest.param(EL10, marks=pytest.mark.long))
 
 
 def named(system: System) -> str:
