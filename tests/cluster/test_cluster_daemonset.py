@@ -75,7 +75,7 @@ def manifests(image: str) -> tuple[Json, Json]:
     config["data"]["config.yaml"] = text.replace("migStrategy: none", "migStrategy: mixed")
     assert config["data"]["config.yaml"] != text
     pod = daemon["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
+    container = pod["containers"][0]
     container["image"], container["imagePullPolicy"] = image, "Never"
     del pod["runtimeClassName"]
     container["env"].append({"name": "NVIDIA_MIG_MONITOR_DEVICES", "value": "all"})
