@@ -46,6 +46,18 @@ def eventually(look: Callable[[], T], seconds: float = 8.0) -> T:
         time.sleep(0.03)
 
 
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to one process. OSError: there is none, as for the 0 of a state that names nobody.
+
+    ``os.kill`` takes that 0 for everybody in the group of the tests, which ends them and who started them.
+    """
+    descriptor = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def plugin_channel(node: Node) -> Iterator[Callable[[str], str]]:
     """Ask the plugin of nvidia.com/gpu for a device, as a kubelet; returns why it refused."""

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from running import kill
 
 if TYPE_CHECKING:
     from conftest import MakeRounds, MakeShared
@@ -44,6 +43,6 @@ def test_one_is_killed(
             state = shared.state(uuid)
             return state["state"] == "ready" and state[who] not in (0, victim)
 
-        faults.recovers(lambda victim=victim: os.kill(victim, signal.SIGKILL), back)
+        faults.recovers(lambda victim=victim: kill(victim), back)
         time.sleep(SEEN)
     faults.check(spared=spared)

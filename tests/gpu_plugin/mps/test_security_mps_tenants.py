@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from mps_sharing import GPU, Shared, eventually
 from nvsim import genuine
+from running import kill
 from tenants import NOBODY, Container
 
 MakeShared = Callable[..., Shared]
@@ -87,10 +87,12 @@ MakeTenant = Callable[..., Container]
 def restart_daemon(shared: Shared, uuid: str) -> None:
     """End the control daemon, as a fault or a quit would, and wait for the next one."""
     before = shared.state(uuid)["daemon"]
-    os.kill(before, signal.SIGKILL)
-    eventually(
-        lambda: shared.state(uuid)["state"] == "ready" and shared.state(uuid)["daemon"] != before
-    )
+    kill(before)
+    eventually(lambda: another_is_ready(shared.state(uuid), before))
+
+
+def another_is_ready(state: dict[str, Any], before: int) -> bool:
+    return state["state"] == "ready" and state["daemon"] != before
 
 
 @pytest.mark.parametrize("mps", [SHARES, WRITABLE], ids=["read-only", "read-write"])

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from gpu_plugin.tools.followed import CHUNK, Events, Followed, Lines
 from mps_running import living
+from running import kill
 
 LEADER = "sleep 300 & echo $!; wait"  # with a process in its group
 
@@ -64,7 +65,7 @@ def test_process_that_another_started_is_followed_too(events: Events, tmp_path: 
     one = Followed(pid, events, lambda: ends.append(1))
     events.wait(0.1)
     assert one.living
-    os.kill(pid, signal.SIGKILL)
+    kill(pid)
     wait(events, lambda: bool(ends))
     assert (one.living, one.status) == (False, None)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from running import kill
 
 sys.path.insert(0, str(Path(__file__).parent))  # for enforcing
 
@@ -57,10 +58,9 @@ def enforce(node: Mps) -> Iterator[Enforce]:
 def _end_manager(node: Mps) -> None:
     """Kill the manager that an enforcement started, which outlives it."""
     import json
-    import signal
 
     try:
         pid = json.loads((node.settings / "manager.json").read_text())["pid"]
-        os.kill(pid, signal.SIGKILL)
+        kill(pid)
     except (OSError, ValueError, KeyError):
         pass

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import pytest
 from enforcing import MIB, share
 from mps_running import living
 from nvsim import genuine
-from running import eventually
+from running import eventually, kill
 
 if TYPE_CHECKING:
     from enforcing import Enforcing
@@ -127,7 +126,7 @@ def test_gpu_that_is_not_seen_keeps_its_daemon(node: Mps, enforce: Enforce) -> N
     uuid = one["gpu_uuid"]
     daemon = node.status(uuid)["daemon"]
     dra.kill()
-    os.kill(node.status(uuid)["pid"], signal.SIGSTOP)
+    kill(node.status(uuid)["pid"], signal.SIGSTOP)
     status = node.root / f"{uuid}.json"
     status.unlink()
     node.sim.ctl("fault", function="nvmlDeviceGetHandleByIndex_v2", gpu="all", code=15, times=100)
@@ -144,7 +143,7 @@ def test_manager_that_is_killed_comes_back_and_adopts(node: Mps, enforce: Enforc
     one = share(node.sim)
     dra.ask("prepare", one)
     before = node.status(one["gpu_uuid"])
-    os.kill(before["pid"], signal.SIGKILL)
+    kill(before["pid"])
 
     def back() -> bool:
         dra.ask("tick")
@@ -161,7 +160,7 @@ def test_daemon_that_is_killed_is_started_again(node: Mps, enforce: Enforce) -> 
     one = share(node.sim)
     dra.ask("prepare", one)
     before = node.status(one["gpu_uuid"])["daemon"]
-    os.kill(before, signal.SIGKILL)
+    kill(before)
     eventually(lambda: node.status(one["gpu_uuid"])["daemon"] not in (0, before))
     assert dra.ask("prepare", share(node.sim, "c2"))["env"]
 

@@ -20,7 +20,7 @@ import pytest
 from mps_running import ROOTS_ALONE, Mps, living
 from nvsim import genuine
 from nvsim.testing import client, start
-from running import eventually
+from running import eventually, kill
 
 DEFAULT, EXCLUSIVE_PROCESS = 0, 3
 MakeMps = Callable[..., Mps]
@@ -149,7 +149,7 @@ def test_killed_daemon_comes_back_twenty_times_with_its_limits(
     for round_ in range(20):
         daemon = mps.ready(uuid, restarts=round_)["daemon"]
         begun = time.monotonic()
-        os.kill(daemon, signal.SIGKILL)
+        kill(daemon)
         eventually(lambda n=round_: mps.status(uuid)["restarts"] > n)
         status = mps.ready(uuid, restarts=round_ + 1)
         took.append(time.monotonic() - begun)
@@ -170,7 +170,7 @@ def test_daemon_that_ends_again_and_again_is_given_more_time(make_mps: MakeMps) 
     mps.run(uuid, "--replicas", 5, "--no-shm")
     took = []
     for round_ in range(4):
-        os.kill(mps.ready(uuid, restarts=round_)["daemon"], signal.SIGKILL)
+        kill(mps.ready(uuid, restarts=round_)["daemon"])
         begun = time.monotonic()
         mps.ready(uuid, restarts=round_ + 1)
         took.append(time.monotonic() - begun)
@@ -182,7 +182,7 @@ def test_daemon_that_hangs_is_replaced(make_mps: MakeMps) -> None:
     uuid = mps.uuid()
     mps.run(uuid, "--replicas", 2, "--no-shm")
     daemon = mps.ready(uuid)["daemon"]
-    os.kill(daemon, signal.SIGSTOP)
+    kill(daemon, signal.SIGSTOP)
     assert mps.ready(uuid, restarts=1, seconds=90)["daemon"] != daemon
     assert not living(daemon)
     assert "the control daemon does not answer" in mps.log.read_text()

@@ -19,7 +19,7 @@ import pytest
 from mps_running import Client, Mps, living
 from nvsim.testing import client as nvml
 from nvsim.testing import start
-from running import HERE, eventually
+from running import HERE, eventually, kill
 
 EXCLUSIVE_PROCESS = 3
 KEPT = ("daemon", "restarts", "limits", "pipe", "settings", "clients")
@@ -94,7 +94,7 @@ def test_adopted_daemon_that_dies_is_replaced_and_the_other_is_not(mps: Mps) -> 
     mps.manage()
     eventually(lambda: adopted(mps, first) and adopted(mps, second))
     daemon = mps.status(first)["daemon"]
-    os.kill(daemon, signal.SIGKILL)
+    kill(daemon)
     begun = time.monotonic()
     eventually(lambda: mps.status(first)["daemon"] not in (0, daemon) and adopted(mps, first))
     print(f"recovery of an adopted daemon: {time.monotonic() - begun:.2f} s")
@@ -161,7 +161,7 @@ def test_driver_that_hangs_keeps_no_manager_from_adopting(mps: Mps) -> None:
     for device in clients:
         eventually(lambda device=device: adopted(mps, device))
     assert {device: mps.status(device)["daemon"] for device in clients} == before
-    os.kill(before[first], signal.SIGKILL)
+    kill(before[first])
     eventually(lambda: mps.status(first)["restarts"] == 1)
     assert adopted(mps, second)
     assert clients[second].living()

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from mps_running import Client, Mps, living
 from nvsim.testing import start
-from running import HERE, eventually
+from running import HERE, eventually, kill
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ def test_m13_device_whose_program_hangs_delays_no_other(mps: Mps, tmp_path: Path
     daemon = mps.ready(well, seconds=6)["daemon"]
     print(f"ready beside one that hangs after {time.monotonic() - begun:.2f} s")
     begun = time.monotonic()
-    os.kill(daemon, signal.SIGKILL)
+    kill(daemon)
     assert mps.ready(well, restarts=1, seconds=6)["daemon"] != daemon
     print(f"back beside one that hangs after {time.monotonic() - begun:.2f} s")
     assert mps.status(sick)["state"] != "ready"

@@ -19,7 +19,7 @@ import pytest
 from gpu_plugin.mps.settings import Settings
 from mps_running import Mps
 from nvsim.testing import start
-from running import HERE, eventually
+from running import HERE, eventually, kill
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_full_disk_at_a_restart_of_the_daemon_ends_neither(mps: Mps) -> None:
             with contextlib.suppress(OSError):
                 while True:
                     stream.write(b"x" * 4096)
-        os.kill(daemon, signal.SIGKILL)
+        kill(daemon)
         log = "the next manager would not adopt this control daemon"
         eventually(lambda: log in mps.log.read_text())
         eventually(lambda: mps.log.read_text().count(f"MPS of {uuid}: ready") == 2)
@@ -157,12 +157,12 @@ def test_program_that_went_away_is_waited_for(mps: Mps) -> None:
     manager = mps.run(uuid, "--replicas", 4, "--memory", "900M", "--no-shm", "--interval", 60)
     daemon = mps.ready(uuid)["daemon"]
     aside = mps.program.rename(mps.program.with_name("aside"))
-    os.kill(daemon, signal.SIGKILL)
+    kill(daemon)
     eventually(lambda: mps.status(uuid)["problem"].startswith("can't start"))
     aside.rename(mps.program)
     assert mps.ready(uuid)["daemon"] != daemon
     mps.program.unlink()
-    os.kill(mps.ready(uuid)["daemon"], signal.SIGKILL)
+    kill(mps.ready(uuid)["daemon"])
     eventually(lambda: mps.status(uuid)["problem"].startswith("can't start"))
     assert mps.end(manager) == 0
     assert mps.mode() == 0

@@ -17,7 +17,7 @@ import pytest
 from gpu_plugin.tools.state import started
 from mps_running import Mps, living
 from nvsim.testing import client
-from running import eventually
+from running import eventually, kill
 from tenants import NOBODY, as_nobody
 
 EXCLUSIVE_PROCESS = 3
@@ -79,7 +79,7 @@ def test_s3_a_restart_can_not_be_held_off(mps: Mps) -> None:
     socket = mps.root / uuid / "ipc/pipe/control"
     racers = [as_nobody(HOLD, str(socket), "20") for _each in range(4)]
     try:
-        os.kill(daemon, signal.SIGKILL)
+        kill(daemon)
         eventually(lambda: mps.status(uuid)["daemon"] not in (0, daemon), 8)
         assert mps.status(uuid)["restarts"] == 1
     finally:
@@ -93,11 +93,11 @@ def test_s3_a_daemon_that_hangs_is_kept_while_it_has_a_server(mps: Mps) -> None:
     mps.program = with_server(mps)
     mps.run(uuid, "--replicas", 4, "--no-shm")
     daemon = mps.ready(uuid)["daemon"]
-    os.kill(daemon, signal.SIGSTOP)
+    kill(daemon, signal.SIGSTOP)
     assert "the control daemon does not answer" in mps.failed(uuid)
     time.sleep(12)  # one without a server is replaced by then
     assert living(daemon)
-    os.kill(daemon, signal.SIGCONT)
+    kill(daemon, signal.SIGCONT)
     after = mps.ready(uuid)
     assert (after["daemon"], after["restarts"]) == (daemon, 0)
 

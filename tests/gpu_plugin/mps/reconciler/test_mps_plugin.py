@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from mps_running import living
 
 pytest.importorskip("running", exc_type=ImportError)
 from mps_sharing import DEFAULT, EXCLUSIVE_PROCESS, GPU, PATIENCE, Client, Shared, eventually
+from running import kill
 
 MakeShared = Callable[..., Shared]
 
@@ -63,7 +63,7 @@ def test_a_death_is_known_within_a_second_and_passes(make_shared: MakeShared) ->
     for _again in range(3):
         daemon = shared.state(uuid)["daemon"]
         begun = time.monotonic()
-        os.kill(daemon, signal.SIGKILL)
+        kill(daemon)
         shared.unhealthy()
         known.append(time.monotonic() - begun)
         shared.wait(GPU, 3)
@@ -82,7 +82,7 @@ def test_manager_that_is_killed_is_started_again_and_nobody_notices(
     before = {uuid: shared.state(uuid) for uuid in uuids}
     assert len({one["pid"] for one in before.values()}) == 1
     log = len(node.logged())
-    os.kill(before[uuids[0]]["pid"], signal.SIGKILL)
+    kill(before[uuids[0]]["pid"])
     for uuid in uuids:
         eventually(lambda uuid=uuid: shared.state(uuid)["pid"] != before[uuid]["pid"])
     time.sleep(2)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import pytest
 
 pytest.importorskip("running", exc_type=ImportError)
 from mps_sharing import EXCLUSIVE_PROCESS, GPU, Client, Shared, eventually
+from running import kill
 
 MPS = "{resources: [{name: gpu, replicas: 3}]}"
 
@@ -28,7 +28,7 @@ def test_upgrade_waits_for_no_client_and_touches_none(
     before, theirs = shared.state(uuid), shared.root / uuid / "shm/theirs"
     theirs.touch()
     client = Client(shared, uuid)
-    os.kill(before["pid"], signal.SIGTERM)
+    kill(before["pid"], signal.SIGTERM)
     node.daemon.kill()
     node.daemon.wait()
     (shared.settings / f"{uuid}.settings.json").write_text('{"version": 2, "replicas": 3}')
