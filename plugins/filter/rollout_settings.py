@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: rollout_settings
 short_description: Read from the nodes' variables how a roll-out is to go
-version_added: 0.1.0
+version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Reads C(gpu_nodes_serial), C(gpu_nodes_max_unavailable) and C(gpu_nodes_max_fail_percentage) of all nodes of a

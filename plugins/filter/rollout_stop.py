@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: rollout_stop
 short_description: Say why a roll-out ends before its next batch
-version_added: 0.1.0
+version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Counts the nodes that failed over all batches. Without this a playbook goes on as long as one node of each batch

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: argument_specs
 short_description: Read the argument specs of this collection's roles
-version_added: 0.1.0
+version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Returns what is in C(meta/argument_specs.yml) of roles of this collection. It is read once for a task, however often

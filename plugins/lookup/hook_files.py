@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: hook_files
 short_description: Find the task files of hooks
-version_added: 0.1.0
+version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Looks for a task file beside the playbooks that are run, beside the inventory, and in the folder where Ansible was

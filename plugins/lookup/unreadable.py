@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: unreadable
 short_description: Say which variables have a value that cannot be read
-version_added: 0.1.0
+version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Renders variables, and names those that are encrypted with a password that was not given, or that refer to what is

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: dcgm
 short_description: Install NVIDIA DCGM and its exporter
-version_added: 0.1.0
+version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Installs the packages of DCGM 4 in one version, holds them there, and runs C(nvidia-dcgm.service).

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: drain
 short_description: Cordon and drain a node of a Kubernetes cluster
-version_added: 0.1.0
+version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Cordons a node, evicts the pods that have GPUs or all that can be evicted, and gives the node back.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: plan
 short_description: Look at a node once, and plan every part of its bring-up
-version_added: 0.1.0
+version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Refuses what M(gpu.node.preflight) does. Then each part of the bring-up is planned by what its own module plans

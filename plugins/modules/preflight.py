@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: preflight
 short_description: Refuse, before anything is touched, what a bring-up would fail at
-version_added: 0.1.0
+version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Checks the variables of this collection's roles as the modules behind them would, MIG layouts against the GPUs on
