@@ -22,18 +22,6 @@ options:
       - Variables of the roles by name. Left out, they are taken from the play, with the defaults of the roles.
     type: dict
     default: {}
-  components:
-    description: The parts of the bring-up that are to come.
-    type: list
-    elements: str
-    choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
-    default: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
-  cloud_init_timeout:
-    description:
-      - How many seconds to wait until C(cloud-init) is done, where it is at work on a node with GPUs. V(0) does not
-        wait.
-    type: int
-    default: 0
   parts:
     description: Which of the parts are planned. Left out, all that are wanted.
     type: list
@@ -61,12 +49,8 @@ options:
       units:
         description: Texts of its units, by their names.
         type: dict
-  refused:
-    description: What the controller has refused already. Set by the action plugin.
-    type: list
-    elements: dict
-    default: []
 extends_documentation_fragment:
+  - gpu.node.preflight
   - gpu.node.attributes
   - gpu.node.attributes.nvml
 """

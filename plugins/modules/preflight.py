@@ -24,24 +24,8 @@ options:
       - Variables of the roles by name. Left out, they are taken from the play.
     type: dict
     default: {}
-  components:
-    description: The parts of the bring-up that are to come.
-    type: list
-    elements: str
-    choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
-    default: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
-  cloud_init_timeout:
-    description:
-      - How many seconds to wait until C(cloud-init) is done, where it is at work on a node with GPUs. V(0) does not
-        wait.
-    type: int
-    default: 0
-  refused:
-    description: What the controller has refused already. Set by the action plugin.
-    type: list
-    elements: dict
-    default: []
 extends_documentation_fragment:
+  - gpu.node.preflight
   - gpu.node.attributes
   - gpu.node.attributes.nvml
 attributes:
