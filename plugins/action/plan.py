@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import collections
-import functools
 import glob
 import os
 import typing as t
@@ -66,7 +65,6 @@ class ActionModule(PreflightAction):
         return str(found.get(TREE) or PACKAGE)
 
 
-@functools.cache
 def defaults() -> Values:
     """Return the defaults of the collection's roles."""
     found: Values = {}

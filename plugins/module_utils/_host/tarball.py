@@ -1,12 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collections in folders and in tarballs."""
+"""Collections in folders and in tarballs, and how these are written."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import os
 import tarfile
 import typing as t
@@ -14,7 +15,8 @@ import typing as t
 from .._core.bundle.collection import Collection, Member, parse
 from .._core.errors import NodeError
 
-Read = t.Callable[[str], t.Optional[Member]]
+# A name, the bytes of a file or None for a folder, and the mode.
+Entry = t.Tuple[str, t.Optional[bytes], int]
 
 
 def read(path: str) -> Collection:
@@ -52,14 +54,23 @@ def _of_archive(archive: tarfile.TarFile, name: str) -> t.Optional[Member]:
 
 
 def pack(found: Collection, path: str) -> None:
-    """Write a tarball that ansible-galaxy installs, and that depends on names and contents alone."""
+    """Write a tarball that ansible-galaxy installs."""
+    folders = ((name, None, 0o755) for name in found.folders)
+    members = found.members.items()
+    files = ((name, one.data, 0o755 if one.program else 0o644) for name, one in members)
+    write(path, itertools.chain(folders, files))
+
+
+def write(path: str, entries: t.Iterable[Entry]) -> None:
+    """Write a tarball that depends on names, contents and modes alone."""
     with open(path, "wb") as out, gzip.GzipFile("", "wb", 6, out, mtime=0) as packed:
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for name in found.folders:
+            for name, data, mode in entries:
                 entry = tarfile.TarInfo(name)
-                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-                archive.addfile(entry)
-            for name, one in found.members.items():
-                entry = tarfile.TarInfo(name)
-                entry.size, entry.mode = len(one.data), 0o755 if one.program else 0o644
-                archive.addfile(entry, io.BytesIO(one.data))
+                entry.mode = mode
+                if data is None:
+                    entry.type = tarfile.DIRTYPE
+                    archive.addfile(entry)
+                else:
+                    entry.size = len(data)
+                    archive.addfile(entry, io.BytesIO(data))

@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import os
-import tarfile
 import typing as t
 
 from ansible.errors import AnsibleActionFail
@@ -17,6 +14,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.wheels import
     listed_wheels,
     refusal,
 )
+from ansible_collections.gpu.node.plugins.module_utils._host.tarball import write
 
 UNITS = tuple(f"gpu-{name}.service" for name in ("device-plugin", "node-labels", "mps", "dra"))
 SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")
@@ -40,8 +38,7 @@ def collect(root: str, prefix: str) -> Files:
 
 def digest(path: str) -> str:
     """Return a file's SHA-256."""
-    with open(path, "rb") as stream:
-        return hashlib.sha256(stream.read()).hexdigest()
+    return hashlib.sha256(_content(path)).hexdigest()
 
 
 def fingerprint(files: Files, release: str) -> str:
@@ -54,14 +51,12 @@ def fingerprint(files: Files, release: str) -> str:
 
 def pack(files: Files, path: str) -> None:
     """Write a tar archive that depends on names and contents alone; links become what they point to."""
-    with open(path, "wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for name in sorted(files):
-                with open(files[name], "rb") as stream:
-                    data = stream.read()
-                entry = tarfile.TarInfo(name)
-                entry.size, entry.mode = len(data), 0o644
-                archive.addfile(entry, io.BytesIO(data))
+    write(path, ((name, _content(files[name]), 0o644) for name in sorted(files)))
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()
 
 
 def wheels_of(wheelhouse: str, requirements: str) -> Files:
