@@ -2,15 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The private table of functions that nvidia-smi asks the library for. Only the slots that it cannot
-// do without are served: the handle of a GPU by its index, how near two
-// GPUs are by their PCI addresses, and lists of processes, which stay empty.
+// do without are served: the handle of a GPU by its index, how near two GPUs
+// are by their PCI addresses, and lists of processes.
 #include <stddef.h>
 #include <string.h>
 
 #include "nvsim.h"
 
 #define SLOTS 511
-enum { NOT_SUPPORTED = 3, NOT_FOUND = 6, SLOT_ANCESTOR_BY_PCI = 23, SLOT_HANDLE_BY_INDEX = 81 };
+enum { NOT_SUPPORTED = 3, NOT_FOUND = 6 };
+enum {
+  SLOT_ANCESTOR_BY_PCI = 23,
+  SLOT_HANDLE_BY_INDEX = 81,
+  SLOT_COMPUTE = 213,
+  SLOT_GRAPHICS = 214,
+  SLOT_MPS = 215
+};
 
 static const unsigned char TABLE_ID[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
                                            0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
@@ -20,10 +27,10 @@ static int slot(int number, W a, W b, W c) {
   switch (number) {
     case SLOT_HANDLE_BY_INDEX: return nvsim_call("nvmlDeviceGetHandleByIndex_v2", "", words);
     case SLOT_ANCESTOR_BY_PCI: return nvsim_call("nvsimCommonAncestorByPciBusId", "s0 s1", words);
-    case 26:
-    case 213:
-    case 214:
-    case 215: return 0;
+    case 26: return 0;
+    case SLOT_COMPUTE: return nvsim_call("nvsimComputeProcesses", "u1", words);
+    case SLOT_GRAPHICS: return nvsim_call("nvmlDeviceGetGraphicsRunningProcesses_v3", "u1", words);
+    case SLOT_MPS: return nvsim_call("nvmlDeviceGetMPSComputeRunningProcesses_v3", "u1", words);
     default: return NOT_SUPPORTED;
   }
 }

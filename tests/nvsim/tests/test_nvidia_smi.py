@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
@@ -48,6 +49,28 @@ def test_mig_from_mode_to_instances(smi: Smi, a100: Sim) -> None:
     assert "Successfully destroyed compute instance" in smi(a100, "mig", "-dci", "-i", "0")
     assert "Successfully destroyed GPU instance" in smi(a100, "mig", "-dgi", "-i", "0")
     assert "No GPU instances found" in smi(a100, "mig", "-lgi", status=6)
+
+
+def test_processes(smi: Smi, h100: Sim) -> None:
+    asked = ("--query-compute-apps=pid,name,used_memory,gpu_uuid", "--format=csv,noheader")
+    assert smi(h100, *asked) == ""
+    assert "No running processes found" in smi(h100)
+    holders = [h100.hold(gpu) for gpu in (0, 0, 3)]
+    try:
+        uuids = [gpu["uuid"] for gpu in h100.ctl("status")["gpus"]]
+        told = [tuple(line.split(", ")) for line in smi(h100, *asked).splitlines()]
+        assert [(int(pid), uuid) for pid, _name, _memory, uuid in told] == [
+            (holder.pid, uuids[gpu]) for holder, gpu in zip(holders, (0, 0, 3), strict=True)
+        ]
+        assert {(name, memory) for _pid, name, memory, _uuid in told} == {
+            (sys.executable, "256 MiB")
+        }
+        ids = [f"Process ID                        : {one.pid}" for one in holders]
+        assert all(one in smi(h100, "-q", "-d", "PIDS") for one in ids)
+    finally:
+        for one in holders:
+            h100.let_go(one)
+    assert smi(h100, *asked) == ""
 
 
 def test_driver_not_loaded_and_mismatch(smi: Smi) -> None:

@@ -9,8 +9,10 @@ import struct
 
 from ..call import Call, api
 from ..engine import Process
+from .system import program
 
 NONE = 0xFFFFFFFF
+PATH_MAX = 4096  # of Linux
 
 
 @api(
@@ -18,13 +20,25 @@ NONE = 0xFFFFFFFF
     "nvmlDeviceGetComputeRunningProcesses_v2",
 )
 def compute(call: Call) -> None:
+    call.put_list(1, 2, [_entry(one) for one in _found(call)])
+
+
+@api("nvsimComputeProcesses")
+def detailed(call: Call) -> None:
+    """As nvidia-smi asks by the private table: protected memory and the name follow in each entry."""
+    call.put_list(1, 2, [_entry(one) + _more(one) for one in _found(call)])
+
+
+def _more(one: Process) -> bytes:
+    return struct.pack(f"<Q{PATH_MAX}s", 0, (program(one.pid) or b"")[: PATH_MAX - 1])
+
+
+def _found(call: Call) -> list[Process]:
     gpu = call.gpu()
     if call.is_mig():
         gpu, gi, ci = call.mig()
-        found = call.engine.on(gpu, gi.id, ci.id)
-    else:
-        found = call.engine.on(gpu)
-    call.put_list(1, 2, [_entry(one) for one in found])
+        return call.engine.on(gpu, gi.id, ci.id)
+    return call.engine.on(gpu)
 
 
 def _entry(one: Process) -> bytes:

@@ -36,12 +36,18 @@ def process_name(call: Call) -> None:
     call.need(1)
     if not call.u32(2):
         raise NvError(INVALID_ARGUMENT)
-    try:
-        with open(f"/proc/{call.u32(0)}/cmdline", "rb") as stream:
-            name = stream.read().split(b"\0")[0]  # a process's own bytes, whatever they are
-    except OSError:
-        raise NvError(NOT_FOUND) from None
+    if (name := program(call.u32(0))) is None:
+        raise NvError(NOT_FOUND)
     call.put(1, name[: call.u32(2) - 1] + b"\0")
+
+
+def program(pid: int) -> bytes | None:
+    """Return a process's name for itself, in its own bytes, whatever they are; None where it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as stream:
+            return stream.read().split(b"\0")[0]
+    except OSError:
+        return None
 
 
 @api("nvmlDeviceGetCount", "nvmlDeviceGetCount_v2")
