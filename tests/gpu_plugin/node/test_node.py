@@ -224,6 +224,7 @@ def test_an_xid_takes_all_of_a_gpu_until_its_driver_is_loaded_anew(make_node: Ma
     node.start_kubelet()
     node.start_daemon(MIXED)
     node.wait("nvidia.com/mig-1g.10gb", 2)
+    node.wait(GPU, 1)
     node.sim.ctl("xid", gpu="0", number=31)
     node.sim.ctl("xid", gpu="0", number=79, gi=1, ci=0)
     node.wait("nvidia.com/mig-1g.10gb", 0)
