@@ -145,11 +145,11 @@ molecule: image $(WHEELHOUSE)/stamp ## The default scenario on a simulated node
 integration: image $(WHEELHOUSE)/stamp ## The playbooks through ansible-runner on simulated nodes, but for the driver's
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not long" --ignore=tests/integration/driver tests/integration
 
-integration-long: image $(WHEELHOUSE)/stamp ## What takes minutes on simulated nodes: interrupted runs, roll-outs, each fault of a node, MIG at boot and by label, genuine Slurm
+integration-long: image $(WHEELHOUSE)/stamp ## What takes minutes on simulated nodes: interrupted runs, roll-outs, each fault of a node, MIG at boot and by label, genuine Slurm, the driver on Debian 12
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m long tests/integration
 
-integration-driver: image $(WHEELHOUSE)/stamp ## The driver on simulated nodes, with the genuine packages
-	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not dkms" tests/integration/driver
+integration-driver: image $(WHEELHOUSE)/stamp ## The driver on simulated nodes with Debian 13, with the genuine packages
+	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q $(MORE) -m "not (dkms or long)" tests/integration/driver
 
 dkms: image ## The open kernel modules really built on a simulated node, which takes minutes
 	PYTHONPATH=$(LIBRARY) $(BIN)/pytest -q -m dkms tests/integration/driver

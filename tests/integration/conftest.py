@@ -123,6 +123,13 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bundle"
 
 
+@pytest.fixture
+def builder() -> Iterator[None]:
+    """Let no other test build images meanwhile, or run what is built."""
+    with locked("images"):
+        yield
+
+
 def locked(name: str) -> Any:
     """Return a file that is locked until it is closed."""
     lock = CACHE / "snapshots" / f"{name}.lock"

@@ -11,7 +11,7 @@ import pytest
 from drivers import OPEN, PROPRIETARY, answer, look, play
 from gpunode_tool.testing import Node
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def test_driver_comes_changes_its_module_type_and_goes(make_node: Callable[..., Node]) -> None:
