@@ -90,7 +90,10 @@ def test_issue_18_1_drift_calls_its_part_and_those_behind(
     assert killed.killed
     mended = node.play()
     assert mended.ok, mended.message()
-    assert mended.module_calls()[-2:] == [PLUGIN, VALIDATE]
+    assert mended.module_calls() in (
+        [LOOK, PARTITION, CDI, PLUGIN, VALIDATE],
+        [LOOK, PLUGIN, VALIDATE],  # the specification names the same devices again
+    )
     assert node.allocatable() == {"gpu": 1, "mig-1g.5gb": 2, "mig-3g.20gb": 1}
     again = node.play(cmdline="--tags mig")
     assert (again.module_calls(), again.changed()) == ([LOOK], [])
