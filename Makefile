@@ -197,9 +197,9 @@ bundle: setup ## Collect what nodes without a way to the Internet need (BUNDLE=f
 links: ## Link the library's files that the device plugin imports into it, file by file
 	$(PYTHON) tests/links.py
 
-docs-tables: setup ## Regenerate what docs have from the code: tests of findings, systemd 252's measure of units, the rooms, all variables
+docs-tables: setup ## Regenerate what docs have from the code: the tests of each attack, systemd 252's measure of units, the rooms, all variables
 	$(BIN)/python tests/docs/rooms.py
-	$(BIN)/python tests/docs/findings.py
+	$(BIN)/python tests/docs/attacks.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/exposure.py
 	PYTHONPATH=$(LIBRARY) $(BIN)/python tests/docs/releases.py
 	$(BIN)/python tests/docs/variables.py

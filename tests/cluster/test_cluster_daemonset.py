@@ -110,7 +110,7 @@ def logged(cluster: Cluster) -> str:
     return cluster.kubectl("logs", SPACE, SELECTOR, "--tail=-1")
 
 
-def test_issue_18_5_the_daemonset_advertises_gpus_and_mig_devices(cluster: Cluster) -> None:
+def test_the_daemonset_advertises_gpus_and_mig_devices(cluster: Cluster) -> None:
     eventually(lambda: ready(cluster), [True], SECONDS)
     cluster.wait(**ALL)
     (pod,) = pods(cluster)
@@ -118,7 +118,7 @@ def test_issue_18_5_the_daemonset_advertises_gpus_and_mig_devices(cluster: Clust
     assert told == f"the pod {pod['metadata']['name']}"
 
 
-def test_issue_18_5_pods_get_what_it_gives_them(cluster: Cluster) -> None:
+def test_pods_get_what_it_gives_them(cluster: Cluster) -> None:
     cluster.wait(**ALL)
     whole = cluster.pod("whole", gpu=1)
     part = cluster.pod("part", **{"mig-1g.10gb": 1})
@@ -130,7 +130,7 @@ def test_issue_18_5_pods_get_what_it_gives_them(cluster: Cluster) -> None:
     cluster.end()
 
 
-def test_issue_18_5_the_hosts_service_is_refused_beside_it_before_anything_changes(
+def test_the_hosts_service_is_refused_beside_it_before_anything_changes(
     cluster: Cluster,
 ) -> None:
     cluster.wait(**ALL)
@@ -145,7 +145,7 @@ def test_issue_18_5_the_hosts_service_is_refused_beside_it_before_anything_chang
     assert "gpu-device-plugin" not in cluster.node.run("ls", "/etc/systemd/system")
 
 
-def test_issue_18_5_the_pod_is_refused_beside_the_hosts_service_and_takes_over_after_it(
+def test_the_pod_is_refused_beside_the_hosts_service_and_takes_over_after_it(
     cluster: Cluster,
 ) -> None:
     _config, daemon = manifests(containers.plugin([Path(os.environ["WHEELHOUSE"])]))

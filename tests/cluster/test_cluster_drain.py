@@ -136,9 +136,7 @@ def node(cluster: Cluster) -> Json:
     return found
 
 
-def test_item_3_a_budget_is_respected_and_the_node_given_back(
-    cluster: Cluster, drain: Drain
-) -> None:
+def test_a_budget_is_respected_and_the_node_given_back(cluster: Cluster, drain: Drain) -> None:
     make(cluster, "Deployment", "serve", replicas=2, template=template())
     pods = running(cluster, 2)
     make_budget(cluster, "both", 2)
@@ -224,9 +222,7 @@ def test_who_cordoned_the_node_is_known_from_its_fields(cluster: Cluster, drain:
     assert node(cluster)["spec"]["unschedulable"]
 
 
-def test_issue_16_7_a_pod_with_each_resource_is_run_on_a_cordoned_node(
-    cluster: Cluster, drain: Drain
-) -> None:
+def test_a_pod_with_each_resource_is_run_on_a_cordoned_node(cluster: Cluster, drain: Drain) -> None:
     drain(state="cordoned")
     check = "pod with nvidia.com/gpu"
     options = {"image": IMAGE, "timeout": SECONDS}

@@ -63,7 +63,7 @@ def settled(cluster: Cluster, name: str, running: int, pending: int) -> None:
     steady(lambda: claimed.phases(cluster, name), 3)
 
 
-def test_issue_17_1_a_node_publishes_whole_gpus_and_shares(cluster: Cluster) -> None:
+def test_a_node_publishes_whole_gpus_and_shares(cluster: Cluster) -> None:
     found = published(cluster)
     assert set(found) == {"gpu-0", "gpu-0-share", "gpu-1", "gpu-1-share"}
     capacity = found["gpu-0-share"]["capacity"]
@@ -73,7 +73,7 @@ def test_issue_17_1_a_node_publishes_whole_gpus_and_shares(cluster: Cluster) -> 
     assert cluster.allocatable() == {}
 
 
-def test_issue_17_1_a_pod_with_a_whole_gpu_sees_it_alone(cluster: Cluster) -> None:
+def test_a_pod_with_a_whole_gpu_sees_it_alone(cluster: Cluster) -> None:
     claimed.template(cluster, "whole", "gpu.gpu.node")
     claimed.deploy(cluster, "whole", 3, claimed.pod("whole"))
     settled(cluster, "whole", 2, 1)
@@ -92,7 +92,7 @@ def test_issue_17_1_a_pod_with_a_whole_gpu_sees_it_alone(cluster: Cluster) -> No
     ],
     ids=["memory", "memory and cores", "split count"],
 )
-def test_issue_17_the_published_cases(
+def test_the_published_cases(
     cluster: Cluster, requests: dict[str, str], count: int, running: int
 ) -> None:
     claimed.template(cluster, "part", SHARE, **requests)
@@ -102,7 +102,7 @@ def test_issue_17_the_published_cases(
     assert claimed.devices(cluster) == {"gpu-0-share": half, "gpu-1-share": half}
 
 
-def test_issue_17_4_a_share_is_limited_by_mps(cluster: Cluster) -> None:
+def test_a_share_is_limited_by_mps(cluster: Cluster) -> None:
     claimed.template(cluster, "part", SHARE, memory="3000Mi", cores="30")
     claimed.deploy(cluster, "part", 1, claimed.pod("part"))
     settled(cluster, "part", 1, 0)
@@ -117,7 +117,7 @@ def test_issue_17_4_a_share_is_limited_by_mps(cluster: Cluster) -> None:
     eventually(lambda: cluster.node.run(*mode).strip(), "Default", SECONDS)
 
 
-def test_issue_17_1_whole_gpus_and_shares_exclude_each_other(cluster: Cluster) -> None:
+def test_whole_gpus_and_shares_exclude_each_other(cluster: Cluster) -> None:
     claimed.template(cluster, "part", SHARE, memory="1000Mi")
     claimed.deploy(cluster, "part", 1, claimed.pod("part"))
     settled(cluster, "part", 1, 0)
@@ -127,7 +127,7 @@ def test_issue_17_1_whole_gpus_and_shares_exclude_each_other(cluster: Cluster) -
     assert claimed.devices(cluster) == {"gpu-0-share": 1, "gpu-1": 1}
 
 
-def test_issue_17_2_old_manifests_of_whole_gpus_run_unchanged(cluster: Cluster) -> None:
+def test_old_manifests_of_whole_gpus_run_unchanged(cluster: Cluster) -> None:
     claimed.manifests(cluster, "extended-resource")
     cluster.begin("old", gpu=1)
     assert "/dev/nvidia0" in cluster.shown("old")
@@ -138,7 +138,7 @@ def test_issue_17_2_old_manifests_of_whole_gpus_run_unchanged(cluster: Cluster) 
     assert {"/dev/nvidia0", "/dev/nvidia1"} < set(cluster.shown("both"))
 
 
-def test_issue_17_1_a_driver_that_restarts_takes_nothing_from_pods(cluster: Cluster) -> None:
+def test_a_driver_that_restarts_takes_nothing_from_pods(cluster: Cluster) -> None:
     claimed.template(cluster, "part", SHARE, memory="1000Mi")
     claimed.deploy(cluster, "part", 2, claimed.pod("part"))
     settled(cluster, "part", 2, 0)

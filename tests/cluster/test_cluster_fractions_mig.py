@@ -42,7 +42,7 @@ def mig(cluster: Cluster, profile: str) -> None:
     )
 
 
-def test_issue_17_2_device_plugin_and_dra_side_by_side_with_mig_on_demand(
+def test_device_plugin_and_dra_side_by_side_with_mig_on_demand(
     make_cluster: MakeCluster,
 ) -> None:
     both = {"gpu_nodes_allocation": "both", "gpu_nodes_dra_devices": [1], "mig_config": EMPTY}

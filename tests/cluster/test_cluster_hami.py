@@ -123,7 +123,7 @@ def begin(cluster: Cluster, name: str, spec: Json, **annotations: str) -> None:
     ],
     ids=["by memory", "by memory and cores", "by percentage", "split count"],
 )
-def test_issue_17_3_the_published_cases_with_hamis_resources(
+def test_the_published_cases_with_hamis_resources(
     cluster: Cluster, limits: Json, count: int, running: int
 ) -> None:
     claimed.deploy(cluster, "part", count, pod_spec(container(**limits)))
@@ -134,7 +134,7 @@ def test_issue_17_3_the_published_cases_with_hamis_resources(
     assert len(templates) == 1  # all pods have one in common
 
 
-def test_issue_17_3_a_pod_gets_its_memory_cores_and_priority(cluster: Cluster) -> None:
+def test_a_pod_gets_its_memory_cores_and_priority(cluster: Cluster) -> None:
     begin(cluster, "one", pod_spec(container(gpu=1, gpumem=3000, gpucores=30, priority=1)))
     shown = cluster.shown("one")
     assert [one for one in shown if one.endswith("=3000M")] != []
@@ -144,20 +144,20 @@ def test_issue_17_3_a_pod_gets_its_memory_cores_and_priority(cluster: Cluster) -
     assert list(resources) == ["claims"]
 
 
-def test_issue_17_3_a_scheduler_of_hamis_is_not_needed(cluster: Cluster) -> None:
+def test_a_scheduler_of_hamis_is_not_needed(cluster: Cluster) -> None:
     spec = pod_spec(container(gpu=1, gpumem=3000), schedulerName="hami-scheduler")
     begin(cluster, "theirs", spec)
     cluster.shown("theirs")
 
 
-def test_issue_17_3_exclusive_cards(cluster: Cluster) -> None:
+def test_exclusive_cards(cluster: Cluster) -> None:
     begin(cluster, "exclusive", pod_spec(container(gpu=1, gpucores=100)))
     shown = cluster.shown("exclusive")
     assert len([one for one in shown if one in ("/dev/nvidia0", "/dev/nvidia1")]) == 1
     assert set(claimed.devices(cluster)) <= {"gpu-0", "gpu-1"}
 
 
-def test_issue_17_3_a_card_is_chosen_by_type_and_by_uuid(cluster: Cluster) -> None:
+def test_a_card_is_chosen_by_type_and_by_uuid(cluster: Cluster) -> None:
     slices = cluster.get("resourceslices")
     devices = [one for each in slices for one in each["spec"].get("devices") or []]
     (last,) = [one for one in devices if one["name"] == "gpu-1-share"]
@@ -172,7 +172,7 @@ def test_issue_17_3_a_card_is_chosen_by_type_and_by_uuid(cluster: Cluster) -> No
     cluster.shown("not-type")
 
 
-def test_issue_17_3_several_containers_and_an_init_container(cluster: Cluster) -> None:
+def test_several_containers_and_an_init_container(cluster: Cluster) -> None:
     first = container("first", "env", gpu=1, gpumem=2000)
     spec = pod_spec(
         container("one", gpu=1, gpumem=1000),
@@ -206,7 +206,7 @@ def _job(_name: str, labels: Json, spec: Json) -> Json:
 
 
 @pytest.mark.parametrize("make", [_stateful, _job])
-def test_issue_17_3_controllers_keep_their_manifests(
+def test_controllers_keep_their_manifests(
     cluster: Cluster, make: Callable[[str, Json, Json], Json]
 ) -> None:
     made = make("set", {"app": "set"}, pod_spec(container(gpu=1, gpumem=1000)))
@@ -216,14 +216,14 @@ def test_issue_17_3_controllers_keep_their_manifests(
     assert "nvidia.com/gpumem" in template["containers"][0]["resources"]["limits"]
 
 
-def test_issue_17_3_what_can_not_be_is_refused_by_name(cluster: Cluster) -> None:
+def test_what_can_not_be_is_refused_by_name(cluster: Cluster) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
         begin(cluster, "wrong", pod_spec(container(gpu=1, **{"gpumem-percentage": 101})))
     assert "nvidia.com/gpumem-percentage" in refused.value.stderr
     assert "101" in refused.value.stderr
 
 
-def test_issue_17_3_memory_scaling_of_3_runs_all_ten(cluster: Cluster) -> None:
+def test_memory_scaling_of_3_runs_all_ten(cluster: Cluster) -> None:
     """The last one, as it changes the node: what stayed pending in the first published case runs."""
     scaled = {"gpu_nodes_dra_memory_scaling": 3.0, "gpu_nodes_dra_oversubscribe": "best-effort"}
     played = cluster.node.play(**scaled)

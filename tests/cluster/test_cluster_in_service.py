@@ -53,9 +53,7 @@ def service(cluster: Cluster) -> tuple[bool, list[str]]:
     return bool(node["spec"].get("unschedulable")), ours
 
 
-def test_issue_16_1_a_layout_is_changed_under_genuine_pods(
-    make_cluster: MakeCluster, tmp_path: Path
-) -> None:
+def test_a_layout_is_changed_under_genuine_pods(make_cluster: MakeCluster, tmp_path: Path) -> None:
     cluster = make_cluster("in-service", "h100-80", 2, mig_config=[HALVES])
     node = cluster.node
     cluster.join()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 GPU = "/dev/nvidia"
 
 
-def test_h3_a_node_joins_after_its_bring_up_and_serves(make_cluster: MakeCluster) -> None:
+def test_a_node_joins_after_its_bring_up_and_serves(make_cluster: MakeCluster) -> None:
     cluster = make_cluster("later", "h100-80", 2)
     node = cluster.node
     assert node.run("sh", "-c", "ls -d /var/lib/kubelet/*", check=False) == ""

@@ -25,7 +25,7 @@ LAYOUTS = {
 SECONDS = 120
 
 
-def test_issue_16_12_the_kubelets_own_pods_are_spared_and_the_state_answers(
+def test_the_kubelets_own_pods_are_spared_and_the_state_answers(
     make_cluster: MakeCluster,
 ) -> None:
     chosen = {"mig_config": LAYOUTS, "mig_selected": "halves", "mig_by_label": True}

@@ -192,7 +192,7 @@ def test_an_event_on_the_node_says_that_a_gpu_is_sick(mended: Cluster) -> None:
     assert "79" in event["message"]
 
 
-def test_m7_a_gpu_that_was_repaired_comes_back(mended: Cluster) -> None:
+def test_a_gpu_that_was_repaired_comes_back(mended: Cluster) -> None:
     cluster = mended
     sick = uuids(cluster)[1]
     cluster.node.run(NVSIMCTL, "xid", "1", "48")

@@ -28,7 +28,7 @@ NONE = {
 }
 
 
-def test_h1_gpus_in_mig_mode_under_strategy_none_fail_no_pod(make_cluster: MakeCluster) -> None:
+def test_gpus_in_mig_mode_under_strategy_none_fail_no_pod(make_cluster: MakeCluster) -> None:
     cluster = make_cluster("strategy", "h100-80", 4, mig_config=HALF, device_plugin_config=NONE)
     cluster.join()
     up = cluster.node.play()

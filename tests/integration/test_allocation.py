@@ -39,7 +39,7 @@ def resources(node: Node) -> dict[str, int]:
     return {name: len(one["devices"]) for name, one in told["resources"].items()}
 
 
-def test_issue_17_6_a_node_goes_over_to_dra_and_back(make_node: Callable[..., Node]) -> None:
+def test_a_node_goes_over_to_dra_and_back(make_node: Callable[..., Node]) -> None:
     node = make_node("allocation", "a100-40", 2)
     # The stand-in kubelet of nodes knows no DRA. Without one, GPUs are offered once one comes.
     node.run("systemctl", "disable", "--now", "kubelet.service")

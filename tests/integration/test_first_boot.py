@@ -57,7 +57,7 @@ def nodes(node: Node) -> dict[str, str]:
     return {one.split()[0]: one.rsplit(" ", 1)[1] for one in lines if "character" in one}
 
 
-def test_item_8_and_9_first_boot(make_node: Callable[..., Node]) -> None:
+def test_and_9_first_boot(make_node: Callable[..., Node]) -> None:
     node = make_node("first-boot", "a100-40", 1)
     node.run("sh", "-c", PREPARE)
     node.reboot()

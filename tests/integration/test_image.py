@@ -67,7 +67,7 @@ def test_the_image_has_the_daemon_and_not_its_tools(image: str) -> None:
     )
 
 
-def test_issue_18_5_what_is_built_leaves_no_other_image(image: str) -> None:
+def test_what_is_built_leaves_no_other_image(image: str) -> None:
     """The two stages before the last one went with the build."""
     podman("rmi", image)
     before = images()
@@ -143,7 +143,7 @@ def review(port: int, context: ssl.SSLContext, what: dict[str, Any]) -> dict[str
     return found
 
 
-def test_issue_18_5_the_webhooks_image_answers_reviews_over_https(
+def test_the_webhooks_image_answers_reviews_over_https(
     webhook: tuple[int, ssl.SSLContext],
 ) -> None:
     def answers() -> bool:

@@ -27,7 +27,7 @@ def join(node: Node) -> None:
     node.run("systemctl", "start", "kubelet.service")
 
 
-def test_h3_a_kubelet_that_comes_later_gets_its_devices(make_node: Callable[..., Node]) -> None:
+def test_a_kubelet_that_comes_later_gets_its_devices(make_node: Callable[..., Node]) -> None:
     node = make_node("later", "a100-40", 2, node_labels_output="file")
     leave(node)
     up = node.play()

@@ -42,7 +42,7 @@ def lines(text: str) -> list[str]:
     return text.replace("\\n", "\n").split("\n")
 
 
-def test_issue_16_9_wrong_variables_touch_nothing_on_a_fresh_node(
+def test_wrong_variables_touch_nothing_on_a_fresh_node(
     make_node: Callable[..., Node],
 ) -> None:
     node = make_node("preflight", "a100-40", 2)
@@ -87,7 +87,7 @@ LISTENER = "another device plugin serves nvidia.com/gpu on this node: process "
 CONTAINER = "- nvidia_driver_source: 'distribution' is not possible: a container has its driver in "
 
 
-def test_issue_18_7_what_others_run_on_a_node_is_refused(make_node: Callable[..., Node]) -> None:
+def test_what_others_run_on_a_node_is_refused(make_node: Callable[..., Node]) -> None:
     node = make_node("others", "a100-40", 2)
     node.run("systemd-run", "--unit", "nvidia-plugin", "python3", "-c", LISTEN)
     node.run("mkdir", "-p", "/run/nvidia/driver/usr/bin")

@@ -70,7 +70,7 @@ def layout(node: Node) -> list[str]:
     return sorted([*modes.splitlines(), *(f"GPU {one[1]} {one[3]} at {one[-2]}" for one in found)])
 
 
-def test_item_15_a_node_is_what_it_was(make_node: Callable[..., Node]) -> None:
+def test_a_node_is_what_it_was(make_node: Callable[..., Node]) -> None:
     node = make_node("teardown", "a100-40", 2)
     own_things(node)
     before = picture(node)
@@ -111,7 +111,7 @@ def test_item_15_a_node_is_what_it_was(make_node: Callable[..., Node]) -> None:
 
 
 @pytest.mark.long
-def test_item_15_interrupted_teardown_is_finished_by_the_next(
+def test_interrupted_teardown_is_finished_by_the_next(
     make_node: Callable[..., Node],
 ) -> None:
     node = make_node("torn", "a100-40", 2, mig_config=containers.MIG)

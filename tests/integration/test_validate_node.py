@@ -47,7 +47,7 @@ def reach_the_kernel(node: Node) -> None:
 
 
 @pytest.mark.long
-def test_item_13_each_thing_that_is_broken_is_named(
+def test_each_thing_that_is_broken_is_named(
     brought_up: Callable[..., Node], tmp_path: Path
 ) -> None:
     node = brought_up("validate", "a100-40", 2, mig_config=MIG, node_labels_output="file")

@@ -55,7 +55,7 @@ WORKED: dict[str, Callable[[Answer], bool]] = {
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
-def test_issue_18_6_every_module_runs(core: str, python: str, tmp_path: Path) -> None:
+def test_every_module_runs(core: str, python: str, tmp_path: Path) -> None:
     environments = made(core), made("target", python)
     with start("a100-40", 2) as sim:
         answers = run_modules(tmp_path, sim, *environments)
@@ -80,7 +80,7 @@ def without_the_expected(answers: Answers) -> str:
     return "\n".join(line for line in lines if not any(one in line for one in expected))
 
 
-def test_issue_18_6_no_module_is_left_out() -> None:
+def test_no_module_is_left_out() -> None:
     (play,) = yaml.safe_load((HERE / "modules.yml").read_text())
     ran = {word for task in play["tasks"] for word in task if word.startswith("gpu.node.")}
     modules = {f"gpu.node.{one.stem}" for one in (REPOSITORY / "plugins/modules").glob("*.py")}
@@ -89,7 +89,7 @@ def test_issue_18_6_no_module_is_left_out() -> None:
     assert named == {*WORKED, *NO_CLUSTER, "bundle"}
 
 
-def test_issue_18_6_the_tests_themselves_run_one_of_the_cores() -> None:
+def test_the_tests_themselves_run_one_of_the_cores() -> None:
     """The core of development is a cell too, so what passes in other lanes was with a core of the matrix."""
     import ansible.release
 

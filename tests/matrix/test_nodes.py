@@ -75,7 +75,7 @@ def play(folder: Path, core: Path, *options: str) -> subprocess.CompletedProcess
 @pytest.mark.long
 @pytest.mark.node
 @pytest.mark.parametrize("version", NODE_CORES)
-def test_issue_18_6_a_node_is_brought_up_under_each_python(
+def test_a_node_is_brought_up_under_each_python(
     version: str, tmp_path: Path, start_node: Start
 ) -> None:
     core = made(NODE_CORES[version])

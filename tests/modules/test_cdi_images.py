@@ -57,13 +57,13 @@ def load(node: Sim, image: Path, tmp_path: Path, run_module: Run) -> Callable[..
     return run
 
 
-def test_a2_libraries_load_in_images_of_both_families(load: Callable[..., Any]) -> None:
+def test_libraries_load_in_images_of_both_families(load: Callable[..., Any]) -> None:
     done = load(*NAMES)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 @pytest.mark.parametrize("image", ["debian", "rpm"], indirect=True)
-def test_a2_no_folder_serves_both_families(
+def test_no_folder_serves_both_families(
     load: Callable[..., Any], request: pytest.FixtureRequest
 ) -> None:
     mine, other = f"/{images.TRIPLET}", "/usr/lib64"

@@ -82,9 +82,7 @@ def test_without_a_driver_check_mode_plans_and_a_run_says_what_is_missing(run_mo
         assert "gpu.node.nvidia_driver" in failed["msg"]
 
 
-def test_item_14_what_lacks_is_named_and_a_preview_can_tell(
-    run_module: Run, tmp_path: Path
-) -> None:
+def test_what_lacks_is_named_and_a_preview_can_tell(run_module: Run, tmp_path: Path) -> None:
     """Without the driver, and with a driver that this Python has no library to ask."""
     with start("a100-40", 2, driver=None) as sim:
         checked = run_module(sim, "mig", check=True, config=config(THREE))

@@ -181,7 +181,7 @@ def test_what_is_not_known_is_refused_before_anything(node: Node) -> None:
     assert node.run(config=config({**THREE, "1g.5gb": 3}))["changed"]
 
 
-def test_issue_17_1_an_instance_that_a_claim_holds_is_spared(node: Node) -> None:
+def test_an_instance_that_a_claim_holds_is_spared(node: Node) -> None:
     """Though no pod has it yet: the kubelet does not tell of a claim before its containers are made."""
     start = next(start for name, start, _gi in layout(node.sim) if name == "1g.5gb")
     node.claim(start)

@@ -41,7 +41,7 @@ def uuids(answer: dict[str, Any], gpu: int) -> set[str]:
 
 
 @pytest.mark.parametrize("wanted", [{"1g.11gb": 7}, {"2g.10gb": 1, "3g.47gb": 1}])
-def test_d1_pain_1_profile_that_the_gpu_does_not_offer_is_no_success(
+def test_pain_1_profile_that_the_gpu_does_not_offer_is_no_success(
     wanted: dict[str, int], a100: Sim, run_module: Run
 ) -> None:
     run_module(a100, "mig", config=config(THREE))
@@ -53,7 +53,7 @@ def test_d1_pain_1_profile_that_the_gpu_does_not_offer_is_no_success(
     assert layout(a100) == before
 
 
-def test_d2_pain_3_mode_change_of_one_gpu_touches_no_other(a100: Sim, run_module: Run) -> None:
+def test_pain_3_mode_change_of_one_gpu_touches_no_other(a100: Sim, run_module: Run) -> None:
     first = run_module(a100, "mig", config=config(THREE, 0))
     holder = a100.hold(0, layout(a100, 0)[0][2], 0)
     second = run_module(a100, "mig", config=config(THREE, 0, 1))
@@ -65,7 +65,7 @@ def test_d2_pain_3_mode_change_of_one_gpu_touches_no_other(a100: Sim, run_module
     a100.let_go(holder)
 
 
-def test_d3_pain_2_adding_an_instance_disturbs_no_busy_one(a100: Sim, run_module: Run) -> None:
+def test_pain_2_adding_an_instance_disturbs_no_busy_one(a100: Sim, run_module: Run) -> None:
     run_module(a100, "mig", config=config(THREE))
     before = layout(a100)
     holders = [a100.hold(1, number, 0) for _name, _start, number in before]
@@ -82,7 +82,7 @@ def test_d3_pain_2_adding_an_instance_disturbs_no_busy_one(a100: Sim, run_module
 
 @pytest.mark.parametrize("code", [NO_PERMISSION, INSUFFICIENT_RESOURCES, IN_USE, UNKNOWN])
 @pytest.mark.parametrize("function", [CREATE_GI, CREATE_CI, DESTROY_GI])
-def test_d4_failure_half_way_restores_the_layout_and_the_next_run_finishes(
+def test_failure_half_way_restores_the_layout_and_the_next_run_finishes(
     a100: Sim, run_module: Run, function: str, code: int
 ) -> None:
     run_module(a100, "mig", config=config(THREE))
@@ -98,7 +98,7 @@ def test_d4_failure_half_way_restores_the_layout_and_the_next_run_finishes(
     assert names(a100) == ["2g.10gb", "2g.10gb", "3g.20gb"]
 
 
-def test_d5_gpu_instance_without_compute_instance_is_seen_and_completed(
+def test_gpu_instance_without_compute_instance_is_seen_and_completed(
     a100: Sim, run_module: Run
 ) -> None:
     client(
@@ -116,7 +116,7 @@ def test_d5_gpu_instance_without_compute_instance_is_seen_and_completed(
     assert len(uuids(done, 1)) == 1
 
 
-def test_d6_mode_of_which_only_note_was_taken_is_no_success(a100: Sim, run_module: Run) -> None:
+def test_mode_of_which_only_note_was_taken_is_no_success(a100: Sim, run_module: Run) -> None:
     """A client comes between the plan and the switch; the driver then answers without an error."""
     a100.ctl("delay", function=SET_MODE, ms=1500)
     holders: list[Any] = []
@@ -168,7 +168,7 @@ def on_a_fake_host(sim: Sim, **params: Any) -> dict[str, Any]:
     return answer
 
 
-def test_d7_selection_that_cannot_be_made_does_not_survive_the_reboot(a100: Sim) -> None:
+def test_selection_that_cannot_be_made_does_not_survive_the_reboot(a100: Sim) -> None:
     made = on_a_fake_host(a100, config=config(THREE))
     assert not made["failed"]
     assert "1g.5gb" in made["files"]["/etc/gpu-node/mig.json"]
@@ -182,7 +182,7 @@ def test_d7_selection_that_cannot_be_made_does_not_survive_the_reboot(a100: Sim)
     assert "/etc/gpu-node/mig.json" not in failed["files"]
 
 
-def test_d8_gpu_that_cannot_be_partitioned_is_refused_before_anything(run_module: Run) -> None:
+def test_gpu_that_cannot_be_partitioned_is_refused_before_anything(run_module: Run) -> None:
     with start("l40s", 2) as sim:
         wanted = config(THREE)
         wanted["mig-configs"]["wanted"][0]["devices"] = "all"
@@ -205,7 +205,7 @@ def resetting(a100: Sim, tmp_path: Path) -> Sim:
     return a100
 
 
-def test_pain_4_reset_is_never_forced_and_names_the_holders(
+def test_reset_is_never_forced_and_names_the_holders(
     resetting: Sim, run_module: Run, tmp_path: Path
 ) -> None:
     sim = resetting
@@ -226,9 +226,7 @@ def test_pain_4_reset_is_never_forced_and_names_the_holders(
     assert (tmp_path / "smi.log").read_text() == f"--gpu-reset -i {gpu}\n"
 
 
-def test_pain_5_passthrough_asks_for_a_reboot_and_goes_on_after_it(
-    a100: Sim, run_module: Run
-) -> None:
+def test_passthrough_asks_for_a_reboot_and_goes_on_after_it(a100: Sim, run_module: Run) -> None:
     a100.ctl("passthrough", on="on")
     for _again in range(2):
         waits = run_module(a100, "mig", config=config(THREE))
@@ -241,7 +239,7 @@ def test_pain_5_passthrough_asks_for_a_reboot_and_goes_on_after_it(
     assert len(names(a100)) == 3
 
 
-def test_pain_6_no_service_but_our_own_is_touched(a100: Sim) -> None:
+def test_no_service_but_our_own_is_touched(a100: Sim) -> None:
     ran = on_a_fake_host(a100, config=config(THREE))["ran"]
     assert ran
     units = {word for words in ran for word in words if word.endswith(".service")}
@@ -250,7 +248,7 @@ def test_pain_6_no_service_but_our_own_is_touched(a100: Sim) -> None:
 
 
 @pytest.mark.parametrize("key", ["a100-40", "a100-80", "a30", "h100-80", "h200-141", "b200"])
-def test_pain_8_profiles_are_the_gpus_own(key: str, run_module: Run) -> None:
+def test_profiles_are_the_gpus_own(key: str, run_module: Run) -> None:
     with start(key, 1) as sim:
         for profile in product(key).profiles:
             done = run_module(sim, "mig", selected=f"all-{profile.name.replace('+', '.')}")
@@ -260,7 +258,7 @@ def test_pain_8_profiles_are_the_gpus_own(key: str, run_module: Run) -> None:
             assert {gi["profile"] for gi in sim.ctl("status")["gpus"][0]["gis"]} == {profile.id}
 
 
-def test_pain_10_layout_for_some_gpus_leaves_the_others_alone(a100: Sim, run_module: Run) -> None:
+def test_layout_for_some_gpus_leaves_the_others_alone(a100: Sim, run_module: Run) -> None:
     client(
         a100,
         """

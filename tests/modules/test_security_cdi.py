@@ -84,7 +84,8 @@ def as_nobody(sim: Sim, *words: str) -> None:
     )
 
 
-def test_s2_container_gets_no_folder_of_a_user(
+@pytest.mark.attack("world-writable-folder-mounted")
+def test_container_gets_no_folder_of_a_user(
     node: Sim, edits: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     as_nobody(node, "mkdir", "nvidia-mps")
@@ -92,7 +93,8 @@ def test_s2_container_gets_no_folder_of_a_user(
     assert (done.stdout, done.returncode) == (STARTED, 0), done.stderr
 
 
-def test_s2_container_gets_nothing_that_a_users_link_leads_to(
+@pytest.mark.attack("world-writable-folder-mounted")
+def test_container_gets_nothing_that_a_users_link_leads_to(
     node: Sim, edits: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     as_nobody(node, "ln", "-s", "/", "nvidia-mps")
@@ -100,7 +102,8 @@ def test_s2_container_gets_nothing_that_a_users_link_leads_to(
     assert (done.stdout, done.returncode) == (STARTED, 0), done.stderr
 
 
-def test_s2_container_starts_after_a_users_folder_is_gone(
+@pytest.mark.attack("world-writable-folder-mounted")
+def test_container_starts_after_a_users_folder_is_gone(
     node: Sim, edits: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     as_nobody(node, "mkdir", "nvidia-mps")
@@ -110,7 +113,8 @@ def test_s2_container_starts_after_a_users_folder_is_gone(
     assert (done.stdout, done.returncode) == (STARTED, 0), done.stderr
 
 
-def test_s2_container_gets_no_folder_of_a_user_by_the_toolkits_generator(
+@pytest.mark.attack("world-writable-folder-mounted")
+def test_container_gets_no_folder_of_a_user_by_the_toolkits_generator(
     node: Sim, edits: Callable[..., dict[str, Any]], generator: Callable[..., None], tmp_path: Path
 ) -> None:
     as_nobody(node, "mkdir", "nvidia-mps")
@@ -124,8 +128,9 @@ def test_s2_container_gets_no_folder_of_a_user_by_the_toolkits_generator(
     assert (done.stdout, done.returncode) == (STARTED, 0), done.stderr
 
 
+@pytest.mark.attack("world-writable-folder-mounted")
 @pytest.mark.parametrize("source", ["tmp/mine/libcuda.so", "opt/linked/libcuda.so", "tmp"])
-def test_s2_nothing_below_a_folder_of_everybody_is_mounted(
+def test_nothing_below_a_folder_of_everybody_is_mounted(
     node: Sim, generator: Callable[..., None], tmp_path: Path, run_module: Run, source: str
 ) -> None:
     as_nobody(node, "mkdir", "mine")

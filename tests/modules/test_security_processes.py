@@ -42,8 +42,9 @@ def named(a100: Sim) -> Iterator[Callable[[bytes], int]]:
         process.communicate()
 
 
+@pytest.mark.attack("terminal-escapes")
 @pytest.mark.parametrize("name", NAMES)
-def test_s15_names_of_processes_steer_no_terminal(
+def test_names_of_processes_steer_no_terminal(
     a100: Sim, run_module: Run, named: Callable[[bytes], int], name: bytes
 ) -> None:
     pid = named(name)

@@ -86,7 +86,7 @@ def released(checkout: Path) -> Path:
     return checkout
 
 
-def test_issue_18_6_a_release_is_the_same_bytes_with_each_core(tmp_path: Path) -> None:
+def test_a_release_is_the_same_bytes_with_each_core(tmp_path: Path) -> None:
     digests = {build(REPOSITORY, tmp_path / one, "--draft", core=one).split()[1] for one in CORES}
     assert len(digests) == 1
     for one in CORES:
@@ -95,7 +95,7 @@ def test_issue_18_6_a_release_is_the_same_bytes_with_each_core(tmp_path: Path) -
         assert Path(f"{tarball}.sha256").read_text() == f"{next(iter(digests))}  {tarball.name}\n"
 
 
-def test_issue_18_6_the_tarball_has_what_users_need_and_no_more(tarball: Path) -> None:
+def test_the_tarball_has_what_users_need_and_no_more(tarball: Path) -> None:
     with tarfile.open(tarball) as archive:
         names = [one.name for one in archive if not one.isdir()]
     assert {one.partition("/")[0] for one in names} <= SHIPPED
@@ -107,7 +107,7 @@ def test_issue_18_6_the_tarball_has_what_users_need_and_no_more(tarball: Path) -
     assert {"playbooks/gpu_nodes.yml", "files/gpu_plugin/pyproject.toml"} <= set(names)
 
 
-def test_issue_18_6_a_release_that_is_ready_is_made(released: Path, tmp_path: Path) -> None:
+def test_a_release_that_is_ready_is_made(released: Path, tmp_path: Path) -> None:
     path, digest = build(released, tmp_path / "out").split()
     assert Path(path).name == f"gpu-node-{NEXT}.tar.gz"
     with tarfile.open(path) as archive:
@@ -151,7 +151,7 @@ def spoil_tag(checkout: Path) -> None:
         (spoil_tag, f"v{NEXT} is a tag of another commit. Next step: raise version"),
     ],
 )
-def test_issue_18_6_a_release_that_is_not_ready_is_refused(
+def test_a_release_that_is_not_ready_is_refused(
     released: Path, tmp_path: Path, spoil: Callable[[Path], None], told: str
 ) -> None:
     spoil(released)
@@ -159,9 +159,7 @@ def test_issue_18_6_a_release_that_is_not_ready_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_issue_18_6_a_version_without_a_changelog_is_refused(
-    checkout: Path, tmp_path: Path
-) -> None:
+def test_a_version_without_a_changelog_is_refused(checkout: Path, tmp_path: Path) -> None:
     now = version(checkout)
     replace(checkout / "galaxy.yml", f"version: {now}", "version: 9.9")
     said = build(checkout, tmp_path / "out")

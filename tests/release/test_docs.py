@@ -62,7 +62,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "html"
 
 
-def test_issue_18_6_every_module_plugin_and_role_has_a_page(site: Path) -> None:
+def test_every_module_plugin_and_role_has_a_page(site: Path) -> None:
     wanted = {
         f"{path.stem}_{kind}.html"
         for folder, kind in KINDS.items()
@@ -78,12 +78,12 @@ def test_issue_18_6_every_module_plugin_and_role_has_a_page(site: Path) -> None:
     assert [one for one in sorted(wanted) if f'href="{one}' not in index] == []
 
 
-def test_issue_18_6_every_link_of_the_pages_leads_somewhere(site: Path) -> None:
+def test_every_link_of_the_pages_leads_somewhere(site: Path) -> None:
     assert broken(site) == []
     assert sum(len(Page(path).links) for path in site.glob("*.html")) > 1000
 
 
-def test_issue_18_6_a_link_that_leads_nowhere_is_told(tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('<p id="here"><a href="#here"/><a href="b.html#there"/>')
     (tmp_path / "b.html").write_text('<a href="a.html#here"/><a href="c.html"/><img src="d.png">')
     assert sorted(broken(tmp_path)) == ["a.html: b.html#there", "b.html: c.html", "b.html: d.png"]

@@ -50,7 +50,7 @@ def asked(context: Path, folder: Path) -> list[str]:
     return [line.partition("#")[0].strip() for line in lines]
 
 
-def test_issue_18_6_the_image_installs_nothing_without_a_hash(context: Path) -> None:
+def test_the_image_installs_nothing_without_a_hash(context: Path) -> None:
     steps = (context / "Containerfile").read_text()
     base, _as, later = steps.partition("AS galaxy")
     assert "pip install --no-cache-dir --require-hashes --only-binary :all:" in base
@@ -61,9 +61,7 @@ def test_issue_18_6_the_image_installs_nothing_without_a_hash(context: Path) -> 
         assert f"\n{name} \\\n    --hash=" in WHEELS.read_text(), line
 
 
-def test_issue_18_6_what_the_collection_asks_for_is_among_the_wheels(
-    context: Path, tmp_path: Path
-) -> None:
+def test_what_the_collection_asks_for_is_among_the_wheels(context: Path, tmp_path: Path) -> None:
     listed = dict(
         line.split()[0].split("==") for line in WHEELS.read_text().splitlines() if "==" in line
     )
@@ -73,7 +71,7 @@ def test_issue_18_6_what_the_collection_asks_for_is_among_the_wheels(
 
 
 @pytest.mark.parametrize("version", ["3.12", "3.13"])
-def test_issue_18_6_the_wheels_resolve_by_their_hashes(version: str, tmp_path: Path) -> None:
+def test_the_wheels_resolve_by_their_hashes(version: str, tmp_path: Path) -> None:
     environment = made("core-2.21" if version == "3.13" else "core-2.20")
     words = [str(environment / "bin/python"), "-m", "pip", "install", "--dry-run"]
     words += ["--ignore-installed", "--require-hashes", "--only-binary=:all:"]

@@ -27,16 +27,14 @@ def files(folder: str) -> list[str]:
     return sorted(f"gpu.node.{one}" for one in stems if one != "__init__")
 
 
-def test_issue_18_6_the_tarball_installs_and_says_nothing_but_that(
-    core: str, install: Install
-) -> None:
+def test_the_tarball_installs_and_says_nothing_but_that(core: str, install: Install) -> None:
     there = install(core)
     assert "was installed successfully" in there.said
     assert "WARNING" not in there.said
     assert "ERROR" not in there.said
 
 
-def test_issue_18_6_everything_is_documented_under_each_core(core: str, install: Install) -> None:
+def test_everything_is_documented_under_each_core(core: str, install: Install) -> None:
     there = install(core)
     kinds = {**{kind: f"plugins/{folder}" for kind, folder in KINDS.items()}, "role": "roles"}
     for kind, folder in kinds.items():
@@ -48,7 +46,7 @@ def test_issue_18_6_everything_is_documented_under_each_core(core: str, install:
         assert shown.stdout.count("\n") > 10 * len(names)
 
 
-def test_issue_18_6_every_playbook_is_found_by_its_name(core: str, install: Install) -> None:
+def test_every_playbook_is_found_by_its_name(core: str, install: Install) -> None:
     there = install(core)
     books = sorted(one.stem for one in (REPOSITORY / "playbooks").glob("*.yml"))
     (there.home / "inventory").write_text("[gpu_nodes]\nnode ansible_connection=local\n")

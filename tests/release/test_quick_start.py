@@ -62,7 +62,7 @@ def start_node() -> Iterator[Start]:
         subprocess.run([tool, "down", name], check=True)
 
 
-def test_issue_18_6_a_quick_start_is_read_as_a_user_reads_it() -> None:
+def test_a_quick_start_is_read_as_a_user_reads_it() -> None:
     page = "# x\n## Quick start\n```yaml\n# inventory.yml\na: b\n```\n```console\n$ one  # why\nsaid\n$ two\n```\n"
     page += "```yaml\n# another.yml\n```\n## Later\n```console\n$ three\n```\n"
     assert quick_start(page) == ("# inventory.yml\na: b\n", ["one  # why", "two"])
@@ -70,7 +70,7 @@ def test_issue_18_6_a_quick_start_is_read_as_a_user_reads_it() -> None:
 
 @pytest.mark.long
 @pytest.mark.node
-def test_issue_18_6_the_quick_start_works_word_for_word(
+def test_the_quick_start_works_word_for_word(
     core: str, tarball: Path, tmp_path: Path, start_node: Start
 ) -> None:
     inventory, commands = quick_start(README.read_text())

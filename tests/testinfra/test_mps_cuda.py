@@ -128,7 +128,7 @@ def test_memory_is_limited(alone: dict[str, Any], probe: Probe) -> None:
     assert 0 < given <= LIMIT  # the context is part of it
 
 
-def test_issue_17_an_allocation_beyond_a_share_of_1000_mib_is_refused(probe: Probe) -> None:
+def test_an_allocation_beyond_a_share_of_1000_mib_is_refused(probe: Probe) -> None:
     """What a container with nvidia.com/gpumem: 1000 gets; the driver's own context is part of it."""
     assert probe(384, **limit(1000))["given_mib"] == 384
     assert 384 <= probe(1100, **limit(1000))["given_mib"] <= 1000

@@ -64,7 +64,7 @@ def test_pages_claim_something(page: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("page", [one for one in PAGES if not one.startswith("docs/evidence/")])
-def test_issue_18_7_tests_are_named_on_evidence_pages_alone(page: str) -> None:
+def test_tests_are_named_on_evidence_pages_alone(page: str) -> None:
     assert claims.claims(PAGES[page]) == []
 
 

@@ -31,7 +31,7 @@ def of(kind: str, name: str = "") -> list[Json]:
     return [one for one in found if not name or one["metadata"]["name"] == name]
 
 
-def test_issue_17_6_each_class_takes_the_devices_of_one_type() -> None:
+def test_each_class_takes_the_devices_of_one_type() -> None:
     classes = {one["metadata"]["name"]: one for one in objects(FOLDER / "device-classes.yaml")}
     assert list(classes) == [names.GPU_CLASS, names.MIG_CLASS, names.SHARE_CLASS]
     for kind, one in zip(names.TYPES, classes.values(), strict=True):
@@ -45,7 +45,7 @@ def test_issue_17_6_each_class_takes_the_devices_of_one_type() -> None:
     assert extended == classes[names.GPU_CLASS]  # but for that
 
 
-def test_issue_17_6_the_examples_ask_for_classes_that_are_there() -> None:
+def test_the_examples_ask_for_classes_that_are_there() -> None:
     asked = [
         request["exactly"]["deviceClassName"]
         for one in EVERYTHING
@@ -60,7 +60,7 @@ def rules() -> list[tuple[str, Json]]:
     return [(one["metadata"]["name"], rule) for one in roles for rule in one["rules"]]
 
 
-def test_issue_17_6_no_right_is_for_everything() -> None:
+def test_no_right_is_for_everything() -> None:
     for name, rule in rules():
         words = [word for some in rule.values() for word in some]
         assert not [word for word in words if "*" in word], name
@@ -71,7 +71,7 @@ def test_issue_17_6_no_right_is_for_everything() -> None:
     assert node == {"nodes", "resourceslices", "resourceclaims"}
 
 
-def test_issue_17_6_each_role_has_somebody_and_each_account_is_there() -> None:
+def test_each_role_has_somebody_and_each_account_is_there() -> None:
     accounts = {
         (one["metadata"]["namespace"], one["metadata"]["name"]) for one in of("ServiceAccount")
     }
@@ -83,7 +83,7 @@ def test_issue_17_6_each_role_has_somebody_and_each_account_is_there() -> None:
     assert named == {one["metadata"]["name"] for one in (*of("Role"), *of("ClusterRole"))}
 
 
-def test_issue_17_3_the_webhook_never_looks_at_what_keeps_the_cluster_alive() -> None:
+def test_the_webhook_never_looks_at_what_keeps_the_cluster_alive() -> None:
     (found,) = of("MutatingWebhookConfiguration")
     (hook,) = found["webhooks"]
     spaces = hook["namespaceSelector"]["matchExpressions"]
@@ -100,7 +100,7 @@ def test_issue_17_3_the_webhook_never_looks_at_what_keeps_the_cluster_alive() ->
         assert condition["expression"].count(f"'nvidia.com/{resource}'") == 2
 
 
-def test_issue_17_3_the_webhook_survives_the_loss_of_a_node() -> None:
+def test_the_webhook_survives_the_loss_of_a_node() -> None:
     (deployment,) = of("Deployment")
     spec = deployment["spec"]
     assert spec["replicas"] == 2
@@ -116,7 +116,7 @@ def test_issue_17_3_the_webhook_survives_the_loss_of_a_node() -> None:
     assert "podAntiAffinity" in spec["template"]["spec"]["affinity"]
 
 
-def test_issue_17_3_the_webhook_runs_without_any_privilege() -> None:
+def test_the_webhook_runs_without_any_privilege() -> None:
     (deployment,) = of("Deployment")
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -136,7 +136,7 @@ def test_issue_17_3_the_webhook_runs_without_any_privilege() -> None:
         assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-def test_issue_17_3_certificates_by_cert_manager_are_where_the_webhook_looks() -> None:
+def test_certificates_by_cert_manager_are_where_the_webhook_looks() -> None:
     (certificate,) = of("Certificate")
     (deployment,) = of("Deployment")
     (settings,) = of("ConfigMap", "gpu-node-webhook")
@@ -156,7 +156,7 @@ def test_issue_17_3_certificates_by_cert_manager_are_where_the_webhook_looks() -
 
 
 @pytest.mark.parametrize("one", SHIPPED, ids=lambda one: one["metadata"]["name"])
-def test_issue_17_6_what_a_user_applies_for_the_cluster_is_marked_as_ours(one: Json) -> None:
+def test_what_a_user_applies_for_the_cluster_is_marked_as_ours(one: Json) -> None:
     if "NODE" in str(one["metadata"]) or "NODE" in str(one.get("roleRef")):
         return  # made for one node, by hand
     if one["kind"] == "Namespace" and one not in objects(FOLDER / "webhook.yaml"):

@@ -60,13 +60,13 @@ def texts() -> dict[str, str]:
     return found
 
 
-def test_issue_18_4_every_pip_of_the_repository_requires_hashes() -> None:
+def test_every_pip_of_the_repository_requires_hashes() -> None:
     found = {name: unpinned(text) for name, text in texts().items()}
     assert {name: said for name, said in found.items() if said and name not in OTHERS} == {}
     assert [name for name in OTHERS if not found[name]] == []  # no reason outlives its cause
 
 
-def test_issue_18_4_there_are_such_commands() -> None:
+def test_there_are_such_commands() -> None:
     fetching = {name for name, text in texts().items() if FETCHES.search(text)}
     assert {
         *("Makefile", "files/gpu_plugin/Containerfile", "tests/node/gpunode_tool/image.py"),
@@ -87,12 +87,12 @@ def test_issue_18_4_there_are_such_commands() -> None:
         '[sys.executable, "-m", "pip", *words]',
     ],
 )
-def test_issue_18_4_one_that_does_not_is_told(text: str) -> None:
+def test_one_that_does_not_is_told(text: str) -> None:
     assert unpinned(text)
     assert unpinned(text + "\n" * WITHIN + "--require-hashes")
 
 
-def test_issue_18_4_lists_of_requirements_have_hashes_throughout() -> None:
+def test_lists_of_requirements_have_hashes_throughout() -> None:
     lists = {
         one: text
         for one, text in texts().items()

@@ -35,7 +35,7 @@ def play(folder: Path, tasks: list[dict[str, Any]], *options: str, **variables: 
     return subprocess.run(words, cwd=folder, check=False, capture_output=True, text=True).stdout
 
 
-def test_newcomer_2_a_role_alone_refuses_a_misspelt_variable(tmp_path: Path) -> None:
+def test_a_role_alone_refuses_a_misspelt_variable(tmp_path: Path) -> None:
     tasks = [
         {
             "block": [{"ansible.builtin.include_role": {"name": f"gpu.node.{role}"}}],
@@ -52,7 +52,7 @@ def test_newcomer_2_a_role_alone_refuses_a_misspelt_variable(tmp_path: Path) -> 
         assert told in said, said
 
 
-def test_newcomer_2_the_case_that_was_tried(tmp_path: Path) -> None:
+def test_the_case_that_was_tried(tmp_path: Path) -> None:
     alone = [{"ansible.builtin.import_role": {"name": "gpu.node.device_plugin"}}]
     said = play(
         tmp_path, alone, device_plugin_wait_timeot=3, node_labels_outptu="off", mig_confg={}
@@ -62,7 +62,7 @@ def test_newcomer_2_the_case_that_was_tried(tmp_path: Path) -> None:
     assert "mig_confg" not in json.dumps(said)  # a variable of theirs, for all that this role knows
 
 
-def test_newcomer_2_validation_refuses_what_the_playbooks_do(tmp_path: Path) -> None:
+def test_validation_refuses_what_the_playbooks_do(tmp_path: Path) -> None:
     said = play(
         tmp_path, [{"ansible.builtin.import_role": {"name": "gpu.node.validate"}}], mig_confg={}
     )

@@ -61,16 +61,18 @@ def known(requirement: Requirement) -> list[Requirement]:
     return [Requirement(one) for one in needed]
 
 
+@pytest.mark.attack("wheel-replaced")
 @pytest.mark.parametrize("name", PYTHONS)
-def test_s4_each_package_is_listed_with_hashes_and_nothing_else_is(name: str) -> None:
+def test_each_package_is_listed_with_hashes_and_nothing_else_is(name: str) -> None:
     content = re.sub(r"^#.*\n", "", text(name), flags=re.MULTILINE)
     assert HASHED.sub("", content) == ""
     hashes = re.findall(r"sha256:(\w+)", content)
     assert len(hashes) == len(set(hashes))
 
 
+@pytest.mark.attack("wheel-replaced")
 @pytest.mark.parametrize("name", PYTHONS)
-def test_s4_the_list_is_complete_for_each_python_and_machine(name: str) -> None:
+def test_the_list_is_complete_for_each_python_and_machine(name: str) -> None:
     listed = {one: known(one) for one in requirements(name)}
     known_needs = len([one for one in listed.values() if one])
     if not name.endswith("target.txt"):  # its one package needs none
@@ -78,14 +80,16 @@ def test_s4_the_list_is_complete_for_each_python_and_machine(name: str) -> None:
     assert list(unmet(listed, places(name))) == []
 
 
-def test_s4_a_list_that_lacks_something_is_told() -> None:
+@pytest.mark.attack("wheel-replaced")
+def test_a_list_that_lacks_something_is_told() -> None:
     listed = {one: known(one) for one in requirements(DAEMON) if one.name != "multidict"}
     wanting = list(unmet(listed, places(DAEMON)))
     assert {one.split(",")[0] for one in wanting} == {f"on Python 3.{n}" for n in PYTHONS[DAEMON]}
     assert any("aiohttp needs multidict" in one for one in wanting)
 
 
-def test_s4_what_the_daemon_says_it_needs_is_what_is_listed() -> None:
+@pytest.mark.attack("wheel-replaced")
+def test_what_the_daemon_says_it_needs_is_what_is_listed() -> None:
     project = tomllib.loads(text("files/gpu_plugin/pyproject.toml"))["project"]
     given = [*project["dependencies"], *project["optional-dependencies"]["labels"]]
     wanted = {canonicalize_name(r.name): pinned(r) for r in map(Requirement, given)}
@@ -94,7 +98,8 @@ def test_s4_what_the_daemon_says_it_needs_is_what_is_listed() -> None:
         assert wanted.items() <= {canonicalize_name(r.name): pinned(r) for r in here}.items()
 
 
-def test_s4_tests_run_what_nodes_run() -> None:
+@pytest.mark.attack("wheel-replaced")
+def test_tests_run_what_nodes_run() -> None:
     ours = {canonicalize_name(r.name): pinned(r) for r in requirements(DEVELOPERS)}
     nodes = [one for one in requirements(DAEMON) if applies(one, (14, "x86_64"))]
     assert {n: v for n, v in ours.items() if n in {canonicalize_name(r.name) for r in nodes}} == {

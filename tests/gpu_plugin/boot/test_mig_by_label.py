@@ -40,7 +40,7 @@ def node(sim: Sim, tmp_path: Path) -> Iterator[LabelNode]:
     one.stop()
 
 
-def test_issue_16_12_a_layout_that_is_asked_for_is_made(node: LabelNode) -> None:
+def test_a_layout_that_is_asked_for_is_made(node: LabelNode) -> None:
     node.ask("threes")
     node.run()
     assert slices(node.sim) == [[4, 4], [4, 4]]
@@ -54,7 +54,7 @@ def test_issue_16_12_a_layout_that_is_asked_for_is_made(node: LabelNode) -> None
     assert node.sim.ctl("status")["gpus"] == before
 
 
-def test_issue_16_12_what_is_in_use_is_waited_for(node: LabelNode) -> None:
+def test_what_is_in_use_is_waited_for(node: LabelNode) -> None:
     node.ask("threes")
     node.run()
     before = scene(node.sim)
@@ -73,7 +73,7 @@ def test_issue_16_12_what_is_in_use_is_waited_for(node: LabelNode) -> None:
     assert node.process.wait(LATE) == 0
 
 
-def test_issue_16_12_what_the_kubelet_gave_to_an_idle_pod_is_waited_for(
+def test_what_the_kubelet_gave_to_an_idle_pod_is_waited_for(
     node: LabelNode, tmp_path: Path
 ) -> None:
     ledger = Ledger(tmp_path / "checkpoint")
@@ -116,7 +116,7 @@ def test_another_layout_takes_the_place_of_one_that_waits(node: LabelNode) -> No
     node.sim.let_go(holder)
 
 
-def test_issue_16_12_gpus_that_the_layout_does_not_name_are_left_alone(node: LabelNode) -> None:
+def test_gpus_that_the_layout_does_not_name_are_left_alone(node: LabelNode) -> None:
     node.ask("threes")
     node.run()
     before = node.sim.ctl("status")["gpus"][1]
@@ -127,7 +127,7 @@ def test_issue_16_12_gpus_that_the_layout_does_not_name_are_left_alone(node: Lab
 
 
 @pytest.mark.parametrize("name", ["unknown", "all-balanced", "all-disabled", "all-1g.5gb"])
-def test_issue_16_12_only_names_of_the_file_can_be_had(name: str, node: LabelNode) -> None:
+def test_only_names_of_the_file_can_be_had(name: str, node: LabelNode) -> None:
     node.ask("threes")
     node.run()
     before = scene(node.sim)
@@ -219,7 +219,7 @@ def test_a_choice_that_is_given_up_changes_no_gpu(node: LabelNode) -> None:
     assert node.told()["state"] == ""
 
 
-def test_issue_16_12_the_choice_survives_a_reboot(node: LabelNode) -> None:
+def test_the_choice_survives_a_reboot(node: LabelNode) -> None:
     node.declare("seven")
     node.ask("threes")
     node.run()

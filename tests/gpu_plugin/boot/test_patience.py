@@ -72,7 +72,7 @@ def begin(sim: Sim, tmp_path: Path) -> Iterator[Begin]:
 
 
 @pytest.mark.parametrize("name", ["mig", "cdi"])
-def test_item_7_driver_that_hangs_is_not_waited_for(
+def test_driver_that_hangs_is_not_waited_for(
     name: str, sim: Sim, manager: socket.socket, begin: Begin
 ) -> None:
     sim.ctl("hang", function="*")
@@ -82,7 +82,7 @@ def test_item_7_driver_that_hangs_is_not_waited_for(
 
 
 @pytest.mark.parametrize("name", ["mig", "cdi"])
-def test_item_7_driver_that_is_not_there_is_not_waited_for(
+def test_driver_that_is_not_there_is_not_waited_for(
     name: str, sim: Sim, manager: socket.socket, begin: Begin
 ) -> None:
     sim.ctl("unload")
@@ -94,7 +94,7 @@ def test_item_7_driver_that_is_not_there_is_not_waited_for(
     assert "not waited for any longer" in told
 
 
-def test_item_7_what_a_slow_driver_is_asked_for_is_done_all_the_same(
+def test_what_a_slow_driver_is_asked_for_is_done_all_the_same(
     sim: Sim, manager: socket.socket, begin: Begin, tmp_path: Path
 ) -> None:
     for name in ("mig", "cdi"):
@@ -117,7 +117,7 @@ STARTING = """#!/bin/sh
 """
 
 
-def test_item_7_services_of_nvidia_are_waited_for_and_the_kubelet_is_not(
+def test_services_of_nvidia_are_waited_for_and_the_kubelet_is_not(
     sim: Sim, manager: socket.socket, begin: Begin, tmp_path: Path
 ) -> None:
     (tmp_path / "systemctl").write_text(STARTING.format(tmp_path))
@@ -132,7 +132,7 @@ def test_item_7_services_of_nvidia_are_waited_for_and_the_kubelet_is_not(
     assert len(sim.ctl("status")["gpus"][0]["mig_devices"]) == 2
 
 
-def test_item_7_service_of_nvidia_that_never_starts_is_not_waited_for_for_ever(
+def test_service_of_nvidia_that_never_starts_is_not_waited_for_for_ever(
     sim: Sim, manager: socket.socket, begin: Begin, tmp_path: Path
 ) -> None:
     (tmp_path / "systemctl").write_text(STARTING.format(tmp_path))
@@ -142,7 +142,7 @@ def test_item_7_service_of_nvidia_that_never_starts_is_not_waited_for_for_ever(
     assert len(sim.ctl("status")["gpus"][0]["mig_devices"]) == 2
 
 
-def test_item_7_what_is_done_before_is_told_at_the_end(
+def test_what_is_done_before_is_told_at_the_end(
     sim: Sim, manager: socket.socket, begin: Begin
 ) -> None:
     """Without it systemd takes a service that ends for one that failed."""
@@ -153,7 +153,7 @@ def test_item_7_what_is_done_before_is_told_at_the_end(
         assert manager.recv(100) == b"READY=1"
 
 
-def test_item_7_layout_that_fails_is_not_told_as_done(
+def test_layout_that_fails_is_not_told_as_done(
     sim: Sim, manager: socket.socket, begin: Begin
 ) -> None:
     sim.ctl("fault", gpu="0", function="nvmlDeviceSetMigMode", code=999, times=9)

@@ -72,7 +72,7 @@ def short() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_m11_devices_are_taken_from_where_podman_takes_them(short: Path) -> None:
+def test_devices_are_taken_from_where_podman_takes_them(short: Path) -> None:
     if shutil.which("podman") is None or os.geteuid() != 0:
         pytest.skip("no podman, or not root")
     for path, (source, *names) in FILES.items():

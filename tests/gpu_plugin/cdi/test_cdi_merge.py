@@ -55,7 +55,7 @@ def served(root: Path) -> dict[str, str]:
     return found
 
 
-def test_m11_gpus_in_one_file_and_mig_devices_in_another_are_all_known(tmp_path: Path) -> None:
+def test_gpus_in_one_file_and_mig_devices_in_another_are_all_known(tmp_path: Path) -> None:
     write(tmp_path, f"{ETC}/nvidia.yaml", spec("GPU-0", "GPU-1", env="A=etc"))
     mig = write(tmp_path, f"{RUN}/mig.json", spec("MIG-0", env="A=run"))
     kept = CdiFile(tmp_path)
@@ -68,7 +68,7 @@ def test_m11_gpus_in_one_file_and_mig_devices_in_another_are_all_known(tmp_path:
     assert [path.name for path in (tmp_path / RUN).iterdir()] == [Path(cdi.FILE).name]
 
 
-def test_m11_of_two_folders_the_later_wins_for_each_device(tmp_path: Path) -> None:
+def test_of_two_folders_the_later_wins_for_each_device(tmp_path: Path) -> None:
     write(tmp_path, f"{ETC}/nvidia.yaml", spec("0", "1", env="A=etc"))
     write(tmp_path, f"{RUN}/nvidia.json", spec("1", "2", env="A=run"))
     kept = CdiFile(tmp_path)
@@ -76,7 +76,7 @@ def test_m11_of_two_folders_the_later_wins_for_each_device(tmp_path: Path) -> No
     assert served(tmp_path) == {"0": "A=etc", "1": "A=run", "2": "A=run"}
 
 
-def test_m11_what_two_files_of_a_folder_have_is_nobodys(
+def test_what_two_files_of_a_folder_have_is_nobodys(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, f"{ETC}/a.json", spec("0", "1"))
@@ -91,7 +91,7 @@ def test_m11_what_two_files_of_a_folder_have_is_nobodys(
     assert "devices=1" in told
 
 
-def test_m11_one_of_our_files_that_goes_comes_back(tmp_path: Path) -> None:
+def test_one_of_our_files_that_goes_comes_back(tmp_path: Path) -> None:
     write(tmp_path, f"{ETC}/a.json", spec("0"))
     write(tmp_path, f"{RUN}/b.json", spec("1"))
     kept = CdiFile(tmp_path)
@@ -121,7 +121,7 @@ NAMES = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), NAMES), max_size=5))
-def test_m11_devices_are_resolved_as_by_cdis_cache(files: list[tuple[int, list[str]]]) -> None:
+def test_devices_are_resolved_as_by_cdis_cache(files: list[tuple[int, list[str]]]) -> None:
     files.sort(key=lambda one: one[0])
     specs, nobodys = cdi.merge(
         (priority, spec(*names, env=f"N={number}"))
@@ -156,7 +156,7 @@ ODD: dict[str, Any] = {
 
 @pytest.mark.parametrize("what", ODD)
 @pytest.mark.parametrize("folder", [ETC, RUN])
-def test_m1_an_odd_file_of_others_is_left_aside(tmp_path: Path, folder: str, what: str) -> None:
+def test_an_odd_file_of_others_is_left_aside(tmp_path: Path, folder: str, what: str) -> None:
     write(tmp_path, f"{ETC}/nvidia.json", spec("GPU-0"))
     write(tmp_path, f"{folder}/other.yaml", ODD[what])
     kept = CdiFile(tmp_path)
@@ -168,7 +168,7 @@ ARGS: tuple[Any, ...] = (7, None, "create-symlinks", {"a": 1}, [7, None], [])
 
 
 @pytest.mark.parametrize("args", ARGS, ids=str)
-def test_m1_a_hook_with_odd_arguments_is_passed_on(tmp_path: Path, args: Any) -> None:
+def test_a_hook_with_odd_arguments_is_passed_on(tmp_path: Path, args: Any) -> None:
     hook = {"hookName": "createContainer", "path": "/usr/bin/nvidia-ctk", "args": args}
     content = {**spec("GPU-0"), "containerEdits": {"env": ["A=b"], "hooks": [hook]}}
     write(tmp_path, f"{ETC}/nvidia.json", content)
@@ -177,7 +177,7 @@ def test_m1_a_hook_with_odd_arguments_is_passed_on(tmp_path: Path, args: Any) ->
     assert kept.names == {"GPU-0"}
 
 
-def test_m1_a_link_that_leads_nowhere_is_left_aside(tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_is_left_aside(tmp_path: Path) -> None:
     write(tmp_path, f"{ETC}/nvidia.json", spec("GPU-0"))
     (tmp_path / ETC / "a.json").symlink_to("gone.json")
     (tmp_path / ETC / "loop.json").symlink_to("loop.json")
@@ -187,7 +187,7 @@ def test_m1_a_link_that_leads_nowhere_is_left_aside(tmp_path: Path) -> None:
     assert kept.names == {"GPU-0"}
 
 
-def test_m11_devices_of_two_files_are_advertised_and_given(make_node: MakeNode) -> None:
+def test_devices_of_two_files_are_advertised_and_given(make_node: MakeNode) -> None:
     running = pytest.importorskip("running", exc_type=ImportError)
     node = make_node(2)
     first, second = (one["uuid"] for one in node.sim.ctl("status")["gpus"])

@@ -18,7 +18,7 @@ def node(root: Path, *paths: str) -> None:
         (root / path).touch()
 
 
-def test_item_4_node_that_comes_later_changes_the_list_and_nothing_else_does(
+def test_node_that_comes_later_changes_the_list_and_nothing_else_does(
     tmp_path: Path,
 ) -> None:
     node(tmp_path, "dev/nvidiactl", "dev/nvidia0", "dev/null", "dev/dri/card0")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from gpu_plugin.cdi import specification as cdi
 
 LIBRARY = {"hostPath": "/usr/lib/libcuda.so.1", "containerPath": "/usr/lib/libcuda.so.1"}
@@ -14,7 +15,8 @@ PIPES = {"hostPath": "/tmp/nvidia-mps", "containerPath": "/tmp//nvidia-mps/"}
 ELSEWHERE = {"hostPath": "/srv/driver/tmp/nvidia-mps", "containerPath": "/tmp/nvidia-mps"}
 
 
-def test_s2_shares_meet_no_other_pipes_in_a_container() -> None:
+@pytest.mark.attack("world-writable-folder-mounted")
+def test_shares_meet_no_other_pipes_in_a_container() -> None:
     node = {"deviceNodes": [{"path": "/dev/nvidia0"}]}
     spec = {
         "cdiVersion": "0.5.0",
@@ -27,7 +29,8 @@ def test_s2_shares_meet_no_other_pipes_in_a_container() -> None:
     assert derived["devices"] == [{"name": "0", "containerEdits": node}]
 
 
-def test_s2_what_can_not_be_a_mount_is_passed_over() -> None:
+@pytest.mark.attack("world-writable-folder-mounted")
+def test_what_can_not_be_a_mount_is_passed_over() -> None:
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}
     for edits in (None, [], {"mounts": None}, {"mounts": [None, 3, {"hostPath": 5}]}):
         derived = cdi.derive({**spec, "containerEdits": edits})

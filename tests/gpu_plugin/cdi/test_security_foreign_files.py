@@ -45,8 +45,9 @@ users: [{name: u, user: %s}]
 PROGRAM = "{exec: {apiVersion: client.authentication.k8s.io/v1, command: %s, args: [s3cr3t]}}"
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize("name", FOREIGN)
-def test_s10_cdi_file_of_others_is_left_aside(
+def test_cdi_file_of_others_is_left_aside(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "etc/cdi"
@@ -66,7 +67,8 @@ def test_s10_cdi_file_of_others_is_left_aside(
     assert capsys.readouterr().err == ""  # it was told once
 
 
-def test_s10_pipe_among_cdi_files_is_not_waited_for(tmp_path: Path) -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_pipe_among_cdi_files_is_not_waited_for(tmp_path: Path) -> None:
     folder = tmp_path / "etc/cdi"
     folder.mkdir(parents=True)
     os.mkfifo(folder / "a.json")
@@ -76,8 +78,9 @@ def test_s10_pipe_among_cdi_files_is_not_waited_for(tmp_path: Path) -> None:
     assert kept.names == {"0"}
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.slow
-def test_s10_daemon_goes_on_beside_cdi_files_of_others(make_node: MakeNode) -> None:
+def test_daemon_goes_on_beside_cdi_files_of_others(make_node: MakeNode) -> None:
     node = make_node(1)
     folder = Path(node.sim.root) / "etc/cdi"
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,6 +96,7 @@ def test_s10_daemon_goes_on_beside_cdi_files_of_others(make_node: MakeNode) -> N
     assert node.logged().count("is ignored") == len(FOREIGN)
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -107,7 +111,7 @@ def test_s10_daemon_goes_on_beside_cdi_files_of_others(make_node: MakeNode) -> N
     ],
     ids=lambda text: text[:12],
 )
-def test_s10_kubeconfig_is_refused_in_a_few_words(tmp_path: Path, text: str, words: str) -> None:
+def test_kubeconfig_is_refused_in_a_few_words(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     began = time.process_time()
@@ -117,10 +121,9 @@ def test_s10_kubeconfig_is_refused_in_a_few_words(tmp_path: Path, text: str, wor
     assert len(str(caught.value)) < 600
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize(("mode", "owner"), [(0o666, 0), (0o620, 0), (0o600, 65534)])
-def test_s10_kubeconfig_that_others_write_runs_nothing(
-    tmp_path: Path, mode: int, owner: int
-) -> None:
+def test_kubeconfig_that_others_write_runs_nothing(tmp_path: Path, mode: int, owner: int) -> None:
     if os.geteuid() != 0:
         pytest.skip("files of others can be made by root only")
     ran = tmp_path / "ran"

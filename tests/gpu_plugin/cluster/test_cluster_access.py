@@ -56,7 +56,7 @@ def with_program(api: Api, expiry: str = "") -> Path:
     return folder
 
 
-def test_m6_the_kubeconfig_is_read_once_and_again_where_it_changed(api: Api, node: NodeApi) -> None:
+def test_the_kubeconfig_is_read_once_and_again_where_it_changed(api: Api, node: NodeApi) -> None:
     folder = with_program(api)
     for _each in range(5):
         node.read()
@@ -105,7 +105,7 @@ def secure(tmp_path: Path) -> Iterator[tuple[Api, Authority]]:
     made.stop()
 
 
-def test_m6_one_handshake_serves_all_requests_until_the_certificate_is_renewed(
+def test_one_handshake_serves_all_requests_until_the_certificate_is_renewed(
     secure: tuple[Api, Authority],
 ) -> None:
     api, authority = secure

@@ -84,7 +84,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenuineApi]:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.stem)
-def test_issue_17_6_a_genuine_server_takes_each_manifest(cluster: GenuineApi, path: Path) -> None:
+def test_a_genuine_server_takes_each_manifest(cluster: GenuineApi, path: Path) -> None:
     for one in objects(path):
         if one["apiVersion"].startswith("cert-manager.io/"):
             continue  # not Kubernetes' own
@@ -135,7 +135,7 @@ def refused(what: Callable[[], Any]) -> str:
 
 
 @pytest.mark.usefixtures("in_force")
-def test_issue_17_6_a_node_writes_slices_of_its_own_and_of_no_other(
+def test_a_node_writes_slices_of_its_own_and_of_no_other(
     cluster: GenuineApi, nodes_own: Access
 ) -> None:
     made = publish(nodes_own, NODE)
@@ -152,7 +152,7 @@ def test_issue_17_6_a_node_writes_slices_of_its_own_and_of_no_other(
 
 
 @pytest.mark.usefixtures("in_force")
-def test_issue_17_6_a_node_may_do_all_that_the_driver_asks_for(nodes_own: Access) -> None:
+def test_a_node_may_do_all_that_the_driver_asks_for(nodes_own: Access) -> None:
     slices = SliceApi(nodes_own, NODE)
     found, version = slices.all()
     assert found == []
@@ -167,13 +167,13 @@ def test_issue_17_6_a_node_may_do_all_that_the_driver_asks_for(nodes_own: Access
 
 
 @pytest.mark.usefixtures("in_force")
-def test_issue_17_6_nobody_else_writes_slices_of_our_driver(cluster: GenuineApi) -> None:
+def test_nobody_else_writes_slices_of_our_driver(cluster: GenuineApi) -> None:
     assert "gpu-node-dra' denied" in refused(lambda: publish(cluster.admin, NODE))
     remove(cluster.admin, publish(cluster.admin, NODE, driver="gpu.example.com"))
 
 
 @pytest.mark.usefixtures("in_force")
-def test_issue_17_6_the_account_of_a_node_may_do_no_more(cluster: GenuineApi) -> None:
+def test_the_account_of_a_node_may_do_no_more(cluster: GenuineApi) -> None:
     mine = cluster.account(f"gpu-node-dra-{NODE}", "gpu-node")
     others = f"/api/v1/nodes/{OTHER}"
     for path in ("/api/v1/pods", "/api/v1/secrets", others, KINDS["DeviceClass"]):
@@ -190,7 +190,7 @@ def pod(name: str, space: str = "default", labels: Any = None, **limits: int) ->
     }
 
 
-def test_issue_17_3_only_pods_with_these_resources_wait_for_the_webhook(
+def test_only_pods_with_these_resources_wait_for_the_webhook(
     cluster: GenuineApi,
 ) -> None:
     """No webhook answers here, and so failurePolicy and the conditions show."""
@@ -215,9 +215,7 @@ def test_issue_17_3_only_pods_with_these_resources_wait_for_the_webhook(
 
 
 @pytest.mark.parametrize("gate", ["", "DRAConsumableCapacity", "DRAPartitionableDevices"])
-def test_issue_17_6_what_a_server_without_a_gate_drops_is_noticed(
-    gate: str, tmp_path: Path
-) -> None:
+def test_what_a_server_without_a_gate_drops_is_noticed(gate: str, tmp_path: Path) -> None:
     flags = [f"--feature-gates={gate}=false"] if gate else []
     server = GenuineApi(tmp_path, *flags)
     try:
@@ -231,7 +229,7 @@ def test_issue_17_6_what_a_server_without_a_gate_drops_is_noticed(
 
 
 @pytest.mark.parametrize("name", [names.GPU_CLASS, names.MIG_CLASS, names.SHARE_CLASS])
-def test_issue_17_6_a_genuine_server_takes_the_claims_that_validation_makes(
+def test_a_genuine_server_takes_the_claims_that_validation_makes(
     cluster: GenuineApi, name: str
 ) -> None:
     claim = claims.claim(name, "default", NODE)

@@ -57,7 +57,7 @@ def summaries(plan: Plan) -> list[str]:
     return [step.summary for step in plan.steps]
 
 
-def test_issue_17_6_all_manifests_are_made_once_and_gone_at_the_end(cluster: GenuineApi) -> None:
+def test_all_manifests_are_made_once_and_gone_at_the_end(cluster: GenuineApi) -> None:
     names = (
         "device-classes",
         "extended-resource",
@@ -117,7 +117,7 @@ def settings(**data: str) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
 
 
-def test_issue_17_6_nothing_is_taken_from_others(cluster: GenuineApi) -> None:
+def test_nothing_is_taken_from_others(cluster: GenuineApi) -> None:
     cluster.create(settings(theirs="1"))
     with pytest.raises(NodeError, match=r"ConfigMap default/settings has other values.*force"):
         run(cluster, settings(theirs="2"))
@@ -132,7 +132,7 @@ def test_issue_17_6_nothing_is_taken_from_others(cluster: GenuineApi) -> None:
     run(cluster, manifest("device-classes"), state="absent")
 
 
-def test_issue_17_6_all_is_tried_before_anything_changes(cluster: GenuineApi) -> None:
+def test_all_is_tried_before_anything_changes(cluster: GenuineApi) -> None:
     wrong = manifest("extended-resource")
     wrong["spec"]["extendedResource"] = "a typing error"
     with pytest.raises(
@@ -150,7 +150,7 @@ def test_issue_17_6_all_is_tried_before_anything_changes(cluster: GenuineApi) ->
         cluster.get("ConfigMap", "settings", "default")
 
 
-def test_issue_17_6_no_difference_shows_a_secret(cluster: GenuineApi) -> None:
+def test_no_difference_shows_a_secret(cluster: GenuineApi) -> None:
     meta = {"name": "secret", "namespace": "default"}
     secret = {
         "apiVersion": "v1",
@@ -176,7 +176,7 @@ def play(cluster: GenuineApi, *options: str, **variables: Any) -> str:
     return done.stdout + done.stderr
 
 
-def test_issue_17_6_the_playbook_gives_a_cluster_all_and_takes_it_back(
+def test_the_playbook_gives_a_cluster_all_and_takes_it_back(
     cluster: GenuineApi,
 ) -> None:
     image = "registry.example.com/gpu-node-webhook@sha256:" + "1" * 64

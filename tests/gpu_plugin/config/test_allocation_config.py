@@ -26,7 +26,7 @@ def written(allocation: str | None = None, sharing: Any = None, **dra: Any) -> s
     return json.dumps({"gpuNode": node, **({"sharing": sharing} if sharing else {})})
 
 
-def test_issue_17_2_the_device_plugin_has_all_gpus_by_default() -> None:
+def test_the_device_plugin_has_all_gpus_by_default() -> None:
     assert parse("").dra == parse("gpuNode: {dra: {}}").dra == Dra()
     assert asdict(Dra()) == {
         "allocation": "device_plugin",
@@ -39,7 +39,7 @@ def test_issue_17_2_the_device_plugin_has_all_gpus_by_default() -> None:
     }
 
 
-def test_issue_17_2_every_key_is_read() -> None:
+def test_every_key_is_read() -> None:
     text = """
 gpuNode:
   allocation: both
@@ -57,7 +57,7 @@ gpuNode:
     assert parse(written("both", devices="0000:3b:00.0")).dra.devices == ("0000:3b:00.0",)
 
 
-def test_issue_17_2_each_gpu_has_one_owner() -> None:
+def test_each_gpu_has_one_owner() -> None:
     first, second = gpu(0), gpu(1)
     for allocation in ("device_plugin", "dra"):
         assert owner(first, Dra(allocation)) == owner(second, Dra(allocation)) == allocation
@@ -101,9 +101,7 @@ def test_issue_17_2_each_gpu_has_one_owner() -> None:
         ),
     ],
 )
-def test_issue_17_2_an_error_names_its_key_and_the_way_out(
-    text: str, told: tuple[str, ...]
-) -> None:
+def test_an_error_names_its_key_and_the_way_out(text: str, told: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as error:
         parse(text, "config.yaml")
     assert [word for word in told if word not in str(error.value)] == []
@@ -113,9 +111,7 @@ def test_issue_17_2_an_error_names_its_key_and_the_way_out(
 @pytest.mark.parametrize(
     ("reference", "device"), [("1:0", "1"), (f"MIG-{UUID}/1/0", UUID), (UUID, UUID)]
 )
-def test_issue_17_2_parts_of_a_gpu_of_dra_are_not_shared_either(
-    reference: str, device: str
-) -> None:
+def test_parts_of_a_gpu_of_dra_are_not_shared_either(reference: str, device: str) -> None:
     entry = {"name": "gpu", "replicas": 2, "devices": [reference]}
     sharing = {"timeSlicing": {"resources": [entry]}}
     with pytest.raises(ConfigError, match="sharing names device"):
@@ -124,7 +120,7 @@ def test_issue_17_2_parts_of_a_gpu_of_dra_are_not_shared_either(
 
 
 @pytest.mark.parametrize("enforcement", ["mps", "cgroup"])
-def test_issue_17_4_more_memory_than_there_is_wants_best_effort(enforcement: str) -> None:
+def test_more_memory_than_there_is_wants_best_effort(enforcement: str) -> None:
     more = {"enforcement": enforcement, "memoryScaling": 1.5}
     with pytest.raises(ConfigError) as error:
         parse(written("dra", **more))
@@ -135,7 +131,7 @@ def test_issue_17_4_more_memory_than_there_is_wants_best_effort(enforcement: str
     assert less.memory_scaling == 0.5
 
 
-def test_issue_17_4_what_enforces_nothing_or_swaps_may_promise_more() -> None:
+def test_what_enforces_nothing_or_swaps_may_promise_more() -> None:
     assert parse(written(enforcement="none", memoryScaling=3)).dra.memory_scaling == 3
     swaps = written(enforcement="hami-core", memoryScaling=3, hamiCore={"library": "/lib.so"})
     assert parse(swaps).dra.memory_scaling == 3

@@ -75,7 +75,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_m9_it_is_tried_again_with_pauses_and_said_once(
+def test_it_is_tried_again_with_pauses_and_said_once(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = place.begin(SINGLE)
@@ -101,7 +101,7 @@ def test_m9_it_is_tried_again_with_pauses_and_said_once(
     assert len(place.asked) == count  # what is in force is not tried again
 
 
-def test_m9_a_file_that_could_not_be_read_is_read_again(place: Place) -> None:
+def test_a_file_that_could_not_be_read_is_read_again(place: Place) -> None:
     one = place.begin(SINGLE)
     place.file.unlink()
     place.file.mkdir()
@@ -114,7 +114,7 @@ def test_m9_a_file_that_could_not_be_read_is_read_again(place: Place) -> None:
     assert one.problem == ""
 
 
-def test_m2_only_what_the_node_allows_is_kept(place: Place) -> None:
+def test_only_what_the_node_allows_is_kept(place: Place) -> None:
     one = place.begin(SINGLE)
     place.known = False
     one.judge(place.check)
@@ -134,7 +134,7 @@ def test_m2_only_what_the_node_allows_is_kept(place: Place) -> None:
     assert "mixed" not in place.kept()
 
 
-def test_m2_what_is_good_again_is_not_written_again(place: Place) -> None:
+def test_what_is_good_again_is_not_written_again(place: Place) -> None:
     one = place.begin(SINGLE)
     one.judge(place.check)
     assert place.kept()
@@ -146,7 +146,7 @@ def test_m2_what_is_good_again_is_not_written_again(place: Place) -> None:
     assert (path.stat().st_mtime_ns, path.stat().st_mode & 0o777) == before
 
 
-def test_m2_a_start_that_fails_in_a_way_nobody_foresaw_falls_back_too(
+def test_a_start_that_fails_in_a_way_nobody_foresaw_falls_back_too(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.begin(SINGLE).judge(place.check)
@@ -161,14 +161,14 @@ def test_m2_a_start_that_fails_in_a_way_nobody_foresaw_falls_back_too(
     assert one.problem == "RecursionError: too deep"
 
 
-def test_m2_a_bad_flag_is_no_matter_of_the_file(place: Place) -> None:
+def test_a_bad_flag_is_no_matter_of_the_file(place: Place) -> None:
     place.begin(SINGLE).judge(place.check)
     assert place.kept()
     with pytest.raises(ConfigError, match="environment variable MIG_STRATEGY: 'x' is not valid"):
         place.begin(SINGLE, {"MIG_STRATEGY": "x"})
 
 
-def test_m2_with_another_driver_root_the_file_stays_in_force(place: Place) -> None:
+def test_with_another_driver_root_the_file_stays_in_force(place: Place) -> None:
     """The library that is loaded would not be the one of the configuration."""
     place.begin("flags: {nvidiaDriverRoot: /run/nvidia/driver, migStrategy: single}").judge(
         place.check

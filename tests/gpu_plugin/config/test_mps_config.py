@@ -140,8 +140,9 @@ def test_roots_that_can_not_be(root: str, expected: str) -> None:
         parse(json.dumps({"flags": {"mpsRoot": root}}))
 
 
+@pytest.mark.attack("mps-root-of-a-user")
 @pytest.mark.parametrize("root", ["/../../etc", "/run/../etc", "/run/mps/.."])
-def test_s6_roots_that_lead_elsewhere(root: str) -> None:
+def test_roots_that_lead_elsewhere(root: str) -> None:
     with pytest.raises(ConfigError, match=r"expected a path without \.\."):
         parse(json.dumps({"flags": {"mpsRoot": root}}))
 

@@ -42,8 +42,9 @@ def check(file: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize("name", ATTACKS)
-def test_s10_check_config_refuses_in_a_few_words(name: str, tmp_path: Path) -> None:
+def test_check_config_refuses_in_a_few_words(name: str, tmp_path: Path) -> None:
     text, word = ATTACKS[name]
     file = tmp_path / "config.yaml"
     file.write_text(text)
@@ -55,7 +56,8 @@ def test_s10_check_config_refuses_in_a_few_words(name: str, tmp_path: Path) -> N
     assert len(done.stderr) < 800
 
 
-def test_s10_what_is_no_file_of_this_size_is_refused_as_well(tmp_path: Path) -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_what_is_no_file_of_this_size_is_refused_as_well(tmp_path: Path) -> None:
     pipe, endless, sparse = (tmp_path / name for name in ("pipe", "endless", "sparse"))
     os.mkfifo(pipe)  # whoever opens it to read waits for a writer
     endless.symlink_to("/dev/zero")
@@ -70,7 +72,8 @@ def test_s10_what_is_no_file_of_this_size_is_refused_as_well(tmp_path: Path) -> 
     assert sources.read(nothing)[0] == ""
 
 
-def test_s10_stars_are_matched_in_linear_time() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_stars_are_matched_in_linear_time() -> None:
     began = time.process_time()
     for pattern in ("*" * 14 + "!", "*a" * 120 + "!", "*" * LONGEST_PATTERN):
         assert Rule(pattern, "x").matches(PRODUCT) == pattern.endswith("*")
@@ -78,6 +81,7 @@ def test_s10_stars_are_matched_in_linear_time() -> None:
     assert time.process_time() - began < 1
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize(
     ("pattern", "matches"),
     [
@@ -99,11 +103,12 @@ def test_s10_stars_are_matched_in_linear_time() -> None:
         ("NVIDIA.RTX*", False),
     ],
 )
-def test_s10_what_a_pattern_means_is_as_before(pattern: str, matches: bool) -> None:
+def test_what_a_pattern_means_is_as_before(pattern: str, matches: bool) -> None:
     assert Rule(pattern, "x").matches(PRODUCT) is matches
 
 
-def test_s10_plain_anchors_are_still_taken() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_plain_anchors_are_still_taken() -> None:
     text = (
         "sharing: {timeSlicing: {resources: ["
         "{name: &n gpu, replicas: &r 2, devices: &d ['0']}, {name: *n, replicas: *r, devices: ['1']}]}}"
@@ -112,7 +117,8 @@ def test_s10_plain_anchors_are_still_taken() -> None:
     assert (one.replicas, other.replicas, one.name) == (2, 2, other.name)
 
 
-def test_s10_many_entries_are_read_in_time() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_many_entries_are_read_in_time() -> None:
     lines = [f"  - {{name: n{number}, replicas: 2}}" for number in range(700)]
     entries = "\n".join(lines)
     began = time.process_time()
@@ -126,6 +132,7 @@ def test_s10_many_entries_are_read_in_time() -> None:
 LONG = 60_000
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize(
     "text",
     [
@@ -147,15 +154,16 @@ LONG = 60_000
     ],
     ids=lambda text: f"{text[:24]!r}",
 )
-def test_s10_the_longest_texts_take_no_longer_than_a_second(text: str) -> None:
+def test_the_longest_texts_take_no_longer_than_a_second(text: str) -> None:
     began = time.thread_time()
     with contextlib.suppress(ConfigError):
         parse(text)
     assert time.thread_time() - began < 1
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize("name", ATTACKS)
-def test_s10_the_labels_process_links_to_no_such_configuration(name: str, tmp_path: Path) -> None:
+def test_the_labels_process_links_to_no_such_configuration(name: str, tmp_path: Path) -> None:
     source, link = tmp_path / "configs", tmp_path / "config.yaml"
     source.mkdir()
     (source / "good").write_text(GOOD % 2)
@@ -172,8 +180,9 @@ def replace(node: Node, text: str) -> None:
     trial.replace(node.config)
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.slow
-def test_s10_the_running_daemon_keeps_the_configuration_before(make_node: MakeNode) -> None:
+def test_the_running_daemon_keeps_the_configuration_before(make_node: MakeNode) -> None:
     running = pytest.importorskip("running", exc_type=ImportError)
     node = make_node(1)
     node.start_kubelet()

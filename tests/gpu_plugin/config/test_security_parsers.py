@@ -92,11 +92,13 @@ KUBECONFIGS = (
 )
 
 
-def test_s10_hostile_configuration() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_configuration() -> None:
     Thrown(parse, NodeError).throw(inputs(CONFIGS, KEYS))
 
 
-def test_s10_hostile_environment() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_environment() -> None:
     names = ("GPU_PLUGIN_METRICS_ADDRESS", "DEVICE_LIST_STRATEGY", "NVIDIA_DRIVER_ROOT", "MPS_ROOT")
     names += ("MIG_STRATEGY", "IMEX_CHANNEL_IDS", "GFD_SLEEP_INTERVAL", "FAIL_ON_INIT_ERROR")
     seen = [0]
@@ -110,7 +112,8 @@ def test_s10_hostile_environment() -> None:
     )
 
 
-def test_s10_hostile_values() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_values() -> None:
     readers = (
         lambda text: address("x", text),
         lambda text: interval("x", text),
@@ -131,7 +134,8 @@ def test_s10_hostile_values() -> None:
     Thrown(one, NodeError).throw(inputs((*VALUES, "example.com/a=1,example.com/b=2")))
 
 
-def test_s10_hostile_cdi_specification_of_others() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_cdi_specification_of_others() -> None:
     def derive(text: str) -> None:
         found = cdi.read(text)
         specs, _nobodys = cdi.merge([(0, found), (0, SPEC), (1, found)])
@@ -142,7 +146,8 @@ def test_s10_hostile_cdi_specification_of_others() -> None:
     Thrown(derive, NodeError).throw(inputs(SPECS))
 
 
-def test_s10_hostile_cdi_specification_on_disk(memory: Path) -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_cdi_specification_on_disk(memory: Path) -> None:
     path = memory / "nvidia.yaml"
 
     def look(text: str) -> None:
@@ -153,11 +158,13 @@ def test_s10_hostile_cdi_specification_on_disk(memory: Path) -> None:
     Thrown(look, NodeError).throw(inputs(SPECS))
 
 
-def test_s10_hostile_kubeconfig() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_kubeconfig() -> None:
     Thrown(lambda text: check(text, "kubeconfig"), NodeError).throw(inputs(KUBECONFIGS))
 
 
-def test_s10_hostile_pci_and_proc() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_pci_and_proc() -> None:
     def read(text: str) -> None:
         minors = parse_minors(f"gpu0/gi1/access {text}")
         names = ("vendor", "device", "class", "numa_node")

@@ -24,6 +24,7 @@ VOLUMES = "accept-nvidia-visible-devices-as-volume-mounts"
 CDI = "flags: {plugin: {deviceListStrategy: [cdi-cri]}}"
 
 
+@pytest.mark.attack("envvar-takes-gpus")
 @pytest.mark.parametrize(
     ("text", "warned"),
     {
@@ -35,7 +36,7 @@ CDI = "flags: {plugin: {deviceListStrategy: [cdi-cri]}}"
         "flags: {plugin: {deviceListStrategy: [cdi-annotations, cdi-cri]}}": False,
     }.items(),
 )
-def test_s19_a_strategy_that_needs_a_handler_is_warned_of(
+def test_a_strategy_that_needs_a_handler_is_warned_of(
     text: str, warned: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "config.yaml"
@@ -47,6 +48,7 @@ def test_s19_a_strategy_that_needs_a_handler_is_warned_of(
     assert [word in shown.err for word in words] == [warned] * len(words)
 
 
+@pytest.mark.attack("envvar-takes-gpus")
 @pytest.mark.parametrize(
     ("toolkit", "warned"),
     {
@@ -57,7 +59,7 @@ def test_s19_a_strategy_that_needs_a_handler_is_warned_of(
         f"{VOLUMES} = true\n{KEY} = false\n": False,
     }.items(),
 )
-def test_s19_a_toolkit_that_refuses_the_variable_needs_no_warning(
+def test_a_toolkit_that_refuses_the_variable_needs_no_warning(
     toolkit: str | None, warned: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / TOOLKIT_CONFIG.lstrip("/")
@@ -68,16 +70,18 @@ def test_s19_a_toolkit_that_refuses_the_variable_needs_no_warning(
     assert not warnings(config.parse(CDI), tmp_path)
 
 
+@pytest.mark.attack("envvar-takes-gpus")
 @pytest.mark.parametrize(
     "found", [None, {}, [], "x", {"flags": None}, {"flags": {"plugin": {"deviceListStrategy": 7}}}]
 )
-def test_s19_what_says_nothing_means_envvar(found: object) -> None:
+def test_what_says_nothing_means_envvar(found: object) -> None:
     assert strategies(found) == config.parse("version: v1").device_list_strategies
     assert warning(strategies(found), None)
 
 
+@pytest.mark.attack("envvar-takes-gpus")
 @pytest.mark.slow
-def test_s19_the_daemon_says_it_once_for_each_configuration(make_node: MakeNode) -> None:
+def test_the_daemon_says_it_once_for_each_configuration(make_node: MakeNode) -> None:
     if os.path.exists(TOOLKIT_CONFIG):
         pytest.skip("this machine has NVIDIA's container toolkit")
     node = make_node(1)

@@ -44,7 +44,7 @@ def test_each_fault_says_what_happens() -> None:
     assert all("::" in row[1] for row in shown)
 
 
-def test_issue_18_7_each_key_of_the_configuration_is_on_the_page() -> None:
+def test_each_key_of_the_configuration_is_on_the_page() -> None:
     assert keys.shown() == keys.table(), "run make docs-tables"
     assert len(table(PAGE, "| Key | Flags | Environment | Default | |")) > 20
 

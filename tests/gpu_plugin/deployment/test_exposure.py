@@ -20,26 +20,30 @@ MOST = 5.5
 measured = pytest.mark.skipif(not exposure.version(), reason="no systemd-analyze that can measure")
 
 
+@pytest.mark.attack("unit-privileges")
 @measured
 @pytest.mark.parametrize("unit", exposure.units())
-def test_s14_no_unit_may_do_much(unit: str) -> None:
+def test_no_unit_may_do_much(unit: str) -> None:
     assert exposure.exposure(unit) <= (3.1 if unit == PLUGIN else MOST)
 
 
+@pytest.mark.attack("unit-privileges")
 @measured
-def test_s14_the_measure_sees_what_is_left_out() -> None:
+def test_the_measure_sees_what_is_left_out() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exposure, "units", lambda: {"gpu-bare.service": "[Service]\nExecStart=/x\n"})
         assert exposure.exposure("gpu-bare.service") > MOST
 
 
+@pytest.mark.attack("unit-privileges")
 @pytest.mark.skipif(exposure.version() != exposure.SYSTEMD, reason="the page is of another systemd")
-def test_s14_the_page_has_the_figures() -> None:
+def test_the_page_has_the_figures() -> None:
     assert exposure.shown() == exposure.table(), "run make docs-tables"
 
 
+@pytest.mark.attack("unit-privileges")
 @pytest.mark.parametrize("unit", exposure.units())
-def test_s14_every_unit_has_bounds_and_no_new_privileges(unit: str) -> None:
+def test_every_unit_has_bounds_and_no_new_privileges(unit: str) -> None:
     for key in ("CapabilityBoundingSet", "SystemCallFilter", "MemoryMax", "TasksMax"):
         assert exposure.setting(unit, key), key
     assert exposure.setting(unit, "NoNewPrivileges") == ["yes"]
@@ -48,7 +52,8 @@ def test_s14_every_unit_has_bounds_and_no_new_privileges(unit: str) -> None:
         assert not exposure.setting(unit, key), key
 
 
-def test_s14_labels_can_not_become_static_pods() -> None:
+@pytest.mark.attack("unit-privileges")
+def test_labels_can_not_become_static_pods() -> None:
     """What may write /etc/kubernetes/manifests has the kubelet run it, as root."""
     assert exposure.setting(LABELS, "ProtectSystem") == ["strict"]
     for word in exposure.setting(LABELS, "ReadWritePaths"):

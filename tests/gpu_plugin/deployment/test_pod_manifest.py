@@ -93,7 +93,8 @@ def test_its_parts_fit_together() -> None:
     assert DAEMON["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
-def test_s11_no_port_decides_whether_the_plugin_lives() -> None:
+@pytest.mark.attack("silent-metrics-client")
+def test_no_port_decides_whether_the_plugin_lives() -> None:
     """Whoever reaches the metrics could make a probe by HTTP fail, and the kubelet end the plugin."""
     for name in ("startupProbe", "livenessProbe", "readinessProbe"):
         probe = CONTAINER[name]
@@ -106,7 +107,8 @@ def test_s11_no_port_decides_whether_the_plugin_lives() -> None:
         assert options.status_file == cli._parser().parse_args(CONTAINER["args"]).status_file
 
 
-def test_s11_a_network_policy_says_who_reaches_the_metrics() -> None:
+@pytest.mark.attack("silent-metrics-client")
+def test_a_network_policy_says_who_reaches_the_metrics() -> None:
     (policy,) = [one["spec"] for one in OBJECTS if one["kind"] == "NetworkPolicy"]
     labels = DAEMON["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()

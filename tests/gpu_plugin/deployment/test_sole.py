@@ -31,7 +31,7 @@ CASES = [
     CASES,
     ids=["pod beside service", "service beside pod", "two pods", "by hand"],
 )
-def test_issue_18_5_the_second_device_plugin_of_a_node_refuses(
+def test_the_second_device_plugin_of_a_node_refuses(
     make_node: MakeNode, first: dict[str, str], second: dict[str, str], named: str, step: str
 ) -> None:
     node = make_node(2)
@@ -53,7 +53,7 @@ def test_issue_18_5_the_second_device_plugin_of_a_node_refuses(
     winner.wait()
 
 
-def test_issue_18_5_one_that_was_killed_is_in_nobodys_way(make_node: MakeNode) -> None:
+def test_one_that_was_killed_is_in_nobodys_way(make_node: MakeNode) -> None:
     node = make_node(2)
     node.start_kubelet()
     node.start_daemon("", **POD)
@@ -65,7 +65,7 @@ def test_issue_18_5_one_that_was_killed_is_in_nobodys_way(make_node: MakeNode) -
     eventually(lambda: node.status()["state"] == "serving")
 
 
-def test_issue_18_5_the_next_one_waits_for_one_that_is_about_to_end(make_node: MakeNode) -> None:
+def test_the_next_one_waits_for_one_that_is_about_to_end(make_node: MakeNode) -> None:
     node = make_node(2)
     node.start_kubelet()
     node.start_daemon("", **POD)

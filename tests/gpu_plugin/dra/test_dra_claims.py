@@ -36,7 +36,7 @@ def config(source: str, *requests: str, driver: str = "gpu.node", **said: Any) -
     return {"source": source, "requests": list(requests), "opaque": opaque}
 
 
-def test_issue_17_1_results_of_our_driver_are_read_and_no_others() -> None:
+def test_results_of_our_driver_are_read_and_no_others() -> None:
     capacity = {"memory": "10000Mi", "gpu.node/cores": "30", "shares": "1", "x/other": "bad"}
     found = claim(shareID=SHARE, consumedCapacity=capacity)
     (result,) = found.results
@@ -52,14 +52,14 @@ def test_issue_17_1_results_of_our_driver_are_read_and_no_others() -> None:
         *(("3k", 3000), ("2G", 2 * 10**9), ("1e3", 1000), ("12E2", 1200)),
     ],
 )
-def test_issue_17_1_quantities_are_whole_numbers(text: str, value: int) -> None:
+def test_quantities_are_whole_numbers(text: str, value: int) -> None:
     assert quantity(text, "key") == value
 
 
 @pytest.mark.parametrize(
     "text", ["", "-1", "1.5Gi", "500m", "1 Gi", "Gi", "9" * 99, 3, None, "1Mi\n"]
 )
-def test_issue_17_1_another_quantity_is_refused_by_its_key(text: object) -> None:
+def test_another_quantity_is_refused_by_its_key(text: object) -> None:
     with pytest.raises(InputError, match=r"^the\.key: "):
         quantity(text, "the.key")
 
@@ -78,7 +78,7 @@ def test_issue_17_1_another_quantity_is_refused_by_its_key(text: object) -> None
         ),
     ],
 )
-def test_issue_17_1_parameters_are_those_of_the_request_and_the_claims_win(
+def test_parameters_are_those_of_the_request_and_the_claims_win(
     configs: list[Any], said: dict[str, Any]
 ) -> None:
     assert claim(*configs).results[0].parameters == said
@@ -87,9 +87,7 @@ def test_issue_17_1_parameters_are_those_of_the_request_and_the_claims_win(
 @pytest.mark.parametrize(
     ("requests", "met"), [("gpu", True), ("gpu/small", True), ("gpu/big", False)]
 )
-def test_issue_17_1_parameters_of_a_subrequest_or_of_all_of_a_request(
-    requests: str, met: bool
-) -> None:
+def test_parameters_of_a_subrequest_or_of_all_of_a_request(requests: str, met: bool) -> None:
     found = claim(config("FromClaim", requests, priority=1), request="gpu/small")
     assert bool(found.results[0].parameters) is met
 
@@ -104,9 +102,7 @@ def test_issue_17_1_parameters_of_a_subrequest_or_of_all_of_a_request(
         ({"memory": "1Gi"}, "parameters.memory: '1Gi' is not valid: expected none"),
     ],
 )
-def test_issue_17_1_other_parameters_are_refused_by_their_key(
-    given: dict[str, Any], words: str
-) -> None:
+def test_other_parameters_are_refused_by_their_key(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=re.escape(words)):
         parameters({**CONFIG, **given}, "claim ns/c")
 
@@ -121,14 +117,12 @@ def test_issue_17_1_other_parameters_are_refused_by_their_key(
         ({"driver": "gpu.nvidia.com"}, "has no device of gpu.node"),
     ],
 )
-def test_issue_17_1_what_is_not_ours_or_not_supported_is_said(
-    result: dict[str, Any], words: str
-) -> None:
+def test_what_is_not_ours_or_not_supported_is_said(result: dict[str, Any], words: str) -> None:
     with pytest.raises(NodeError, match=re.escape(words)):
         claim(**result)
 
 
-def test_issue_17_1_a_uid_that_would_be_another_path_is_none() -> None:
+def test_a_uid_that_would_be_another_path_is_none() -> None:
     for uid in ("", "../../../etc/passwd", UID.upper(), f"{UID}\n", f"{UID}/.."):
         with pytest.raises(NodeError, match="expected a UUID"):
             check_uid(uid)

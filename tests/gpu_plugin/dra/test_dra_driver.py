@@ -16,7 +16,7 @@ from standin_api import NODE
 from standin_kubelet.dra import DraError
 
 
-def test_issue_17_1_a_whole_gpu_is_prepared_and_given_back(make_dra: MakeDra) -> None:
+def test_a_whole_gpu_is_prepared_and_given_back(make_dra: MakeDra) -> None:
     node = make_dra()
     node.start()
     assert node.plugin.version == "v1.DRAPlugin"
@@ -35,7 +35,7 @@ def test_issue_17_1_a_whole_gpu_is_prepared_and_given_back(make_dra: MakeDra) ->
     assert DRIVER in node.kubelet.plugins
 
 
-def test_issue_17_1_shares_of_one_gpu_are_prepared_side_by_side(make_dra: MakeDra) -> None:
+def test_shares_of_one_gpu_are_prepared_side_by_side(make_dra: MakeDra) -> None:
     node = make_dra(1)
     node.start()
     first, second = (node.claim(name, "gpu-0-share") for name in ("a", "b"))
@@ -63,7 +63,7 @@ def test_issue_17_1_shares_of_one_gpu_are_prepared_side_by_side(make_dra: MakeDr
     assert set(node.kept()) == {"b"}
 
 
-def test_issue_17_1_a_mig_instance_is_made_where_its_device_says_and_goes_with_its_claim(
+def test_a_mig_instance_is_made_where_its_device_says_and_goes_with_its_claim(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)
@@ -84,7 +84,7 @@ def test_issue_17_1_a_mig_instance_is_made_where_its_device_says_and_goes_with_i
     assert node.instances() == []
 
 
-def test_issue_17_1_an_instance_that_stood_before_is_used_and_left(make_dra: MakeDra) -> None:
+def test_an_instance_that_stood_before_is_used_and_left(make_dra: MakeDra) -> None:
     node = make_dra(1)
     node.layout(0, "1g.10gb")
     (before,) = node.instances()
@@ -96,7 +96,7 @@ def test_issue_17_1_an_instance_that_stood_before_is_used_and_left(make_dra: Mak
     assert node.instances() == [before]
 
 
-def test_issue_17_1_what_is_published_is_what_can_be_prepared(make_dra: MakeDra) -> None:
+def test_what_is_published_is_what_can_be_prepared(make_dra: MakeDra) -> None:
     node = make_dra()
     node.start()
     eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-0-share", "gpu-1", "gpu-1-share"})
@@ -108,7 +108,7 @@ def test_issue_17_1_what_is_published_is_what_can_be_prepared(make_dra: MakeDra)
     assert generation == 1  # claims change nothing of it
 
 
-def test_issue_17_1_an_instance_made_for_a_claim_is_published_as_before(make_dra: MakeDra) -> None:
+def test_an_instance_made_for_a_claim_is_published_as_before(make_dra: MakeDra) -> None:
     node = make_dra(1)
     node.mig_mode(0)
     node.start()
@@ -120,7 +120,7 @@ def test_issue_17_1_an_instance_made_for_a_claim_is_published_as_before(make_dra
     node.end_pod(claim)
 
 
-def test_issue_17_1_an_instance_that_somebody_divided_is_not_given(make_dra: MakeDra) -> None:
+def test_an_instance_that_somebody_divided_is_not_given(make_dra: MakeDra) -> None:
     node = make_dra(1)
     node.mig_mode(0)
     client(
@@ -151,7 +151,7 @@ def test_issue_17_1_an_instance_that_somebody_divided_is_not_given(make_dra: Mak
         (("--dra-metrics-address", "here:1"), "--dra-metrics-address: 'here:1' is not valid"),
     ],
 )
-def test_issue_17_1_a_bad_option_is_named(
+def test_a_bad_option_is_named(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["dra", "--node-name", NODE, *words]) == 1

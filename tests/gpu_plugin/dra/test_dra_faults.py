@@ -25,7 +25,7 @@ def refusal(node: DraNode, claim: Claim) -> str:
     return str(caught.value)
 
 
-def test_issue_17_1_a_claim_of_the_same_name_and_another_uid_is_not_prepared(
+def test_a_claim_of_the_same_name_and_another_uid_is_not_prepared(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)
@@ -37,7 +37,7 @@ def test_issue_17_1_a_claim_of_the_same_name_and_another_uid_is_not_prepared(
     assert not node.file(old).exists()
 
 
-def test_issue_17_1_a_claim_that_is_gone_is_not_prepared_and_can_be_unprepared(
+def test_a_claim_that_is_gone_is_not_prepared_and_can_be_unprepared(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)
@@ -49,7 +49,7 @@ def test_issue_17_1_a_claim_that_is_gone_is_not_prepared_and_can_be_unprepared(
     assert node.kept() == {}
 
 
-def test_issue_17_1_an_api_that_hangs_or_is_gone_keeps_no_call_longer_than_the_kubelet_waits(
+def test_an_api_that_hangs_or_is_gone_keeps_no_call_longer_than_the_kubelet_waits(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(2)
@@ -78,7 +78,7 @@ def test_issue_17_1_an_api_that_hangs_or_is_gone_keeps_no_call_longer_than_the_k
     assert node.kept() == {}
 
 
-def test_issue_17_1_of_two_claims_that_race_for_the_last_mib_one_gets_it(make_dra: MakeDra) -> None:
+def test_of_two_claims_that_race_for_the_last_mib_one_gets_it(make_dra: MakeDra) -> None:
     """As after a pod was deleted by force: the scheduler gave away what the kubelet has not given back."""
     node = make_dra(1)
     node.start()
@@ -106,7 +106,7 @@ def test_issue_17_1_of_two_claims_that_race_for_the_last_mib_one_gets_it(make_dr
 
 
 @pytest.mark.parametrize(("first", "second"), [("gpu-0", "gpu-0-share"), ("gpu-0-share", "gpu-0")])
-def test_issue_17_1_a_whole_gpu_and_its_shares_exclude_each_other_on_the_node_too(
+def test_a_whole_gpu_and_its_shares_exclude_each_other_on_the_node_too(
     make_dra: MakeDra, first: str, second: str
 ) -> None:
     node = make_dra(1)
@@ -118,7 +118,7 @@ def test_issue_17_1_a_whole_gpu_and_its_shares_exclude_each_other_on_the_node_to
     assert len(node.start_pod(other)) == 1
 
 
-def test_issue_17_1_a_kubelet_that_restarts_gets_the_same_answers(make_dra: MakeDra) -> None:
+def test_a_kubelet_that_restarts_gets_the_same_answers(make_dra: MakeDra) -> None:
     node = make_dra(1)
     node.start()
     claim = node.claim("one", "gpu-0-share")
@@ -130,7 +130,7 @@ def test_issue_17_1_a_kubelet_that_restarts_gets_the_same_answers(make_dra: Make
     node.end_pod(claim)
 
 
-def test_issue_17_1_a_kubelet_before_1_34_is_served_by_v1beta1(
+def test_a_kubelet_before_1_34_is_served_by_v1beta1(
     make_dra: MakeDra, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(dra.KNOWN, "v1.DRAPlugin")
@@ -142,7 +142,7 @@ def test_issue_17_1_a_kubelet_before_1_34_is_served_by_v1beta1(
     node.end_pod(claim)
 
 
-def test_issue_17_1_a_driver_that_was_away_registers_again_before_its_slices_are_wiped(
+def test_a_driver_that_was_away_registers_again_before_its_slices_are_wiped(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)
@@ -155,7 +155,7 @@ def test_issue_17_1_a_driver_that_was_away_registers_again_before_its_slices_are
     eventually(lambda: node.kubelet.wiped == [])
 
 
-def test_issue_17_1_after_a_boot_claims_get_their_instances_and_files_again(
+def test_after_a_boot_claims_get_their_instances_and_files_again(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)
@@ -178,7 +178,7 @@ def test_issue_17_1_after_a_boot_claims_get_their_instances_and_files_again(
     assert node.instances() == []
 
 
-def test_issue_17_1_what_somebody_else_made_is_neither_used_up_nor_destroyed(
+def test_what_somebody_else_made_is_neither_used_up_nor_destroyed(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)
@@ -205,7 +205,7 @@ def test_issue_17_1_what_somebody_else_made_is_neither_used_up_nor_destroyed(
     assert node.instances() == before
 
 
-def test_issue_17_1_an_instance_in_the_way_is_named(make_dra: MakeDra) -> None:
+def test_an_instance_in_the_way_is_named(make_dra: MakeDra) -> None:
     node = make_dra(1)
     node.layout(0, "7g.80gb")
     node.start()
@@ -215,7 +215,7 @@ def test_issue_17_1_an_instance_in_the_way_is_named(make_dra: MakeDra) -> None:
     assert len(node.instances()) == 1
 
 
-def test_issue_17_1_an_instance_with_a_process_is_not_destroyed(make_dra: MakeDra) -> None:
+def test_an_instance_with_a_process_is_not_destroyed(make_dra: MakeDra) -> None:
     node = make_dra(1)
     node.mig_mode(0)
     node.start()
@@ -231,7 +231,7 @@ def test_issue_17_1_an_instance_with_a_process_is_not_destroyed(make_dra: MakeDr
     assert node.instances() == []
 
 
-def test_issue_17_1_a_claim_on_a_gpu_that_left_mig_mode_can_be_unprepared(
+def test_a_claim_on_a_gpu_that_left_mig_mode_can_be_unprepared(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)
@@ -244,7 +244,7 @@ def test_issue_17_1_a_claim_on_a_gpu_that_left_mig_mode_can_be_unprepared(
     assert node.kept() == {}
 
 
-def test_issue_17_1_two_drivers_of_one_node_do_not_take_turns(make_dra: MakeDra) -> None:
+def test_two_drivers_of_one_node_do_not_take_turns(make_dra: MakeDra) -> None:
     node = make_dra(1)
     node.start()
     claim = node.claim("one", "gpu-0")
@@ -263,7 +263,7 @@ def test_issue_17_1_two_drivers_of_one_node_do_not_take_turns(make_dra: MakeDra)
 @pytest.mark.parametrize(
     "text", ["{", '{"version": 1, "checksum": "0", "claims": {}}', '{"version": 2}']
 )
-def test_issue_17_1_a_damaged_checkpoint_ends_the_driver_and_loses_nothing(
+def test_a_damaged_checkpoint_ends_the_driver_and_loses_nothing(
     make_dra: MakeDra, text: str
 ) -> None:
     node = make_dra(1)
@@ -277,7 +277,7 @@ def test_issue_17_1_a_damaged_checkpoint_ends_the_driver_and_loses_nothing(
     assert not Path(node.root / "plugins_registry/gpu.node-reg.sock").exists()
 
 
-def test_issue_17_1_another_driver_on_disk_is_in_the_claims_specifications_soon(
+def test_another_driver_on_disk_is_in_the_claims_specifications_soon(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)
@@ -288,7 +288,7 @@ def test_issue_17_1_another_driver_on_disk_is_in_the_claims_specifications_soon(
     eventually(lambda: "570.1" in node.file(claim).read_text())
 
 
-def test_issue_17_1_files_of_claims_that_hold_nothing_are_removed_at_a_start(
+def test_files_of_claims_that_hold_nothing_are_removed_at_a_start(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)
@@ -301,7 +301,7 @@ def test_issue_17_1_files_of_claims_that_hold_nothing_are_removed_at_a_start(
     assert [one.name for one in node.cdi.iterdir()] == [other.name]
 
 
-def test_issue_17_2_a_configuration_that_takes_a_gpu_from_a_claim_is_refused_by_name(
+def test_a_configuration_that_takes_a_gpu_from_a_claim_is_refused_by_name(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)

@@ -38,14 +38,14 @@ class Scene:
         return self.undone
 
 
-def test_issue_17_1_a_claim_that_nobody_knows_is_given_back_after_a_while(tmp_path: Path) -> None:
+def test_a_claim_that_nobody_knows_is_given_back_after_a_while(tmp_path: Path) -> None:
     scene = Scene(tmp_path, lambda _held: True)
     assert scene.pass_time() == []
     assert scene.pass_time(PATIENCE - 1) == []
     assert scene.pass_time(1) == [UID]
 
 
-def test_issue_17_1_a_claim_that_the_kubelet_knows_is_its_to_give_back(tmp_path: Path) -> None:
+def test_a_claim_that_the_kubelet_knows_is_its_to_give_back(tmp_path: Path) -> None:
     scene = Scene(tmp_path, lambda _held: True)
     scene.state.write_text(f'{{"Data":"{{\\"ClaimUID\\":\\"{UID}\\"}}"}}')
     assert [scene.pass_time() for _look in range(3)][-1] == []
@@ -58,7 +58,7 @@ def test_issue_17_1_a_claim_that_the_kubelet_knows_is_its_to_give_back(tmp_path:
     assert scene.pass_time() == [UID]
 
 
-def test_issue_17_1_a_claim_that_the_api_has_is_kept(tmp_path: Path) -> None:
+def test_a_claim_that_the_api_has_is_kept(tmp_path: Path) -> None:
     scene = Scene(tmp_path, lambda _held: False)
     assert [scene.pass_time() for _look in range(4)][-1] == []
 
@@ -71,7 +71,7 @@ def test_issue_17_1_a_claim_that_the_api_has_is_kept(tmp_path: Path) -> None:
         ({"metadata": {"uid": UID}}, False),
     ],
 )
-def test_issue_17_1_a_claim_is_gone_where_the_api_says_so(answer: Any, found: bool) -> None:
+def test_a_claim_is_gone_where_the_api_says_so(answer: Any, found: bool) -> None:
     class Access:
         def ask(self, *_words: str, **_more: str) -> Any:
             if isinstance(answer, Exception):
@@ -81,7 +81,7 @@ def test_issue_17_1_a_claim_is_gone_where_the_api_says_so(answer: Any, found: bo
     assert gone(Access(), HELD) is found  # type: ignore[arg-type]
 
 
-def test_issue_17_1_a_claim_is_not_gone_where_the_api_does_not_say_so() -> None:
+def test_a_claim_is_not_gone_where_the_api_does_not_say_so() -> None:
     class Access:
         def ask(self, *_words: str, **_more: str) -> Any:
             raise ApiError("x", "no answer")

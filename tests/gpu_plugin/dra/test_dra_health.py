@@ -22,7 +22,7 @@ from standin_api import NODE
 SICK = Problem(Kind.FAULT, "XID 79")
 
 
-def test_issue_17_1_a_sick_gpu_is_unhealthy_with_all_its_devices_until_it_is_cleared(
+def test_a_sick_gpu_is_unhealthy_with_all_its_devices_until_it_is_cleared(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra()
@@ -48,7 +48,7 @@ def test_issue_17_1_a_sick_gpu_is_unhealthy_with_all_its_devices_until_it_is_cle
     eventually(lambda: seen() == dict.fromkeys(names, healthy))
 
 
-def test_issue_17_1_health_is_told_again_and_again_and_at_once_where_it_changes() -> None:
+def test_health_is_told_again_and_again_and_at_once_where_it_changes() -> None:
     news, first = HealthNews(), (DeviceHealth("n", "gpu-0", healthy=True),)
     news.put(first)
     stream = news.follow(lambda: True, again=0.05)
@@ -64,7 +64,7 @@ def test_issue_17_1_health_is_told_again_and_again_and_at_once_where_it_changes(
     assert list(slow) == []
 
 
-def test_issue_17_1_streams_that_nobody_reads_make_room_for_the_kubelets() -> None:
+def test_streams_that_nobody_reads_make_room_for_the_kubelets() -> None:
     news = HealthNews()
     streams = [news.follow(lambda: True, again=0.01) for _one in range(6)]
     for one in streams:
@@ -73,7 +73,7 @@ def test_issue_17_1_streams_that_nobody_reads_make_room_for_the_kubelets() -> No
     assert next(streams[5]) == ()
 
 
-def test_issue_17_1_a_mig_device_is_as_healthy_as_its_instance() -> None:
+def test_a_mig_device_is_as_healthy_as_its_instance() -> None:
     view = GpuView(gpu(0, mig=True), mig_problems={"MIG-a": SICK})
     held = [
         Device(
@@ -96,7 +96,7 @@ def test_issue_17_1_a_mig_device_is_as_healthy_as_its_instance() -> None:
     assert away == (DeviceHealth("n", "gpu-0", None, "not loaded"),)
 
 
-def test_issue_17_6_metrics_tell_of_claims_and_of_what_each_gpu_gave(make_dra: MakeDra) -> None:
+def test_metrics_tell_of_claims_and_of_what_each_gpu_gave(make_dra: MakeDra) -> None:
     node, metrics = make_dra(1), Metrics()
     node.start("{enforcement: none}", "--dra-metrics-address", metrics.address)
     claim = node.claim("one", "gpu-0-share")

@@ -44,7 +44,7 @@ def check_gone(node: DraNode) -> None:
 
 
 @pytest.mark.parametrize(("device", "least"), CASES, ids=str)
-def test_issue_17_1_killed_at_any_step_of_prepare_the_next_process_finishes(
+def test_killed_at_any_step_of_prepare_the_next_process_finishes(
     make_dra: MakeDra, device: str, least: int
 ) -> None:
     node = make_dra(1)
@@ -65,7 +65,7 @@ def test_issue_17_1_killed_at_any_step_of_prepare_the_next_process_finishes(
 
 
 @pytest.mark.parametrize(("device", "least"), UNDONE, ids=str)
-def test_issue_17_1_killed_at_any_step_of_unprepare_the_next_process_finishes(
+def test_killed_at_any_step_of_unprepare_the_next_process_finishes(
     make_dra: MakeDra, device: str, least: int
 ) -> None:
     node = make_dra(1)
@@ -89,7 +89,7 @@ def test_issue_17_1_killed_at_any_step_of_unprepare_the_next_process_finishes(
 
 
 @pytest.mark.parametrize("device", ["gpu-0-share", MIG])
-def test_issue_17_1_killed_while_preparing_a_claim_that_is_given_up_leaves_nothing(
+def test_killed_while_preparing_a_claim_that_is_given_up_leaves_nothing(
     make_dra: MakeDra, device: str
 ) -> None:
     """The pod is deleted before the next process is asked to prepare: the kubelet only unprepares."""

@@ -31,7 +31,7 @@ def mode(node: DraNode) -> int:
     return int(node.sim.ctl("status")["gpus"][0]["compute_mode"])
 
 
-def test_issue_17_4_a_share_has_its_limits_by_mps_and_the_daemon_ends_with_the_last(
+def test_a_share_has_its_limits_by_mps_and_the_daemon_ends_with_the_last(
     make_dra: MakeDra, mps_root: Path
 ) -> None:
     node = make_dra(1)

@@ -46,7 +46,7 @@ def hold(node: Node, *gpus: int) -> None:
     path.write_text(dump({one.uid: entry(one) for one in held}))
 
 
-def test_issue_17_2_a_gpu_that_a_pod_has_does_not_go_to_dra(make_node: MakeNode) -> None:
+def test_a_gpu_that_a_pod_has_does_not_go_to_dra(make_node: MakeNode) -> None:
     node = make_node(2)
     node.start_kubelet()
     node.start_daemon(PLUGIN)
@@ -65,7 +65,7 @@ def test_issue_17_2_a_gpu_that_a_pod_has_does_not_go_to_dra(make_node: MakeNode)
     assert GPU not in node.status()["resources"]
 
 
-def test_issue_17_2_a_gpu_of_a_claim_does_not_go_to_the_device_plugin(make_node: MakeNode) -> None:
+def test_a_gpu_of_a_claim_does_not_go_to_the_device_plugin(make_node: MakeNode) -> None:
     node = make_node(2)
     hold(node, 1)
     node.start_kubelet()
@@ -82,7 +82,7 @@ def test_issue_17_2_a_gpu_of_a_claim_does_not_go_to_the_device_plugin(make_node:
     eventually(lambda: problem(node) == "")
 
 
-def test_issue_17_2_a_start_keeps_to_the_owners_that_pods_and_claims_know(
+def test_a_start_keeps_to_the_owners_that_pods_and_claims_know(
     make_node: MakeNode,
 ) -> None:
     node = make_node(2)

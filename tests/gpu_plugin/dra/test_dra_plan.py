@@ -49,7 +49,7 @@ def share(memory: int = 10 * GIB, cores: int = 0, **more: Any) -> Device:
     return Device("r", "n", "gpu-0-share", "GPU-0", 0, "s", consumed, **more)
 
 
-def test_issue_17_1_devices_are_found_by_their_names() -> None:
+def test_devices_are_found_by_their_names() -> None:
     assert resolved(Result("r", "n", "gpu-0")).gpu == gpu(0).uuid
     on = GpuView(replace(gpu(0), mig_current=True))
     assert resolved(Result("r", "n", "gpu-0-mig-1g10gb-me-20-6"), on).instance == Instance(
@@ -80,19 +80,19 @@ def test_issue_17_1_devices_are_found_by_their_names() -> None:
         ),
     ],
 )
-def test_issue_17_1_a_device_that_must_not_be_given_is_refused(
+def test_a_device_that_must_not_be_given_is_refused(
     result: Result, views: tuple[GpuView, ...], words: str
 ) -> None:
     with pytest.raises(NodeError, match=re.escape(words)):
         resolved(result, *views)
 
 
-def test_issue_17_1_nothing_is_given_while_the_driver_is_away() -> None:
+def test_nothing_is_given_while_the_driver_is_away() -> None:
     with pytest.raises(NodeError, match="the driver does not answer: not loaded"):
         resolved(Result("r", "n", "gpu-0"), absent="not loaded")
 
 
-def test_issue_17_2_a_gpu_of_the_device_plugin_is_not_given() -> None:
+def test_a_gpu_of_the_device_plugin_is_not_given() -> None:
     claim = Claim(UID, "ns", "c", (Result("r", "n", "gpu-0"),))
     with pytest.raises(NodeError, match="leaves its GPU to the device plugin"):
         plan.resolve(claim, inventory(GpuView(gpu(0))), lambda _gpu: None)
@@ -106,7 +106,7 @@ def test_issue_17_2_a_gpu_of_the_device_plugin_is_not_given() -> None:
         (Device("r", "n", "gpu-0", "GPU-0", 0), "gpu-0 is not free: claim ns/c-1 has gpu-0-share"),
     ],
 )
-def test_issue_17_1_what_other_claims_have_is_not_given_again(new: Device, words: str) -> None:
+def test_what_other_claims_have_is_not_given_again(new: Device, words: str) -> None:
     others = [held(share(cores=30), uid=f"{n}{UID[1:]}") for n in (1, 2)]
     plan.check_room(held(share(memory=12 * GIB, cores=40)), others, lambda _uuid: LIMITS)
     with pytest.raises(NodeError, match=words):
@@ -115,7 +115,7 @@ def test_issue_17_1_what_other_claims_have_is_not_given_again(new: Device, words
         plan.check_room(held(share(memory=1)), others, lambda _uuid: plan.Limits(99 * GIB, 2))
 
 
-def test_issue_17_1_what_is_left_to_do_follows_from_what_is_written_down() -> None:
+def test_what_is_left_to_do_follows_from_what_is_written_down() -> None:
     everything = (plan.NOTE, plan.INSTANCES, plan.GIVE, plan.DONE)
     assert plan.steps(None, intact=False) == everything
     assert plan.steps(held(state=UNPREPARING), intact=True) == (plan.UNDO, *everything)
@@ -124,7 +124,7 @@ def test_issue_17_1_what_is_left_to_do_follows_from_what_is_written_down() -> No
     assert plan.steps(held(state=PREPARED), intact=True) == ()
 
 
-def test_issue_17_1_shares_have_their_limits_and_their_priority() -> None:
+def test_shares_have_their_limits_and_their_priority() -> None:
     given = {"priority": 1, "coreLimit": False}
     (first,) = plan.shares(held(share(cores=30)))
     (second,) = plan.shares(held(share(cores=30, parameters=given)))
@@ -132,7 +132,7 @@ def test_issue_17_1_shares_have_their_limits_and_their_priority() -> None:
     assert (second.cores, second.priority, second.pods) == (0, 1, ("pod",))
 
 
-def test_issue_17_1_the_checkpoint_is_read_as_it_was_written_and_no_other_way() -> None:
+def test_the_checkpoint_is_read_as_it_was_written_and_no_other_way() -> None:
     instance = Instance(19, 3, made=True, gi=7, uuid="MIG-x", era="e")
     one = held(share(parameters={"priority": 1}), Device("q", "n", "d", "G", 1, instance=instance))
     text = dump({UID: entry(one)})
@@ -155,7 +155,7 @@ def node_spec(*names: str) -> dict[str, Any]:
     return {"cdiVersion": "0.6.0", "kind": kind, "devices": devices, "containerEdits": common}
 
 
-def test_issue_17_1_a_claims_specification_is_the_nodes_with_the_enforcements_edits() -> None:
+def test_a_claims_specification_is_the_nodes_with_the_enforcements_edits() -> None:
     edits = Edits({"CUDA_MPS_PIPE_DIRECTORY": "/p"}, (Mount("/a", "/b"),))
     devices = (share(), Device("q", "n", "gpu-1", "GPU-1", 1))
     spec = specification(UID, devices, [node_spec("GPU-0", "GPU-1")], {}, edits)
@@ -173,7 +173,7 @@ def test_issue_17_1_a_claims_specification_is_the_nodes_with_the_enforcements_ed
     assert second["containerEdits"] == {"deviceNodes": [{"path": "/dev/GPU-1"}]}
 
 
-def test_issue_17_1_a_mig_device_that_was_just_made_is_in_it_at_once() -> None:
+def test_a_mig_device_that_was_just_made_is_in_it_at_once() -> None:
     part = Device("r", "n", "m", "GPU-0", 0, instance=Instance(19, 0, made=True, uuid="MIG-x"))
     nodes = {"MIG-x": (("/dev/nvidia0", 0, 0), ("/dev/nvidia-caps/nvidia-cap7", 236, 7))}
     spec = specification(UID, (part,), [node_spec("GPU-9")], nodes, Edits())
@@ -190,6 +190,6 @@ def test_issue_17_1_a_mig_device_that_was_just_made_is_in_it_at_once() -> None:
     ]
 
 
-def test_issue_17_1_a_gpu_that_the_node_does_not_describe_is_not_given() -> None:
+def test_a_gpu_that_the_node_does_not_describe_is_not_given() -> None:
     with pytest.raises(NodeError, match=r"no CDI specification .* gpu-cdi\.service"):
         specification(UID, (share(),), [node_spec("GPU-9")], {}, Edits())

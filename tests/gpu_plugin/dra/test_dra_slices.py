@@ -32,7 +32,7 @@ def settled(node: DraNode, count: int) -> dict[str, Json]:
     return devices(node)
 
 
-def test_issue_17_1_the_driver_publishes_what_the_simulated_gpus_are(make_dra: MakeDra) -> None:
+def test_the_driver_publishes_what_the_simulated_gpus_are(make_dra: MakeDra) -> None:
     node = make_dra(2)
     node.start()
     found = settled(node, 4)
@@ -54,7 +54,7 @@ def test_issue_17_1_the_driver_publishes_what_the_simulated_gpus_are(make_dra: M
     assert node.status()["published"] == {"generation": 1, "slices": 2, "devices": 4, "problem": ""}
 
 
-def test_issue_17_1_preparing_and_a_restart_write_no_slice(make_dra: MakeDra) -> None:
+def test_preparing_and_a_restart_write_no_slice(make_dra: MakeDra) -> None:
     node = make_dra(1)
     node.mig_mode(0)
     node.start()
@@ -71,7 +71,7 @@ def test_issue_17_1_preparing_and_a_restart_write_no_slice(make_dra: MakeDra) ->
     assert node.api.writes() == before
 
 
-def test_issue_17_1_an_instance_of_the_administrator_is_published_with_its_uuid(
+def test_an_instance_of_the_administrator_is_published_with_its_uuid(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)
@@ -86,7 +86,7 @@ def test_issue_17_1_an_instance_of_the_administrator_is_published_with_its_uuid(
     assert "gpu-0-mig-7g80gb-0-0" not in devices(node)
 
 
-def test_issue_17_1_a_sick_gpu_is_tainted_and_its_pods_go_on(make_dra: MakeDra) -> None:
+def test_a_sick_gpu_is_tainted_and_its_pods_go_on(make_dra: MakeDra) -> None:
     node = make_dra(2)
     node.start()
     settled(node, 4)
@@ -104,7 +104,7 @@ def test_issue_17_1_a_sick_gpu_is_tainted_and_its_pods_go_on(make_dra: MakeDra) 
     assert node.file(claim).exists()
 
 
-def test_issue_17_2_a_gpu_of_a_pod_is_not_published_until_the_pod_is_gone(
+def test_a_gpu_of_a_pod_is_not_published_until_the_pod_is_gone(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(2)
@@ -121,7 +121,7 @@ def test_issue_17_2_a_gpu_of_a_pod_is_not_published_until_the_pod_is_gone(
     pods.stop()
 
 
-def test_issue_17_2_a_gpu_of_a_claim_stays_and_others_go_back(make_dra: MakeDra) -> None:
+def test_a_gpu_of_a_claim_stays_and_others_go_back(make_dra: MakeDra) -> None:
     node = make_dra(2)
     node.start()
     settled(node, 4)

@@ -20,7 +20,7 @@ NODE = {
 SHARE = Device(request="gpu", pool="node", device="gpu-0-share", gpu="GPU-0", minor=0, share_id="s")
 
 
-def test_issue_17_1_a_mount_that_the_runtime_makes_has_its_type_and_its_version() -> None:
+def test_a_mount_that_the_runtime_makes_has_its_type_and_its_version() -> None:
     mounts = (Mount("/lib.so", "/lib.so"), Mount("tmpfs", "/tmp/x", ("rw",), "tmpfs"))
     found = specification("uid", [SHARE], [NODE], {}, Edits({"A": "b"}, mounts))
     (device,) = found["devices"]
@@ -32,6 +32,6 @@ def test_issue_17_1_a_mount_that_the_runtime_makes_has_its_type_and_its_version(
     assert found["containerEdits"] == NODE["containerEdits"]
 
 
-def test_issue_17_1_a_gpu_that_nobody_describes_is_not_given() -> None:
+def test_a_gpu_that_nobody_describes_is_not_given() -> None:
     with pytest.raises(NodeError, match="GPU-0 can't be given to containers"):
         specification("uid", [SHARE], [], {}, Edits())

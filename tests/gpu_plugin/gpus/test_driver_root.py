@@ -35,7 +35,7 @@ def loaded(*roots: object) -> list[str]:
     return found
 
 
-def test_issue_18_5_the_library_of_the_root_is_loaded(tmp_path: Path) -> None:
+def test_the_library_of_the_root_is_loaded(tmp_path: Path) -> None:
     library = tmp_path / FOLDER / "libnvidia-ml.so.1"
     library.parent.mkdir(parents=True)
     shutil.copy(SHIM, library)
@@ -43,7 +43,7 @@ def test_issue_18_5_the_library_of_the_root_is_loaded(tmp_path: Path) -> None:
     assert loaded("/", tmp_path) == []  # the usual way is not ours
 
 
-def test_issue_18_5_links_lead_to_what_is_below_the_root_as_debians_alternatives_do(
+def test_links_lead_to_what_is_below_the_root_as_debians_alternatives_do(
     tmp_path: Path,
 ) -> None:
     """Seen from a container, /etc/alternatives is its own, and has nothing of the driver."""
@@ -59,6 +59,6 @@ def test_issue_18_5_links_lead_to_what_is_below_the_root_as_debians_alternatives
 
 
 @pytest.mark.parametrize("name", ["absent", "empty"])
-def test_issue_18_5_a_root_without_a_driver_is_passed_over(tmp_path: Path, name: str) -> None:
+def test_a_root_without_a_driver_is_passed_over(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     assert loaded(tmp_path / name) == []

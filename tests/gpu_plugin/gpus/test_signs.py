@@ -64,7 +64,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("sign", SHOWN)
 @pytest.mark.parametrize("restarted", [False, True])
-def test_m7_a_reset_that_can_be_seen_is_seen(sign: str, restarted: bool) -> None:
+def test_a_reset_that_can_be_seen_is_seen(sign: str, restarted: bool) -> None:
     before, after = SHOWN[sign]
     node = Node(before)
     if restarted:
@@ -89,7 +89,7 @@ def test_m7_a_reset_that_can_be_seen_is_seen(sign: str, restarted: bool) -> None
         (told((7, 8)), told(())),
     ],
 )
-def test_m7_what_shows_no_reset_excuses_nothing(before: GpuView, after: GpuView) -> None:
+def test_what_shows_no_reset_excuses_nothing(before: GpuView, after: GpuView) -> None:
     node = Node(before)
     node.restart()
     assert not node.comes_back(after)
@@ -141,7 +141,7 @@ def test_nothing_is_kept_of_a_gpu_that_waits_for_nothing() -> None:
         (told(recovery=1), "what the driver asks for: it says itself when that is done"),
     ],
 )
-def test_m7_the_reason_says_what_brings_it_back_on_this_driver(now: GpuView, way_back: str) -> None:
+def test_the_reason_says_what_brings_it_back_on_this_driver(now: GpuView, way_back: str) -> None:
     (reason,) = Node(now).look(now)
     assert way_back in reason
 

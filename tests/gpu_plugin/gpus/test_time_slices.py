@@ -107,7 +107,7 @@ def test_it_is_set_once_and_given_back(tmp_path: Path) -> None:
     assert program.calls() == ["compute-policy -i GPU-0 --set-timeslice 3"]
 
 
-def test_m8_what_failed_is_tried_again_and_later_each_time(
+def test_what_failed_is_tried_again_and_later_each_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program, clock = Program(tmp_path, 3), Clock()
@@ -132,7 +132,7 @@ def test_m8_what_failed_is_tried_again_and_later_each_time(
     ]
 
 
-def test_m8_something_else_that_is_asked_for_is_tried_at_once(tmp_path: Path) -> None:
+def test_something_else_that_is_asked_for_is_tried_at_once(tmp_path: Path) -> None:
     program, clock = Program(tmp_path, 3), Clock()
     slices = TimeSlices(tmp_path, program=str(program.path), clock=clock)
     for name in ("long", "medium", "medium"):
@@ -143,7 +143,7 @@ def test_m8_something_else_that_is_asked_for_is_tried_at_once(tmp_path: Path) ->
     assert program.calls() == []
 
 
-def test_m8_a_program_that_was_killed_may_have_set_it(tmp_path: Path) -> None:
+def test_a_program_that_was_killed_may_have_set_it(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.path.write_text("#!/bin/sh\nkill -9 $$\n")
     first = TimeSlices(tmp_path, program=str(program.path))
@@ -154,7 +154,7 @@ def test_m8_a_program_that_was_killed_may_have_set_it(tmp_path: Path) -> None:
     assert program.calls() == ["compute-policy -i GPU-0 --set-timeslice 0"]
 
 
-def test_m8_a_gpu_that_is_refused_holds_back_itself_only(tmp_path: Path) -> None:
+def test_a_gpu_that_is_refused_holds_back_itself_only(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.path.write_text(
         f'#!/bin/sh\necho "$@" >> {program.asked}\ncase "$3" in *GPU-1*) echo busy; exit 5;; esac\n'
@@ -178,7 +178,7 @@ def test_a_default_that_is_asked_for_is_set_once_too(tmp_path: Path) -> None:
     assert program.calls() == ["compute-policy -i GPU-0 --set-timeslice 0"]
 
 
-def test_m8_what_an_earlier_process_set_is_given_back(tmp_path: Path) -> None:
+def test_what_an_earlier_process_set_is_given_back(tmp_path: Path) -> None:
     program = Program(tmp_path)
     TimeSlices(tmp_path, program=str(program.path)).want({"GPU-0": "long"}, node(absences=3))
     program.calls()
@@ -192,7 +192,7 @@ def test_m8_what_an_earlier_process_set_is_given_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["load", "boot", "gone"])
-def test_m8_what_the_driver_has_forgotten_is_not_given_back(tmp_path: Path, change: str) -> None:
+def test_what_the_driver_has_forgotten_is_not_given_back(tmp_path: Path, change: str) -> None:
     program = Program(tmp_path)
     TimeSlices(tmp_path, program=str(program.path)).want({"GPU-0": "long"}, node())
     program.calls()
@@ -206,7 +206,7 @@ def test_m8_what_the_driver_has_forgotten_is_not_given_back(tmp_path: Path, chan
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 1}', '{"version": 9}', '{"slices'])
-def test_m8_a_damaged_file_is_left_aside_with_a_word(
+def test_a_damaged_file_is_left_aside_with_a_word(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = Program(tmp_path)
@@ -217,7 +217,7 @@ def test_m8_a_damaged_file_is_left_aside_with_a_word(
     assert json.loads((tmp_path / "time_slices.json").read_text())["slices"] == {"GPU-0": "long"}
 
 
-def test_m8_nothing_is_done_where_nothing_is_asked_for(tmp_path: Path) -> None:
+def test_nothing_is_done_where_nothing_is_asked_for(tmp_path: Path) -> None:
     TimeSlices(tmp_path, program="/none").begin({}, node())
     assert list(tmp_path.iterdir()) == []
 
@@ -247,7 +247,7 @@ SHARED = (
 )
 
 
-def test_m8_the_role_restarts_the_daemon_and_the_time_slice_is_given_back(
+def test_the_role_restarts_the_daemon_and_the_time_slice_is_given_back(
     make_node: MakeNode, tmp_path: Path
 ) -> None:
     from running import eventually
@@ -267,7 +267,7 @@ def test_m8_the_role_restarts_the_daemon_and_the_time_slice_is_given_back(
     assert eventually(program.calls) == [f"compute-policy -i {uuid} --set-timeslice 0"]
 
 
-def test_m8_a_program_that_hangs_holds_up_nothing(make_node: MakeNode, tmp_path: Path) -> None:
+def test_a_program_that_hangs_holds_up_nothing(make_node: MakeNode, tmp_path: Path) -> None:
     from running import eventually
 
     program, node = Program(tmp_path), make_node(2)

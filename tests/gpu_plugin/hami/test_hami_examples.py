@@ -24,7 +24,7 @@ from hami_pods import (
 CONFIG = {"apiVersion": "gpu.node/v1", "kind": "ShareConfig", "priority": 1, "coreLimit": True}
 
 
-def test_issue_17_3_default_use() -> None:
+def test_default_use() -> None:
     one = pod(limits(gpu=1, gpumem=3000, gpucores=30))
     after, found = changed(one)
     assert after["spec"]["containers"][0]["resources"] == {
@@ -54,12 +54,12 @@ def test_issue_17_3_default_use() -> None:
     assert found.warnings == ()
 
 
-def test_issue_17_3_default_use_legacy_and_use_as_normal() -> None:
+def test_default_use_legacy_and_use_as_normal() -> None:
     for count in (1, 2):
         assert mutate(pod(limits(gpu=count)), SETTINGS, MPS_NODES).patch == []
 
 
-def test_issue_17_3_a_deployments_pod_with_the_default_scheduler() -> None:
+def test_a_deployments_pod_with_the_default_scheduler() -> None:
     tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     one = pod(
         limits(gpu=1, gpumem=3000), schedulerName="default-scheduler", tolerations=tolerations
@@ -70,7 +70,7 @@ def test_issue_17_3_a_deployments_pod_with_the_default_scheduler() -> None:
     assert exactly(one)["capacity"] == {"requests": {"memory": "3000Mi"}}
 
 
-def test_issue_17_3_dynamic_mig_example() -> None:
+def test_dynamic_mig_example() -> None:
     annotations = {"nvidia.com/vgpu-mode": "mig", "hami.io/gpu-scheduler-policy": "binpack"}
     one = pod(limits(gpu=2, gpumem=8000), annotations=annotations)
     ways = asked(one, MIG_NODES)["firstAvailable"]
@@ -82,11 +82,11 @@ def test_issue_17_3_dynamic_mig_example() -> None:
     assert mutate(one, SETTINGS, MIG_NODES).warnings == ()
 
 
-def test_issue_17_3_mig_example_is_the_device_plugins() -> None:
+def test_mig_example_is_the_device_plugins() -> None:
     assert mutate(pod({"nvidia.com/mig-3g.20gb": 1}), SETTINGS, MPS_NODES).patch == []
 
 
-def test_issue_17_3_specify_card_type() -> None:
+def test_specify_card_type() -> None:
     use = exactly(pod(limits(gpu=2), annotations={"nvidia.com/use-gputype": "A100,V100"}))
     assert (use["deviceClassName"], use["count"]) == ("gpu.gpu.node", 2)
     name = '("NVIDIA-" + device.attributes["gpu.node"].productName).lowerAscii()'
@@ -98,7 +98,7 @@ def test_issue_17_3_specify_card_type() -> None:
     ]
 
 
-def test_issue_17_3_specify_uuid() -> None:
+def test_specify_uuid() -> None:
     uuids = "GPU-03f69c50-207a-2038-9b45-23cac89cb67d,GPU-03f69c50-207a-2038-9b45-23cac89cb67e"
     use = exactly(pod(limits(gpu=1), annotations={"nvidia.com/use-gpuuuid": uuids}))
     assert expressions(use) == [
@@ -112,7 +112,7 @@ def test_issue_17_3_specify_uuid() -> None:
     ]
 
 
-def test_issue_17_3_specify_scheduling_policy() -> None:
+def test_specify_scheduling_policy() -> None:
     annotations = {
         "hami.io/node-scheduler-policy": "spread",
         "hami.io/gpu-scheduler-policy": "binpack",
@@ -125,12 +125,12 @@ def test_issue_17_3_specify_scheduling_policy() -> None:
     )
 
 
-def test_issue_17_3_use_exclusive_card() -> None:
+def test_use_exclusive_card() -> None:
     way = exactly(pod(limits(gpu=2, gpumem_percentage=100, gpucores=100)))
     assert way == {"deviceClassName": "gpu.gpu.node", "allocationMode": "ExactCount", "count": 2}
 
 
-def test_issue_17_3_use_memory_fraction_on_two_gpus() -> None:
+def test_use_memory_fraction_on_two_gpus() -> None:
     one = pod(limits(gpu=2, gpumem_percentage=50, gpucores=30))
     with pytest.raises(Refused) as told:
         mutate(one, SETTINGS, MPS_NODES)
@@ -147,7 +147,7 @@ def test_issue_17_3_use_memory_fraction_on_two_gpus() -> None:
     assert way["capacity"] == {"requests": {"memory": "16Gi", "cores": "30"}}
 
 
-def test_issue_17_3_use_sharing_card() -> None:
+def test_use_sharing_card() -> None:
     ways = [exactly(pod(limits(gpu=1, gpumem_percentage=p, gpucores=100 - p))) for p in (40, 60)]
     assert [way["capacity"]["requests"] for way in ways] == [
         {"memory": "13107Mi", "cores": "60"},
@@ -155,7 +155,7 @@ def test_issue_17_3_use_sharing_card() -> None:
     ]
 
 
-def test_issue_17_3_requests_beside_limits_go_too() -> None:
+def test_requests_beside_limits_go_too() -> None:
     amounts = limits(gpu=2, gpumem_percentage=30, gpucores=30)
     resources = {
         "limits": {"cpu": "8", "memory": "20Gi", **amounts},
@@ -170,7 +170,7 @@ def test_issue_17_3_requests_beside_limits_go_too() -> None:
     }
 
 
-def test_issue_17_3_quantities_are_as_the_api_server_writes_them() -> None:
+def test_quantities_are_as_the_api_server_writes_them() -> None:
     """Else a template that is there, and was read back, looks like another one."""
     one = pod(limits(gpu=1, gpumem=10240))
     assert exactly(one)["capacity"] == {"requests": {"memory": "10Gi"}}

@@ -101,7 +101,7 @@ def stripped(one: Json, names: Names) -> Json:
 
 @settings(max_examples=500)
 @given(PODS, CHOICES)
-def test_issue_17_3_any_pod(one: Json, choice: tuple[Settings, Any]) -> None:
+def test_any_pod(one: Json, choice: tuple[Settings, Any]) -> None:
     chosen, published = choice
     before = copy.deepcopy(one)
     try:
@@ -145,7 +145,7 @@ def _check_claims(one: Json, after: Json, templates: set[str]) -> None:
 
 
 @given(st.text())
-def test_issue_17_3_a_quoted_text_holds_nothing_that_ends_it(text: str) -> None:
+def test_a_quoted_text_holds_nothing_that_ends_it(text: str) -> None:
     assume(not any(0xD800 <= ord(one) < 0xE000 for one in text))
     quoted = cel.quoted(text)
     assert re.fullmatch(r'"(?:[A-Za-z0-9 \-_.:/+,()]|\\u[0-9a-f]{4}|\\U[0-9a-f]{8})*"', quoted)

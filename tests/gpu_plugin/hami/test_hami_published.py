@@ -40,7 +40,7 @@ def mig(gpu: str, size: str) -> Json:
     }
 
 
-def test_issue_17_3_slices_are_read() -> None:
+def test_slices_are_read() -> None:
     whole = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}, "capacity": {}}
     found = published.of(
         [
@@ -60,7 +60,7 @@ def sizes(found: Published, **wishes: Any) -> list[int]:
     return found.sizes("share", Wishes(**wishes))
 
 
-def test_issue_17_3_sizes_of_what_suits() -> None:
+def test_sizes_of_what_suits() -> None:
     found = published.of(
         [
             slice_of(
@@ -76,7 +76,7 @@ def test_issue_17_3_sizes_of_what_suits() -> None:
     assert found.sizes("mig", Wishes()) == []
 
 
-def test_issue_17_3_a_thousand_nodes_of_eight_gpus_with_forty_mig_devices() -> None:
+def test_a_thousand_nodes_of_eight_gpus_with_forty_mig_devices() -> None:
     sizes = [f"{9728 * (n % 5 + 1)}Mi" for n in range(40)]
     one = [mig("GPU-{}", size) for size in sizes]
     alike = tuple(published.devices(slice_of(*one)))

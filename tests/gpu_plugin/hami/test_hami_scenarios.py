@@ -64,9 +64,7 @@ def parameters(one: Json, settings: Settings = SETTINGS) -> Json:
         ({"gpumem": 3000, "gpumem_percentage": 50}, SHARE, {"memory": "3000Mi"}),
     ],
 )
-def test_issue_17_3_what_amounts_come_to(
-    amounts: dict[str, Any], device: str, capacity: Json | None
-) -> None:
+def test_what_amounts_come_to(amounts: dict[str, Any], device: str, capacity: Json | None) -> None:
     way = exactly(pod(limits(gpu=1, **amounts)))
     assert way["deviceClassName"] == device
     assert way.get("capacity", {}).get("requests") == capacity
@@ -84,13 +82,13 @@ def test_issue_17_3_what_amounts_come_to(
         ({"gpumem": 1, "gpu": 33}, "limits[nvidia.com/gpu]: 33 can't be"),
     ],
 )
-def test_issue_17_3_amounts_that_cant_be(amounts: dict[str, Any], field: str) -> None:
+def test_amounts_that_cant_be(amounts: dict[str, Any], field: str) -> None:
     assert refusal(pod(limits(**{"gpu": 1, **amounts}))).startswith(
         f"spec.containers[0].resources.{field}"
     )
 
 
-def test_issue_17_3_limits_and_requests_differ() -> None:
+def test_limits_and_requests_differ() -> None:
     resources = {"limits": limits(gpu=1, gpumem=3000), "requests": limits(gpu=1, gpumem=2000)}
     told = refusal(pod({"name": "one", "resources": resources}))
     assert told.startswith(
@@ -98,14 +96,14 @@ def test_issue_17_3_limits_and_requests_differ() -> None:
     )
 
 
-def test_issue_17_3_only_requests() -> None:
+def test_only_requests() -> None:
     one = pod({"name": "one", "resources": {"requests": limits(gpu=1, gpumem=3000)}})
     after, _found = changed(one)
     assert after["spec"]["containers"][0]["resources"]["requests"] == {}
     assert exactly(one)["capacity"] == {"requests": {"memory": "3000Mi"}}
 
 
-def test_issue_17_3_no_count_is_the_default_count() -> None:
+def test_no_count_is_the_default_count() -> None:
     one = pod(limits(gpumem=3000))
     assert exactly(one)["count"] == 1
     assert exactly(one, OTHER_NODES, Settings(default_count=2))["count"] == 2
@@ -113,14 +111,14 @@ def test_issue_17_3_no_count_is_the_default_count() -> None:
     assert "nvidia.com/gpu is not there, and defaultGPUNum is 0" in told
 
 
-def test_issue_17_3_a_count_of_zero_is_no_gpu() -> None:
+def test_a_count_of_zero_is_no_gpu() -> None:
     found = mutate(pod(limits(gpu=0, gpumem=3000)), SETTINGS, MPS_NODES)
     assert found.templates == ()
     assert len(found.patch) == 2
     assert mutate(pod(limits(gpu=0)), SETTINGS, MPS_NODES).patch == []
 
 
-def test_issue_17_3_defaults() -> None:
+def test_defaults() -> None:
     one = pod(limits(gpu=1))
     settings = Settings(default_memory=5000, default_cores=20)
     assert exactly(one, settings=settings)["capacity"] == {
@@ -136,12 +134,12 @@ def test_issue_17_3_defaults() -> None:
     )
 
 
-def test_issue_17_3_memory_factor() -> None:
+def test_memory_factor() -> None:
     way = exactly(pod(limits(gpu=1, gpumem=3)), settings=Settings(memory_factor=1024))
     assert way["capacity"] == {"requests": {"memory": "3Gi"}}
 
 
-def test_issue_17_3_names_are_configuration() -> None:
+def test_names_are_configuration() -> None:
     names = Names("a.io/n", "a.io/mem", "a.io/pct", "a.io/cores", "a.io/prio")
     settings = Settings(names)
     assert mutate(pod(limits(gpu=1, gpumem=3000)), settings, MPS_NODES).patch == []
@@ -153,7 +151,7 @@ def test_issue_17_3_names_are_configuration() -> None:
     assert parameters(one, settings)["priority"] == 0
 
 
-def test_issue_17_3_priority() -> None:
+def test_priority() -> None:
     assert parameters(pod(limits(gpu=1, gpumem=1, priority=0)))["priority"] == 0
     assert parameters(pod(limits(gpu=1, gpumem=1, priority=1)))["priority"] == 1
     assert (
@@ -164,7 +162,7 @@ def test_issue_17_3_priority() -> None:
     assert parameters(pod(own))["priority"] == 0
 
 
-def test_issue_17_3_priority_on_whole_gpus_is_taken_away_and_told() -> None:
+def test_priority_on_whole_gpus_is_taken_away_and_told() -> None:
     after, found = changed(pod(limits(gpu=1, priority=1)))
     assert "limits" in after["spec"]["containers"][0]["resources"]
     assert after["spec"]["containers"][0]["resources"]["limits"] == {}
@@ -173,7 +171,7 @@ def test_issue_17_3_priority_on_whole_gpus_is_taken_away_and_told() -> None:
     )
 
 
-def test_issue_17_3_core_limit() -> None:
+def test_core_limit() -> None:
     one = pod(limits(gpu=1, gpumem=1, gpucores=30))
     assert parameters(one)["coreLimit"] is True
     assert parameters(one, Settings(core_limit=False))["coreLimit"] is False
@@ -182,7 +180,7 @@ def test_issue_17_3_core_limit() -> None:
     assert parameters(pod(own))["coreLimit"] is False
 
 
-def test_issue_17_3_percentage_needs_published_shares() -> None:
+def test_percentage_needs_published_shares() -> None:
     one = pod(limits(gpu=1, gpumem_percentage=50))
     told = refusal(one, Published())
     assert told.startswith(
@@ -191,7 +189,7 @@ def test_issue_17_3_percentage_needs_published_shares() -> None:
     )
 
 
-def test_issue_17_3_percentage_of_cards_of_several_sizes() -> None:
+def test_percentage_of_cards_of_several_sizes() -> None:
     from gpu_plugin.hami.published import Device
 
     sizes = (*range(1024, 11 * 1024, 1024), 2048)
@@ -205,7 +203,7 @@ def test_issue_17_3_percentage_of_cards_of_several_sizes() -> None:
         assert f'quantity("{size}Mi")' in expressions(way)[0]
 
 
-def test_issue_17_3_percentage_looks_at_the_cards_that_suit_only() -> None:
+def test_percentage_looks_at_the_cards_that_suit_only() -> None:
     from gpu_plugin.hami.published import Device
 
     nodes = Published(
@@ -218,7 +216,7 @@ def test_issue_17_3_percentage_looks_at_the_cards_that_suit_only() -> None:
     assert exactly(one, nodes)["capacity"] == {"requests": {"memory": "1000Mi"}}
 
 
-def test_issue_17_3_multi_container() -> None:
+def test_multi_container() -> None:
     one = pod(limits(gpu=1, gpumem=1000), {"cpu": "1"}, limits(gpu=1, gpumem=1000))
     after, found = changed(one)
     assert len(found.templates) == 1
@@ -227,7 +225,7 @@ def test_issue_17_3_multi_container() -> None:
     assert after["spec"]["containers"][1] == one["spec"]["containers"][1]
 
 
-def test_issue_17_3_init_container() -> None:
+def test_init_container() -> None:
     """Init containers have ended before others start: what wants the same shares the claim."""
     share, more = limits(gpu=1, gpumem=1000), limits(gpu=1, gpumem=2000)
     after, _found = changed(pod(share, init=(share, more, more)))
@@ -237,7 +235,7 @@ def test_issue_17_3_init_container() -> None:
     assert [one["name"] for one in spec["resourceClaims"]] == ["gpu-main-0", "gpu-init-1"]
 
 
-def test_issue_17_3_a_sidecar_has_a_claim_of_its_own() -> None:
+def test_a_sidecar_has_a_claim_of_its_own() -> None:
     share = limits(gpu=1, gpumem=1000)
     sidecar = {"name": "side", "restartPolicy": "Always", "resources": {"limits": share}}
     init = {"name": "early", "resources": {"limits": share}}
@@ -249,7 +247,7 @@ def test_issue_17_3_a_sidecar_has_a_claim_of_its_own() -> None:
     assert held == ["gpu-side", "gpu-early"]
 
 
-def test_issue_17_3_names_that_are_taken() -> None:
+def test_names_that_are_taken() -> None:
     long = "c" * 63
     share = limits(gpu=1, gpumem=1000)
     one = pod(
@@ -272,7 +270,7 @@ def test_issue_17_3_names_that_are_taken() -> None:
 
 
 @pytest.mark.parametrize("word", ['a"b', "a\\b", "a\nb", "\u00fc", "a" * 65, "a[0]", "a'", "${x}"])
-def test_issue_17_3_words_that_no_product_has(word: str) -> None:
+def test_words_that_no_product_has(word: str) -> None:
     for key in ("use-gputype", "nouse-gputype", "use-gpuuuid", "nouse-gpuuuid"):
         told = refusal(pod(limits(gpu=1), annotations={f"nvidia.com/{key}": f"A100,{word}"}))
         assert told.startswith(f"metadata.annotations[nvidia.com/{key}]: ")
@@ -281,7 +279,7 @@ def test_issue_17_3_words_that_no_product_has(word: str) -> None:
     assert "it has more than 32 words" in told
 
 
-def test_issue_17_3_numa_bind() -> None:
+def test_numa_bind() -> None:
     annotations = {"nvidia.com/numa-bind": "true"}
     (template,) = mutate(pod(limits(gpu=2), annotations=annotations), SETTINGS, MPS_NODES).templates
     assert template.spec["spec"]["devices"]["constraints"] == [
@@ -292,7 +290,7 @@ def test_issue_17_3_numa_bind() -> None:
     assert told.startswith("metadata.annotations[nvidia.com/numa-bind]: 'yes' can't be")
 
 
-def test_issue_17_3_vgpu_mode() -> None:
+def test_vgpu_mode() -> None:
     def of(mode: str, published: Published, **amounts: Any) -> Json:
         return exactly(
             pod(limits(**amounts), annotations={"nvidia.com/vgpu-mode": mode}), published
@@ -322,7 +320,7 @@ def test_issue_17_3_vgpu_mode() -> None:
     assert told.startswith("metadata.annotations[nvidia.com/vgpu-mode]: 'mps' can't be")
 
 
-def test_issue_17_3_a_mig_device_of_a_gpu_by_its_uuid() -> None:
+def test_a_mig_device_of_a_gpu_by_its_uuid() -> None:
     annotations = {"nvidia.com/vgpu-mode": "mig", "nvidia.com/nouse-gpuuuid": "GPU-1"}
     way = exactly(pod(limits(gpu=1, gpumem=30000), annotations=annotations), MIG_NODES)
     assert expressions(way)[1] == (
@@ -335,21 +333,21 @@ def test_issue_17_3_a_mig_device_of_a_gpu_by_its_uuid() -> None:
     ("policy", "warned"),
     [("binpack", False), ("spread", True), ("topology-aware", True), ("numa", True)],
 )
-def test_issue_17_3_gpu_policies(policy: str, warned: bool) -> None:
+def test_gpu_policies(policy: str, warned: bool) -> None:
     one = pod(limits(gpu=1, gpumem=1), annotations={"hami.io/gpu-scheduler-policy": policy})
     told = mutate(one, SETTINGS, MPS_NODES).warnings
     assert bool(told) == warned
     assert all("is not done" in text for text in told)
 
 
-def test_issue_17_3_mutex_is_for_whole_gpus() -> None:
+def test_mutex_is_for_whole_gpus() -> None:
     mutex = {"hami.io/gpu-scheduler-policy": "mutex"}
     told = refusal(pod(limits(gpu=1, gpumem=1), annotations=mutex))
     assert told.startswith("metadata.annotations[hami.io/gpu-scheduler-policy]: 'mutex' can't be")
     assert mutate(pod(limits(gpu=1), annotations=mutex), SETTINGS, MPS_NODES).patch == []
 
 
-def test_issue_17_3_the_scheduler_of_hami_becomes_the_default_one() -> None:
+def test_the_scheduler_of_hami_becomes_the_default_one() -> None:
     for amounts in ({"gpu": 1}, {"gpu": 1, "gpumem": 1}):
         after, _found = changed(pod(limits(**amounts), schedulerName="hami-scheduler"))
         assert after["spec"]["schedulerName"] == "default-scheduler"
@@ -358,7 +356,7 @@ def test_issue_17_3_the_scheduler_of_hami_becomes_the_default_one() -> None:
     assert other.warnings == ("spec.schedulerName: pods of volcano are left as they are",)
 
 
-def test_issue_17_3_privileged() -> None:
+def test_privileged() -> None:
     share = {"name": "one", "resources": {"limits": limits(gpu=1, gpumem=1)}}
     other = {"name": "two", "securityContext": PRIVILEGED}
     for one in (pod({**share, "securityContext": PRIVILEGED}), pod(share, other)):
@@ -367,7 +365,7 @@ def test_issue_17_3_privileged() -> None:
     assert exactly(pod({**whole, "securityContext": PRIVILEGED}))["deviceClassName"] == GPU
 
 
-def test_issue_17_3_a_node_by_name() -> None:
+def test_a_node_by_name() -> None:
     told = refusal(pod(limits(gpu=1, gpumem=1), nodeName="node-1"))
     assert told.startswith("spec.nodeName: 'node-1' can't be")
     assert mutate(pod(limits(gpu=1), nodeName="node-1"), SETTINGS, MPS_NODES).patch == []

@@ -49,7 +49,7 @@ def read(**keys: Any) -> Settings:
     return parse(yaml.safe_dump({"nvidia": keys}), "device-config.yaml")
 
 
-def test_issue_17_3_hamis_own_file() -> None:
+def test_hamis_own_file() -> None:
     found = parse(USUAL, "device-config.yaml")
     assert found == Settings(split_count=10, memory_scaling=1.0)
     told = "\n".join(found.notes)
@@ -59,7 +59,7 @@ def test_issue_17_3_hamis_own_file() -> None:
     assert len(found.notes) == 3
 
 
-def test_issue_17_3_each_key_by_each_of_its_names() -> None:
+def test_each_key_by_each_of_its_names() -> None:
     found = read(
         resourceCountName="a.io/gpu",
         resourceMemoryName="a.io/mem",
@@ -83,12 +83,12 @@ def test_issue_17_3_each_key_by_each_of_its_names() -> None:
     assert read(gpuCorePolicy="force") == Settings()
 
 
-def test_issue_17_3_no_section_is_hamis_defaults() -> None:
+def test_no_section_is_hamis_defaults() -> None:
     for text in ("", "cambricon: {}", "nvidia:"):
         assert parse(text, "x") == Settings()
 
 
-def test_issue_17_3_what_has_no_effect_is_told() -> None:
+def test_what_has_no_effect_is_told() -> None:
     told = "\n".join(
         read(overwriteEnv=True, runtimeClassName="hami", deviceCoreScaling=2, defaultMemroy=1).notes
     )
@@ -114,9 +114,7 @@ def test_issue_17_3_what_has_no_effect_is_told() -> None:
         ({"defaultMem": 1, "defaultMemory": 2}, "given twice"),
     ],
 )
-def test_issue_17_3_what_cant_be_read_is_refused_by_its_key(
-    keys: dict[str, Any], told: str
-) -> None:
+def test_what_cant_be_read_is_refused_by_its_key(keys: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as error:
         read(**keys)
     assert told in str(error.value)
@@ -125,7 +123,7 @@ def test_issue_17_3_what_cant_be_read_is_refused_by_its_key(
 @pytest.mark.parametrize(
     "text", ["a: [", "- nvidia", "nvidia: 3", "nvidia: {1: 2}", "a: " + "[" * 99]
 )
-def test_issue_17_3_what_is_no_configuration_is_refused(text: str) -> None:
+def test_what_is_no_configuration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"device-config\.yaml"):
         parse(text, "device-config.yaml")
 
@@ -134,7 +132,7 @@ def nodes(*rows: dict[str, Any]) -> dict[str, Node]:
     return parse_nodes(json.dumps({"nodeconfig": list(rows)}), "config.json")
 
 
-def test_issue_17_3_nodes_of_hamis_config_json() -> None:
+def test_nodes_of_hamis_config_json() -> None:
     row = {
         "name": "node-1",
         "operatingmode": "hami-core",
@@ -150,7 +148,7 @@ def test_issue_17_3_nodes_of_hamis_config_json() -> None:
     }
 
 
-def test_issue_17_3_a_node_as_the_daemon_has_it() -> None:
+def test_a_node_as_the_daemon_has_it() -> None:
     """What is printed is a configuration, with the values that HAMi gave the node."""
     text = shown(Settings(split_count=4, memory_scaling=1.5), Node(split_count=7), "node-1")
     data = yaml.safe_load(text)["gpuNode"]
@@ -175,7 +173,7 @@ def test_issue_17_3_a_node_as_the_daemon_has_it() -> None:
         ({"name": "a", "devicesplit": 1}, "nodeconfig[0].devicesplit"),
     ],
 )
-def test_issue_17_3_a_node_that_cant_be_read(row: dict[str, Any], told: str) -> None:
+def test_a_node_that_cant_be_read(row: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as error:
         nodes(row)
     assert told in str(error.value)

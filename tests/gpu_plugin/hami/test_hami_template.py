@@ -14,7 +14,7 @@ from gpu_plugin.hami.template import name_in
 from hami_pods import MPS_NODES, SETTINGS, applied, limits, pod
 
 
-def test_issue_17_3_the_same_wish_is_the_same_template() -> None:
+def test_the_same_wish_is_the_same_template() -> None:
     first = pod(limits(gpu=1, gpumem="3k"))
     second = pod(limits(gpu="1", gpumem=3000), {"cpu": 1}, annotations={"a": "b"})
     names = {mutate(one, SETTINGS, MPS_NODES).templates[0].name for one in (first, second)}
@@ -26,7 +26,7 @@ def test_issue_17_3_the_same_wish_is_the_same_template() -> None:
     )
 
 
-def test_issue_17_3_a_template_is_known_by_what_we_wrote() -> None:
+def test_a_template_is_known_by_what_we_wrote() -> None:
     """A newer API server may add defaults; another wish, or one more right, is another template."""
     (one,) = mutate(pod(limits(gpu=1, gpumem_percentage=50)), SETTINGS, MPS_NODES).templates
     spec = json.loads(json.dumps(one.spec))
@@ -46,7 +46,7 @@ def test_issue_17_3_a_template_is_known_by_what_we_wrote() -> None:
         assert name_in(nothing) != one.name
 
 
-def test_issue_17_3_numa_bind_is_a_way_for_each_node() -> None:
+def test_numa_bind_is_a_way_for_each_node() -> None:
     sizes, nodes = (1000, 2000, 3000), range(4)
     rows = [Device(SHARE, size, "x", f"GPU-{n}", "none", 1, n) for size in sizes for n in nodes]
     annotations = {"nvidia.com/numa-bind": "true"}

@@ -42,7 +42,7 @@ def test_a_folder_that_stays_is_not_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
-def test_h3_a_folder_made_anew_behind_the_mount_is_lost(tmp_path: Path) -> None:
+def test_a_folder_made_anew_behind_the_mount_is_lost(tmp_path: Path) -> None:
     folder = tmp_path / "kubelet"
     folder.mkdir()
     words = ["unshare", "--mount", "--propagation", "slave", sys.executable, "-c", SEALED]

@@ -42,9 +42,7 @@ def handover(tmp_path: Path, *held: Held) -> Handover:
     return Handover(tmp_path, kept(file))
 
 
-def test_issue_17_2_what_pods_and_claims_have_stays_where_it_is(
-    tmp_path: Path, kubelet: Ledger
-) -> None:
+def test_what_pods_and_claims_have_stays_where_it_is(tmp_path: Path, kubelet: Ledger) -> None:
     kubelet.give("pod-a", {"nvidia.com/gpu": ["0"]})
     kubelet.claim("pod-b", "gpu.node", "gpu-1")
     check = handover(tmp_path, HELD).check
@@ -59,21 +57,21 @@ def test_issue_17_2_what_pods_and_claims_have_stays_where_it_is(
     assert check(NODE, Dra("both", ("1",)), PLUGIN)
 
 
-def test_issue_17_2_what_does_not_move_is_not_asked_for(tmp_path: Path, kubelet: Ledger) -> None:
+def test_what_does_not_move_is_not_asked_for(tmp_path: Path, kubelet: Ledger) -> None:
     kubelet.give("pod-a", {"nvidia.com/gpu": ["0"]})
     check = handover(tmp_path, HELD).check
     assert check(NODE, DRA, Dra("both", ("0", "1")))
     assert check(NODE, PLUGIN, replace(PLUGIN, split_count=3))
 
 
-def test_issue_17_2_many_users_are_named_in_a_line(tmp_path: Path, kubelet: Ledger) -> None:
+def test_many_users_are_named_in_a_line(tmp_path: Path, kubelet: Ledger) -> None:
     for number in range(9):
         kubelet.give(f"pod-{number}", {"nvidia.com/gpu.shared": [f"0::{number}"]})
     with pytest.raises(ConfigError, match=r"pod-2 .*, 6 more users"):
         handover(tmp_path).check(NODE, DRA, PLUGIN)
 
 
-def test_issue_17_2_a_silent_kubelet_refuses_a_change_and_lets_a_start_wait(
+def test_a_silent_kubelet_refuses_a_change_and_lets_a_start_wait(
     tmp_path: Path,
 ) -> None:
     check = handover(tmp_path).check
@@ -87,7 +85,7 @@ def test_issue_17_2_a_silent_kubelet_refuses_a_change_and_lets_a_start_wait(
     assert not check(replace(NODE, absent="no driver"), PLUGIN)
 
 
-def test_issue_17_2_a_damaged_checkpoint_gives_nothing_away(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_gives_nothing_away(tmp_path: Path) -> None:
     check = handover(tmp_path, HELD).check
     (tmp_path / "checkpoint.json").write_text("{}")
     with pytest.raises(NodeError, match=r"checkpoint\.json"):

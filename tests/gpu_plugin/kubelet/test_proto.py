@@ -106,7 +106,7 @@ def test_pods_on_the_wire_are_those_of_the_public_api() -> None:
     assert paths == {pods_rpc.LIST, pods_rpc.GET_ALLOCATABLE}
 
 
-def test_issue_17_1_claims_on_the_wire_are_those_of_the_public_api() -> None:
+def test_claims_on_the_wire_are_those_of_the_public_api() -> None:
     # As Kubernetes 1.36.2's own messages are (k8s.io/kubelet/pkg/apis): the field's number and type, the length.
     claim = dra.Claim(namespace="n", uid="u", name="c")
     assert dra.NodePrepareResourcesRequest(claims=[claim]).SerializeToString() == (
@@ -137,7 +137,7 @@ def test_issue_17_1_claims_on_the_wire_are_those_of_the_public_api() -> None:
     )
 
 
-def test_issue_17_1_method_paths_of_claims_are_those_of_the_services() -> None:
+def test_method_paths_of_claims_are_those_of_the_services() -> None:
     for messages, names in (
         (dra, {dra_rpc.PREPARE, dra_rpc.UNPREPARE}),
         (dra_beta, {dra_beta_rpc.PREPARE, dra_beta_rpc.UNPREPARE}),

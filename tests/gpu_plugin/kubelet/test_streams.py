@@ -67,14 +67,14 @@ def allocate(path: Path) -> float:
 
 
 @pytest.mark.parametrize("count", [8, 9, 40])
-def test_l9_streams_that_hang_stop_no_allocate(server: ResourceServer, count: int) -> None:
+def test_streams_that_hang_stop_no_allocate(server: ResourceServer, count: int) -> None:
     with contextlib.ExitStack() as stack:
         kept = [stream(server.socket, stack) for _one in range(count)]
         assert next(kept[-1]).devices  # who came last is served
         assert max(allocate(server.socket) for _time in range(5)) < 5
 
 
-def test_l9_streams_that_nobody_reads_stop_no_allocate_and_no_end(
+def test_streams_that_nobody_reads_stop_no_allocate_and_no_end(
     server: ResourceServer, published: Published
 ) -> None:
     with contextlib.ExitStack() as stack:
@@ -90,7 +90,7 @@ def test_l9_streams_that_nobody_reads_stop_no_allocate_and_no_end(
         del kept
 
 
-def test_l9_a_stream_that_made_room_is_said_to_have_gone(server: ResourceServer) -> None:
+def test_a_stream_that_made_room_is_said_to_have_gone(server: ResourceServer) -> None:
     """It may have been the kubelet's, who needs to be told of the plugin again."""
     with contextlib.ExitStack() as stack:
         first = stream(server.socket, stack)
@@ -104,7 +104,7 @@ def test_l9_a_stream_that_made_room_is_said_to_have_gone(server: ResourceServer)
         assert not server.made_room()
 
 
-def test_l9_a_daemon_with_streams_that_hang_serves_and_ends(make_node: MakeNode) -> None:
+def test_a_daemon_with_streams_that_hang_serves_and_ends(make_node: MakeNode) -> None:
     running = pytest.importorskip("running", exc_type=ImportError)
     node = make_node(1)
     node.start_kubelet()

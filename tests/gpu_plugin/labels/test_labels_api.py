@@ -78,7 +78,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("answer", ODD.values(), ids=ODD)
-def test_m5_an_answer_of_another_shape_is_an_error_like_others(
+def test_an_answer_of_another_shape_is_an_error_like_others(
     node: NodeApi, monkeypatch: pytest.MonkeyPatch, answer: bytes
 ) -> None:
     monkeypatch.setattr(access, "_content", lambda _response: answer)

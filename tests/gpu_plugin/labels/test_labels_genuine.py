@@ -128,7 +128,7 @@ def test_a_kubelets_access_writes_events_and_the_condition(
     kubelet.close()
 
 
-def test_issue_16_12_a_kubelets_access_answers_a_mig_label(
+def test_a_kubelets_access_answers_a_mig_label(
     cluster: GenuineApi, kubelet: Access, tmp_path: Path
 ) -> None:
     node = NodeApi(kubelet, NODE)

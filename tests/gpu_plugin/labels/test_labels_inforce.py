@@ -54,7 +54,7 @@ def serving(text: str, problem: str | None = None) -> dict[str, Any]:
     return {"config_sha256": digest(text), "config_problem": problem}
 
 
-def test_m14_a_refused_configuration_is_not_labelled(node: Node) -> None:
+def test_a_refused_configuration_is_not_labelled(node: Node) -> None:
     one = node.begin()
     assert one.follow(serving(GOOD))
     node.file.write_text(OTHER)
@@ -65,7 +65,7 @@ def test_m14_a_refused_configuration_is_not_labelled(node: Node) -> None:
     assert (one.config.mig_strategy, one.problem) == ("mixed", "")
 
 
-def test_m14_what_the_plugin_has_not_taken_yet_waits(node: Node) -> None:
+def test_what_the_plugin_has_not_taken_yet_waits(node: Node) -> None:
     one = node.begin()
     one.follow(serving(GOOD))
     node.file.write_text(OTHER)
@@ -75,7 +75,7 @@ def test_m14_what_the_plugin_has_not_taken_yet_waits(node: Node) -> None:
     assert one.follow(serving(OTHER))
 
 
-def test_m14_after_a_start_the_last_good_one_is_labelled(node: Node) -> None:
+def test_after_a_start_the_last_good_one_is_labelled(node: Node) -> None:
     node.keep(OTHER)
     one = node.begin()
     assert one.follow(serving(OTHER, "the node does not allow it"))
@@ -83,7 +83,7 @@ def test_m14_after_a_start_the_last_good_one_is_labelled(node: Node) -> None:
 
 
 @pytest.mark.parametrize("kept", [None, "{", "[]", '{"sha256": 3, "text": 4}'])
-def test_m14_labels_stay_where_it_is_not_known_what_is_served(node: Node, kept: str | None) -> None:
+def test_labels_stay_where_it_is_not_known_what_is_served(node: Node, kept: str | None) -> None:
     if kept is not None:
         node.last_good.write_text(kept)
     one = node.begin()
@@ -95,7 +95,7 @@ def test_m14_labels_stay_where_it_is_not_known_what_is_served(node: Node, kept: 
     assert one.known
 
 
-def test_m14_a_bad_file_at_the_start_waits_for_a_good_one(node: Node) -> None:
+def test_a_bad_file_at_the_start_waits_for_a_good_one(node: Node) -> None:
     node.file.write_text(BAD)
     one = node.begin()
     assert not one.follow(None)

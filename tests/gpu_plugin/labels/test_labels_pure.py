@@ -156,7 +156,7 @@ def test_unknown_strategies_are_refused() -> None:
         fallbacks("fallback-strategies", "named,first")
 
 
-def test_l12_a_folder_that_fails_is_a_refusal_and_no_end(
+def test_a_folder_that_fails_is_a_refusal_and_no_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "default").write_text("version: v1")

@@ -71,7 +71,8 @@ def api(tmp_path: Path) -> Iterator[Api]:
     made.stop()
 
 
-def test_s18_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api, tmp_path: Path) -> None:
+@pytest.mark.attack("labels-of-other-nodes")
+def test_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api, tmp_path: Path) -> None:
     now = [2_000_000_000.0]
     access = Access(str(api.kubeconfig))
     node, feature = NodeApi(access, NODE), NodeFeature(access, NODE, NAMESPACE)
@@ -104,7 +105,8 @@ def test_s18_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api, tmp_pa
     assert given == needed  # and nothing beyond it
 
 
-def test_s18_one_nodes_access_labels_no_other(api: Api) -> None:
+@pytest.mark.attack("labels-of-other-nodes")
+def test_one_nodes_access_labels_no_other(api: Api) -> None:
     access = Access(str(api.kubeconfig))  # with what was found on node-1
     thief, taken = NodeApi(access, "node-2"), NodeFeature(access, "node-2", NAMESPACE)
     before = dict(api.features)
@@ -132,7 +134,8 @@ def test_s18_one_nodes_access_labels_no_other(api: Api) -> None:
         assert not allows(method, path), (method, path)
 
 
-def test_s18_every_right_is_of_one_node_by_name() -> None:
+@pytest.mark.attack("labels-of-other-nodes")
+def test_every_right_is_of_one_node_by_name() -> None:
     for role in ROLES:
         for rule in role["rules"]:
             words = [word for some in rule.values() for word in some]
@@ -163,7 +166,8 @@ DENIED = {
 }
 
 
-def test_s18_a_policy_looks_at_whom_an_object_is_about() -> None:
+@pytest.mark.attack("labels-of-other-nodes")
+def test_a_policy_looks_at_whom_an_object_is_about() -> None:
     """RBAC bounds the object's name only; which node it labels is a label in it."""
     policy = POLICIES["gpu-node-labels"]
     assert policy["spec"]["failurePolicy"] == "Fail"

@@ -302,9 +302,7 @@ def test_vgpu_labels() -> None:
     assert "vgpu.present" not in of(TWO)
 
 
-def test_issue_17_6_who_gives_out_gpus_is_labelled_where_it_is_not_the_device_plugin_alone() -> (
-    None
-):
+def test_who_gives_out_gpus_is_labelled_where_it_is_not_the_device_plugin_alone() -> None:
     both = "gpuNode: {allocation: both, dra: {devices: [1], enforcement: none}}"
     for config, expected in (
         ("gpuNode: {allocation: dra}", {"allocation": "dra", "enforcement": "mps"}),

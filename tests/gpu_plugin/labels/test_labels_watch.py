@@ -88,7 +88,7 @@ def test_a_watch_survives_what_can_happen(api: Api, told: Told) -> None:
         pass
 
 
-def test_m6_at_rest_there_is_no_list_and_no_new_connection(api: Api, told: Told) -> None:
+def test_at_rest_there_is_no_list_and_no_new_connection(api: Api, told: Told) -> None:
     state(told)
     for number in range(1, 6):
         eventually(lambda number=number: api.counted("WATCH") == number)
@@ -99,7 +99,7 @@ def test_m6_at_rest_there_is_no_list_and_no_new_connection(api: Api, told: Told)
     assert (api.counted("GET"), api.connections) == (1, 1)
 
 
-def test_m6_a_cut_connection_goes_on_where_it_was(api: Api, told: Told) -> None:
+def test_a_cut_connection_goes_on_where_it_was(api: Api, told: Told) -> None:
     state(told)
     eventually(lambda: api.counted("WATCH"))
     for number in range(3):
@@ -168,7 +168,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("text", MALFORMED.values(), ids=MALFORMED)
-def test_m5_a_malformed_kubeconfig_does_not_end_the_watch(api: Api, text: str) -> None:
+def test_a_malformed_kubeconfig_does_not_end_the_watch(api: Api, text: str) -> None:
     good = api.kubeconfig.read_text()
     api.kubeconfig.write_text(text)
     found: Told = queue.SimpleQueue()
@@ -182,7 +182,7 @@ def test_m5_a_malformed_kubeconfig_does_not_end_the_watch(api: Api, text: str) -
     eventually(lambda: (api.end(), watch.join(0.1), not watch.is_alive())[-1])
 
 
-def test_m5_a_kubeconfig_that_is_being_written_changes_nothing(api: Api, node: NodeApi) -> None:
+def test_a_kubeconfig_that_is_being_written_changes_nothing(api: Api, node: NodeApi) -> None:
     node.read()
     for text in MALFORMED.values():
         if "127.0.0.1" in text:
@@ -201,7 +201,7 @@ def test_m5_a_kubeconfig_that_is_being_written_changes_nothing(api: Api, node: N
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_m5_a_watch_that_has_ended_is_begun_anew(
+def test_a_watch_that_has_ended_is_begun_anew(
     api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: Told = queue.SimpleQueue()

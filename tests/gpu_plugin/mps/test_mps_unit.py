@@ -22,7 +22,7 @@ def lines() -> dict[str, str]:
     return {name: value for name, equals, value in pairs if equals}
 
 
-def test_m13_one_unit_for_all_devices(lines: dict[str, str]) -> None:
+def test_one_unit_for_all_devices(lines: dict[str, str]) -> None:
     assert [path.name for path in FOLDER.glob("*mps*")] == [UNIT]
     assert lines["ExecStart"].endswith(f" mps run --settings {SETTINGS}")
     assert lines["Environment"] == "GPU_NODE_RELEASE=@RELEASE@"
@@ -37,7 +37,7 @@ def test_its_end_is_nobody_elses(lines: dict[str, str]) -> None:
     assert "ExecStop" not in lines
 
 
-def test_m12_it_ends_by_itself_and_is_started_again_only_after_a_failure(
+def test_it_ends_by_itself_and_is_started_again_only_after_a_failure(
     lines: dict[str, str],
 ) -> None:
     assert lines["Restart"] == "on-failure"
@@ -47,7 +47,7 @@ def test_m12_it_ends_by_itself_and_is_started_again_only_after_a_failure(
     assert lines["Before"] == "gpu-device-plugin.service"
 
 
-def test_m12_memory_is_taken_from_pods_first_and_from_the_kubelet_last(
+def test_memory_is_taken_from_pods_first_and_from_the_kubelet_last(
     lines: dict[str, str],
 ) -> None:
     assert KUBELET < int(lines["OOMScoreAdjust"]) < GUARANTEED

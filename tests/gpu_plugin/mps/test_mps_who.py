@@ -61,8 +61,9 @@ def test_process_of_no_pod_or_none_at_all(tmp_path: Path) -> None:
     assert look(8, proc, tmp_path) == Client(8)
 
 
+@pytest.mark.attack("terminal-escapes")
 @pytest.mark.parametrize("hostile", ["\x1b]0;owned\x07", "1M\nGPU-1: ready", "\x9b2J", "\u202e"])
-def test_s15_what_a_client_calls_its_limits_steers_no_terminal(hostile: str) -> None:
+def test_what_a_client_calls_its_limits_steers_no_terminal(hostile: str) -> None:
     """A process, as a tenant starts it, with what he likes in its environment."""
     env = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={hostile}"}
     env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = hostile

@@ -95,8 +95,9 @@ def another_is_ready(state: dict[str, Any], before: int) -> bool:
     return state["state"] == "ready" and state["daemon"] != before
 
 
+@pytest.mark.attack("mps-daemon-follows-links")
 @pytest.mark.parametrize("mps", [SHARES, WRITABLE], ids=["read-only", "read-write"])
-def test_s1_root_in_a_container_makes_no_file_on_the_host(
+def test_root_in_a_container_makes_no_file_on_the_host(
     make_shared: MakeShared, tenant: MakeTenant, tmp_path: Path, mps: str
 ) -> None:
     """Also where containers may write: the daemon starts in a directory that none has seen."""
@@ -118,7 +119,8 @@ def test_s1_root_in_a_container_makes_no_file_on_the_host(
     assert after == before
 
 
-def test_s1_no_tenant_can_take_the_place_of_the_daemon(shared: Shared, tenant: MakeTenant) -> None:
+@pytest.mark.attack("mps-daemon-follows-links")
+def test_no_tenant_can_take_the_place_of_the_daemon(shared: Shared, tenant: MakeTenant) -> None:
     """One who replaces the control socket would have the clients of all others."""
     (uuid,) = shared.uuids()
     script = LINKS.format(made="/nowhere", seconds=0.5)
@@ -131,7 +133,8 @@ def test_s1_no_tenant_can_take_the_place_of_the_daemon(shared: Shared, tenant: M
     assert (own / "control").stat().st_ino == (pipe / "control").stat().st_ino
 
 
-def test_s1_root_in_a_container_commands_no_daemon(shared: Shared, tenant: MakeTenant) -> None:
+@pytest.mark.attack("mps-daemon-follows-links")
+def test_root_in_a_container_commands_no_daemon(shared: Shared, tenant: MakeTenant) -> None:
     (uuid,) = shared.uuids()
     daemon = shared.state(uuid)["daemon"]
     program = str(genuine.mps_control())
@@ -143,9 +146,8 @@ def test_s1_root_in_a_container_commands_no_daemon(shared: Shared, tenant: MakeT
     assert shared.state(uuid)["state"] == "ready"
 
 
-def test_s5_no_tenant_fills_the_file_systems_of_the_host(
-    shared: Shared, tenant: MakeTenant
-) -> None:
+@pytest.mark.attack("pipe-directory-fills-run")
+def test_no_tenant_fills_the_file_systems_of_the_host(shared: Shared, tenant: MakeTenant) -> None:
     for user in (0, NOBODY):
         told = tenant(shared, user=user).run(FILL)
         assert "Read-only file system" in told
@@ -155,7 +157,8 @@ def test_s5_no_tenant_fills_the_file_systems_of_the_host(
     assert shared.state(shared.uuids()[0])["state"] == "ready"
 
 
-def test_s5_what_a_tenant_may_fill_is_small(make_shared: MakeShared, tenant: MakeTenant) -> None:
+@pytest.mark.attack("pipe-directory-fills-run")
+def test_what_a_tenant_may_fill_is_small(make_shared: MakeShared, tenant: MakeTenant) -> None:
     shared = make_shared(4, WRITABLE)
     told = tenant(shared).run(FILL)
     assert int(told.rpartition("written ")[2]) <= 2 << 20, told
@@ -169,7 +172,8 @@ def test_s5_what_a_tenant_may_fill_is_small(make_shared: MakeShared, tenant: Mak
     assert {"nosuid", "nodev", "noexec"} <= set(pipe.split()[3].split(","))
 
 
-def test_s3_rubbish_in_the_log_silences_no_daemon(shared: Shared, tenant: MakeTenant) -> None:
+@pytest.mark.attack("silent-mps-client")
+def test_rubbish_in_the_log_silences_no_daemon(shared: Shared, tenant: MakeTenant) -> None:
     """The genuine one hangs when it reads what no client of its own would write."""
     (uuid,) = shared.uuids()
     daemon = shared.state(uuid)["daemon"]
@@ -181,7 +185,8 @@ def test_s3_rubbish_in_the_log_silences_no_daemon(shared: Shared, tenant: MakeTe
     assert (shared.state(uuid)["state"], shared.state(uuid)["daemon"]) == ("ready", daemon)
 
 
-def test_s13_shared_memory_of_all_devices_is_half_of_the_nodes(make_shared: MakeShared) -> None:
+@pytest.mark.attack("shared-memory-of-tenants")
+def test_shared_memory_of_all_devices_is_half_of_the_nodes(make_shared: MakeShared) -> None:
     """Tenants of a GPU share /dev/shm, that can't be closed; what they can fill is bounded."""
     shared = make_shared(8, "{resources: [{name: gpu, replicas: 4}]}", gpus=2)
     sizes = [os.statvfs(shared.root / uuid / "shm") for uuid in shared.uuids()]
@@ -193,7 +198,8 @@ def test_s13_shared_memory_of_all_devices_is_half_of_the_nodes(make_shared: Make
             assert {"nosuid", "nodev", "noexec"} <= set(line.split()[3].split(","))
 
 
-def test_s13_the_size_can_be_chosen(make_shared: MakeShared) -> None:
+@pytest.mark.attack("shared-memory-of-tenants")
+def test_the_size_can_be_chosen(make_shared: MakeShared) -> None:
     shared = make_shared(4, "{shmSize: 128MiB, resources: [{name: gpu, replicas: 4}]}")
     (uuid,) = shared.uuids()
     found = os.statvfs(shared.root / uuid / "shm")
@@ -205,7 +211,8 @@ def test_s13_the_size_can_be_chosen(make_shared: MakeShared) -> None:
     assert "sharing.mps.shmSize: '1MiB' is not valid: expected bytes" in done.stderr
 
 
-def test_s6_the_plugin_believes_no_manager_below_a_root_of_others(make_shared: MakeShared) -> None:
+@pytest.mark.attack("mps-root-of-a-user")
+def test_the_plugin_believes_no_manager_below_a_root_of_others(make_shared: MakeShared) -> None:
     shared = make_shared()
     os.chown(shared.root, NOBODY, NOBODY)
     why = f"MPS can't have its files in {shared.root}: {shared.root} belongs to user {NOBODY}"

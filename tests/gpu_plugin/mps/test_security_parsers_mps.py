@@ -60,7 +60,8 @@ FAULT = {
 MEMORY = {"faults": [FAULT], "away": [], "errors": {UUID: 1}, "asked": []}
 
 
-def test_s10_hostile_answers_of_the_control_program() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_answers_of_the_control_program() -> None:
     def ask(told: str) -> None:
         for setting in protocol.settings(BOUNDS):
             protocol.answer(protocol.question(setting.get) + told)
@@ -75,7 +76,8 @@ def test_s10_hostile_answers_of_the_control_program() -> None:
     Thrown(ask, NodeError).throw(inputs((*ANSWERS, *LINES), ("8G\n", "25.0\n")))
 
 
-def test_s10_hostile_clients(memory: Path) -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_clients(memory: Path) -> None:
     proc = memory / "proc/7"
     proc.mkdir(parents=True)
 
@@ -95,7 +97,8 @@ def test_s10_hostile_clients(memory: Path) -> None:
     Thrown(client, NodeError).throw(inputs(samples))
 
 
-def test_s10_hostile_states_of_managers(memory: Path) -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_states_of_managers(memory: Path) -> None:
     path = memory / f"{UUID}.json"
     files = ManagerFiles(memory)
 
@@ -110,7 +113,8 @@ def test_s10_hostile_states_of_managers(memory: Path) -> None:
     Thrown(read, NodeError).throw(inputs((json.dumps(STATE), json.dumps(STATE, indent=1))))
 
 
-def test_s10_hostile_state_of_the_manager(memory: Path) -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_state_of_the_manager(memory: Path) -> None:
     path = memory / state.MANAGER
     files = ManagerFiles(memory)
 
@@ -127,7 +131,8 @@ def test_s10_hostile_state_of_the_manager(memory: Path) -> None:
     Thrown(read, NodeError).throw(inputs((json.dumps(told), json.dumps(told, indent=1))))
 
 
-def test_s10_hostile_state_of_the_daemon(memory: Path) -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_state_of_the_daemon(memory: Path) -> None:
     path = memory / "status.json"
 
     def read(text: str) -> None:
@@ -141,7 +146,8 @@ def test_s10_hostile_state_of_the_daemon(memory: Path) -> None:
     )
 
 
-def test_s10_hostile_memory_of_health(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_memory_of_health(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = memory / "health.json"
     (memory / BOOT_ID).parent.mkdir(parents=True)
     (memory / BOOT_ID).write_text("this\n")
@@ -157,6 +163,7 @@ def test_s10_hostile_memory_of_health(memory: Path, capsys: pytest.CaptureFixtur
     Thrown(read, NodeError).throw(inputs((json.dumps(data), json.dumps(data, indent=2))))
 
 
-def test_s10_hostile_settings_of_managers() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_settings_of_managers() -> None:
     asked = settings.Settings(4, parse_memory("8GiB"), parse_percent("threads", "12.5"))
     Thrown(settings.from_json, NodeError).throw(inputs((asked.to_json(),)))

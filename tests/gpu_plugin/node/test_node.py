@@ -186,7 +186,7 @@ def test_only_who_asks_for_it_gets_an_end_without_a_driver(make_node: MakeNode) 
     assert "READY=1" not in node.notifications()
 
 
-def test_l6_a_mig_device_of_an_unknown_profile_is_told_of(make_node: MakeNode) -> None:
+def test_a_mig_device_of_an_unknown_profile_is_told_of(make_node: MakeNode) -> None:
     node = make_node(2)
     node.layout(0, "1g.10gb")
     (device,) = node.sim.ctl("status")["gpus"][0]["mig_devices"]

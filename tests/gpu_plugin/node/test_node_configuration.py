@@ -56,7 +56,7 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_m2_a_bad_file_at_a_start_leaves_the_last_good_configuration(make_node: MakeNode) -> None:
+def test_a_bad_file_at_a_start_leaves_the_last_good_configuration(make_node: MakeNode) -> None:
     node, metrics = make_node(1), scraping.Metrics()
     node.start_kubelet()
     start(node, GOOD, "--metrics-address", metrics.address)
@@ -84,7 +84,7 @@ def test_m2_a_bad_file_at_a_start_leaves_the_last_good_configuration(make_node: 
     eventually(lambda: sha256(SLICED.format(5)) in kept(node))
 
 
-def test_m2_flags_and_variables_are_always_those_of_the_present_start(make_node: MakeNode) -> None:
+def test_flags_and_variables_are_always_those_of_the_present_start(make_node: MakeNode) -> None:
     node = make_node(1)
     node.start_kubelet()
     start(node, "version: v1", "--device-id-strategy", "index", DEVICE_LIST_STRATEGY="envvar")
@@ -100,7 +100,7 @@ def test_m2_flags_and_variables_are_always_those_of_the_present_start(make_node:
 
 
 @pytest.mark.parametrize("damage", ["never kept", "no folder", "cut off", "another version"])
-def test_m2_without_a_last_good_configuration_a_bad_file_ends_the_start(
+def test_without_a_last_good_configuration_a_bad_file_ends_the_start(
     make_node: MakeNode, damage: str
 ) -> None:
     node = make_node(1)
@@ -125,7 +125,7 @@ def test_m2_without_a_last_good_configuration_a_bad_file_ends_the_start(
     )
 
 
-def test_m2_a_refused_configuration_is_never_the_last_good_one(make_node: MakeNode) -> None:
+def test_a_refused_configuration_is_never_the_last_good_one(make_node: MakeNode) -> None:
     """What the node refuses while running is refused at the next start as well."""
     node = make_node(1)
     unsharable = "sharing: {mps: {resources: [{name: gpu, replicas: 50}]}}"
@@ -143,7 +143,7 @@ def test_m2_a_refused_configuration_is_never_the_last_good_one(make_node: MakeNo
     assert sha256(unsharable) not in kept(node)
 
 
-def test_m2_a_disk_that_takes_nothing_keeps_nobody_from_being_served(make_node: MakeNode) -> None:
+def test_a_disk_that_takes_nothing_keeps_nobody_from_being_served(make_node: MakeNode) -> None:
     node = make_node(1)
     folder(node).write_text("in the way")
     node.start_kubelet()
@@ -169,7 +169,7 @@ def refusing(make_shared: MakeShared, standin: Path) -> Callable[[int, int], Sha
     return make
 
 
-def test_m9_a_configuration_refused_for_clients_is_applied_when_they_have_ended(
+def test_a_configuration_refused_for_clients_is_applied_when_they_have_ended(
     refusing: Callable[[int, int], Shared],
 ) -> None:
     from mps_sharing import Client
@@ -188,7 +188,7 @@ def test_m9_a_configuration_refused_for_clients_is_applied_when_they_have_ended(
     assert node.logged().count("info: started") == 1
 
 
-def test_m9_what_was_refused_at_the_last_start_is_applied_as_well(
+def test_what_was_refused_at_the_last_start_is_applied_as_well(
     refusing: Callable[[int, int], Shared],
 ) -> None:
     from mps_sharing import Client
@@ -208,7 +208,7 @@ def test_m9_what_was_refused_at_the_last_start_is_applied_as_well(
     eventually(lambda: node.status()["config_fallback"] is False)
 
 
-def test_m10_a_busy_device_at_a_start_holds_back_itself_only(
+def test_a_busy_device_at_a_start_holds_back_itself_only(
     refusing: Callable[[int, int], Shared],
 ) -> None:
     from mps_sharing import Client
@@ -235,7 +235,7 @@ def test_m10_a_busy_device_at_a_start_holds_back_itself_only(
     assert shared.state(first)["daemon"] != before["daemon"]
 
 
-def test_l4_allocate_answers_by_the_old_configuration_while_a_new_one_is_judged(
+def test_allocate_answers_by_the_old_configuration_while_a_new_one_is_judged(
     make_node: MakeNode, tmp_path: Path
 ) -> None:
     """The judgement takes as long as NVIDIA's program, which is asked whether several users may share."""
@@ -260,7 +260,7 @@ def test_l4_allocate_answers_by_the_old_configuration_while_a_new_one_is_judged(
 
 
 @pytest.mark.parametrize("text", [GOOD, BAD, ""], ids=["good", "bad", "the same"])
-def test_l10_a_reload_is_always_followed_by_ready(make_node: MakeNode, text: str) -> None:
+def test_a_reload_is_always_followed_by_ready(make_node: MakeNode, text: str) -> None:
     node = make_node(1)
     node.start_kubelet()
     node.start_daemon("")
@@ -290,7 +290,7 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-def test_l10_a_reload_that_fails_in_a_way_nobody_foresaw_ends_nothing(make_node: MakeNode) -> None:
+def test_a_reload_that_fails_in_a_way_nobody_foresaw_ends_nothing(make_node: MakeNode) -> None:
     node = make_node(1)
     node.start_kubelet()
     node.config.write_text("")

@@ -55,7 +55,7 @@ def test_the_state_names_what_is_unfit(make_node: MakeNode) -> None:
     }
 
 
-def test_m7_an_xid_of_a_changed_recovery_action_makes_the_driver_be_asked(
+def test_an_xid_of_a_changed_recovery_action_makes_the_driver_be_asked(
     make_node: MakeNode,
 ) -> None:
     node = make_node(2)

@@ -53,7 +53,7 @@ MANY = "sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 50}]}}\n"
 FAST = "flags: {gfd: {sleepInterval: 1s, noTimestamp: true}}\n"
 
 
-def test_m14_labels_do_not_claim_what_the_plugin_refuses(labeller: Start) -> None:
+def test_labels_do_not_claim_what_the_plugin_refuses(labeller: Start) -> None:
     """An H100 has 48 clients of MPS at most, which only who knows the node can tell."""
     one = labeller(1)
     one.node.start_daemon(FAST)

@@ -74,7 +74,7 @@ def asked(paths: Paths) -> str | None:
     return json.loads(paths.asked.read_text())["name"] if paths.asked.exists() else None
 
 
-def test_issue_16_12_the_label_asks_and_the_state_answers(labeller: Start, paths: Paths) -> None:
+def test_the_label_asks_and_the_state_answers(labeller: Start, paths: Paths) -> None:
     one = labeller(1)
     one.start(FAST, *flags(paths))
     one.wait(gpu_count="1", mig_config_state=None)
@@ -115,9 +115,7 @@ def test_issue_16_12_the_label_asks_and_the_state_answers(labeller: Start, paths
     assert one.node.sim.ctl("status")["gpus"][0]["gis"]
 
 
-def test_issue_16_12_an_unknown_name_fails_and_never_reaches_the_service(
-    labeller: Start, paths: Paths
-) -> None:
+def test_an_unknown_name_fails_and_never_reaches_the_service(labeller: Start, paths: Paths) -> None:
     one = labeller(1)
     one.start(FAST, *flags(paths))
     one.api.set(nvidia_com__mig_config="all-balanced")

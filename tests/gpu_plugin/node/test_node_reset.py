@@ -51,7 +51,7 @@ def stopped(node: Node) -> None:
     node.ended()
 
 
-def test_m7_a_gpu_that_was_reset_while_the_plugin_was_stopped_comes_back(
+def test_a_gpu_that_was_reset_while_the_plugin_was_stopped_comes_back(
     make_node: MakeNode,
 ) -> None:
     node = started(make_node)
@@ -71,7 +71,7 @@ def test_m7_a_gpu_that_was_reset_while_the_plugin_was_stopped_comes_back(
     assert "the GPU was reset" in node.logged()
 
 
-def test_m7_a_gpu_that_was_taken_from_the_driver_and_given_back_comes_back(
+def test_a_gpu_that_was_taken_from_the_driver_and_given_back_comes_back(
     make_node: MakeNode,
 ) -> None:
     node = started(make_node)
@@ -88,7 +88,7 @@ def test_m7_a_gpu_that_was_taken_from_the_driver_and_given_back_comes_back(
     assert "it was taken off the bus or from the driver, and given back" in node.logged()
 
 
-def test_l3_a_gpu_that_is_lost_from_the_start_is_told_of(make_node: MakeNode) -> None:
+def test_a_gpu_that_is_lost_from_the_start_is_told_of(make_node: MakeNode) -> None:
     node = started(make_node)
     node.sim.ctl("lose", gpu="1")
     node.start_daemon()
@@ -120,7 +120,7 @@ def sick(node: Node) -> None:
     eventually(lambda: node.status()["health"])
 
 
-def test_m7_where_nothing_shows_a_reset_an_operator_clears_the_gpu(make_node: MakeNode) -> None:
+def test_where_nothing_shows_a_reset_an_operator_clears_the_gpu(make_node: MakeNode) -> None:
     node = started(make_node)
     sick(node)
     stopped(node)

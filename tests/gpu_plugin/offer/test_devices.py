@@ -132,7 +132,7 @@ ALL = tuple(view(index) for index in range(4))
 ADDRESSES = tuple(one.gpu.pci_bus_id for one in ALL)
 
 
-def test_l3_of_a_gpu_taken_out_and_one_lost_the_lost_one_stays() -> None:
+def test_of_a_gpu_taken_out_and_one_lost_the_lost_one_stays() -> None:
     now = inventory(ALL[0], ALL[2], unreadable={3: "GPU 3 is lost"})
     assert kept(remember(inventory(*ALL), now)) == {
         "GPU-0": "",
@@ -141,7 +141,7 @@ def test_l3_of_a_gpu_taken_out_and_one_lost_the_lost_one_stays() -> None:
     }
 
 
-def test_l3_also_where_nvml_counts_anew_without_the_one_that_was_taken_out() -> None:
+def test_also_where_nvml_counts_anew_without_the_one_that_was_taken_out() -> None:
     there = tuple(ADDRESSES[index] for index in (0, 2, 3))
     now = inventory(ALL[0], ALL[2], unreadable={2: "GPU 2 is lost"}, addresses=there)
     assert kept(remember(inventory(*ALL), now)) == {
@@ -151,7 +151,7 @@ def test_l3_also_where_nvml_counts_anew_without_the_one_that_was_taken_out() -> 
     }
 
 
-def test_l3_each_lost_gpu_has_its_own_reason() -> None:
+def test_each_lost_gpu_has_its_own_reason() -> None:
     now = inventory(ALL[0], unreadable={1: "a", 2: "b", 3: "c"}, addresses=ADDRESSES)
     later = remember(remember(inventory(*ALL), now), now)
     assert kept(later) == {"GPU-0": "", "GPU-1": "a", "GPU-2": "b", "GPU-3": "c"}
@@ -159,7 +159,7 @@ def test_l3_each_lost_gpu_has_its_own_reason() -> None:
 
 
 @pytest.mark.parametrize("before", [None, inventory(ALL[0])])
-def test_l3_a_gpu_that_was_never_read_is_told_of(before: Inventory | None) -> None:
+def test_a_gpu_that_was_never_read_is_told_of(before: Inventory | None) -> None:
     now = remember(before, inventory(ALL[0], unreadable={1: "GPU 1 is lost"}))
     assert kept(now) == {"GPU-0": ""}
     assert [str(one) for one in now.strangers] == ["GPU 1 is lost"]

@@ -23,7 +23,7 @@ NAMES = st.sampled_from([name for n in range(4) for name in (str(n), f"0000:{n +
 
 
 @drawn(st.lists(NAMES, min_size=1))
-def test_issue_17_2_a_gpu_is_the_device_plugins_or_dras(names: list[str]) -> None:
+def test_a_gpu_is_the_device_plugins_or_dras(names: list[str]) -> None:
     config = parse(f"{MIXED}gpuNode: {{allocation: both, dra: {{devices: {names}}}}}")
     offered = decide(NODE, {}, config)
     seen = {one.gpu_uuid for devices in offered.resources.values() for one in devices}
@@ -32,17 +32,17 @@ def test_issue_17_2_a_gpu_is_the_device_plugins_or_dras(names: list[str]) -> Non
     assert not any(f"GPU {n} " in note for n in dras for note in offered.notes)
 
 
-def test_issue_17_2_dra_alone_leaves_the_device_plugin_nothing() -> None:
+def test_dra_alone_leaves_the_device_plugin_nothing() -> None:
     offered = decide(NODE, {}, parse(f"{MIXED}gpuNode: {{allocation: dra}}"))
     assert (offered.resources, offered.notes, offered.refusal) == ({}, (), None)
 
 
-def test_issue_17_2_a_strategy_looks_at_the_device_plugins_gpus_alone() -> None:
+def test_a_strategy_looks_at_the_device_plugins_gpus_alone() -> None:
     text = "flags: {migStrategy: single}\ngpuNode: {allocation: both, dra: {devices: [2, 3]}}"
     assert len(decide(NODE, {}, parse(text)).resources["nvidia.com/gpu"]) == 2
 
 
-def test_issue_17_2_a_gpu_that_is_not_there_is_named() -> None:
+def test_a_gpu_that_is_not_there_is_named() -> None:
     config = parse("gpuNode: {allocation: both, dra: {devices: [0, 9]}}")
     note = "gpuNode.dra.devices names 9, which this node does not have"
     assert note in decide(NODE, {}, config).notes
@@ -63,7 +63,7 @@ PODS = (given("a", "0::3"), given("b", "0000:02:00.0"), given("c", "gpu-2-share"
 CLAIMS = (claim("d", "gpu-2-share", "GPU-2"), claim("e", "gpu-9", "GPU-9"))
 
 
-def test_issue_17_2_who_has_a_gpu_that_goes_to_another_is_named() -> None:
+def test_who_has_a_gpu_that_goes_to_another_is_named() -> None:
     plugin, dra, both = Dra(), Dra("dra"), Dra("both", ("1", "2"))
 
     def users(who: Dra) -> list[tuple[int, str]]:

@@ -15,7 +15,7 @@ RECORDED = (Path(__file__).parent / "genuine/answers.txt").read_text().splitline
 
 
 @pytest.mark.parametrize("seed", range(len(RECORDED)))
-def test_issue_17_5_the_model_agrees_with_the_genuine_allocator(seed: int) -> None:
+def test_the_model_agrees_with_the_genuine_allocator(seed: int) -> None:
     assert answers(Case(seed).made()) == RECORDED[seed].split(";")
 
 

@@ -31,7 +31,7 @@ def _claims(*requests: list[Json]) -> tuple[Claim, ...]:
     )
 
 
-def test_issue_17_5_a_search_that_finds_nothing_ends() -> None:
+def test_a_search_that_finds_nothing_ends() -> None:
     asked = _claims([asks(f"r{number}", count=4) for number in range(7)])
     begun = time.process_time()
     with pytest.raises(
@@ -41,7 +41,7 @@ def test_issue_17_5_a_search_that_finds_nothing_ends() -> None:
     assert time.process_time() - begun < 10
 
 
-def test_issue_17_5_more_devices_than_a_claim_can_have() -> None:
+def test_more_devices_than_a_claim_can_have() -> None:
     with pytest.raises(Refused, match="claim c0: 33 devices are more than 32"):
         search(_claims([asks("r", count=33)]), _devices(40), Use(), Candidates(CLASSES))
     most = search(_claims([asks("r", count=32)]), _devices(40), Use(), Candidates(CLASSES))
@@ -49,7 +49,7 @@ def test_issue_17_5_more_devices_than_a_claim_can_have() -> None:
     assert len(most) == 32
 
 
-def test_issue_17_5_more_devices_than_can_be_followed() -> None:
+def test_more_devices_than_can_be_followed() -> None:
     asked = _claims(*([asks("r", count=32)] for _claim in range(40)))
     with pytest.raises(Refused, match="more devices than are followed here"):
         search(asked, _devices(1300), Use(), Candidates(CLASSES))
@@ -83,7 +83,7 @@ def test_issue_17_5_more_devices_than_can_be_followed() -> None:
         ),
     ],
 )
-def test_issue_17_5_a_claim_that_is_not_understood_is_named(spec: Json, why: str) -> None:
+def test_a_claim_that_is_not_understood_is_named(spec: Json, why: str) -> None:
     with pytest.raises(NodeError, match=why):
         claims.claim("c", {"devices": spec})
 

@@ -275,6 +275,6 @@ TABLE: dict[str, tuple[Json, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_issue_17_5_kubernetes_table_of_consumable_capacity(name: str) -> None:
+def test_kubernetes_table_of_consumable_capacity(name: str) -> None:
     given, expected = TABLE[name]
     assert answers(given) == expected

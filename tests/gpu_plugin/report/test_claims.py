@@ -58,7 +58,7 @@ def state(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_issue_17_6_each_gpu_and_each_claim_has_its_line() -> None:
+def test_each_gpu_and_each_claim_has_its_line() -> None:
     assert describe(state()).splitlines() == [
         f"gpu-plugin dra 1.0 (process {os.getpid()}): serving",
         "registered, 9 devices in 2 slices, enforcement mps",
@@ -70,7 +70,7 @@ def test_issue_17_6_each_gpu_and_each_claim_has_its_line() -> None:
     ]
 
 
-def test_issue_17_6_what_is_wrong_is_told() -> None:
+def test_what_is_wrong_is_told() -> None:
     said = describe(
         state(
             registered=False,
@@ -88,7 +88,7 @@ def test_issue_17_6_what_is_wrong_is_told() -> None:
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_issue_17_6_status_has_it_while_the_driver_runs(
+def test_status_has_it_while_the_driver_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool
 ) -> None:
     path = tmp_path / "dra.json"

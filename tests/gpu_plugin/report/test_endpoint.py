@@ -71,8 +71,9 @@ def ask(server: tuple[str, int], source: str, path: str = "/healthz") -> tuple[i
         client.close()
 
 
+@pytest.mark.attack("silent-metrics-client")
 @pytest.mark.parametrize("prober", [OTHER, ATTACKER], ids=["another's address", "the same address"])
-def test_s11_silent_clients_starve_no_probe(
+def test_silent_clients_starve_no_probe(
     server: tuple[str, int], connect: Connect, prober: str
 ) -> None:
     silent = [connect(ATTACKER) for _number in range(100)]
@@ -84,9 +85,8 @@ def test_s11_silent_clients_starve_no_probe(
         silent += [connect(ATTACKER) for _number in range(20)]
 
 
-def test_s11_those_who_do_not_read_starve_no_probe(
-    server: tuple[str, int], connect: Connect
-) -> None:
+@pytest.mark.attack("silent-metrics-client")
+def test_those_who_do_not_read_starve_no_probe(server: tuple[str, int], connect: Connect) -> None:
     clients = [connect(ATTACKER) for _number in range(20)]
     time.sleep(0.2)
     for client in clients:
@@ -96,9 +96,8 @@ def test_s11_those_who_do_not_read_starve_no_probe(
         assert ask(server, OTHER) == (200, b"ok\n")
 
 
-def test_s11_a_request_has_to_end_in_time_as_a_whole(
-    server: tuple[str, int], connect: Connect
-) -> None:
+@pytest.mark.attack("silent-metrics-client")
+def test_a_request_has_to_end_in_time_as_a_whole(server: tuple[str, int], connect: Connect) -> None:
     client = connect(ATTACKER)
     begun = time.monotonic()
     with contextlib.suppress(OSError):
@@ -109,7 +108,8 @@ def test_s11_a_request_has_to_end_in_time_as_a_whole(
     assert ask(server, OTHER)[0] == 200
 
 
-def test_s11_one_client_has_few_connections(server: tuple[str, int], connect: Connect) -> None:
+@pytest.mark.attack("silent-metrics-client")
+def test_one_client_has_few_connections(server: tuple[str, int], connect: Connect) -> None:
     first = connect(ATTACKER)
     first.settimeout(5)
     first.sendall(b"GET /heal")

@@ -76,7 +76,7 @@ EXPECTED = {
 
 
 @pytest.mark.slow
-def test_item_7_dashboard_joins_dcgm_and_the_device_plugin(tmp_path: Path) -> None:
+def test_dashboard_joins_dcgm_and_the_device_plugin(tmp_path: Path) -> None:
     asked = [
         {
             "expr": PANELS[title],
@@ -95,7 +95,7 @@ def test_item_7_dashboard_joins_dcgm_and_the_device_plugin(tmp_path: Path) -> No
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_item_7_every_query_of_dcgms_metrics_is_about_the_chosen_nodes() -> None:
+def test_every_query_of_dcgms_metrics_is_about_the_chosen_nodes() -> None:
     queries = [one for one in PANELS.values() if "DCGM_" in one]
     assert len(queries) == 8
     assert all('{instance=~"10.0.0.5:9402"}' in one for one in queries)

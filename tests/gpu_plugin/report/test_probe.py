@@ -69,7 +69,8 @@ def test_it_tells_a_loop_that_is_stuck(make_node: MakeNode) -> None:
     eventually(lambda: probe(node) == (0, "ok"), 20)
 
 
-def test_s11_probes_of_a_pod_under_attack(make_node: MakeNode) -> None:
+@pytest.mark.attack("silent-metrics-client")
+def test_probes_of_a_pod_under_attack(make_node: MakeNode) -> None:
     node = make_node(1)
     node.start_kubelet()
     metrics = scraping.Metrics()

@@ -85,7 +85,7 @@ def there(tmp_path: Path) -> Iterator[Cluster]:
         api.stop()
 
 
-def test_issue_17_5_pods_of_a_genuine_cluster(
+def test_pods_of_a_genuine_cluster(
     there: Cluster, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "PAGE", 2)  # so that each list has several pages
@@ -117,7 +117,7 @@ def test_issue_17_5_pods_of_a_genuine_cluster(
     assert {one["name"]: one["pods"] for one in found["nodes"]} == {"n": 2, "m": 1}
 
 
-def test_issue_17_5_who_may_not_read_a_cluster_is_told_what_is_missing(
+def test_who_may_not_read_a_cluster_is_told_what_is_missing(
     there: Cluster, tmp_path: Path, capsys: Any
 ) -> None:
     there.api.access("nobody", "nothing")

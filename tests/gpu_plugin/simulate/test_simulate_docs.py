@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/fractions/simulate.md").read_text()
 
 
-def test_issue_17_5_the_pages_example_is_true(
+def test_the_pages_example_is_true(
     tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes, pods = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[:2]
@@ -31,7 +31,7 @@ def test_issue_17_5_the_pages_example_is_true(
 
 
 @pytest.mark.slow
-def test_issue_17_5_a_thousand_nodes_and_ten_thousand_pods_within_ten_seconds(
+def test_a_thousand_nodes_and_ten_thousand_pods_within_ten_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tests/bench"))

@@ -42,7 +42,7 @@ def several(*containers: Json, init: tuple[Json, ...] = ()) -> Json:
     return made
 
 
-def test_issue_17_5_hami_one_node_one_device_one_pod_one_container(run: Any) -> None:
+def test_hami_one_node_one_device_one_pod_one_container(run: Any) -> None:
     found = run([pod(gpu=1, gpumem=1000, gpucores=30)], TWO_OF_32)
     assert found.devices("p") == ["gpu-0-share"]
     assert found.pods["p"]["devices"][0]["consumed"] == {
@@ -52,17 +52,17 @@ def test_issue_17_5_hami_one_node_one_device_one_pod_one_container(run: Any) -> 
     }
 
 
-def test_issue_17_5_hami_device_partly_used(run: Any) -> None:
+def test_hami_device_partly_used(run: Any) -> None:
     found = run([pod("first", gpu=1, gpumem=30000), pod("p", gpu=1, gpumem=4000)], TWO_OF_32)
     assert found.devices("p") == ["gpu-1-share"]
 
 
-def test_issue_17_5_hami_device_used_up(run: Any) -> None:
+def test_hami_device_used_up(run: Any) -> None:
     found = run([deployment(2, pod(gpu=1)), pod("p", gpu=1, gpumem=1)], TWO_OF_32)
     assert found.why("p") == "its devices are in use as whole GPUs"
 
 
-def test_issue_17_5_hami_multi_container(run: Any) -> None:
+def test_hami_multi_container(run: Any) -> None:
     parts = [
         container("a", gpu=1, gpumem=20000),
         container("b", gpu=1, gpumem=20000),
@@ -72,14 +72,14 @@ def test_issue_17_5_hami_multi_container(run: Any) -> None:
     assert found.devices("p") == ["gpu-0-share", "gpu-1-share"]
 
 
-def test_issue_17_5_hami_multi_container_one_of_which_does_not_fit(run: Any) -> None:
+def test_hami_multi_container_one_of_which_does_not_fit(run: Any) -> None:
     parts = [container("a", gpu=1, gpumem=20000), container("b", gpu=1, gpumem=40000)]
     found = run([several(*parts)], TWO_OF_32)
     assert found.counts == (0, 1)
     assert "memory 40000Mi is more than a device of share.gpu.node can give" in found.why("p")
 
 
-def test_issue_17_5_hami_init_container(run: Any) -> None:
+def test_hami_init_container(run: Any) -> None:
     same = several(container("a", gpu=1, gpumem=20000), init=(container("i", gpu=1, gpumem=20000),))
     assert run([same], TWO_OF_32).devices("p") == ["gpu-0-share"]
     other = several(
@@ -88,7 +88,7 @@ def test_issue_17_5_hami_init_container(run: Any) -> None:
     assert sorted(run([other], TWO_OF_32).devices("p")) == ["gpu-0-share", "gpu-1-share"]
 
 
-def test_issue_17_5_hami_exclusive(run: Any) -> None:
+def test_hami_exclusive(run: Any) -> None:
     objects = [
         pod("share", gpu=1, gpumem=1000),
         pod("p", gpu=1, gpucores=100),
@@ -99,7 +99,7 @@ def test_issue_17_5_hami_exclusive(run: Any) -> None:
     assert found.why("q") == "its devices are in use as whole GPUs and by shares"
 
 
-def test_issue_17_5_hami_cores_0_on_a_full_card(run: Any) -> None:
+def test_hami_cores_0_on_a_full_card(run: Any) -> None:
     """Here HAMi refuses: Kubernetes has no such rule, so that the pod runs."""
     full = pod("full", gpu=1, gpumem=1000, gpucores=99)
     found = run(
@@ -108,13 +108,13 @@ def test_issue_17_5_hami_cores_0_on_a_full_card(run: Any) -> None:
     assert found.devices("p") == ["gpu-0-share"]
 
 
-def test_issue_17_5_hami_cores_not_left(run: Any) -> None:
+def test_hami_cores_not_left(run: Any) -> None:
     found = run([deployment(5, pod(gpu=1, gpumem=100, gpucores=40))], TWO_OF_32)
     assert found.counts == (4, 1)
     assert found.why("web-4") == "cores 40: 2 devices, most free is 20"
 
 
-def test_issue_17_5_hami_multi_device(run: Any) -> None:
+def test_hami_multi_device(run: Any) -> None:
     node = {**TWO_OF_32, "config": NO_MPS}
     found = run([deployment(2, pod(gpu=2, gpumem=20000))], node)
     assert found.devices("web-0") == ["gpu-0-share", "gpu-1-share"]
@@ -123,7 +123,7 @@ def test_issue_17_5_hami_multi_device(run: Any) -> None:
     )
 
 
-def test_issue_17_5_hami_more_devices_than_the_node_has(run: Any) -> None:
+def test_hami_more_devices_than_the_node_has(run: Any) -> None:
     found = run([pod(gpu=3, gpumem=1000)], {**TWO_OF_32, "config": NO_MPS})
     assert found.why("p") == "3 devices of share.gpu.node are requested, and it has 2 such"
 
@@ -139,22 +139,20 @@ def test_issue_17_5_hami_more_devices_than_the_node_has(run: Any) -> None:
         ({USE_TYPE: "V100", AVOID_UUID: "GPU-v0"}, "gpu-2-share"),
     ],
 )
-def test_issue_17_5_hami_type_and_uuid(
-    run: Any, annotations: dict[str, str], expected: str
-) -> None:
+def test_hami_type_and_uuid(run: Any, annotations: dict[str, str], expected: str) -> None:
     assert run([pod("p", annotations, gpu=1, gpumem=1000)]).devices("p") == [expected]
 
 
 @pytest.mark.parametrize(
     "annotations", [{USE_TYPE: "H100"}, {AVOID_TYPE: "A100,V100"}, {USE_UUID: "GPU-x"}]
 )
-def test_issue_17_5_hami_type_or_uuid_mismatch(run: Any, annotations: dict[str, str]) -> None:
+def test_hami_type_or_uuid_mismatch(run: Any, annotations: dict[str, str]) -> None:
     found = run([pod("p", annotations, gpu=1, gpumem=1000)])
     assert found.counts == (0, 1)
     assert "no device of share.gpu.node matches" in found.why("p")
 
 
-def test_issue_17_5_hami_numa(run: Any) -> None:
+def test_hami_numa(run: Any) -> None:
     node = {**MIXED, "config": NO_MPS}
     bound = {"nvidia.com/numa-bind": "true"}
     found = run([pod("p", bound, gpu=2, gpumem=1000), pod("q", gpu=2, gpumem=1000)], node)
@@ -165,7 +163,7 @@ def test_issue_17_5_hami_numa(run: Any) -> None:
     assert run([pod("p", gpu=3, gpumem=1000)], node).counts == (1, 0)
 
 
-def test_issue_17_5_hami_mig_mode(run: Any) -> None:
+def test_hami_mig_mode(run: Any) -> None:
     node = {"name": "n", "gpus": [{"product": "A100 80GB", "mig": True}]}
     found = run(
         [deployment(3, pod("p", {"nvidia.com/vgpu-mode": "mig"}, gpu=1, gpumem=35000))], node
@@ -174,7 +172,7 @@ def test_issue_17_5_hami_mig_mode(run: Any) -> None:
     assert all("3g40gb" in one for n in range(2) for one in found.devices(f"web-{n}"))
 
 
-def test_issue_17_5_hami_what_the_webhook_refuses_is_told_by_the_field(run: Any) -> None:
+def test_hami_what_the_webhook_refuses_is_told_by_the_field(run: Any) -> None:
     found = run([pod(gpu=1, gpumem_percentage=150)])
     assert found.counts == (0, 1)
     assert "spec.containers[0].resources.limits[nvidia.com/gpumem-percentage]: 150" in found.why(
@@ -182,9 +180,7 @@ def test_issue_17_5_hami_what_the_webhook_refuses_is_told_by_the_field(run: Any)
     )
 
 
-def test_issue_17_5_hami_names_and_defaults_of_its_configuration(
-    tmp_path: Path, capsys: Any
-) -> None:
+def test_hami_names_and_defaults_of_its_configuration(tmp_path: Path, capsys: Any) -> None:
     config = tmp_path / "device-config.yaml"
     config.write_text(
         "nvidia: {resourceMemoryName: example.com/mem, defaultMem: 5000, defaultGPUNum: 1}\n"

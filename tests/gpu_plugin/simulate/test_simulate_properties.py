@@ -97,7 +97,7 @@ ORDERS = st.lists(st.integers(0, 3), min_size=1, max_size=60)
 
 @given(NODES, KINDS, ORDERS, st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_issue_17_5_nothing_is_given_beyond_what_there_is(
+def test_nothing_is_given_beyond_what_there_is(
     rows: list[Json], kinds: list[Json], order: list[int], pack: bool
 ) -> None:
     nodes, outcomes = _run(rows, kinds, order, pack=pack)
@@ -120,7 +120,7 @@ def test_issue_17_5_nothing_is_given_beyond_what_there_is(
 
 @given(NODES, KINDS, ORDERS, st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_issue_17_5_what_is_remembered_changes_no_answer(
+def test_what_is_remembered_changes_no_answer(
     rows: list[Json], kinds: list[Json], order: list[int], pack: bool
 ) -> None:
     outcomes = _run(rows, kinds, order, pack=pack)[1]
@@ -157,7 +157,7 @@ def _slowly(nodes: Sequence[Node], asked: placement_claims.Claim, sign: int) -> 
 
 @given(NODES, NODES, SINGLE)
 @settings(max_examples=40, deadline=None)
-def test_issue_17_5_more_nodes_run_as_many_more_equal_pods_as_they_run_alone(
+def test_more_nodes_run_as_many_more_equal_pods_as_they_run_alone(
     some: list[Json], more: list[Json], kind: Json
 ) -> None:
     def running(rows: list[Json]) -> int:
@@ -168,7 +168,7 @@ def test_issue_17_5_more_nodes_run_as_many_more_equal_pods_as_they_run_alone(
 
 @given(NODES, KINDS, ORDERS, st.randoms())
 @settings(max_examples=40, deadline=None)
-def test_issue_17_5_the_same_again_and_as_many_equal_pods_in_any_order_of_nodes(
+def test_the_same_again_and_as_many_equal_pods_in_any_order_of_nodes(
     rows: list[Json], kinds: list[Json], order: list[int], chance: Any
 ) -> None:
     before, again = (_run(rows, kinds, order)[1] for _time in range(2))

@@ -39,7 +39,7 @@ def run(tmp_path: Path, capsys: Any) -> Any:
     return simulated
 
 
-def test_issue_17_5_ten_pods_of_10000_mib_on_two_cards_of_32_gib(run: Any) -> None:
+def test_ten_pods_of_10000_mib_on_two_cards_of_32_gib(run: Any) -> None:
     found = run([deployment(10, pod(gpu=1, gpumem=10000))])
     assert found.counts == (6, 4)
     assert found.status == 3
@@ -50,13 +50,13 @@ def test_issue_17_5_ten_pods_of_10000_mib_on_two_cards_of_32_gib(run: Any) -> No
     assert found.why("web-9") == "memory 10000Mi: 2 devices, most free is 2768Mi"
 
 
-def test_issue_17_5_memory_and_cores(run: Any) -> None:
+def test_memory_and_cores(run: Any) -> None:
     found = run([deployment(10, pod(gpu=1, gpumem=5000, gpucores=30))])
     assert found.counts == (6, 4)
     assert found.why("web-9") == "cores 30: 2 devices, most free is 10"
 
 
-def test_issue_17_5_split_count_stops_the_eleventh_on_each_card(run: Any) -> None:
+def test_split_count_stops_the_eleventh_on_each_card(run: Any) -> None:
     found = run([deployment(25, pod(gpu=1, gpumem=100))])
     assert found.counts == (20, 5)
     assert found.why("web-24") == "shares 1: 2 devices, most free is 0"
@@ -64,13 +64,13 @@ def test_issue_17_5_split_count_stops_the_eleventh_on_each_card(run: Any) -> Non
     assert run([deployment(11, pod(gpu=1, gpumem=100))], [one]).counts == (10, 1)
 
 
-def test_issue_17_5_memory_scaling_of_three_runs_all_ten(run: Any) -> None:
+def test_memory_scaling_of_three_runs_all_ten(run: Any) -> None:
     found = run([deployment(10, pod(gpu=1, gpumem=10000))], [{**TWO_OF_32, "config": SCALED}])
     assert found.counts == (10, 0)
     assert found.status == 0
 
 
-def test_issue_17_5_percentage_is_of_each_cards_memory(run: Any) -> None:
+def test_percentage_is_of_each_cards_memory(run: Any) -> None:
     nodes = [TWO_OF_32, {"name": "small", "gpus": [{"product": "T4"}]}]
     found = run([deployment(7, pod(gpu=1, gpumem_percentage=50))], nodes)
     assert found.counts == (6, 1)
@@ -80,7 +80,7 @@ def test_issue_17_5_percentage_is_of_each_cards_memory(run: Any) -> None:
     assert taken == {"16384Mi": 4, "7680Mi": 2}
 
 
-def test_issue_17_5_shares_and_whole_cards_exclude_each_other(run: Any) -> None:
+def test_shares_and_whole_cards_exclude_each_other(run: Any) -> None:
     objects = [
         template("s", share(memory="1Gi")),
         template("w", whole()),
@@ -93,7 +93,7 @@ def test_issue_17_5_shares_and_whole_cards_exclude_each_other(run: Any) -> None:
     assert found.why("c") == "its devices are in use as whole GPUs and by shares"
 
 
-def test_issue_17_5_five_mig_devices_and_then_shares(run: Any) -> None:
+def test_five_mig_devices_and_then_shares(run: Any) -> None:
     part = {
         "name": "r",
         "exactly": {"deviceClassName": "mig.gpu.node", "selectors": [_profile("2g.12gb")]},
@@ -107,7 +107,7 @@ def _profile(name: str) -> Json:
     return {"cel": {"expression": f"device.attributes['gpu.nvidia.com'].profile == '{name}'"}}
 
 
-def test_issue_17_5_a_count_of_two_is_two_cards(run: Any) -> None:
+def test_a_count_of_two_is_two_cards(run: Any) -> None:
     objects = [
         template("two", share(count=2, cores="30", memory="1Gi")),
         *(claiming(f"p{n}", "two") for n in range(4)),
@@ -118,7 +118,7 @@ def test_issue_17_5_a_count_of_two_is_two_cards(run: Any) -> None:
     assert "cores 30" in found.why("p3")
 
 
-def test_issue_17_5_two_claims_of_a_pod_on_the_first_card_that_fits(run: Any) -> None:
+def test_two_claims_of_a_pod_on_the_first_card_that_fits(run: Any) -> None:
     found = run(
         [
             template("s", share(memory="1Gi")),
@@ -136,15 +136,13 @@ def test_issue_17_5_two_claims_of_a_pod_on_the_first_card_that_fits(run: Any) ->
         ("matchAttribute", ["gpu-0-share"] * 2),
     ],
 )
-def test_issue_17_5_two_shares_on_cards_as_asked(
-    run: Any, constraint: str, expected: list[str]
-) -> None:
+def test_two_shares_on_cards_as_asked(run: Any, constraint: str, expected: list[str]) -> None:
     requests = [share("a", memory="1Gi"), share("b", memory="1Gi")]
     made = template("s", *requests, constraints=[{constraint: "gpu.node/uuid"}])
     assert run([made, claiming("p", "s")]).devices("p") == expected
 
 
-def test_issue_17_5_counters_that_kubernetes_does_not_give_back(run: Any) -> None:
+def test_counters_that_kubernetes_does_not_give_back(run: Any) -> None:
     first = {"selectors": [{"cel": {"expression": "device.attributes['gpu.node'].index == 0"}}]}
     made = template("s", share("a", memory="1Gi"), whole("b", **first))
     found = run([made, claiming("p", "s")])
@@ -154,7 +152,7 @@ def test_issue_17_5_counters_that_kubernetes_does_not_give_back(run: Any) -> Non
     assert run([better, claiming("p", "s")]).devices("p") == ["gpu-0", "gpu-1-share"]
 
 
-def test_issue_17_5_the_first_alternative_that_can_be_had(run: Any) -> None:
+def test_the_first_alternative_that_can_be_had(run: Any) -> None:
     some = [
         {"name": "mig", "deviceClassName": "mig.gpu.node", "selectors": [_profile("2g.12gb")]},
         {"name": "share", **share(memory="4000Mi")["exactly"]},
@@ -168,7 +166,7 @@ def test_issue_17_5_the_first_alternative_that_can_be_had(run: Any) -> None:
     assert [both.pods[f"p{n}"]["node"] for n in range(6)] == ["m"] * 4 + ["n"] * 2
 
 
-def test_issue_17_5_what_no_card_has(run: Any) -> None:
+def test_what_no_card_has(run: Any) -> None:
     objects = [
         template("memory", share(memory="40Gi")),
         template("cores", share(cores="101")),
@@ -186,7 +184,7 @@ def test_issue_17_5_what_no_card_has(run: Any) -> None:
     )
 
 
-def test_issue_17_5_kubernetes_has_no_rule_that_a_full_card_refuses_cores_0(run: Any) -> None:
+def test_kubernetes_has_no_rule_that_a_full_card_refuses_cores_0(run: Any) -> None:
     objects = [
         template("full", share(cores="100", memory="1Gi")),
         template("none", share(cores="0", memory="1Gi")),
@@ -196,14 +194,14 @@ def test_issue_17_5_kubernetes_has_no_rule_that_a_full_card_refuses_cores_0(run:
     assert run(objects).devices("last") == ["gpu-0-share"]
 
 
-def test_issue_17_5_whole_cards_under_the_name_of_a_resource(run: Any) -> None:
+def test_whole_cards_under_the_name_of_a_resource(run: Any) -> None:
     found = run([deployment(3, pod(gpu=1))])
     assert found.counts == (2, 1)
     assert found.devices("web-0") == ["gpu-0"]
     assert found.why("web-2") == "its devices are in use as whole GPUs"
 
 
-def test_issue_17_5_one_card_is_filled_before_the_next(run: Any) -> None:
+def test_one_card_is_filled_before_the_next(run: Any) -> None:
     found = run([deployment(8, pod(gpu=1, gpumem=8000))])
     assert [found.devices(f"web-{n}") for n in range(8)] == [["gpu-0-share"]] * 4 + [
         ["gpu-1-share"]

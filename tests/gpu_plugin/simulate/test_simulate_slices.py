@@ -112,14 +112,14 @@ HALVES = template("half", whole(kind="mig"))
 WHOLE = template("whole", whole())
 
 
-def test_issue_17_5_a_share_keeps_the_whole_card_and_its_halves_away(run: Any) -> None:
+def test_a_share_keeps_the_whole_card_and_its_halves_away(run: Any) -> None:
     there = [*slices(), allocated("a", "gpu-0-share", "1Gi")]
     found = run(there, [WHOLE, claiming("a", "whole"), claiming("b", "whole")])
     assert found.devices("a") == ["gpu-1"]
     assert found.why("b") == "its devices are in use as whole GPUs and by shares"
 
 
-def test_issue_17_5_five_halves_beside_a_share_and_then_shares(run: Any) -> None:
+def test_five_halves_beside_a_share_and_then_shares(run: Any) -> None:
     there = [*slices(), allocated("a", "gpu-0-share", "1Gi")]
     more = template("s", share(memory="1Gi"))
     asked = [
@@ -139,7 +139,7 @@ def test_issue_17_5_five_halves_beside_a_share_and_then_shares(run: Any) -> None
     assert [found.devices(f"s{n}") for n in range(4)] == [["gpu-0-share"]] * 4
 
 
-def test_issue_17_5_halves_first_and_shares_as_the_second_choice(run: Any) -> None:
+def test_halves_first_and_shares_as_the_second_choice(run: Any) -> None:
     some = [
         {"name": "half", "deviceClassName": "mig.gpu.node"},
         {"name": "share", **share(memory="4000Mi")["exactly"]},
@@ -149,7 +149,7 @@ def test_issue_17_5_halves_first_and_shares_as_the_second_choice(run: Any) -> No
     assert found.counts == (4, 2)
 
 
-def test_issue_17_5_what_is_allocated_counts(run: Any) -> None:
+def test_what_is_allocated_counts(run: Any) -> None:
     there = [
         *slices(),
         allocated("a", "gpu-0-share", "30000Mi"),
@@ -165,13 +165,13 @@ def test_issue_17_5_what_is_allocated_counts(run: Any) -> None:
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
-def test_issue_17_5_a_tainted_share_is_passed_over(run: Any, effect: str) -> None:
+def test_a_tainted_share_is_passed_over(run: Any, effect: str) -> None:
     found = run(slices(effect), [deployment(4, pod(gpu=1, gpumem=10000))])
     assert [found.devices(f"web-{n}") for n in range(3)] == [["gpu-1-share"]] * 3
     assert found.why("web-3") == "memory 10000Mi: 1 device, most free is 2768Mi"
 
 
-def test_issue_17_5_two_shares_of_which_all_are_tainted(run: Any) -> None:
+def test_two_shares_of_which_all_are_tainted(run: Any) -> None:
     first = {
         "selectors": [{"cel": {"expression": "device.attributes['gpu.node'].uuid == 'GPU-0'"}}]
     }
@@ -183,7 +183,7 @@ def test_issue_17_5_two_shares_of_which_all_are_tainted(run: Any) -> None:
     assert run(slices("NoSchedule"), [template("t", asked), claiming("p", "t")]).counts == (1, 0)
 
 
-def test_issue_17_5_nothing_of_a_pool_that_is_being_replaced(run: Any) -> None:
+def test_nothing_of_a_pool_that_is_being_replaced(run: Any) -> None:
     found = run(slices(count=3), [WHOLE, claiming("p", "whole")])
     assert (
         found.why("p")
@@ -191,14 +191,14 @@ def test_issue_17_5_nothing_of_a_pool_that_is_being_replaced(run: Any) -> None:
     )
 
 
-def test_issue_17_5_a_selector_that_can_not_be_evaluated_stops_the_pod_everywhere(run: Any) -> None:
+def test_a_selector_that_can_not_be_evaluated_stops_the_pod_everywhere(run: Any) -> None:
     selector = {"cel": {"expression": "device.attributes['gpu.node'].profile == '1g.5gb'"}}
     asked = {"name": "r", "exactly": {"deviceClassName": "mig.gpu.node", "selectors": [selector]}}
     found = run(slices(), [template("t", asked), claiming("p", "t")])
     assert "a selector can't be evaluated for gpu-0-mig-0: no such key: profile" in found.why("p")
 
 
-def test_issue_17_5_pods_share_a_claim_on_its_node(run: Any) -> None:
+def test_pods_share_a_claim_on_its_node(run: Any) -> None:
     there = [*slices(), *slices(node="m"), allocated("shared", "gpu-0", node="m")]
     one, two, three = naming("shared", "one"), naming("fresh", "two"), naming("fresh", "three")
     fresh = {"kind": "ResourceClaim", "metadata": {"name": "fresh"}, "spec": HALVES["spec"]["spec"]}
@@ -208,7 +208,7 @@ def test_issue_17_5_pods_share_a_claim_on_its_node(run: Any) -> None:
     assert (found.devices("two"), found.devices("three")) == (["gpu-0-mig-0"], [])
 
 
-def test_issue_17_5_pending_pods_of_what_is_there(run: Any) -> None:
+def test_pending_pods_of_what_is_there(run: Any) -> None:
     here = claiming("here", "whole") | {"status": {"phase": "Running"}}
     here["spec"] = {**here["spec"], "nodeName": "n"}
     there = [
@@ -234,7 +234,7 @@ def test_issue_17_5_pending_pods_of_what_is_there(run: Any) -> None:
         (claiming("p", "foreign"), "the selector 'device.name == 1' is not understood"),
     ],
 )
-def test_issue_17_5_what_is_not_there_is_named(run: Any, made: Json, why: str) -> None:
+def test_what_is_not_there_is_named(run: Any, made: Json, why: str) -> None:
     odd = template("odd", {"name": "r", "exactly": {"deviceClassName": "odd"}})
     selectors = [{"cel": {"expression": "device.name == 1"}}]
     foreign = template(

@@ -59,7 +59,7 @@ def carried_out(store: dict[str, Json], wanted: list[str], most: int | None = No
 
 
 @given(CONTENTS, CONTENTS, st.integers(0, 8), CONTENTS)
-def test_issue_17_1_no_step_shows_what_is_neither_the_old_nor_the_new(
+def test_no_step_shows_what_is_neither_the_old_nor_the_new(
     old: list[str], new: list[str], killed: int, newest: list[str]
 ) -> None:
     store: dict[str, Json] = {}
@@ -80,7 +80,7 @@ def test_issue_17_1_no_step_shows_what_is_neither_the_old_nor_the_new(
 @given(
     CONTENTS, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), max_size=4)
 )
-def test_issue_17_1_whatever_others_left_there_ends_as_it_is_wanted(
+def test_whatever_others_left_there_ends_as_it_is_wanted(
     new: list[str], litter: list[tuple[int, int, bool]]
 ) -> None:
     store: dict[str, Json] = {}
@@ -96,7 +96,7 @@ def test_issue_17_1_whatever_others_left_there_ends_as_it_is_wanted(
     assert changes(NODE, specs(new), list(store.values())) == ()
 
 
-def test_issue_17_1_a_change_of_one_slice_is_one_call() -> None:
+def test_a_change_of_one_slice_is_one_call() -> None:
     store: dict[str, Json] = {}
     carried_out(store, ["a", "b", "c"])
     (only,) = changes(NODE, specs(["a", "x", "c"]), list(store.values()))
@@ -104,7 +104,7 @@ def test_issue_17_1_a_change_of_one_slice_is_one_call() -> None:
     assert only.spec["pool"]["generation"] == 1
 
 
-def test_issue_17_1_names_sort_as_their_numbers_and_are_never_too_long() -> None:
+def test_names_sort_as_their_numbers_and_are_never_too_long() -> None:
     for node in ("n", "n" * 253, "a." * 120 + "b"):
         names = [name_of(node, number) for number in range(40)]
         assert sorted(names) == names
@@ -113,7 +113,7 @@ def test_issue_17_1_names_sort_as_their_numbers_and_are_never_too_long() -> None
     assert name_of("n" * 253, 0) != name_of("n" * 252 + "m", 0)
 
 
-def test_issue_17_1_times_of_taints_stay_and_make_no_difference() -> None:
+def test_times_of_taints_stay_and_make_no_difference() -> None:
     taint = {"key": "gpu.node/xid", "value": "79", "effect": "NoSchedule"}
     (spec,) = specs(["a"])
     spec["devices"][0]["taints"] = [taint]
@@ -125,7 +125,7 @@ def test_issue_17_1_times_of_taints_stay_and_make_no_difference() -> None:
     assert change.spec["devices"][0]["taints"] == [{**taint, "timeAdded": "then"}]
 
 
-def test_issue_17_1_what_a_server_drops_names_its_feature_gate() -> None:
+def test_what_a_server_drops_names_its_feature_gate() -> None:
     policy = {"memory": {"value": "1Gi", "requestPolicy": {"default": "1Mi"}}}
     sent = {"devices": [{"name": "a", "capacity": policy, "consumesCounters": [1]}]}
     kept = {"devices": [{"name": "a", "capacity": {"memory": {"value": "1Gi"}}}]}

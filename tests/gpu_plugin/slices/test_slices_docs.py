@@ -22,7 +22,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs/fractions/driver.md").read_t
 BLOCKS = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 
-def test_issue_17_1_the_devices_on_the_page_are_those_that_are_published() -> None:
+def test_the_devices_on_the_page_are_those_that_are_published() -> None:
     gpu = replace(view(0), brand=14, pcie_root="pci0000:16")
     now = replace(inventory(gpu), cuda_version="12.4")
     _counters, parts = build(now, parse("gpuNode: {allocation: dra}"), {}, {}, node="node-1")
@@ -33,12 +33,12 @@ def test_issue_17_1_the_devices_on_the_page_are_those_that_are_published() -> No
     assert {**shown[1], "attributes": common} == share
 
 
-def test_issue_17_2_the_configuration_on_the_page_is_a_good_one() -> None:
+def test_the_configuration_on_the_page_is_a_good_one() -> None:
     dra = parse(yaml.safe_dump(BLOCKS[0])).dra
     assert (dra.allocation, len(dra.devices)) == ("both", 3)
     assert [key for key in KEYS if f"| `{key}` |" not in PAGE] == []
 
 
-def test_issue_17_1_each_taint_is_on_the_page() -> None:
+def test_each_taint_is_on_the_page() -> None:
     keys = {"xid", UNENFORCED, *TAINTS.values()}
     assert [key for key in sorted(keys) if f"`gpu.node/{key}`" not in PAGE] == []

@@ -62,7 +62,7 @@ def some(draw: Any, profiles: Sequence[GiProfile], beside: Sequence[Place] = ())
 
 
 @given(st.data())
-def test_issue_17_1_counters_allow_what_the_hardware_does_and_no_more(data: Any) -> None:
+def test_counters_allow_what_the_hardware_does_and_no_more(data: Any) -> None:
     profiles = GRIDS[data.draw(NAMES)]
     standing = some(data.draw, profiles)
     chosen = some(data.draw, profiles, standing)
@@ -75,7 +75,7 @@ def test_issue_17_1_counters_allow_what_the_hardware_does_and_no_more(data: Any)
 
 @pytest.mark.parametrize("name", CATALOG)
 @given(st.data())
-def test_issue_17_1_what_is_counted_can_be_created_in_any_order(name: str, data: Any) -> None:
+def test_what_is_counted_can_be_created_in_any_order(name: str, data: Any) -> None:
     profiles, gpu = GRIDS[name], SimpleNamespace(product=product(name))
     there: list[Gi] = []
     chosen: list[Place] = []
@@ -95,7 +95,7 @@ def test_issue_17_1_what_is_counted_can_be_created_in_any_order(name: str, data:
 
 
 @pytest.mark.parametrize("name", sorted(GRIDS))
-def test_issue_17_1_a_gpu_has_few_counters_and_all_are_taken(name: str) -> None:
+def test_a_gpu_has_few_counters_and_all_are_taken(name: str) -> None:
     grid = Grid(GRIDS[name])
     taken = {key for _profile, _start, _size, uses in grid.placements() for key in uses}
     assert len(grid.counters) <= MOST_COUNTERS
@@ -103,7 +103,7 @@ def test_issue_17_1_a_gpu_has_few_counters_and_all_are_taken(name: str) -> None:
     assert min(grid.counters.values()) > 0
 
 
-def test_issue_17_1_the_counters_of_an_h100() -> None:
+def test_the_counters_of_an_h100() -> None:
     grid = Grid(GRIDS["h100-80"])
     slices = {f"memory-slice-{number}": 1 for number in range(8)}
     assert grid.counters == {**slices, "compute-slices": 7, "media-extensions": 1}
@@ -117,7 +117,7 @@ def test_issue_17_1_the_counters_of_an_h100() -> None:
     assert len(uses) == 25
 
 
-def test_issue_17_1_an_instance_that_stands_takes_its_part_for_good() -> None:
+def test_an_instance_that_stands_takes_its_part_for_good() -> None:
     profiles = GRIDS["h100-80"]
     by_name = {one.name: one for one in profiles}
     grid = Grid(profiles, instances([(by_name["3g.40gb"], 0), (by_name["1g.10gb+me"], 4)]))
@@ -129,7 +129,7 @@ def test_issue_17_1_an_instance_that_stands_takes_its_part_for_good() -> None:
     assert places == {("1g.10gb", 5), ("1g.10gb", 6), ("1g.20gb", 6)}
 
 
-def test_issue_17_1_more_rules_than_counters_place_nothing() -> None:
+def test_more_rules_than_counters_place_nothing() -> None:
     wide = GiProfile(1, 1, "1g.1gb", 1, 1, 1000, tuple((at, 1) for at in range(40)))
     grid = Grid((wide,))
     assert (grid.counters, list(grid.placements())) == ({}, [])

@@ -47,7 +47,7 @@ def strings(device: Json) -> Json:
     return {key: next(iter(value.values())) for key, value in device["attributes"].items()}
 
 
-def test_issue_17_1_a_whole_gpu_and_its_shares_take_all_of_the_same_counter() -> None:
+def test_a_whole_gpu_and_its_shares_take_all_of_the_same_counter() -> None:
     counters, parts = slices(view(0))
     pool = {"name": NODE, "generation": 1, "resourceSliceCount": 2}
     for one in (counters, parts):
@@ -62,7 +62,7 @@ def test_issue_17_1_a_whole_gpu_and_its_shares_take_all_of_the_same_counter() ->
     ]
 
 
-def test_issue_17_1_attributes_have_nvidias_names_and_ours() -> None:
+def test_attributes_have_nvidias_names_and_ours() -> None:
     whole, share = devices(view(0)).values()
     assert whole["attributes"] == {
         "gpu.nvidia.com/architecture": {"string": "Hopper"},
@@ -86,7 +86,7 @@ def test_issue_17_1_attributes_have_nvidias_names_and_ours() -> None:
     assert strings(share) == {**strings(whole), **added}
 
 
-def test_issue_17_1_what_is_not_known_is_left_out() -> None:
+def test_what_is_not_known_is_left_out() -> None:
     bare = replace(gpu(0, name="\x00é" * 60), compute_capability=(99, 0))
     now = replace(inventory(GpuView(bare)), driver_version="unknown")
     (_counters, parts) = build(now, ALL, {}, {}, node=NODE)
@@ -98,7 +98,7 @@ def test_issue_17_1_what_is_not_known_is_left_out() -> None:
     assert found["productName"].isprintable()
 
 
-def test_issue_17_1_shares_of_a_gpu_have_request_policies() -> None:
+def test_shares_of_a_gpu_have_request_policies() -> None:
     share = devices(view(0))["gpu-0-share"]
     assert share["allowMultipleAllocations"] is True
     assert share["capacity"] == {
@@ -127,9 +127,7 @@ def test_issue_17_1_shares_of_a_gpu_have_request_policies() -> None:
         ("splitCount: 1000, enforcement: none", "80Gi", "1k"),
     ],
 )
-def test_issue_17_1_scaling_and_split_count_are_capacities(
-    text: str, memory: str, shares: str
-) -> None:
+def test_scaling_and_split_count_are_capacities(text: str, memory: str, shares: str) -> None:
     config = parse(f"gpuNode: {{allocation: dra, dra: {{{text}}}}}")
     found = devices(view(0), config=config)
     assert found["gpu-0-share"]["capacity"]["memory"]["value"] == memory
@@ -137,14 +135,14 @@ def test_issue_17_1_scaling_and_split_count_are_capacities(
     assert found["gpu-0"]["capacity"] == {"gpu.nvidia.com/memory": {"value": "80Gi"}}
 
 
-def test_issue_17_2_slices_have_the_gpus_of_dra_alone() -> None:
+def test_slices_have_the_gpus_of_dra_alone() -> None:
     config = parse("gpuNode: {allocation: both, dra: {devices: [1]}}")
     assert list(devices(view(0), view(1), config=config)) == ["gpu-1", "gpu-1-share"]
     assert slices(view(0), config=Config()) == []
     assert slices(GpuView(gpu(0, name="DGX Display"))) == []
 
 
-def test_issue_17_1_a_gpu_in_mig_mode_has_its_placements_and_what_stands() -> None:
+def test_a_gpu_in_mig_mode_has_its_placements_and_what_stands() -> None:
     profiles = GRIDS["h100-80"]
     by_name = {one.name: one for one in profiles}
     found = devices(mig_grids.view(profiles, [(by_name["3g.40gb"], 0)]))
@@ -169,7 +167,7 @@ def test_issue_17_1_a_gpu_in_mig_mode_has_its_placements_and_what_stands() -> No
     ]
 
 
-def test_issue_17_1_what_a_claim_had_made_changes_nothing() -> None:
+def test_what_a_claim_had_made_changes_nothing() -> None:
     profiles = GRIDS["h100-80"]
     by_name = {one.name: one for one in profiles}
     made = mig_grids.view(profiles, [(by_name["2g.20gb"], 4)])
@@ -178,13 +176,13 @@ def test_issue_17_1_what_a_claim_had_made_changes_nothing() -> None:
     assert slices(made) != before
 
 
-def test_issue_17_1_a_fully_divided_gpu_needs_no_counters() -> None:
+def test_a_fully_divided_gpu_needs_no_counters() -> None:
     (whole,) = [one for one in GRIDS["h100-80"] if one.name == "7g.80gb"]
     (only,) = slices(mig_grids.view(GRIDS["h100-80"], [(whole, 0)]))
     assert [one["name"] for one in only["devices"]] == ["gpu-0-mig-7g80gb-0-0"]
 
 
-def test_issue_17_1_the_parts_of_a_gpu_instance_are_not_published_and_keep_their_place() -> None:
+def test_the_parts_of_a_gpu_instance_are_not_published_and_keep_their_place() -> None:
     (three,) = [one for one in GRIDS["h100-80"] if one.name == "3g.40gb"]
     one = mig_grids.view(GRIDS["h100-80"], [(three, 0)])
     parts = [replace(one.mig[0], uuid=f"MIG-{n}", ci_id=n, profile="1c.3g.40gb") for n in range(3)]
@@ -193,7 +191,7 @@ def test_issue_17_1_the_parts_of_a_gpu_instance_are_not_published_and_keep_their
     assert parted < whole
 
 
-def test_issue_17_1_small_instances_go_where_they_leave_room_for_large_ones() -> None:
+def test_small_instances_go_where_they_leave_room_for_large_ones() -> None:
     order = [name.split("-mig-")[1] for name in devices(mig_grids.view(GRIDS["h100-80"]))]
     assert order[:3] == ["1g10gb-19-6", "1g10gb-19-5", "1g10gb-19-4"]
     assert order.index("1g10gb-19-0") < order.index("1g10gb-me-20-6") < order.index("2g20gb-14-4")
@@ -208,14 +206,14 @@ def test_issue_17_1_small_instances_go_where_they_leave_room_for_large_ones() ->
         (Problem(Kind.SLOW, "slow"), {"key": "gpu.node/slow"}),
     ],
 )
-def test_issue_17_1_a_sick_gpu_is_tainted(problem: Problem, taint: Json) -> None:
+def test_a_sick_gpu_is_tainted(problem: Problem, taint: Json) -> None:
     found = devices(view(0, problem=problem), view(1))
     assert found["gpu-0"]["taints"] == [{**taint, "effect": "NoSchedule"}]
     assert found["gpu-0-share"]["taints"] == found["gpu-0"]["taints"]
     assert "taints" not in found["gpu-1"]
 
 
-def test_issue_17_1_a_fault_is_tainted_with_its_xid() -> None:
+def test_a_fault_is_tainted_with_its_xid() -> None:
     whole: Place = ("GPU-0", None, None)
     found = devices(view(0), faults={whole: "XID 79 (it has fallen off the bus)"})
     assert found["gpu-0"]["taints"] == [
@@ -225,7 +223,7 @@ def test_issue_17_1_a_fault_is_tainted_with_its_xid() -> None:
     assert found["gpu-0"]["taints"] == [{"key": "gpu.node/fault", "effect": "NoSchedule"}]
 
 
-def test_issue_17_1_a_fault_of_an_instance_taints_that_one() -> None:
+def test_a_fault_of_an_instance_taints_that_one() -> None:
     by_name = {one.name: one for one in GRIDS["h100-80"]}
     places = [(by_name["1g.10gb"], 6), (by_name["2g.20gb"], 4)]
     one = mig_grids.view(GRIDS["h100-80"], places)
@@ -237,13 +235,13 @@ def test_issue_17_1_a_fault_of_an_instance_taints_that_one() -> None:
         ]
 
 
-def test_issue_17_1_shares_that_nothing_enforces_are_tainted_and_whole_gpus_are_not() -> None:
+def test_shares_that_nothing_enforces_are_tainted_and_whole_gpus_are_not() -> None:
     found = devices(view(0), view(1), unenforced={"GPU-0": "the MPS daemon does not answer"})
     tainted = {name: one["taints"] for name, one in found.items() if "taints" in one}
     assert tainted == {"gpu-0-share": [{"key": "gpu.node/unenforced", "effect": "NoSchedule"}]}
 
 
-def test_issue_17_1_without_its_driver_all_gpus_are_tainted() -> None:
+def test_without_its_driver_all_gpus_are_tainted() -> None:
     now = replace(inventory(view(0)), absent="the NVIDIA driver is not loaded")
     (_counters, parts) = build(now, ALL, {}, {}, node=NODE)
     keys = {taint["key"] for one in parts["devices"] for taint in one["taints"]}
@@ -274,7 +272,7 @@ def many(draw: Any) -> Inventory:
 
 
 @given(st.data())
-def test_issue_17_1_no_slice_goes_beyond_the_limits_of_the_api(data: Any) -> None:
+def test_no_slice_goes_beyond_the_limits_of_the_api(data: Any) -> None:
     now = many(data.draw)
     found = build(now, ALL, {}, {"GPU-0": "not now"}, node=NODE)
     assert {one["pool"]["resourceSliceCount"] for one in found} <= {len(found)}
@@ -297,7 +295,7 @@ def test_issue_17_1_no_slice_goes_beyond_the_limits_of_the_api(data: Any) -> Non
 
 
 @given(st.data())
-def test_issue_17_1_equal_gpus_give_equal_bytes_in_any_order(data: Any) -> None:
+def test_equal_gpus_give_equal_bytes_in_any_order(data: Any) -> None:
     now = many(data.draw)
     again = replace(now, gpus=tuple(data.draw(st.permutations(now.gpus))))
     first, second = (json.dumps(build(one, ALL, {}, {}, node=NODE)) for one in (now, again))

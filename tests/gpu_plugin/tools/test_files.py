@@ -30,7 +30,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_l8_without_room_the_old_file_stays_and_nothing_else(small: Path, durable: bool) -> None:
+def test_without_room_the_old_file_stays_and_nothing_else(small: Path, durable: bool) -> None:
     path = small / "state.json"
     files.replace(path, "old")
     with pytest.raises(OSError, match="No space left"):
@@ -40,7 +40,7 @@ def test_l8_without_room_the_old_file_stays_and_nothing_else(small: Path, durabl
     assert [(one.name, one.read_text()) for one in small.iterdir()] == [("state.json", "new")]
 
 
-def test_l8_what_a_killed_process_left_is_replaced_and_no_link_is_followed(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_replaced_and_no_link_is_followed(tmp_path: Path) -> None:
     path, theirs = tmp_path / "state.json", tmp_path / "theirs"
     theirs.write_text("theirs")
     (tmp_path / f".state.json.{os.getpid()}").symlink_to(theirs)
@@ -50,7 +50,7 @@ def test_l8_what_a_killed_process_left_is_replaced_and_no_link_is_followed(tmp_p
     assert (path.read_text(), path.is_symlink(), theirs.read_text()) == ("ours", False, "theirs")
 
 
-def test_l8_a_durable_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path) -> None:
+def test_a_durable_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path) -> None:
     """As strace sees it: what a loss of power leaves can't be tried here."""
     strace = "/usr/bin/strace"
     if not os.access(strace, os.X_OK):

@@ -51,8 +51,9 @@ def test_any_value_can_be_read_again(text: str) -> None:
     assert (json.loads(quoted) if quoted.startswith('"') else quoted) == text
 
 
+@pytest.mark.attack("terminal-escapes")
 @pytest.mark.parametrize("hostile", ["\x1b]0;owned\x07", "\x9b31m", "\u202egnp.exe", "a\rb"])
-def test_s15_what_tenants_write_steers_no_terminal(
+def test_what_tenants_write_steers_no_terminal(
     hostile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A control daemon's own words, as events, have what its clients say."""
@@ -95,7 +96,7 @@ def test_a_service_manager_that_is_gone_ends_nothing_and_hears_what_comes_later(
         assert manager.recv(100) == b"STATUS=later"
 
 
-def test_l11_lines_of_several_threads_stay_whole(capfd: pytest.CaptureFixture[str]) -> None:
+def test_lines_of_several_threads_stay_whole(capfd: pytest.CaptureFixture[str]) -> None:
     def tell(number: int) -> None:
         for line in range(200):
             logs.info("event", thread=number, line=line, text="x" * 200)
@@ -111,7 +112,7 @@ def test_l11_lines_of_several_threads_stay_whole(capfd: pytest.CaptureFixture[st
         assert re.fullmatch(r"\S+ info: event thread=\d line=\d+ text=x{200}", line)
 
 
-def test_l11_a_log_that_nobody_reads_ends_nothing() -> None:
+def test_a_log_that_nobody_reads_ends_nothing() -> None:
     """As journald does when it is restarted: the pipe is broken, within the handling of an error too."""
     code = (
         "import sys; from gpu_plugin.tools import logs; from gpu_plugin.tools.chores import Chore\n"

@@ -59,7 +59,7 @@ def rounds(until: float) -> Iterator[tuple[int, float]]:
         now += 2 * DAY
 
 
-def test_issue_17_3_at_each_moment_what_is_served_is_trusted() -> None:
+def test_at_each_moment_what_is_served_is_trusted() -> None:
     world, leaves, authorities = World(), set(), set()
     for replica, now in rounds(8 * YEAR):
         world.look(replica, now)
@@ -72,7 +72,7 @@ def test_issue_17_3_at_each_moment_what_is_served_is_trusted() -> None:
     assert 45 <= len(leaves) <= 60  # each of ninety days, renewed after sixty
 
 
-def test_issue_17_3_a_new_authority_signs_when_it_is_known() -> None:
+def test_a_new_authority_signs_when_it_is_known() -> None:
     world = World()
     world.look(0, NOW)
     world.look(0, NOW + 1)
@@ -101,7 +101,7 @@ def test_issue_17_3_a_new_authority_signs_when_it_is_known() -> None:
 
 @pytest.mark.parametrize("field", ["bundle", "authority_key", "chain", "key"])
 @pytest.mark.parametrize("damage", ["", "nonsense", "another"])
-def test_issue_17_3_a_secret_that_was_damaged_is_mended(field: str, damage: str) -> None:
+def test_a_secret_that_was_damaged_is_mended(field: str, damage: str) -> None:
     world = World()
     world.look(0, NOW)
     other = issue.authority("other", NOW)
@@ -115,7 +115,7 @@ def test_issue_17_3_a_secret_that_was_damaged_is_mended(field: str, damage: str)
     assert issue.belongs(mended.authority_key, issue.facts(mended.bundle)[0])
 
 
-def test_issue_17_3_other_names_are_another_certificate() -> None:
+def test_other_names_are_another_certificate() -> None:
     world = World()
     world.look(0, NOW)
     again = plan.renewed(world.kept, NAMES, [world.bundle], NOW + 60)
@@ -125,7 +125,7 @@ def test_issue_17_3_other_names_are_another_certificate() -> None:
     assert issue.facts(other.chain)[0].names == names
 
 
-def test_issue_17_3_an_authority_signs_servers_and_nothing_else() -> None:
+def test_an_authority_signs_servers_and_nothing_else() -> None:
     made = issue.authority("ca", NOW)
     leaf = x509.load_pem_x509_certificate(issue.serving(made, NAMES, NOW).certificate.encode())
     assert isinstance(leaf.public_key(), ec.EllipticCurvePublicKey)
@@ -145,7 +145,7 @@ def written(folder: Path, pair: Pair) -> Files:
     return Files(*paths)
 
 
-def test_issue_17_3_files_are_read_again(tmp_path: Path) -> None:
+def test_files_are_read_again(tmp_path: Path) -> None:
     made, serving = issue.authority("ca", NOW), Serving()
     with pytest.raises(NodeError, match="the serving certificate can't be read"):
         Files(tmp_path / "a", tmp_path / "b").look(NOW)
@@ -161,7 +161,7 @@ def test_issue_17_3_files_are_read_again(tmp_path: Path) -> None:
     assert serving.until == NOW + 150 * DAY
 
 
-def test_issue_17_3_openssl_says_the_same(tmp_path: Path) -> None:
+def test_openssl_says_the_same(tmp_path: Path) -> None:
     made = issue.authority("ca", NOW)
     (tmp_path / "ca.crt").write_text(made.certificate)
     leaf = tmp_path / "tls.crt"
@@ -180,7 +180,7 @@ def test_issue_17_3_openssl_says_the_same(tmp_path: Path) -> None:
     assert (found.returncode, found.stdout) == (0, "tls.crt: OK\n"), found.stderr
 
 
-def test_issue_17_3_no_key_is_left_open() -> None:
+def test_no_key_is_left_open() -> None:
     made, serving = issue.authority("ca", NOW), Serving()
     before = len(os.listdir("/proc/self/fd"))
     serving.load(issue.serving(made, NAMES, NOW))

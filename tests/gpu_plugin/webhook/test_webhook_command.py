@@ -24,7 +24,7 @@ def configured(tmp_path: Path) -> list[str]:
     return ["webhook", "--device-config", str(devices), "--node-config", str(nodes)]
 
 
-def test_issue_17_3_a_nodes_settings_are_shown(
+def test_a_nodes_settings_are_shown(
     configured: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*configured, "--show-node", "node-1"]) == 0
@@ -57,16 +57,14 @@ def test_issue_17_3_a_nodes_settings_are_shown(
         (["--kubeconfig", "/nowhere"], "/nowhere is not there"),
     ],
 )
-def test_issue_17_3_what_cant_be_is_refused_by_its_flag(
+def test_what_cant_be_is_refused_by_its_flag(
     words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["webhook", *words]) == 1
     assert told in capsys.readouterr().err
 
 
-def test_issue_17_3_an_address_that_is_taken(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_address_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "kubeconfig"
     config.write_text(
         '{"apiVersion": "v1", "kind": "Config", "current-context": "c",'
@@ -81,7 +79,7 @@ def test_issue_17_3_an_address_that_is_taken(
     assert "the webhook can't listen" in capsys.readouterr().err
 
 
-def test_issue_17_3_without_its_libraries_it_says_where_they_are(tmp_path: Path) -> None:
+def test_without_its_libraries_it_says_where_they_are(tmp_path: Path) -> None:
     """As on a node, which has no cryptography."""
     (tmp_path / "cryptography.py").write_text("raise ImportError('No module named cryptography')")
     path = f"import sys; sys.path.insert(0, {str(tmp_path)!r})"

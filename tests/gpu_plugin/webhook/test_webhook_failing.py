@@ -89,7 +89,7 @@ class Load:
         self._thread.join()
 
 
-def test_issue_17_3_an_authority_is_renewed_and_no_pod_fails(cluster: Cluster) -> None:
+def test_an_authority_is_renewed_and_no_pod_fails(cluster: Cluster) -> None:
     """Both are due when two replicas start; the five minutes and the hour of waiting are skipped."""
     now = time.time()
     authority = issue.authority("old", now - 0.7 * issue.AUTHORITY_DAYS * DAY)
@@ -131,7 +131,7 @@ def test_issue_17_3_an_authority_is_renewed_and_no_pod_fails(cluster: Cluster) -
             one.stop()
 
 
-def test_issue_17_3_a_certificate_that_is_over(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_certificate_that_is_over(cluster: Cluster, tmp_path: Path) -> None:
     now = time.time()
     authority = issue.authority("files", now - 100 * DAY)
     trust(cluster, authority.certificate)
@@ -153,7 +153,7 @@ def test_issue_17_3_a_certificate_that_is_over(cluster: Cluster, tmp_path: Path)
 
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
-def test_issue_17_3_a_webhook_that_is_slow(cluster: Cluster, policy: str) -> None:
+def test_a_webhook_that_is_slow(cluster: Cluster, policy: str) -> None:
     """One that takes connections and says nothing."""
     cluster.policy(policy, 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -167,7 +167,7 @@ def test_issue_17_3_a_webhook_that_is_slow(cluster: Cluster, policy: str) -> Non
     cluster.policy("Fail")
 
 
-def test_issue_17_3_without_a_secret_it_is_not_ready_and_says_why(cluster: Cluster) -> None:
+def test_without_a_secret_it_is_not_ready_and_says_why(cluster: Cluster) -> None:
     replica = cluster.replica("none", "--tls-secret", "missing")
     try:
         wait(lambda: "create it empty" in replica.log.read_text(), replica.log)

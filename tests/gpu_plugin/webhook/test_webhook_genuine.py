@@ -46,9 +46,7 @@ def mutated(one: Replica) -> float:
     return float(found[1]) if found else 0.0
 
 
-def test_issue_17_3_a_hami_pod_is_admitted_with_a_claim(
-    cluster: Cluster, replicas: list[Replica]
-) -> None:
+def test_a_hami_pod_is_admitted_with_a_claim(cluster: Cluster, replicas: list[Replica]) -> None:
     made = [cluster.pod(SHARE) for _each in range(4)]
     (name,) = {one["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] for one in made}
     assert list(cluster.templates()) == [name]
@@ -56,24 +54,20 @@ def test_issue_17_3_a_hami_pod_is_admitted_with_a_claim(
     assert sum(mutated(one) for one in replicas) == 4
 
 
-def test_issue_17_3_a_dry_run_makes_nothing(cluster: Cluster, replicas: list[Replica]) -> None:
+def test_a_dry_run_makes_nothing(cluster: Cluster, replicas: list[Replica]) -> None:
     before = cluster.templates()
     made = cluster.pod(pod(limits(gpu=1, gpumem=3111)), dry=True)
     assert made["spec"]["resourceClaims"]
     assert cluster.templates() == before
 
 
-def test_issue_17_3_what_cant_be_is_refused_by_its_field(
-    cluster: Cluster, replicas: list[Replica]
-) -> None:
+def test_what_cant_be_is_refused_by_its_field(cluster: Cluster, replicas: list[Replica]) -> None:
     error = cluster.refusal(pod(limits(gpu=1, gpumem_percentage=101)))
     assert error.status == 422
     assert "limits[nvidia.com/gpumem-percentage]: 101 can't be" in str(error)
 
 
-def test_issue_17_3_one_replica_ends_and_no_pod_waits(
-    cluster: Cluster, replicas: list[Replica]
-) -> None:
+def test_one_replica_ends_and_no_pod_waits(cluster: Cluster, replicas: list[Replica]) -> None:
     failed: list[ApiError] = []
     over = threading.Event()
 
@@ -103,7 +97,7 @@ def test_issue_17_3_one_replica_ends_and_no_pod_waits(
 
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
-def test_issue_17_3_no_replica_is_there(cluster: Cluster, policy: str) -> None:
+def test_no_replica_is_there(cluster: Cluster, policy: str) -> None:
     cluster.policy(policy)
     if policy == "Fail":
         assert "failed calling webhook" in str(cluster.refusal(SHARE))

@@ -172,18 +172,18 @@ def _devices(cluster: Cluster, name: str) -> list[str]:
     ]
 
 
-def test_issue_17_3_shares_fill_cards_and_the_next_one_waits(cluster: Cluster) -> None:
+def test_shares_fill_cards_and_the_next_one_waits(cluster: Cluster) -> None:
     """HAMi's published case: pods of 10000 MiB on cards of 32 GiB, three on each."""
     found = placed(cluster, pod(limits(gpu=1, gpumem=10000)), 13)
     assert len(found) == 12
     assert sorted(found) == sorted([[f"gpu-{n}-share"] for n in range(4)] * 3)
 
 
-def test_issue_17_3_memory_and_cores(cluster: Cluster) -> None:
+def test_memory_and_cores(cluster: Cluster) -> None:
     assert len(placed(cluster, pod(limits(gpu=1, gpumem=5000, gpucores=30)), 13)) == 12
 
 
-def test_issue_17_3_the_scheduler_reads_types_and_uuids(cluster: Cluster) -> None:
+def test_the_scheduler_reads_types_and_uuids(cluster: Cluster) -> None:
     def on(**wishes: str) -> list[list[str]]:
         named = {f"nvidia.com/{key.replace('_', '-')}": text for key, text in wishes.items()}
         return placed(cluster, pod(limits(gpu=1, gpumem=1000), annotations=named))
@@ -196,20 +196,20 @@ def test_issue_17_3_the_scheduler_reads_types_and_uuids(cluster: Cluster) -> Non
     assert on(use_gputype="H200") == []
 
 
-def test_issue_17_3_percentages_and_several_gpus(cluster: Cluster) -> None:
+def test_percentages_and_several_gpus(cluster: Cluster) -> None:
     half = pod(limits(gpu=2, gpumem_percentage=50, gpucores=30))
     found = placed(cluster, half, 5)
     assert len(found) == 4
     assert all(len(set(devices)) == 2 for devices in found)
 
 
-def test_issue_17_3_whole_cards_and_shares_exclude_each_other(cluster: Cluster) -> None:
+def test_whole_cards_and_shares_exclude_each_other(cluster: Cluster) -> None:
     assert placed(cluster, pod(limits(gpu=1, gpumem=1000))) == [["gpu-0-share"]]
     whole = pod(limits(gpu=1, gpucores=100))
     assert sorted(placed(cluster, whole, 4)) == [["gpu-1"], ["gpu-2"], ["gpu-3"]]
 
 
-def test_issue_17_3_numa_bind(cluster: Cluster) -> None:
+def test_numa_bind(cluster: Cluster) -> None:
     """One GPU of the first node is taken, so that only the second node has two."""
     named = {"nvidia.com/numa-bind": "true"}
     taken = pod(limits(gpu=1, gpumem=30000))
@@ -219,13 +219,13 @@ def test_issue_17_3_numa_bind(cluster: Cluster) -> None:
     assert placed(cluster, pod(limits(gpu=2), annotations=named)) == []
 
 
-def test_issue_17_3_numa_bind_of_whole_cards(cluster: Cluster) -> None:
+def test_numa_bind_of_whole_cards(cluster: Cluster) -> None:
     bound = pod(limits(gpu=2), annotations={"nvidia.com/numa-bind": "true"})
     assert placed(cluster, pod(limits(gpu=1, gpumem=1000))) == [["gpu-0-share"]]
     assert placed(cluster, bound, 2) == [["gpu-2", "gpu-3"]]
 
 
-def test_issue_17_3_mig_by_memory_is_the_smallest_that_does(cluster: Cluster) -> None:
+def test_mig_by_memory_is_the_smallest_that_does(cluster: Cluster) -> None:
     mig = {"nvidia.com/vgpu-mode": "mig"}
     small = pod(limits(gpu=1, gpumem=8000), annotations=mig)
     assert sorted(placed(cluster, small, 2)) == [["gpu-0-m1"], ["gpu-0-m2"]]
@@ -233,7 +233,7 @@ def test_issue_17_3_mig_by_memory_is_the_smallest_that_does(cluster: Cluster) ->
     assert placed(cluster, pod(limits(gpu=1, gpumem=20000), annotations=mig)) == []
 
 
-def test_issue_17_3_an_init_container_shares_its_claim(cluster: Cluster) -> None:
+def test_an_init_container_shares_its_claim(cluster: Cluster) -> None:
     share = limits(gpu=1, gpumem=20000)
     assert placed(cluster, pod(share, init=(share, share))) == [["gpu-0-share"]]
     assert list(map(sorted, placed(cluster, pod(share, share)))) == [["gpu-1-share", "gpu-2-share"]]
@@ -251,7 +251,7 @@ WORKLOADS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("version", "kind", "spec"), WORKLOADS)
-def test_issue_17_3_workloads_keep_their_pod_templates(
+def test_workloads_keep_their_pod_templates(
     cluster: Cluster, version: str, kind: str, spec: Json
 ) -> None:
     one = pod(limits(gpu=1, gpumem=3000), schedulerName="hami-scheduler")["spec"]

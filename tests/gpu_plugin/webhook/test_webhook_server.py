@@ -101,7 +101,7 @@ def running() -> Iterator[Running]:
     made.stop()
 
 
-def test_issue_17_3_a_review_is_answered(running: Running) -> None:
+def test_a_review_is_answered(running: Running) -> None:
     status, body = running.ask(asked())
     response = json.loads(body)["response"]
     assert (status, response["uid"], response["allowed"]) == (200, "u", True)
@@ -129,25 +129,23 @@ def test_issue_17_3_a_review_is_answered(running: Running) -> None:
         asked(object=[]),
     ],
 )
-def test_issue_17_3_what_is_no_review_is_refused(running: Running, body: bytes) -> None:
+def test_what_is_no_review_is_refused(running: Running, body: bytes) -> None:
     assert running.ask(body)[0] == 400
     assert running.templates.ensured == 0
 
 
-def test_issue_17_3_bodies_are_bounded(running: Running) -> None:
+def test_bodies_are_bounded(running: Running) -> None:
     with pytest.raises((OSError, http.client.HTTPException, AssertionError)):
         assert running.ask(b" " * (review.LONGEST + 1))[0] == 200
     assert running.ask(asked())[0] == 200
 
 
-def test_issue_17_3_other_paths_and_methods(running: Running) -> None:
+def test_other_paths_and_methods(running: Running) -> None:
     assert running.ask(asked(), path="/other")[0] == 404
     assert running.ask(asked(), method="PUT")[0] == 405
 
 
-def test_issue_17_3_a_review_that_takes_too_long(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_review_that_takes_too_long(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "DEADLINE", 0.3)
     running.templates.seconds = 1.0
     assert running.ask(asked())[0] == 503
@@ -155,7 +153,7 @@ def test_issue_17_3_a_review_that_takes_too_long(
     assert running.ask(asked())[0] == 200
 
 
-def test_issue_17_3_slow_bodies_end(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_bodies_end(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "DEADLINE", 0.3)
     connection = running.connection()
     connection.putrequest("POST", "/mutate")
@@ -191,7 +189,7 @@ def _headers(running: Running) -> socket.socket:
 
 
 @pytest.mark.parametrize("connect", [_plain, _secret, _headers])
-def test_issue_17_3_who_asks_nothing_is_dropped(
+def test_who_asks_nothing_is_dropped(
     connect: Callable[[Running], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "FIRST", 0.2)
@@ -204,7 +202,7 @@ def test_issue_17_3_who_asks_nothing_is_dropped(
         running.stop()
 
 
-def test_issue_17_3_the_oldest_of_too_many_is_dropped(
+def test_the_oldest_of_too_many_is_dropped(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "MOST_SILENT", 2)
@@ -216,13 +214,13 @@ def test_issue_17_3_the_oldest_of_too_many_is_dropped(
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_issue_17_3_tls_from_1_2_on(running: Running, version: ssl.TLSVersion) -> None:
+def test_tls_from_1_2_on(running: Running, version: ssl.TLSVersion) -> None:
     running.context.minimum_version = running.context.maximum_version = version
     assert running.ask(asked())[0] == 200
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_issue_17_3_no_tls_before_1_2(running: Running) -> None:
+def test_no_tls_before_1_2(running: Running) -> None:
     running.context.minimum_version = ssl.TLSVersion.TLSv1_1
     running.context.maximum_version = ssl.TLSVersion.TLSv1_1
     running.context.set_ciphers("ALL:@SECLEVEL=0")
@@ -230,7 +228,7 @@ def test_issue_17_3_no_tls_before_1_2(running: Running) -> None:
         running.ask(asked())
 
 
-def test_issue_17_3_pages(running: Running) -> None:
+def test_pages(running: Running) -> None:
     def page(path: str) -> tuple[int, str]:
         connection = http.client.HTTPConnection(LOCAL, running.pages, timeout=10)
         connection.request("GET", path)
@@ -246,7 +244,7 @@ def test_issue_17_3_pages(running: Running) -> None:
     assert page("/mutate")[0] == 404
 
 
-def test_issue_17_3_warnings_are_short_and_plain() -> None:
+def test_warnings_are_short_and_plain() -> None:
     answer = review.allowed("u", [], ["a\x1b[31m" + "b" * 999] * 99)
     warnings = answer["response"]["warnings"]
     assert len(warnings) == 16

@@ -68,7 +68,7 @@ def sizes(followed: Slices) -> list[int]:
     return sorted(one.memory for one in followed.published().devices)
 
 
-def test_issue_17_3_slices_are_followed(cluster: Cluster, followed: Slices) -> None:
+def test_slices_are_followed(cluster: Cluster, followed: Slices) -> None:
     assert followed.listed.wait(10)
     assert sizes(followed) == []
     path = f"{DRA}/resourceslices"
@@ -90,7 +90,7 @@ def test_issue_17_3_slices_are_followed(cluster: Cluster, followed: Slices) -> N
     wait(lambda: sizes(followed) == [8192])
 
 
-def test_issue_17_3_a_percentage_is_of_what_is_published(cluster: Cluster) -> None:
+def test_a_percentage_is_of_what_is_published(cluster: Cluster) -> None:
     replica = cluster.replica("percent", kubeconfig=cluster.least())
     try:
         replica.wait()
@@ -137,7 +137,7 @@ class Gone:
         time.sleep(0.1)
 
 
-def test_issue_17_3_the_past_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_past_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "PAUSE", 0.05)
     api: Any = Gone()
     made = Slices(api)

@@ -69,7 +69,7 @@ def path(name: str, space: str = SPACE) -> str:
         {"gpu": 1, "gpumem": 2 << 20},
     ],
 )
-def test_issue_17_3_the_api_server_takes_each_template_and_keeps_it_as_it_is(
+def test_the_api_server_takes_each_template_and_keeps_it_as_it_is(
     templates: Templates,
     cluster: Cluster,
     wishes: dict[str, str],
@@ -85,7 +85,7 @@ def test_issue_17_3_the_api_server_takes_each_template_and_keeps_it_as_it_is(
 
 
 @pytest.mark.parametrize("published", [OTHER_NODES, MANY])
-def test_issue_17_3_percentages(templates: Templates, published: Published) -> None:
+def test_percentages(templates: Templates, published: Published) -> None:
     for percent in (33, 50):
         one = pod(limits(gpu=2, gpumem_percentage=percent), annotations=WISHES[0])
         (template,) = mutate(one, SETTINGS, published).templates
@@ -97,7 +97,7 @@ def stamped(cluster: Cluster, name: str) -> str:
     return str(cluster.templates()[name]["metadata"]["annotations"]["gpu.node/last-used"])
 
 
-def test_issue_17_3_a_template_that_is_used_is_stamped_now_and_then(
+def test_a_template_that_is_used_is_stamped_now_and_then(
     templates: Templates, cluster: Cluster
 ) -> None:
     (one,) = mutate(SHARE, SETTINGS, OTHER_NODES).templates
@@ -109,9 +109,7 @@ def test_issue_17_3_a_template_that_is_used_is_stamped_now_and_then(
     assert stamped(cluster, one.name) == "2027-01-15T14:00:01Z"
 
 
-def test_issue_17_3_an_unused_template_goes_and_nothing_else(
-    templates: Templates, cluster: Cluster
-) -> None:
+def test_an_unused_template_goes_and_nothing_else(templates: Templates, cluster: Cluster) -> None:
     (ours,) = mutate(SHARE, SETTINGS, OTHER_NODES).templates
     (used,) = mutate(pod(limits(gpu=1, gpumem=1)), SETTINGS, OTHER_NODES).templates
     for one in (ours, used):
@@ -139,7 +137,7 @@ def test_issue_17_3_an_unused_template_goes_and_nothing_else(
     assert set(cluster.templates()) == {used.name, "hami-somebody-elses"}
 
 
-def test_issue_17_3_an_admission_in_flight_keeps_its_template(
+def test_an_admission_in_flight_keeps_its_template(
     templates: Templates, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is stamped after it was looked at and before it is removed: it stays."""
@@ -158,7 +156,7 @@ def test_issue_17_3_an_admission_in_flight_keeps_its_template(
     assert one.name in cluster.templates()
 
 
-def test_issue_17_3_removed_in_the_middle_of_an_admission(
+def test_removed_in_the_middle_of_an_admission(
     templates: Templates, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one,) = mutate(SHARE, SETTINGS, OTHER_NODES).templates
@@ -175,7 +173,7 @@ def test_issue_17_3_removed_in_the_middle_of_an_admission(
     assert stamped(cluster, one.name) == "2027-01-16T08:00:00Z"
 
 
-def test_issue_17_3_a_template_with_another_content_is_not_used(
+def test_a_template_with_another_content_is_not_used(
     templates: Templates, cluster: Cluster
 ) -> None:
     (one,) = mutate(SHARE, SETTINGS, OTHER_NODES).templates
@@ -190,7 +188,7 @@ def test_issue_17_3_a_template_with_another_content_is_not_used(
     assert templates.collect(time.time() + 2 * TTL) == 0  # nor is it ours to remove
 
 
-def test_issue_17_3_a_quota_is_told(templates: Templates, cluster: Cluster) -> None:
+def test_a_quota_is_told(templates: Templates, cluster: Cluster) -> None:
     space = "small"
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
     hard = {"count/resourceclaimtemplates.resource.k8s.io": "0"}
@@ -212,9 +210,7 @@ def test_issue_17_3_a_quota_is_told(templates: Templates, cluster: Cluster) -> N
     assert told.value.status == 403
 
 
-def test_issue_17_3_a_namespace_that_goes_or_is_none(
-    templates: Templates, cluster: Cluster
-) -> None:
+def test_a_namespace_that_goes_or_is_none(templates: Templates, cluster: Cluster) -> None:
     space = "going"
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
     cluster.admin.ask("removing", "DELETE", f"/api/v1/namespaces/{space}")

@@ -56,7 +56,7 @@ def cut_off(make_node: MakeNode, bundle: Path) -> Node:
     return node
 
 
-def test_issue_18_4_a_node_that_reaches_no_index_is_brought_up_from_a_bundle(
+def test_a_node_that_reaches_no_index_is_brought_up_from_a_bundle(
     cut_off: Node, bundle: Path, tmp_path: Path
 ) -> None:
     tampered = tmp_path / "tampered"

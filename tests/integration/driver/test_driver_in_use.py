@@ -22,7 +22,7 @@ def start(node: Node) -> None:
     node.run("systemd-run", "--quiet", "--unit=job", "--collect", "python3", "-c", CLIENT)
 
 
-def test_item_7_bring_up_does_not_change_the_driver_of_a_node_in_service(
+def test_bring_up_does_not_change_the_driver_of_a_node_in_service(
     brought_up: Callable[..., Node],
 ) -> None:
     node = brought_up("in-use", "h100-80", 2)

@@ -94,7 +94,7 @@ def test_upgrade_that_was_cut_off_is_finished(brought_up: Callable[..., Node]) -
     assert node.run("ls", MARKER, check=False) == ""
 
 
-def test_u6_daemon_comes_back_where_the_change_fails_and_the_driver_works(
+def test_daemon_comes_back_where_the_change_fails_and_the_driver_works(
     brought_up: Callable[..., Node],
 ) -> None:
     """Let apt fail at work, which no simulation tells."""

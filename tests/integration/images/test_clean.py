@@ -50,7 +50,7 @@ def podman(*words: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_issue_18_5_clean_leaves_no_image(store: Path) -> None:
+def test_clean_leaves_no_image(store: Path) -> None:
     assert podman("images", "--all", "--quiet") == []
     subprocess.run([sys.executable, "-c", BUILD], check=True, capture_output=True)
     subprocess.run([GPUNODE, "image"], check=True, capture_output=True)

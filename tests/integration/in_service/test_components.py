@@ -34,7 +34,7 @@ DOCKER = [*WHOLE[:6], "dcgm present", "validate"]
         ("docker_host", [], {}, DOCKER),
     ],
 )
-def test_newcomer_2_each_part_can_be_taken_alone_or_left_out(
+def test_each_part_can_be_taken_alone_or_left_out(
     one: Scene, playbook: str, words: list[str], variables: dict[str, Any], expected: list[str]
 ) -> None:
     common = {"mig_selected": "half", "container_toolkit_state": "absent", "dcgm_state": "present"}
@@ -44,7 +44,7 @@ def test_newcomer_2_each_part_can_be_taken_alone_or_left_out(
     assert one.log("n1") == expected
 
 
-def test_issue_18_1_what_the_plan_does_not_name_is_not_called(one: Scene) -> None:
+def test_what_the_plan_does_not_name_is_not_called(one: Scene) -> None:
     one.become("n1", plan=["driver", "dcgm"])
     one.write(dcgm_state="present")
     run = one.play("slurm_node")
@@ -52,7 +52,7 @@ def test_issue_18_1_what_the_plan_does_not_name_is_not_called(one: Scene) -> Non
     assert one.log("n1") == [SLURM[1], *SLURM[3:]]
 
 
-def test_issue_16_6_labels_are_left_out_alone(one: Scene) -> None:
+def test_labels_are_left_out_alone(one: Scene) -> None:
     one.write(gpu_nodes_components=["device_plugin"])
     assert one.play("gpu_nodes").status == 0
     assert one.node("n1")["device_plugin"][1] == "off"
@@ -71,9 +71,7 @@ def test_issue_16_6_labels_are_left_out_alone(one: Scene) -> None:
         ),
     ],
 )
-def test_issue_16_6_a_bad_list_of_parts_is_refused(
-    one: Scene, components: list[str], said: str
-) -> None:
+def test_a_bad_list_of_parts_is_refused(one: Scene, components: list[str], said: str) -> None:
     one.write(gpu_nodes_components=components)
     run = one.play("gpu_nodes")
     assert run.status == 2
@@ -84,7 +82,7 @@ def test_issue_16_6_a_bad_list_of_parts_is_refused(
 @pytest.mark.parametrize(
     "words", [["--tags", "driver"], ["--tags", "none"], ["--skip-tags", "mig"]]
 )
-def test_issue_16_6_a_change_in_service_is_never_half_done(one: Scene, words: list[str]) -> None:
+def test_a_change_in_service_is_never_half_done(one: Scene, words: list[str]) -> None:
     one.write(nvidia_driver_version="580")
     run = one.play("upgrade_driver", *words)
     assert run.status == 0, run.text
@@ -93,7 +91,7 @@ def test_issue_16_6_a_change_in_service_is_never_half_done(one: Scene, words: li
 
 
 @pytest.mark.parametrize("task", ["See what is there", "Note that the node's turn has come"])
-def test_newcomer_2_a_change_in_service_does_not_begin_in_the_middle(one: Scene, task: str) -> None:
+def test_a_change_in_service_does_not_begin_in_the_middle(one: Scene, task: str) -> None:
     one.write(nvidia_driver_version="580")
     run = one.play("upgrade_driver", "--start-at-task", task)
     assert run.status != 0

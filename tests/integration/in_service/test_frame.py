@@ -20,7 +20,7 @@ WHOLE = [
 ]
 
 
-def test_issue_16_1_a_change_goes_through_all_steps_and_then_needs_nothing(one: Scene) -> None:
+def test_a_change_goes_through_all_steps_and_then_needs_nothing(one: Scene) -> None:
     hooks = {
         "gpu_nodes_hooks_before": [one.hook("cordon")],
         "nvidia_driver_hooks_before": [one.hook("dcgm-off")],
@@ -55,7 +55,7 @@ def test_issue_16_1_a_change_goes_through_all_steps_and_then_needs_nothing(one: 
     assert len(one.hooks("n1")) == 4
 
 
-def test_items_4_and_5_labels_and_configurations_come_back(one: Scene) -> None:
+def test_and_5_labels_and_configurations_come_back(one: Scene) -> None:
     one.write(nvidia_driver_version="580", device_plugin_configs=CONFIGS)
     for users, fails in ([["4711 (python3)"], {}], [[], {"nvidia_driver present": "apt failed"}]):
         one.become("n1", users=users, fails=fails)
@@ -70,7 +70,7 @@ def test_items_4_and_5_labels_and_configurations_come_back(one: Scene) -> None:
         assert one.node("n1")["device_plugin"] == ["started", "api", CONFIGS]
 
 
-def test_issue_16_4_a_plan_that_is_refused_touches_nothing(one: Scene) -> None:
+def test_a_plan_that_is_refused_touches_nothing(one: Scene) -> None:
     hooks = {
         "gpu_nodes_hooks_before": [one.hook("before")],
         "gpu_nodes_hooks_failed": [one.hook("failed")],
@@ -85,7 +85,7 @@ def test_issue_16_4_a_plan_that_is_refused_touches_nothing(one: Scene) -> None:
     assert not one.marker("n1").exists()
 
 
-def test_item_14_a_layout_is_not_drained_for_where_nvml_does_not_answer(one: Scene) -> None:
+def test_a_layout_is_not_drained_for_where_nvml_does_not_answer(one: Scene) -> None:
     one.become("n1", nvml="the driver is not loaded")
     one.write(mig_selected="half", gpu_nodes_hooks_before=[one.hook("before")])
     run = one.play("mig")
@@ -98,7 +98,7 @@ def test_item_14_a_layout_is_not_drained_for_where_nvml_does_not_answer(one: Sce
     assert one.hooks("n1") == []
 
 
-def test_item_16_a_node_gets_no_part_that_it_never_had(one: Scene) -> None:
+def test_a_node_gets_no_part_that_it_never_had(one: Scene) -> None:
     for part in ("device_plugin", "cdi", "environment"):
         (one.folder / "n1" / part).unlink()
     one.write(nvidia_driver_version="580")
@@ -109,7 +109,7 @@ def test_item_16_a_node_gets_no_part_that_it_never_had(one: Scene) -> None:
 
 
 @pytest.mark.parametrize("playbook", [UPGRADE, "mig", "reboot"])
-def test_item_16_a_node_without_a_gpu_is_left_alone(one: Scene, playbook: str) -> None:
+def test_a_node_without_a_gpu_is_left_alone(one: Scene, playbook: str) -> None:
     one.become("n1", gpus=0)
     one.write(nvidia_driver_version="580", mig_selected="half", gpu_nodes_reboot="always")
     run = one.play(playbook)
@@ -119,7 +119,7 @@ def test_item_16_a_node_without_a_gpu_is_left_alone(one: Scene, playbook: str) -
 
 
 @pytest.mark.parametrize("older", ["driver-upgrade", "mig-change"])
-def test_issue_16_1_a_marker_of_an_earlier_version_is_taken_up(one: Scene, older: str) -> None:
+def test_a_marker_of_an_earlier_version_is_taken_up(one: Scene, older: str) -> None:
     (one.folder / "n1" / older).touch()
     one.write(nvidia_driver_version="550")
     run = one.play(UPGRADE)
@@ -128,7 +128,7 @@ def test_issue_16_1_a_marker_of_an_earlier_version_is_taken_up(one: Scene, older
     assert not (one.folder / "n1" / older).exists()
 
 
-def test_issue_16_1_another_playbook_takes_up_what_was_cut_off(one: Scene) -> None:
+def test_another_playbook_takes_up_what_was_cut_off(one: Scene) -> None:
     one.write(nvidia_driver_version="580", mig_selected="half")
     assert one.play(UPGRADE, kill_at="Driver").status < 0
     assert one.node("n1")["device_plugin"][0] == "stopped"
@@ -152,9 +152,7 @@ MORE_KILLS = [
 @pytest.mark.parametrize(
     "task", [*KILLS, *(pytest.param(one, marks=pytest.mark.long) for one in MORE_KILLS)]
 )
-def test_issue_16_1_killed_at_any_task_the_next_run_comes_to_the_same_end(
-    one: Scene, task: str
-) -> None:
+def test_killed_at_any_task_the_next_run_comes_to_the_same_end(one: Scene, task: str) -> None:
     hooks = {
         "gpu_nodes_hooks_before": [one.hook("before")],
         "gpu_nodes_hooks_after": [one.hook("after")],
@@ -173,7 +171,7 @@ def test_issue_16_1_killed_at_any_task_the_next_run_comes_to_the_same_end(
     assert ("Uncordon" in again.tasks) == (begun or task == KILLS[0])
 
 
-def test_issue_16_1_a_node_is_drained_before_it_changes_and_given_back_after(one: Scene) -> None:
+def test_a_node_is_drained_before_it_changes_and_given_back_after(one: Scene) -> None:
     one.write(nvidia_driver_version="580", gpu_nodes_kubeconfig="cluster.conf")
     one.become("n1", fails={"drain drained": "the budget of default/web allows no eviction"})
     stuck = one.play(UPGRADE)

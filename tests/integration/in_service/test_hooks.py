@@ -15,7 +15,7 @@ NAMES = ("gpu_nodes_hooks_before", "nvidia_driver_hooks_after")
 
 
 @pytest.mark.parametrize("place", ["playbooks", "inventory", "folder", "absolute"])
-def test_newcomer_3_a_hook_is_found(one: Scene, place: str, tmp_path: Path) -> None:
+def test_a_hook_is_found(one: Scene, place: str, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere" if place == "absolute" else getattr(one, place)
     folder.mkdir(exist_ok=True)
     name = one.hook("found", folder)
@@ -37,7 +37,7 @@ def test_newcomer_3_a_hook_is_found(one: Scene, place: str, tmp_path: Path) -> N
         (["/no/such.yml"], "'/no/such.yml' was not found. Next step: correct the path"),
     ],
 )
-def test_newcomer_3_a_bad_hook_is_refused_before_the_plan(
+def test_a_bad_hook_is_refused_before_the_plan(
     three: Scene, name: str, value: Any, said: str
 ) -> None:
     three.write({"n2": {name: value}}, nvidia_driver_version="580")
@@ -47,7 +47,7 @@ def test_newcomer_3_a_bad_hook_is_refused_before_the_plan(
     assert [three.log(node) for node in three.names] == [[], [], []]
 
 
-def test_issue_16_1_a_failure_runs_its_hooks_and_says_what_did_not_run(one: Scene) -> None:
+def test_a_failure_runs_its_hooks_and_says_what_did_not_run(one: Scene) -> None:
     one.become("n1", fails={"validate": "the device plugin is not serving"})
     one.write(
         nvidia_driver_version="580",
@@ -67,7 +67,7 @@ def test_issue_16_1_a_failure_runs_its_hooks_and_says_what_did_not_run(one: Scen
     assert one.hooks("n1") == ["before", "failed", "before", "after"]
 
 
-def test_issue_16_1_a_hook_that_fails_is_named(one: Scene) -> None:
+def test_a_hook_that_fails_is_named(one: Scene) -> None:
     path = one.playbooks / "full.yml"
     path.write_text("- name: Drain\n  ansible.builtin.fail:\n    msg: the queue is full\n")
     one.write(

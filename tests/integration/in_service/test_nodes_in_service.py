@@ -59,7 +59,7 @@ def at(task: str) -> Callable[[dict[str, Any]], bool]:
 
 
 @pytest.mark.long
-def test_issue_16_1_a_roll_out_over_two_nodes_of_which_one_fails(
+def test_a_roll_out_over_two_nodes_of_which_one_fails(
     brought_up: Callable[..., Node], tmp_path: Path
 ) -> None:
     first, second = (
@@ -101,9 +101,7 @@ def test_issue_16_1_a_roll_out_over_two_nodes_of_which_one_fails(
     assert needless.changed() == []
 
 
-def test_item_16_driver_and_mig_without_kubernetes(
-    make_node: Callable[..., Node], tmp_path: Path
-) -> None:
+def test_driver_and_mig_without_kubernetes(make_node: Callable[..., Node], tmp_path: Path) -> None:
     """The roles alone are enough, and a change in service adds nothing to what they brought."""
     node = make_node("slurm", "h100-80", 1, mig_config=[HALF])
     playbook = tmp_path / "slurm.yml"

@@ -30,7 +30,7 @@ def versions(scene: Scene) -> list[str]:
         ("upgrade_driver", {"nvidia_driver_serial": 3}, 1),
     ],
 )
-def test_item_6_serial_is_read_from_the_inventory(
+def test_serial_is_read_from_the_inventory(
     three: Scene, playbook: str, variables: dict[str, Any], batches: int
 ) -> None:
     three.write(**variables)
@@ -41,7 +41,7 @@ def test_item_6_serial_is_read_from_the_inventory(
     assert said == any(not name.startswith("gpu_nodes") for name in variables)
 
 
-def test_item_20_the_first_node_that_fails_ends_the_roll_out(three: Scene) -> None:
+def test_the_first_node_that_fails_ends_the_roll_out(three: Scene) -> None:
     three.become("n2", fails=FAILS)
     three.write(nvidia_driver_version="580", gpu_nodes_hooks_after=[three.hook("after")])
     run = three.play(UPGRADE)
@@ -79,7 +79,7 @@ def test_item_20_the_first_node_that_fails_ends_the_roll_out(three: Scene) -> No
         ),
     ],
 )
-def test_issue_16_2_the_roll_out_ends_at_its_budget(
+def test_the_roll_out_ends_at_its_budget(
     three: Scene, failing: list[str], variables: dict[str, Any], expected: list[str]
 ) -> None:
     for name in failing:
@@ -91,7 +91,7 @@ def test_issue_16_2_the_roll_out_ends_at_its_budget(
     assert run.text.count("The node stays out of service") >= len(failing)
 
 
-def test_issue_16_2_a_node_that_does_not_answer_counts(three: Scene) -> None:
+def test_a_node_that_does_not_answer_counts(three: Scene) -> None:
     lost = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
     three.write({"n1": lost}, nvidia_driver_version="580", gpu_nodes_max_unavailable=2)
     run = three.play(UPGRADE)
@@ -115,7 +115,7 @@ def test_issue_16_2_a_node_that_does_not_answer_counts(three: Scene) -> None:
         ({"gpu_nodes_max_fail_percentage": 101}, "gpu_nodes_max_fail_percentage of n1: 101"),
     ],
 )
-def test_newcomer_3_a_bad_number_is_refused_before_anything(
+def test_a_bad_number_is_refused_before_anything(
     three: Scene, variables: dict[str, Any], said: str
 ) -> None:
     three.write(nvidia_driver_version="580", **variables)
@@ -126,7 +126,7 @@ def test_newcomer_3_a_bad_number_is_refused_before_anything(
     assert [three.log(name) for name in three.names] == [[], [], []]
 
 
-def test_issue_16_2_nodes_that_disagree_are_refused(three: Scene) -> None:
+def test_nodes_that_disagree_are_refused(three: Scene) -> None:
     three.write({"n3": {"gpu_nodes_serial": 3}}, gpu_nodes_serial=1, nvidia_driver_version="580")
     run = three.play(UPGRADE)
     assert run.status == 2
@@ -134,7 +134,7 @@ def test_issue_16_2_nodes_that_disagree_are_refused(three: Scene) -> None:
     assert three.log("n1") == []
 
 
-def test_issue_16_1_check_mode_shows_every_plan_and_changes_nothing(three: Scene) -> None:
+def test_check_mode_shows_every_plan_and_changes_nothing(three: Scene) -> None:
     three.become("n1", fails={"nvidia_driver present check": "version: '580' is not valid"})
     three.write(nvidia_driver_version="580", gpu_nodes_hooks_before=[three.hook("before")])
     run = three.play(UPGRADE, "--check")
@@ -145,7 +145,7 @@ def test_issue_16_1_check_mode_shows_every_plan_and_changes_nothing(three: Scene
     assert not any(three.hooks(name) for name in three.names)
 
 
-def test_issue_18_2_a_roll_out_goes_step_by_step_whatever_the_configuration_says(
+def test_a_roll_out_goes_step_by_step_whatever_the_configuration_says(
     three: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With Ansible's strategy free, what is to be done once is done by each node, and batches are none."""

@@ -29,7 +29,7 @@ SNAPSHOT = "dpkg-query -W | sha256sum; find /etc /opt /var/lib/gpu-node -type f 
 pytestmark = pytest.mark.node
 
 
-def test_issue_18_1_a_fresh_node_shows_the_whole_path_in_one_call(
+def test_a_fresh_node_shows_the_whole_path_in_one_call(
     make_node: Callable[..., Node],
 ) -> None:
     node = make_node("plan-fresh", "a100-40", 2, mig_config=MIG)
@@ -54,7 +54,7 @@ def change_by_hand(node: Node) -> None:
     node.run("nvidia-smi", "mig", "-i", "1", "-dgi")
 
 
-def test_issue_18_1_drift_calls_its_part_and_those_behind(
+def test_drift_calls_its_part_and_those_behind(
     brought_up: Callable[..., Node],
 ) -> None:
     node = brought_up("plan-drift", "a100-40", 2, mig_config=MIG)
@@ -99,7 +99,7 @@ def test_issue_18_1_drift_calls_its_part_and_those_behind(
     assert (again.module_calls(), again.changed()) == ([LOOK], [])
 
 
-def test_issue_18_1_a_check_fails_where_a_run_would_be_refused(
+def test_a_check_fails_where_a_run_would_be_refused(
     brought_up: Callable[..., Node],
 ) -> None:
     node = brought_up("plan-refused", "a100-40", 2, mig_config=MIG)

@@ -17,7 +17,7 @@ CUT = {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.10gb": 2, "3g.40
 pytestmark = pytest.mark.node
 
 
-def test_issue_16_4_named_service_makes_way_for_a_layout(brought_up: Callable[..., Node]) -> None:
+def test_named_service_makes_way_for_a_layout(brought_up: Callable[..., Node]) -> None:
     node = brought_up("mig-in-use", "h100-80", 2)
     node.run("sh", "-c", f"printf '{UNIT}' > /etc/systemd/system/holder.service")
     node.run("systemctl", "start", "holder")

@@ -50,7 +50,7 @@ def warned(play: Any) -> str:
     )
 
 
-def test_issue_16_12_a_label_of_the_node_names_its_mig_layout(
+def test_a_label_of_the_node_names_its_mig_layout(
     brought_up: Callable[..., Node], tmp_path: Path
 ) -> None:
     node = brought_up("mig-label", "h100-80", 2)

@@ -17,7 +17,7 @@ REPORT = "gpu.node.report"
 pytestmark = pytest.mark.node
 
 
-def test_issue_18_3_a_report_on_a_node_with_mig_pods_and_a_fault(
+def test_a_report_on_a_node_with_mig_pods_and_a_fault(
     brought_up: Callable[..., Node], tmp_path: Path
 ) -> None:
     node = brought_up("report", "a100-40", 2, mig_config=MIG, node_labels_output="file")

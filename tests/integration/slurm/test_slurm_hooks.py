@@ -64,7 +64,7 @@ def hook(node: Node, name: str, *, fails: bool = False, **variables: object) -> 
     return len(done.changed()), "" if done.ok else done.message()
 
 
-def test_item_3_slurm_s_node_is_drained_and_given_back(make_node: Callable[..., Node]) -> None:
+def test_slurm_s_node_is_drained_and_given_back(make_node: Callable[..., Node]) -> None:
     node = make_node("slurm", "", 0)
     node.run("sh", "-c", PREPARE)
     eventually(lambda: state(node), "IDLE", 60)

@@ -43,9 +43,7 @@ def modes(sim: Sim) -> list[bool]:
     return [bool(one["mig_current"]) for one in sim.ctl("status")["gpus"]]
 
 
-def test_item_15_own_layout_comes_back_at_its_places(
-    a100: Sim, run_module: Run, nvidia_smi: Path
-) -> None:
+def test_own_layout_comes_back_at_its_places(a100: Sim, run_module: Run, nvidia_smi: Path) -> None:
     own = own_layout(a100, nvidia_smi)
     run_module(a100, "mig", config=config({"7g.40gb": 1}, 0, 1))
     run_module(a100, "mig", config=config(THREE, 0, 1))
@@ -59,9 +57,7 @@ def test_item_15_own_layout_comes_back_at_its_places(
     assert not run_module(a100, "mig", state="absent")["changed"]
 
 
-def test_item_15_layout_that_was_never_changed_stays(
-    a100: Sim, run_module: Run, nvidia_smi: Path
-) -> None:
+def test_layout_that_was_never_changed_stays(a100: Sim, run_module: Run, nvidia_smi: Path) -> None:
     own = own_layout(a100, nvidia_smi)
     run_module(a100, "mig", config=config(THREE, 0))
     same = run_module(a100, "mig", config=config({"1g.5gb": 1, "2g.10gb": 1}))
@@ -70,7 +66,7 @@ def test_item_15_layout_that_was_never_changed_stays(
     assert (places(a100), modes(a100)) == (own, [False, True])
 
 
-def test_item_15_layout_of_somebody_else_stays_with_a_warning(
+def test_layout_of_somebody_else_stays_with_a_warning(
     a100: Sim, run_module: Run, nvidia_smi: Path
 ) -> None:
     run_module(a100, "mig", config=config(THREE, 0, 1))
@@ -85,7 +81,7 @@ def test_item_15_layout_of_somebody_else_stays_with_a_warning(
 
 
 @pytest.mark.parametrize(("function", "wanted"), [(DESTROY_GI, {"7g.40gb": 1}), (CREATE_GI, THREE)])
-def test_item_15_change_that_stopped_half_way_is_given_back(
+def test_change_that_stopped_half_way_is_given_back(
     a100: Sim, run_module: Run, nvidia_smi: Path, function: str, wanted: dict[str, int]
 ) -> None:
     own = own_layout(a100, nvidia_smi)
@@ -97,7 +93,7 @@ def test_item_15_change_that_stopped_half_way_is_given_back(
     assert places(a100) == own
 
 
-def test_item_15_gpu_in_use_is_not_given_back(a100: Sim, run_module: Run) -> None:
+def test_gpu_in_use_is_not_given_back(a100: Sim, run_module: Run) -> None:
     run_module(a100, "mig", config=config(THREE))
     holder = a100.hold(1, 1, 0)
     try:
@@ -111,6 +107,6 @@ def test_item_15_gpu_in_use_is_not_given_back(a100: Sim, run_module: Run) -> Non
     assert (places(a100), modes(a100)) == ([], [False, False])
 
 
-def test_item_15_without_a_record_nothing_needs_a_driver(run_module: Run) -> None:
+def test_without_a_record_nothing_needs_a_driver(run_module: Run) -> None:
     with start("a100-40", 2, driver=None) as sim:
         assert not run_module(sim, "mig", state="absent")["changed"]

@@ -28,7 +28,7 @@ def light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("light")
 
 
-def test_issue_18_2_a_light_host_answers_as_the_node_did(light: ModuleType, tmp_path: Path) -> None:
+def test_a_light_host_answers_as_the_node_did(light: ModuleType, tmp_path: Path) -> None:
     path, asked = tmp_path / "1.json", light._asked("/bin/sh -c python3", MODULE)
     light._keep(path, asked, 0.01, (3, b"out", b"err"))
     done = subprocess.run(
@@ -38,9 +38,7 @@ def test_issue_18_2_a_light_host_answers_as_the_node_did(light: ModuleType, tmp_
     assert json.loads(path.read_text())["asked"] == "gpu.node.plan"
 
 
-def test_issue_18_2_what_the_node_was_not_asked_for_is_an_error(
-    light: ModuleType, tmp_path: Path
-) -> None:
+def test_what_the_node_was_not_asked_for_is_an_error(light: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "1.json"
     with pytest.raises(AnsibleError, match="was asked for nothing then"):
         light._played(path, "gpu.node.mig", "n1")
@@ -51,9 +49,7 @@ def test_issue_18_2_what_the_node_was_not_asked_for_is_an_error(
         light._played(path, "gpu.node.mig", "n1")
 
 
-def test_issue_18_2_the_picture_has_each_measurement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_picture_has_each_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(FLEET))
     draw, measure = (importlib.import_module(one) for one in ("draw", "measure"))
     sizes = {1: 2.0, 10: 0.64, 200: 0.55}

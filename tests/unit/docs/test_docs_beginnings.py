@@ -26,14 +26,14 @@ READ = [
 
 
 @pytest.mark.parametrize("page", READ, ids=pages.name)
-def test_issue_18_7_a_page_begins_with_a_task_and_an_example(page: Path) -> None:
+def test_a_page_begins_with_a_task_and_an_example(page: Path) -> None:
     title, _empty, first, *rest = page.read_text().splitlines()
     assert title.startswith("# ")
     assert first[:1].isalpha() or first[:1] in "`*[", first
     assert any(one.lstrip().startswith("```") for one in [first, *rest][:FIRST])
 
 
-def test_issue_18_7_the_first_page_says_what_for_whom_and_what_it_needs() -> None:
+def test_the_first_page_says_what_for_whom_and_what_it_needs() -> None:
     text = (pages.ROOT / "README.md").read_text()
     titles = pages.HEADING.findall(pages.FENCED.sub("", text))
     assert titles[:4] == ["gpu.node", "Prerequisites", "Quick start", "The demo"]
@@ -45,7 +45,7 @@ def test_issue_18_7_the_first_page_says_what_for_whom_and_what_it_needs() -> Non
 
 
 @pytest.mark.parametrize("kind", ["playbooks", "plugins/modules", "roles"])
-def test_issue_18_7_the_first_page_lists_what_there_is(kind: str) -> None:
+def test_the_first_page_lists_what_there_is(kind: str) -> None:
     folder = pages.ROOT / kind
     there = {one.stem for one in folder.iterdir() if one.suffix in (".yml", ".py")}
     if kind == "roles":

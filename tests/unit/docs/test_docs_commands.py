@@ -27,7 +27,7 @@ def test_there_are_commands() -> None:
 
 
 @pytest.mark.parametrize(("page", "words"), [(one, words) for one, _text, words in FOUND])
-def test_issue_18_7_a_command_names_what_there_is(page: str, words: list[str]) -> None:
+def test_a_command_names_what_there_is(page: str, words: list[str]) -> None:
     assert commands.wrong(words) == [], page
 
 

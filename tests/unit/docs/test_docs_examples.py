@@ -56,7 +56,7 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize(("example", "name", "value"), SET, ids=where)
-def test_issue_18_7_what_an_example_sets_is_what_the_role_takes(
+def test_what_an_example_sets_is_what_the_role_takes(
     example: examples.Example, name: str, value: Any
 ) -> None:
     if not examples.is_template(value):
@@ -64,7 +64,7 @@ def test_issue_18_7_what_an_example_sets_is_what_the_role_takes(
 
 
 @pytest.mark.parametrize("example", FOUND, ids=where)
-def test_issue_18_7_an_example_names_no_variable_that_is_not_there(
+def test_an_example_names_no_variable_that_is_not_there(
     example: examples.Example,
 ) -> None:
     assert unknown(example.data) == {}
@@ -78,7 +78,7 @@ def test_the_checks_see_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("example", PLAYBOOKS, ids=where)
-def test_issue_18_7_a_playbook_of_a_page_is_one(example: examples.Example, tmp_path: Path) -> None:
+def test_a_playbook_of_a_page_is_one(example: examples.Example, tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text(example.text)
     words = ["ansible-playbook", "--syntax-check", "--inventory", "node-1,", "play.yml"]
     done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
@@ -86,7 +86,7 @@ def test_issue_18_7_a_playbook_of_a_page_is_one(example: examples.Example, tmp_p
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_issue_18_7_each_role_has_an_example(role: str) -> None:
+def test_each_role_has_an_example(role: str) -> None:
     page = (pages.ROOT / "docs/operations/roles.md").read_text()
     part = page.partition(f"\n### {role}\n")[2].partition("\n#")[0]
     (play,) = [one for one in PLAYBOOKS if one.text in part and one.page.endswith("roles.md")]
@@ -94,7 +94,7 @@ def test_issue_18_7_each_role_has_an_example(role: str) -> None:
     assert f"gpu.node.{role}" in roles
 
 
-def test_issue_18_7_the_quick_start_comes_first_and_can_be_followed() -> None:
+def test_the_quick_start_comes_first_and_can_be_followed() -> None:
     text = (pages.ROOT / "README.md").read_text().partition("\n## Quick start\n")[2]
     part = text.partition("\n## ")[0]
     inventory = pages.blocks(part, "yaml")[0]

@@ -15,7 +15,7 @@ import pages
 
 
 @pytest.mark.parametrize("page", pages.pages(), ids=pages.name)
-def test_issue_18_7_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page: Path) -> None:
     assert list(pages.dead(page, page.read_text())) == []
 
 

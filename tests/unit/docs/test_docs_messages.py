@@ -21,7 +21,7 @@ def test_there_are_messages() -> None:
 
 
 @pytest.mark.parametrize("message", OURS)
-def test_issue_18_7_a_message_of_the_page_is_one_of_the_code(message: str) -> None:
+def test_a_message_of_the_page_is_one_of_the_code(message: str) -> None:
     assert messages.missing(message) == []
 
 

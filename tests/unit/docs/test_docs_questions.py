@@ -28,19 +28,19 @@ WORDS = {
 }  # fmt: skip
 
 
-def test_issue_18_7_all_questions_are_there() -> None:
+def test_all_questions_are_there() -> None:
     assert list(ANSWERS) == list(range(1, 23))
 
 
 @pytest.mark.parametrize("number", range(1, 23))
-def test_issue_18_7_each_question_has_an_answer_that_leads_on(number: int) -> None:
+def test_each_question_has_an_answer_that_leads_on(number: int) -> None:
     text = ANSWERS[number]
     assert pages.links(text), "no link"
     assert list(pages.dead(PAGE, text)) == []
     assert WORDS[number] in text.partition("\n")[2]
 
 
-def test_issue_18_7_the_index_knows_each_page() -> None:
+def test_the_index_knows_each_page() -> None:
     text = (pages.ROOT / "docs/index.md").read_text()
     there = {
         pages.name(one)

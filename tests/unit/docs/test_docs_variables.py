@@ -19,12 +19,12 @@ TEXT = variables.PAGE.read_text()
 ROWS = re.findall(r"^\| `(\w+)` \| ([^|]+) \| (.+?) \| (.+) \|$", TEXT, re.MULTILINE)
 
 
-def test_issue_18_7_the_page_of_variables_is_fresh() -> None:
+def test_the_page_of_variables_is_fresh() -> None:
     assert variables.shown() == variables.tables(), "run make docs-tables"
 
 
 @pytest.mark.parametrize("role", variables.roles())
-def test_issue_18_7_each_default_of_a_role_is_on_the_page(role: str) -> None:
+def test_each_default_of_a_role_is_on_the_page(role: str) -> None:
     path = variables.ROOT / "roles" / role / "defaults/main.yml"
     defaults = yaml.safe_load(path.read_text()) if path.exists() else {}
     shown = {name: value.strip("`") for name, _kind, value, _words in ROWS}
@@ -33,7 +33,7 @@ def test_issue_18_7_each_default_of_a_role_is_on_the_page(role: str) -> None:
         assert there == value, name
 
 
-def test_issue_18_7_each_row_says_what_it_is_for() -> None:
+def test_each_row_says_what_it_is_for() -> None:
     assert len(ROWS) > 120
     assert [name for name, kind, _value, words in ROWS if not kind.strip() or len(words) < 10] == []
 

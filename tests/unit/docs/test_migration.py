@@ -39,14 +39,14 @@ def upstream(page: str) -> set[str]:
     return {one for names in tables.recorded(page)["names"].values() for one in names}
 
 
-def test_issue_18_7_there_is_a_page_for_each_tool() -> None:
+def test_there_is_a_page_for_each_tool() -> None:
     assert sorted(LEAST) == PAGES
     index = (tables.FOLDER / "README.md").read_text()
     assert all(f"({page}.md)" in index for page in PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_issue_18_7_each_variable_of_the_other_tool_is_mapped(page: str) -> None:
+def test_each_variable_of_the_other_tool_is_mapped(page: str) -> None:
     assert tables.mapped(page)[1] == []
     taken = [name for row in rows(page) for name in row.taken]
     assert len(taken) == sum(map(len, tables.recorded(page)["names"].values())) >= LEAST[page]
@@ -54,7 +54,7 @@ def test_issue_18_7_each_variable_of_the_other_tool_is_mapped(page: str) -> None
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_issue_18_7_each_row_says_one_thing_and_stands_for_something(page: str) -> None:
+def test_each_row_says_one_thing_and_stands_for_something(page: str) -> None:
     for row in rows(page):
         assert set(row.said) <= {"names", "note", *KEYS}, row.said
         assert len(KEYS & set(row.said)) == 1, row.said
@@ -64,14 +64,14 @@ def test_issue_18_7_each_row_says_one_thing_and_stands_for_something(page: str) 
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_issue_18_7_what_it_is_mapped_to_is_there(page: str) -> None:
+def test_what_it_is_mapped_to_is_there(page: str) -> None:
     ours = [name for row in rows(page) for name in row.said.get("to", ())]
     assert [name for name in ours if not own_names.known(name)] == []
     assert ours
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_issue_18_7_the_texts_of_a_page_name_variables_that_are_there(page: str) -> None:
+def test_the_texts_of_a_page_name_variables_that_are_there(page: str) -> None:
     said = tables.words(page)
     said |= {one for row in rows(page) for one in re.findall(r"`([^`]+)`", row.here())}
     found = {name for one in said for name in OURS.findall(one)}
@@ -79,14 +79,14 @@ def test_issue_18_7_the_texts_of_a_page_name_variables_that_are_there(page: str)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_issue_18_7_the_page_shows_its_table(page: str) -> None:
+def test_the_page_shows_its_table(page: str) -> None:
     assert tables.shown(page) == tables.table(page), "run make docs-tables"
     text = (tables.FOLDER / f"{page}.md").read_text()
     assert [one for one in upstream(page) if f"`{one}`" not in text] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_issue_18_7_a_page_has_an_example_commands_and_the_way_back(page: str) -> None:
+def test_a_page_has_an_example_commands_and_the_way_back(page: str) -> None:
     text = (tables.FOLDER / f"{page}.md").read_text()
     assert text.split("\n")[2].startswith("Task: ")
     for title in ("## Example", "## Commands", "## The way back"):
@@ -110,11 +110,11 @@ def test_issue_18_7_a_page_has_an_example_commands_and_the_way_back(page: str) -
         "mig_config.first",
     ],
 )
-def test_issue_18_7_a_name_that_is_not_there_is_found_out(name: str) -> None:
+def test_a_name_that_is_not_there_is_found_out(name: str) -> None:
     assert not own_names.known(name)
 
 
-def test_issue_18_7_names_of_each_kind_are_known() -> None:
+def test_names_of_each_kind_are_known() -> None:
     for name in ("mig_config", "gpu_nodes_kubeconfig", "flags.migStrategy", "MIG_STRATEGY"):
         assert own_names.known(name), name
     for name in (

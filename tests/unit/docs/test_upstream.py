@@ -64,7 +64,7 @@ driver_url: https://example.com/
 """
 
 
-def test_issue_18_7_fields_of_go_types_are_paths() -> None:
+def test_fields_of_go_types_are_paths() -> None:
     found = [
         "driver.image",
         "env",
@@ -76,24 +76,24 @@ def test_issue_18_7_fields_of_go_types_are_paths() -> None:
     assert sorted(upstream.types(GO, "Config")) == found
 
 
-def test_issue_18_7_flags_and_variables_of_commands() -> None:
+def test_flags_and_variables_of_commands() -> None:
     assert set(upstream.cli(CLI)) == {"--mig-strategy", "GFD_MIG_STRATEGY", "MIG_STRATEGY"}
     flags = 'rootCmd.Flags().StringVar(&config.HTTPBind, "http_bind", "127.0.0.1", "address")'
     assert list(upstream.flags(flags)) == ["--http_bind"]
 
 
-def test_issue_18_7_values_and_what_templates_ask_for() -> None:
+def test_values_and_what_templates_ask_for() -> None:
     assert sorted(upstream.values("{a: {b: 1, c: {}}, d: []}")) == ["a.b", "a.c", "d"]
     assert list(upstream.templates("{{ .Values.a.later }} {{ .Values.d }}.")) == ["a.later", "d"]
     assert upstream.only_leaves({"a", "a.b", "ab", "d"}) == ["a.b", "ab", "d"]
 
 
-def test_issue_18_7_variables_of_ansible_also_those_commented_out() -> None:
+def test_variables_of_ansible_also_those_commented_out() -> None:
     names = ["driver_branch", "driver_state", "driver_later", "driver_url"]
     assert list(upstream.variables(ANSIBLE)) == names
 
 
-def test_issue_18_7_a_checkout_is_recorded_with_its_commit(
+def test_a_checkout_is_recorded_with_its_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upstream, "DATA", tmp_path)

@@ -70,7 +70,7 @@ def run(tmp_path: Path) -> Run:
     return play
 
 
-def test_item_3_a_node_of_slurm_is_drained_once(run: Run) -> None:
+def test_a_node_of_slurm_is_drained_once(run: Run) -> None:
     made, said = run(
         "drain",
         {
@@ -95,7 +95,7 @@ def test_jobs_that_do_not_end_are_said(run: Run) -> None:
     assert "raise gpu_nodes_slurm_timeout" in said
 
 
-def test_item_3_only_what_was_drained_by_us_is_resumed(run: Run) -> None:
+def test_only_what_was_drained_by_us_is_resumed(run: Run) -> None:
     scene = {
         "drained": {"states": ["IDLE+DRAIN"], "reason": OURS},
         "down": {"states": ["DOWN+DRAIN+NOT_RESPONDING"], "reason": OURS},

@@ -44,7 +44,7 @@ def reach(host: dict[str, Any]) -> tuple[str, int, str, bool]:
     )
 
 
-def test_issue_18_8_each_machine_is_a_host_of_its_own() -> None:
+def test_each_machine_is_a_host_of_its_own() -> None:
     found = hosts(GPU_VM_HOSTS="10.0.0.5, ubuntu@gpu-2:2222,10.0.0.6", GPU_VM_USER="admin")
     assert {name: reach(one) for name, one in found.items()} == {
         "10.0.0.5": ("10.0.0.5", 22, "admin", True),
@@ -53,7 +53,7 @@ def test_issue_18_8_each_machine_is_a_host_of_its_own() -> None:
     }
 
 
-def test_issue_18_8_machines_behind_ports_of_this_one_are_not_ansibles_localhost() -> None:
+def test_machines_behind_ports_of_this_one_are_not_ansibles_localhost() -> None:
     found = hosts(GPU_VM_HOSTS="127.0.0.1:2201,127.0.0.1:2202,[::1]", GPU_VM_PORT="2203")
     assert {name: reach(one) for name, one in found.items()} == {
         "vm-127.0.0.1-2201": ("127.0.0.1", 2201, "root", False),
@@ -65,7 +65,7 @@ def test_issue_18_8_machines_behind_ports_of_this_one_are_not_ansibles_localhost
     assert local[name]["ansible_connection"] == "local"
 
 
-def test_issue_18_8_variables_come_from_a_file_of_the_user(tmp_path: Path) -> None:
+def test_variables_come_from_a_file_of_the_user(tmp_path: Path) -> None:
     path, key = tmp_path / "vars.yml", tmp_path / "key"
     path.write_text("gpu_nodes_require_gpu: true\nmig_selected: half\n")
     key.touch()
@@ -88,9 +88,7 @@ def test_issue_18_8_variables_come_from_a_file_of_the_user(tmp_path: Path) -> No
         ({"GPU_VM_HOSTS": "a", "GPU_VM_VARS": "bad"}, "bad is no YAML"),
     ],
 )
-def test_issue_18_8_what_can_not_be_used_is_told(
-    env: dict[str, str], told: str, tmp_path: Path
-) -> None:
+def test_what_can_not_be_used_is_told(env: dict[str, str], told: str, tmp_path: Path) -> None:
     for name, text in {"list": "- a\n", "bad": "a: [\n"}.items():
         (tmp_path / name).write_text(text)
         if env.get("GPU_VM_VARS") == name:
@@ -131,7 +129,7 @@ def table(folder: Path, tests: str) -> list[str]:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
-def test_issue_18_8_the_table_has_what_an_issue_needs_and_no_address(tmp_path: Path) -> None:
+def test_the_table_has_what_an_issue_needs_and_no_address(tmp_path: Path) -> None:
     passed = '<testcase name="test_a[ansible://a]"/>'
     lines = table(tmp_path, passed + SKIPPED + FAILED)
     assert lines[2] == (
@@ -148,5 +146,5 @@ def test_issue_18_8_the_table_has_what_an_issue_needs_and_no_address(tmp_path: P
     ]
 
 
-def test_issue_18_8_a_run_that_ended_before_the_tests_has_not_passed(tmp_path: Path) -> None:
+def test_a_run_that_ended_before_the_tests_has_not_passed(tmp_path: Path) -> None:
     assert table(tmp_path, "")[2].endswith("| 1 passed, 1 skipped | not run | not finished |")

@@ -58,7 +58,7 @@ def said(tmp_path: Path, releases: Any, text: str = "") -> str:
 
 
 @pytest.mark.parametrize("releases", [True, False, {}, "releases.yml"])
-def test_item_12_table_of_whatever_form_is_taken(tmp_path: Path, releases: object) -> None:
+def test_table_of_whatever_form_is_taken(tmp_path: Path, releases: object) -> None:
     assert ACCEPTED in said(tmp_path, releases, YAML)
 
 
@@ -75,7 +75,7 @@ def test_item_12_table_of_whatever_form_is_taken(tmp_path: Path, releases: objec
         ({"as_of": "2026-10-01", "branch": {}}, "", "did you mean branches?"),
     ],
 )
-def test_item_12_bad_table_is_refused_by_its_key(
+def test_bad_table_is_refused_by_its_key(
     tmp_path: Path, releases: object, text: str, words: str
 ) -> None:
     found = said(tmp_path, releases, text)

@@ -122,7 +122,7 @@ def problems(use: Use, variables: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("role", NAMES)
-def test_item_34_role_and_module_agree(role: str) -> None:
+def test_role_and_module_agree(role: str) -> None:
     variables = {**options("common"), **options("node_labels"), **options(role)}
     found = [*uses(role)]
     assert found
@@ -130,14 +130,14 @@ def test_item_34_role_and_module_agree(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", NAMES)
-def test_item_34_every_option_has_a_variable_or_a_reason(role: str) -> None:
+def test_every_option_has_a_variable_or_a_reason(role: str) -> None:
     given = {one.option for one in uses(role) if not one.nested}
     nested = {"labels", "dra"} & module(role).keys()
     assert module(role).keys() - given - nested == WITHOUT.get(role, {}).keys()
 
 
 @pytest.mark.parametrize("role", [*NAMES, "node_labels", "common", "report"])
-def test_item_34_defaults_are_those_of_the_argument_specs(role: str) -> None:
+def test_defaults_are_those_of_the_argument_specs(role: str) -> None:
     specs, values = options(role), defaults(role)
     fixed = {name: value for name, value in values.items() if "{{" not in str(value)}
     assert {name: specs[name].get("default") for name in fixed} == fixed
@@ -154,7 +154,7 @@ def test_item_34_defaults_are_those_of_the_argument_specs(role: str) -> None:
         ("{{ gpu_nodes_hosts }}", {}, "gpu_nodes_hosts: not called mig_boot or gpu_nodes_boot"),
     ],
 )
-def test_item_34_what_disagrees_is_found(value: str, change: dict[str, Any], words: str) -> None:
+def test_what_disagrees_is_found(value: str, change: dict[str, Any], words: str) -> None:
     variables = {**options("common"), **options("mig")}
     spec = {**module("mig")["boot"], **change}
     assert words in str(problems(Use("mig", "boot", value, spec), variables))
@@ -170,12 +170,12 @@ def deprecated() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("before", "now"), [*deprecated()])
-def test_issue_16_11_page_has_what_was_renamed(before: str, now: str) -> None:
+def test_page_has_what_was_renamed(before: str, now: str) -> None:
     rows = [line for line in MIGRATION.splitlines() if line.startswith("| ")]
     assert any(f"`{before}`" in line and f"`{now}`" in line for line in rows)
 
 
-def test_issue_16_11_old_names_are_still_read() -> None:
+def test_old_names_are_still_read() -> None:
     done = ArgumentSpecValidator(module("container_runtime")).validate(
         {"runtime": "docker", "runtime_path": "/opt/x"}
     )

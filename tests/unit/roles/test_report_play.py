@@ -39,7 +39,7 @@ def states(folder: Path) -> dict[str, str]:
     return {one["name"]: one["state"] for one in found}
 
 
-def test_issue_18_3_nodes_that_can_not_be_reached_are_in_the_report(tmp_path: Path) -> None:
+def test_nodes_that_can_not_be_reached_are_in_the_report(tmp_path: Path) -> None:
     done = run(tmp_path, {"<b>away": AWAY, "here": HERE})
     assert done.returncode == 2, done.stdout
     assert "report: <b>away: " in done.stdout
@@ -49,20 +49,20 @@ def test_issue_18_3_nodes_that_can_not_be_reached_are_in_the_report(tmp_path: Pa
     assert "\\u003cb\\u003eaway" in (tmp_path / "gpu-report.html").read_text()
 
 
-def test_issue_18_3_there_is_a_report_where_nobody_can_be_reached(tmp_path: Path) -> None:
+def test_there_is_a_report_where_nobody_can_be_reached(tmp_path: Path) -> None:
     done = run(tmp_path, {"away": AWAY}, "-e", "report_html_path=")
     assert done.returncode == 2, done.stdout
     assert states(tmp_path) == {"away": "unreachable"}
     assert not (tmp_path / "gpu-report.html").exists()
 
 
-def test_issue_18_3_a_machine_without_a_gpu_is_no_failure(tmp_path: Path) -> None:
+def test_a_machine_without_a_gpu_is_no_failure(tmp_path: Path) -> None:
     done = run(tmp_path, {"here": HERE}, "-e", "report_fail_on_drift=true", "--check")
     assert done.returncode == 0, done.stdout
     assert states(tmp_path) == {"here": "looked"}
 
 
-def test_issue_18_3_a_misspelt_variable_is_refused(tmp_path: Path) -> None:
+def test_a_misspelt_variable_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path, {"here": HERE}, "-e", "report_fail_on_drif=true")
     assert done.returncode == 2
     assert "report_fail_on_drif is unknown (did you mean report_fail_on_drift?)" in done.stdout

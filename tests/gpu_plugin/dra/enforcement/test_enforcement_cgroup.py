@@ -113,7 +113,7 @@ def of(node: Node, claim: str = "c1", pod: str = POD, **more: Any) -> dict[str, 
 
 
 @pytest.mark.parametrize("dmem", [True, False], ids=["dmem", "misc"])
-def test_issue_17_4_cgroup_limits_the_pod_and_gives_it_back(node: Node, dmem: bool) -> None:
+def test_cgroup_limits_the_pod_and_gives_it_back(node: Node, dmem: bool) -> None:
     group, limiting = node.pod(dmem=dmem), node.limit()
     one = of(node, memory=3000 * MIB)
     eventually(lambda: limiting.ask("problem", one["gpu_uuid"]) == "")

@@ -26,7 +26,7 @@ class Asked:
     library: str = ""
 
 
-def test_issue_17_4_none_gives_nothing_and_says_so() -> None:
+def test_none_gives_nothing_and_says_so() -> None:
     found: Enforcement = choose(Asked("none"))
     share = Share("c", GPU, 0, 1 << 30, 30)
     assert (found.name, found.problem(GPU)) == ("none", "")

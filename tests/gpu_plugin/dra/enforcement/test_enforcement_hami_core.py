@@ -50,7 +50,7 @@ def made(place: Path, *, scaled: bool = False) -> HamiCore:
     return HamiCore(str(place / "libvgpu.so"), place / "run", scaled=scaled)
 
 
-def test_issue_17_4_hami_core_gets_the_variables_that_it_reads(place: Path) -> None:
+def test_hami_core_gets_the_variables_that_it_reads(place: Path) -> None:
     found = made(place, scaled=True).prepare([share(cores=30, priority=1)])
     assert found.env == {
         "CUDA_DEVICE_MEMORY_LIMIT_0": "3000m",

@@ -26,7 +26,7 @@ WHOLE = 81559  # MiB of the product
 Enforce = Callable[..., "Enforcing"]
 
 
-def test_issue_17_4_mps_gives_the_limits_of_each_share(node: Mps, enforce: Enforce) -> None:
+def test_mps_gives_the_limits_of_each_share(node: Mps, enforce: Enforce) -> None:
     dra = enforce()
     one = share(node.sim, "c1", memory=10000 * MIB, cores=30, priority=1)
     uuid = one["gpu_uuid"]

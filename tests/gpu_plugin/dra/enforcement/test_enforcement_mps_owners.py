@@ -70,7 +70,7 @@ def plugin(node: Mps) -> Plugin:
     return Plugin(node)
 
 
-def test_issue_17_4_each_keeps_what_is_its_own(node: Mps, enforce: Enforce, plugin: Plugin) -> None:
+def test_each_keeps_what_is_its_own(node: Mps, enforce: Enforce, plugin: Plugin) -> None:
     dra, claimed = enforce(), share(node.sim, gpu=1)
     plugin.want(0)
     eventually(lambda: plugin.ready(0))

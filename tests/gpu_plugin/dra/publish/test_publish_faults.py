@@ -74,9 +74,7 @@ def good(server: Slices, specs: tuple[Json, ...] = ONE) -> bool:
     return bool(found) and changes(NODE, specs, found) == ()
 
 
-def test_issue_17_1_nothing_is_asked_while_nothing_changes(
-    server: Slices, publisher: Publisher
-) -> None:
+def test_nothing_is_asked_while_nothing_changes(server: Slices, publisher: Publisher) -> None:
     publisher.want(ONE)
     until(lambda: server.counted("WATCH"))
     assert good(server)
@@ -90,7 +88,7 @@ def test_issue_17_1_nothing_is_asked_while_nothing_changes(
     assert (publisher.standing.generation, publisher.standing.devices) == (1, 2)
 
 
-def test_issue_17_1_a_restart_writes_nothing(server: Slices, api: SliceApi) -> None:
+def test_a_restart_writes_nothing(server: Slices, api: SliceApi) -> None:
     for _process in range(3):
         publisher = Publisher(api, NODE)
         publisher.want(ONE)
@@ -99,14 +97,12 @@ def test_issue_17_1_a_restart_writes_nothing(server: Slices, api: SliceApi) -> N
     assert server.writes() == [("POST", "resourceslices")] * 2
 
 
-def test_issue_17_1_no_slices_are_wanted_before_gpus_are_known(
-    server: Slices, api: SliceApi
-) -> None:
+def test_no_slices_are_wanted_before_gpus_are_known(server: Slices, api: SliceApi) -> None:
     Publisher(api, NODE).sync()
     assert server.requests == []
 
 
-def test_issue_17_1_a_lost_api_server_is_found_again(server: Slices, publisher: Publisher) -> None:
+def test_a_lost_api_server_is_found_again(server: Slices, publisher: Publisher) -> None:
     server.stop()
     publisher.want(ONE)
     until(lambda: "the Kubernetes API failed" in publisher.standing.problem)
@@ -118,7 +114,7 @@ def test_issue_17_1_a_lost_api_server_is_found_again(server: Slices, publisher: 
 
 @pytest.mark.parametrize("status", [DROP, 429, 500, 503])
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
-def test_issue_17_1_a_call_that_fails_is_made_again(
+def test_a_call_that_fails_is_made_again(
     server: Slices, publisher: Publisher, method: str, status: int
 ) -> None:
     publisher.want(ONE)
@@ -130,7 +126,7 @@ def test_issue_17_1_a_call_that_fails_is_made_again(
         until(lambda specs=specs: good(server, specs) or (not specs and not server.slices))
 
 
-def test_issue_17_1_access_that_expires_is_waited_for(server: Slices, publisher: Publisher) -> None:
+def test_access_that_expires_is_waited_for(server: Slices, publisher: Publisher) -> None:
     publisher.want(ONE)
     until(lambda: good(server))
     server.token = "another"
@@ -140,7 +136,7 @@ def test_issue_17_1_access_that_expires_is_waited_for(server: Slices, publisher:
     until(lambda: good(server, TWO))
 
 
-def test_issue_17_1_the_error_says_which_rights_are_missing(server: Slices, api: SliceApi) -> None:
+def test_the_error_says_which_rights_are_missing(server: Slices, api: SliceApi) -> None:
     server.allows = lambda method, _path: method != "POST"
     publisher = Publisher(api, NODE)
     publisher.want(ONE)
@@ -148,9 +144,7 @@ def test_issue_17_1_the_error_says_which_rights_are_missing(server: Slices, api:
         publisher.sync()
 
 
-def test_issue_17_1_what_was_wiped_or_changed_is_written_again(
-    server: Slices, publisher: Publisher
-) -> None:
+def test_what_was_wiped_or_changed_is_written_again(server: Slices, publisher: Publisher) -> None:
     publisher.want(ONE)
     until(lambda: server.counted("WATCH"))
     for _time in range(3):
@@ -165,9 +159,7 @@ def test_issue_17_1_what_was_wiped_or_changed_is_written_again(
 
 
 @pytest.mark.parametrize("event", ["cut", "end", "expire"])
-def test_issue_17_1_a_watch_that_ends_misses_nothing(
-    server: Slices, publisher: Publisher, event: str
-) -> None:
+def test_a_watch_that_ends_misses_nothing(server: Slices, publisher: Publisher, event: str) -> None:
     publisher.want(ONE)
     until(lambda: server.counted("WATCH"))
     getattr(server, event)()
@@ -178,7 +170,7 @@ def test_issue_17_1_a_watch_that_ends_misses_nothing(
     until(lambda: server.counted("WATCH") > watches)
 
 
-def test_issue_17_1_another_writer_at_the_same_time_is_met_with_a_new_look(
+def test_another_writer_at_the_same_time_is_met_with_a_new_look(
     server: Slices, api: SliceApi
 ) -> None:
     publisher = Publisher(api, NODE)
@@ -201,7 +193,7 @@ def test_issue_17_1_another_writer_at_the_same_time_is_met_with_a_new_look(
     assert good(server, slices(replace(view(0), problem=SICK)))
 
 
-def test_issue_17_1_slices_of_somebody_else_are_left_and_ours_under_other_names_go(
+def test_slices_of_somebody_else_are_left_and_ours_under_other_names_go(
     server: Slices, publisher: Publisher
 ) -> None:
     foreign = {"driver": "gpu.nvidia.com", "nodeName": NODE, "pool": {"name": NODE}}
@@ -215,7 +207,7 @@ def test_issue_17_1_slices_of_somebody_else_are_left_and_ours_under_other_names_
     assert {server.slices[name]["spec"]["pool"]["generation"] for name in NAMES} == {8}
 
 
-def test_issue_17_1_a_name_that_is_taken_is_told(server: Slices, api: SliceApi) -> None:
+def test_a_name_that_is_taken_is_told(server: Slices, api: SliceApi) -> None:
     foreign = {"driver": "gpu.nvidia.com", "nodeName": NODE, "pool": {"name": NODE}}
     server.slices[NAMES[0]] = {"metadata": {"name": NAMES[0], "uid": "1"}, "spec": foreign}
     publisher = Publisher(api, NODE)
@@ -232,7 +224,7 @@ def test_issue_17_1_a_name_that_is_taken_is_told(server: Slices, api: SliceApi) 
         ("allowMultipleAllocations", "DRAConsumableCapacity"),
     ],
 )
-def test_issue_17_1_without_its_feature_gate_nothing_stays_published(
+def test_without_its_feature_gate_nothing_stays_published(
     server: Slices, api: SliceApi, field: str, gate: str
 ) -> None:
     server.drops = (field,)
@@ -243,9 +235,7 @@ def test_issue_17_1_without_its_feature_gate_nothing_stays_published(
     assert server.slices == {}
 
 
-def test_issue_17_1_taints_that_the_server_drops_are_written_once(
-    server: Slices, api: SliceApi
-) -> None:
+def test_taints_that_the_server_drops_are_written_once(server: Slices, api: SliceApi) -> None:
     server.drops = ("taints",)
     publisher = Publisher(api, NODE)
     publisher.want(slices(replace(view(0), problem=SICK)))
@@ -259,7 +249,7 @@ def test_issue_17_1_taints_that_the_server_drops_are_written_once(
     assert server.writes()[2:] == [("PUT", NAMES[1])]
 
 
-def test_issue_17_1_a_cluster_without_dra_is_told_so(server: Slices, api: SliceApi) -> None:
+def test_a_cluster_without_dra_is_told_so(server: Slices, api: SliceApi) -> None:
     server.faults.append(("GET", 404))
     publisher = Publisher(api, NODE)
     publisher.want(ONE)

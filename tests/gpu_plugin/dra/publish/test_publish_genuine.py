@@ -69,7 +69,7 @@ def published(api: SliceApi, specs: tuple[Json, ...]) -> list[Json]:
 
 
 @pytest.mark.parametrize("name", sorted(GRIDS))
-def test_issue_17_1_the_api_server_takes_the_slices_of_every_gpu(api: SliceApi, name: str) -> None:
+def test_the_api_server_takes_the_slices_of_every_gpu(api: SliceApi, name: str) -> None:
     views = [mig_grids.view(GRIDS[name], (), index) for index in range(9)]
     first = GRIDS[name][0]
     standing = mig_grids.view(GRIDS[name], [(first, first.placements[0][0])], 9)
@@ -83,7 +83,7 @@ def test_issue_17_1_the_api_server_takes_the_slices_of_every_gpu(api: SliceApi, 
     assert {one["metadata"]["ownerReferences"][0]["name"] for one in there} == {NODE}
 
 
-def test_issue_17_1_a_change_of_one_slice_stays_within_its_generation(api: SliceApi) -> None:
+def test_a_change_of_one_slice_stays_within_its_generation(api: SliceApi) -> None:
     before = published(api, slices(view(0), view(1)))
     after = published(api, slices(view(0), replace(view(1), problem=SICK)))
     assert [one["metadata"]["resourceVersion"] for one in after[:1]] == [
@@ -98,7 +98,7 @@ def test_issue_17_1_a_change_of_one_slice_stays_within_its_generation(api: Slice
     assert {one["taints"][0]["timeAdded"] for one in kept if "gpu-1" in one["name"]} == {time}
 
 
-def test_issue_17_1_more_and_fewer_slices_are_new_generations(api: SliceApi) -> None:
+def test_more_and_fewer_slices_are_new_generations(api: SliceApi) -> None:
     many = slices(*(mig_grids.view(GRIDS["h100-80"], (), index) for index in range(6)))
     for number, specs in enumerate((slices(view(0)), many, slices(view(0)), slices()), 1):
         there = published(api, specs)
@@ -107,7 +107,7 @@ def test_issue_17_1_more_and_fewer_slices_are_new_generations(api: SliceApi) -> 
         assert len(there) == len(specs)
 
 
-def test_issue_17_1_what_a_kubelet_wiped_is_there_again(
+def test_what_a_kubelet_wiped_is_there_again(
     cluster: GenuineApi, kubelet: Access, api: SliceApi
 ) -> None:
     specs = slices(view(0))
@@ -136,7 +136,7 @@ def settled(publisher: Publisher, api: SliceApi, specs: tuple[Json, ...]) -> Non
     pytest.fail(f"{publisher.standing}: {api.all()}")
 
 
-def test_issue_17_1_a_node_writes_its_own_slices_and_no_others(kubelet: Access) -> None:
+def test_a_node_writes_its_own_slices_and_no_others(kubelet: Access) -> None:
     other = SliceApi(kubelet, "node-2")
     with pytest.raises(ApiError) as error:
         other.all()
@@ -187,9 +187,7 @@ def answers(api: SliceApi) -> list[Any]:
     return said
 
 
-def test_issue_17_1_the_stand_in_answers_as_the_genuine_server_does(
-    api: SliceApi, tmp_path: Path
-) -> None:
+def test_the_stand_in_answers_as_the_genuine_server_does(api: SliceApi, tmp_path: Path) -> None:
     server = Slices(tmp_path)
     access = Access(str(server.kubeconfig), Rate(-1))
     try:
@@ -200,9 +198,7 @@ def test_issue_17_1_the_stand_in_answers_as_the_genuine_server_does(
 
 
 @pytest.mark.parametrize("gate", ["DRAPartitionableDevices", "DRAConsumableCapacity"])
-def test_issue_17_1_a_server_without_the_feature_gate_gets_no_slices(
-    tmp_path: Path, gate: str
-) -> None:
+def test_a_server_without_the_feature_gate_gets_no_slices(tmp_path: Path, gate: str) -> None:
     cluster = GenuineApi(tmp_path, f"--feature-gates={gate}=false")
     try:
         cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})

@@ -142,7 +142,7 @@ def start(program: Path, config: Path, log: Path) -> subprocess.Popen[bytes]:
         ("narrow", [], ["1g.10gb"] * 4 + ["1g.10gb+me"] * 3, 5),
     ],
 )
-def test_issue_17_1_the_scheduler_fills_a_gpu_as_its_hardware_allows(
+def test_the_scheduler_fills_a_gpu_as_its_hardware_allows(
     cluster: Cluster, grid: str, standing: list[tuple[str, int]], asked: list[str], count: int
 ) -> None:
     profiles = GRIDS[grid]

@@ -133,7 +133,7 @@ def test_what_daemons_tell_between_two_managers_holds_nobody_up(mps: Mps) -> Non
     assert clients[first].living()
 
 
-def test_m4_mode_that_was_changed_while_no_manager_ran_is_set_again(mps: Mps) -> None:
+def test_mode_that_was_changed_while_no_manager_ran_is_set_again(mps: Mps) -> None:
     """As after a reset or a new driver: an idle control daemon has nothing open."""
     (first, _second) = clients = share(mps)
     before = mps.status(first)["daemon"]
@@ -168,7 +168,7 @@ def test_driver_that_hangs_keeps_no_manager_from_adopting(mps: Mps) -> None:
 
 
 @pytest.mark.parametrize("lost", ["settings", "limits", "all", "unreadable"])
-def test_l7_state_of_another_release_takes_nothing_from_its_clients(mps: Mps, lost: str) -> None:
+def test_state_of_another_release_takes_nothing_from_its_clients(mps: Mps, lost: str) -> None:
     clients = share(mps)
     (first, second) = clients
     end_with(mps, signal.SIGKILL)
@@ -211,7 +211,7 @@ def test_manager_that_is_killed_at_a_start_leaves_no_daemon_without_limits(mps: 
     assert not living(daemon)
 
 
-def test_m12_out_of_memory_ends_the_manager_and_no_client(mps: Mps) -> None:
+def test_out_of_memory_ends_the_manager_and_no_client(mps: Mps) -> None:
     """The kernel's own choice: in a control group with too little memory for all of them."""
     group = Path("/sys/fs/cgroup/memory")
     if not (group / "memory.limit_in_bytes").exists():

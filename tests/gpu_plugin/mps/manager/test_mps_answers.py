@@ -46,7 +46,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("how", PROBLEMS)
-def test_m3_odd_answers_end_no_client(mps: Mps, tmp_path: Path, how: str) -> None:
+def test_odd_answers_end_no_client(mps: Mps, tmp_path: Path, how: str) -> None:
     """Silence is watched for longer than a daemon without clients would be given."""
     uuid = mps.uuid()
     mps.run(uuid, "--replicas", 4, "--memory", "900M")
@@ -65,7 +65,7 @@ def test_m3_odd_answers_end_no_client(mps: Mps, tmp_path: Path, how: str) -> Non
     client.end()
 
 
-def test_m3_one_answer_that_is_late_is_no_failure(mps: Mps, tmp_path: Path) -> None:
+def test_one_answer_that_is_late_is_no_failure(mps: Mps, tmp_path: Path) -> None:
     """As on a node under load: what others see of a device does not change with each answer."""
     uuid = mps.uuid()
     mps.run(uuid, "--replicas", 4, "--memory", "900M")
@@ -78,7 +78,7 @@ def test_m3_one_answer_that_is_late_is_no_failure(mps: Mps, tmp_path: Path) -> N
     assert mps.status(uuid)["restarts"] == 0
 
 
-def test_m3_a_change_waits_where_nobody_knows_whether_there_are_clients(
+def test_a_change_waits_where_nobody_knows_whether_there_are_clients(
     mps: Mps, tmp_path: Path
 ) -> None:
     uuid = mps.uuid()
@@ -97,7 +97,7 @@ def test_m3_a_change_waits_where_nobody_knows_whether_there_are_clients(
     eventually(lambda: mps.status(uuid)["replicas"] == 2, 15)
 
 
-def test_m13_device_whose_program_hangs_delays_no_other(mps: Mps, tmp_path: Path) -> None:
+def test_device_whose_program_hangs_delays_no_other(mps: Mps, tmp_path: Path) -> None:
     """Each has its own waits, failures and back-off."""
     sick, well = mps.uuid(0), mps.uuid(1)
     (tmp_path / "mood").write_text(f"{sick} slow")
@@ -119,7 +119,7 @@ def test_m13_device_whose_program_hangs_delays_no_other(mps: Mps, tmp_path: Path
     mps.ready(sick, seconds=30)
 
 
-def test_m13_unforeseen_error_is_its_devices_alone(mps: Mps) -> None:
+def test_unforeseen_error_is_its_devices_alone(mps: Mps) -> None:
     """Such as a state that nobody wrote so."""
     sick, well = mps.uuid(0), mps.uuid(1)
     mps.run(well, "--replicas", 4, "--memory", "900M")

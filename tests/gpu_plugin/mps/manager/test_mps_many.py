@@ -63,7 +63,7 @@ def share(mps: Mps, devices: list[str]) -> int:
     return pid
 
 
-def test_m13_eight_gpus_within_40_mib(mps: Mps) -> None:
+def test_eight_gpus_within_40_mib(mps: Mps) -> None:
     pid = share(mps, [mps.uuid(gpu) for gpu in range(8)])
     time.sleep(3)
     print(f"8 devices: {resident(pid):.1f} MiB")
@@ -73,7 +73,7 @@ def test_m13_eight_gpus_within_40_mib(mps: Mps) -> None:
     assert {mps.mode(gpu) for gpu in range(8)} == {0}
 
 
-def test_m13_fifty_six_devices_within_64_mib(mps: Mps) -> None:
+def test_fifty_six_devices_within_64_mib(mps: Mps) -> None:
     for gpu in range(8):
         words = [sys.executable, HERE / "mig_layout.py", str(gpu), *["1g.5gb"] * 7]
         subprocess.run(words, env=mps.sim.env, check=True)

@@ -54,7 +54,8 @@ def with_server(mps: Mps) -> Path:
     return program
 
 
-def test_s3_one_who_says_nothing_ends_nobodys_work(mps: Mps) -> None:
+@pytest.mark.attack("silent-mps-client")
+def test_one_who_says_nothing_ends_nobodys_work(mps: Mps) -> None:
     uuid = mps.uuid()
     mps.run(uuid, "--replicas", 4, "--no-shm")
     daemon = mps.ready(uuid)["daemon"]
@@ -71,7 +72,8 @@ def test_s3_one_who_says_nothing_ends_nobodys_work(mps: Mps) -> None:
     assert mps.notifications().count("WATCHDOG=1") > fed  # by the manager's loop, not by answers
 
 
-def test_s3_a_restart_can_not_be_held_off(mps: Mps) -> None:
+@pytest.mark.attack("silent-mps-client")
+def test_a_restart_can_not_be_held_off(mps: Mps) -> None:
     """Nobody can reach a daemon before its limits are in place."""
     uuid = mps.uuid()
     mps.run(uuid, "--replicas", 4, "--no-shm")
@@ -88,7 +90,8 @@ def test_s3_a_restart_can_not_be_held_off(mps: Mps) -> None:
             one.wait()
 
 
-def test_s3_a_daemon_that_hangs_is_kept_while_it_has_a_server(mps: Mps) -> None:
+@pytest.mark.attack("silent-mps-client")
+def test_a_daemon_that_hangs_is_kept_while_it_has_a_server(mps: Mps) -> None:
     uuid = mps.uuid()
     mps.program = with_server(mps)
     mps.run(uuid, "--replicas", 4, "--no-shm")
@@ -102,7 +105,8 @@ def test_s3_a_daemon_that_hangs_is_kept_while_it_has_a_server(mps: Mps) -> None:
     assert (after["daemon"], after["restarts"]) == (daemon, 0)
 
 
-def test_s3_who_wants_it_has_a_silent_daemon_replaced(mps: Mps) -> None:
+@pytest.mark.attack("silent-mps-client")
+def test_who_wants_it_has_a_silent_daemon_replaced(mps: Mps) -> None:
     uuid = mps.uuid()
     mps.run(uuid, "--replicas", 4, "--no-shm", "--replace-silent", 6)
     daemon = mps.ready(uuid)["daemon"]
@@ -123,10 +127,9 @@ def as_others(path: Path) -> None:
     os.chown(path, NOBODY, NOBODY)
 
 
+@pytest.mark.attack("mps-root-of-a-user")
 @pytest.mark.parametrize("where", ["root", "parent", "link", "open"])
-def test_s6_a_root_that_others_decide_about_is_refused(
-    mps: Mps, where: str, tmp_path: Path
-) -> None:
+def test_a_root_that_others_decide_about_is_refused(mps: Mps, where: str, tmp_path: Path) -> None:
     """They could name any process to be ended, and any file to be written."""
     uuid, process = mps.uuid(), victim()
     secret = tmp_path / "secret"
@@ -162,7 +165,8 @@ def test_s6_a_root_that_others_decide_about_is_refused(
         process.wait()
 
 
-def test_s6_only_a_control_daemon_of_ours_is_ended(mps: Mps) -> None:
+@pytest.mark.attack("mps-root-of-a-user")
+def test_only_a_control_daemon_of_ours_is_ended(mps: Mps) -> None:
     uuid, process = mps.uuid(), victim()
     mps.root.mkdir()
     state = {"version": 1, "daemon": (process.pid, started(process.pid))}
@@ -177,7 +181,8 @@ def test_s6_only_a_control_daemon_of_ours_is_ended(mps: Mps) -> None:
         process.wait()
 
 
-def test_s6_no_link_is_followed_by_what_is_written(mps: Mps, tmp_path: Path) -> None:
+@pytest.mark.attack("mps-root-of-a-user")
+def test_no_link_is_followed_by_what_is_written(mps: Mps, tmp_path: Path) -> None:
     uuid, secret = mps.uuid(), tmp_path / "secret"
     secret.write_text("secret")
     mps.root.mkdir()
@@ -191,7 +196,8 @@ def test_s6_no_link_is_followed_by_what_is_written(mps: Mps, tmp_path: Path) -> 
     assert secret.read_text() == "secret"
 
 
-def test_s8_exclusive_mode_that_somebody_took_away_is_set_again(mps: Mps) -> None:
+@pytest.mark.attack("exclusive-mode-taken-away")
+def test_exclusive_mode_that_somebody_took_away_is_set_again(mps: Mps) -> None:
     uuid = mps.uuid()
     manager = mps.run(uuid, "--replicas", 4, "--no-shm")
     daemon = mps.ready(uuid)["daemon"]

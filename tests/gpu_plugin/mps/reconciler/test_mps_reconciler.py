@@ -183,7 +183,7 @@ def test_a_change_is_written_at_once_and_waits_for_clients(scene: Scene) -> None
     assert scene.tick(BLIP) == {}
 
 
-def test_l2_how_clients_end_is_applied_without_an_end(scene: Scene) -> None:
+def test_how_clients_end_is_applied_without_an_end(scene: Scene) -> None:
     """Also where everything else was refused: what is compared is what runs, not what was written."""
     one, other = scene.offer(drain=30), scene.offer(drain=300, on_busy="terminate")
     scene.want(one)
@@ -193,7 +193,7 @@ def test_l2_how_clients_end_is_applied_without_an_end(scene: Scene) -> None:
     assert scene.written() == other.settings
 
 
-def test_l2_terminate_is_not_forgotten_when_the_settings_are_gone(scene: Scene) -> None:
+def test_terminate_is_not_forgotten_when_the_settings_are_gone(scene: Scene) -> None:
     one = scene.offer(on_busy="terminate")
     scene.want(one)
     scene.manager(UUID)

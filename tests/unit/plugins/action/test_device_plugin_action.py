@@ -101,7 +101,7 @@ def asked_of_the_node(**args: str) -> dict[str, Any]:
     return asked
 
 
-def test_issue_18_4_where_wheels_come_from_makes_no_other_release(
+def test_where_wheels_come_from_makes_no_other_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Newcomer 1.4: two colleagues, one with a wheelhouse and one without, must not undo each other's work."""

@@ -20,7 +20,7 @@ ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
 
 @pytest.mark.slow
 @pytest.mark.skipif(not ANSIBLE.exists(), reason="needs ansible-playbook")
-def test_item_23_token_of_an_index_is_in_no_result_error_or_log(tmp_path: Path) -> None:
+def test_token_of_an_index_is_in_no_result_error_or_log(tmp_path: Path) -> None:
     log = tmp_path / "ansible.log"
     with Index({}) as index:  # where nothing can be installed from
         args = {

@@ -45,16 +45,14 @@ def lines(values: dict[str, Any]) -> list[str]:
         ),
     ],
 )
-def test_newcomer_3_a_configuration_is_refused_by_its_keys(
-    config: dict[str, Any], said: str
-) -> None:
+def test_a_configuration_is_refused_by_its_keys(config: dict[str, Any], said: str) -> None:
     assert lines({"device_plugin_config": config})[0].startswith(f"device_plugin_config: {said}")
     named = lines({"device_plugin_configs": {"few": config}})
     assert named[0].startswith(f"device_plugin_configs.few: {said}")
     assert not [one for one in named if " line " in one or "config.yaml" in one]
 
 
-def test_newcomer_3_both_keys_of_a_pair_are_named() -> None:
+def test_both_keys_of_a_pair_are_named() -> None:
     twice = {"flags": {"migStrategy": "none", "migstrategy": "none"}}
     (said,) = lines({"device_plugin_config": twice})
     assert said.startswith("device_plugin_config: flags.migStrategy is given twice")
@@ -80,7 +78,7 @@ def test_what_is_not_to_run_is_not_checked() -> None:
         max_leaves=5,
     )
 )
-def test_issue_16_9_no_configuration_is_an_accident(config: Any) -> None:
+def test_no_configuration_is_an_accident(config: Any) -> None:
     for one in lines({"device_plugin_config": config, "device_plugin_configs": {"a": config}}):
         assert one.startswith(("device_plugin_config: ", "device_plugin_configs.a: "))
 
@@ -115,9 +113,7 @@ def test_no_password_is_sent() -> None:
         ),
     ],
 )
-def test_newcomer_3_who_can_not_start_a_module_is_told_how(
-    msg: str, out: str, err: str, said: str
-) -> None:
+def test_who_can_not_start_a_module_is_told_how(msg: str, out: str, err: str, said: str) -> None:
     answer = {"failed": True, "msg": msg, "module_stdout": out, "module_stderr": err}
     assert said in explained(answer)["msg"]
 
@@ -140,7 +136,7 @@ PLAY = """
 """
 
 
-def test_issue_16_9_the_variables_are_those_of_the_play(tmp_path: Path) -> None:
+def test_the_variables_are_those_of_the_play(tmp_path: Path) -> None:
     if any((Path(GPU) / one / "vendor").read_text() == "0x10de\n" for one in os.listdir(GPU)):
         pytest.skip("this machine has a GPU of NVIDIA's, and would be checked")
     (tmp_path / "play.yml").write_text(PLAY)
@@ -165,7 +161,7 @@ def test_issue_16_9_the_variables_are_those_of_the_play(tmp_path: Path) -> None:
         ({"gpu_nodes_kubeconfig": "x.conf"}, "/playbooks/x.conf"),
     ],
 )
-def test_issue_17_6_the_cluster_is_asked_where_there_is_a_kubeconfig(
+def test_the_cluster_is_asked_where_there_is_a_kubeconfig(
     given: dict[str, str], named: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

@@ -42,11 +42,13 @@ def folder(tmp_path: Path, **files: bytes) -> Path:
     return found
 
 
-def test_s4_a_wheelhouse_of_listed_wheels_is_sent(package: Path, tmp_path: Path) -> None:
+@pytest.mark.attack("wheel-replaced")
+def test_a_wheelhouse_of_listed_wheels_is_sent(package: Path, tmp_path: Path) -> None:
     wheelhouse = folder(tmp_path, **{GENUINE: GOOD, "stamp": b"", "README": b"ours"})
     assert sent(package, wheelhouse) == {f"wheels/{GENUINE}"}
 
 
+@pytest.mark.attack("wheel-replaced")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -59,7 +61,7 @@ def test_s4_a_wheelhouse_of_listed_wheels_is_sent(package: Path, tmp_path: Path)
         ("tomlkit.whl", "is not the name of a wheel"),
     ],
 )
-def test_s4_a_file_that_is_not_listed_is_refused_by_name(
+def test_a_file_that_is_not_listed_is_refused_by_name(
     package: Path, tmp_path: Path, name: str, said: str
 ) -> None:
     data = hostile(name if name.endswith(".whl") and "-" in name else SDIST, tmp_path / "marker")
@@ -70,12 +72,14 @@ def test_s4_a_file_that_is_not_listed_is_refused_by_name(
     assert "Next step: recreate the folder with 'pip download --require-hashes" in str(caught.value)
 
 
-def test_s4_a_listed_wheel_under_another_name_is_refused(package: Path, tmp_path: Path) -> None:
+@pytest.mark.attack("wheel-replaced")
+def test_a_listed_wheel_under_another_name_is_refused(package: Path, tmp_path: Path) -> None:
     with pytest.raises(AnsibleActionFail, match="has a build tag"):
         sent(package, folder(tmp_path, **{WITH_BUILD_TAG: GOOD}))
 
 
-def test_s4_each_refused_file_is_named_but_no_long_list(package: Path, tmp_path: Path) -> None:
+@pytest.mark.attack("wheel-replaced")
+def test_each_refused_file_is_named_but_no_long_list(package: Path, tmp_path: Path) -> None:
     bad = {f"evil{n}-1-py3-none-any.whl": b"" for n in range(9)}
     with pytest.raises(AnsibleActionFail) as caught:
         sent(package, folder(tmp_path, **bad))
@@ -83,20 +87,23 @@ def test_s4_each_refused_file_is_named_but_no_long_list(package: Path, tmp_path:
     assert "and 4 more" in str(caught.value)
 
 
-def test_s4_a_daemons_tree_without_its_list_is_refused(package: Path, tmp_path: Path) -> None:
+@pytest.mark.attack("wheel-replaced")
+def test_a_daemons_tree_without_its_list_is_refused(package: Path, tmp_path: Path) -> None:
     (package / "requirements.txt").unlink()
     with pytest.raises(AnsibleActionFail, match="expected the daemon's source tree"):
         sent(package, folder(tmp_path, **{GENUINE: GOOD}))
 
 
+@pytest.mark.attack("wheel-replaced")
 @pytest.mark.parametrize("name", ["absent", "empty"])
-def test_s4_a_folder_without_wheels_is_refused(package: Path, tmp_path: Path, name: str) -> None:
+def test_a_folder_without_wheels_is_refused(package: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(AnsibleActionFail, match="expected a folder with wheels"):
         sent(package, tmp_path / name)
 
 
-def test_s4_the_wheelhouse_that_make_makes_is_accepted() -> None:
+@pytest.mark.attack("wheel-replaced")
+def test_the_wheelhouse_that_make_makes_is_accepted() -> None:
     made = REPOSITORY / ".cache/wheelhouse"
     if not (made / "stamp").exists():
         pytest.skip("no wheelhouse here; make one with make .cache/wheelhouse/stamp")

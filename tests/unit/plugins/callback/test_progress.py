@@ -88,7 +88,7 @@ def test_skipped_node_is_told_why(shown: str) -> None:
     assert line.split()[0] == "i"
 
 
-def test_item_8_warnings_and_deprecations_are_shown_below_their_task(shown: str) -> None:
+def test_warnings_and_deprecations_are_shown_below_their_task(shown: str) -> None:
     line, *below = block(shown, "Install")
     assert line.split()[0] == "="
     assert below == [
@@ -97,13 +97,13 @@ def test_item_8_warnings_and_deprecations_are_shown_below_their_task(shown: str)
     ]
 
 
-def test_item_8_deprecations_can_be_switched_off_as_ansible_says(play: Play) -> None:
+def test_deprecations_can_be_switched_off_as_ansible_says(play: Play) -> None:
     text = play.run([WARNS], ANSIBLE_DEPRECATION_WARNINGS="false")
     assert "warning: the kernel" in text
     assert "it is old" not in text
 
 
-def test_item_8_warnings_of_silent_tasks_are_shown_with_their_task_and_once(play: Play) -> None:
+def test_warnings_of_silent_tasks_are_shown_with_their_task_and_once(play: Play) -> None:
     template = {"name": "Test", "ansible.builtin.assert": {"that": "{{ 1 == 1 }}"}}
     text = play.run([template, {**template, "name": "Again"}])
     assert block(text, "Test")[1].startswith("deprecated: Conditionals should not be surrounded")
@@ -112,27 +112,27 @@ def test_item_8_warnings_of_silent_tasks_are_shown_with_their_task_and_once(play
     assert text.splitlines()[6].split() == ["n1", "1", "ok"]
 
 
-def test_newcomer_6_b_a_failed_include_has_its_text(shown: str) -> None:
+def test_a_failed_include_has_its_text(shown: str) -> None:
     line, *below = block(shown, "Hooks")
     assert line.split()[0] == "!"
     assert "nowhere.yml" in below[0]
 
 
-def test_newcomer_3_reasons_stand_below_the_line_of_their_host(shown: str) -> None:
+def test_reasons_stand_below_the_line_of_their_host(shown: str) -> None:
     line, *below = block(shown, "Check the types")
     assert line.split()[:1] + line.split()[3:4] == ["~", "n1"]
     assert below[0].startswith("mig: Validation of arguments failed:")
     assert "missing required arguments: mig_wait" in below[1]
 
 
-def test_newcomer_3_what_a_dead_module_wrote_is_shown(shown: str) -> None:
+def test_what_a_dead_module_wrote_is_shown(shown: str) -> None:
     below = "\n".join(block(shown, "Dead"))
     assert "no more memory" in below
     assert "half an answer" in below
     assert "exit status 137" in below
 
 
-def test_newcomer_6_d_rescued_and_ignored_failures_are_no_failures(shown: str) -> None:
+def test_rescued_and_ignored_failures_are_no_failures(shown: str) -> None:
     for name, state in (("Inner", "rescued"), ("After all", "ignored")):
         line, *below = block(shown, f"{name}: failed, {state}")
         assert line.split()[0] == "~"
@@ -142,13 +142,13 @@ def test_newcomer_6_d_rescued_and_ignored_failures_are_no_failures(shown: str) -
     ] * 2
 
 
-def test_newcomer_6_d_what_a_rescue_does_is_not_rescued_itself(play: Play) -> None:
+def test_what_a_rescue_does_is_not_rescued_itself(play: Play) -> None:
     text = play.run([{"block": [FAILS], "rescue": [{**FAILS, "name": "Mend"}]}])
     assert block(text, "n1  Mend")[0].split()[0] == "!"
     assert "Partition: failed, rescued" in text
 
 
-def test_newcomer_6_d_a_rescue_reaches_into_included_tasks(play: Play) -> None:
+def test_a_rescue_reaches_into_included_tasks(play: Play) -> None:
     (play.folder / "more.yml").write_text(
         '[{"name": "Deep", "ansible.builtin.fail": {"msg": "no"}}]'
     )
@@ -158,12 +158,12 @@ def test_newcomer_6_d_a_rescue_reaches_into_included_tasks(play: Play) -> None:
     assert "failed=0" in text
 
 
-def test_newcomer_6_d_retries_are_counted(shown: str, shown_v: str) -> None:
+def test_retries_are_counted(shown: str, shown_v: str) -> None:
     assert block(shown, "Wait")[1:] == ["after 2 attempts"]
     assert "Wait: not yet, attempt 2 of 6 follows" not in shown
 
 
-def test_newcomer_6_h_retries_are_told_with_v(play: Play) -> None:
+def test_retries_are_told_with_v(play: Play) -> None:
     below = block(play.run([RETRIED], "-v"), "Wait: not yet, attempt 2 of 6 follows")
     assert "not there" in "\n".join(below)
 
@@ -181,7 +181,7 @@ def test_nothing_of_no_log_is_shown(shown: str, shown_v: str, play: Play) -> Non
         assert "warning: hidden (no_log)" in text
 
 
-def test_newcomer_6_h_v_shows_what_was_skipped_and_why(shown: str, shown_v: str) -> None:
+def test_v_shows_what_was_skipped_and_why(shown: str, shown_v: str) -> None:
     assert "Not here" not in shown
     assert (
         block(shown_v, "Not here: skipped, inventory_hostname == 'n9' is false")[0].split()[0]
@@ -189,7 +189,7 @@ def test_newcomer_6_h_v_shows_what_was_skipped_and_why(shown: str, shown_v: str)
     )
 
 
-def test_newcomer_6_h_v_shows_results_and_vvv_what_was_given(play: Play) -> None:
+def test_v_shows_results_and_vvv_what_was_given(play: Play) -> None:
     one = {
         "name": "Ask",
         "speaks": {"answer": {"loaded_version": "550.163.01", "gpus": [{"index": 0}]}},
@@ -209,7 +209,7 @@ def test_vvv_shows_the_traceback(play: Play) -> None:
 
 
 @pytest.mark.parametrize("many", [41])
-def test_newcomer_6_g_long_lists_are_shortened_and_whole_with_v(play: Play, many: int) -> None:
+def test_long_lists_are_shortened_and_whole_with_v(play: Play, many: int) -> None:
     names = [f"pkg{one} (550.163)" for one in range(many)]
     one = {
         "name": "Get",
@@ -219,7 +219,7 @@ def test_newcomer_6_g_long_lists_are_shortened_and_whole_with_v(play: Play, many
     assert f"- install {', '.join(names)}" in play.run([one], "-v")
 
 
-def test_item_39_nothing_that_ansible_core_marks_as_deprecated_is_used() -> None:
+def test_nothing_that_ansible_core_marks_as_deprecated_is_used() -> None:
     used = {
         one.attr
         for one in ast.walk(ast.parse(inspect.getsource(progress)))

@@ -35,7 +35,7 @@ def test_check_mode_says_would(play: Play, summary: str, shown: str) -> None:
     assert text.splitlines()[1] == "A play (check mode: nothing is changed)"
 
 
-def test_newcomer_6_c_differences_stand_below_the_line_of_their_task_and_host(play: Play) -> None:
+def test_differences_stand_below_the_line_of_their_task_and_host(play: Play) -> None:
     tasks = [
         changes("First", "a\n", "b\n", steps=[{"summary": "x"}]),
         changes("Second", "c\n", "d\n"),
@@ -68,7 +68,7 @@ def test_differences_are_shown_only_where_they_are_asked_for(play: Play) -> None
     assert "+b" in play.run([loud])
 
 
-def test_newcomer_1_6_texts_in_json_are_shown_as_texts(play: Play) -> None:
+def test_texts_in_json_are_shown_as_texts(play: Play) -> None:
     before, after = ({"unit": UNIT, "port": one} for one in (9402, 9403))
     texts = [json.dumps(one, indent=2) for one in (before, {**after, "unit": UNIT + "After=x\n"})]
     below = block(play.run([changes("Deploy", *texts)], "--diff"), "Deploy")[1:]
@@ -77,7 +77,7 @@ def test_newcomer_1_6_texts_in_json_are_shown_as_texts(play: Play) -> None:
     assert "\\n" not in "".join(below)
 
 
-def test_newcomer_1_6_long_differences_are_cut_and_whole_with_v(play: Play) -> None:
+def test_long_differences_are_cut_and_whole_with_v(play: Play) -> None:
     after = "".join(f"line {one}\n" for one in range(852))
     text = play.run([changes("Describe", "", after)], "--diff")
     below = block(text, "Describe")[1:]

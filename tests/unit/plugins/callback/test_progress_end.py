@@ -37,7 +37,7 @@ def end(text: str) -> list[str]:
     return lines[max(n for n, line in enumerate(lines) if line.startswith("  node")) :]
 
 
-def test_issue_16_10_the_table_has_what_the_modules_have_said(play: Play) -> None:
+def test_the_table_has_what_the_modules_have_said(play: Play) -> None:
     tasks = [
         answers(play, "nvidia_driver", **{**DRIVER, "changed": True}),
         answers(play, "mig", "inventory_hostname == 'n1'", gpus=GPUS, reboot_required=False),
@@ -53,7 +53,7 @@ def test_issue_16_10_the_table_has_what_the_modules_have_said(play: Play) -> Non
     assert table[4:7] == ["  ! n2: Break", "      no", "      room"]
 
 
-def test_newcomer_6_i_a_validated_node_says_what_it_offers(play: Play) -> None:
+def test_a_validated_node_says_what_it_offers(play: Play) -> None:
     served = answers(play, "device_plugin", resources=RESOURCES)
     text = play.run([served, answers(play, "validate", **CHECKS)])
     assert "  n1: ready, 10 checks hold, 2 GPU + 12 MIG devices offered\n" in text
@@ -84,7 +84,7 @@ def test_a_node_without_a_gpu_by_the_genuine_module(play: Play) -> None:
     assert end(text)[1].split() == ["n1", "no", "GPU", "0", "skipped"]
 
 
-def test_newcomer_6_j_a_host_that_was_never_reached_has_nothing_done(play: Play) -> None:
+def test_a_host_that_was_never_reached_has_nothing_done(play: Play) -> None:
     tasks = [{"ansible.builtin.set_fact": {"x": 1}}, {"name": "Ask", "speaks": {}}]
     text = play.run(tasks, hosts={"far": FAR, "near": {}})
     assert re.search(r"^  ! .{7}  far   Ask: unreachable$", text, re.MULTILINE)
@@ -94,7 +94,7 @@ def test_newcomer_6_j_a_host_that_was_never_reached_has_nothing_done(play: Play)
     assert "192.0.2.1" in end(text)[again + 1]
 
 
-def test_newcomer_6_j_an_ignored_unreachable_host_is_no_failure(play: Play) -> None:
+def test_an_ignored_unreachable_host_is_no_failure(play: Play) -> None:
     one = {"name": "Ask", "speaks": {}, "ignore_unreachable": True}
     text = play.run([one], hosts={"far": FAR})
     assert "Ask: unreachable, ignored" in text
@@ -102,7 +102,7 @@ def test_newcomer_6_j_an_ignored_unreachable_host_is_no_failure(play: Play) -> N
     assert "ignored=1" in text
 
 
-def test_newcomer_6_e_everything_is_counted(play: Play) -> None:
+def test_everything_is_counted(play: Play) -> None:
     fails = {"name": "Break", "speaks": {"fail": "no"}}
     tasks = [
         {"block": [fails], "rescue": [{"name": "Mend", "speaks": {}}]},
@@ -116,7 +116,7 @@ def test_newcomer_6_e_everything_is_counted(play: Play) -> None:
     assert end(text)[1].split() == ["n1", "0", "rescued"]
 
 
-def test_newcomer_6_g_long_names_are_aligned_told_apart_and_once_in_full(play: Play) -> None:
+def test_long_names_are_aligned_told_apart_and_once_in_full(play: Play) -> None:
     names = [LONG.format(one) for one in ("0001", "0002", "0011")]
     text = play.run([{"name": "Do it", "speaks": {}}], hosts=(*names, "short"))
     shown = [line.split()[3] for line in text.splitlines() if line.endswith("  Do it")]
@@ -132,7 +132,7 @@ def test_the_table_has_the_order_of_the_inventory(play: Play) -> None:
     assert [line.split()[0] for line in lines[1:4]] == ["n9", "n10", "a"]
 
 
-def test_newcomer_6_g_everything_fits_into_60_columns(play: Play) -> None:
+def test_everything_fits_into_60_columns(play: Play) -> None:
     names = [LONG.format(one) for one in ("0001", "0002")]
     packages = ", ".join(f"nvidia-package-{one} (550.163.01-2)" for one in range(5))
     tasks = [

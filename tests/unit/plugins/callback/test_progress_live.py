@@ -18,7 +18,7 @@ SLOW = {"name": "Build {{ inventory_hostname }}", "speaks": {"sleep": 3.5, "warn
 QUICK = {"name": "Look", "speaks": {"answer": {"steps": [{"summary": "a"}, {"summary": "b"}]}}}
 
 
-def test_newcomer_6_f_a_terminal_says_what_each_node_does_and_for_how_long(play: Play) -> None:
+def test_a_terminal_says_what_each_node_does_and_for_how_long(play: Play) -> None:
     lines, frames = on_terminal(play, [QUICK, SLOW, QUICK], hosts=("n1", "n22"))
     live = [[one for one in frame if one.startswith("  . ")] for frame in frames]
     both = [[line.split() for line in one] for one in live if len(one) == 2]
@@ -40,7 +40,7 @@ def plain(line: str) -> str:
     return re.sub(r"\d+\.\d s", "s", line)
 
 
-def test_newcomer_6_f_what_ansible_itself_says_does_not_run_into_the_lines(play: Play) -> None:
+def test_what_ansible_itself_says_does_not_run_into_the_lines(play: Play) -> None:
     each = {"name": "Speak up", "speaks": {"sleep": 0.8}, "loop": [1, 2, 3]}
     hosts = ("n1", "n2", "n3")
     lines, frames = on_terminal(play, [each], hosts=hosts, settings={"ANSIBLE_VERBOSITY": "3"})
@@ -50,7 +50,7 @@ def test_newcomer_6_f_what_ansible_itself_says_does_not_run_into_the_lines(play:
 
 
 @pytest.mark.parametrize("columns", [30, 60])
-def test_newcomer_6_g_lines_of_what_is_done_fit(play: Play, columns: int) -> None:
+def test_lines_of_what_is_done_fit(play: Play, columns: int) -> None:
     name = "a-gpu-node-with-a-very-long-name.rack-7.example.com"
     _lines, frames = on_terminal(play, [SLOW], columns=columns, hosts=(name,))
     live = [one for frame in frames for one in frame if one.startswith("  . ")]
@@ -99,7 +99,7 @@ def test_a_terminal_that_can_not_or_shall_not_is_left_alone(
     assert not [line for frame in frames for line in frame if line.startswith("  . ")]
 
 
-def test_newcomer_6_f_a_log_gets_a_heartbeat(play: Play) -> None:
+def test_a_log_gets_a_heartbeat(play: Play) -> None:
     text = play.run([SLOW], hosts=("n1", "n2"), GPU_NODE_PROGRESS_HEARTBEAT="1")
     beats = [line for line in text.splitlines() if line.endswith("  Build n1: still running")]
     assert re.fullmatch(r"  \. +[1-9] s  (n1|n2|n1, n2)  Build n1: still running", beats[0])

@@ -30,8 +30,9 @@ SAID: list[dict[str, Any]] = [
 SAID[3]["ignore_errors"] = True
 
 
+@pytest.mark.attack("terminal-escapes")
 @pytest.mark.parametrize("words", [(), ("-v", "--check")])
-def test_s15_a_node_can_not_steer_the_terminal(play: Play, words: tuple[str, ...]) -> None:
+def test_a_node_can_not_steer_the_terminal(play: Play, words: tuple[str, ...]) -> None:
     text = play.run(SAID, "--diff", *words, hosts=(NAME,))
     steering = {one for one in text if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp")}
     assert steering <= {"\n", "\t"}
@@ -39,7 +40,8 @@ def test_s15_a_node_can_not_steer_the_terminal(play: Play, words: tuple[str, ...
     assert not [line for line in text.splitlines() if line.startswith(LINE.strip("\n")[:20])]
 
 
-def test_s15_nor_what_it_does_at_the_moment(play: Play) -> None:
+@pytest.mark.attack("terminal-escapes")
+def test_nor_what_it_does_at_the_moment(play: Play) -> None:
     slow = {"name": f"Do {EVIL}", "speaks": {"sleep": 2.5}}
     _lines, frames = on_terminal(play, [slow], hosts=(NAME,))
     live = [one for frame in frames for one in frame if one.startswith("  . ")]
@@ -50,6 +52,7 @@ def test_s15_nor_what_it_does_at_the_moment(play: Play) -> None:
 SHOWN = ("Lu", "Ll", "Nd", "Zs", "Po", "Pd", "Ps", "Pe", "Sm", "Pc", "Sc")
 
 
-def test_s15_a_reason_keeps_its_lines(play: Play) -> None:
+@pytest.mark.attack("terminal-escapes")
+def test_a_reason_keeps_its_lines(play: Play) -> None:
     text = play.run([{"name": "Last", "speaks": {"fail": "one\ntwo\n"}}])
     assert block(text, "Last")[1:] == ["one", "two"]

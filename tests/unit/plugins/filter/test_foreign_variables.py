@@ -42,7 +42,7 @@ def check(tmp_path: Path, **variables: Any) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_item_30_variables_of_another_tool_can_be_named(tmp_path: Path) -> None:
+def test_variables_of_another_tool_can_be_named(tmp_path: Path) -> None:
     status, said = check(tmp_path, **OTHERS)
     assert status != 0
     assert "nvidia_driver_package_version is unknown" in said
@@ -52,7 +52,7 @@ def test_item_30_variables_of_another_tool_can_be_named(tmp_path: Path) -> None:
     assert status == 0, said
 
 
-def test_item_30_misspelt_ones_are_found_all_the_same(tmp_path: Path) -> None:
+def test_misspelt_ones_are_found_all_the_same(tmp_path: Path) -> None:
     wrong = {"nvidia_driver_verson": "580", "gpu_nodes_foreign_variables": list(OTHERS)}
     status, said = check(tmp_path, **OTHERS, **wrong)
     assert status != 0
@@ -60,7 +60,7 @@ def test_item_30_misspelt_ones_are_found_all_the_same(tmp_path: Path) -> None:
     assert "nvidia_driver_skip_reboot is unknown" not in said
 
 
-def test_item_30_list_that_is_none_is_named(tmp_path: Path) -> None:
+def test_list_that_is_none_is_named(tmp_path: Path) -> None:
     status, said = check(tmp_path, gpu_nodes_foreign_variables={"nvidia_driver_skip_reboot": True})
     assert status != 0
     assert "argument 'gpu_nodes_foreign_variables' is of type dict" in said

@@ -44,13 +44,13 @@ def said(tmp_path: Path, **variables: str) -> str:
     return " ".join((done.stdout + done.stderr).split())
 
 
-def test_issue_16_11_old_name_of_a_variable_is_read_and_named(tmp_path: Path) -> None:
+def test_old_name_of_a_variable_is_read_and_named(tmp_path: Path) -> None:
     found = said(tmp_path, container_runtime_program="nowhere")
     assert f"The variable container_runtime_program is called {NEW} now" in found
     assert "handler_path (container_runtime_handler_path): 'nowhere' is not valid" in found
 
 
-def test_issue_16_11_new_name_says_nothing_of_it(tmp_path: Path) -> None:
+def test_new_name_says_nothing_of_it(tmp_path: Path) -> None:
     found = said(tmp_path, **{NEW: "nowhere"})
     assert "DEPRECATION" not in found
     assert "handler_path (container_runtime_handler_path): 'nowhere' is not valid" in found

@@ -54,19 +54,19 @@ def test_what_is_no_spec_is_refused(specs: Any) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_item_30_variable_of_another_tool_that_only_begins_alike_is_not_refused(name: str) -> None:
+def test_variable_of_another_tool_that_only_begins_alike_is_not_refused(name: str) -> None:
     assert unknown_variables([name], ALL) == []
 
 
 @pytest.mark.parametrize(
     "name", ["nvidia_driver_skip_reboot", "device_plugin_image", "validate_gpu_x"]
 )
-def test_item_30_prefixes_that_are_long_are_claimed(name: str) -> None:
+def test_prefixes_that_are_long_are_claimed(name: str) -> None:
     assert name in unknown_variables([name], ALL)[0]
 
 
 @given(st.sampled_from(SHORT), st.data())
-def test_item_30_slip_in_a_short_name_is_found(name: str, data: st.DataObject) -> None:
+def test_slip_in_a_short_name_is_found(name: str, data: st.DataObject) -> None:
     start = name.index("_") + 1
     place = data.draw(st.integers(start, len(name) - 1))
     after = place + 1

@@ -95,7 +95,7 @@ def test_the_role_writes_its_files_before_a_node_fails(tmp_path: Path) -> None:
     assert [one["ready"] for one in nodes.values()] == [False, False]
 
 
-def test_issue_16_7_pods_that_tried_a_node_are_in_the_file() -> None:
+def test_pods_that_tried_a_node_are_in_the_file() -> None:
     tried = {"__pods": {"checks": [{**BAD, "name": "pod with nvidia.com/gpu"}]}}
     known = {
         "a": {"found": {"checks": [GOOD]}, **tried},

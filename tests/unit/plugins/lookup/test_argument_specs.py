@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.lookup import argument_specs
 REPOSITORY = Path(argument_specs.ROLES).resolve().parent
 
 
-def test_issue_18_2_each_role_gives_what_its_file_has() -> None:
+def test_each_role_gives_what_its_file_has() -> None:
     found = argument_specs.LookupModule().run([])
     files = sorted(REPOSITORY.glob("roles/*/meta/argument_specs.yml"))
     assert found == [yaml.safe_load(one.read_text()) for one in files]
@@ -23,7 +23,7 @@ def test_issue_18_2_each_role_gives_what_its_file_has() -> None:
     assert "mig_config" in mig["argument_specs"]["main"]["options"]
 
 
-def test_issue_18_2_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "one/meta/argument_specs.yml"
     path.parent.mkdir(parents=True)
     path.write_text("argument_specs: {main: {options: {a: {type: str}}}}")
@@ -35,7 +35,7 @@ def test_issue_18_2_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert first[0]["argument_specs"]["main"]["options"] == {"a": {"type": "str"}}
 
 
-def test_issue_18_2_a_role_that_is_not_there_is_named() -> None:
+def test_a_role_that_is_not_there_is_named() -> None:
     with pytest.raises(
         AnsibleLookupError, match="'drivr' is not valid: expected the name of a role"
     ):

@@ -53,7 +53,7 @@ def vaulted(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_newcomer_2_a_vault_without_its_password_names_the_variables(vaulted: Path) -> None:
+def test_a_vault_without_its_password_names_the_variables(vaulted: Path) -> None:
     said = play(vaulted)
     assert "variables: node: " in said
     assert "mig_selected: it cannot be read: " in said
@@ -62,18 +62,18 @@ def test_newcomer_2_a_vault_without_its_password_names_the_variables(vaulted: Pa
     assert READ not in said
 
 
-def test_newcomer_2_a_vault_with_its_password_is_read(vaulted: Path) -> None:
+def test_a_vault_with_its_password_is_read(vaulted: Path) -> None:
     said = play(vaulted, "--vault-password-file", "password")
     assert READ in said
     assert "it cannot be read" not in said
 
 
-def test_newcomer_2_what_refers_to_nothing_is_named(tmp_path: Path) -> None:
+def test_what_refers_to_nothing_is_named(tmp_path: Path) -> None:
     said = play(tmp_path, "--extra-vars", "cdi_path={{ nowhere }}")
     assert "variables: node: cdi_path: it cannot be read: " in said
     assert "'nowhere' is undefined" in said
     assert READ not in said
 
 
-def test_newcomer_2_what_others_set_is_none_of_ours(tmp_path: Path) -> None:
+def test_what_others_set_is_none_of_ours(tmp_path: Path) -> None:
     assert READ in play(tmp_path, "--extra-vars", "somebody_elses={{ nowhere }}")

@@ -186,7 +186,7 @@ def test_a_static_pod_holds_what_it_has() -> None:
     assert with_logs(files) == (WORDS,)
 
 
-def test_issue_17_1_a_claim_holds_what_it_has_whatever_the_kubelet_says() -> None:
+def test_a_claim_holds_what_it_has_whatever_the_kubelet_says() -> None:
     words = "claim team/part with gpu.node gpu-0-mig-1g10gb-19-3"
     assert told({CHECKPOINT: claim()}) == (words,)
     nothing = '{"version": 1, "allocations": []}'
@@ -196,6 +196,6 @@ def test_issue_17_1_a_claim_holds_what_it_has_whatever_the_kubelet_says() -> Non
     assert told(files, (asking(), pod)) == ("pod team/train (container main) with gpu.node gpu-0",)
 
 
-def test_issue_17_1_claims_of_a_damaged_checkpoint_are_not_known() -> None:
+def test_claims_of_a_damaged_checkpoint_are_not_known() -> None:
     with pytest.raises(NodeError, match="is damaged"):
         told({CHECKPOINT: claim().replace("team", "tea")})

@@ -252,7 +252,7 @@ def newer(uuids: list[str], version: str = "1.2.0") -> dict[str, Any]:
     return spec
 
 
-def test_item_29_newer_keys_in_a_newer_version_of_the_format_are_taken_over(
+def test_newer_keys_in_a_newer_version_of_the_format_are_taken_over(
     host: Debian, nvml: FakeNvml
 ) -> None:
     install(host, newer([one.uuid for one in nvml.found]))
@@ -275,7 +275,7 @@ def test_item_29_newer_keys_in_a_newer_version_of_the_format_are_taken_over(
         ("1.2", "cdiVersion: '1.2' is not one of 0.3.0"),
     ],
 )
-def test_item_29_what_no_runtime_would_read_is_still_refused(
+def test_what_no_runtime_would_read_is_still_refused(
     host: Debian, nvml: FakeNvml, version: str, said: str
 ) -> None:
     """Runtimes refuse a key that the version which they know it by does not have."""
@@ -287,7 +287,7 @@ def test_item_29_what_no_runtime_would_read_is_still_refused(
         converge(host)
 
 
-def test_item_29_the_rest_of_a_newer_version_is_checked(host: Debian, nvml: FakeNvml) -> None:
+def test_the_rest_of_a_newer_version_is_checked(host: Debian, nvml: FakeNvml) -> None:
     install(host, {**newer([nvml.found[0].uuid]), "kind": "nvidia.com"})
     with pytest.raises(NodeError, match=r"kind: 'nvidia\.com' is not vendor/class"):
         converge(host)

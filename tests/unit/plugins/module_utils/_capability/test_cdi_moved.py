@@ -54,7 +54,7 @@ def converge(host: Debian, **params: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("state", ["present", "absent"])
-def test_newcomer_3_the_specification_at_an_earlier_path_goes(booting: Debian, state: str) -> None:
+def test_the_specification_at_an_earlier_path_goes(booting: Debian, state: str) -> None:
     host = booting
     converge(host, path="/etc/cdi/other.json", boot=True)
     assert "/etc/cdi/other.json" in host.files

@@ -43,7 +43,7 @@ def made(host: Bare) -> bool:
     return all(one in host.files for one in UVM) and set(FILES) < set(host.files)
 
 
-def test_item_9_nodes_are_there_after_bring_up_and_at_each_boot() -> None:
+def test_nodes_are_there_after_bring_up_and_at_each_boot() -> None:
     host = Bare()
     assert converge(host).steps == ()
     assert made(host)
@@ -51,7 +51,7 @@ def test_item_9_nodes_are_there_after_bring_up_and_at_each_boot() -> None:
     assert ("systemctl", "daemon-reload") in host.ran
 
 
-def test_item_9_nodes_that_vanish_come_again() -> None:
+def test_nodes_that_vanish_come_again() -> None:
     host = Bare()
     converge(host)
     for one in UVM:
@@ -64,7 +64,7 @@ def test_item_9_nodes_that_vanish_come_again() -> None:
     assert made(host)
 
 
-def test_item_9_node_that_an_earlier_release_has_brought_up_gets_the_unit() -> None:
+def test_node_that_an_earlier_release_has_brought_up_gets_the_unit() -> None:
     host = Bare()
     converge(host)
     host.files[PROGRAM] = "older\n"
@@ -75,14 +75,14 @@ def test_item_9_node_that_an_earlier_release_has_brought_up_gets_the_unit() -> N
     assert host.files[PROGRAM] == FILES[PROGRAM]
 
 
-def test_item_9_what_modprobe_says_is_told() -> None:
+def test_what_modprobe_says_is_told() -> None:
     host = Bare("modprobe: FATAL: Module nvidia-uvm not found in directory /lib/modules/6.12.1")
     with pytest.raises(NodeError, match=r"device nodes could not be made: modprobe: FATAL") as told:
         converge(host)
     assert "awk" not in str(told.value)
 
 
-def test_item_9_absent_leaves_nothing_of_it() -> None:
+def test_absent_leaves_nothing_of_it() -> None:
     host = Bare()
     before = dict(host.files)
     converge(host)
@@ -93,7 +93,7 @@ def test_item_9_absent_leaves_nothing_of_it() -> None:
     assert LINK not in host.links
 
 
-def test_item_9_driver_of_another_gets_what_is_missing_and_nothing_else() -> None:
+def test_driver_of_another_gets_what_is_missing_and_nothing_else() -> None:
     host = Bare()
     host.files[DRIVER] = LOADED.format("580.95.05")
     host.files["/usr/lib64/libnvidia-ml.so.580.95.05"] = ""
@@ -107,13 +107,13 @@ def test_item_9_driver_of_another_gets_what_is_missing_and_nothing_else() -> Non
     assert not made(whole)
 
 
-def test_item_9_nothing_is_done_where_the_driver_is_not_to_be_loaded() -> None:
+def test_nothing_is_done_where_the_driver_is_not_to_be_loaded() -> None:
     host = Bare()
     assert converge(host, load=False).steps == ()
     assert not made(host)
 
 
-def test_item_19_specification_is_written_after_the_nodes_and_follows_them() -> None:
+def test_specification_is_written_after_the_nodes_and_follows_them() -> None:
     text = FILES[f"/etc/systemd/system/{UNIT}"]
     before = [line for line in text.splitlines() if line.startswith("Before=")]
     for unit in (cdi_boot.UNIT, mig_boot.UNIT, "kubelet.service", "containerd.service"):

@@ -49,7 +49,7 @@ def steps(found: Plan) -> list[str]:
     return [step.summary for step in found.steps]
 
 
-def test_issue_16_12_what_the_label_chose_counts() -> None:
+def test_what_the_label_chose_counts() -> None:
     host = node(**{label.CHOSEN: "b\n"})
     assert steps(plan(host, selected="a", by_label=True))[0].startswith("partition GPUs as b once")
     assert steps(plan(host, selected="a"))[0].startswith("partition GPUs as a once")
@@ -57,7 +57,7 @@ def test_issue_16_12_what_the_label_chose_counts() -> None:
     assert steps(plan(host, selected="a", by_label=True))[0].startswith("partition GPUs as a once")
 
 
-def test_issue_16_12_units_come_and_go_with_the_users_word() -> None:
+def test_units_come_and_go_with_the_users_word() -> None:
     host = node()
     wanted = plan(host, selected="a", by_label=True)
     written: dict[str, str] = {}

@@ -44,7 +44,7 @@ def host(**commands: Any) -> FakeHost:
     return FakeHost({"/etc/os-release": OS_RELEASE, KUBELET: ""}, commands.get("commands", {}))
 
 
-def test_issue_18_3_everything_is_told_of_a_node_in_service() -> None:
+def test_everything_is_told_of_a_node_in_service() -> None:
     given = {"namespace": "a", "pod": "b", "container": "c", "resource": "nvidia.com/gpu"}
     pods = {"version": 1, "allocations": [{**given, "device": UUID}]}
     labels = {"state": "serving", "problem": "", "labels": {"nvidia.com/gpu.count": "1"}}
@@ -61,7 +61,7 @@ def test_issue_18_3_everything_is_told_of_a_node_in_service() -> None:
     json.dumps(found)
 
 
-def test_issue_18_3_what_can_not_be_asked_is_said() -> None:
+def test_what_can_not_be_asked_is_said() -> None:
     machine = host(commands={PODS: Completed(1, "", "the kubelet is silent")})
     machine.files[CHECKPOINT] = "{}"
     found = overview(machine, INFO)
@@ -69,7 +69,7 @@ def test_issue_18_3_what_can_not_be_asked_is_said() -> None:
     assert "not found" in found["daemon"]["problem"]
 
 
-def test_issue_18_3_a_bare_node_is_not_asked_for_a_daemon() -> None:
+def test_a_bare_node_is_not_asked_for_a_daemon() -> None:
     machine = FakeHost({})
     found = overview(machine, {"driver": None, "gpus": []})
     assert found["driver"] == {}
@@ -77,7 +77,7 @@ def test_issue_18_3_a_bare_node_is_not_asked_for_a_daemon() -> None:
     assert STATUS not in [ran[:3] for ran in machine.ran]
 
 
-def test_issue_18_3_the_table_is_the_users() -> None:
+def test_the_table_is_the_users() -> None:
     assert overview(host(), INFO, releases=False)["driver"]["support"] == {}
     with pytest.raises(InputError, match="releases"):
         overview(host(), INFO, releases=5)

@@ -110,7 +110,7 @@ class Written(Counter):
         return Plan((Step("add", "write --token=abc"),), None, texts, more=True)
 
 
-def test_newcomer_1_6_texts_in_what_changes_are_shown_as_they_are() -> None:
+def test_texts_in_what_changes_are_shown_as_they_are() -> None:
     left, _module = run(Written(1), check_mode=True)
     lines = left.answer["diff"]["after"].splitlines()
     assert lines == [
@@ -120,7 +120,7 @@ def test_newcomer_1_6_texts_in_what_changes_are_shown_as_they_are() -> None:
     assert left.answer["diff"]["before"] == ""
 
 
-def test_newcomer_1_5_the_plan_is_in_what_diff_shows_on_any_display() -> None:
+def test_the_plan_is_in_what_diff_shows_on_any_display() -> None:
     left, _module = run(Written(1), check_mode=True)
     assert left.answer["diff"]["prepared"] == "- write --token=***\n"
 
@@ -186,7 +186,7 @@ def test_bad_input_fails_before_anything_is_observed() -> None:
         ),
     ],
 )
-def test_newcomer_3_an_error_names_the_roles_variable_and_the_module_in_one_way(
+def test_an_error_names_the_roles_variable_and_the_module_in_one_way(
     module: str, key: str, named: str
 ) -> None:
     def make() -> Counter:
@@ -199,7 +199,7 @@ def test_newcomer_3_an_error_names_the_roles_variable_and_the_module_in_one_way(
     assert left.value.answer["msg"] == f"{named}'hafl' is not valid: expected something else"
 
 
-def test_newcomer_3_without_root_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_root_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     class Locked(Counter):
         def observe(self) -> int:
             raise PermissionError(13, "Permission denied", "/proc/1/fd")
@@ -214,7 +214,7 @@ def test_newcomer_3_without_root_the_error_says_so(monkeypatch: pytest.MonkeyPat
     )
 
 
-def test_item_21_step_without_effect_is_not_repeated_for_ever() -> None:
+def test_step_without_effect_is_not_repeated_for_ever() -> None:
     """Where more comes after it, as after a module stream that dnf keeps elsewhere."""
     counter = Counter(3, staged=True, stuck_at=1)
     applied: list[str] = []
@@ -234,7 +234,7 @@ def test_item_21_step_without_effect_is_not_repeated_for_ever() -> None:
     assert left.answer["changed"] is True
 
 
-def test_item_21_steps_that_undo_each_other_end_too() -> None:
+def test_steps_that_undo_each_other_end_too() -> None:
     class Swinging(Counter):
         def plan(self, state: int) -> Plan:
             return Plan((Step("swing", "to the left" if state % 2 else "to the right"),), more=True)

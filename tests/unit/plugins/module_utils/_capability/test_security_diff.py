@@ -85,9 +85,10 @@ def answer(host: FakeHost, path: str, *, diff: bool, state: str = "present") -> 
     return module.answer
 
 
+@pytest.mark.attack("registry-password-shown")
 @files
 @pytest.mark.parametrize("diff", [False, True])
-def test_s12_results_have_no_password(path: str, text: str, diff: bool) -> None:
+def test_results_have_no_password(path: str, text: str, diff: bool) -> None:
     host = machine(path, text)
     for state in ("present", "absent"):
         found = answer(host, path, diff=diff, state=state)
@@ -97,7 +98,8 @@ def test_s12_results_have_no_password(path: str, text: str, diff: bool) -> None:
     assert host.files[path] == text
 
 
-def test_s12_a_diff_shows_what_changes_and_little_more() -> None:
+@pytest.mark.attack("registry-password-shown")
+def test_a_diff_shows_what_changes_and_little_more() -> None:
     text = TOML + "".join(f"# line {number}\n" for number in range(200))
     found = answer(machine(CONFIG, text), CONFIG, diff=True)["diff"]
     assert "enable_cdi = true" in found["after"]
@@ -106,8 +108,9 @@ def test_s12_a_diff_shows_what_changes_and_little_more() -> None:
     assert len(found["after"].splitlines()) < 20
 
 
+@pytest.mark.attack("registry-password-shown")
 @files
-def test_s12_an_error_has_no_password_that_a_runtime_repeats(path: str, text: str) -> None:
+def test_an_error_has_no_password_that_a_runtime_repeats(path: str, text: str) -> None:
     host = machine(path, text)
     for words in [("dockerd", "--validate"), ("containerd", "--config")]:
         if words in host.commands:

@@ -70,9 +70,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "MAX_BYTES", LIMIT, raising=False)
 
 
+@pytest.mark.attack("endless-or-frozen-mirror")
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("head", [{}, {"Content-Length": "1000"}, {"Transfer-Encoding": "chunked"}])
-def test_s17_a_file_that_never_ends_is_given_up_early(tmp_path: Path, head: dict[str, str]) -> None:
+def test_a_file_that_never_ends_is_given_up_early(tmp_path: Path, head: dict[str, str]) -> None:
     def endless(one: Mirror) -> None:
         one.protocol_version = "HTTP/1.1"
         one.send_response(200)
@@ -92,7 +93,8 @@ def test_s17_a_file_that_never_ends_is_given_up_early(tmp_path: Path, head: dict
         assert "Next step" in message
 
 
-def test_s17_a_file_that_says_it_is_too_big_is_not_begun(tmp_path: Path) -> None:
+@pytest.mark.attack("endless-or-frozen-mirror")
+def test_a_file_that_says_it_is_too_big_is_not_begun(tmp_path: Path) -> None:
     def huge(one: Mirror) -> None:
         one.send_response(200)
         one.send_header("Content-Length", str(10**13))
@@ -105,7 +107,8 @@ def test_s17_a_file_that_says_it_is_too_big_is_not_begun(tmp_path: Path) -> None
     assert f"more than {download.MAX_BYTES}" in message
 
 
-def test_s17_a_compressed_answer_counts_as_what_it_becomes(tmp_path: Path, small: None) -> None:
+@pytest.mark.attack("endless-or-frozen-mirror")
+def test_a_compressed_answer_counts_as_what_it_becomes(tmp_path: Path, small: None) -> None:
     import gzip
 
     packed = gzip.compress(bytes(ENOUGH))
@@ -121,7 +124,8 @@ def test_s17_a_compressed_answer_counts_as_what_it_becomes(tmp_path: Path, small
         assert f"more than {LIMIT} bytes" in refused(address, tmp_path)
 
 
-def test_s17_a_mirror_that_drips_is_not_waited_for_for_ever(
+@pytest.mark.attack("endless-or-frozen-mirror")
+def test_a_mirror_that_drips_is_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(download, "MAX_SECONDS", 1.0, raising=False)
@@ -149,8 +153,9 @@ VALUES: dict[str, Any] = {
 }
 
 
+@pytest.mark.attack("endless-or-frozen-mirror")
 @pytest.mark.parametrize("family", ["rhel", "suse"])
-def test_s17_unsigned_lists_do_not_come_over_http(family: str) -> None:
+def test_unsigned_lists_do_not_come_over_http(family: str) -> None:
     repository = package_repository.parse(VALUES)
     with pytest.raises(
         InputError, match=r"repository\.url: 'http://mirror/rpm'.*https.*plain_http"
@@ -158,6 +163,7 @@ def test_s17_unsigned_lists_do_not_come_over_http(family: str) -> None:
         package_repository.files(repository, PLACE, family, ())
 
 
+@pytest.mark.attack("endless-or-frozen-mirror")
 @pytest.mark.parametrize(
     ("family", "changes"),
     [
@@ -168,6 +174,6 @@ def test_s17_unsigned_lists_do_not_come_over_http(family: str) -> None:
         ("rhel", {"plain_http": True}),
     ],
 )
-def test_s17_signed_or_private_lists_may_come(family: str, changes: dict[str, Any]) -> None:
+def test_signed_or_private_lists_may_come(family: str, changes: dict[str, Any]) -> None:
     repository = package_repository.parse({**VALUES, **changes})
     assert package_repository.files(repository, PLACE, family, ())

@@ -121,10 +121,11 @@ def wanted(url: str, key: str, pinned: Key) -> dict[str, Any]:
     return {"source": "repository", "repository": values, "manage_sources": False}
 
 
+@pytest.mark.attack("key-smuggled-in")
 @with_apt
 @ways
 @pytest.mark.parametrize("place", ["text", "file"])
-def test_s7_apt_takes_nothing_that_a_smuggled_key_has_signed(
+def test_apt_takes_nothing_that_a_smuggled_key_has_signed(
     node: AptNode,
     taken: Repository,
     pinned: Key,
@@ -165,8 +166,9 @@ def with_subkey(pinned: Key, other: Key) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
+@pytest.mark.attack("key-smuggled-in")
 @with_apt
-def test_s7_apt_takes_nothing_that_a_subkey_nobody_bound_has_signed(
+def test_apt_takes_nothing_that_a_subkey_nobody_bound_has_signed(
     node: AptNode, taken: Repository, pinned: Key, smuggled: Key
 ) -> None:
     node.files["/root/nvidia.gpg"] = with_subkey(pinned, smuggled)
@@ -175,8 +177,9 @@ def test_s7_apt_takes_nothing_that_a_subkey_nobody_bound_has_signed(
     assert node.installed() == {}
 
 
+@pytest.mark.attack("key-smuggled-in")
 @with_apt
-def test_s7_apt_takes_what_the_pinned_key_has_signed(
+def test_apt_takes_what_the_pinned_key_has_signed(
     node: AptNode, pinned: Key, tmp_path: Path
 ) -> None:
     own = Repository(tmp_path / "own", pinned)
@@ -188,10 +191,11 @@ def test_s7_apt_takes_what_the_pinned_key_has_signed(
     assert set(node.installed().values()) == {f"{VERSION}-1"}
 
 
+@pytest.mark.attack("key-smuggled-in")
 @pytest.mark.slow
 @pytest.mark.parametrize("manager", sorted(SYSTEMS))
 @pytest.mark.parametrize("hide", [as_message, without_an_end, with_subkey])
-def test_s7_rpm_takes_nothing_that_a_smuggled_key_has_signed(
+def test_rpm_takes_nothing_that_a_smuggled_key_has_signed(
     manager: str,
     hide: Callable[[Key, Key], str],
     pinned: Key,

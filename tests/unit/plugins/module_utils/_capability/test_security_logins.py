@@ -35,7 +35,7 @@ def run(module: str, repository: dict[str, Any], tmp_path: Path) -> str:
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("login", [f"ci:{TOKEN}", TOKEN, f"ci:{TOKEN}@more", f"ci:{TOKEN * 20}"])
 @pytest.mark.parametrize("option", ["base_url", "url", "key"])
-def test_item_6_password_in_an_address_is_refused_and_stands_nowhere(
+def test_password_in_an_address_is_refused_and_stands_nowhere(
     module: str, login: str, option: str, tmp_path: Path
 ) -> None:
     said: dict[str, Any] = {option: f"https://{login}@{HOST}/cuda"}
@@ -47,7 +47,7 @@ def test_item_6_password_in_an_address_is_refused_and_stands_nowhere(
     assert TOKEN not in answer
 
 
-def test_item_6_address_without_a_password_is_shown_as_it_is(tmp_path: Path) -> None:
+def test_address_without_a_password_is_shown_as_it_is(tmp_path: Path) -> None:
     said = {"preset": "none", "base_url": f"https://{HOST}/cuda"}
     answer = json.loads(run("container_toolkit", said, tmp_path))
     assert answer["invocation"]["module_args"]["repository"]["base_url"] == said["base_url"]

@@ -26,13 +26,13 @@ def params(spec: Spec, **given: t.Any) -> dict[str, t.Any]:
 
 
 @pytest.mark.parametrize("path", ["nvidia.yaml", "cdi/nvidia.json", "./nvidia.yaml"])
-def test_newcomer_3_cdi_refuses_a_relative_path(path: str) -> None:
+def test_cdi_refuses_a_relative_path(path: str) -> None:
     with pytest.raises(InputError, match=r"^path: .* is not valid: expected an absolute path"):
         cdi.CdiCapability(FakeHost(), params(cdi.SPEC, path=path), check_mode=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("option", ["wait_timeout", "lock_timeout"])
-def test_newcomer_3_mig_refuses_negative_times(option: str) -> None:
+def test_mig_refuses_negative_times(option: str) -> None:
     given = params(mig.SPEC, selected="all-disabled", **{option: -1})
     with pytest.raises(
         InputError, match=f"^{option}: -1 is not valid: expected a number of seconds"
@@ -41,7 +41,7 @@ def test_newcomer_3_mig_refuses_negative_times(option: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["wait_timeout", "lock_timeout"])
-def test_newcomer_3_the_device_plugin_refuses_negative_times(option: str) -> None:
+def test_the_device_plugin_refuses_negative_times(option: str) -> None:
     given = params(deployment.SPEC, digest="x", **{option: -5})
     with pytest.raises(
         InputError, match=f"^{option}: -5 is not valid: expected a number of seconds"
@@ -49,7 +49,7 @@ def test_newcomer_3_the_device_plugin_refuses_negative_times(option: str) -> Non
         deployment.DevicePluginCapability(FakeHost(), given, check_mode=False)  # type: ignore[arg-type]
 
 
-def test_item_14_missing_bindings_are_no_missing_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_bindings_are_no_missing_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real, "pynvml", None)
     given = params(mig.SPEC, selected="all-disabled")
     with pytest.raises(NodeError) as caught:
@@ -64,7 +64,7 @@ def test_item_14_missing_bindings_are_no_missing_driver(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_newcomer_3_a_node_without_a_gpu_is_not_only_sent_for_a_driver(there: bool) -> None:
+def test_a_node_without_a_gpu_is_not_only_sent_for_a_driver(there: bool) -> None:
     files = {f"{GPU}/{name}": text for name, text in DEVICE.items()} if there else {}
     said = without_nvml(FakeHost(files))  # type: ignore[arg-type]
     assert said.startswith("bring up the driver first")

@@ -85,7 +85,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     shutil.rmtree(tmp_path / "dev")
 
 
-def test_item_9_all_nodes_are_made_with_the_drivers_numbers(machine: Machine) -> None:
+def test_all_nodes_are_made_with_the_drivers_numbers(machine: Machine) -> None:
     names = {**CONTROL, **GPUS, **CAPS}
     assert machine.run("check").split() == sorted(f"/dev/{one}" for one in names)
     assert machine.nodes() == {}
@@ -102,7 +102,7 @@ def test_item_9_all_nodes_are_made_with_the_drivers_numbers(machine: Machine) ->
     assert (machine.root / "ran").read_text() == "nvidia-uvm\n"
 
 
-def test_item_9_owner_and_mode_are_those_of_the_drivers_options(machine: Machine) -> None:
+def test_owner_and_mode_are_those_of_the_drivers_options(machine: Machine) -> None:
     machine.params(gid=44, mode=0o660)
     machine.run("make")
     for name in (*CONTROL, *GPUS):
@@ -110,14 +110,14 @@ def test_item_9_owner_and_mode_are_those_of_the_drivers_options(machine: Machine
         assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, 44, 0o660), name
 
 
-def test_item_9_nodes_are_left_to_others_where_the_driver_is_told_so(machine: Machine) -> None:
+def test_nodes_are_left_to_others_where_the_driver_is_told_so(machine: Machine) -> None:
     machine.params(modify=0)
     machine.run("make")
     assert machine.nodes() == CAPS  # each of these has an option of its own
     assert machine.run("check") == ""
 
 
-def test_item_9_node_of_a_number_that_is_over_is_replaced(machine: Machine) -> None:
+def test_node_of_a_number_that_is_over_is_replaced(machine: Machine) -> None:
     machine.run("make")
     path = machine.root / "dev/nvidia-uvm"
     path.unlink()
@@ -127,26 +127,26 @@ def test_item_9_node_of_a_number_that_is_over_is_replaced(machine: Machine) -> N
     assert machine.nodes() == {**CONTROL, **GPUS, **CAPS}
 
 
-def test_item_9_mode_that_somebody_has_given_a_node_stays(machine: Machine) -> None:
+def test_mode_that_somebody_has_given_a_node_stays(machine: Machine) -> None:
     machine.run("make")
     (machine.root / "dev/nvidia0").chmod(0o600)
     machine.run("make")
     assert stat.S_IMODE((machine.root / "dev/nvidia0").stat().st_mode) == 0o600
 
 
-def test_item_9_modeset_has_its_node_where_that_module_is_loaded(machine: Machine) -> None:
+def test_modeset_has_its_node_where_that_module_is_loaded(machine: Machine) -> None:
     machine.put("sys/module/nvidia_modeset/initstate", "live\n")
     machine.run("make")
     assert machine.nodes()["nvidia-modeset"] == (195, 254)
 
 
-def test_item_9_nothing_is_made_where_nvidia_uvm_cannot_be_loaded(machine: Machine) -> None:
+def test_nothing_is_made_where_nvidia_uvm_cannot_be_loaded(machine: Machine) -> None:
     machine.put("broken", "")
     assert "FATAL: Module nvidia-uvm not found" in machine.run("make", rc=1)
     assert machine.nodes() == {}
 
 
-def test_item_9_nothing_is_missing_where_no_driver_is_loaded(machine: Machine) -> None:
+def test_nothing_is_missing_where_no_driver_is_loaded(machine: Machine) -> None:
     shutil.rmtree(machine.root / "proc/driver")
     assert machine.run("check") == ""
 
@@ -178,26 +178,26 @@ def boot(machine: Machine, systemctl: str, patience: float, rc: int = 0) -> None
     assert done.returncode == rc, done.stderr
 
 
-def test_item_9_boot_tells_once_the_nodes_are_there(machine: Machine) -> None:
+def test_boot_tells_once_the_nodes_are_there(machine: Machine) -> None:
     boot(machine, NO_JOB, patience=9)
     assert machine.nodes() == {**CONTROL, **GPUS, **CAPS}
     assert (machine.root / "told").read_text() == "started\n"
 
 
-def test_item_9_boot_waits_for_dkms_that_builds(machine: Machine) -> None:
+def test_boot_waits_for_dkms_that_builds(machine: Machine) -> None:
     machine.put("broken", "")
     boot(machine, DKMS, patience=9)
     assert machine.nodes() == {**CONTROL, **GPUS, **CAPS}
 
 
-def test_item_9_boot_fails_where_nothing_builds_the_module(machine: Machine) -> None:
+def test_boot_fails_where_nothing_builds_the_module(machine: Machine) -> None:
     machine.put("broken", "")
     boot(machine, NO_JOB, patience=9, rc=1)
     assert machine.nodes() == {}
     assert (machine.root / "told").read_text() == "started\n"  # nobody waits for more
 
 
-def test_item_7_boot_tells_after_a_while_while_the_driver_hangs(machine: Machine) -> None:
+def test_boot_tells_after_a_while_while_the_driver_hangs(machine: Machine) -> None:
     """modprobe ends only once systemd has been told."""
     hangs = f'#!/bin/sh\nwhile [ ! -e "{machine.root}/told" ]; do :; done\nexit 1\n'
     machine.put("bin/modprobe", hangs)

@@ -90,6 +90,7 @@ def deep(levels: int) -> t.Any:
     return found
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -108,7 +109,7 @@ def deep(levels: int) -> t.Any:
         ({"k" * 100_000: 1}, "only the keys"),
     ],
 )
-def test_s10_layout_that_would_fill_the_memory_is_refused(
+def test_layout_that_would_fill_the_memory_is_refused(
     changed: t.Dict[t.Any, t.Any], words: str
 ) -> None:
     began = time.process_time()
@@ -119,7 +120,8 @@ def test_s10_layout_that_would_fill_the_memory_is_refused(
     assert time.process_time() - began < 1
 
 
-def test_s10_many_entries_are_checked_in_time() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_many_entries_are_checked_in_time() -> None:
     """A profile's compute instances in every mixture that a GPU can be asked for, a thousand times."""
     layout = {f"{size}c.8g.80gb": 64 for size in range(1, 5)}
     began = time.process_time()
@@ -127,50 +129,57 @@ def test_s10_many_entries_are_checked_in_time() -> None:
     assert time.process_time() - began < 10
 
 
-def test_s10_text_that_could_not_be_read_again_is_not_written() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_text_that_could_not_be_read_again_is_not_written() -> None:
     layouts = {f"name{number}": [ENTRY] for number in range(12_000)}
     with pytest.raises(InputError, match=r"config: .* at most 1024 KiB of JSON"):
         mig_boot.dump(layouts, "name1")
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize(
     "value",
     ["x" * 10**7, deep(900), 16**9000, [["y" * 999] * 999] * 999, {"a": deep(500)}, b"z" * 10**6],
     ids=lambda value: type(value).__name__,
 )
-def test_s10_value_in_a_message_is_short(value: t.Any) -> None:
+def test_value_in_a_message_is_short(value: t.Any) -> None:
     began = time.process_time()
     assert len(shown(value)) <= LONGEST + 3
     assert time.process_time() - began < 0.1
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize("value", [1, "a'b", ["a", {"b": None}], (1,), (), {}, True, 1.5, "\x1b"])
-def test_s10_short_value_is_shown_as_ever(value: t.Any) -> None:
+def test_short_value_is_shown_as_ever(value: t.Any) -> None:
     assert shown(value) == repr(value)
 
 
-def test_s10_value_that_holds_itself_is_shown() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_value_that_holds_itself_is_shown() -> None:
     value: t.List[t.Any] = []
     value.append(value)
     assert shown(value).startswith("[[[[")
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize(
     "text",
     ["[" * 3000, "[" * 100 + "]" * 100, '{"a":' * 65 + "1" + "}" * 65, " " * (2 << 20), "9" * 5000],
     ids=lambda text: text[:9],
 )
-def test_s10_json_beyond_a_limit_is_a_value_error(text: str) -> None:
+def test_json_beyond_a_limit_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"it is|digits|Expecting"):
         json_data.loads(text)
 
 
-def test_s10_json_up_to_the_limits_is_read() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_json_up_to_the_limits_is_read() -> None:
     assert json_data.loads("[" * 64 + "]" * 64)
     assert len(json_data.loads(json.dumps(["x" * 100] * 10_000))) == 10_000
 
 
-def test_s10_hostile_mig_layouts() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_mig_layouts() -> None:
     def read(text: str) -> None:
         declared = mig_boot.load(text, mig_boot.CONFIG)
         chosen = declared.selection("some")
@@ -189,7 +198,8 @@ def test_s10_hostile_mig_layouts() -> None:
     Thrown(read, NodeError).throw(inputs(FILES, words))
 
 
-def test_s10_hostile_cdi_specification_of_nvidia_ctk() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_cdi_specification_of_nvidia_ctk() -> None:
     def read(text: str) -> None:
         spec = cdi_generated.parse(text, "nvidia-ctk")
         cdi_generated.differences(spec, spec)
@@ -203,7 +213,8 @@ def test_s10_hostile_cdi_specification_of_nvidia_ctk() -> None:
     Thrown(every, NodeError).throw(inputs((json.dumps(SPEC), json.dumps(SPEC, indent=1))))
 
 
-def test_s10_hostile_daemon_json() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_daemon_json() -> None:
     changes: t.List[edits.Change] = [
         (("runtimes", "nvidia", "path"), "/usr/bin/nvidia-container-runtime"),
         (("features", "cdi"), True),
@@ -220,7 +231,8 @@ def test_s10_hostile_daemon_json() -> None:
     Thrown(read, NodeError).throw(inputs(DAEMON, ('"runtimes": ', '"features": ', "{", "}")))
 
 
-def test_s10_hostile_records() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_records() -> None:
     def read(text: str) -> None:
         rollback.parse(text)
         mps_units.state_file("GPU-1", text)
@@ -238,7 +250,8 @@ def test_s10_hostile_records() -> None:
     Thrown(one, NodeError).throw(inputs(RECORDS))
 
 
-def test_s10_hostile_texts_of_the_kernel_and_of_programs() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_texts_of_the_kernel_and_of_programs() -> None:
     def read(text: str) -> None:
         names = ("vendor", "device", "class", "numa_node")
         nvidia_device("0000:01:00.0", dict(zip(names, text.split("|"), strict=False)))

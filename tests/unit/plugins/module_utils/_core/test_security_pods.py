@@ -73,7 +73,8 @@ def seen(pid: int) -> str:
     return uid_of((PROC / str(pid) / "cgroup").read_text(), (PROC / "1/cgroup").read_text())
 
 
-def test_s16_users_own_cgroup_is_no_pod(cgroup: Callable[..., Path]) -> None:
+@pytest.mark.attack("cgroup-taken-for-a-pod")
+def test_users_own_cgroup_is_no_pod(cgroup: Callable[..., Path]) -> None:
     own = cgroup(f"user.slice/user-{NOBODY}.slice/{uuid.uuid4().hex}")
     for path in (own, own / "cgroup.procs"):
         os.chown(path, NOBODY, NOBODY)
@@ -85,17 +86,20 @@ def test_s16_users_own_cgroup_is_no_pod(cgroup: Callable[..., Path]) -> None:
         assert seen(pid) == ""
 
 
-def test_s16_the_kubelets_cgroup_is_a_pod(cgroup: Callable[..., Path]) -> None:
+@pytest.mark.attack("cgroup-taken-for-a-pod")
+def test_the_kubelets_cgroup_is_a_pod(cgroup: Callable[..., Path]) -> None:
     with process(cgroup(f"{SLICE}/cri-containerd-1.scope"), "echo there && read x", 0) as pid:
         assert seen(pid) == UID
 
 
-def test_s16_a_tenants_cgroup_below_his_pod_is_that_pod(cgroup: Callable[..., Path]) -> None:
+@pytest.mark.attack("cgroup-taken-for-a-pod")
+def test_a_tenants_cgroup_below_his_pod_is_that_pod(cgroup: Callable[..., Path]) -> None:
     inner = f"{OWN}/cri-containerd-1.scope/{SLICE}/cri-containerd-2.scope"
     with process(cgroup(inner), "echo there && read x", 0) as pid:
         assert seen(pid) == OTHER
 
 
+@pytest.mark.attack("cgroup-taken-for-a-pod")
 @pytest.mark.parametrize(
     "path",
     [
@@ -112,7 +116,7 @@ def test_s16_a_tenants_cgroup_below_his_pod_is_that_pod(cgroup: Callable[..., Pa
     ],
 )
 @pytest.mark.parametrize("line", ["0::{}", "4:memory:{}", "1:name=systemd:{}\n0::/"])
-def test_s16_path_that_no_kubelet_makes_is_no_pod(path: str, line: str) -> None:
+def test_path_that_no_kubelet_makes_is_no_pod(path: str, line: str) -> None:
     assert uid_of(line.format(path), "0::/init.scope") == ""
 
 
@@ -120,6 +124,7 @@ GUARANTEED = f"kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/crio-1.s
 KIND = SLICE.replace("kubepods", "kubelet-kubepods")
 
 
+@pytest.mark.attack("cgroup-taken-for-a-pod")
 @pytest.mark.parametrize(
     ("path", "init"),
     [
@@ -143,7 +148,7 @@ KIND = SLICE.replace("kubepods", "kubelet-kubepods")
         ),
     ],
 )
-def test_s16_pods_of_every_kubelet_are_found(path: str, init: str) -> None:
+def test_pods_of_every_kubelet_are_found(path: str, init: str) -> None:
     assert uid_of(f"0::{path}\n", f"0::{init}\n") == UID
     lines = f"12:cpuset:/\n4:memory:{path}\n1:name=systemd:{path}\n0::/\n"
     assert uid_of(lines, f"12:cpuset:/\n4:memory:{init}\n1:name=systemd:{init}\n0::/\n") == UID

@@ -12,7 +12,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._host.ahead import AheadHost
 
 
-def test_issue_18_1_what_has_begun_is_run_once_and_what_comes_later_again(tmp_path: Path) -> None:
+def test_what_has_begun_is_run_once_and_what_comes_later_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
     words = ["sh", "-c", f"echo ran >>{log}; wc -l <{log}"]
     host = AheadHost()
@@ -22,7 +22,7 @@ def test_issue_18_1_what_has_begun_is_run_once_and_what_comes_later_again(tmp_pa
     assert host.run(["echo", "another"]).out == "another\n"
 
 
-def test_issue_18_1_what_has_failed_fails_where_it_is_asked_for() -> None:
+def test_what_has_failed_fails_where_it_is_asked_for() -> None:
     host = AheadHost()
     host.begin(["sh", "-c", "exit 3"])
     with pytest.raises(NodeError, match="command failed with status 3"):

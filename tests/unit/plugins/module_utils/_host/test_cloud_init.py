@@ -86,14 +86,14 @@ def look(host: FakeHost, timeout: int = 600) -> tuple[str, ...]:
     return one.plan(one.observe()).warnings
 
 
-def test_item_8_cloud_init_that_is_at_work_is_waited_for(clock: Clock) -> None:
+def test_cloud_init_that_is_at_work_is_waited_for(clock: Clock) -> None:
     host = node(RUNNING, rc=2)
     clock.then[30.0] = lambda: host.files.update({cloud_init.RESULT: '{"v1": {"errors": []}}'})
     assert look(host) == ()
     assert clock.now == 30.0
 
 
-def test_item_8_cloud_init_that_takes_too_long_is_named_with_the_variable(clock: Clock) -> None:
+def test_cloud_init_that_takes_too_long_is_named_with_the_variable(clock: Clock) -> None:
     with pytest.raises(NodeError) as caught:
         look(node(RUNNING, rc=2), timeout=20)
     assert clock.now == 20.0
@@ -106,14 +106,12 @@ def test_item_8_cloud_init_that_takes_too_long_is_named_with_the_variable(clock:
 @pytest.mark.parametrize(
     "said", ["", DISABLED, NOT_RUN, "status: error\n", "status: done\n", "usage: cloud-init\n"]
 )
-def test_item_8_nothing_is_waited_for_where_cloud_init_is_not_at_work(
-    clock: Clock, said: str
-) -> None:
+def test_nothing_is_waited_for_where_cloud_init_is_not_at_work(clock: Clock, said: str) -> None:
     assert look(node(said, rc=1)) == ()
     assert clock.now == 0
 
 
-def test_item_8_cloud_init_is_waited_for_that_the_boot_is_yet_to_start(clock: Clock) -> None:
+def test_cloud_init_is_waited_for_that_the_boot_is_yet_to_start(clock: Clock) -> None:
     host = node(NOT_RUN)
     host.commands["systemctl", "is-system-running"] = Completed(1, "starting\n", "")
     clock.then[4.0] = lambda: host.files.update({cloud_init.RESULT: "{}"})
@@ -122,16 +120,14 @@ def test_item_8_cloud_init_is_waited_for_that_the_boot_is_yet_to_start(clock: Cl
 
 
 @pytest.mark.parametrize("unit", ["cloud-final", "cloud-init-main", "cloud-config", "cloud-init"])
-def test_item_8_run_that_cloud_init_has_started_does_not_wait_for_itself(
-    clock: Clock, unit: str
-) -> None:
+def test_run_that_cloud_init_has_started_does_not_wait_for_itself(clock: Clock, unit: str) -> None:
     host = node(RUNNING)
     host.files["/proc/self/cgroup"] = f"0::/system.slice/{unit}.service\n"
     assert look(host) == ()
     assert clock.now == 0
 
 
-def test_item_8_errors_of_cloud_init_are_a_warning_and_no_failure() -> None:
+def test_errors_of_cloud_init_are_a_warning_and_no_failure() -> None:
     host = node(RUNNING)
     host.files[cloud_init.RESULT] = RESULT
     (warning,) = look(host)
@@ -142,7 +138,7 @@ def test_item_8_errors_of_cloud_init_are_a_warning_and_no_failure() -> None:
         assert look(host) == ()
 
 
-def test_item_8_node_without_gpu_and_a_run_that_does_not_want_it_do_not_wait(clock: Clock) -> None:
+def test_node_without_gpu_and_a_run_that_does_not_want_it_do_not_wait(clock: Clock) -> None:
     host = node(RUNNING)
     assert look(host, timeout=0) == ()
     del host.files[f"{GPU}/vendor"]

@@ -26,7 +26,7 @@ def test_a_folder_that_is_yet_to_be_made_has_the_room_of_what_it_will_be_in(tmp_
     assert Room().size(str(tmp_path / "none")) == 0
 
 
-def test_newcomer_3_a_file_system_that_can_not_be_written_is_seen(tmp_path: Path) -> None:
+def test_a_file_system_that_can_not_be_written_is_seen(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("mounting takes root")
     folder = tmp_path / "stiff"
@@ -40,7 +40,7 @@ def test_newcomer_3_a_file_system_that_can_not_be_written_is_seen(tmp_path: Path
     assert found.free <= 1 << 20
 
 
-def test_issue_18_7_who_listens_on_a_socket_is_known(tmp_path: Path) -> None:
+def test_who_listens_on_a_socket_is_known(tmp_path: Path) -> None:
     path = str(tmp_path / "nvidia-gpu.sock")
     assert Room().listener(path) is None
     with socket.socket(socket.AF_UNIX) as server:

@@ -26,6 +26,7 @@ SAMPLES = (
 )
 
 
+@pytest.mark.attack("hostile-configuration")
 @pytest.mark.parametrize(
     "text",
     [
@@ -42,7 +43,7 @@ SAMPLES = (
     ids=lambda text: f"{text[:9]} {len(text)}",
 )
 @pytest.mark.parametrize("library", ["tomllib", "ours"])
-def test_s10_toml_beyond_a_limit_is_refused(
+def test_toml_beyond_a_limit_is_refused(
     monkeypatch: pytest.MonkeyPatch, library: str, text: str
 ) -> None:
     if library == "ours":  # what a node has whose Python is older than 3.11
@@ -54,14 +55,16 @@ def test_s10_toml_beyond_a_limit_is_refused(
     assert time.process_time() - began < 3
 
 
-def test_s10_hostile_toml() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_toml() -> None:
     def read(text: str) -> None:
         toml.parse(text, "/etc/containerd/config.toml")
 
     Thrown(read, NodeError).throw(inputs(SAMPLES))
 
 
-def test_s10_hostile_toml_that_is_edited() -> None:
+@pytest.mark.attack("hostile-configuration")
+def test_hostile_toml_that_is_edited() -> None:
     def edit(text: str) -> None:
         toml.parse(text, "/etc/containerd/config.toml")
         toml.parse(toml.edit(text, CHANGES), "the edited file")

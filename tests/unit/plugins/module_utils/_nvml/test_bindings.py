@@ -35,7 +35,7 @@ def run(folders: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_issue_18_1_the_environments_bindings_are_loaded_and_nothing_else(tmp_path: Path) -> None:
+def test_the_environments_bindings_are_loaded_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "lib/python3.99/site-packages"
     folder.mkdir(parents=True)
     shutil.copy(pynvml.__file__, folder)
@@ -43,12 +43,12 @@ def test_issue_18_1_the_environments_bindings_are_loaded_and_nothing_else(tmp_pa
     assert run(str(tmp_path / "lib/python3*/site-packages")) == [f"{folder}/pynvml.py True", "[]"]
 
 
-def test_issue_18_1_without_an_environment_there_are_no_bindings(tmp_path: Path) -> None:
+def test_without_an_environment_there_are_no_bindings(tmp_path: Path) -> None:
     assert run(str(tmp_path / "lib/python3*/site-packages"))[0].startswith("None")
     assert of_environment("pynvml", str(tmp_path)) is None
 
 
-def test_issue_18_1_bindings_that_are_broken_are_not_taken_for_missing(tmp_path: Path) -> None:
+def test_bindings_that_are_broken_are_not_taken_for_missing(tmp_path: Path) -> None:
     (tmp_path / "broken_bindings.py").write_text("1 / 0\n")
     with pytest.raises(ZeroDivisionError):
         of_environment("broken_bindings", str(tmp_path))

@@ -44,7 +44,7 @@ def shown(planned: bool, differs: bool = False) -> list[str]:
     return [one.text for one in details(Run(differs=differs), DATA, planned, 0)]
 
 
-def test_issue_18_1_a_check_shows_the_plan_by_its_parts() -> None:
+def test_a_check_shows_the_plan_by_its_parts() -> None:
     ahead = ["would be refused as it is now: mig: GPU 1 is in use", "known once driver has changed"]
     ahead.append("reboot required: GPU 1 waits for its mode")
     assert shown(planned=True) == ["mig", "GPU 1: would destroy 1g", *ahead]
@@ -54,12 +54,12 @@ def test_issue_18_1_a_check_shows_the_plan_by_its_parts() -> None:
     assert both[5:] == ahead
 
 
-def test_issue_18_1_a_run_says_which_parts_it_comes_to() -> None:
+def test_a_run_says_which_parts_it_comes_to() -> None:
     assert shown(planned=False) == shown(planned=False, differs=True) == ["to do: mig"]
     assert details(Run(), {**DATA, "calls": []}, planned=False, verbosity=0) == []
 
 
-def test_issue_18_1_the_end_knows_of_a_node_what_the_modules_would_have_said() -> None:
+def test_the_end_knows_of_a_node_what_the_modules_would_have_said() -> None:
     node = Node()
     resources = {"nvidia.com/gpu": {"devices": 2, "registered": True}}
     parts = [part("environment", result={"resources": {}}), PARTS[0]]
@@ -73,7 +73,7 @@ def test_issue_18_1_the_end_knows_of_a_node_what_the_modules_would_have_said() -
     assert node.reboot == "no"  # what would refuse has told nothing
 
 
-def test_issue_18_1_a_pending_reboot_is_not_lost_where_no_module_is_called() -> None:
+def test_a_pending_reboot_is_not_lost_where_no_module_is_called() -> None:
     node = Node()
     gpus = {"gpus": [{"mig_enabled": True, "instances": []}]}
     node.learn("plan", {"parts": [{**PARTS[1], "error": {}, "result": gpus}]})

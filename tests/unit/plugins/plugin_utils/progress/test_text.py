@@ -53,7 +53,7 @@ def test_wide_characters_take_two_cells() -> None:
 
 
 @given(st.lists(HOSTS, unique=True, max_size=30), st.integers(4, 40))
-def test_newcomer_6_g_names_fit_and_are_told_apart(hosts: list[str], longest: int) -> None:
+def test_names_fit_and_are_told_apart(hosts: list[str], longest: int) -> None:
     names = Names(longest)
     names.add(hosts)
     shown = [names.shown(one) for one in hosts]
@@ -79,7 +79,7 @@ def test_names_lose_their_domain_first() -> None:
         ("x: add 1, 2, 3, 4, 5, 6, 7; remove 8", "x: add 1, 2, 3 and 4 more; remove 8"),
     ],
 )
-def test_newcomer_6_g_lists_are_shortened(text: str, short: str) -> None:
+def test_lists_are_shortened(text: str, short: str) -> None:
     assert shortened(text) == short
 
 
@@ -89,7 +89,7 @@ def test_shortened_is_never_longer_and_short_lists_stay(text: str) -> None:
     assert text.count(",") > 5 or shortened(text) == text
 
 
-def test_newcomer_4_25_a_step_says_would_of_what_is_done() -> None:
+def test_a_step_says_would_of_what_is_done() -> None:
     assert would("GPU 6: destroy 1g") == "GPU 6: would destroy 1g"
     assert would("/etc/cdi/nvidia.yaml: add 0:0") == "/etc/cdi/nvidia.yaml: would add 0:0"
 
@@ -101,7 +101,7 @@ def test_spans(seconds: float, shown: str) -> None:
     assert span(seconds) == shown
 
 
-def test_issue_18_2_a_name_costs_the_same_among_few_and_among_many() -> None:
+def test_a_name_costs_the_same_among_few_and_among_many() -> None:
     """Ten thousand nodes have a line each for each of their tasks."""
 
     def seconds(count: int) -> float:

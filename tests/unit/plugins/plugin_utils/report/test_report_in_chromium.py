@@ -73,7 +73,7 @@ def quiet(browser: Browser) -> bool:
     return [one.partition(":")[0] for one in asked] == ["file"]
 
 
-def test_issue_18_3_columns_are_sorted_by_their_headings(report: Open) -> None:
+def test_columns_are_sorted_by_their_headings(report: Open) -> None:
     page = report(dict(fleets.fleet(40)))
     assert page.run(NAMES) == sorted(name for name, _answer in fleets.fleet(40))
     assert page.run("document.querySelector('.c-name').getAttribute('aria-sort')") == "ascending"
@@ -90,12 +90,12 @@ def test_issue_18_3_columns_are_sorted_by_their_headings(report: Open) -> None:
     assert quiet(page)
 
 
-def test_issue_18_3_names_are_sorted_by_their_numbers(report: Open) -> None:
+def test_names_are_sorted_by_their_numbers(report: Open) -> None:
     nodes = {f"gpu{number}": fleets.answer([]) for number in (10, 9, 100)}
     assert report(nodes).run(NAMES) == ["gpu9", "gpu10", "gpu100"]
 
 
-def test_issue_18_3_figures_and_words_filter(report: Open) -> None:
+def test_figures_and_words_filter(report: Open) -> None:
     nodes = dict(fleets.fleet(40))
     page = report(nodes)
     click(page, "[data-filter=absent]")
@@ -113,7 +113,7 @@ def test_issue_18_3_figures_and_words_filter(report: Open) -> None:
     assert len(search(page, "train-llm-2-0")) == 1, "pods are found"
 
 
-def test_issue_18_3_details_show_the_grid_and_who_uses_it(report: Open) -> None:
+def test_details_show_the_grid_and_who_uses_it(report: Open) -> None:
     page = report(dict(fleets.fleet(4)))
     click(page, ".open")
     assert page.run("document.querySelector('.open').ariaExpanded") == "true"
@@ -134,7 +134,7 @@ def test_issue_18_3_details_show_the_grid_and_who_uses_it(report: Open) -> None:
     assert quiet(page)
 
 
-def test_issue_18_3_what_nobody_could_tell_does_not_look_free(report: Open) -> None:
+def test_what_nobody_could_tell_does_not_look_free(report: Open) -> None:
     answer = fleets.answer([fleets.gpu(0, "GPU-0", "NVIDIA L40S", 45, None)])
     answer["status"]["allocations_unknown"] = "the kubelet does not answer"
     page = report({"n": answer})
@@ -149,7 +149,7 @@ def test_issue_18_3_what_nobody_could_tell_does_not_look_free(report: Open) -> N
     assert "free" not in said
 
 
-def test_issue_18_3_light_and_dark_by_wish_and_by_switch(report: Open) -> None:
+def test_light_and_dark_by_wish_and_by_switch(report: Open) -> None:
     page = report(dict(fleets.fleet(2)))
     light = style(page, "body", "backgroundColor")
     page.media(scheme="dark")
@@ -165,7 +165,7 @@ def test_issue_18_3_light_and_dark_by_wish_and_by_switch(report: Open) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_issue_18_3_texts_stand_out(report: Open, scheme: str) -> None:
+def test_texts_stand_out(report: Open, scheme: str) -> None:
     """By the contrast that WCAG 2 asks for: 4.5, and 3 for what is no text."""
     page = report(dict(fleets.fleet(2)))
     page.media(scheme=scheme)
@@ -203,7 +203,7 @@ def contrast(one: list[float], other: list[float]) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_issue_18_3_it_fits_a_phone(report: Open) -> None:
+def test_it_fits_a_phone(report: Open) -> None:
     page = report({**dict(fleets.fleet(6)), "a-very-long-name-" + "x" * 200: fleets.answer([])})
     page.size(360, 740, phone=True)
     click(page, "#expand")
@@ -219,7 +219,7 @@ def test_issue_18_3_it_fits_a_phone(report: Open) -> None:
     assert page.run(NAMES)[-1].startswith("a-very-long-name")
 
 
-def test_issue_18_3_it_prints_light_and_without_controls(report: Open) -> None:
+def test_it_prints_light_and_without_controls(report: Open) -> None:
     page = report(dict(fleets.fleet(30)))
     page.media("print", "dark")
     assert style(page, ".tools", "display") == "none"
@@ -229,7 +229,7 @@ def test_issue_18_3_it_prints_light_and_without_controls(report: Open) -> None:
     assert base64.b64decode(data).startswith(b"%PDF-")
 
 
-def test_issue_18_3_a_keyboard_is_enough(report: Open) -> None:
+def test_a_keyboard_is_enough(report: Open) -> None:
     page = report(dict(fleets.fleet(3)))
     reached = []
     for _press in range(30):
@@ -266,7 +266,7 @@ HOSTILE = [
 ]
 
 
-def test_issue_18_3_hostile_texts_run_no_script_and_are_shown_as_they_are(report: Open) -> None:
+def test_hostile_texts_run_no_script_and_are_shown_as_they_are(report: Open) -> None:
     nodes: dict[str, Any] = {}
     for number, text in enumerate(HOSTILE):
         gpu = fleets.gpu(0, "GPU-0", text, 80, (("3g.40gb", 0),))
@@ -291,7 +291,7 @@ def test_issue_18_3_hostile_texts_run_no_script_and_are_shown_as_they_are(report
     assert quiet(page)
 
 
-def test_issue_18_3_the_policy_stops_what_would_get_in_all_the_same(report: Open) -> None:
+def test_the_policy_stops_what_would_get_in_all_the_same(report: Open) -> None:
     page = report(dict(fleets.fleet(1)))
     page.run(
         "document.body.append(Object.assign(document.createElement('script'), {text: 'hit=1'}));"
@@ -304,7 +304,7 @@ def test_issue_18_3_the_policy_stops_what_would_get_in_all_the_same(report: Open
     )
 
 
-def test_issue_18_3_a_fleet_of_none_has_a_page(report: Open) -> None:
+def test_a_fleet_of_none_has_a_page(report: Open) -> None:
     page = report({})
     assert page.run("document.getElementById('nothing').hidden") is False
     assert quiet(page)

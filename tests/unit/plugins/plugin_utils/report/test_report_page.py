@@ -59,7 +59,7 @@ PLAIN = [tag for tag, _attributes in Elements(made("t", "n", "l")[0]).found]
 
 
 @given(HOSTILE, HOSTILE, HOSTILE)
-def test_issue_18_3_no_text_becomes_markup(title: str, name: str, label: str) -> None:
+def test_no_text_becomes_markup(title: str, name: str, label: str) -> None:
     text, _report = made(title, name, label)
     elements = Elements(text)
     assert [tag for tag, _attributes in elements.found] == PLAIN
@@ -70,14 +70,14 @@ def test_issue_18_3_no_text_becomes_markup(title: str, name: str, label: str) ->
 
 
 @given(st.recursive(HOSTILE, lambda of: st.lists(of) | st.dictionaries(HOSTILE, of)))
-def test_issue_18_3_embedded_json_has_its_value_and_no_way_out(value: Any) -> None:
+def test_embedded_json_has_its_value_and_no_way_out(value: Any) -> None:
     text = embedded(value)
     assert json.loads(text) == value
     assert text.isascii()
     assert not set("<>&") & set(text)
 
 
-def test_issue_18_3_the_policy_lets_run_what_is_in_the_page_and_nothing_else() -> None:
+def test_the_policy_lets_run_what_is_in_the_page_and_nothing_else() -> None:
     text, _report = made("t", "n", "l")
     elements = Elements(text)
     (policy,) = (one["content"] for _tag, one in elements.found if "http-equiv" in one)
@@ -97,6 +97,6 @@ def test_issue_18_3_the_policy_lets_run_what_is_in_the_page_and_nothing_else() -
     ]
 
 
-def test_issue_18_3_what_turns_the_reading_direction_is_written_out() -> None:
+def test_what_turns_the_reading_direction_is_written_out() -> None:
     text, _report = made("t", "a\u202egnp.exe", "l")
     assert "\\\\u202egnp.exe" in text

@@ -36,7 +36,7 @@ def report(nodes: dict[str, Any], **options: str) -> dict[str, Any]:
     return found
 
 
-def test_issue_18_3_who_uses_what_is_told_by_instance() -> None:
+def test_who_uses_what_is_told_by_instance() -> None:
     there = gpus()
     mig = there[1]["mig_devices"][0]["uuid"]
     there[0]["processes"] = [
@@ -57,13 +57,13 @@ def test_issue_18_3_who_uses_what_is_told_by_instance() -> None:
     assert (whole["in_use"], split["in_use"], split["slots"]) == (True, True, 8)
 
 
-def test_issue_18_3_shares_of_a_device_are_one_user() -> None:
+def test_shares_of_a_device_are_one_user() -> None:
     given_twice = [Allocation("a", "b", "c", "nvidia.com/gpu", f"{WHOLE}::{at}") for at in (0, 1)]
     found = node("n", fleets.answer(gpus(), given=tuple(given_twice)), None)
     assert len(found["gpus"][0]["users"]) == 1
 
 
-def test_issue_18_3_what_is_wrong_is_counted_by_node() -> None:
+def test_what_is_wrong_is_counted_by_node() -> None:
     bad = fleets.fault(SPLIT, 1, "XID 79 (GPU has fallen off the bus)", 79)
     nodes = {
         "good": fleets.answer(gpus()),
@@ -101,7 +101,7 @@ def test_issue_18_3_what_is_wrong_is_counted_by_node() -> None:
     assert (found["title"], found["made"], found["version"]) == ("Fleet", fleets.MADE, 1)
 
 
-def test_issue_18_3_a_node_that_can_not_be_planned_shows_its_gpus() -> None:
+def test_a_node_that_can_not_be_planned_shows_its_gpus() -> None:
     answer = fleets.answer(gpus())
     known = {"n": {"looked": {"msg": "wrong"}, "info": {"gpu_info": answer["gpu_info"]}}}
     found = json.loads(fleet_report(["n"], known, "looked", "info", form="json"))
@@ -110,7 +110,7 @@ def test_issue_18_3_a_node_that_can_not_be_planned_shows_its_gpus() -> None:
     assert not any(one["known"] for one in found["nodes"][0]["gpus"])
 
 
-def test_issue_18_3_a_gpu_is_only_free_where_all_were_asked() -> None:
+def test_a_gpu_is_only_free_where_all_were_asked() -> None:
     answer = fleets.answer(gpus())
     assert all(one["known"] for one in report({"n": answer})["nodes"][0]["gpus"])
     answer["status"]["allocations_unknown"] = "the kubelet does not answer"
@@ -119,7 +119,7 @@ def test_issue_18_3_a_gpu_is_only_free_where_all_were_asked() -> None:
     assert found["users_unknown"] == "the kubelet does not answer"
 
 
-def test_issue_18_3_gpus_without_a_driver_are_counted_and_unhealthy() -> None:
+def test_gpus_without_a_driver_are_counted_and_unhealthy() -> None:
     answer = fleets.answer([])
     answer["gpu_info"].update(pci_gpus=[{}, {}], nvml_available=False, nvml_error="not loaded")
     found = report({"n": answer})
@@ -127,7 +127,7 @@ def test_issue_18_3_gpus_without_a_driver_are_counted_and_unhealthy() -> None:
     assert found["nodes"][0]["unhealthy"] == ["not loaded"]
 
 
-def test_issue_18_3_each_hosts_variables_are_read_once() -> None:
+def test_each_hosts_variables_are_read_once() -> None:
     reads: list[str] = []
 
     class Hosts(dict[str, Any]):
@@ -146,7 +146,7 @@ def test_a_form_that_is_not_known_is_refused() -> None:
 
 
 @given(st.lists(st.sampled_from(["GPU 0: create 1g.10gb", "write a file"]), max_size=3))
-def test_issue_18_3_a_node_has_drifted_exactly_where_a_part_has_steps(steps: list[str]) -> None:
+def test_a_node_has_drifted_exactly_where_a_part_has_steps(steps: list[str]) -> None:
     found = report({"n": fleets.answer(gpus(), drift={"cdi": steps})})
     assert found["totals"]["drifted"] == bool(steps)
     assert [one["steps"] for one in found["nodes"][0]["drift"]] == ([steps] if steps else [])

@@ -15,7 +15,7 @@ PROGRAM = f"{PREFIX}/bin/gpu-plugin"
 ABSENT = {**parameters("", 0), "state": "absent"}
 
 
-def test_newcomer_1_9_the_command_is_found_and_goes_with_the_daemon() -> None:
+def test_the_command_is_found_and_goes_with_the_daemon() -> None:
     machine = Machine()
     deploy(machine, "r1")
     assert machine.links[COMMAND] == PROGRAM
@@ -26,7 +26,7 @@ def test_newcomer_1_9_the_command_is_found_and_goes_with_the_daemon() -> None:
     assert not machine.exists(PREFIX)
 
 
-def test_newcomer_1_9_what_somebody_else_has_there_stays() -> None:
+def test_what_somebody_else_has_there_stays() -> None:
     machine = Machine()
     machine.files[COMMAND] = "#!/bin/sh\n"
     deploy(machine, "r1")
@@ -39,7 +39,7 @@ def test_newcomer_1_9_what_somebody_else_has_there_stays() -> None:
     assert machine.links[COMMAND] == "/srv/gpu-plugin"
 
 
-def test_newcomer_1_9_a_folder_that_can_not_be_written_keeps_nothing_back(
+def test_a_folder_that_can_not_be_written_keeps_nothing_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine()

@@ -210,6 +210,7 @@ def test_what_the_daemon_leaves_behind_goes_with_it() -> None:
     assert set(theirs) <= set(machine.files)
 
 
+@pytest.mark.attack("envvar-takes-gpus")
 @pytest.mark.parametrize(
     ("strategy", "toolkit", "names"),
     [
@@ -219,7 +220,7 @@ def test_what_the_daemon_leaves_behind_goes_with_it() -> None:
         (None, "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n", []),
     ],
 )
-def test_s19_the_role_warns_where_an_image_may_take_gpus(
+def test_the_role_warns_where_an_image_may_take_gpus(
     strategy: t.Any, toolkit: str, names: t.List[str]
 ) -> None:
     machine = Machine()

@@ -78,7 +78,7 @@ def allocate(machine: Machine, allocation: str, state: str = "started") -> t.Any
     return run(machine, params)
 
 
-def test_issue_17_6_a_node_without_dra_is_asked_nothing_more() -> None:
+def test_a_node_without_dra_is_asked_nothing_more() -> None:
     node = Node()
     node.give("nvidia.com/gpu", "GPU-0")
     deploy(node, "r1")
@@ -87,7 +87,7 @@ def test_issue_17_6_a_node_without_dra_is_asked_nothing_more() -> None:
     assert not [words for words in node.ran if DRA_UNIT in words and words[1] != "show"]
 
 
-def test_issue_17_6_the_driver_comes_and_goes_without_a_trace() -> None:
+def test_the_driver_comes_and_goes_without_a_trace() -> None:
     node = Node()
     deploy(node, "r1")
     before = dict(node.files)
@@ -106,7 +106,7 @@ def test_issue_17_6_the_driver_comes_and_goes_without_a_trace() -> None:
     ("to", "resource", "device"),
     [("dra", "nvidia.com/gpu", "GPU-0"), ("device_plugin", "gpu.node", "gpu-0-share")],
 )
-def test_issue_17_2_a_switch_while_a_pod_has_a_device_changes_nothing(
+def test_a_switch_while_a_pod_has_a_device_changes_nothing(
     to: str, resource: str, device: str
 ) -> None:
     node = Node()
@@ -122,7 +122,7 @@ def test_issue_17_2_a_switch_while_a_pod_has_a_device_changes_nothing(
     allocate(node, to)
 
 
-def test_issue_17_6_no_removal_while_a_claim_is_prepared() -> None:
+def test_no_removal_while_a_claim_is_prepared() -> None:
     node = Node()
     allocate(node, "dra")
     node.give("gpu.node", "gpu-0-share")
@@ -138,7 +138,7 @@ def test_issue_17_6_no_removal_while_a_claim_is_prepared() -> None:
     assert LOGS not in node.files
 
 
-def test_issue_17_2_what_the_drivers_own_checkpoint_holds_is_in_use() -> None:
+def test_what_the_drivers_own_checkpoint_holds_is_in_use() -> None:
     """The pod is gone, and the kubelet has not had its devices given back yet."""
     node = Node()
     allocate(node, "dra")
@@ -160,9 +160,7 @@ def test_issue_17_2_what_the_drivers_own_checkpoint_holds_is_in_use() -> None:
         ({"pid": 1, "state": "serving", "registered": True}, "it has not reported its state"),
     ],
 )
-def test_issue_17_6_a_driver_that_does_not_serve_is_a_failure(
-    says: dict[str, t.Any], words: str
-) -> None:
+def test_a_driver_that_does_not_serve_is_a_failure(says: dict[str, t.Any], words: str) -> None:
     node = Node()
     node.files[KUBELET] = ""
     node.says = says
@@ -173,7 +171,7 @@ def test_issue_17_6_a_driver_that_does_not_serve_is_a_failure(
     allocate(node, "dra")
 
 
-def test_issue_17_6_a_daemon_that_refuses_the_way_back_has_its_driver_again() -> None:
+def test_a_daemon_that_refuses_the_way_back_has_its_driver_again() -> None:
     node = Node()
     allocate(node, "dra")
     node.bad = ('"broken"',)

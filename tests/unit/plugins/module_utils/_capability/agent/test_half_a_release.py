@@ -31,9 +31,7 @@ def small(tmp_path: Path) -> t.Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_newcomer_3_a_full_disk_is_called_one_and_gets_its_room_back(
-    small: Path, tmp_path: Path
-) -> None:
+def test_a_full_disk_is_called_one_and_gets_its_room_back(small: Path, tmp_path: Path) -> None:
     release = small / "releases/r1"
     archive = payload(tmp_path, listed(GOOD), {})
     with pytest.raises(NodeError) as caught:
@@ -58,7 +56,7 @@ def untrusted(tmp_path: Path) -> t.Iterator[Index]:
 
 
 @pytest.mark.slow
-def test_newcomer_1_a_certificate_that_is_not_trusted_is_what_is_told(
+def test_a_certificate_that_is_not_trusted_is_what_is_told(
     install: Install, untrusted: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(NodeError) as caught:
@@ -75,7 +73,7 @@ def test_newcomer_1_a_certificate_that_is_not_trusted_is_what_is_told(
 
 
 @pytest.mark.slow
-def test_newcomer_1_an_index_that_does_not_answer(install: Install) -> None:
+def test_an_index_that_does_not_answer(install: Install) -> None:
     with pytest.raises(NodeError) as caught:
         install("http://127.0.0.1:1/simple")
     said = str(caught.value)

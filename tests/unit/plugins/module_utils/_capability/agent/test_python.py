@@ -69,7 +69,7 @@ def plan(node: FakeHost, *, check_mode: bool = False, **options: object) -> Plan
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_item_8_python_that_is_too_old_is_named_with_what_would_be_installed(
+def test_python_that_is_too_old_is_named_with_what_would_be_installed(
     make: Make, manager: str, *, check_mode: bool
 ) -> None:
     node = make(*OFFERED[manager])
@@ -83,7 +83,7 @@ def test_item_8_python_that_is_too_old_is_named_with_what_would_be_installed(
     assert node.installed() == {}
 
 
-def test_item_8_newest_python_that_is_offered_comes_before_the_environment(
+def test_newest_python_that_is_offered_comes_before_the_environment(
     make: Make, manager: str
 ) -> None:
     node = make(*OFFERED[manager])
@@ -98,14 +98,14 @@ def test_item_8_newest_python_that_is_offered_comes_before_the_environment(
     assert [step.action for step in one.plan(one.observe()).steps] == ["release"]
 
 
-def test_item_8_repository_that_has_none_is_named(make: Make, manager: str) -> None:
+def test_repository_that_has_none_is_named(make: Make, manager: str) -> None:
     node = make()
     place = {"dnf": "AppStream", "zypper": "module Python 3"}[manager]
     with pytest.raises(NodeError, match=rf"{place}.*device_plugin_python"):
         plan(node, install_python=True)
 
 
-def test_item_8_python_that_is_named_and_missing_can_be_installed_if_it_is_offered(
+def test_python_that_is_named_and_missing_can_be_installed_if_it_is_offered(
     make: Make, manager: str
 ) -> None:
     node = make(*OFFERED[manager])
@@ -117,7 +117,7 @@ def test_item_8_python_that_is_named_and_missing_can_be_installed_if_it_is_offer
         plan(node, python="/opt/own/python", install_python=True)
 
 
-def test_item_8_system_without_another_python_is_refused_by_its_name() -> None:
+def test_system_without_another_python_is_refused_by_its_name() -> None:
     # apt's archive of focal has python3.8 and, in universe, python3.9: launchpad.net/ubuntu/focal/+source/python3.9.
     node = old(FakeHost({"/etc/os-release": FOCAL}), "3.8.10")
     with pytest.raises(NodeError) as caught:

@@ -38,14 +38,14 @@ def required(digest: str, wait: int = 0) -> dict[str, Any]:
     return {**parameters(digest, wait), "require_kubelet": True}
 
 
-def test_issue_16_12_without_a_kubelet_there_is_a_warning() -> None:
+def test_without_a_kubelet_there_is_a_warning() -> None:
     machine = Unregistered()
     found = deploy(machine, "r1")
     told = found.plan(found.observe()).warnings
     assert told[0].startswith("no kubelet has registered the GPUs yet (no kubelet listens at")
 
 
-def test_issue_16_12_a_required_kubelet_that_never_comes_is_an_error() -> None:
+def test_a_required_kubelet_that_never_comes_is_an_error() -> None:
     machine = Unregistered()
     deploy(machine, "r1")
     with pytest.raises(NodeError, match="gpu_nodes_require_kubelet is set: no kubelet listens"):
@@ -57,7 +57,7 @@ def test_issue_16_12_a_required_kubelet_that_never_comes_is_an_error() -> None:
     assert [step.action for step in found.plan(found.observe()).steps] == ["registration"]
 
 
-def test_newcomer_1_10_the_wait_timeout_is_for_the_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_timeout_is_for_the_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
     machine, looks = Unregistered(), []
 
     def news(_self: DevicePluginCapability) -> None:

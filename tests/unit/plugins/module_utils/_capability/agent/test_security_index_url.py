@@ -51,7 +51,8 @@ def module(tmp_path: Path) -> Module:
     return run
 
 
-def test_s9_no_command_line_shows_the_password(module: Module) -> None:
+@pytest.mark.attack("index-password-shown")
+def test_no_command_line_shows_the_password(module: Module) -> None:
     with Index({GENUINE: GOOD}, "ci", TOKEN) as index:
         said = module(f"http://ci:{TOKEN}@{index.host}/simple")
     assert any(one.endswith(GENUINE) for one in index.asked), said  # so that somebody could look
@@ -59,7 +60,8 @@ def test_s9_no_command_line_shows_the_password(module: Module) -> None:
     assert TOKEN not in said
 
 
-def test_s9_no_result_shows_the_password(module: Module) -> None:
+@pytest.mark.attack("index-password-shown")
+def test_no_result_shows_the_password(module: Module) -> None:
     with Index({}) as index:  # where nothing can be installed from
         said = module(f"http://ci:{TOKEN}@{index.host}/simple")
     answer = json.loads(said)
@@ -68,12 +70,13 @@ def test_s9_no_result_shows_the_password(module: Module) -> None:
     assert answer["invocation"]["module_args"]["index_url"] == "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
 
 
+@pytest.mark.attack("index-password-shown")
 @pytest.mark.parametrize(
     "userinfo",
     [f"ci:{TOKEN}", f"{TOKEN}", f"{TOKEN}:", f"ci:%53{TOKEN[1:]}", f"ci:{TOKEN}@more"],
     ids=["password", "token", "token-colon", "escaped", "at-sign"],
 )
-def test_s9_no_error_shows_the_password(install: Install, userinfo: str) -> None:
+def test_no_error_shows_the_password(install: Install, userinfo: str) -> None:
     with Index({}) as index:
         with pytest.raises(NodeError, match="No matching distribution found") as caught:
             install(f"http://{userinfo}@{index.host}/simple")
@@ -81,6 +84,7 @@ def test_s9_no_error_shows_the_password(install: Install, userinfo: str) -> None
     assert TOKEN[1:] not in json.dumps(caught.value.details)
 
 
+@pytest.mark.attack("index-password-shown")
 @pytest.mark.parametrize(
     ("userinfo", "said", "left"),
     [
@@ -90,18 +94,20 @@ def test_s9_no_error_shows_the_password(install: Install, userinfo: str) -> None
         (f"ci:{TOKEN}@more", f"http://ci:{TOKEN}@more@host/", "http://****@host/"),
     ],
 )
-def test_s9_what_pip_leaves_in_its_words_is_masked(userinfo: str, said: str, left: str) -> None:
+def test_what_pip_leaves_in_its_words_is_masked(userinfo: str, said: str, left: str) -> None:
     assert masked(said, f"https://{userinfo}@host/simple") == left
 
 
-def test_s9_an_address_without_a_password_is_left_in_words() -> None:
+@pytest.mark.attack("index-password-shown")
+def test_an_address_without_a_password_is_left_in_words() -> None:
     assert masked("pip says host/simple", "https://host/simple") == "pip says host/simple"
 
 
+@pytest.mark.attack("index-password-shown")
 @pytest.mark.parametrize(
     "url", [f"pypi//ci:{TOKEN}@host/simple", f"http://ci:{TOKEN}@host:x/simple"]
 )
-def test_s9_what_is_refused_is_named_without_the_password(module: Module, url: str) -> None:
+def test_what_is_refused_is_named_without_the_password(module: Module, url: str) -> None:
     answer = json.loads(module(url))
     assert "index_url: '****@host" in answer["msg"]
     assert "is not valid: expected a URL such as https://host/simple" in answer["msg"]

@@ -40,6 +40,7 @@ def works(prefix: Path) -> bool:
     )
 
 
+@pytest.mark.attack("wheel-replaced")
 @pytest.mark.parametrize("way", ["index", "wheelhouse"])
 @pytest.mark.parametrize(
     ("served", "said"),
@@ -50,7 +51,7 @@ def works(prefix: Path) -> bool:
     ],
     ids=["build-tag", "tampered", "sdist"],
 )
-def test_s4_what_is_not_listed_is_not_installed(
+def test_what_is_not_listed_is_not_installed(
     install: Install, tmp_path: Path, marker: Path, served: t.Tuple[str, ...], said: str, way: str
 ) -> None:
     files = {name: hostile(name, marker) for name in served}
@@ -64,12 +65,13 @@ def test_s4_what_is_not_listed_is_not_installed(
     assert not (tmp_path / "prefix/current").exists()
 
 
+@pytest.mark.attack("wheel-replaced")
 @pytest.mark.parametrize(
     "served",
     [(GENUINE, WITH_BUILD_TAG), (GENUINE,), (SDIST,)],
     ids=["build-tag", "tampered", "sdist"],
 )
-def test_s4_a_list_without_hashes_is_no_list(
+def test_a_list_without_hashes_is_no_list(
     install: Install, marker: Path, served: t.Tuple[str, ...]
 ) -> None:
     files = {name: hostile(name, marker) for name in served}
@@ -81,7 +83,8 @@ def test_s4_a_list_without_hashes_is_no_list(
     assert said in str(caught.value)
 
 
-def test_s4_a_genuine_wheelhouse_with_one_wheel_changed_is_refused(install: Install) -> None:
+@pytest.mark.attack("wheel-replaced")
+def test_a_genuine_wheelhouse_with_one_wheel_changed_is_refused(install: Install) -> None:
     made = REPOSITORY / ".cache/wheelhouse"
     if not (made / "stamp").exists():
         pytest.skip("no wheelhouse here; make one with make .cache/wheelhouse/stamp")
@@ -94,7 +97,8 @@ def test_s4_a_genuine_wheelhouse_with_one_wheel_changed_is_refused(install: Inst
     assert name in str(caught.value)
 
 
-def test_s4_nothing_is_built_on_the_node(install: Install, tmp_path: Path, marker: Path) -> None:
+@pytest.mark.attack("wheel-replaced")
+def test_nothing_is_built_on_the_node(install: Install, tmp_path: Path, marker: Path) -> None:
     files = {GENUINE: GOOD, BUILD_TOOL: hostile(BUILD_TOOL, marker)}
     with Index(files) as index:
         install(index.url)
@@ -103,7 +107,8 @@ def test_s4_nothing_is_built_on_the_node(install: Install, tmp_path: Path, marke
     assert works(tmp_path / "prefix")
 
 
-def test_s4_a_listed_wheel_brings_nothing_that_is_not(
+@pytest.mark.attack("wheel-replaced")
+def test_a_listed_wheel_brings_nothing_that_is_not(
     install: Install, tmp_path: Path, marker: Path
 ) -> None:
     needy = wheel(GENUINE, {}, needs="Requires-Dist: helper\n")
@@ -114,8 +119,9 @@ def test_s4_a_listed_wheel_brings_nothing_that_is_not(
     assert works(tmp_path / "prefix")
 
 
+@pytest.mark.attack("wheel-replaced")
 @pytest.mark.parametrize("place", ["global", "user", "file", "environment"])
-def test_s4_the_nodes_own_pip_configuration_is_not_obeyed(
+def test_the_nodes_own_pip_configuration_is_not_obeyed(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     with Index({GENUINE: GOOD}) as ours, Index({GENUINE: GOOD}) as theirs:

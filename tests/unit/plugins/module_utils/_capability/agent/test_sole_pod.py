@@ -39,9 +39,7 @@ def held(folder: Path, kind: str) -> Iterator[None]:
         process.communicate()
 
 
-def test_issue_18_5_a_pod_is_known_while_it_lives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pod_is_known_while_it_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sole, "LOCK", str(tmp_path / "device-plugin.lock"))
     assert sole.pod(Host()) == ""
     with held(tmp_path, "pod"):
@@ -49,9 +47,7 @@ def test_issue_18_5_a_pod_is_known_while_it_lives(
     assert sole.pod(Host()) == ""  # the file stays, and nobody holds it
 
 
-def test_issue_18_5_the_services_own_lock_is_no_pods(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_services_own_lock_is_no_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sole, "LOCK", str(tmp_path / "device-plugin.lock"))
     with held(tmp_path, "service"):
         assert sole.pod(Host()) == ""

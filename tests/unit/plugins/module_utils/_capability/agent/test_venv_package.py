@@ -151,7 +151,7 @@ def test_lock_timeout_cannot_be_negative(node: AptNode) -> None:
         install(node, lock_timeout=-1)
 
 
-def test_newcomer_1_what_was_installed_goes_again(node: AptNode) -> None:
+def test_what_was_installed_goes_again(node: AptNode) -> None:
     install(node)
     steps, _warnings = remove(node)
     assert f"remove {LIBRARY}, {PACKAGE}" in steps
@@ -159,7 +159,7 @@ def test_newcomer_1_what_was_installed_goes_again(node: AptNode) -> None:
     assert not (node.root / "var/lib/gpu-node/device_plugin.json").exists()
 
 
-def test_newcomer_1_what_was_there_stays(node: AptNode) -> None:
+def test_what_was_there_stays(node: AptNode) -> None:
     node._genuine(("apt-get", "update"))
     node._genuine(("apt-get", "-y", "install", LIBRARY))
     install(node)
@@ -167,7 +167,7 @@ def test_newcomer_1_what_was_there_stays(node: AptNode) -> None:
     assert node.installed() == {LIBRARY: "1"}
 
 
-def test_newcomer_1_what_others_need_by_now_stays(node: AptNode, distribution: Repository) -> None:
+def test_what_others_need_by_now_stays(node: AptNode, distribution: Repository) -> None:
     install(node)
     distribution.add("theirs", "1", f"Depends: {PACKAGE}")
     (distribution.folder / "InRelease").unlink()
@@ -179,7 +179,7 @@ def test_newcomer_1_what_others_need_by_now_stays(node: AptNode, distribution: R
     assert warnings == [f"{LIBRARY}, {PACKAGE} stays, as theirs needs it"]
 
 
-def test_newcomer_1_what_a_killed_installation_left_goes_too(node: AptNode) -> None:
+def test_what_a_killed_installation_left_goes_too(node: AptNode) -> None:
     node._genuine(("apt-get", "update"))
     found = module(node, "installed")
     found._packages._added.remember(packages=frozenset({PACKAGE, LIBRARY}))

@@ -17,7 +17,7 @@ from bundles_made import GENUINE, OLD, PLUGIN, X509, Bundle, release
 from hostile_index import Index
 
 
-def test_issue_18_4_a_bundle_has_wheels_collection_packages_and_how_to_use_it(
+def test_a_bundle_has_wheels_collection_packages_and_how_to_use_it(
     made: Bundle,
 ) -> None:
     first = made.make()
@@ -34,7 +34,7 @@ def test_issue_18_4_a_bundle_has_wheels_collection_packages_and_how_to_use_it(
     assert first["files"] == len(made.files())
 
 
-def test_issue_18_4_its_wheels_are_a_wheelhouse(bundle: Bundle) -> None:
+def test_its_wheels_are_a_wheelhouse(bundle: Bundle) -> None:
     bundle.make(pythons=["3.10", "3.13"])
     found = wheels_of(
         str(bundle.path / "wheels"), str(bundle.collection / PLUGIN / "requirements.txt")
@@ -43,17 +43,13 @@ def test_issue_18_4_its_wheels_are_a_wheelhouse(bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize(("python", "wanted"), [("3.10", True), ("3.11", False)])
-def test_issue_18_4_markers_are_those_of_the_nodes_python(
-    bundle: Bundle, python: str, wanted: bool
-) -> None:
+def test_markers_are_those_of_the_nodes_python(bundle: Bundle, python: str, wanted: bool) -> None:
     """pip compares them with the Python that it runs on itself, whatever --python-version says."""
     bundle.make(pythons=[python], webhook=False)
     assert (f"wheels/{OLD}" in bundle.files()) == wanted
 
 
-def test_issue_18_4_a_second_run_asks_nobody_and_changes_nothing(
-    made: Bundle, index: Index
-) -> None:
+def test_a_second_run_asks_nobody_and_changes_nothing(made: Bundle, index: Index) -> None:
     made.make()
     before = {one: (made.path / one).stat().st_mtime_ns for one in made.files()}
     index.asked.clear()
@@ -62,7 +58,7 @@ def test_issue_18_4_a_second_run_asks_nobody_and_changes_nothing(
     assert before == {one: (made.path / one).stat().st_mtime_ns for one in made.files()}
 
 
-def test_issue_18_4_what_was_lost_is_made_again_and_said(made: Bundle) -> None:
+def test_what_was_lost_is_made_again_and_said(made: Bundle) -> None:
     made.make()
     (made.path / f"wheels/{GENUINE}").unlink()
     assert f"wheels/{GENUINE} is missing" in made.plan().steps[0].summary
@@ -70,12 +66,12 @@ def test_issue_18_4_what_was_lost_is_made_again_and_said(made: Bundle) -> None:
     made.verify()
 
 
-def test_issue_18_4_other_pythons_make_another_bundle(bundle: Bundle) -> None:
+def test_other_pythons_make_another_bundle(bundle: Bundle) -> None:
     first = bundle.make()
     assert bundle.make(pythons=["3.10"])["sha256"] != first["sha256"]
 
 
-def test_issue_18_4_a_run_that_was_killed_leaves_the_bundle_before_it(made: Bundle) -> None:
+def test_a_run_that_was_killed_leaves_the_bundle_before_it(made: Bundle) -> None:
     first = made.make()
     late = made.capability(pythons=["3.10"])
     for step in late.plan(late.observe()).steps[:-1]:  # all but putting it in place
@@ -85,9 +81,7 @@ def test_issue_18_4_a_run_that_was_killed_leaves_the_bundle_before_it(made: Bund
     assert os.listdir(made.path.parent).count("bundle.new") == 0
 
 
-def test_issue_18_4_the_tarball_is_one_that_ansible_galaxy_installs(
-    made: Bundle, tmp_path: Path
-) -> None:
+def test_the_tarball_is_one_that_ansible_galaxy_installs(made: Bundle, tmp_path: Path) -> None:
     made.make()
     galaxy = Path(sys.executable).parent / "ansible-galaxy"
     words = ("collection", "install", "--offline", "--collections-path", str(tmp_path / "there"))
@@ -107,7 +101,7 @@ def test_issue_18_4_the_tarball_is_one_that_ansible_galaxy_installs(
     assert Bundle(made.path, Path(tarball)).plan().steps == ()
 
 
-def test_issue_18_4_collections_that_it_needs_come_along(bundle: Bundle, tmp_path: Path) -> None:
+def test_collections_that_it_needs_come_along(bundle: Bundle, tmp_path: Path) -> None:
     own = release(tmp_path / "other/gpu/node", needs=("gpu.tools",))
     other = Bundle(tmp_path / "both", own)
     with pytest.raises(NodeError, match=r"collection: .*/other/gpu/tools' is not valid"):
@@ -120,7 +114,7 @@ def test_issue_18_4_collections_that_it_needs_come_along(bundle: Bundle, tmp_pat
     } <= other.files()
 
 
-def test_issue_18_4_a_collection_that_was_changed_is_not_bundled(bundle: Bundle) -> None:
+def test_a_collection_that_was_changed_is_not_bundled(bundle: Bundle) -> None:
     (bundle.collection / "plugins/run.sh").write_text("#!/bin/sh\nevil\n")
     with pytest.raises(NodeError, match=r"plugins/run.sh was changed after the release"):
         bundle.make()
@@ -129,7 +123,7 @@ def test_issue_18_4_a_collection_that_was_changed_is_not_bundled(bundle: Bundle)
         bundle.make()
 
 
-def test_issue_18_4_a_checkout_is_to_be_built_first(tmp_path: Path, index: Index) -> None:
+def test_a_checkout_is_to_be_built_first(tmp_path: Path, index: Index) -> None:
     with pytest.raises(NodeError) as caught:
         Bundle(tmp_path / "bundle", tmp_path / "checkout").make()
     assert "expected an installed collection or the tarball of one" in str(caught.value)
@@ -138,7 +132,7 @@ def test_issue_18_4_a_checkout_is_to_be_built_first(tmp_path: Path, index: Index
     )
 
 
-def test_issue_18_4_an_index_that_does_not_answer_is_said(
+def test_an_index_that_does_not_answer_is_said(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
@@ -153,9 +147,7 @@ def test_issue_18_4_an_index_that_does_not_answer_is_said(
     assert not bundle.path.exists()
 
 
-def test_issue_18_4_a_wheel_with_another_hash_is_not_collected(
-    bundle: Bundle, index: Index
-) -> None:
+def test_a_wheel_with_another_hash_is_not_collected(bundle: Bundle, index: Index) -> None:
     index.files[GENUINE] = index.files[GENUINE] + b"tampered"
     with pytest.raises(NodeError, match="DO NOT MATCH THE HASHES"):
         bundle.make()

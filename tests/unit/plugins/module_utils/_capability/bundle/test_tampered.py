@@ -79,7 +79,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_issue_18_4_tampered_bundles_are_refused_by_the_files_name(made: Bundle, name: str) -> None:
+def test_tampered_bundles_are_refused_by_the_files_name(made: Bundle, name: str) -> None:
     made.make()
     made.verify()
     change, said = CHANGES[name]
@@ -90,7 +90,7 @@ def test_issue_18_4_tampered_bundles_are_refused_by_the_files_name(made: Bundle,
     assert "Next step: fetch the bundle again" in str(caught.value)
 
 
-def test_issue_18_4_one_whose_lists_were_changed_too_is_not_the_one_that_was_asked_for(
+def test_one_whose_lists_were_changed_too_is_not_the_one_that_was_asked_for(
     made: Bundle,
 ) -> None:
     proof = made.make()["sha256"]
@@ -100,7 +100,7 @@ def test_issue_18_4_one_whose_lists_were_changed_too_is_not_the_one_that_was_ask
         made.verify(sha256=proof)
 
 
-def test_issue_18_4_a_bundle_of_another_release_is_told_from_a_tampered_one(
+def test_a_bundle_of_another_release_is_told_from_a_tampered_one(
     made: Bundle, tmp_path: Path
 ) -> None:
     made.make()
@@ -115,14 +115,14 @@ def test_issue_18_4_a_bundle_of_another_release_is_told_from_a_tampered_one(
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"format": 1}', '{"format": 1, "made_of": {}, "files": 3}']
 )
-def test_issue_18_4_a_damaged_manifest_is_said(made: Bundle, text: str) -> None:
+def test_a_damaged_manifest_is_said(made: Bundle, text: str) -> None:
     made.make()
     (made.path / LIST).write_text(text)
     with pytest.raises(NodeError, match=r"bundle.json is damaged"):
         made.verify()
 
 
-def test_issue_18_4_a_later_format_is_said(made: Bundle) -> None:
+def test_a_later_format_is_said(made: Bundle) -> None:
     made.make()
     whole = json.loads((made.path / LIST).read_text())
     (made.path / LIST).write_text(json.dumps({**whole, "format": 2}))
@@ -130,7 +130,7 @@ def test_issue_18_4_a_later_format_is_said(made: Bundle) -> None:
         made.verify()
 
 
-def test_issue_18_4_nothing_is_taken_from_anybody(bundle: Bundle) -> None:
+def test_nothing_is_taken_from_anybody(bundle: Bundle) -> None:
     bundle.path.mkdir()
     (bundle.path / "thesis.tex").write_text("years of work")
     with pytest.raises(NodeError) as caught:
@@ -159,7 +159,7 @@ def test_issue_18_4_nothing_is_taken_from_anybody(bundle: Bundle) -> None:
         ({"sha256": "abc"}, "sha256: 'abc' is not valid: expected 64 hexadecimal digits"),
     ],
 )
-def test_issue_18_4_bad_options_are_refused_at_once(
+def test_bad_options_are_refused_at_once(
     bundle: Bundle, options: dict[str, object], said: str
 ) -> None:
     with pytest.raises(NodeError) as caught:
@@ -167,12 +167,12 @@ def test_issue_18_4_bad_options_are_refused_at_once(
     assert said in str(caught.value)
 
 
-def test_issue_18_4_what_is_no_bundle_is_not_verified(bundle: Bundle) -> None:
+def test_what_is_no_bundle_is_not_verified(bundle: Bundle) -> None:
     with pytest.raises(NodeError, match=r"is no bundle: it has no bundle\.json"):
         bundle.verify()
 
 
-def test_issue_18_4_an_image_that_is_not_there_is_refused_before_anything_is_fetched(
+def test_an_image_that_is_not_there_is_refused_before_anything_is_fetched(
     made: Bundle, tmp_path: Path
 ) -> None:
     with pytest.raises(NodeError) as caught:

@@ -17,7 +17,7 @@ Make = Callable[..., DcgmNode]
 UNIT = "nvidia-dcgm.service"
 
 
-def test_item_7_dcgm_comes_with_its_service_and_goes(make: Make) -> None:
+def test_dcgm_comes_with_its_service_and_goes(make: Make) -> None:
     node = make()
     before = node.installed()
     assert converge(node).steps == ()
@@ -45,7 +45,7 @@ def test_item_7_dcgm_comes_with_its_service_and_goes(make: Make) -> None:
         ({"cuda": "12", "proprietary": False}, {"core", "cuda12"}),
     ],
 )
-def test_item_7_parts_can_be_chosen(make: Make, options: dict[str, str], parts: set[str]) -> None:
+def test_parts_can_be_chosen(make: Make, options: dict[str, str], parts: set[str]) -> None:
     node = make()
     converge(node, **options)
     assert {name for name in node.installed() if name != "lshw"} == {
@@ -53,7 +53,7 @@ def test_item_7_parts_can_be_chosen(make: Make, options: dict[str, str], parts: 
     }
 
 
-def test_item_7_diagnostics_follow_the_driver_to_another_cuda(make: Make) -> None:
+def test_diagnostics_follow_the_driver_to_another_cuda(make: Make) -> None:
     node = make("old", "570.195.03")
     converge(node)
     assert f"{DCGM}-cuda12" in node.installed()
@@ -68,7 +68,7 @@ def test_item_7_diagnostics_follow_the_driver_to_another_cuda(make: Make) -> Non
     assert node.ran.count(("systemctl", "restart", UNIT)) == restarted + 1
 
 
-def test_item_7_version_that_is_there_stays_and_another_can_be_asked_for(make: Make) -> None:
+def test_version_that_is_there_stays_and_another_can_be_asked_for(make: Make) -> None:
     node = make("new")
     converge(node, version=OLD)
     assert converge(node).steps == ()
@@ -80,9 +80,7 @@ def test_item_7_version_that_is_there_stays_and_another_can_be_asked_for(make: M
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_item_7_dcgm_that_no_source_has_names_the_repository_to_add(
-    make: Make, check_mode: bool
-) -> None:
+def test_dcgm_that_no_source_has_names_the_repository_to_add(make: Make, check_mode: bool) -> None:
     node = make("none")
     one = capability(node, check_mode=check_mode)
     if check_mode:
@@ -95,7 +93,7 @@ def test_item_7_dcgm_that_no_source_has_names_the_repository_to_add(
     assert node.installed() == {}
 
 
-def test_item_7_dcgm_3_of_somebody_else_is_not_taken_away(make: Make) -> None:
+def test_dcgm_3_of_somebody_else_is_not_taken_away(make: Make) -> None:
     node = make()
     node.person("apt-get", "-y", "install", "datacenter-gpu-manager")
     with pytest.raises(
@@ -105,7 +103,7 @@ def test_item_7_dcgm_3_of_somebody_else_is_not_taken_away(make: Make) -> None:
     assert [*node.installed()] == ["datacenter-gpu-manager"]
 
 
-def test_item_7_what_was_there_before_stays(make: Make) -> None:
+def test_what_was_there_before_stays(make: Make) -> None:
     node = make()
     node.person("apt-get", "-y", "install", CORE)
     node._systemctl(("systemctl", "enable", UNIT))

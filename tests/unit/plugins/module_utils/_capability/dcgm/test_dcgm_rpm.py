@@ -46,7 +46,7 @@ def node(request: pytest.FixtureRequest, repo: Path, tmp_path: Path) -> RpmDcgm:
     return RpmDcgm(tmp_path, repo, SYSTEMS[request.param])
 
 
-def test_item_7_dcgm_comes_moves_and_goes(node: RpmDcgm) -> None:
+def test_dcgm_comes_moves_and_goes(node: RpmDcgm) -> None:
     before = node.installed()
     assert converge(node, version=OLD).steps == ()  # type: ignore[arg-type]
     names = {f"{DCGM}-{one}" for one in ("core", "cuda13", "proprietary", "proprietary-cuda13")}
@@ -61,7 +61,7 @@ def test_item_7_dcgm_comes_moves_and_goes(node: RpmDcgm) -> None:
     assert (node.installed(), node.units) == (before, {})
 
 
-def test_item_7_version_that_others_hold_is_not_changed(node: RpmDcgm) -> None:
+def test_version_that_others_hold_is_not_changed(node: RpmDcgm) -> None:
     converge(node, version=OLD)  # type: ignore[arg-type]
     record = "/var/lib/gpu-node/dcgm.json"
     node.files[record] = node.files[record].replace(f'"{CORE}"', '"another"')

@@ -25,7 +25,7 @@ VENDOR = "nvidia-dcgm-exporter.service"
 PACKAGE = {"package": EXPORTER, "version": "4.8.1"}
 
 
-def test_item_7_exporter_serves_maps_pods_and_goes(make: Make, program: dict[str, str]) -> None:
+def test_exporter_serves_maps_pods_and_goes(make: Make, program: dict[str, str]) -> None:
     node = make()
     before = set(node.files)
     exporter = {**program, "resources": ["nvidia.com/gpu.shared"]}
@@ -56,9 +56,7 @@ def test_item_7_exporter_serves_maps_pods_and_goes(make: Make, program: dict[str
     }
 
 
-def test_item_7_another_address_restarts_the_exporter_alone(
-    make: Make, program: dict[str, str]
-) -> None:
+def test_another_address_restarts_the_exporter_alone(make: Make, program: dict[str, str]) -> None:
     node = make()
     converge(node, exporter=program)
     one = capability(node, exporter={**program, "address": "10.0.0.5:9400"})
@@ -67,7 +65,7 @@ def test_item_7_another_address_restarts_the_exporter_alone(
     assert steps[-1].needs == (f"restart:{UNIT}",)
 
 
-def test_item_7_run_that_was_killed_before_the_restart_is_finished(
+def test_run_that_was_killed_before_the_restart_is_finished(
     make: Make, program: dict[str, str]
 ) -> None:
     node = make()
@@ -80,7 +78,7 @@ def test_item_7_run_that_was_killed_before_the_restart_is_finished(
     assert "INTERVAL=10000" in node.units[UNIT]
 
 
-def test_item_7_program_with_another_checksum_is_not_installed(
+def test_program_with_another_checksum_is_not_installed(
     make: Make, program: dict[str, str]
 ) -> None:
     node = make()
@@ -90,7 +88,7 @@ def test_item_7_program_with_another_checksum_is_not_installed(
     assert UNIT not in node.units
 
 
-def test_item_7_newer_program_takes_the_place_of_the_one_before(
+def test_newer_program_takes_the_place_of_the_one_before(
     make: Make, program: dict[str, str], tmp_path: Path
 ) -> None:
     node = make()
@@ -102,7 +100,7 @@ def test_item_7_newer_program_takes_the_place_of_the_one_before(
     assert node.files[PROGRAM] == (tmp_path / "dcgm-exporter").read_text()
 
 
-def test_item_7_exporter_from_a_package_runs_in_our_unit(make: Make) -> None:
+def test_exporter_from_a_package_runs_in_our_unit(make: Make) -> None:
     node = make()
     assert converge(node, exporter=PACKAGE).steps == ()
     assert node.installed()[EXPORTER] == "4.8.1-1"
@@ -112,9 +110,7 @@ def test_item_7_exporter_from_a_package_runs_in_our_unit(make: Make) -> None:
     assert EXPORTER not in node.installed()
 
 
-def test_item_7_exporter_of_somebody_else_is_left_alone(
-    make: Make, program: dict[str, str]
-) -> None:
+def test_exporter_of_somebody_else_is_left_alone(make: Make, program: dict[str, str]) -> None:
     node = make()
     node.person("apt-get", "-y", "install", EXPORTER)
     node._systemctl(("systemctl", "start", VENDOR))
@@ -124,12 +120,12 @@ def test_item_7_exporter_of_somebody_else_is_left_alone(
     assert VENDOR in node.units
 
 
-def test_item_7_unknown_version_of_the_package_is_refused(make: Make) -> None:
+def test_unknown_version_of_the_package_is_refused(make: Make) -> None:
     with pytest.raises(InputError, match=r"exporter.version: '9.9'.*4\.8\.1-1"):
         converge(make(), exporter={**PACKAGE, "version": "9.9"})
 
 
-def test_item_7_exporter_that_ends_at_once_is_told(
+def test_exporter_that_ends_at_once_is_told(
     make: Make, program: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = make()

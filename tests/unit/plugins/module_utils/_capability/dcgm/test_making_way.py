@@ -43,7 +43,7 @@ def plan(node: Debian, **params: Any) -> Any:
     return one, one.plan(one.observe())
 
 
-def test_item_26_engine_of_ours_is_stopped_and_started_around_the_reload() -> None:
+def test_engine_of_ours_is_stopped_and_started_around_the_reload() -> None:
     node = scene(DCGM_UNIT, OURS)
     one, found = plan(node)
     assert [step.action for step in found.steps] == ["stop_services", "reload", "start_services"]
@@ -63,7 +63,7 @@ def test_item_26_engine_of_ours_is_stopped_and_started_around_the_reload() -> No
 
 
 @pytest.mark.parametrize("record", ["", Record(managed=frozenset({UNIT})).dump()])
-def test_item_26_engine_of_somebody_else_is_named_with_the_next_step(record: str) -> None:
+def test_engine_of_somebody_else_is_named_with_the_next_step(record: str) -> None:
     _one, found = plan(scene(DCGM_UNIT, record))
     assert found.steps == ()
     reason = found.reboot_required[0]
@@ -72,7 +72,7 @@ def test_item_26_engine_of_somebody_else_is_named_with_the_next_step(record: str
     assert "dcgm_state: present" in reason
 
 
-def test_item_26_engine_elsewhere_than_in_the_unit_is_a_user_of_the_gpus() -> None:
+def test_engine_elsewhere_than_in_the_unit_is_a_user_of_the_gpus() -> None:
     _one, found = plan(scene("docker-1.scope", OURS))
     assert "812 (nv-hostengine)" in found.reboot_required[0]
 
@@ -89,7 +89,7 @@ class Done:
         )
 
 
-def test_item_26_engine_of_ours_makes_way_for_all_changes_of_a_mig_layout() -> None:
+def test_engine_of_ours_makes_way_for_all_changes_of_a_mig_layout() -> None:
     node = scene(DCGM_UNIT, OURS)
     node.ran.clear()
     params = {"config": None, "selected": "all-disabled", "boot": False, "reset": "never"}

@@ -16,9 +16,7 @@ Drain = Callable[..., dict[str, Any]]
 PATIENCE = 60  # seconds, for what ends much sooner
 
 
-def test_item_3_gpu_pods_are_evicted_and_the_node_given_back(
-    cluster: Cluster, drain: Drain
-) -> None:
+def test_gpu_pods_are_evicted_and_the_node_given_back(cluster: Cluster, drain: Drain) -> None:
     cluster.add_pod("train", gpus=2)
     cluster.add_pod("web")
     cluster.add_pod("other", node="node-2", gpus=1)

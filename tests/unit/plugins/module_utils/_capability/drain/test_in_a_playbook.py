@@ -82,7 +82,7 @@ def play(tmp_path: Path) -> Play:
     return run
 
 
-def test_item_3_a_node_is_drained_from_the_controller(cluster: Cluster, play: Play) -> None:
+def test_a_node_is_drained_from_the_controller(cluster: Cluster, play: Play) -> None:
     cluster.add_pod("train", gpus=1)
     cluster.add_pod("web", spec={"volumes": [{"name": "scratch", "emptyDir": {}}]})
     found, said = play(
@@ -114,9 +114,7 @@ def test_a_drain_that_would_be_refused_is_so_in_its_preview(cluster: Cluster, pl
     assert cluster.changes() == []
 
 
-def test_item_3_the_hooks_do_the_same_in_a_playbook_of_one_s_own(
-    cluster: Cluster, play: Play
-) -> None:
+def test_the_hooks_do_the_same_in_a_playbook_of_one_s_own(cluster: Cluster, play: Play) -> None:
     cluster.add_pod("train", gpus=1)
     access = {"gpu_nodes_kubeconfig": "admin.conf"}
     found, said = play("kubernetes_drain", **access)

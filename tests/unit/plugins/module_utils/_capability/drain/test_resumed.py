@@ -37,7 +37,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, requests: int) -> None:
 
 
 @pytest.mark.parametrize("state", ["drained", "uncordoned"])
-def test_item_3_a_run_that_was_killed_at_any_request_is_finished(
+def test_a_run_that_was_killed_at_any_request_is_finished(
     cluster: Cluster, drain: Drain, state: str
 ) -> None:
     killed = 0

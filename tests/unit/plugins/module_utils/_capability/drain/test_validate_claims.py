@@ -108,7 +108,7 @@ def look(api: Api, *, check_mode: bool = False) -> t.Dict[str, str]:
     }
 
 
-def test_issue_17_6_a_pod_with_each_class_one_after_the_other() -> None:
+def test_a_pod_with_each_class_one_after_the_other() -> None:
     api = Api(piece("gpu", "share"), piece("mig"), piece("nic", driver="nic.example.com"))
     assert look(api) == dict.fromkeys(("gpu.gpu.node", "mig.gpu.node", "share.gpu.node"), "passed")
     assert api.log == [
@@ -120,7 +120,7 @@ def test_issue_17_6_a_pod_with_each_class_one_after_the_other() -> None:
     assert api.claims == {}
 
 
-def test_issue_17_6_what_does_not_run_is_told_and_nothing_is_left() -> None:
+def test_what_does_not_run_is_told_and_nothing_is_left() -> None:
     api = Api(piece("gpu", "share"))
     api.fates["gpu.gpu.node"] = UNPLACED
     found = look(api)
@@ -129,7 +129,7 @@ def test_issue_17_6_what_does_not_run_is_told_and_nothing_is_left() -> None:
     assert api.claims == {}
 
 
-def test_issue_17_6_what_pods_with_claims_have_is_left_to_them() -> None:
+def test_what_pods_with_claims_have_is_left_to_them() -> None:
     api = Api(piece("gpu"))
     api.fates["gpu.gpu.node"] = UNPLACED
     api.others = [
@@ -140,7 +140,7 @@ def test_issue_17_6_what_pods_with_claims_have_is_left_to_them() -> None:
     assert look(api)["gpu.gpu.node"].startswith("failed Error")
 
 
-def test_issue_17_6_claims_that_a_killed_run_left_are_removed() -> None:
+def test_claims_that_a_killed_run_left_are_removed() -> None:
     api = Api(piece("gpu"))
     meta = {"name": "left", "uid": "1", "annotations": {"gpu.node/validates": "worker-1"}}
     others = {"name": "other", "uid": "1", "annotations": {"gpu.node/validates": "worker-2"}}
@@ -149,13 +149,13 @@ def test_issue_17_6_claims_that_a_killed_run_left_are_removed() -> None:
     assert list(api.claims) == ["other"]
 
 
-def test_issue_17_6_check_mode_makes_no_claim() -> None:
+def test_check_mode_makes_no_claim() -> None:
     api = Api(piece("share"))
     assert look(api, check_mode=True) == {"share.gpu.node": "skipped no pod is made in check mode"}
     assert api.log == []
 
 
-def test_issue_17_6_a_node_without_dra_is_asked_nothing_more() -> None:
+def test_a_node_without_dra_is_asked_nothing_more() -> None:
     api = Api(piece("share"), labelled=False)
     api.forbidden = {"resourceslices", "resourceclaims"}
     assert look(api)["pods"].startswith("failed the node has no resource of NVIDIA's allocatable")

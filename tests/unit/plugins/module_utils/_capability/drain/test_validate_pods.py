@@ -29,9 +29,7 @@ def states(answer: dict[str, Any]) -> dict[str, str]:
     return {one["name"].removeprefix("pod with "): one["state"] for one in answer["checks"]}
 
 
-def test_issue_16_7_a_pod_with_each_resource_is_run_and_removed(
-    cluster: Cluster, validate: Validate
-) -> None:
+def test_a_pod_with_each_resource_is_run_and_removed(cluster: Cluster, validate: Validate) -> None:
     cluster.patch_node("node-1", {"spec": {"unschedulable": True}}, "gpu-node-drain")
     done = validate()
     assert states(done) == {GPU: "passed", MIG: "passed"}, done

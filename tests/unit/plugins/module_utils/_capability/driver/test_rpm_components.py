@@ -33,9 +33,7 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _indexed(work)
 
 
-def test_item_27_components_come_at_the_drivers_version_and_go_again(
-    repo: Path, tmp_path: Path
-) -> None:
+def test_components_come_at_the_drivers_version_and_go_again(repo: Path, tmp_path: Path) -> None:
     node = RpmNode(tmp_path, repo, SYSTEMS["zypper"])
     node.files["/proc/sys/kernel/osrelease"] = "6.4.0-150600.21-default\n"
     converge(node, version="580.82.07")

@@ -223,7 +223,7 @@ def test_installation_of_somebody_else_is_left_alone(
     assert node.exists(UNINSTALLER)
 
 
-def test_u9_installation_of_somebody_else_is_replaced_where_it_is_asked_for(
+def test_installation_of_somebody_else_is_replaced_where_it_is_asked_for(
     node: Node, tmp_path: Path, wanted: dict[str, Any]
 ) -> None:
     older = file(tmp_path, OLDER)

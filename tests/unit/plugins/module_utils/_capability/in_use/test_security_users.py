@@ -44,16 +44,19 @@ def told(device: str, name: str, *before: str) -> bool:
         running.communicate()
 
 
+@pytest.mark.attack("cgroup-taken-for-a-pod")
 @pytest.mark.parametrize("name", NAMES)
-def test_s16_a_users_process_is_told_whatever_its_name(device: str, name: str) -> None:
+def test_a_users_process_is_told_whatever_its_name(device: str, name: str) -> None:
     assert told(device, name, "setpriv", "--reuid", str(NOBODY), "--clear-groups")
 
 
-def test_s16_root_of_a_container_is_told_whatever_the_name(device: str) -> None:
+@pytest.mark.attack("cgroup-taken-for-a-pod")
+def test_root_of_a_container_is_told_whatever_the_name(device: str) -> None:
     assert told(device, NAMES[0], "unshare", "--mount")
 
 
-def test_s16_daemon_that_root_started_by_hand_is_none_of_the_users(device: str) -> None:
+@pytest.mark.attack("cgroup-taken-for-a-pod")
+def test_daemon_that_root_started_by_hand_is_none_of_the_users(device: str) -> None:
     assert not told(device, NAMES[0])
 
 
@@ -64,6 +67,7 @@ def machine(**cgroup: str) -> FakeHost:
     return host
 
 
+@pytest.mark.attack("cgroup-taken-for-a-pod")
 @pytest.mark.parametrize(
     "path",
     [
@@ -72,16 +76,18 @@ def machine(**cgroup: str) -> FakeHost:
         "0::/system.slice/mine.service/nvidia-persistenced.service",
     ],
 )
-def test_s16_a_cgroup_that_is_named_like_the_units_is_not_the_units(path: str) -> None:
+def test_a_cgroup_that_is_named_like_the_units_is_not_the_units(path: str) -> None:
     assert [(one.pid, one.program) for one in gpu_users(machine(path=path))] == [(7, NAMES[0])]
 
 
+@pytest.mark.attack("cgroup-taken-for-a-pod")
 @pytest.mark.parametrize("unit", ["nvidia-persistenced", "nvidia-fabricmanager"])
-def test_s16_units_of_the_driver_are_none_of_the_users(unit: str) -> None:
+def test_units_of_the_driver_are_none_of_the_users(unit: str) -> None:
     assert gpu_users(machine(path=f"0::/system.slice/{unit}.service\n")) == ()
 
 
-def test_s15_names_of_users_steer_no_terminal() -> None:
+@pytest.mark.attack("terminal-escapes")
+def test_names_of_users_steer_no_terminal() -> None:
     host = machine(path="0::/")
     host.files["/proc/7/comm"] = "\x1b]0;x\x07\n\x9b\n"
     assert list(map(str, gpu_users(host))) == [r"7 (\x1b]0;x\x07\n\x9b)"]

@@ -96,7 +96,7 @@ def node() -> Any:
     return done
 
 
-def test_issue_16_4_services_stop_before_the_change_and_run_after_it(node: Serving) -> None:
+def test_services_stop_before_the_change_and_run_after_it(node: Serving) -> None:
     with pytest.raises(NodeError, match="was not touched") as found:
         converge(node, version="535")
     assert len(found.value.details["blocked_by"]) == 3
@@ -116,7 +116,7 @@ def test_issue_16_4_services_stop_before_the_change_and_run_after_it(node: Servi
     assert node.order == []
 
 
-def test_issue_16_4_what_did_not_run_is_not_started(node: Serving) -> None:
+def test_what_did_not_run_is_not_started(node: Serving) -> None:
     node.runs[NVSM] = False
     node.open()
     converge(node, reload="when_idle", version="535", stop_services=[*LISTED, "off.service"])
@@ -124,7 +124,7 @@ def test_issue_16_4_what_did_not_run_is_not_started(node: Serving) -> None:
     assert node.runs["off.service"] is False
 
 
-def test_issue_16_4_services_start_where_the_change_fails(node: Serving) -> None:
+def test_services_start_where_the_change_fails(node: Serving) -> None:
     """As the module's process ends; here it does not, so that is done by hand."""
     apt = node.commands["apt-get",]
 
@@ -148,7 +148,7 @@ def test_issue_16_4_services_start_where_the_change_fails(node: Serving) -> None
 
 
 @pytest.mark.parametrize("wanted", [{}, {"version": "535"}])
-def test_issue_16_4_next_run_starts_what_a_killed_one_has_stopped(
+def test_next_run_starts_what_a_killed_one_has_stopped(
     node: Serving, wanted: dict[str, Any]
 ) -> None:
     one = capability(node, **OLD)
@@ -163,7 +163,7 @@ def test_issue_16_4_next_run_starts_what_a_killed_one_has_stopped(
     assert RECORD not in node.files
 
 
-def test_issue_16_4_nothing_is_started_after_a_boot(node: Serving) -> None:
+def test_nothing_is_started_after_a_boot(node: Serving) -> None:
     one = capability(node, **OLD)
     stop, *_others = one.plan(one.observe()).steps
     one.apply(stop)
@@ -174,7 +174,7 @@ def test_issue_16_4_nothing_is_started_after_a_boot(node: Serving) -> None:
     assert RECORD not in node.files
 
 
-def test_issue_16_4_service_that_does_not_start_again_is_told(node: Serving) -> None:
+def test_service_that_does_not_start_again_is_told(node: Serving) -> None:
     one = capability(node, reload="when_idle", **OLD)
     steps = one.plan(one.observe()).steps
     for step in steps[:-1]:
@@ -189,7 +189,7 @@ def test_issue_16_4_service_that_does_not_start_again_is_told(node: Serving) -> 
     assert node.runs[ENGINE]
 
 
-def test_issue_16_4_service_that_does_not_stop_ends_the_change_before_it_begins(
+def test_service_that_does_not_stop_ends_the_change_before_it_begins(
     node: Serving,
 ) -> None:
     node.broken.add(ENGINE)
@@ -199,7 +199,7 @@ def test_issue_16_4_service_that_does_not_stop_ends_the_change_before_it_begins(
     assert node.packages["libcuda1"][0] == VERSION
 
 
-def test_issue_16_4_who_comes_while_services_stop_is_not_taken_from(node: Serving) -> None:
+def test_who_comes_while_services_stop_is_not_taken_from(node: Serving) -> None:
     def stop(words: tuple[str, ...]) -> Completed:
         node.files["/proc/99/comm"] = "python3\n"
         node.links["/proc/99/fd/3"] = "/dev/nvidia0"
@@ -211,7 +211,7 @@ def test_issue_16_4_who_comes_while_services_stop_is_not_taken_from(node: Servin
     assert node.packages["libcuda1"][0] == VERSION
 
 
-def test_issue_16_4_service_that_is_not_there_is_refused_before_the_first_change(
+def test_service_that_is_not_there_is_refused_before_the_first_change(
     node: Serving,
 ) -> None:
     for check_mode in (True, False):
@@ -222,13 +222,13 @@ def test_issue_16_4_service_that_is_not_there_is_refused_before_the_first_change
     assert converge(node, stop_services=["nvms"]).steps == ()  # nothing is to stop for
 
 
-def test_issue_16_4_service_that_takes_the_kubelet_with_it_is_refused(node: Serving) -> None:
+def test_service_that_takes_the_kubelet_with_it_is_refused(node: Serving) -> None:
     node.needs[NVSM] = "kubelet.service"
     with pytest.raises(InputError, match=r"'nvsm.service'.*kubelet.service does not stop with"):
         capability(node, **OLD).observe()
 
 
-def test_issue_16_4_exporter_of_ours_that_needs_its_engine_stops_with_it(node: Serving) -> None:
+def test_exporter_of_ours_that_needs_its_engine_stops_with_it(node: Serving) -> None:
     node.needs[ENGINE] = UNIT
     node.runs[UNIT] = True
     node.open()
@@ -238,12 +238,12 @@ def test_issue_16_4_exporter_of_ours_that_needs_its_engine_stops_with_it(node: S
     assert all(node.runs[unit] for unit in (NVSM, EXPORTER, ENGINE, UNIT))
 
 
-def test_issue_16_4_services_that_need_each_other_end_no_search(node: Serving) -> None:
+def test_services_that_need_each_other_end_no_search(node: Serving) -> None:
     node.needs |= {EXPORTER: ENGINE}
     assert Services(node, [ENGINE]).users()[0].unit == NVSM  # type: ignore[arg-type]
 
 
-def test_issue_16_4_session_ends_with_its_display_manager(node: Serving) -> None:
+def test_session_ends_with_its_display_manager(node: Serving) -> None:
     node.runs = {"gdm.service": True}
     node.files["/proc/900/comm"] = "gnome-shell\n"
     node.files["/proc/900/cgroup"] = "0::/user.slice/user-1000.slice/session-2.scope\n"
@@ -256,7 +256,7 @@ def test_issue_16_4_session_ends_with_its_display_manager(node: Serving) -> None
     )
 
 
-def test_issue_16_4_services_that_make_way_are_no_users_of_mig(node: Serving) -> None:
+def test_services_that_make_way_are_no_users_of_mig(node: Serving) -> None:
     params = {"config": None, "selected": "all-disabled", "boot": False, "reset": "never"}
     params |= {"on_busy": "fail", "on_allocated": "ignore", "wait_timeout": 0}
     params |= {"lock_timeout": 0, "by_label": False, "state": "present"}

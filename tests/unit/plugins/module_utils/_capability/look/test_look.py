@@ -66,7 +66,7 @@ def look(
     return {**capability.result(state, plan), "warnings": plan.warnings}
 
 
-def test_issue_18_1_the_whole_path_of_a_fresh_node_is_in_one_answer(host: FakeHost) -> None:
+def test_the_whole_path_of_a_fresh_node_is_in_one_answer(host: FakeHost) -> None:
     answer = look(host, ["mig", "cdi", "device_plugin"], mig_config={"half": ALL}, check_mode=True)
     named = {one["name"]: one for one in answer["parts"]}
     assert list(named) == ["environment", "mig", "cdi", "device_plugin"]
@@ -80,7 +80,7 @@ def test_issue_18_1_the_whole_path_of_a_fresh_node_is_in_one_answer(host: FakeHo
     assert len(answer["gpu_info"]["pci_gpus"]) == 4
 
 
-def test_issue_18_1_all_refusals_come_at_once_and_before_any_plan(host: FakeHost) -> None:
+def test_all_refusals_come_at_once_and_before_any_plan(host: FakeHost) -> None:
     with pytest.raises(NodeError) as refused:
         look(host, ["mig", "cdi"], mig_config={"half": [{"device": 1}]}, cdi_path="nvidia.yaml")
     problems = refused.value.details["problems"]
@@ -88,12 +88,12 @@ def test_issue_18_1_all_refusals_come_at_once_and_before_any_plan(host: FakeHost
     assert not [one for one in host.ran if one[0] == "systemctl"]
 
 
-def test_issue_18_1_a_node_without_a_gpu_is_not_planned() -> None:
+def test_a_node_without_a_gpu_is_not_planned() -> None:
     answer = look(node(), ["cdi", "device_plugin"])
     assert answer["parts"] == answer["calls"] == answer["lines"] == []
 
 
-def test_issue_18_1_a_part_that_would_refuse_says_so_and_the_others_are_planned(
+def test_a_part_that_would_refuse_says_so_and_the_others_are_planned(
     host: FakeHost,
 ) -> None:
     answer = look(host, ["runtime", "cdi"], container_runtime_mode="runtime_class")
@@ -108,7 +108,7 @@ def test_issue_18_1_a_part_that_would_refuse_says_so_and_the_others_are_planned(
     assert answer["calls"] == ["environment", "runtime", "cdi"]
 
 
-def test_issue_18_1_only_what_is_not_called_warns_here(host: FakeHost) -> None:
+def test_only_what_is_not_called_warns_here(host: FakeHost) -> None:
     variables = {"mig_config": {"half": ALL}}
     silent = look(host, ["mig"], **variables)["warnings"]
     assert not [one for one in silent if one.startswith("mig:")]
@@ -116,7 +116,7 @@ def test_issue_18_1_only_what_is_not_called_warns_here(host: FakeHost) -> None:
     assert [one for one in told if one.startswith("mig: the configuration is valid in form")]
 
 
-def test_issue_18_1_differences_are_there_where_they_are_asked_for(host: FakeHost) -> None:
+def test_differences_are_there_where_they_are_asked_for(host: FakeHost) -> None:
     (_environment, part) = look(host, ["cdi"])["parts"]
     assert part["diff"] == {}
     (_environment, part) = look(host, ["cdi"], shows_difference=True)["parts"]
@@ -134,7 +134,7 @@ class Known:
         return {"summary": "ready", "warnings": ["labels: late"]}
 
 
-def test_issue_18_1_only_a_node_that_has_nothing_to_do_is_validated(host: FakeHost) -> None:
+def test_only_a_node_that_has_nothing_to_do_is_validated(host: FakeHost) -> None:
     busy = look(host, ["cdi"], ask_validation=True)
     assert (busy["calls"], busy["validation"]) == (["environment", "cdi"], {})
     quiet = look(host, ["validate"], ask_validation=True)
@@ -143,13 +143,13 @@ def test_issue_18_1_only_a_node_that_has_nothing_to_do_is_validated(host: FakeHo
     assert look(host, ["validate"])["validation"] == {}
 
 
-def test_issue_18_1_what_tags_leave_out_is_not_planned(host: FakeHost) -> None:
+def test_what_tags_leave_out_is_not_planned(host: FakeHost) -> None:
     answer = look(host, ["cdi", "device_plugin"], only=["device_plugin"])
     assert [one["name"] for one in answer["parts"]] == ["device_plugin"]
     assert "release" in [one["action"] for one in answer["parts"][0]["steps"]]
 
 
-def test_issue_18_1_what_goes_is_planned_without_a_release(host: FakeHost) -> None:
+def test_what_goes_is_planned_without_a_release(host: FakeHost) -> None:
     unit = "/etc/systemd/system/gpu-device-plugin.service"
     host.files[unit] = "[Service]\n"
     stopped = look(host, ["device_plugin"], device_plugin_state="stopped")
@@ -162,7 +162,7 @@ def test_issue_18_1_what_goes_is_planned_without_a_release(host: FakeHost) -> No
 
 
 @pytest.mark.parametrize("module", parts.PARTS)
-def test_issue_18_1_a_role_without_its_defaults_would_be_planned_as_with_them(module: str) -> None:
+def test_a_role_without_its_defaults_would_be_planned_as_with_them(module: str) -> None:
     """Of the one exception, a configuration, the controller reads the default."""
     spec = ArgumentSpecValidator(parts.PARTS[module].spec["argument_spec"])
     given = {**defaults(), "device_plugin_config": {}, f"{module}_state": "present"}
@@ -176,7 +176,7 @@ def test_issue_18_1_a_role_without_its_defaults_would_be_planned_as_with_them(mo
     }
 
 
-def test_issue_18_1_options_are_composed_as_the_roles_do() -> None:
+def test_options_are_composed_as_the_roles_do() -> None:
     values = {
         "device_plugin_config": {"version": "v1"},
         "device_plugin_sharing": {"mps": {}},

@@ -75,7 +75,7 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_issue_17_6_each_wrong_value_is_told_by_its_variable(look: Look, row: str) -> None:
+def test_each_wrong_value_is_told_by_its_variable(look: Look, row: str) -> None:
     variables, said = ROWS[row]
     _first, line, *_more = look(**variables).splitlines()
     assert line.startswith(f"- {said}")
@@ -96,7 +96,7 @@ def test_issue_17_6_each_wrong_value_is_told_by_its_variable(look: Look, row: st
         {"gpu_nodes_dra_enforcement": "none"},  # of a group whose nodes are not all of DRA
     ],
 )
-def test_issue_17_6_good_values_pass(look: Look, variables: dict[str, Any]) -> None:
+def test_good_values_pass(look: Look, variables: dict[str, Any]) -> None:
     assert look(**variables) == ""
 
 
@@ -110,7 +110,7 @@ def test_issue_17_6_good_values_pass(look: Look, variables: dict[str, Any]) -> N
         ("", ""),
     ],
 )
-def test_issue_17_6_a_kubelet_that_is_too_old(
+def test_a_kubelet_that_is_too_old(
     look: Look, host: FakeHost, said: str, refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.commands[("kubelet", "--version")] = said
@@ -148,7 +148,7 @@ def _without_the_kubelets_run(look: Look, host: FakeHost) -> str:
         ({}, "Kubernetes v1.35.1", False),
     ],
 )
-def test_issue_17_6_gates_that_nobody_can_ask_for_are_a_warning(
+def test_gates_that_nobody_can_ask_for_are_a_warning(
     host: FakeHost, values: dict[str, Any], said: str, warned: bool
 ) -> None:
     host.commands[("kubelet", "--version")] = said
@@ -217,7 +217,7 @@ ALL = ("allowMultipleAllocations", "consumesCounters")
         ),
     ],
 )
-def test_issue_17_6_what_a_cluster_lacks(server: Server, words: tuple[str, ...]) -> None:
+def test_what_a_cluster_lacks(server: Server, words: tuple[str, ...]) -> None:
     values = {**DRA, "gpu_nodes_kubeconfig": "~/.kube/config"}
     found = [str(one) for one in cluster.check(values, lambda *_named: server)]  # type: ignore[arg-type,return-value]
     assert len(found) == bool(words)
@@ -226,7 +226,7 @@ def test_issue_17_6_what_a_cluster_lacks(server: Server, words: tuple[str, ...])
         assert all(word in one for word in words)
 
 
-def test_issue_17_6_a_cluster_that_does_not_answer_is_told_by_its_variable() -> None:
+def test_a_cluster_that_does_not_answer_is_told_by_its_variable() -> None:
     server = Server("")
     server.error = ApiError("asking for the version", "Connection refused")
     values = {**DRA, "gpu_nodes_kubeconfig": "x"}
@@ -240,7 +240,7 @@ def test_issue_17_6_a_cluster_that_does_not_answer_is_told_by_its_variable() -> 
     assert str(unread) == "kubeconfig: 'x' can't be read: no such file (name one)"
 
 
-def test_issue_17_6_no_cluster_is_asked_without_dra_or_without_a_kubeconfig() -> None:
+def test_no_cluster_is_asked_without_dra_or_without_a_kubeconfig() -> None:
     def never(*_named: str) -> Any:
         raise AssertionError
 
@@ -254,5 +254,5 @@ def test_issue_17_6_no_cluster_is_asked_without_dra_or_without_a_kubeconfig() ->
     ("text", "found"),
     [("v1.36.2-eks-1", (1, 36)), ("Kubernetes v1.34.0", (1, 34)), ("", None), ("dev", None)],
 )
-def test_issue_17_6_versions_as_they_are_said(text: str, found: Any) -> None:
+def test_versions_as_they_are_said(text: str, found: Any) -> None:
     assert version(text) == found

@@ -42,7 +42,7 @@ def booting(host: FakeHost) -> FakeHost:
     return host
 
 
-def test_issue_16_9_the_node_is_looked_at_after_its_first_boot(
+def test_the_node_is_looked_at_after_its_first_boot(
     booting: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def installed(_seconds: float) -> None:
@@ -54,7 +54,7 @@ def test_issue_16_9_the_node_is_looked_at_after_its_first_boot(
     assert booting.ran.count(STATUS) == 1
 
 
-def test_issue_16_9_wrong_variables_are_told_without_waiting(booting: FakeHost) -> None:
+def test_wrong_variables_are_told_without_waiting(booting: FakeHost) -> None:
     with pytest.raises(NodeError) as caught:
         look(booting, 600, mig_selected="hafl")
     assert "as one thing has to be corrected first:\n- mig_selected: 'hafl'" in str(caught.value)

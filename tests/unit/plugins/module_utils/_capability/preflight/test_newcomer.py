@@ -111,7 +111,7 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_newcomer_3_wrong_values_are_refused_before_anything_is_touched(
+def test_wrong_values_are_refused_before_anything_is_touched(
     row: str, look: Look, host: FakeHost
 ) -> None:
     variables, expected = ROWS[row]
@@ -123,14 +123,14 @@ def test_newcomer_3_wrong_values_are_refused_before_anything_is_touched(
     assert host.files == files
 
 
-def test_newcomer_3_good_values_are_silent(look: Look) -> None:
+def test_good_values_are_silent(look: Look) -> None:
     good = {"half": [{**HALF[0], "devices": [0, 3]}], "full": ALL}
     assert look() == ""
     assert look(mig_config=good, mig_selected="full", nvidia_driver_version=550) == ""
     assert look(cdi_path="/run/cdi/nvidia.json", mig_wait_timeout="10") == ""
 
 
-def test_newcomer_1_all_that_is_wrong_is_in_one_message(look: Look) -> None:
+def test_all_that_is_wrong_is_in_one_message(look: Look) -> None:
     said = look(cdi_path="nvidia.yaml", mig_selected="hafl", device_plugin_wait_timeout=-5)
     lines = said.split("\n")
     assert lines[0] == "nothing was changed, as 3 things have to be corrected first:"
@@ -143,7 +143,7 @@ def test_newcomer_1_all_that_is_wrong_is_in_one_message(look: Look) -> None:
 
 
 @pytest.mark.parametrize("host", [["0x1eb8"]], indirect=True)
-def test_newcomer_3_mig_on_a_t4(look: Look) -> None:
+def test_mig_on_a_t4(look: Look) -> None:
     layout = [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 1}}]
     assert "mig_selected: 'all-1g.5gb' is not valid: expected nothing for this node" in look(
         mig_selected="all-1g.5gb"
@@ -153,11 +153,11 @@ def test_newcomer_3_mig_on_a_t4(look: Look) -> None:
 
 
 @pytest.mark.parametrize("host", [[]], indirect=True)
-def test_newcomer_3_a_node_without_a_gpu_is_left_alone(look: Look) -> None:
+def test_a_node_without_a_gpu_is_left_alone(look: Look) -> None:
     assert look(mig_selected="hafl", cdi_path="nvidia.yaml") == ""
 
 
-def test_newcomer_3_without_become(look: Look) -> None:
+def test_without_become(look: Look) -> None:
     said = look(root=False, mig_selected="hafl")
     assert "- mig_selected: 'hafl'" in said
     assert (
@@ -166,7 +166,7 @@ def test_newcomer_3_without_become(look: Look) -> None:
     )
 
 
-def test_newcomer_3_an_old_containerd(look: Look, host: FakeHost) -> None:
+def test_an_old_containerd(look: Look, host: FakeHost) -> None:
     # What Debian 12's says of itself: integration/runtime/test_engines.py runs it.
     host.commands["containerd", "--version"] = (
         "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+b1"
@@ -182,9 +182,7 @@ def test_newcomer_3_an_old_containerd(look: Look, host: FakeHost) -> None:
     assert look(components=["driver", "mig"]) == ""
 
 
-def test_newcomer_3_a_full_disk_and_a_read_only_one(
-    look: Look, room: FakeRoom, host: FakeHost
-) -> None:
+def test_a_full_disk_and_a_read_only_one(look: Look, room: FakeRoom, host: FakeHost) -> None:
     room.spaces["/opt"] = room.spaces["/"]._replace(device=2, free=40 << 20)
     room.spaces["/etc"] = room.spaces["/"]._replace(device=3, read_only=True)
     said = look(cdi_path="/etc/cdi/nvidia.yaml")
@@ -197,16 +195,14 @@ def test_newcomer_3_a_full_disk_and_a_read_only_one(
     assert look(container_runtime_state="absent") == ""  # nothing is to be installed any more
 
 
-def test_newcomer_3_a_read_only_folder_of_the_runtime(
-    look: Look, room: FakeRoom, host: FakeHost
-) -> None:
+def test_a_read_only_folder_of_the_runtime(look: Look, room: FakeRoom, host: FakeHost) -> None:
     host.commands["containerd", "config"] = "version = 2\n"
     room.spaces["/etc/containerd"] = room.spaces["/"]._replace(device=3, read_only=True)
     assert "read-only" in look()
     assert look(container_runtime_state="absent") == ""
 
 
-def test_newcomer_3_no_python(look: Look, host: FakeHost) -> None:
+def test_no_python(look: Look, host: FakeHost) -> None:
     host.commands = {key: value for key, value in host.commands.items() if key[0] != "python3"}
     said = look()
     assert "- no Python from 3.10 to 3.14 on the node: python3 is none (" in said
@@ -214,7 +210,7 @@ def test_newcomer_3_no_python(look: Look, host: FakeHost) -> None:
     assert look(device_plugin_python="python3.9") != ""
 
 
-def test_newcomer_2_a_node_for_slurm_needs_a_python_for_its_layout(
+def test_a_node_for_slurm_needs_a_python_for_its_layout(
     look: Look, host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.commands = {key: value for key, value in host.commands.items() if key[0] != "python3"}
@@ -225,7 +221,7 @@ def test_newcomer_2_a_node_for_slurm_needs_a_python_for_its_layout(
     assert look(components=["driver", "mig"]) == ""
 
 
-def test_newcomer_3_no_package_source(look: Look, host: FakeHost) -> None:
+def test_no_package_source(look: Look, host: FakeHost) -> None:
     del host.files["/etc/apt/sources.list.d/debian.sources"]
     assert "- apt has no package source: there is nothing in /etc/apt/sources.list or" in look()
     host.files["/etc/apt/sources.list"] = "deb http://mirror/debian trixie main\n"
@@ -234,9 +230,7 @@ def test_newcomer_3_no_package_source(look: Look, host: FakeHost) -> None:
     assert look() == ""
 
 
-def test_issue_16_9_boot_has_room_for_another_initramfs(
-    look: Look, room: FakeRoom, host: FakeHost
-) -> None:
+def test_boot_has_room_for_another_initramfs(look: Look, room: FakeRoom, host: FakeHost) -> None:
     room.spaces["/boot"] = room.spaces["/"]._replace(device=2, free=60 << 20)
     assert look() == ""
     host.files |= {"/boot/initrd.img-6.12": "", "/boot/vmlinuz-6.12": ""}

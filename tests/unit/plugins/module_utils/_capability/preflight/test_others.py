@@ -34,7 +34,7 @@ def listening(host: FakeHost, room: FakeRoom, socket: str, cgroup: str, program:
         ("nvidiaGPU-1732291200.sock", "nvidia.com/gpu"),
     ],
 )
-def test_issue_18_7_a_device_plugin_of_somebody_else_is_refused(
+def test_a_device_plugin_of_somebody_else_is_refused(
     host: FakeHost, room: FakeRoom, look: Look, socket: str, resource: str
 ) -> None:
     listening(host, room, socket, POD, "nvidia-device-p")
@@ -46,7 +46,7 @@ def test_issue_18_7_a_device_plugin_of_somebody_else_is_refused(
     assert look(device_plugin_state="absent") == ""
 
 
-def test_issue_18_7_a_process_that_is_not_seen_is_told_of_by_its_socket(
+def test_a_process_that_is_not_seen_is_told_of_by_its_socket(
     host: FakeHost, room: FakeRoom, look: Look
 ) -> None:
     listening(host, room, "nvidia-gpu.sock", POD, "nvidia-device-p")
@@ -54,7 +54,7 @@ def test_issue_18_7_a_process_that_is_not_seen_is_told_of_by_its_socket(
     assert f"on this node: it listens on {FOLDER}/nvidia-gpu.sock" in look()
 
 
-def test_issue_18_7_our_own_plugin_and_those_of_other_devices_are_fine(
+def test_our_own_plugin_and_those_of_other_devices_are_fine(
     host: FakeHost, room: FakeRoom, look: Look
 ) -> None:
     listening(host, room, "nvidia-gpu.sock", "/system.slice/gpu-device-plugin.service", "python3")
@@ -64,12 +64,12 @@ def test_issue_18_7_our_own_plugin_and_those_of_other_devices_are_fine(
     assert look() == ""
 
 
-def test_issue_18_7_a_socket_that_nobody_listens_on_is_left(host: FakeHost, look: Look) -> None:
+def test_a_socket_that_nobody_listens_on_is_left(host: FakeHost, look: Look) -> None:
     host.files[f"{FOLDER}/nvidia-gpu.sock"] = ""
     assert look() == ""
 
 
-def test_issue_18_7_a_drivers_container_is_refused_before_anything_is_touched(
+def test_a_drivers_container_is_refused_before_anything_is_touched(
     host: FakeHost, look: Look
 ) -> None:
     host.files["/run/nvidia/driver/usr/bin/nvidia-smi"] = ""
@@ -83,7 +83,7 @@ def test_issue_18_7_a_drivers_container_is_refused_before_anything_is_touched(
     assert look(components=["mig"]) == ""
 
 
-def test_issue_18_7_a_mig_manager_of_somebody_else_is_named(host: FakeHost) -> None:
+def test_a_mig_manager_of_somebody_else_is_named(host: FakeHost) -> None:
     assert warnings(host, {}, ["mig"]) == ()
     host.files[ENABLED] = "[Service]\n"
     (said,) = warnings(host, {}, ["mig"])

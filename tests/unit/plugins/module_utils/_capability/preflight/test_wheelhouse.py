@@ -46,7 +46,7 @@ class Machine(Host):
     ],
     ids=["lacks it", "has it", "has an index", "is not Debian's"],
 )
-def test_issue_18_4_what_a_wheelhouse_does_not_bring_is_said(
+def test_what_a_wheelhouse_does_not_bring_is_said(
     machine: Machine,
     values: dict[str, Any],
     said: bool,
@@ -63,5 +63,5 @@ def test_issue_18_4_what_a_wheelhouse_does_not_bring_is_said(
     assert node.warnings(machine, values, PLUGIN) == ()
 
 
-def test_issue_18_4_the_question_is_one_that_python_answers() -> None:
+def test_the_question_is_one_that_python_answers() -> None:
     subprocess.run([sys.executable, "-c", "import ensurepip, venv"], check=True)

@@ -61,7 +61,7 @@ def entry(host: Machine) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a3_handler_inherits_from_the_default_runtime(mode: str) -> None:
+def test_handler_inherits_from_the_default_runtime(mode: str) -> None:
     host = packaged()
     before = host.own_files()
     converge(host, name="cri-o", mode=mode)
@@ -78,7 +78,7 @@ def test_a3_handler_inherits_from_the_default_runtime(mode: str) -> None:
     assert host.own_files() == before
 
 
-def test_a3_handler_of_an_earlier_release_is_moved_and_mended() -> None:
+def test_handler_of_an_earlier_release_is_moved_and_mended() -> None:
     old = "/etc/crio/crio.conf.d/99-gpu-node.conf"
     host = packaged()
     converge(host, name="cri-o", mode="runtime_class")
@@ -93,21 +93,21 @@ def test_a3_handler_of_an_earlier_release_is_moved_and_mended() -> None:
     assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
 
 
-def test_a3_entry_of_another_tool_is_replaced_as_a_whole() -> None:
+def test_entry_of_another_tool_is_replaced_as_a_whole() -> None:
     theirs = '[crio.runtime.runtimes.nvidia]\nruntime_path = "/opt/x"\nmonitor_path = "/m"\n'
     host = packaged(**{"/etc/crio/crio.conf.d/99-nvidia.toml": theirs})
     converge(host, name="cri-o", mode="runtime_class")
     assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
 
 
-def test_a3_complete_entry_of_another_tool_is_enough() -> None:
+def test_complete_entry_of_another_tool_is_enough() -> None:
     lines = [f"{key} = {value!r}" for key, value in {"runtime_path": WRAPPER, **INHERITED}.items()]
     theirs = "\n".join(["[crio.runtime.runtimes.nvidia]", *lines, ""])
     host = packaged(**{"/etc/crio/crio.conf.d/99-nvidia.toml": theirs})
     assert converge(host, name="cri-o", mode="runtime_class") == []
 
 
-def test_a3_file_that_is_read_later_is_found_on_the_trial() -> None:
+def test_file_that_is_read_later_is_found_on_the_trial() -> None:
     theirs = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "/x"\nmonitor_path = "{CONMON}"\n'
     host = packaged(**{"/etc/crio/crio.conf.d/zzz/one": theirs})
     before = host.own_files()
@@ -130,7 +130,7 @@ def test_a3_file_that_is_read_later_is_found_on_the_trial() -> None:
         ("", "PATH has no conmon"),
     ],
 )
-def test_a3_daemon_that_would_not_start_is_seen_before_the_write(text: str, words: str) -> None:
+def test_daemon_that_would_not_start_is_seen_before_the_write(text: str, words: str) -> None:
     host = packaged(text)
     before = host.own_files()
     one = capability(host, name="cri-o", mode="runtime_class")
@@ -142,7 +142,7 @@ def test_a3_daemon_that_would_not_start_is_seen_before_the_write(text: str, word
 @pytest.mark.parametrize(
     "text", ["", PACKAGED, '[crio.runtime]\nconmon = "/usr/libexec/crio/conmon"\n']
 )
-def test_a3_conmon_in_path_or_named_for_all(text: str) -> None:
+def test_conmon_in_path_or_named_for_all(text: str) -> None:
     host = packaged(text)
     if not text:
         host.commands["conmon",] = ""
@@ -150,7 +150,7 @@ def test_a3_conmon_in_path_or_named_for_all(text: str) -> None:
     assert entry(host)["runtime_path"] == WRAPPER
 
 
-def test_a3_virtual_machines_are_no_model() -> None:
+def test_virtual_machines_are_no_model() -> None:
     kata = '[crio.runtime]\ndefault_runtime = "kata"\n[crio.runtime.runtimes.kata]\n'
     kata += 'runtime_path = "/k"\nruntime_type = "vm"\nruntime_root = "/run/kata"\n'
     host = packaged(**{"/etc/crio/crio.conf.d/20-kata.conf": kata})
@@ -158,7 +158,7 @@ def test_a3_virtual_machines_are_no_model() -> None:
     assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
 
 
-def test_a3_low_level_runtimes_outside_path_are_a_warning() -> None:
+def test_low_level_runtimes_outside_path_are_a_warning() -> None:
     config = "/etc/nvidia-container-runtime/config.toml"
     host = packaged()
     one = capability(host, name="cri-o", mode="runtime_class")

@@ -39,7 +39,7 @@ def run(host: Machine, **params: Any) -> dict[str, Any]:
     }
 
 
-def test_item_3_running_containers_defer_a_restart_of_docker() -> None:
+def test_running_containers_defer_a_restart_of_docker() -> None:
     host = docker()
     found = run(host, name="docker")
     assert found["required"] == []
@@ -59,7 +59,7 @@ def test_item_3_running_containers_defer_a_restart_of_docker() -> None:
     }
 
 
-def test_item_3_check_mode_tells_it_beforehand() -> None:
+def test_check_mode_tells_it_beforehand() -> None:
     one = capability(docker(), name="docker")
     plan = one.plan(one.observe())
     assert plan.restart_required == ()
@@ -75,14 +75,14 @@ def test_item_3_check_mode_tells_it_beforehand() -> None:
     ],
     ids=["live-restore", "idle", "always"],
 )
-def test_item_3_restart_that_ends_nothing_or_was_asked_for(host: Machine, params: Any) -> None:
+def test_restart_that_ends_nothing_or_was_asked_for(host: Machine, params: Any) -> None:
     found = run(host, name="docker", **params)
     assert (found["required"], found["deferred"]) == (["docker.service"], [])
     assert (found["blocked"], found["warnings"]) == ([], [])
 
 
 @pytest.mark.parametrize("runtime", ["docker", "containerd"])
-def test_item_3_never(runtime: str) -> None:
+def test_never(runtime: str) -> None:
     files = {DAEMON: "{}", CONFIG: "version = 2\n"}
     host = Machine(files, docker="26.1.5", containerd="1.7.24")
     found = run(host, name=runtime, restart="never")
@@ -91,7 +91,7 @@ def test_item_3_never(runtime: str) -> None:
 
 
 @pytest.mark.parametrize("answers", [{}, {(SOCKET, "/info"): []}, {(SOCKET, "/info"): {}}])
-def test_item_3_docker_that_does_not_answer_may_run_something(answers: Any) -> None:
+def test_docker_that_does_not_answer_may_run_something(answers: Any) -> None:
     host = docker()
     host.answers = answers
     found = run(host, name="docker")
@@ -101,21 +101,21 @@ def test_item_3_docker_that_does_not_answer_may_run_something(answers: Any) -> N
     )
 
 
-def test_item_3_docker_that_does_not_run_runs_nothing() -> None:
+def test_docker_that_does_not_run_runs_nothing() -> None:
     host = docker()
     host.commands["systemctl", "show"] = "ActiveState=inactive\n"
     found = run(host, name="docker")
     assert (found["required"], found["deferred"], found["blocked"]) == ([], [], [])
 
 
-def test_item_3_socket_of_the_file() -> None:
+def test_socket_of_the_file() -> None:
     hosts = '{"hosts": ["tcp://127.0.0.1:2375", "unix:///run/other.sock"]}'
     host = docker(text=hosts)
     host.answers = {("/run/other.sock", key[1]): one for key, one in host.answers.items()}
     assert run(host, name="docker")["blocked"] == ["train", "b" * 12]
 
 
-def test_item_3_reload_waits_for_nothing() -> None:
+def test_reload_waits_for_nothing() -> None:
     host = docker(text='{"features": {"cdi": true}}')
     host.install_toolkit()
     one = capability(host, name="docker", mode="runtime_class")
@@ -134,7 +134,7 @@ CONMON = "/usr/libexec/crio/conmon\0-b\0/run/x\0-c\0" + "d" * 64 + "\0"
     ("kill", "ends"), [("process", False), ("control-group", True), ("mixed", True)]
 )
 @pytest.mark.parametrize("root", ["/sys/fs/cgroup", "/sys/fs/cgroup/systemd"])
-def test_item_3_unit_that_takes_its_containers_along(kill: str, ends: bool, root: str) -> None:
+def test_unit_that_takes_its_containers_along(kill: str, ends: bool, root: str) -> None:
     group = "/system.slice/containerd.service"
     host = Machine({CONFIG: "version = 2\n"}, containerd="1.7.24")
     host.commands["systemctl", "show"] = (

@@ -37,7 +37,7 @@ LEFT = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
 
 
 @pytest.mark.parametrize("version", ["1.7.24", "2.1.4"])
-def test_issue_18_7_a_default_runtime_whose_program_is_gone_is_named(version: str) -> None:
+def test_a_default_runtime_whose_program_is_gone_is_named(version: str) -> None:
     at = f'[plugins."{OLD}".containerd'
     text = (
         f'version = 2\n{at}]\ndefault_runtime_name = "nvidia"\n'

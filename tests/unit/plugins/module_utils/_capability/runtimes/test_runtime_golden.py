@@ -91,7 +91,7 @@ def test_line_of_others_stays_when_ours_go(name: str, version: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), [("rke2.toml", "1.7.24"), ("ubuntu.toml", "1.7.24")])
-def test_item_9_diff_has_the_lines_that_change_and_no_credential(name: str, version: str) -> None:
+def test_diff_has_the_lines_that_change_and_no_credential(name: str, version: str) -> None:
     host, path, text, _runtime = machine(name, version)
     login = '    [plugins."io.containerd.grpc.v1.cri".registry.headers]\n      X = "https://ci:S3cret@r"\n'
     host.files[path] = text + "\n" + login.replace("    ", "")

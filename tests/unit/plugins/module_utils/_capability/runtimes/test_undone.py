@@ -40,7 +40,7 @@ def applied(host: Machine) -> NodeError:
     return caught.value
 
 
-def test_a6_file_is_as_it_was_and_nothing_is_remembered() -> None:
+def test_file_is_as_it_was_and_nothing_is_remembered() -> None:
     host = Fickle(fails=False)
     error = applied(host)
     assert host.files == {CONFIG: TEXT}
@@ -48,7 +48,7 @@ def test_a6_file_is_as_it_was_and_nothing_is_remembered() -> None:
     assert "changed" not in error.details
 
 
-def test_a6_file_that_cannot_be_put_back_is_told() -> None:
+def test_file_that_cannot_be_put_back_is_told() -> None:
     host = Fickle(fails=True)
     error = applied(host)
     assert error.details["changed"] is True

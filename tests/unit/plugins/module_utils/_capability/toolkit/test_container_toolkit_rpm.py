@@ -153,7 +153,7 @@ class WithoutLocks(ToolkitNode):
         return [found[0], *more, *found[1:]]
 
 
-def test_item_13_missing_versionlock_is_refused_before_the_toolkit_is_installed(
+def test_missing_versionlock_is_refused_before_the_toolkit_is_installed(
     repo: Path, key: Key, tmp_path: Path
 ) -> None:
     if missing("dnf"):

@@ -129,7 +129,7 @@ every = pytest.mark.parametrize("node", SYSTEMS, indirect=True)
 
 
 @every
-def test_item_6_toolkit_comes_from_a_mirror_without_a_network_and_goes(
+def test_toolkit_comes_from_a_mirror_without_a_network_and_goes(
     node: Any, mirror: Path, key: Key
 ) -> None:
     assert converge(node, repository=named(mirror, key)) == ()
@@ -149,7 +149,7 @@ def test_item_6_toolkit_comes_from_a_mirror_without_a_network_and_goes(
 
 
 @every
-def test_item_6_toolkit_s_key_that_is_not_the_pinned_one_is_refused(
+def test_toolkit_s_key_that_is_not_the_pinned_one_is_refused(
     node: Any, mirror: Path, key: Key
 ) -> None:
     with pytest.raises(NodeError, match=rf"it is {key.fingerprint}, and {TOOLKIT_KEY} is pinned"):
@@ -158,7 +158,7 @@ def test_item_6_toolkit_s_key_that_is_not_the_pinned_one_is_refused(
     assert RECORD not in node.files
 
 
-def test_item_6_check_mode_shows_toolkit_s_repository_before_the_key_is_there(
+def test_check_mode_shows_toolkit_s_repository_before_the_key_is_there(
     node: Any, tmp_path: Path
 ) -> None:
     one = capability(node, check_mode=True, repository=named(tmp_path / "none", None))
@@ -170,16 +170,14 @@ def test_item_6_check_mode_shows_toolkit_s_repository_before_the_key_is_there(
     assert [step.action for step in plan.steps][-2:] == ["install", "hold"]
 
 
-def test_item_6_entry_that_nvidia_s_guide_has_written_is_named(
-    node: Any, mirror: Path, key: Key
-) -> None:
+def test_entry_that_nvidia_s_guide_has_written_is_named(node: Any, mirror: Path, key: Key) -> None:
     entry = f"deb [signed-by=/x] file://{mirror}/stable/deb/$(ARCH) /\n"
     node.files["/etc/apt/sources.list.d/nvidia-container-toolkit.list"] = entry
     with pytest.raises(NodeError, match="is in another file of /etc/apt already"):
         converge(node, repository=named(mirror, key))
 
 
-def test_item_6_toolkit_s_preset_on_an_unknown_machine_is_refused_and_absent_works_there(
+def test_toolkit_s_preset_on_an_unknown_machine_is_refused_and_absent_works_there(
     node: Any, mirror: Path, key: Key
 ) -> None:
     node.commands["uname", "-m"] = "riscv64\n"

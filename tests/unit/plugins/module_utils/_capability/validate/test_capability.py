@@ -174,7 +174,7 @@ def test_a_daemon_that_never_answers_is_given_up(
 UNREGISTERED = {**SERVING, "resources": {"nvidia.com/gpu": {"registered": False}}}
 
 
-def test_newcomer_1_10_a_kubelet_that_is_required() -> None:
+def test_a_kubelet_that_is_required() -> None:
     machine = host(UNREGISTERED)
     one = capability(machine, nvml())
     (warning,) = one.plan(one.observe()).warnings

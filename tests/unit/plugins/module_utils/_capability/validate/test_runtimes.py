@@ -82,7 +82,7 @@ def test_one_that_we_have_set_up_and_that_does_not(on: FakeHost, problem: str, s
     assert look(on) == Runtime("docker", problem, step)
 
 
-def test_newcomer_3_a_folder_that_no_runtime_reads_was_green() -> None:
+def test_a_folder_that_no_runtime_reads_was_green() -> None:
     """``cdi_path: /srv/nvidia.yaml`` was accepted, and validation green."""
     assert look(docker(ON, path="/srv/nvidia.yaml")).problem
 

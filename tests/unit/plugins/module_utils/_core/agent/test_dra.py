@@ -81,7 +81,7 @@ def steps(observed: Observed, of: Desired = WITH_DRA) -> list[tuple[str, str]]:
     ]
 
 
-def test_issue_17_6_the_driver_starts_once_the_device_plugin_has_let_its_gpus_go() -> None:
+def test_the_driver_starts_once_the_device_plugin_has_let_its_gpus_go() -> None:
     assert steps(seen(moves=True)) == [
         ("config", "config.yaml"),
         ("restart", UNIT),
@@ -93,7 +93,7 @@ def test_issue_17_6_the_driver_starts_once_the_device_plugin_has_let_its_gpus_go
     assert fresh.index(("restart", UNIT)) < fresh.index(("restart", DRA_UNIT))
 
 
-def test_issue_17_6_the_driver_goes_before_the_device_plugin_gets_its_gpus() -> None:
+def test_the_driver_goes_before_the_device_plugin_gets_its_gpus() -> None:
     back = steps(dataclasses.replace(ON_DRA, moves=True), WANTED)
     assert back == [("remove_service", DRA_UNIT), ("config", "config.yaml"), ("restart", UNIT)]
     other = dataclasses.replace(WITH_DRA, configs={CONFIG: "other"})
@@ -105,7 +105,7 @@ def test_issue_17_6_the_driver_goes_before_the_device_plugin_gets_its_gpus() -> 
     ]
 
 
-def test_issue_17_6_what_runs_is_left_alone() -> None:
+def test_what_runs_is_left_alone() -> None:
     assert steps(ON_DRA) == []
     assert steps(seen(), dataclasses.replace(WANTED, units=WITH_DRA.units)) == []
 
@@ -125,11 +125,11 @@ def test_issue_17_6_what_runs_is_left_alone() -> None:
         ),
     ],
 )
-def test_issue_17_6_each_drift_of_the_driver_is_mended(change: Any, expected: Any) -> None:
+def test_each_drift_of_the_driver_is_mended(change: Any, expected: Any) -> None:
     assert steps(dataclasses.replace(ON_DRA, **change)) == expected
 
 
-def test_issue_17_6_nothing_changes_while_pods_have_what_would_be_anothers() -> None:
+def test_nothing_changes_while_pods_have_what_would_be_anothers() -> None:
     pod = "pod team/train (container main) with nvidia.com/gpu GPU-0"
     with pytest.raises(Busy) as refused:
         plan(seen(moves=True, held=(pod,)), WITH_DRA, PREFIX)
@@ -140,7 +140,7 @@ def test_issue_17_6_nothing_changes_while_pods_have_what_would_be_anothers() -> 
         plan(dataclasses.replace(ON_DRA, held=(pod,)), gone, PREFIX)
 
 
-def test_issue_17_6_the_driver_stops_and_goes_with_the_device_plugin() -> None:
+def test_the_driver_stops_and_goes_with_the_device_plugin() -> None:
     stopped = dataclasses.replace(WITH_DRA, state="stopped")
     assert steps(ON_DRA, stopped) == [("stop", DRA_UNIT), ("stop", UNIT)]
     gone = steps(ON_DRA, dataclasses.replace(WITH_DRA, state="absent"))
@@ -148,7 +148,7 @@ def test_issue_17_6_the_driver_stops_and_goes_with_the_device_plugin() -> None:
     assert LABELS_UNIT not in str(gone)
 
 
-def test_issue_17_6_each_configuration_says_who_allocates_as_the_driver_reads_it() -> None:
+def test_each_configuration_says_who_allocates_as_the_driver_reads_it() -> None:
     found = desired("both", devices=["0", "GPU-AB"], split_count=4)
     assert len(found.configs) == 2
     for text in found.configs.values():
@@ -173,20 +173,20 @@ def test_issue_17_6_each_configuration_says_who_allocates_as_the_driver_reads_it
         ({"config": {"gpuNode": {"dra": {}}}}, "config.gpuNode.dra: .*option dra"),
     ],
 )
-def test_issue_17_6_options_that_do_not_go_together(given: dict[str, Any], words: str) -> None:
+def test_options_that_do_not_go_together(given: dict[str, Any], words: str) -> None:
     with pytest.raises(NodeError, match=words.replace("[", r"\[")) as refused:
         desired(**given)
     assert refused.value.details["key"] in str(refused.value)
     assert isinstance(refused.value, InputError) or "memory_scaling" in given
 
 
-def test_issue_17_6_scaling_is_taken_where_best_effort_is_accepted_or_the_library_swaps() -> None:
+def test_scaling_is_taken_where_best_effort_is_accepted_or_the_library_swaps() -> None:
     assert desired(memory_scaling=3.0, oversubscribe="best-effort").owners.dra
     taken = desired(memory_scaling=3.0, enforcement="hami-core", hami_core_library="/l.so")
     assert '"memoryScaling": 3.0' in "".join(taken.configs.values())
 
 
-def test_issue_17_6_the_driver_is_told_its_access_and_its_name() -> None:
+def test_the_driver_is_told_its_access_and_its_name() -> None:
     assert desired().dra_settings == ""
     told = desired(kubeconfig="/etc/dra.conf", node_name="worker-1")
     assert told.dra_settings.endswith('KUBECONFIG="/etc/dra.conf"\nNODE_NAME="worker-1"\n')
@@ -201,11 +201,11 @@ def test_issue_17_6_the_driver_is_told_its_access_and_its_name() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "# x\n{", "[]", '{"gpuNode": 3}', '{"gpuNode": null}'])
-def test_issue_17_6_a_file_that_says_nothing_gives_dra_nothing(text: str | None) -> None:
+def test_a_file_that_says_nothing_gives_dra_nothing(text: str | None) -> None:
     assert owners_in(text) == Owners("device_plugin")
 
 
-def test_issue_17_6_actions_name_files(  # what check mode and diff show
+def test_actions_name_files(  # what check mode and diff show
 ) -> None:
     found = plan(seen(moves=True), WITH_DRA, PREFIX)
     assert found.after["files"][f"{UNITS}/{DRA_UNIT}"] == "[Unit]\n# dra\n"

@@ -21,7 +21,7 @@ def alone(**more: Any) -> Any:
     return seen(kubelet=False, status={**LATE, **more})
 
 
-def test_issue_16_12_a_node_without_a_kubelet_is_told_of() -> None:
+def test_a_node_without_a_kubelet_is_told_of() -> None:
     (told,) = plan(alone(), WANTED, PREFIX).warnings
     assert told == (
         "no kubelet has registered the GPUs yet (no kubelet listens at /var/lib/kubelet/device-plugins/kubelet.sock);"
@@ -52,7 +52,7 @@ def test_before_the_end_nothing_is_told() -> None:
     assert plan(stopped, WANTED, PREFIX).warnings == ()
 
 
-def test_issue_16_12_a_kubelet_that_is_required_is_waited_for() -> None:
+def test_a_kubelet_that_is_required_is_waited_for() -> None:
     found = plan(alone(), REQUIRED, PREFIX)
     assert actions(found) == ["registration"]
     assert found.steps[-1].summary == "wait until a kubelet has registered the GPUs"
@@ -79,7 +79,7 @@ def test_the_cause_is_named(status: dict[str, Any], listens: bool, cause: str) -
     assert cause in registration.missing(status, listens=listens)
 
 
-def test_issue_16_12_the_error_says_what_to_do() -> None:
+def test_the_error_says_what_to_do() -> None:
     error = registration.failure("no kubelet listens at X", 60)
     assert str(error) == (
         "after 60 s no kubelet has registered the GPUs, and gpu_nodes_require_kubelet is set: no kubelet listens at X."

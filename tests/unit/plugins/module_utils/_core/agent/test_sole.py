@@ -16,7 +16,7 @@ POD = "the pod gpu-plugin-x7k2p"
 
 
 @pytest.mark.parametrize("node", [FRESH, RUNNING])
-def test_issue_18_5_the_service_is_not_started_beside_a_pod(node: object) -> None:
+def test_the_service_is_not_started_beside_a_pod(node: object) -> None:
     with pytest.raises(NodeError) as caught:
         plan(dataclasses.replace(node, pod=POD), WANTED, PREFIX)  # type: ignore[type-var]
     said = str(caught.value)
@@ -26,5 +26,5 @@ def test_issue_18_5_the_service_is_not_started_beside_a_pod(node: object) -> Non
 
 
 @pytest.mark.parametrize("state", ["installed", "stopped", "absent"])
-def test_issue_18_5_what_starts_nothing_may_be_done_beside_a_pod(state: str) -> None:
+def test_what_starts_nothing_may_be_done_beside_a_pod(state: str) -> None:
     plan(seen(pod=POD), dataclasses.replace(WANTED, state=state), PREFIX)

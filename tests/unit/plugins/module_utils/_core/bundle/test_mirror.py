@@ -23,7 +23,7 @@ def packages(name: str, version: str = "") -> set[str]:
     return {one for one in lines if one and not one.startswith("#")}
 
 
-def test_issue_18_4_each_supported_release_has_a_list() -> None:
+def test_each_supported_release_has_a_list() -> None:
     assert len(LISTS) == sum(len(one.releases) for one in SUPPORTED) > 10
     for name in LISTS:
         assert TOOLKIT | {"datacenter-gpu-manager-4-core"} < packages(name), name
@@ -44,13 +44,13 @@ def test_issue_18_4_each_supported_release_has_a_list() -> None:
         ("suse-15.7", "580", {"nvidia-compute-utils-G06", "python312"}),
     ],
 )
-def test_issue_18_4_names_are_those_that_the_modules_install(
+def test_names_are_those_that_the_modules_install(
     name: str, version: str, wanted: set[str]
 ) -> None:
     assert wanted <= packages(name, version)
 
 
-def test_issue_18_4_where_one_package_is_enough_the_list_says_so() -> None:
+def test_where_one_package_is_enough_the_list_says_so() -> None:
     distribution, words = LISTS["rhel-family-9"]
     (python,) = (one for one in parts(distribution, "") if one.any_of)
     assert python.packages[0] == "python3.14"

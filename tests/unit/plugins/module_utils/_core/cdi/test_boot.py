@@ -122,7 +122,7 @@ UNITS = [cdi_boot.SERVICE_TEXT, mig_boot.UNIT_TEXT, device_nodes.UNIT_TEXT]
 
 
 @pytest.mark.parametrize("text", UNITS)
-def test_item_25_what_runs_containers_starts_after_the_gpus_are_as_they_should_be(
+def test_what_runs_containers_starts_after_the_gpus_are_as_they_should_be(
     text: str,
 ) -> None:
     kubelets = {"kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent"}
@@ -133,7 +133,7 @@ def test_item_25_what_runs_containers_starts_after_the_gpus_are_as_they_should_b
     assert not settings(text, "RequiredBy")
 
 
-def test_item_7_all_together_keep_a_kubelet_waiting_for_half_a_minute_at_most() -> None:
+def test_all_together_keep_a_kubelet_waiting_for_half_a_minute_at_most() -> None:
     """Each tells that it has started once nothing has happened for so long, whether it is done or not."""
     units = {
         cdi_boot.SERVICE_TEXT: (cdi_boot.PATIENCE, "--patience {}"),
@@ -150,7 +150,7 @@ def test_item_7_all_together_keep_a_kubelet_waiting_for_half_a_minute_at_most() 
         assert form.format(seconds) in text
 
 
-def test_item_4_device_nodes_are_noticed_by_a_list_of_them_and_not_by_their_use() -> None:
+def test_device_nodes_are_noticed_by_a_list_of_them_and_not_by_their_use() -> None:
     """A path unit starts its service when a node is closed: at the end of each program that uses a GPU."""
     watched = settings(cdi_boot.PATH_TEXT, "PathChanged")
     assert cdi_boot.NODES in watched

@@ -31,19 +31,19 @@ def has(gpu: Gpu, *, dra: bool) -> Allocation:
         *(owners("both", [name]) for name in ("0", FIRST.uuid, FIRST.pci_bus_id.upper())),
     ],
 )
-def test_issue_17_2_only_what_changes_hands_is_held(gpu: Gpu, dra: bool, wanted: Owners) -> None:
+def test_only_what_changes_hands_is_held(gpu: Gpu, dra: bool, wanted: Owners) -> None:
     to_dra = wanted.allocation == "dra" or (wanted.allocation == "both" and gpu is FIRST)
     expected = (str(has(gpu, dra=dra)),) if to_dra != dra else ()
     assert held([has(gpu, dra=dra)], NODE, wanted) == expected
 
 
-def test_issue_17_2_a_device_that_is_on_no_gpu_that_answers_may_be_any() -> None:
+def test_a_device_that_is_on_no_gpu_that_answers_may_be_any() -> None:
     lost = Allocation("team", "train", "main", "nvidia.com/gpu", "GPU-lost")
     assert held([lost], NODE, owners("both", ["0"])) == (str(lost),)
     assert held([lost], (), Owners("dra")) == (str(lost),)
     assert held([lost], (), Owners("device_plugin")) == ()
 
 
-def test_issue_17_2_what_is_no_gpu_stands_in_nobodys_way() -> None:
+def test_what_is_no_gpu_stands_in_nobodys_way() -> None:
     nic = Allocation("team", "train", "main", "nvidia.com/rdma_shared", "mlx5_0")
     assert held([nic], NODE, Owners("dra")) == ()

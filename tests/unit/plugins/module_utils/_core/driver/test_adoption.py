@@ -35,7 +35,7 @@ def installed_by_hand(**changes: object):  # type: ignore[no-untyped-def]
     )
 
 
-def test_u9_installers_driver_gives_way_with_dnf_too() -> None:
+def test_installers_driver_gives_way_with_dnf_too() -> None:
     components = RHEL.user_space
     with pytest.raises(NodeError, match=r"source: preinstalled.*adopt: true"):
         planned(installed_by_hand(), components=components)
@@ -43,7 +43,7 @@ def test_u9_installers_driver_gives_way_with_dnf_too() -> None:
     assert steps[:3] == ["adopt", "uninstall", "install"]
 
 
-def test_u9_packages_of_others_are_taken_over_with_apt_only() -> None:
+def test_packages_of_others_are_taken_over_with_apt_only() -> None:
     there = {"cuda-drivers": package()}
     wanted = dataclasses.replace(DESIRED, adopt=True)
     assert found.taken(node(packages=there), wanted) == {"cuda-drivers"}
@@ -62,7 +62,7 @@ def test_u9_packages_of_others_are_taken_over_with_apt_only() -> None:
         (["libnvidia-compute-580"], [], ("nvidia-utils-580-server",), "-server"),
     ],
 )
-def test_u9_branch_of_a_desktop_stays_one(
+def test_branch_of_a_desktop_stays_one(
     there: list[str], adopted: list[str], components: tuple[str, ...], ending: str
 ) -> None:
     record = Record(adopted=frozenset(adopted))
@@ -70,7 +70,7 @@ def test_u9_branch_of_a_desktop_stays_one(
     assert found.ending(there, record, wanted) == ending
 
 
-def test_u9_desktop_that_nobody_took_over_leaves_the_names_as_they_are() -> None:
+def test_desktop_that_nobody_took_over_leaves_the_names_as_they_are() -> None:
     assert found.ending(["libnvidia-compute-580"], Record(), DESIRED) == "-server"
 
 
@@ -84,5 +84,5 @@ def test_u9_desktop_that_nobody_took_over_leaves_the_names_as_they_are() -> None
         ("linux-modules-nvidia-580-open-7.0.0-30-generic", False),
     ],
 )
-def test_u9_tracking_packages_are_told_by_their_names(name: str, tracks: bool) -> None:
+def test_tracking_packages_are_told_by_their_names(name: str, tracks: bool) -> None:
     assert bool(found.TRACKING.fullmatch(name)) is tracks

@@ -78,7 +78,7 @@ def test_check_mode_on_a_fresh_node_tells_all_of_it() -> None:
     assert set(found.after["packages"].values()) == {"the newest that the sources offer"}
 
 
-def test_newcomer_1_5_check_mode_says_the_branch_that_was_asked_for() -> None:
+def test_check_mode_says_the_branch_that_was_asked_for() -> None:
     found = planned(fresh(), check_mode=True, version="550")
     assert set(found.after["packages"].values()) == {"the newest 550 that the sources offer"}
     (installed,) = [step.summary for step in found.steps if step.action == "install"]

@@ -54,13 +54,13 @@ OTHERS = ("kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms", "kmod-nvidia-open"
         ("6.12.0-211.5.1.el10_2.x86_64", "open", []),
     ],
 )
-def test_item_36_precompiled_modules_are_found_by_kernel_and_type(
+def test_precompiled_modules_are_found_by_kernel_and_type(
     kernel: str, kind: str, found: list[str]
 ) -> None:
     assert [*of_kernel([*KMODS, *OTHERS], kernel, kind).values()] == found
 
 
-def test_item_36_precompiled_modules_are_known_by_their_names() -> None:
+def test_precompiled_modules_are_known_by_their_names() -> None:
     assert [one for one in (*KMODS, *OTHERS) if is_precompiled(one)] == [*KMODS]
     assert [version_of(one) for one in KMODS[2:4]] == ["595.58.03", "580.178.04"]
     assert {type_of(one) for one in KMODS[:4]} == {"open"}
@@ -76,7 +76,7 @@ def test_item_36_precompiled_modules_are_known_by_their_names() -> None:
         ("centos", "10", "RHEL family"),
     ],
 )
-def test_item_38_systems_of_the_family_are_known(ident: str, number: str, title: str) -> None:
+def test_systems_of_the_family_are_known(ident: str, number: str, title: str) -> None:
     release = distributions.release({"ID": ident, "VERSION_ID": number})
     found = distributions.supported(ident, release)
     assert found is not None
@@ -84,7 +84,7 @@ def test_item_38_systems_of_the_family_are_known(ident: str, number: str, title:
 
 
 @pytest.mark.parametrize(("ident", "number"), [("amzn", "2"), ("fedora", "40"), ("rhel", "7.9")])
-def test_item_38_releases_that_are_not_known_are_named(ident: str, number: str) -> None:
+def test_releases_that_are_not_known_are_named(ident: str, number: str) -> None:
     release = distributions.release({"ID": ident, "VERSION_ID": number})
     assert distributions.supported(ident, release) is None
     assert "Amazon Linux 2023" in distributions.in_words()

@@ -146,7 +146,7 @@ def test_unknown_version_lists_what_is_offered() -> None:
         choice(node(), version="999")
 
 
-def test_newcomer_3_a_version_that_is_not_offered_comes_with_where_others_are() -> None:
+def test_a_version_that_is_not_offered_comes_with_where_others_are() -> None:
     with pytest.raises(
         UnknownVersion, match=r"Next step: .* nvidia_driver_source: repository with"
     ):

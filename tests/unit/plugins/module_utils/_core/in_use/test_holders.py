@@ -54,7 +54,7 @@ SCOPED = UID.replace("-", "_")
         ("0::/", "", "", False),
     ],
 )
-def test_item_26_what_runs_a_process(path: str, unit: str, engine: str, container: bool) -> None:
+def test_what_runs_a_process(path: str, unit: str, engine: str, container: bool) -> None:
     where = pods.paths(path, "0::/init.scope\n")
     assert unit_of(where) == unit
     found = container_of(where)
@@ -62,7 +62,7 @@ def test_item_26_what_runs_a_process(path: str, unit: str, engine: str, containe
     assert found is None or (found.id, found.engine) == (ID, engine)
 
 
-def test_item_26_names_of_containers() -> None:
+def test_names_of_containers() -> None:
     assert docker_name(json.dumps({"ID": ID, "Name": "/exporter"})) == "exporter"
     listed = json.dumps([{"id": "other", "names": ["x"]}, {"id": ID, "names": ["web"]}])
     assert podman_name(listed, ID) == "web"
@@ -125,13 +125,13 @@ def test_item_26_names_of_containers() -> None:
         (User(7, "python3"), "7 (python3)", ""),
     ],
 )
-def test_item_26_holder_is_named_with_the_way_to_stop_it(user: User, words: str, way: str) -> None:
+def test_holder_is_named_with_the_way_to_stop_it(user: User, words: str, way: str) -> None:
     assert words in str(user)
     assert way in advice([user])
     assert bool(advice([user])) is bool(way)
 
 
-def test_item_26_each_way_is_told_once() -> None:
+def test_each_way_is_told_once() -> None:
     users = [User(7, "a", "a.service"), User(8, "a", "a.service"), User(9, "b", "b.service")]
     assert advice(users).startswith("systemctl stop a.service b.service, or name it in")
     assert "dcgm_state" not in advice(users)
@@ -139,11 +139,11 @@ def test_item_26_each_way_is_told_once() -> None:
     assert advice(several).count("nvidia.com/gpu.deploy.") == 2
 
 
-def test_item_26_pods_that_the_kubelet_names_are_drained() -> None:
+def test_pods_that_the_kubelet_names_are_drained() -> None:
     assert advice([], ["pod ml/idle (container main) with nvidia.com/gpu GPU-1"]) == (
         "drain the node of its pods"
     )
 
 
-def test_item_26_names_of_containers_steer_no_terminal() -> None:
+def test_names_of_containers_steer_no_terminal() -> None:
     assert "\x1b" not in str(User(7, "x", "", Container(ID, "docker", "a\x1b[31m")))

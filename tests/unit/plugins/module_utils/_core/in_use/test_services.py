@@ -39,13 +39,13 @@ HOLD = Step("hold", "hold")
         ("systemd-udevd.service", "cannot be reached"),
     ],
 )
-def test_issue_16_4_service_that_may_not_be_stopped_is_refused(name: str, words: str) -> None:
+def test_service_that_may_not_be_stopped_is_refused(name: str, words: str) -> None:
     with pytest.raises(InputError, match="stop_services") as found:
         parse([name])
     assert words in str(found.value)
 
 
-def test_issue_16_4_services_are_named_as_for_systemctl() -> None:
+def test_services_are_named_as_for_systemctl() -> None:
     named = parse(["nvsm", "dcgm-exporter.service", "nvsm.service", "job@1.service"])
     assert named == ("nvsm.service", "dcgm-exporter.service", "job@1.service")
 
@@ -67,19 +67,19 @@ def test_issue_16_4_services_are_named_as_for_systemctl() -> None:
         (Plan((TAKES,), more=True), [], ["a"], ["install"]),
     ],
 )
-def test_issue_16_4_services_stop_before_what_takes_gpus_and_start_at_the_end(
+def test_services_stop_before_what_takes_gpus_and_start_at_the_end(
     plan: Plan, running: list[str], left: list[str], actions: list[str]
 ) -> None:
     assert [step.action for step in around(plan, running, left).steps] == actions
 
 
-def test_issue_16_4_what_was_stopped_last_starts_first() -> None:
+def test_what_was_stopped_last_starts_first() -> None:
     steps = around(Plan((TAKES,)), ["c"], ["a", "b"]).steps
     assert steps[0].params["units"] == ["c"]
     assert steps[-1].params["units"] == ["c", "b", "a"]
 
 
-def test_issue_16_4_record_is_read_as_it_was_written() -> None:
+def test_record_is_read_as_it_was_written() -> None:
     stopped = Stopped(("a.service", "b.service"), "boot")
     assert load(dump(stopped)) == stopped
     assert load(None) == Stopped()

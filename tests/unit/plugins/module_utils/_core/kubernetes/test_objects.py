@@ -25,7 +25,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.objects 
 ONE = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "b"}}
 
 
-def test_issue_17_6_lists_are_taken_apart_and_the_later_object_counts() -> None:
+def test_lists_are_taken_apart_and_the_later_object_counts() -> None:
     other = {**ONE, "data": {"x": "eA=="}}
     found = flat([{"kind": "List", "apiVersion": "v1", "items": [ONE]}, other])
     assert found == {Ref("v1", "Secret", "a", "b"): other}
@@ -44,12 +44,12 @@ def test_issue_17_6_lists_are_taken_apart_and_the_later_object_counts() -> None:
         ([{**ONE, "apiVersion": 1}], r"objects\[0\]\.apiVersion: 1 is not valid"),
     ],
 )
-def test_issue_17_6_what_is_no_object_is_told_by_its_place(given: Any, words: str) -> None:
+def test_what_is_no_object_is_told_by_its_place(given: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         flat(given)
 
 
-def test_issue_17_6_what_the_server_writes_is_no_difference() -> None:
+def test_what_the_server_writes_is_no_difference() -> None:
     live: Any = {
         **ONE,
         "metadata": {**ONE["metadata"], "uid": "1", "managedFields": []},
@@ -63,7 +63,7 @@ def test_issue_17_6_what_the_server_writes_is_no_difference() -> None:
     assert not same({**ONE, "data": {"x": "eA=="}}, {**ONE, "data": {"x": "eQ=="}})
 
 
-def test_issue_17_6_ours_is_what_was_applied_by_our_name() -> None:
+def test_ours_is_what_was_applied_by_our_name() -> None:
     def written(manager: str, operation: str) -> Any:
         return {"metadata": {"managedFields": [{"manager": manager, "operation": operation}]}}
 
@@ -72,7 +72,7 @@ def test_issue_17_6_ours_is_what_was_applied_by_our_name() -> None:
     assert not is_ours(written("kubectl", "Apply"), "gpu-node")
 
 
-def test_issue_17_6_kinds_are_found_as_the_server_lists_them() -> None:
+def test_kinds_are_found_as_the_server_lists_them() -> None:
     listed: Any = {
         "resources": [
             {"name": "pods/status", "kind": "Pod", "namespaced": True},
@@ -91,7 +91,7 @@ def test_issue_17_6_kinds_are_found_as_the_server_lists_them() -> None:
         ({"prune": ["Secret"], "label": "a=b"}, "prune: 'Secret' is not valid"),
     ],
 )
-def test_issue_17_6_pruning_needs_a_label_and_kinds(options: Any, words: str) -> None:
+def test_pruning_needs_a_label_and_kinds(options: Any, words: str) -> None:
     params = {"field_manager": "x", "objects": [], "prune": [], "label": "", **options}
     with pytest.raises(InputError, match=words):
         ClusterObjectsCapability(params, lambda *_named: pytest.fail("asked"))

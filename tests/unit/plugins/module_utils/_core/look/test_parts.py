@@ -54,19 +54,19 @@ def part(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, **EMPTY, **more}
 
 
-def test_issue_18_1_what_a_part_is_behind_comes_before_it() -> None:
+def test_what_a_part_is_behind_comes_before_it() -> None:
     for number, one in enumerate(PARTS):
         assert set(one.behind) <= set(NAMES[:number])
 
 
 @pytest.mark.parametrize("more", OPEN.values(), ids=OPEN)
-def test_issue_18_1_what_is_open_is_called(more: dict[str, Any]) -> None:
+def test_what_is_open_is_called(more: dict[str, Any]) -> None:
     assert called([part("driver"), part("dcgm", **more)]) == ["dcgm"]
     assert called([part("driver"), part("dcgm")]) == []
 
 
 @given(answers)
-def test_issue_18_1_exactly_what_is_open_or_behind_what_is_called_is_called(
+def test_exactly_what_is_open_or_behind_what_is_called_is_called(
     parts: tuple[dict[str, Any], ...],
 ) -> None:
     found = called(parts)
@@ -77,7 +77,7 @@ def test_issue_18_1_exactly_what_is_open_or_behind_what_is_called_is_called(
 
 
 @given(answers)
-def test_issue_18_1_more_to_do_never_calls_less(parts: tuple[dict[str, Any], ...]) -> None:
+def test_more_to_do_never_calls_less(parts: tuple[dict[str, Any], ...]) -> None:
     before = set(called(parts))
     for number, one in enumerate(parts):
         changed = [*parts[:number], {**one, "steps": [STEP]}, *parts[number + 1 :]]
@@ -85,7 +85,7 @@ def test_issue_18_1_more_to_do_never_calls_less(parts: tuple[dict[str, Any], ...
 
 
 @given(answers)
-def test_issue_18_1_what_says_later_is_called_and_the_rest_of_the_plan_stays(
+def test_what_says_later_is_called_and_the_rest_of_the_plan_stays(
     parts: tuple[dict[str, Any], ...],
 ) -> None:
     told = with_later(parts)
@@ -96,7 +96,7 @@ def test_issue_18_1_what_says_later_is_called_and_the_rest_of_the_plan_stays(
     assert first["later"] == given.get(first["name"], "")  # nothing before it changes
 
 
-def test_issue_18_1_a_change_of_the_driver_leaves_what_does_not_depend_on_it() -> None:
+def test_a_change_of_the_driver_leaves_what_does_not_depend_on_it() -> None:
     parts = [part(name) for name in NAMES]
     parts[NAMES.index("driver")]["steps"] = [STEP]
     assert called(parts) == ["driver", "mig", "cdi", "device_plugin", "dcgm"]
@@ -106,7 +106,7 @@ def test_issue_18_1_a_change_of_the_driver_leaves_what_does_not_depend_on_it() -
     assert called(parts) == ["device_plugin"]
 
 
-def test_issue_18_1_the_lines_say_what_waits_and_what_would_be_refused() -> None:
+def test_the_lines_say_what_waits_and_what_would_be_refused() -> None:
     busy = {"msg": "mig: GPU 0 is in use", "cause": "", "hint": ""}
     alone = with_later([part("driver"), part("mig", error=busy)])
     assert refused(alone) == ["mig: GPU 0 is in use"]
@@ -120,6 +120,6 @@ def test_issue_18_1_the_lines_say_what_waits_and_what_would_be_refused() -> None
     ]
 
 
-def test_issue_18_1_the_lines_say_who_is_in_the_way() -> None:
+def test_the_lines_say_who_is_in_the_way() -> None:
     busy = part("driver", steps=[STEP], result={"refused": True}, blocked_by=["7 (python3)"])
     assert lines([busy])[1] == ("driver: would be refused, since GPUs are in use by 7 (python3)")

@@ -66,7 +66,7 @@ def test_file_is_read_back() -> None:
             load(text, "/f")
 
 
-def test_pain_7_unit_orders_itself_before_what_uses_gpus_and_starts_nothing() -> None:
+def test_unit_orders_itself_before_what_uses_gpus_and_starts_nothing() -> None:
     """Ordering alone cannot deadlock; a requirement or a start inside could."""
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment, method-assign]

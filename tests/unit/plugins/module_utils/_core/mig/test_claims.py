@@ -28,20 +28,20 @@ def state(*claimed: str, holders: tuple[Holder, ...] = ()) -> GpuState:
     )
 
 
-def test_issue_17_1_what_a_claim_had_made_is_no_drift() -> None:
+def test_what_a_claim_had_made_is_no_drift() -> None:
     plan = plan_gpu(state("MIG-2"), True, {"3g.20gb": 1})
     assert plan.steps == ()
     assert plan.before == plan.after
     assert plan.kept == (1, 2)
 
 
-def test_issue_17_1_what_nobody_claims_any_more_is() -> None:
+def test_what_nobody_claims_any_more_is() -> None:
     plan = plan_gpu(state("MIG-of-an-earlier-claim"), True, {"3g.20gb": 1})
     assert [one.action for one in plan.steps] == ["destroy_gi"]
 
 
 @pytest.mark.parametrize(("enabled", "layout"), [(True, {"7g.40gb": 1}), (False, {})])
-def test_issue_17_1_a_layout_that_needs_it_is_refused_by_the_pods_name(
+def test_a_layout_that_needs_it_is_refused_by_the_pods_name(
     enabled: bool, layout: dict[str, int]
 ) -> None:
     holder = Holder("pod default/x (container main)", 2, 0)

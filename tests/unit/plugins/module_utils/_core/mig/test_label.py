@@ -46,7 +46,7 @@ answers = st.builds(
 
 
 @given(names, st.none() | st.just(DECLARED), digests, st.none() | answers, st.booleans())
-def test_issue_16_12_a_label_gets_only_what_the_file_names(
+def test_a_label_gets_only_what_the_file_names(
     name: str, declared: Declared | None, digest: str, answer: Answer | None, chosen: bool
 ) -> None:
     found = decide(name, declared, digest, answer, chosen=chosen)
@@ -71,7 +71,7 @@ def test_issue_16_12_a_label_gets_only_what_the_file_names(
         assert not answered(found, None)
 
 
-def test_issue_16_12_states_in_their_order() -> None:
+def test_states_in_their_order() -> None:
     one = Request("b", "1")
 
     def said(answer: Answer | None) -> Decision:
@@ -91,7 +91,7 @@ def test_a_label_that_goes_gives_up_what_it_chose() -> None:
     assert decide("", DECLARED, "1", Answer(Request("b", "1"), PENDING), chosen=False) == gone
 
 
-def test_issue_16_12_what_can_not_be_had_is_told() -> None:
+def test_what_can_not_be_had_is_told() -> None:
     assert decide("x", DECLARED, "1", None, chosen=True) == Decision(
         FAILED, "mig_config has no layout 'x': it has a, b"
     )
@@ -128,7 +128,7 @@ def test_an_answer_that_is_none_is_no_answer(data: dict[str, object]) -> None:
 # --- which layout holds ---
 
 
-def test_issue_16_12_the_label_wins_where_labels_may_choose() -> None:
+def test_the_label_wins_where_labels_may_choose() -> None:
     assert DECLARED.selection("b").label == "b"
     assert DECLARED.selection("").label == "a"
     assert DECLARED.selection("gone").label == "a"

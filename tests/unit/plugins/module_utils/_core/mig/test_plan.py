@@ -249,7 +249,7 @@ def test_switch_that_waits_and_is_not_wanted_any_more_is_taken_back() -> None:
     assert [(one.action, one.params["on"]) for one in plan.steps] == [("set_mig_mode", True)]
 
 
-def test_pain_9_same_name_has_another_id_on_another_gpu() -> None:
+def test_same_name_has_another_id_on_another_gpu() -> None:
     other = tuple(dataclasses.replace(one, id=one.id + 100) for one in A100)
     for profiles in (A100, other):
         running = instance(profiles, "3g.20gb", 0, 2)

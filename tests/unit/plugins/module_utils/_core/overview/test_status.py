@@ -23,7 +23,7 @@ JSON = st.recursive(
 KEYS = ("state", "problem", "resources", "health", "labels", "mig_boot", "unreadable")
 
 
-def test_issue_18_3_a_driver_has_its_support_and_its_bulletins() -> None:
+def test_a_driver_has_its_support_and_its_bulletins() -> None:
     found = status.driver({"version": "580.95.05", "kind": "open"}, parse(True), DAY)
     assert found["support"]["end_of_support"] == "2028-06-30"
     assert (found["security"]["below"], found["security"]["floor"]) == (True, "580.178.04")
@@ -34,14 +34,14 @@ def test_issue_18_3_a_driver_has_its_support_and_its_bulletins() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON).map(json.dumps) | st.text())
-def test_issue_18_3_whatever_the_daemon_answers_has_one_shape(text: str) -> None:
+def test_whatever_the_daemon_answers_has_one_shape(text: str) -> None:
     found = status.daemon(text, "silent")
     assert list(found) == ["daemon", "faults", "labels", "mig_boot", "unreadable"]
     assert all(isinstance(one, str) for one in found["labels"]["labels"].values())
     json.dumps(found)
 
 
-def test_issue_18_3_xids_are_told_by_their_numbers() -> None:
+def test_xids_are_told_by_their_numbers() -> None:
     told = [{"gpu": "GPU-1", "index": "1", "reason": "XID 79 (GPU has fallen off the bus)"}]
     told.append({"gpu": "GPU-2", "index": "2", "reason": "NVML does not answer in time"})
     found = status.daemon(json.dumps({"state": "serving", "health": told}))
@@ -49,7 +49,7 @@ def test_issue_18_3_xids_are_told_by_their_numbers() -> None:
     assert found["faults"][0]["way_back"] is None
 
 
-def test_issue_18_3_resources_are_counted_by_health() -> None:
+def test_resources_are_counted_by_health() -> None:
     devices = {"a": "Healthy", "b": "Unhealthy"}
     told = {"resources": {"nvidia.com/gpu": {"devices": devices, "registered": True}}}
     found = status.daemon(json.dumps(told))["daemon"]["resources"]
@@ -77,7 +77,7 @@ def _gpu(*, current: bool, pending: bool) -> dict[str, Any]:
         ),
     ],
 )
-def test_issue_18_3_why_a_reboot_is_pending(
+def test_why_a_reboot_is_pending(
     packages: tuple[str, ...] | None, gpu: dict[str, Any], expected: list[str]
 ) -> None:
     assert status.reboots(packages, [gpu]) == expected

@@ -32,7 +32,7 @@ def gpu() -> dict[str, Any]:
     }
 
 
-def test_issue_18_3_processes_have_what_runs_them() -> None:
+def test_processes_have_what_runs_them() -> None:
     users = [
         User(7, "python", "", Container("a" * 64, "docker", "train"), "team/pod"),
         User(8, "nv-hostengine", "dcgm.service"),
@@ -42,12 +42,12 @@ def test_issue_18_3_processes_have_what_runs_them() -> None:
     assert (unseen["name"], unseen["unit"], unseen["gpu"]) == ("nv-hostengine", "dcgm.service", "")
 
 
-def test_issue_18_3_a_process_that_nobody_knows_more_of_is_told_of() -> None:
+def test_a_process_that_nobody_knows_more_of_is_told_of() -> None:
     (found,) = using.processes([gpu()], [])
     assert (found["pid"], found["pod"], found["unit"]) == (7, "", "")
 
 
-def test_issue_18_3_devices_of_pods_and_claims_have_their_places() -> None:
+def test_devices_of_pods_and_claims_have_their_places() -> None:
     given = [
         Allocation("team", "pod", "main", "nvidia.com/mig-3g.20gb", MIG),
         Allocation("team", "claim", "", "gpu.node", "gpu-0-mig-3g20gb-9-0"),

@@ -57,7 +57,7 @@ def driver(where: System, **said: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "version", "machine", "folder", "key"), SYSTEMS)
-def test_item_6_preset_knows_layout_and_key_of_each_system(
+def test_preset_knows_layout_and_key_of_each_system(
     name: str, version: str, machine: str, folder: str, key: str
 ) -> None:
     found = parse(driver(system(name, version, machine)))
@@ -70,7 +70,7 @@ def test_item_6_preset_knows_layout_and_key_of_each_system(
     assert mirrored.key_fingerprints == found.key_fingerprints
 
 
-def test_item_6_each_key_is_pinned_by_all_of_its_fingerprint_or_not_at_all() -> None:
+def test_each_key_is_pinned_by_all_of_its_fingerprint_or_not_at_all() -> None:
     assert {key for key, _machines in FOLDERS.values()} == set(PINNED)
     for name, fingerprint in PINNED.items():
         assert fingerprint is None or FINGERPRINT.fullmatch(fingerprint)
@@ -89,7 +89,7 @@ def test_item_6_each_key_is_pinned_by_all_of_its_fingerprint_or_not_at_all() -> 
 @pytest.mark.parametrize(
     ("name", "channel"), [("nvidia", "stable"), ("nvidia-experimental", "experimental")]
 )
-def test_item_6_toolkit_s_preset_knows_both_formats_and_channels(
+def test_toolkit_s_preset_knows_both_formats_and_channels(
     family: str, machine: str, folder: str, name: str, channel: str
 ) -> None:
     where = system("any", "1", machine, family)
@@ -113,7 +113,7 @@ def test_item_6_toolkit_s_preset_knows_both_formats_and_channels(
         ({"key": "none"}, ("debian", "12"), r"repository\.key: 'none'"),
     ],
 )
-def test_item_6_what_cannot_be_meant_is_named(
+def test_what_cannot_be_meant_is_named(
     said: dict[str, Any], where: tuple[str, ...], words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
@@ -128,12 +128,12 @@ def test_item_6_what_cannot_be_meant_is_named(
         ({"url": MIRROR}, r"repository\.key: None.*or preset: nvidia"),
     ],
 )
-def test_item_6_without_a_preset_url_and_key_are_needed(said: dict[str, Any], words: str) -> None:
+def test_without_a_preset_url_and_key_are_needed(said: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         parse(driver(system("debian", "12"), preset=None, signed_metadata=None, **said))
 
 
-def test_item_6_what_is_said_beside_a_preset_takes_precedence() -> None:
+def test_what_is_said_beside_a_preset_takes_precedence() -> None:
     pinned = ["0" * 40]
     where = system("rocky", "10.0")
     found = parse(driver(where, key_fingerprints=pinned, signed_metadata=True, key="/root/key"))
@@ -142,7 +142,7 @@ def test_item_6_what_is_said_beside_a_preset_takes_precedence() -> None:
     assert found.signed_packages
 
 
-def test_item_6_mirror_over_http_is_refused_by_the_name_that_the_user_wrote() -> None:
+def test_mirror_over_http_is_refused_by_the_name_that_the_user_wrote() -> None:
     found = parse(driver(system("rocky", "9.6"), base_url="http://mirror/cuda"))
     with pytest.raises(InputError, match=r"repository\.base_url: 'http://mirror/cuda.*plain_http"):
         files(found, Place("test", "Test", "test"), "rhel", ())

@@ -105,7 +105,7 @@ selections = st.one_of(
 
 
 @given(config=configurations, selected=selections, ids=st.lists(st.sampled_from(IDS), max_size=5))
-def test_issue_16_9_what_is_refused_on_the_bus_the_module_would_refuse(
+def test_what_is_refused_on_the_bus_the_module_would_refuse(
     config: Any, selected: str, ids: list[int]
 ) -> None:
     node = bus(*ids)
@@ -161,7 +161,7 @@ def test_issue_16_9_what_is_refused_on_the_bus_the_module_would_refuse(
         ),
     ],
 )
-def test_issue_16_9_a_layout_that_the_node_can_not_have(
+def test_a_layout_that_the_node_can_not_have(
     config: Any, selected: str, ids: list[int], said: str
 ) -> None:
     with pytest.raises(NodeError) as caught:
@@ -191,7 +191,7 @@ def test_issue_16_9_a_layout_that_the_node_can_not_have(
         (None, "all-1g.10gb.me", [H100]),
     ],
 )
-def test_issue_16_9_what_only_the_driver_knows_is_left_to_it(
+def test_what_only_the_driver_knows_is_left_to_it(
     config: Any, selected: str, ids: list[int]
 ) -> None:
     check(Selection.of(config, selected), bus(*ids))

@@ -45,7 +45,7 @@ names = [
 
 
 @given(st.dictionaries(st.sampled_from(names), anything))
-def test_issue_16_9_no_value_is_an_accident(values: dict[str, Any]) -> None:
+def test_no_value_is_an_accident(values: dict[str, Any]) -> None:
     for one in check(values, MODULES):
         assert one.variable in values
         assert str(one).startswith(f"{one.variable}: ")
@@ -65,13 +65,13 @@ def test_good_values(values: dict[str, Any]) -> None:
     assert check(values, MODULES) == []
 
 
-def test_newcomer_3_a_folder_counts_that_a_runtime_reads() -> None:
+def test_a_folder_counts_that_a_runtime_reads() -> None:
     asked = {"cdi_path": "/srv/x.json", "container_runtime_spec_dirs": ["/srv"]}
     assert [one.variable for one in check(asked, ("cdi",))] == ["cdi_path"]  # nobody sets it there
     assert [one.variable for one in check({"mig_wait_timeout": True}, ())] == ["mig_wait_timeout"]
 
 
-def test_issue_16_9_paths_on_the_node_are_absolute() -> None:
+def test_paths_on_the_node_are_absolute() -> None:
     wrong = {"cdi_driver_root": "root", "node_labels_kubeconfig": "~/.kube/config", "cdi_path": ""}
     assert [str(one) for one in check(wrong, ())] == [
         "cdi_driver_root: 'root' is not valid: expected an absolute path on the node",

@@ -63,17 +63,19 @@ def settings(draw: st.DrawFn) -> dict[str, Any]:
     return {draw(st.sampled_from(["registry", "a.b", "x"])): found, "last": draw(PLAIN)}
 
 
+@pytest.mark.attack("registry-password-shown")
 @run(deadline=None)
 @given(settings(), st.sampled_from([None, 2, "\t"]), st.booleans())
-def test_s12_no_credential_is_left_in_json(data: Any, indent: Any, plain: bool) -> None:
+def test_no_credential_is_left_in_json(data: Any, indent: Any, plain: bool) -> None:
     text = json.dumps(data, indent=indent, ensure_ascii=plain)
     assert MARK not in masked_text(text)
     assert MARK not in masked_text(json.dumps({"msg": text})), "nor where JSON is quoted in JSON"
 
 
+@pytest.mark.attack("registry-password-shown")
 @run(deadline=None)
 @given(settings(), st.booleans())
-def test_s12_no_credential_is_left_in_toml(data: Any, literal: bool) -> None:
+def test_no_credential_is_left_in_toml(data: Any, literal: bool) -> None:
     document = tomlkit.dumps(data)
     assert tomllib.loads(document) == data
     shown = masked_text(document)
@@ -81,19 +83,22 @@ def test_s12_no_credential_is_left_in_toml(data: Any, literal: bool) -> None:
     assert masked_text(shown) == shown
 
 
+@pytest.mark.attack("registry-password-shown")
 @run(deadline=None)
 @given(settings())
-def test_s12_no_credential_is_left_in_values(data: Any) -> None:
+def test_no_credential_is_left_in_values(data: Any) -> None:
     assert MARK not in json.dumps(masked(data))
 
 
+@pytest.mark.attack("registry-password-shown")
 @run(deadline=None)
 @given(st.sampled_from(KEYS), SECRETS)
-def test_s12_no_credential_is_left_of_a_command_line(key: str, secret: str) -> None:
+def test_no_credential_is_left_of_a_command_line(key: str, secret: str) -> None:
     for words in (["x", f"--{key}", secret, "-v"], ["x", f"--{key}={secret}"], [f"{key}={secret}"]):
         assert MARK not in masked_text(shlex.join(words))
 
 
+@pytest.mark.attack("registry-password-shown")
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -106,10 +111,11 @@ def test_s12_no_credential_is_left_of_a_command_line(key: str, secret: str) -> N
         ("pull --password hunter2 image", f"pull --password {MASK}"),
     ],
 )
-def test_s12_what_a_log_gets(text: str, shown: str) -> None:
+def test_what_a_log_gets(text: str, shown: str) -> None:
     assert masked_text(text) == shown
 
 
+@pytest.mark.attack("registry-password-shown")
 @pytest.mark.parametrize(
     "text",
     [
@@ -120,22 +126,24 @@ def test_s12_what_a_log_gets(text: str, shown: str) -> None:
         "the authors of https://example.com/a:b wrote to me@example.com",
     ],
 )
-def test_s12_what_has_no_credential_is_left_as_it_is(text: str) -> None:
+def test_what_has_no_credential_is_left_as_it_is(text: str) -> None:
     assert masked_text(text) == text
 
 
+@pytest.mark.attack("registry-password-shown")
 @pytest.mark.parametrize(
     "one", ["://a@", "token=", '[auth"', "auth[{", "-password ", "''", "[a.auth "]
 )
-def test_s12_hostile_texts_take_no_time(one: str) -> None:
+def test_hostile_texts_take_no_time(one: str) -> None:
     begun = time.monotonic()
     masked_text(one * 5000)
     assert time.monotonic() - begun < 10
 
 
+@pytest.mark.attack("registry-password-shown")
 @run(deadline=None)
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
-def test_s12_excerpts_have_every_line_that_differs(one: list[str], other: list[str]) -> None:
+def test_excerpts_have_every_line_that_differs(one: list[str], other: list[str]) -> None:
     before, after = ("".join(f"{line}\n" for line in lines) for lines in (one, other))
     shown = excerpts(before, after)
     assert (shown == ("", "")) == (before == after)

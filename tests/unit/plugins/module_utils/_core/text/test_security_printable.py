@@ -16,6 +16,7 @@ STEERING = ["Cc", "Cf", "Cs", "Zl", "Zp"]  # controls, directions, halves of pai
 ANYTHING = st.text(st.characters(), max_size=40)  # with surrogates, as os.fsdecode makes them
 
 
+@pytest.mark.attack("terminal-escapes")
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -28,22 +29,24 @@ ANYTHING = st.text(st.characters(), max_size=40)  # with surrogates, as os.fsdec
         ("Grüße, 計算 'x' \\", "Grüße, 計算 'x' \\"),
     ],
 )
-def test_s15_what_steers_a_terminal_is_written_out(text: str, shown: str) -> None:
+def test_what_steers_a_terminal_is_written_out(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
+@pytest.mark.attack("terminal-escapes")
 @settings(deadline=None)
 @given(ANYTHING)
-def test_s15_nothing_that_steers_is_left(text: str) -> None:
+def test_nothing_that_steers_is_left(text: str) -> None:
     shown = printable(text)
     assert not [one for one in shown if unicodedata.category(one) in STEERING]
     assert printable(shown) == shown
     shown.encode()  # a terminal's stream can take it
 
 
+@pytest.mark.attack("terminal-escapes")
 @settings(deadline=None)
 @given(ANYTHING)
-def test_s15_only_what_is_named_may_stay(text: str) -> None:
+def test_only_what_is_named_may_stay(text: str) -> None:
     shown = printable(text, keep="\n\t")
     left = {one for one in shown if unicodedata.category(one) in STEERING}
     assert left <= {"\n", "\t"}

@@ -48,12 +48,12 @@ def look(
     }
 
 
-def test_issue_17_6_a_node_that_is_as_declared_passes() -> None:
+def test_a_node_that_is_as_declared_passes() -> None:
     assert look() == dict.fromkeys(NAMES, "passed")
     assert look(declared="") == dict.fromkeys(NAMES, "passed")
 
 
-def test_issue_17_6_a_node_without_dra_has_no_checks_of_it() -> None:
+def test_a_node_without_dra_has_no_checks_of_it() -> None:
     assert look(declared="", allocation="device_plugin") == {}
     assert look(declared="device_plugin", allocation="device_plugin") == {}
 
@@ -104,11 +104,11 @@ def test_issue_17_6_a_node_without_dra_has_no_checks_of_it() -> None:
         ),
     ],
 )
-def test_issue_17_6_what_is_wrong_is_told(given: dict[str, Any], name: str, words: str) -> None:
+def test_what_is_wrong_is_told(given: dict[str, Any], name: str, words: str) -> None:
     assert look(**given)[name].startswith(words)
 
 
-def test_issue_17_6_before_a_node_joins_its_cluster_that_is_a_warning() -> None:
+def test_before_a_node_joins_its_cluster_that_is_a_warning() -> None:
     late = {"registered": False, "published": {"problem": "no kubeconfig"}}
     found = look(kubelet=Kubelet(), **late)
     assert [one.partition(" ")[0] for one in found.values()] == [
@@ -120,13 +120,13 @@ def test_issue_17_6_before_a_node_joins_its_cluster_that_is_a_warning() -> None:
     assert look(kubelet=Kubelet(required=True), **late)["slices"].startswith("failed")
 
 
-def test_issue_17_6_what_can_not_be_known_is_not_judged() -> None:
+def test_what_can_not_be_known_is_not_judged() -> None:
     assert look(node=None)["slices"] == "skipped the driver does not answer"
     silent = look(state="starting")
     assert silent["slices"] == silent["enforcement"] == "skipped the DRA driver does not serve"
 
 
 @pytest.mark.parametrize("told", [None, [], {"published": 3, "gpus": [], "registered": "yes"}])
-def test_issue_17_6_a_status_of_another_shape_is_no_status(told: Any) -> None:
+def test_a_status_of_another_shape_is_no_status(told: Any) -> None:
     found = Driver.of(told)
     assert (found.state, found.registered, found.gpus) == ("", False, frozenset())

@@ -252,7 +252,7 @@ def test_the_version_that_the_user_asks_for(version: str, source: str, step: str
 
 
 @pytest.mark.parametrize("gpu_count", [0, 1, 3])
-def test_newcomer_3_the_count_is_the_users_wish(gpu_count: int) -> None:
+def test_the_count_is_the_users_wish(gpu_count: int) -> None:
     found = failures(node(), Wanted(gpu_count))
     assert found == {
         "GPUs": f"validate_gpu_count asks for {gpu_count}, and 2 of 2 GPUs on the PCI bus answer -> "

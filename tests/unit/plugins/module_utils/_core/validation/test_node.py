@@ -120,7 +120,7 @@ def test_all_components_say_nothing_of_this_node() -> None:
         components(["slurm"])
 
 
-def test_newcomer_1_10_no_kubelet_at_all_is_said_and_can_be_an_error() -> None:
+def test_no_kubelet_at_all_is_said_and_can_be_an_error() -> None:
     """A node that was green, without a word, where no kubelet had ever registered its GPUs."""
     resources = {"nvidia.com/gpu": {"devices": {PLAIN.uuid: "Healthy"}, "registered": False}}
     alone = node(

@@ -74,20 +74,18 @@ def at_work(node: AptNode, seconds: float) -> Iterator[int]:
         other.terminate()
 
 
-def test_item_8_what_another_has_begun_is_not_taken_for_interrupted(node: AptNode) -> None:
+def test_what_another_has_begun_is_not_taken_for_interrupted(node: AptNode) -> None:
     with at_work(node, 1.5):
         found = Apt(node, 60, "the driver").packages()
     assert not any(one.broken for one in found.values())
 
 
-def test_item_8_what_was_interrupted_is_seen_where_nobody_is_at_work(node: AptNode) -> None:
+def test_what_was_interrupted_is_seen_where_nobody_is_at_work(node: AptNode) -> None:
     assert Apt(node, 60, "the driver").packages()["half"].broken
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_item_8_who_holds_the_lock_is_named_with_the_variable(
-    node: AptNode, *, begun: bool
-) -> None:
+def test_who_holds_the_lock_is_named_with_the_variable(node: AptNode, *, begun: bool) -> None:
     apt = Apt(node, 0, "the driver", "nvidia_driver_lock_timeout")
     with at_work(node, 60) as pid, pytest.raises(NodeError) as caught:
         apt.packages() if begun else apt.hold(["dpkg"])
@@ -97,7 +95,7 @@ def test_item_8_who_holds_the_lock_is_named_with_the_variable(
 
 
 @pytest.mark.skipif(bool(missing("dnf")), reason=missing("dnf") or "-")
-def test_item_8_upgrade_that_rpm_is_at_is_not_taken_for_interrupted(tmp_path: Path) -> None:
+def test_upgrade_that_rpm_is_at_is_not_taken_for_interrupted(tmp_path: Path) -> None:
     repo = slow_upgrade(tmp_path / "repo")
     node = RpmNode(tmp_path / "node", repo, SYSTEMS["dnf"])
     done = node._genuine(("dnf", "-y", "install", "nvidia-slow-1.0"))
@@ -114,7 +112,7 @@ def test_item_8_upgrade_that_rpm_is_at_is_not_taken_for_interrupted(tmp_path: Pa
     assert node.installed()["nvidia-slow"] == "2.0"
 
 
-def test_item_8_words_of_dnf5_about_the_lock_are_known() -> None:
+def test_words_of_dnf5_about_the_lock_are_known() -> None:
     # libdnf5/base/transaction.cpp; dnf 4 is genuine above.
     said = "Transaction failed: Failed to obtain rpm transaction lock. Another transaction is in progress."
     host = FakeHost(commands={("dnf",): Completed(1, "", said), ("rpm",): "/var/lib/rpm\n"})

@@ -45,7 +45,7 @@ def free(node: Debian) -> None:
 
 @pytest.mark.parametrize("wanted", CHANGES)
 @pytest.mark.parametrize("reload", ["never", "when_idle"])
-def test_item_7_driver_that_a_process_uses_is_not_touched(
+def test_driver_that_a_process_uses_is_not_touched(
     busy: Debian, wanted: dict[str, Any], reload: str
 ) -> None:
     packages, files = busy.packages, dict(busy.files)
@@ -57,7 +57,7 @@ def test_item_7_driver_that_a_process_uses_is_not_touched(
 
 
 @pytest.mark.parametrize(("wanted", "plays"), [(OLD, True), (TYPE, True), (GONE, False)])
-def test_item_7_next_step_is_the_playbook_that_drains(
+def test_next_step_is_the_playbook_that_drains(
     busy: Debian, wanted: dict[str, Any], plays: bool
 ) -> None:
     with pytest.raises(NodeError) as found:
@@ -66,7 +66,7 @@ def test_item_7_next_step_is_the_playbook_that_drains(
 
 
 @pytest.mark.parametrize("wanted", CHANGES)
-def test_item_7_check_mode_returns_the_plan_and_who_is_in_the_way(
+def test_check_mode_returns_the_plan_and_who_is_in_the_way(
     busy: Debian, wanted: dict[str, Any]
 ) -> None:
     one = capability(busy, check_mode=True, reload="when_idle", **wanted)
@@ -81,7 +81,7 @@ def test_item_7_check_mode_returns_the_plan_and_who_is_in_the_way(
     assert any("would be refused" in text for text in planned.warnings)
 
 
-def test_item_7_what_can_never_be_carried_out_is_no_matter_of_use(busy: Debian) -> None:
+def test_what_can_never_be_carried_out_is_no_matter_of_use(busy: Debian) -> None:
     for run in (preview, converge):
         with pytest.raises(NodeError) as found:
             run(busy, version="999")
@@ -98,7 +98,7 @@ def test_item_7_what_can_never_be_carried_out_is_no_matter_of_use(busy: Debian) 
         {"version": "550"},
     ],
 )
-def test_item_7_what_takes_nothing_goes_on(busy: Debian, wanted: dict[str, Any]) -> None:
+def test_what_takes_nothing_goes_on(busy: Debian, wanted: dict[str, Any]) -> None:
     busy.offers |= {name: [VERSION] for name in ("libnvcuvid1", "libnvidia-encode1")}
     left = converge(busy, **wanted)
     assert left.steps == ()
@@ -106,7 +106,7 @@ def test_item_7_what_takes_nothing_goes_on(busy: Debian, wanted: dict[str, Any])
 
 
 @pytest.mark.parametrize("nouveau", [True, False])
-def test_item_7_first_installation_is_never_refused(nouveau: bool) -> None:
+def test_first_installation_is_never_refused(nouveau: bool) -> None:
     node = Debian()
     node.files["/proc/99/comm"] = "Xorg\n"
     node.links["/proc/99/fd/3"] = "/dev/nvidia0"
@@ -116,7 +116,7 @@ def test_item_7_first_installation_is_never_refused(nouveau: bool) -> None:
     assert node.packages["nvidia-smi"][0] == VERSION
 
 
-def test_item_7_nothing_is_enabled_before_a_change_that_would_be_refused(busy: Debian) -> None:
+def test_nothing_is_enabled_before_a_change_that_would_be_refused(busy: Debian) -> None:
     """Sources are put right before the transaction that they are for."""
     sources = busy.files[OWN_SOURCES]
     busy.files[OWN_SOURCES] = sources.replace(" non-free-firmware", "")
@@ -127,7 +127,7 @@ def test_item_7_nothing_is_enabled_before_a_change_that_would_be_refused(busy: D
 
 
 @pytest.mark.parametrize("wanted", CHANGES)
-def test_item_7_free_gpus_are_waited_for(
+def test_free_gpus_are_waited_for(
     busy: Debian, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     naps: list[float] = []
@@ -143,7 +143,7 @@ def test_item_7_free_gpus_are_waited_for(
     assert busy.packages.get("nvidia-open-kernel-dkms") != (VERSION, "hi ")
 
 
-def test_item_7_wait_ends_at_its_timeout(busy: Debian, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_ends_at_its_timeout(busy: Debian, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(gate.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(gate.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
@@ -157,7 +157,7 @@ def test_item_7_wait_ends_at_its_timeout(busy: Debian, monkeypatch: pytest.Monke
     assert busy.changes() == []
 
 
-def test_item_7_check_mode_does_not_wait(busy: Debian) -> None:
+def test_check_mode_does_not_wait(busy: Debian) -> None:
     one = capability(busy, check_mode=True, on_busy="wait", **OLD)
     state = one.observe()
     planned = one.plan(state)
@@ -166,7 +166,7 @@ def test_item_7_check_mode_does_not_wait(busy: Debian) -> None:
     assert any("would wait" in text for text in planned.warnings)
 
 
-def test_item_7_driver_is_replaced_in_use_only_where_that_is_said(busy: Debian) -> None:
+def test_driver_is_replaced_in_use_only_where_that_is_said(busy: Debian) -> None:
     left = converge(busy, on_busy="proceed", reload="when_idle", **OLD)
     assert busy.packages["libcuda1"][0].startswith("535")
     assert not any(words[0] == "rmmod" for words in busy.ran)
@@ -176,7 +176,7 @@ def test_item_7_driver_is_replaced_in_use_only_where_that_is_said(busy: Debian) 
 
 
 @pytest.mark.parametrize("on_busy", ["fail", "proceed"])
-def test_item_7_who_is_in_the_way_of_a_boot_is_told(busy: Debian, on_busy: str) -> None:
+def test_who_is_in_the_way_of_a_boot_is_told(busy: Debian, on_busy: str) -> None:
     """The role asks before it reboots a node."""
     loaded = busy.files[LOADED]
     busy.files[LOADED] = loaded.replace(VERSION.partition("-")[0], "535.261.03")
@@ -185,12 +185,12 @@ def test_item_7_who_is_in_the_way_of_a_boot_is_told(busy: Debian, on_busy: str) 
     assert left.blocked_by == ("process 99 (python3)",)
 
 
-def test_item_7_negative_time_is_refused() -> None:
+def test_negative_time_is_refused() -> None:
     with pytest.raises(InputError, match="wait_timeout"):
         capability(Debian(), wait_timeout=-1)
 
 
-def test_item_7_pods_that_are_not_known_do_not_stop_who_proceeds(busy: Debian) -> None:
+def test_pods_that_are_not_known_do_not_stop_who_proceeds(busy: Debian) -> None:
     busy.files["/var/lib/kubelet/pod-resources/kubelet.sock"] = ""
     busy.files["/var/lib/kubelet/dra_manager_state"] = "gpu.nvidia.com"
     with pytest.raises(NodeError, match="it is not known which pods"):
@@ -199,7 +199,7 @@ def test_item_7_pods_that_are_not_known_do_not_stop_who_proceeds(busy: Debian) -
     assert any("it is not known which pods" in text for text in left.warnings)
 
 
-def test_item_7_processes_and_pods_are_named_together(busy: Debian) -> None:
+def test_processes_and_pods_are_named_together(busy: Debian) -> None:
     one = {"namespace": "ml", "pod": "idle", "container": "main", "resource": "nvidia.com/gpu"}
     one["device"] = "GPU-00000000-aaaa-bbbb-cccc-0123456789ab"
     busy.files["/var/lib/kubelet/pod-resources/kubelet.sock"] = ""

@@ -35,7 +35,7 @@ def offering(*versions: str) -> Debian:
     return node
 
 
-def test_item_12_what_is_newer_is_reported_and_nothing_moves() -> None:
+def test_what_is_newer_is_reported_and_nothing_moves() -> None:
     node = offering(POINT, "580.178.04")
     one = converge(node, version="550")
     assert (one.steps, one.warnings) == ((), ())
@@ -50,7 +50,7 @@ def test_item_12_what_is_newer_is_reported_and_nothing_moves() -> None:
     assert reported(node, version="550", update=True)["notes"] == []
 
 
-def test_item_12_driver_below_a_floor_is_warned_of_once_with_the_release_that_helps() -> None:
+def test_driver_below_a_floor_is_warned_of_once_with_the_release_that_helps() -> None:
     node = offering(POINT)
     known = table(POINT)
     found = converge(node, version="550", releases=known)
@@ -63,7 +63,7 @@ def test_item_12_driver_below_a_floor_is_warned_of_once_with_the_release_that_he
     assert (there["below"], there["floor"], there["bulletin"]) == (False, POINT, "1")
 
 
-def test_item_12_update_that_stays_below_is_warned_of_in_its_preview() -> None:
+def test_update_that_stays_below_is_warned_of_in_its_preview() -> None:
     node = offering(POINT)
     one = capability(node, version="550", update=True, check_mode=True, releases=table("550.999"))
     (warning,) = one.plan(one.observe()).warnings
@@ -71,7 +71,7 @@ def test_item_12_update_that_stays_below_is_warned_of_in_its_preview() -> None:
     assert warning.endswith(f"as the sources offer {POINT} at most")
 
 
-def test_item_12_driver_that_an_image_brings_is_judged_as_well() -> None:
+def test_driver_that_an_image_brings_is_judged_as_well() -> None:
     node = Debian()
     node.files |= {
         "/etc/os-release": "ID=nixos\n",
@@ -88,14 +88,14 @@ def test_item_12_driver_that_an_image_brings_is_judged_as_well() -> None:
     assert converge(node, source="preinstalled").warnings == ()
 
 
-def test_item_12_removal_says_nothing_of_releases() -> None:
+def test_removal_says_nothing_of_releases() -> None:
     node = offering(POINT)
     found = converge(node, state="absent", releases=table(POINT, PAST))
     assert found.warnings == ()
     assert reported(node, state="absent", releases=table(POINT))["notes"] == []
 
 
-def test_item_12_lists_that_cannot_be_fetched_for_an_update_are_warned_of() -> None:
+def test_lists_that_cannot_be_fetched_for_an_update_are_warned_of() -> None:
     node = offering(POINT)
     words = "W: Failed to fetch http://mirror/debian/InRelease  Could not connect"
     node.answers = [Completed(0, "", f"{words}\nW: Some index files failed to download.\n")]
@@ -105,6 +105,6 @@ def test_item_12_lists_that_cannot_be_fetched_for_an_update_are_warned_of() -> N
     assert converge(node, version="550").warnings == ()
 
 
-def test_item_12_bad_table_is_refused_before_anything_is_looked_at() -> None:
+def test_bad_table_is_refused_before_anything_is_looked_at() -> None:
     with pytest.raises(InputError, match=r"releases\.as_of: None is not valid"):
         capability(Debian(), releases={"branches": {}})

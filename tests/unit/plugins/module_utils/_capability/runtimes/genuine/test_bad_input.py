@@ -28,7 +28,7 @@ ODD = {
 
 @pytest.mark.parametrize("suite", SUITES)
 @pytest.mark.parametrize("layout", ODD)
-def test_a11_odd_layout_is_edited(machine: Make, suite: str, layout: str) -> None:
+def test_odd_layout_is_edited(machine: Make, suite: str, layout: str) -> None:
     node = machine(suite, {CONFIG: ODD[layout]})
     node.install_toolkit()
     before, effective = node.files(), node.cri()

@@ -24,7 +24,7 @@ IMPORTS = f'imports = ["{CONF_D}/*.toml"]\n'
 
 @every_suite
 @pytest.mark.parametrize("text", ["", "\n", "# a comment\n", '#disabled_plugins = ["cri"]'])
-def test_a1_file_without_keys_gets_its_version(machine: Make, suite: str, text: str) -> None:
+def test_file_without_keys_gets_its_version(machine: Make, suite: str, text: str) -> None:
     node = machine(suite, {CONFIG: text})
     node.install_toolkit()
     before = node.files()
@@ -39,7 +39,7 @@ def test_a1_file_without_keys_gets_its_version(machine: Make, suite: str, text: 
 
 
 @with_cdi
-def test_a1_cdi_for_a_file_of_comments_that_somebody_edits_later(machine: Make, suite: str) -> None:
+def test_cdi_for_a_file_of_comments_that_somebody_edits_later(machine: Make, suite: str) -> None:
     node = machine(suite, {CONFIG: "# a comment\n"})
     converge(node)
     assert node.cri()["enable_cdi"] is True
@@ -53,7 +53,7 @@ def test_a1_cdi_for_a_file_of_comments_that_somebody_edits_later(machine: Make, 
 
 @every_suite
 @pytest.mark.parametrize("link", [False, True])
-def test_a4_no_file_or_a_dangling_link(machine: Make, suite: str, link: bool) -> None:
+def test_no_file_or_a_dangling_link(machine: Make, suite: str, link: bool) -> None:
     node = machine(suite)
     node.install_toolkit()
     if link:
@@ -80,9 +80,7 @@ DISABLED = {
 
 
 @pytest.mark.parametrize(("suite", "text"), [(s, text) for s in SUITES for text in DISABLED[s]])
-def test_a5_disabled_cri_is_seen_however_it_is_spelled(
-    machine: Make, suite: str, text: str
-) -> None:
+def test_disabled_cri_is_seen_however_it_is_spelled(machine: Make, suite: str, text: str) -> None:
     node = machine(suite, {CONFIG: text})
     node.install_toolkit()
     before = node.files()
@@ -93,7 +91,7 @@ def test_a5_disabled_cri_is_seen_however_it_is_spelled(
 
 
 @pytest.mark.parametrize(("suite", "text"), [(s, text) for s in SUITES[1:] for text in DISABLED[s]])
-def test_a5_auto_leaves_dockers_containerd_alone(machine: Make, suite: str, text: str) -> None:
+def test_auto_leaves_dockers_containerd_alone(machine: Make, suite: str, text: str) -> None:
     node = machine(suite, {CONFIG: text})
     node.install_docker()
     steps = converge(node, name="auto")
@@ -102,7 +100,7 @@ def test_a5_auto_leaves_dockers_containerd_alone(machine: Make, suite: str, text
     assert [one for one in planned(node, name="auto").warnings if "containerd" in one] == []
 
 
-def test_a5_cri_that_an_import_disables(machine: Make) -> None:
+def test_cri_that_an_import_disables(machine: Make) -> None:
     more = f'version = 2\ndisabled_plugins = ["{OLD}"]\n'
     node = machine("trixie", {CONFIG: "version = 2\n" + IMPORTS, f"{CONF_D}/x.toml": more})
     with pytest.raises(NodeError, match="disables the CRI plugin"):
@@ -120,7 +118,7 @@ def remembered(node: Machine) -> list[str | None]:
     return [node.read(f"/{one}/gpu-node/container_runtime.json") for one in ("var/lib", "run")]
 
 
-def test_a6_what_would_not_be_in_effect_is_found_on_the_trial(machine: Make) -> None:
+def test_what_would_not_be_in_effect_is_found_on_the_trial(machine: Make) -> None:
     main = f'version = 3\nimports = ["{MORE}"]\n'
     node = machine("forky", {CONFIG: main, MORE: off(NEW, 3)})
     before = node.files()
@@ -131,7 +129,7 @@ def test_a6_what_would_not_be_in_effect_is_found_on_the_trial(machine: Make) -> 
 
 
 @with_cdi
-def test_a6_what_is_found_wrong_after_the_write_is_undone(machine: Make, suite: str) -> None:
+def test_what_is_found_wrong_after_the_write_is_undone(machine: Make, suite: str) -> None:
     section, version = (OLD, 2) if suite == "trixie" else (NEW, 3)
     main = f'version = {version}\nimports = ["{CONF_D}/*"]\n' + off(section, version)[12:]
     node = machine(suite, {CONFIG: main})
@@ -147,7 +145,7 @@ def test_a6_what_is_found_wrong_after_the_write_is_undone(machine: Make, suite: 
 
 
 @with_cdi
-def test_a6_refusal_names_the_file_and_not_the_trial(machine: Make, suite: str) -> None:
+def test_refusal_names_the_file_and_not_the_trial(machine: Make, suite: str) -> None:
     node = machine(suite, {CONFIG: "version = 2\nroot = 3\n"})
     with pytest.raises(NodeError) as caught:
         planned(node, spec_dirs=["/opt/cdi"])
@@ -169,7 +167,7 @@ version = 2
 CTK_2_1 = CTK_1_7.replace("version = 2", "version = 3").replace(OLD, NEW)
 
 
-def test_a7_ours_has_the_last_word_beside_nvidias_file(machine: Make) -> None:
+def test_ours_has_the_last_word_beside_nvidias_file(machine: Make) -> None:
     node = machine("forky", {CONFIG: "version = 3\n" + IMPORTS, NVIDIAS: CTK_2_1})
     node.install_toolkit()
     before = node.files()
@@ -181,7 +179,7 @@ def test_a7_ours_has_the_last_word_beside_nvidias_file(machine: Make) -> None:
     assert node.files() == before
 
 
-def test_a7_file_of_an_earlier_release_is_moved(machine: Make) -> None:
+def test_file_of_an_earlier_release_is_moved(machine: Make) -> None:
     node = machine("forky", {CONFIG: "version = 3\n" + IMPORTS})
     node.install_toolkit()
     before = node.files()
@@ -203,7 +201,7 @@ def test_a7_file_of_an_earlier_release_is_moved(machine: Make) -> None:
     assert node.files() == before
 
 
-def test_a7_file_that_sorts_after_ours_is_named(machine: Make) -> None:
+def test_file_that_sorts_after_ours_is_named(machine: Make) -> None:
     last = f"{CONF_D}/zzz.toml"
     node = machine("forky", {CONFIG: "version = 3\n" + IMPORTS, last: CTK_2_1})
     node.install_toolkit()
@@ -213,7 +211,7 @@ def test_a7_file_that_sorts_after_ours_is_named(machine: Make) -> None:
     assert node.files() == before
 
 
-def test_a7_containerd_1_is_edited_where_the_section_counts(machine: Make) -> None:
+def test_containerd_1_is_edited_where_the_section_counts(machine: Make) -> None:
     main = f'version = 2\n{IMPORTS}[plugins."{OLD}"]\nsandbox_image = "pause:9"\n'
     node = machine("trixie", {CONFIG: main, NVIDIAS: CTK_1_7})
     node.install_toolkit()
@@ -229,7 +227,7 @@ def test_a7_containerd_1_is_edited_where_the_section_counts(machine: Make) -> No
 
 
 @every_suite
-def test_a8_complete_handler_needs_nothing(machine: Make, suite: str) -> None:
+def test_complete_handler_needs_nothing(machine: Make, suite: str) -> None:
     section, version = (NEW, 3) if suite == "forky" else (OLD, 2)
     at = f'plugins."{section}".containerd.runtimes'
     text = (
@@ -261,7 +259,7 @@ BinaryName = "/usr/bin/crun"
 
 @every_suite
 @pytest.mark.parametrize("mode", ["runtime_class", "default_runtime"])
-def test_a9_handler_is_like_the_default_runtime(machine: Make, suite: str, mode: str) -> None:
+def test_handler_is_like_the_default_runtime(machine: Make, suite: str, mode: str) -> None:
     section, version = (NEW, 3) if suite == "forky" else (OLD, 2)
     values = {"section": section, "version": version}
     node = machine(
@@ -279,7 +277,7 @@ def test_a9_handler_is_like_the_default_runtime(machine: Make, suite: str, mode:
 
 
 @every_suite
-def test_a9_nothing_is_taken_from_a_runtime_of_another_kind(machine: Make, suite: str) -> None:
+def test_nothing_is_taken_from_a_runtime_of_another_kind(machine: Make, suite: str) -> None:
     section, version = (NEW, 3) if suite == "forky" else (OLD, 2)
     values = {"section": section, "version": version}
     text = CRUN.format(name="kata", kind="io.containerd.kata.v2", **values)
@@ -292,7 +290,7 @@ def test_a9_nothing_is_taken_from_a_runtime_of_another_kind(machine: Make, suite
 
 @every_suite
 @pytest.mark.parametrize("text", [None, ""])
-def test_a12_another_path_is_not_answered_from_the_usual_one(
+def test_another_path_is_not_answered_from_the_usual_one(
     machine: Make, suite: str, text: str | None
 ) -> None:
     section, version = (NEW, 3) if suite == "forky" else (OLD, 2)

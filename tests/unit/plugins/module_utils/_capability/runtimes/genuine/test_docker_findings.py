@@ -44,7 +44,7 @@ def started(node: Machine) -> str:
 @pytest.mark.slow
 @with_cdi
 @pytest.mark.parametrize("other", OTHERS)
-def test_a10_entry_of_another_kind_is_replaced_and_comes_back(
+def test_entry_of_another_kind_is_replaced_and_comes_back(
     machine: Make, suite: str, other: str
 ) -> None:
     text = json.dumps({"runtimes": {"nvidia": OTHERS[other]}, "debug": True}, indent=4)
@@ -68,7 +68,7 @@ def test_a10_entry_of_another_kind_is_replaced_and_comes_back(
 
 @pytest.mark.slow
 @with_cdi
-def test_a10_dockerd_dies_of_a_path_beside_another_kind(machine: Make, suite: str) -> None:
+def test_dockerd_dies_of_a_path_beside_another_kind(machine: Make, suite: str) -> None:
     entry = {**OTHERS["shim"], "path": WRAPPER}
     node = machine(suite, {DAEMON: json.dumps({"runtimes": {"nvidia": entry}})})
     node.install_docker()

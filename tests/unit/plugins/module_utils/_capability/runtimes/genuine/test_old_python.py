@@ -30,9 +30,7 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_item_8_check_mode_and_a_run_on_a_fresh_node(
-    machine: Callable[..., Machine], suite: str
-) -> None:
+def test_check_mode_and_a_run_on_a_fresh_node(machine: Callable[..., Machine], suite: str) -> None:
     text = (FILES / "kubespray.toml").read_text()
     node = machine(suite, {CONFIG: text})
     node.install_toolkit()
@@ -48,7 +46,7 @@ def test_item_8_check_mode_and_a_run_on_a_fresh_node(
     assert node.files() == before
 
 
-def test_item_8_module_looks_for_no_library() -> None:
+def test_module_looks_for_no_library() -> None:
     name = "ansible_collections.gpu.node.plugins.modules.container_runtime"
     found = importlib.util.find_spec(name)
     assert found is not None

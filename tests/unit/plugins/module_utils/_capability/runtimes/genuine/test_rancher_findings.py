@@ -61,7 +61,7 @@ def rancher(
 
 @BOTH
 @pytest.mark.parametrize("imports", [False, True])
-def test_a8_own_handler_is_complete(
+def test_own_handler_is_complete(
     machine: Callable[..., Machine], kind: Kind, imports: bool
 ) -> None:
     node, _folder = rancher(machine, kind, imports=imports, handler=True)
@@ -69,9 +69,7 @@ def test_a8_own_handler_is_complete(
 
 
 @BOTH
-def test_a8_handler_goes_where_the_file_imports(
-    machine: Callable[..., Machine], kind: Kind
-) -> None:
+def test_handler_goes_where_the_file_imports(machine: Callable[..., Machine], kind: Kind) -> None:
     node, folder = rancher(machine, kind, imports=True, handler=False)
     before = node.files()
     (step,) = converge(node, name=kind.name, mode="default_runtime")
@@ -82,7 +80,7 @@ def test_a8_handler_goes_where_the_file_imports(
 
 
 @BOTH
-def test_a8_without_the_import_the_template_is_named(
+def test_without_the_import_the_template_is_named(
     machine: Callable[..., Machine], kind: Kind
 ) -> None:
     node, _folder = rancher(machine, kind, imports=False, handler=False)

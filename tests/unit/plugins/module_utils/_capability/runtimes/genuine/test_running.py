@@ -26,7 +26,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("suite", SUITES[1:])
 @pytest.mark.parametrize("live", [False, True])
-def test_item_3_what_a_restart_of_docker_ends(
+def test_what_a_restart_of_docker_ends(
     machine: Callable[..., Machine], tmp_path: Path, suite: str, live: bool
 ) -> None:
     settings = {"live-restore": live, "features": {"cdi": False}}
@@ -52,7 +52,7 @@ def test_item_3_what_a_restart_of_docker_ends(
 
 
 @pytest.mark.parametrize("suite", SUITES[1:])
-def test_item_3_containers_of_containerd_go_on(
+def test_containers_of_containerd_go_on(
     machine: Callable[..., Machine], tmp_path: Path, suite: str
 ) -> None:
     node = machine(suite, {DAEMON: '{"live-restore": true}'})

@@ -49,7 +49,7 @@ GRAPHICS = {
 
 
 @pytest.mark.parametrize(("system", "names"), NAMES.items(), ids=[*NAMES])
-def test_item_27_components_mean_the_packages_of_each_system(system: str, names: Names) -> None:
+def test_components_mean_the_packages_of_each_system(system: str, names: Names) -> None:
     assert {*components.packages(names, "video")} == VIDEO[system]
     assert {*components.packages(names, "graphics")} == GRAPHICS[system]
     found = components.extend(names, ["video", "graphics", "dcgm"], "580")
@@ -70,7 +70,7 @@ def test_item_27_components_mean_the_packages_of_each_system(system: str, names:
         ("", ""),
     ],
 )
-def test_item_7_dcgm_has_the_diagnostics_of_the_drivers_cuda(version: str, major: str) -> None:
+def test_dcgm_has_the_diagnostics_of_the_drivers_cuda(version: str, major: str) -> None:
     found = components.packages(NAMES["debian"], "dcgm", version)
     assert found[:1] == ("datacenter-gpu-manager-4-core",)
     assert [one for one in found if "cuda" in one] == (
@@ -80,7 +80,7 @@ def test_item_7_dcgm_has_the_diagnostics_of_the_drivers_cuda(version: str, major
     )
 
 
-def test_item_7_dcgm_without_what_is_proprietary_and_for_each_cuda() -> None:
+def test_dcgm_without_what_is_proprietary_and_for_each_cuda() -> None:
     assert components.dcgm("all", proprietary=False) == (
         "datacenter-gpu-manager-4-core",
         "datacenter-gpu-manager-4-cuda-all",

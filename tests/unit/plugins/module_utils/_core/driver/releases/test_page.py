@@ -12,6 +12,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[6] / "docs"))
 import releases
 
 
-def test_item_12_page_shows_the_collections_table() -> None:
+def test_page_shows_the_collections_table() -> None:
     assert releases.shown() == releases.tables(), "run make docs-tables"
     assert releases.shown().count("\n| 5") + releases.shown().count("\n| [5") >= 15

@@ -62,7 +62,7 @@ def tables(draw: st.DrawFn) -> Table:
 
 
 @given(tables(), versions())
-def test_item_12_floor_is_the_highest_that_a_bulletin_has_for_the_branch(
+def test_floor_is_the_highest_that_a_bulletin_has_for_the_branch(
     known: Table, version: str
 ) -> None:
     found = standing.security(version, known)
@@ -79,7 +79,7 @@ def test_item_12_floor_is_the_highest_that_a_bulletin_has_for_the_branch(
 
 
 @given(tables(), versions("580"), versions("580"))
-def test_item_12_newer_version_is_never_below_where_an_older_one_is_not(
+def test_newer_version_is_never_below_where_an_older_one_is_not(
     known: Table, one: str, other: str
 ) -> None:
     older, newer = sorted((one, other), key=numbers)
@@ -87,7 +87,7 @@ def test_item_12_newer_version_is_never_below_where_an_older_one_is_not(
 
 
 @given(tables(), versions())
-def test_item_12_bulletins_that_list_the_branch_are_never_called_unlisted(
+def test_bulletins_that_list_the_branch_are_never_called_unlisted(
     known: Table, version: str
 ) -> None:
     branch = version[:3]
@@ -98,7 +98,7 @@ def test_item_12_bulletins_that_list_the_branch_are_never_called_unlisted(
 
 
 @given(tables(), versions(), DAYS, st.integers(0, 4000))
-def test_item_12_what_is_past_its_support_stays_so(
+def test_what_is_past_its_support_stays_so(
     known: Table, version: str, today: datetime.date, days: int
 ) -> None:
     found = standing.support(version, known, today)
@@ -114,7 +114,7 @@ def test_item_12_what_is_past_its_support_stays_so(
 
 
 @given(tables(), DAYS, st.sampled_from([H100, V100, ()]))
-def test_item_12_branch_to_move_to_is_supported_and_runs_the_gpus(
+def test_branch_to_move_to_is_supported_and_runs_the_gpus(
     known: Table, today: datetime.date, gpus: tuple[tuple[str, str], ...]
 ) -> None:
     able = {
@@ -128,7 +128,7 @@ def test_item_12_branch_to_move_to_is_supported_and_runs_the_gpus(
 
 
 @given(tables(), versions(), DAYS)
-def test_item_12_there_is_a_warning_exactly_where_the_result_says_so(
+def test_there_is_a_warning_exactly_where_the_result_says_so(
     known: Table, version: str, today: datetime.date
 ) -> None:
     found = standing.warnings(version, version, known, today, H100)
@@ -149,36 +149,36 @@ def test_item_12_there_is_a_warning_exactly_where_the_result_says_so(
         ("", r"Next step: install 580\.178\.04 or later$"),
     ],
 )
-def test_item_12_driver_below_the_floor_is_told_what_helps(newest: str, step: str) -> None:
+def test_driver_below_the_floor_is_told_what_helps(newest: str, step: str) -> None:
     (found,) = standing.warnings("580.95.05", newest, table(), DAY, H100)
     assert found.startswith("the driver 580.95.05 is below 580.178.04, the first of its branch")
     assert "bulletin 5861 of 2026-09-30 (https://nvidia.custhelp.com/" in found
     assert re.search(step, found)
 
 
-def test_item_12_driver_at_the_floor_of_a_supported_branch_is_all_right() -> None:
+def test_driver_at_the_floor_of_a_supported_branch_is_all_right() -> None:
     assert standing.warnings("580.178.04", "580.178.04", table(), DAY, H100) == []
 
 
-def test_item_12_branch_past_its_support_is_told_which_one_is_not() -> None:
+def test_branch_past_its_support_is_told_which_one_is_not() -> None:
     (found,) = standing.warnings("550.163.01", "550.163.01", table(), DAY, H100)
     assert "branch 550, which NVIDIA does not support any more since 2025-06-30" in found
     assert "security bulletins since then, 5670, 5703, 5747, 5821, 5861" in found
     assert "Next step: move to version: '580', which is supported until 2028-06-30" in found
 
 
-def test_item_12_branch_that_ended_at_an_unknown_time_is_past_it() -> None:
+def test_branch_that_ended_at_an_unknown_time_is_past_it() -> None:
     (found,) = standing.warnings("575.57.08", "575.57.08", table(), DAY, H100)
     assert "branch 575, which NVIDIA does not support any more; it has no release" in found
 
 
-def test_item_12_branch_that_nobody_knows_says_nothing() -> None:
+def test_branch_that_nobody_knows_says_nothing() -> None:
     assert standing.warnings("999.1.1", "999.1.1", table(), DAY, H100) == []
     assert standing.security("999.1.1", table())["unlisted"] == []
     assert standing.support("999.1.1", table(), DAY)["past"] is None
 
 
-def test_item_12_point_release_and_an_old_table_are_notes() -> None:
+def test_point_release_and_an_old_table_are_notes() -> None:
     later = DAY + datetime.timedelta(200)
     assert standing.notes("", "580.178.04", table(), DAY) == []
     newer, old = standing.notes("580.178.04", "580.159.03", table(), later)

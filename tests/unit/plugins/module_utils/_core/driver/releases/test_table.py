@@ -34,12 +34,12 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize("none", [False, {}, "false", "False"])
-def test_item_12_there_may_be_no_table(none: object) -> None:
+def test_there_may_be_no_table(none: object) -> None:
     assert parse(none) is None
 
 
 @pytest.mark.parametrize("own", [True, None, "true", TABLE])
-def test_item_12_table_of_the_collection_is_the_default(own: object) -> None:
+def test_table_of_the_collection_is_the_default(own: object) -> None:
     found = parse(own)
     assert found is not None
     assert str(found.as_of) == TABLE["as_of"]
@@ -48,9 +48,7 @@ def test_item_12_table_of_the_collection_is_the_default(own: object) -> None:
     assert found.bulletins[-1].floors["580"] == "580.178.04"
 
 
-def test_item_12_each_row_of_the_collections_table_says_where_it_is_from_and_when_it_was_read() -> (
-    None
-):
+def test_each_row_of_the_collections_table_says_where_it_is_from_and_when_it_was_read() -> None:
     rows = [*TABLE["branches"].values(), *TABLE["bulletins"]]
     assert len(rows) >= 20
     for row in rows:
@@ -65,7 +63,7 @@ def test_item_12_each_row_of_the_collections_table_says_where_it_is_from_and_whe
     ].keys()
 
 
-def test_item_12_users_table_takes_the_place_of_the_collections() -> None:
+def test_users_table_takes_the_place_of_the_collections() -> None:
     found = parse(json.loads(json.dumps(OWN)))
     assert found is not None
     assert found.branches == {
@@ -74,7 +72,7 @@ def test_item_12_users_table_takes_the_place_of_the_collections() -> None:
     assert [one.id for one in found.bulletins] == ["5861"]
 
 
-def test_item_12_yaml_writes_days_and_branches_without_quotes() -> None:
+def test_yaml_writes_days_and_branches_without_quotes() -> None:
     day = datetime.date(2028, 6, 30)
     found = parse({"as_of": datetime.date(2026, 10, 1), "branches": {580: {"end_of_support": day}}})
     assert found is not None
@@ -100,7 +98,7 @@ def test_item_12_yaml_writes_days_and_branches_without_quotes() -> None:
         (("bulletins", 0, "floors", "580"), "570.1", r"floors\.580: '570\.1' .*of branch 580"),
     ],
 )
-def test_item_12_bad_table_is_refused_with_its_key(
+def test_bad_table_is_refused_with_its_key(
     path: tuple[Any, ...], value: object, words: str
 ) -> None:
     values: Any = copy.deepcopy(OWN)
@@ -114,7 +112,7 @@ def test_item_12_bad_table_is_refused_with_its_key(
 
 
 @pytest.mark.parametrize("key", ["as_of", "id", "date", "floors"])
-def test_item_12_what_must_be_there_is_named_where_it_is_not(key: str) -> None:
+def test_what_must_be_there_is_named_where_it_is_not(key: str) -> None:
     values = copy.deepcopy(OWN)
     (values if key == "as_of" else values["bulletins"][0]).pop(key)
     with pytest.raises(InputError, match=rf"{key}: None is not valid"):
@@ -122,7 +120,7 @@ def test_item_12_what_must_be_there_is_named_where_it_is_not(key: str) -> None:
 
 
 @given(JSON)
-def test_item_12_whatever_is_written_is_a_table_or_refused(value: object) -> None:
+def test_whatever_is_written_is_a_table_or_refused(value: object) -> None:
     if value is None or value is True or str(value).lower() in ("true", "false", "{}"):
         assert (parse(value) is None) is (value is False or str(value).lower() in ("false", "{}"))
         return

@@ -58,7 +58,7 @@ def test_fresh_machine_gets_the_open_modules_and_goes_back(node: Make) -> None:
     assert (machine.installed(), machine.held()) == (before, set())
 
 
-def test_item_33_kernel_without_headers_anywhere_is_refused_before_anything_changes(
+def test_kernel_without_headers_anywhere_is_refused_before_anything_changes(
     node: Make,
 ) -> None:
     machine = node(NEW, headers=False)
@@ -74,7 +74,7 @@ def test_item_33_kernel_without_headers_anywhere_is_refused_before_anything_chan
     assert converge(machine, load=False, persistence=False).steps == ()
 
 
-def test_item_4_modules_of_dkms_need_an_enrolled_key(node: Make) -> None:
+def test_modules_of_dkms_need_an_enrolled_key(node: Make) -> None:
     machine = node(NEW)
     machine.enable()
     machine.put(SECURE_BOOT[1:], "\x06\0\0\0\x01")
@@ -93,7 +93,7 @@ def test_item_4_modules_of_dkms_need_an_enrolled_key(node: Make) -> None:
     assert machine.works()
 
 
-def test_u9_desktop_moves_to_backports_with_its_metapackage_and_back(node: Make) -> None:
+def test_desktop_moves_to_backports_with_its_metapackage_and_back(node: Make) -> None:
     machine = node(OLD)
     machine.enable()
     name = (machine.read("/proc/sys/kernel/osrelease") or "").strip()
@@ -110,7 +110,7 @@ def test_u9_desktop_moves_to_backports_with_its_metapackage_and_back(node: Make)
     assert (machine.installed(), machine.held()) == (before, set())
 
 
-def test_item_12_branch_moves_to_its_newest_point_release_where_that_is_asked_for(
+def test_branch_moves_to_its_newest_point_release_where_that_is_asked_for(
     node: Make,
 ) -> None:
     machine = node(OLD)

@@ -140,7 +140,7 @@ every = pytest.mark.parametrize("node", SYSTEMS, indirect=True)
 
 
 @every
-def test_item_6_preset_brings_the_driver_from_a_mirror_without_a_network_and_goes(
+def test_preset_brings_the_driver_from_a_mirror_without_a_network_and_goes(
     node: Any, layout: Path, key: Key
 ) -> None:
     wanted = named(f"file://{layout}", key)
@@ -162,7 +162,7 @@ def test_item_6_preset_brings_the_driver_from_a_mirror_without_a_network_and_goe
 
 
 @every
-def test_item_6_key_that_is_not_the_pinned_one_is_refused_before_anything_changes(
+def test_key_that_is_not_the_pinned_one_is_refused_before_anything_changes(
     node: Any, layout: Path, key: Key
 ) -> None:
     with pytest.raises(NodeError) as caught:
@@ -176,7 +176,7 @@ def test_item_6_key_that_is_not_the_pinned_one_is_refused_before_anything_change
 
 
 @every
-def test_item_6_check_mode_on_a_fresh_node_asks_nobody_and_shows_what_would_be_written(
+def test_check_mode_on_a_fresh_node_asks_nobody_and_shows_what_would_be_written(
     node: Any, server: str, key: Key
 ) -> None:
     Served.asked.clear()
@@ -193,7 +193,7 @@ def test_item_6_check_mode_on_a_fresh_node_asks_nobody_and_shows_what_would_be_w
 
 
 @pytest.mark.parametrize("node", ["debian12", "sles15"], indirect=True)
-def test_item_6_drift_is_repaired_and_only_a_key_that_is_lost_is_fetched_again(
+def test_drift_is_repaired_and_only_a_key_that_is_lost_is_fetched_again(
     node: Any, server: str, key: Key
 ) -> None:
     wanted = named(server, key, plain_http=True)
@@ -211,7 +211,7 @@ def test_item_6_drift_is_repaired_and_only_a_key_that_is_lost_is_fetched_again(
 
 
 @pytest.mark.parametrize("node", ["debian12", "ubuntu2404"], indirect=True)
-def test_item_6_only_the_driver_comes_from_the_preset_s_repository(
+def test_only_the_driver_comes_from_the_preset_s_repository(
     node: Any, server: str, key: Key
 ) -> None:
     assert converge(node, **named(server, key)).steps == ()
@@ -223,7 +223,7 @@ def test_item_6_only_the_driver_comes_from_the_preset_s_repository(
 @pytest.mark.parametrize(
     ("node", "system"), [("debian12", "debian12"), ("sles15", "sles15")], indirect=["node"]
 )
-def test_item_6_preset_and_own_dict_and_none_follow_each_other(
+def test_preset_and_own_dict_and_none_follow_each_other(
     node: Any, system: str, layout: Path, key: Key
 ) -> None:
     base = f"file://{layout}"
@@ -240,7 +240,7 @@ def test_item_6_preset_and_own_dict_and_none_follow_each_other(
     assert files(node) == there
 
 
-def test_item_6_mirror_without_the_key_is_told_and_the_key_can_be_given(
+def test_mirror_without_the_key_is_told_and_the_key_can_be_given(
     node: Any, layout: Path, key: Key, tmp_path: Path
 ) -> None:
     folder = tmp_path / "bare/debian12/x86_64"
@@ -258,7 +258,7 @@ def test_item_6_mirror_without_the_key_is_told_and_the_key_can_be_given(
     assert converge(node, **named(base, key, key=key.armoured)).steps == ()
 
 
-def test_item_6_system_without_a_preset_is_refused_and_absent_works_there(
+def test_system_without_a_preset_is_refused_and_absent_works_there(
     node: Any, layout: Path, key: Key
 ) -> None:
     node.files["/etc/os-release"] = OS_RELEASE.format("debian", "11", "bullseye")
@@ -269,9 +269,7 @@ def test_item_6_system_without_a_preset_is_refused_and_absent_works_there(
     assert converge(node, state="absent", **named(f"file://{layout}", key)).steps == ()
 
 
-def test_item_6_preset_needs_the_source_to_be_a_repository(
-    node: Any, layout: Path, key: Key
-) -> None:
+def test_preset_needs_the_source_to_be_a_repository(node: Any, layout: Path, key: Key) -> None:
     wanted = {**named(f"file://{layout}", key), "source": "distribution"}
     with pytest.raises(NodeError, match=r"repository: 'nvidia' .*source to be repository with it"):
         converge(node, **wanted)

@@ -45,7 +45,7 @@ def at_work(node: Rhel) -> Iterator[int]:
             held.kill()
 
 
-def test_item_5_dnf5_at_work_is_named_and_not_waited_for_beyond_the_timeout(fedora: Rhel) -> None:
+def test_dnf5_at_work_is_named_and_not_waited_for_beyond_the_timeout(fedora: Rhel) -> None:
     with at_work(fedora) as process:
         one = capability(fedora, lock_timeout=0)
         with pytest.raises(NodeError, match=rf"longer than 0 s: the process {process} holds"):
@@ -54,9 +54,7 @@ def test_item_5_dnf5_at_work_is_named_and_not_waited_for_beyond_the_timeout(fedo
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_item_2_what_dnf5_cannot_install_is_refused_with_its_words(
-    fedora: Rhel, check_mode: bool
-) -> None:
+def test_what_dnf5_cannot_install_is_refused_with_its_words(fedora: Rhel, check_mode: bool) -> None:
     fedora.put("etc/dnf/dnf.conf", "[main]\ngpgcheck=0\nexcludepkgs=nvidia-kmod-common\n")
     before = fedora.installed()
     one = capability(fedora, check_mode=check_mode)
@@ -65,14 +63,14 @@ def test_item_2_what_dnf5_cannot_install_is_refused_with_its_words(
     assert fedora.installed() == before
 
 
-def test_item_5_dkms_that_is_excluded_is_not_looked_for_in_epel(fedora: Rhel) -> None:
+def test_dkms_that_is_excluded_is_not_looked_for_in_epel(fedora: Rhel) -> None:
     fedora.put("etc/dnf/dnf.conf", "[main]\ngpgcheck=0\nexcludepkgs=dkms\n")
     one = capability(fedora, check_mode=True)
     with pytest.raises(NodeError, match=r"dkms.*own repositories have it.*excludepkgs"):
         one.plan(one.observe())
 
 
-def test_item_2_exclusions_hold_though_our_locks_are_left_out_of_account(fedora: Rhel) -> None:
+def test_exclusions_hold_though_our_locks_are_left_out_of_account(fedora: Rhel) -> None:
     converge(fedora, version="570")
     text = "[main]\ngpgcheck=0\nexcludepkgs=nvidia-driver-cuda-libs\n"
     fedora.put("etc/dnf/dnf.conf", text)
@@ -82,7 +80,7 @@ def test_item_2_exclusions_hold_though_our_locks_are_left_out_of_account(fedora:
     assert fedora.installed()["nvidia-driver-cuda"] == BEFORE
 
 
-def test_item_2_lock_of_somebody_else_is_named(fedora: Rhel) -> None:
+def test_lock_of_somebody_else_is_named(fedora: Rhel) -> None:
     converge(fedora, version="570", hold=False)
     fedora.dnf("versionlock", "add", "nvidia-driver-cuda-libs")
     one = capability(fedora, version="580", hold=False, check_mode=True)
@@ -92,7 +90,7 @@ def test_item_2_lock_of_somebody_else_is_named(fedora: Rhel) -> None:
         one.plan(one.observe())
 
 
-def test_item_5_driver_of_rpm_fusion_is_refused_by_name(fedora: Rhel) -> None:
+def test_driver_of_rpm_fusion_is_refused_by_name(fedora: Rhel) -> None:
     fusion = fedora.root / "fusion"
     conflicts = "Conflicts: nvidia-driver-cuda"
     for name in ("akmod-nvidia", "xorg-x11-drv-nvidia-cuda"):
@@ -107,9 +105,7 @@ def test_item_5_driver_of_rpm_fusion_is_refused_by_name(fedora: Rhel) -> None:
         one.plan(one.observe())
 
 
-def test_item_5_version_that_cannot_be_installed_is_undone_by_dnf5(
-    fedora: Rhel, tmp_path: Path
-) -> None:
+def test_version_that_cannot_be_installed_is_undone_by_dnf5(fedora: Rhel, tmp_path: Path) -> None:
     converge(fedora, version="570")
     fedora.repositories = {**fedora.repositories, "more": broken(tmp_path / "more", FEDORA)}
     fedora.switch("more", on=True)

@@ -57,7 +57,7 @@ def trusted(node: Rhel) -> tuple[str, ...]:
     return package_manager("rhel", node, 0, "the driver").trusted()
 
 
-def test_item_5_repository_comes_with_its_key_and_goes(fedora: Rhel, key: Key) -> None:
+def test_repository_comes_with_its_key_and_goes(fedora: Rhel, key: Key) -> None:
     options = wanted(fedora, key, key)
     assert converge(fedora, **options).steps == ()
     assert (fedora.loaded(), len(trusted(fedora))) == (f"{VERSION} open", 1)
@@ -69,7 +69,7 @@ def test_item_5_repository_comes_with_its_key_and_goes(fedora: Rhel, key: Key) -
     assert [fedora.read(path) for path in FILES] == [None, None]
 
 
-def test_item_5_packages_that_another_key_signed_are_not_installed(
+def test_packages_that_another_key_signed_are_not_installed(
     fedora: Rhel, key: Key, tmp_path: Path
 ) -> None:
     stranger = Key(tmp_path / "stranger")

@@ -36,7 +36,7 @@ def planned(node: Rhel, **values: Any) -> Plan:
     return one.plan(one.observe())
 
 
-def test_item_36_modules_that_nvidia_has_signed_come_with_its_stream(node: Rhel) -> None:
+def test_modules_that_nvidia_has_signed_come_with_its_stream(node: Rhel) -> None:
     node.enrolled = ["NVIDIA"]
     found = planned(node, kernel_modules="proprietary", version="580")
     assert found.after["packages"][READY] == f"3:{OLDER}-3.el9_6"
@@ -48,7 +48,7 @@ def test_item_36_modules_that_nvidia_has_signed_come_with_its_stream(node: Rhel)
     assert (enabled(node), [*node.installed()]) == ("", ["kernel-core"])
 
 
-def test_item_36_another_kernel_gets_its_modules_and_keeps_the_version(node: Rhel) -> None:
+def test_another_kernel_gets_its_modules_and_keeps_the_version(node: Rhel) -> None:
     node.enrolled = ["NVIDIA"]
     wanted = {"kernel_modules": "proprietary", "version": "580"}
     converge(node, **wanted)
@@ -63,7 +63,7 @@ def test_item_36_another_kernel_gets_its_modules_and_keeps_the_version(node: Rhe
     assert (left.steps, node.loaded(), node.works()) == ((), f"{VERSION} proprietary", True)
 
 
-def test_item_36_key_of_nvidia_that_is_not_enrolled_is_named(node: Rhel) -> None:
+def test_key_of_nvidia_that_is_not_enrolled_is_named(node: Rhel) -> None:
     before = node.installed()
     with pytest.raises(NodeError, match=rf"{READY} is signed with NVIDIA's key.*mokutil --import"):
         converge(node, kernel_modules="proprietary", version="580")
@@ -71,14 +71,14 @@ def test_item_36_key_of_nvidia_that_is_not_enrolled_is_named(node: Rhel) -> None
     assert planned(node, kernel_modules="proprietary", version="580", secure_boot="ignore").steps
 
 
-def test_item_36_modules_that_the_distribution_has_signed_need_no_key(node: Rhel) -> None:
+def test_modules_that_the_distribution_has_signed_need_no_key(node: Rhel) -> None:
     node.switch("extensions", on=True)
     assert converge(node).steps == ()
     assert (OPEN in node.installed(), node.loaded()) == (True, f"{VERSION} open")
     assert "dkms" not in node.installed()
 
 
-def test_item_36_refusal_of_dkms_names_modules_that_are_signed_already(node: Rhel) -> None:
+def test_refusal_of_dkms_names_modules_that_are_signed_already(node: Rhel) -> None:
     node.enrolled = ["NVIDIA"]
     node.switch("epel", on=True)
     words = rf"Secure Boot is on.*set kernel_modules to proprietary, whose modules kmod-nvidia-{VERSION[:3]}.*{SHORT}"
@@ -88,7 +88,7 @@ def test_item_36_refusal_of_dkms_names_modules_that_are_signed_already(node: Rhe
         planned(node, version="570")
 
 
-def test_item_36_required_modules_that_are_not_there_are_refused_with_the_kernels_that_have_some(
+def test_required_modules_that_are_not_there_are_refused_with_the_kernels_that_have_some(
     rhel: Callable[..., Rhel],
 ) -> None:
     node = rhel()
@@ -100,7 +100,7 @@ def test_item_36_required_modules_that_are_not_there_are_refused_with_the_kernel
     assert READY in node.installed()
 
 
-def test_item_36_what_dkms_has_built_is_not_exchanged_unasked(node: Rhel) -> None:
+def test_what_dkms_has_built_is_not_exchanged_unasked(node: Rhel) -> None:
     node.switch("epel", on=True)
     node.enrolled = ["NVIDIA"]
     assert converge(node, kernel_modules="proprietary", precompiled="never", secure_boot="ignore")
@@ -108,7 +108,7 @@ def test_item_36_what_dkms_has_built_is_not_exchanged_unasked(node: Rhel) -> Non
     assert "kmod-nvidia-latest-dkms" in node.installed()
 
 
-def test_item_36_dkms_whose_key_is_enrolled_comes_before_a_key_that_is_not(node: Rhel) -> None:
+def test_dkms_whose_key_is_enrolled_comes_before_a_key_that_is_not(node: Rhel) -> None:
     node.switch("epel", on=True)
     node.put("var/lib/dkms/mok.pub", "")
     node.enrolled = ["/var/lib/dkms/mok.pub"]

@@ -24,7 +24,7 @@ LOCKING = "python3-dnf-plugin-versionlock"
     [(EL10, "epel-release"), (ORACLE, "oracle-epel-release-el9")],
     ids=["el10", "oracle"],
 )
-def test_item_5_missing_epel_is_named_with_what_brings_it(
+def test_missing_epel_is_named_with_what_brings_it(
     rhel: Callable[..., Rhel], system: System, release: str, check_mode: bool
 ) -> None:
     node = rhel(system)
@@ -37,7 +37,7 @@ def test_item_5_missing_epel_is_named_with_what_brings_it(
 
 
 @pytest.mark.parametrize("system", [EL9, ORACLE], ids=["el9", "oracle"])
-def test_item_5_epel_and_versionlock_are_installed_where_asked_and_go(
+def test_epel_and_versionlock_are_installed_where_asked_and_go(
     rhel: Callable[..., Rhel], system: System
 ) -> None:
     node = rhel(system, versionlock=False)
@@ -52,7 +52,7 @@ def test_item_5_epel_and_versionlock_are_installed_where_asked_and_go(
     assert [*node.installed()] == [system.core]
 
 
-def test_item_5_locking_comes_in_a_transaction_of_its_own(rhel: Callable[..., Rhel]) -> None:
+def test_locking_comes_in_a_transaction_of_its_own(rhel: Callable[..., Rhel]) -> None:
     node = rhel(versionlock=False)
     node.switch("epel", on=True)
     one = capability(node, check_mode=True, prerequisites="install")
@@ -61,7 +61,7 @@ def test_item_5_locking_comes_in_a_transaction_of_its_own(rhel: Callable[..., Rh
     assert "kmod-nvidia-open-dkms" in installs[-1]["packages"]
 
 
-def test_item_5_epel_that_is_off_is_said_to_be(rhel: Callable[..., Rhel]) -> None:
+def test_epel_that_is_off_is_said_to_be(rhel: Callable[..., Rhel]) -> None:
     node = rhel()
     node.dnf("install", "epel-release")
     node.switch("epel", on=False)

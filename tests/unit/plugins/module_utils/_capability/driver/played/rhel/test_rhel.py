@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 KERNEL = EL9.kernel
 
 
-def test_r1_headers_behind_a_dangling_link_are_missing_and_come(rhel: Callable[..., Rhel]) -> None:
+def test_headers_behind_a_dangling_link_are_missing_and_come(rhel: Callable[..., Rhel]) -> None:
     node = rhel()
     node.switch("epel", on=True)
     assert node.readlink(f"/lib/modules/{KERNEL}/build")
@@ -33,7 +33,7 @@ def test_r1_headers_behind_a_dangling_link_are_missing_and_come(rhel: Callable[.
     assert (node.loaded(), node.works()) == (f"{VERSION} open", True)
 
 
-def test_r1_modules_that_were_never_built_are_built_before_they_are_loaded(
+def test_modules_that_were_never_built_are_built_before_they_are_loaded(
     rhel: Callable[..., Rhel],
 ) -> None:
     node = rhel()
@@ -46,7 +46,7 @@ def test_r1_modules_that_were_never_built_are_built_before_they_are_loaded(
     assert (node.loaded(), node.works()) == (f"{VERSION} open", True)
 
 
-def test_r2_headers_come_in_a_transaction_before_the_modules(rhel: Callable[..., Rhel]) -> None:
+def test_headers_come_in_a_transaction_before_the_modules(rhel: Callable[..., Rhel]) -> None:
     node = rhel()
     node.switch("epel", on=True)
     one = capability(node)
@@ -57,7 +57,7 @@ def test_r2_headers_come_in_a_transaction_before_the_modules(rhel: Callable[...,
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_r3_transaction_that_comes_to_nothing_is_refused_with_dnfs_words(
+def test_transaction_that_comes_to_nothing_is_refused_with_dnfs_words(
     rhel: Callable[..., Rhel], check_mode: bool
 ) -> None:
     node = rhel()
@@ -70,7 +70,7 @@ def test_r3_transaction_that_comes_to_nothing_is_refused_with_dnfs_words(
     assert node.installed() == before
 
 
-def test_r4_missing_versionlock_is_refused_in_the_plan(rhel: Callable[..., Rhel]) -> None:
+def test_missing_versionlock_is_refused_in_the_plan(rhel: Callable[..., Rhel]) -> None:
     node = rhel(versionlock=False)
     node.switch("epel", on=True)
     before = node.installed()
@@ -86,7 +86,7 @@ def test_r4_missing_versionlock_is_refused_in_the_plan(rhel: Callable[..., Rhel]
     assert node.works()
 
 
-def test_u11_module_type_of_another_stays_on_rhel(rhel: Callable[..., Rhel]) -> None:
+def test_module_type_of_another_stays_on_rhel(rhel: Callable[..., Rhel]) -> None:
     node = rhel()
     node.switch("epel", on=True)
     node.dnf("install", "kernel-devel")
@@ -95,7 +95,7 @@ def test_u11_module_type_of_another_stays_on_rhel(rhel: Callable[..., Rhel]) -> 
     assert node.loaded() == f"{VERSION} proprietary"
 
 
-def test_item_3_dkms_brings_no_other_kernel_and_absent_takes_none(
+def test_dkms_brings_no_other_kernel_and_absent_takes_none(
     rhel: Callable[..., Rhel],
 ) -> None:
     node = rhel()
@@ -110,7 +110,7 @@ def test_item_3_dkms_brings_no_other_kernel_and_absent_takes_none(
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_item_33_kernel_whose_headers_are_gone_from_the_sources_is_refused(
+def test_kernel_whose_headers_are_gone_from_the_sources_is_refused(
     rhel: Callable[..., Rhel], tmp_path: Path, check_mode: bool
 ) -> None:
     node = rhel()

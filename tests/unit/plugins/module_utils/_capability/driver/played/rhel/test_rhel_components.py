@@ -58,7 +58,7 @@ def rhel(tmp_path: Path, built: dict[str, Path]) -> Callable[..., Rhel]:
     return make
 
 
-def test_item_7_components_come_and_go_again(rhel: Callable[..., Rhel]) -> None:
+def test_components_come_and_go_again(rhel: Callable[..., Rhel]) -> None:
     node = rhel()
     converge(node)
     before = node.installed()
@@ -73,7 +73,7 @@ def test_item_7_components_come_and_go_again(rhel: Callable[..., Rhel]) -> None:
     assert node.installed() == before
 
 
-def test_item_7_component_of_a_version_that_has_none_is_refused(rhel: Callable[..., Rhel]) -> None:
+def test_component_of_a_version_that_has_none_is_refused(rhel: Callable[..., Rhel]) -> None:
     node = rhel()
     node.switch("cuda", on=False)
     before = node.installed()

@@ -28,7 +28,7 @@ def enabled(node: Rhel) -> str:
 
 
 @pytest.mark.parametrize("system", [EL8, EL9], ids=["el8", "el9"])
-def test_r5_check_mode_names_the_versions_of_the_stream(
+def test_check_mode_names_the_versions_of_the_stream(
     rhel: Callable[..., Rhel], system: System
 ) -> None:
     node = rhel(system)
@@ -44,7 +44,7 @@ def test_r5_check_mode_names_the_versions_of_the_stream(
     assert (enabled(node), node.loaded(), node.works()) == ("570-open", f"{BEFORE} open", True)
 
 
-def test_r5_check_mode_simulates_another_stream_in_place_of_the_enabled_one(
+def test_check_mode_simulates_another_stream_in_place_of_the_enabled_one(
     rhel: Callable[..., Rhel],
 ) -> None:
     node = rhel()
@@ -60,7 +60,7 @@ def test_r5_check_mode_simulates_another_stream_in_place_of_the_enabled_one(
     assert (enabled(node), "kmod-nvidia-open-dkms" in node.installed()) == ("", False)
 
 
-def test_item_5_stream_that_rolls_gives_way_to_the_branch_that_is_asked_for(
+def test_stream_that_rolls_gives_way_to_the_branch_that_is_asked_for(
     rhel: Callable[..., Rhel],
 ) -> None:
     node = rhel()
@@ -70,7 +70,7 @@ def test_item_5_stream_that_rolls_gives_way_to_the_branch_that_is_asked_for(
     assert (enabled(node), node.loaded()) == ("570-open", f"{BEFORE} open")
 
 
-def test_item_5_old_gpu_gets_the_stream_of_the_last_branch_that_runs_it(
+def test_old_gpu_gets_the_stream_of_the_last_branch_that_runs_it(
     rhel: Callable[..., Rhel],
 ) -> None:
     node = rhel(gpu=V100)
@@ -79,7 +79,7 @@ def test_item_5_old_gpu_gets_the_stream_of_the_last_branch_that_runs_it(
     assert (enabled(node), node.loaded()) == ("580-dkms", f"{VERSION} proprietary")
 
 
-def test_item_5_stream_comes_back_with_the_packages_where_a_change_fails(
+def test_stream_comes_back_with_the_packages_where_a_change_fails(
     rhel: Callable[..., Rhel], tmp_path: Path
 ) -> None:
     node = rhel()
@@ -97,7 +97,7 @@ def test_item_5_stream_comes_back_with_the_packages_where_a_change_fails(
     assert enabled(node) == ""
 
 
-def test_item_2_part_that_dnf_does_not_find_is_refused_before_the_rest_is_installed(
+def test_part_that_dnf_does_not_find_is_refused_before_the_rest_is_installed(
     rhel: Callable[..., Rhel], tmp_path: Path
 ) -> None:
     node = rhel()

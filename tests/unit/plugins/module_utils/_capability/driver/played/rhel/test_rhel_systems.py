@@ -40,7 +40,7 @@ def headers(system: System) -> list[str]:
 
 
 @pytest.mark.parametrize("node", SYSTEMS, ids=named, indirect=True)
-def test_item_5_driver_comes_with_the_headers_of_the_running_kernel_and_goes(node: Rhel) -> None:
+def test_driver_comes_with_the_headers_of_the_running_kernel_and_goes(node: Rhel) -> None:
     one = capability(node, version="570", check_mode=True)
     found = one.plan(one.observe())
     first, second = (step for step in found.steps if step.action == "install")
@@ -56,7 +56,7 @@ def test_item_5_driver_comes_with_the_headers_of_the_running_kernel_and_goes(nod
 
 
 @pytest.mark.parametrize("node", WITHOUT_STREAMS, ids=named, indirect=True)
-def test_item_5_another_branch_comes_while_the_one_before_is_locked(node: Rhel) -> None:
+def test_another_branch_comes_while_the_one_before_is_locked(node: Rhel) -> None:
     converge(node, version="570")
     left = converge(node, version="580", reload="when_idle")
     assert left.steps == ()

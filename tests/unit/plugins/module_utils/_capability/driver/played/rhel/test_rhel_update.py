@@ -37,7 +37,7 @@ def moves(node: Rhel) -> None:
 
 
 @pytest.mark.parametrize("system", [EL9, FEDORA], ids=["dnf4", "dnf5"])
-def test_item_12_branch_moves_within_its_stream_past_its_locks(
+def test_branch_moves_within_its_stream_past_its_locks(
     rhel: Callable[..., Rhel], system: System
 ) -> None:
     node = rhel(system)
@@ -49,7 +49,7 @@ def test_item_12_branch_moves_within_its_stream_past_its_locks(
 
 
 @pytest.mark.parametrize("system", [EL10, FEDORA], ids=["dnf4", "dnf5"])
-def test_item_12_branch_moves_by_metadata_that_was_old(
+def test_branch_moves_by_metadata_that_was_old(
     rhel: Callable[..., Rhel], tmp_path: Path, system: System
 ) -> None:
     node = rhel(system)

@@ -19,7 +19,7 @@ KMP = "nvidia-open-driver-G06-signed-cuda-kmp-default"
 
 
 @pytest.mark.parametrize("release", [SP6, SP7, SLE16], ids=lambda one: one.version)
-def test_item_5_fresh_suse_gets_signed_modules_and_goes_back(
+def test_fresh_suse_gets_signed_modules_and_goes_back(
     suse: Callable[..., Suse], release: Release
 ) -> None:
     node = suse(archive.fresh(release), release=release)
@@ -34,7 +34,7 @@ def test_item_5_fresh_suse_gets_signed_modules_and_goes_back(
     assert "nvidia" not in node.locks()
 
 
-def test_item_5_kernel_that_the_modules_fit_needs_nothing(suse: Callable[..., Suse]) -> None:
+def test_kernel_that_the_modules_fit_needs_nothing(suse: Callable[..., Suse]) -> None:
     node = suse(archive.fresh())
     converge(node)
     node.archive(archive.LATER)
@@ -46,7 +46,7 @@ def test_item_5_kernel_that_the_modules_fit_needs_nothing(suse: Callable[..., Su
     assert converge(node).steps == ()
 
 
-def test_item_5_kernel_that_needs_other_modules_is_told_with_the_build_that_helps(
+def test_kernel_that_needs_other_modules_is_told_with_the_build_that_helps(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.fresh())
@@ -61,7 +61,7 @@ def test_item_5_kernel_that_needs_other_modules_is_told_with_the_build_that_help
     assert "boot it and run again" in warning
 
 
-def test_item_5_running_kernel_gets_the_build_that_is_made_for_it(
+def test_running_kernel_gets_the_build_that_is_made_for_it(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.fresh())
@@ -75,14 +75,14 @@ def test_item_5_running_kernel_gets_the_build_that_is_made_for_it(
     assert KMP in node.held()
 
 
-def test_item_5_older_kernel_gets_the_build_that_fits_it(suse: Callable[..., Suse]) -> None:
+def test_older_kernel_gets_the_build_that_fits_it(suse: Callable[..., Suse]) -> None:
     node = suse(archive.REBUILT, kernel=K3)
     assert converge(node).steps == ()
     assert (node.modules(uname(K3)), node.works()) == ([f"{OLD} open"], True)
     assert node.listdir("/boot") == [f"vmlinuz-{uname(K3)}"]
 
 
-def test_item_5_modules_of_newer_kernels_only_come_with_their_kernel_and_a_reboot(
+def test_modules_of_newer_kernels_only_come_with_their_kernel_and_a_reboot(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.ONLY_NEWER, kernel=K3)
@@ -97,7 +97,7 @@ def test_item_5_modules_of_newer_kernels_only_come_with_their_kernel_and_a_reboo
     assert (left.steps, left.reboot_required, node.works()) == ((), (), True)
 
 
-def test_item_5_kernel_that_came_along_stays_with_those_before(suse: Callable[..., Suse]) -> None:
+def test_kernel_that_came_along_stays_with_those_before(suse: Callable[..., Suse]) -> None:
     """Kernels are multiversion: their name is not that of an addition only."""
     node = suse(archive.ONLY_NEWER, kernel=K3)
     converge(node)
@@ -108,7 +108,7 @@ def test_item_5_kernel_that_came_along_stays_with_those_before(suse: Callable[..
     assert node.listdir("/boot") == [f"vmlinuz-{uname(one)}" for one in (K22, K3)]
 
 
-def test_item_5_kernel_without_any_fitting_build_is_refused_in_the_plan(
+def test_kernel_without_any_fitting_build_is_refused_in_the_plan(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.fresh())
@@ -122,7 +122,7 @@ def test_item_5_kernel_without_any_fitting_build_is_refused_in_the_plan(
     assert converge(node, load=False).steps == ()
 
 
-def test_item_5_moves_to_the_version_that_the_running_kernel_has_a_build_of(
+def test_moves_to_the_version_that_the_running_kernel_has_a_build_of(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.fresh())
@@ -134,7 +134,7 @@ def test_item_5_moves_to_the_version_that_the_running_kernel_has_a_build_of(
     assert (node.loaded(), node.works()) == (f"{archive.NEW} open", True)
 
 
-def test_item_5_without_holds_an_update_brings_kernel_and_modules(
+def test_without_holds_an_update_brings_kernel_and_modules(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.fresh())

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_item_2_what_zypper_refuses_is_refused_in_the_plan_with_its_words(
+def test_what_zypper_refuses_is_refused_in_the_plan_with_its_words(
     suse: Callable[..., Suse], check_mode: bool
 ) -> None:
     node = suse(archive.REFUSED)
@@ -32,7 +32,7 @@ def test_item_2_what_zypper_refuses_is_refused_in_the_plan_with_its_words(
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_item_2_zypper_is_asked_also_where_our_locks_are_set(
+def test_zypper_is_asked_also_where_our_locks_are_set(
     suse: Callable[..., Suse], check_mode: bool
 ) -> None:
     node = suse(archive.fresh())
@@ -50,7 +50,7 @@ def test_item_2_zypper_is_asked_also_where_our_locks_are_set(
     assert node.files() == before
 
 
-def test_item_2_locks_of_ours_are_there_while_zypper_is_at_work(suse: Callable[..., Suse]) -> None:
+def test_locks_of_ours_are_there_while_zypper_is_at_work(suse: Callable[..., Suse]) -> None:
     node = suse(archive.fresh())
     converge(node)
     before = node.locks()
@@ -63,7 +63,7 @@ def test_item_2_locks_of_ours_are_there_while_zypper_is_at_work(suse: Callable[.
     assert not [one for one in node.listdir("/run") if one.startswith("gpu-node")]
 
 
-def test_item_2_zypper_keeps_what_its_configuration_says(suse: Callable[..., Suse]) -> None:
+def test_zypper_keeps_what_its_configuration_says(suse: Callable[..., Suse]) -> None:
     """Kernels are multiversion by zypp.conf alone: an asking without it would replace the running one."""
     node = suse(archive.fresh())
     converge(node)
@@ -87,7 +87,7 @@ def test_item_2_zypper_keeps_what_its_configuration_says(suse: Callable[..., Sus
     ],
 )
 @pytest.mark.parametrize("installed", [True, False])
-def test_item_2_lock_of_another_that_is_in_the_way_is_named(
+def test_lock_of_another_that_is_in_the_way_is_named(
     suse: Callable[..., Suse], lock: tuple[str, ...], named: str, installed: bool
 ) -> None:
     node = suse(archive.fresh())
@@ -106,7 +106,7 @@ def test_item_2_lock_of_another_that_is_in_the_way_is_named(
     assert node.files() == before
 
 
-def test_item_2_lock_of_another_on_a_part_says_how_zypper_removes_it(
+def test_lock_of_another_on_a_part_says_how_zypper_removes_it(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.fresh())
@@ -118,7 +118,7 @@ def test_item_2_lock_of_another_on_a_part_says_how_zypper_removes_it(
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_item_2_lock_of_another_on_what_is_to_go_is_refused_before_anything_changes(
+def test_lock_of_another_on_what_is_to_go_is_refused_before_anything_changes(
     suse: Callable[..., Suse], check_mode: bool
 ) -> None:
     node = suse(archive.fresh())
@@ -136,7 +136,7 @@ def test_item_2_lock_of_another_on_what_is_to_go_is_refused_before_anything_chan
     assert (set(node.installed()), node.held()) == ({"kernel-default"}, set())
 
 
-def test_item_2_lock_of_another_stays_after_absent(suse: Callable[..., Suse]) -> None:
+def test_lock_of_another_stays_after_absent(suse: Callable[..., Suse]) -> None:
     node = suse(archive.fresh())
     node.zypper("addlock", "vim", "kernel-*")
     before = node.locks()
@@ -145,7 +145,7 @@ def test_item_2_lock_of_another_stays_after_absent(suse: Callable[..., Suse]) ->
     assert node.locks() == before
 
 
-def test_item_2_repository_that_is_off_is_named(suse: Callable[..., Suse]) -> None:
+def test_repository_that_is_off_is_named(suse: Callable[..., Suse]) -> None:
     node = suse(archive.SPLIT)
     path = "etc/zypp/repos.d/tools.repo"
     node.put(path, (node.read(f"/{path}") or "").replace("enabled=1", "enabled=0"))
@@ -156,7 +156,7 @@ def test_item_2_repository_that_is_off_is_named(suse: Callable[..., Suse]) -> No
         one.plan(one.observe())
 
 
-def test_item_11_preview_finds_a_version_that_only_fresh_lists_have_on_suse(
+def test_preview_finds_a_version_that_only_fresh_lists_have_on_suse(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.fresh())
@@ -173,9 +173,7 @@ def test_item_11_preview_finds_a_version_that_only_fresh_lists_have_on_suse(
 
 
 @pytest.mark.parametrize("refresh", [0, 1])
-def test_item_2_preview_leaves_the_lists_as_they_are(
-    suse: Callable[..., Suse], refresh: int
-) -> None:
+def test_preview_leaves_the_lists_as_they_are(suse: Callable[..., Suse], refresh: int) -> None:
     node = suse(archive.fresh())
     for name in ("sle", "cuda"):
         path = f"etc/zypp/repos.d/{name}.repo"
@@ -188,7 +186,7 @@ def test_item_2_preview_leaves_the_lists_as_they_are(
     assert node.files() == before
 
 
-def test_item_2_version_that_is_gone_since_the_lists_were_fetched_is_found_anew(
+def test_version_that_is_gone_since_the_lists_were_fetched_is_found_anew(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.fresh())

@@ -27,7 +27,7 @@ def versions(node: Suse) -> set[str]:
     return {found[one].split("_k")[0] for one in names}
 
 
-def test_item_5_user_space_that_is_ahead_of_suses_modules_waits_for_them(
+def test_user_space_that_is_ahead_of_suses_modules_waits_for_them(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.fresh())
@@ -49,14 +49,14 @@ def test_item_5_user_space_that_is_ahead_of_suses_modules_waits_for_them(
     assert node.works()
 
 
-def test_item_5_fresh_node_takes_the_version_that_both_have(suse: Callable[..., Suse]) -> None:
+def test_fresh_node_takes_the_version_that_both_have(suse: Callable[..., Suse]) -> None:
     node = suse(archive.AHEAD)
     assert converge(node).steps == ()
     assert (versions(node), node.works()) == ({OLD}, True)
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_item_5_next_generation_takes_the_place_of_the_one_before_at_once(
+def test_next_generation_takes_the_place_of_the_one_before_at_once(
     suse: Callable[..., Suse], check_mode: bool
 ) -> None:
     node = suse(archive.NEXT_GENERATION)
@@ -87,7 +87,7 @@ def test_item_5_next_generation_takes_the_place_of_the_one_before_at_once(
     assert (set(node.installed()), node.held()) == ({"kernel-default"}, set())
 
 
-def test_item_5_generation_that_somebody_else_installed_does_not_go_unasked(
+def test_generation_that_somebody_else_installed_does_not_go_unasked(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.fresh())
@@ -103,7 +103,7 @@ def test_item_5_generation_that_somebody_else_installed_does_not_go_unasked(
 
 
 @pytest.mark.parametrize("other", [False, True])
-def test_r2_headers_of_the_running_kernel_come_before_modules_that_dkms_builds(
+def test_headers_of_the_running_kernel_come_before_modules_that_dkms_builds(
     suse: Callable[..., Suse], other: bool
 ) -> None:
     node = suse(archive.BUILT)
@@ -123,7 +123,7 @@ def test_r2_headers_of_the_running_kernel_come_before_modules_that_dkms_builds(
     assert not any(one.startswith("nvidia") for one in node.installed())
 
 
-def test_r1_headers_that_nobody_offers_are_refused_on_suse(suse: Callable[..., Suse]) -> None:
+def test_headers_that_nobody_offers_are_refused_on_suse(suse: Callable[..., Suse]) -> None:
     stage = dict(archive.BUILT)
     stage["sle"] = tuple(one for one in stage["sle"] if "devel" not in one.name)
     node = suse(stage)
@@ -132,7 +132,7 @@ def test_r1_headers_that_nobody_offers_are_refused_on_suse(suse: Callable[..., S
         one.plan(one.observe())
 
 
-def test_item_5_dkms_that_nobody_offers_is_named_with_zyppers_words(
+def test_dkms_that_nobody_offers_is_named_with_zyppers_words(
     suse: Callable[..., Suse],
 ) -> None:
     stage = {**archive.BUILT, "hub": ()}
@@ -142,7 +142,7 @@ def test_item_5_dkms_that_nobody_offers_is_named_with_zyppers_words(
         one.plan(one.observe())
 
 
-def test_u11_module_type_of_another_stays_on_suse(suse: Callable[..., Suse]) -> None:
+def test_module_type_of_another_stays_on_suse(suse: Callable[..., Suse]) -> None:
     node = suse(archive.BOTH_TYPES)
     node.zypper("install", "nvidia-driver-G06-kmp-default", *BY_HAND)
     node.boot()
@@ -157,7 +157,7 @@ def test_u11_module_type_of_another_stays_on_suse(suse: Callable[..., Suse]) -> 
     assert node.works()
 
 
-def test_item_5_module_type_that_is_named_takes_the_place_of_anothers(
+def test_module_type_that_is_named_takes_the_place_of_anothers(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.BOTH_TYPES)
@@ -169,7 +169,7 @@ def test_item_5_module_type_that_is_named_takes_the_place_of_anothers(
     assert (node.loaded(), node.works()) == (f"{OLD} open", True)
 
 
-def test_item_5_version_that_the_channels_have_dropped_stays_and_works(
+def test_version_that_the_channels_have_dropped_stays_and_works(
     suse: Callable[..., Suse],
 ) -> None:
     node = suse(archive.fresh())
@@ -182,7 +182,7 @@ def test_item_5_version_that_the_channels_have_dropped_stays_and_works(
     assert (left.steps, versions(node)) == ((), {NEW})
 
 
-def test_item_12_branch_moves_by_lists_that_were_old(suse: Callable[..., Suse]) -> None:
+def test_branch_moves_by_lists_that_were_old(suse: Callable[..., Suse]) -> None:
     node = suse(archive.fresh())
     converge(node, version="580")
     node.archive(archive.FOLLOWED, lists=False)

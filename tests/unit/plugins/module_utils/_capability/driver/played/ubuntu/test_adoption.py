@@ -53,7 +53,7 @@ def automatic(node: Ubuntu) -> set[str]:
     return set(node.run(["apt-mark", "showauto"]).out.split())
 
 
-def test_u9_refusal_names_the_options_that_would_work(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_refusal_names_the_options_that_would_work(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(A, K85)
     before = by_hand(node, *DESKTOP)
     with pytest.raises(NodeError, match=r"source: preinstalled.*adopt: true"):
@@ -61,7 +61,7 @@ def test_u9_refusal_names_the_options_that_would_work(ubuntu: Callable[..., Ubun
     assert node.installed() == before
 
 
-def test_u9_desktop_is_taken_over_and_given_back(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_desktop_is_taken_over_and_given_back(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(A, K85)
     before, marks = by_hand(node, *DESKTOP), automatic(node)
     plan = preview(node, adopt=True, persistence=False)
@@ -82,7 +82,7 @@ def test_u9_desktop_is_taken_over_and_given_back(ubuntu: Callable[..., Ubuntu]) 
     assert node.works()
 
 
-def test_u9_desktop_moves_within_its_branch_and_back(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_desktop_moves_within_its_branch_and_back(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(A, K85)
     before, marks = by_hand(node, *DESKTOP), automatic(node)
     node.archive((*archive.A, *desktop(OLD), *desktop(NEWER, respin="+3")))
@@ -98,7 +98,7 @@ def test_u9_desktop_moves_within_its_branch_and_back(ubuntu: Callable[..., Ubunt
     assert (node.loaded(), node.works()) == (f"{OLD} open", True)
 
 
-def test_u9_driver_that_is_not_offered_any_more_stays_as_it_is(
+def test_driver_that_is_not_offered_any_more_stays_as_it_is(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(A, K85)
@@ -117,7 +117,7 @@ def test_u9_driver_that_is_not_offered_any_more_stays_as_it_is(
     assert node.works()
 
 
-def test_u9_desktop_changes_its_branch_with_its_metapackage_and_back(
+def test_desktop_changes_its_branch_with_its_metapackage_and_back(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu((*A, *desktop("570.195.03")), K85)
@@ -137,7 +137,7 @@ def test_u9_desktop_changes_its_branch_with_its_metapackage_and_back(
     assert (node.loaded(), node.works()) == ("570.195.03 open", True)
 
 
-def test_u9_other_type_of_kernel_modules_comes_with_its_metapackage_and_goes(
+def test_other_type_of_kernel_modules_comes_with_its_metapackage_and_goes(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(A, K85, B200)  # Blackwell runs with the open modules only
@@ -154,7 +154,7 @@ def test_u9_other_type_of_kernel_modules_comes_with_its_metapackage_and_goes(
     assert node.installed() == before
 
 
-def test_u9_headless_driver_with_tracking_package_is_taken_over_with_holds(
+def test_headless_driver_with_tracking_package_is_taken_over_with_holds(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -179,7 +179,7 @@ def simulated(node: Ubuntu) -> str:
     return node.run(["apt-get", "--simulate", "dist-upgrade"]).out
 
 
-def test_u9_adoption_that_cannot_be_configured_is_rolled_back(
+def test_adoption_that_cannot_be_configured_is_rolled_back(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu((*A, *desktop("570.195.03")), K85)
@@ -196,7 +196,7 @@ def test_u9_adoption_that_cannot_be_configured_is_rolled_back(
         preview(node, version="580")
 
 
-def test_u9_adoption_that_was_killed_is_finished_by_the_next_run(
+def test_adoption_that_was_killed_is_finished_by_the_next_run(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu((*A, *desktop("570.195.03")), K85)
@@ -225,7 +225,7 @@ def with_script(packages: Iterable[Deb], script: str) -> list[Deb]:
     ]
 
 
-def test_u9_node_of_our_own_has_nothing_to_take_over(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_node_of_our_own_has_nothing_to_take_over(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.A, K85)
     before = node.installed()
     assert "adopt" not in [step.action for step in preview(node, adopt=True).steps]
@@ -242,7 +242,7 @@ def test_u9_node_of_our_own_has_nothing_to_take_over(ubuntu: Callable[..., Ubunt
     assert set(before) <= set(node.installed())
 
 
-def test_u9_what_has_no_counterpart_goes_and_is_named(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_what_has_no_counterpart_goes_and_is_named(ubuntu: Callable[..., Ubuntu]) -> None:
     house = Deb(
         "nvidia-house-580",
         archive.full(OLD),
@@ -260,7 +260,7 @@ def test_u9_what_has_no_counterpart_goes_and_is_named(ubuntu: Callable[..., Ubun
     assert node.installed() == before
 
 
-def test_u9_what_is_not_the_drivers_does_not_go(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_what_is_not_the_drivers_does_not_go(ubuntu: Callable[..., Ubuntu]) -> None:
     house = Deb("house", "1", (("Depends", f"nvidia-driver-580-open (= {archive.full(OLD)})"),))
     node = ubuntu((*A, house), K85)
     by_hand(node, *DESKTOP, "house")

@@ -50,7 +50,7 @@ def node(ubuntu: Callable[..., Ubuntu]) -> Ubuntu:
     return found
 
 
-def test_u9_holds_of_the_owner_stay_and_stand_in_the_way_of_another_version(node: Ubuntu) -> None:
+def test_holds_of_the_owner_stay_and_stand_in_the_way_of_another_version(node: Ubuntu) -> None:
     node.run(["apt-mark", "hold", META])
     before = node.installed()
     assert converge(node, adopt=True).steps == ()
@@ -62,7 +62,7 @@ def test_u9_holds_of_the_owner_stay_and_stand_in_the_way_of_another_version(node
     assert (node.installed(), node.held()) == (before, {META})
 
 
-def test_u9_kernel_that_ran_ahead_of_its_modules_gets_them(node: Ubuntu) -> None:
+def test_kernel_that_ran_ahead_of_its_modules_gets_them(node: Ubuntu) -> None:
     """As users report it: the kernel came by night, its modules and the tracking package did not."""
     node.archive(AHEAD)
     node.apt("install", f"linux-image-{K86}")
@@ -79,7 +79,7 @@ def test_u9_kernel_that_ran_ahead_of_its_modules_gets_them(node: Ubuntu) -> None
     assert (node.installed(), node.held()) == (there, set())
 
 
-def test_u9_adoption_whose_packages_cannot_be_fetched_leaves_no_trace(node: Ubuntu) -> None:
+def test_adoption_whose_packages_cannot_be_fetched_leaves_no_trace(node: Ubuntu) -> None:
     node.archive(UPDATED)
     before = node.installed()
     gone = list(node.mirror.pool.glob(f"nvidia-utils-580_{NEWER}*"))
@@ -98,14 +98,14 @@ def test_u9_adoption_whose_packages_cannot_be_fetched_leaves_no_trace(node: Ubun
     assert converge(node, adopt=True, version=NEWER).steps == ()
 
 
-def test_u9_uninstaller_does_not_run_where_packages_are_there_as_well(node: Ubuntu) -> None:
+def test_uninstaller_does_not_run_where_packages_are_there_as_well(node: Ubuntu) -> None:
     node.put(UNINSTALLER[1:], "")
     assert converge(node, adopt=True).steps == ()
     assert UNINSTALLER not in [words[0] for words in node.ran]
     assert node.works()
 
 
-def test_u9_adoption_goes_on_where_the_mirror_has_moved_on_meanwhile(node: Ubuntu) -> None:
+def test_adoption_goes_on_where_the_mirror_has_moved_on_meanwhile(node: Ubuntu) -> None:
     node.archive(UPDATED)
     for path in node.mirror.pool.glob(f"nvidia-utils-580_{NEWER}*"):
         path.unlink()

@@ -52,14 +52,14 @@ def node(ubuntu: Callable[..., Ubuntu]) -> Ubuntu:
     return found
 
 
-def test_u9_installers_driver_stays_unasked(node: Ubuntu) -> None:
+def test_installers_driver_stays_unasked(node: Ubuntu) -> None:
     before = node.files()
     with pytest.raises(NodeError, match=r"source: preinstalled.*adopt: true"):
         converge(node)
     assert node.files() == before
 
 
-def test_u9_installers_driver_gives_way_to_packages(node: Ubuntu) -> None:
+def test_installers_driver_gives_way_to_packages(node: Ubuntu) -> None:
     one = capability(node, adopt=True, check_mode=True)
     adopt, uninstall, install = one.plan(one.observe()).steps[:3]
     assert f"{RUN} from NVIDIA's installer" in adopt.summary
@@ -75,7 +75,7 @@ def test_u9_installers_driver_gives_way_to_packages(node: Ubuntu) -> None:
     assert converge(node, adopt=True).steps == ()
 
 
-def test_u9_packages_stay_where_the_installers_driver_was(node: Ubuntu) -> None:
+def test_packages_stay_where_the_installers_driver_was(node: Ubuntu) -> None:
     converge(node, adopt=True)
     there = node.installed()
     one = capability(node, state="absent", check_mode=True)
@@ -89,7 +89,7 @@ def test_u9_packages_stay_where_the_installers_driver_was(node: Ubuntu) -> None:
     assert node.works()
 
 
-def test_u9_change_that_was_killed_after_the_uninstaller_is_finished(node: Ubuntu) -> None:
+def test_change_that_was_killed_after_the_uninstaller_is_finished(node: Ubuntu) -> None:
     kill = 'test -f "$DPKG_ROOT/run/killed" || { touch "$DPKG_ROOT/run/killed"; kill -9 $PPID; }\n'
     scripts = (("postinst", kill),)
     node.archive(
@@ -106,7 +106,7 @@ def test_u9_change_that_was_killed_after_the_uninstaller_is_finished(node: Ubunt
     assert node.installed() == there
 
 
-def test_u9_installers_driver_stays_where_packages_cannot_be_had(node: Ubuntu) -> None:
+def test_installers_driver_stays_where_packages_cannot_be_had(node: Ubuntu) -> None:
     node.mirror.publish(archive.A)
     for path in node.mirror.pool.glob("nvidia-utils-580-server_*"):
         path.rename(path.with_suffix(".gone"))

@@ -24,7 +24,7 @@ def of_branch(node: Ubuntu, branch: str) -> set[str]:
 
 
 @pytest.mark.parametrize("hold", [True, False])
-def test_u1_another_branch_comes_while_the_one_before_is_held(
+def test_another_branch_comes_while_the_one_before_is_held(
     ubuntu: Callable[..., Ubuntu], hold: bool
 ) -> None:
     node = ubuntu(archive.H, K85)
@@ -43,7 +43,7 @@ def test_u1_another_branch_comes_while_the_one_before_is_held(
     assert node.works()
 
 
-def test_u1_branch_that_cannot_be_configured_gives_way_to_the_one_before_with_its_holds(
+def test_branch_that_cannot_be_configured_gives_way_to_the_one_before_with_its_holds(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.H, K85)
@@ -63,7 +63,7 @@ def failing(one: Deb) -> Deb:
     return dataclasses.replace(one, scripts=(("postinst", "echo the test wants it >&2; exit 7\n"),))
 
 
-def test_u3_version_within_a_branch_takes_the_modules_that_were_built_again_for_it(
+def test_version_within_a_branch_takes_the_modules_that_were_built_again_for_it(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -76,7 +76,7 @@ def test_u3_version_within_a_branch_takes_the_modules_that_were_built_again_for_
     assert (node.loaded(), node.works()) == (f"{NEWER} open", True)
 
 
-def test_u3_version_whose_modules_are_not_built_yet_comes_with_dkms(
+def test_version_whose_modules_are_not_built_yet_comes_with_dkms(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -87,7 +87,7 @@ def test_u3_version_whose_modules_are_not_built_yet_comes_with_dkms(
     assert (node.loaded(), node.works()) == (f"{NEWER} open", True)
 
 
-def test_u10_update_moves_within_the_branch_once_modules_are_built(
+def test_update_moves_within_the_branch_once_modules_are_built(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -103,7 +103,7 @@ def test_u10_update_moves_within_the_branch_once_modules_are_built(
     assert (node.loaded(), node.works()) == (f"{NEWER} open", True)
 
 
-def test_u7_phased_version_is_there_and_can_be_asked_for(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_phased_version_is_there_and_can_be_asked_for(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.PH, K85)
     node.enable()
     listed = node.run(["apt-cache", "policy", "nvidia-utils-580-server"]).out
@@ -113,13 +113,13 @@ def test_u7_phased_version_is_there_and_can_be_asked_for(ubuntu: Callable[..., U
     assert node.works()
 
 
-def test_u7_phased_version_is_taken_where_there_is_no_other(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_phased_version_is_taken_where_there_is_no_other(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu((*archive.A[:6], *archive.driver(NEW, phased=0)), K85)
     assert converge(node).steps == ()
     assert node.works()
 
 
-def test_u10_branch_that_has_become_another_is_said_to_be(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_branch_that_has_become_another_is_said_to_be(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu((*archive.A, *archive.transitional("570", OLD)), K85)
     node.enable()
     one = capability(node, version="570", check_mode=True)
@@ -127,7 +127,7 @@ def test_u10_branch_that_has_become_another_is_said_to_be(ubuntu: Callable[..., 
         one.plan(one.observe())
 
 
-def test_u10_branch_that_became_another_meanwhile_stays_as_it_is(
+def test_branch_that_became_another_meanwhile_stays_as_it_is(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.H, K85)
@@ -144,7 +144,7 @@ def newer_branch(component: str) -> tuple[Deb, ...]:
 
 
 @pytest.mark.parametrize(("component", "branch"), [("multiverse", "580"), ("restricted", "595")])
-def test_u10_branch_of_multiverse_comes_only_where_it_is_asked_for(
+def test_branch_of_multiverse_comes_only_where_it_is_asked_for(
     ubuntu: Callable[..., Ubuntu], component: str, branch: str
 ) -> None:
     node = ubuntu((*archive.A, *newer_branch(component)), K85)
@@ -156,7 +156,7 @@ def test_u10_branch_of_multiverse_comes_only_where_it_is_asked_for(
     assert converge(node).steps == ()
 
 
-def test_u10_branch_of_multiverse_comes_where_no_other_is_offered(
+def test_branch_of_multiverse_comes_where_no_other_is_offered(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu((archive.DKMS, *archive.kernel(K85), *newer_branch("multiverse")), K85)
@@ -164,7 +164,7 @@ def test_u10_branch_of_multiverse_comes_where_no_other_is_offered(
     assert "nvidia-utils-595-server" in node.installed()
 
 
-def test_u10_what_an_earlier_version_needed_goes_with_it_and_nothing_else_does(
+def test_what_an_earlier_version_needed_goes_with_it_and_nothing_else_does(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     spare = Deb("libspare1", "1", component="main")
@@ -191,7 +191,7 @@ def fabric(version: str) -> Deb:
     return Deb("nvidia-fabricmanager-580", f"{version}-1", source="fabric-manager-580")
 
 
-def test_item_12_branch_moves_with_modules_components_and_fabric_by_lists_that_were_old(
+def test_branch_moves_with_modules_components_and_fabric_by_lists_that_were_old(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu((*archive.A, fabric(OLD)), K85)

@@ -27,7 +27,7 @@ def by_hand(node: Ubuntu, *names: str) -> None:
     node.boot()
 
 
-def test_u11_working_module_type_of_another_stays(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_working_module_type_of_another_stays(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.A, K85)
     by_hand(node, *BY_HAND)
     before = node.installed()
@@ -41,7 +41,7 @@ def test_u11_working_module_type_of_another_stays(ubuntu: Callable[..., Ubuntu])
     assert node.works()
 
 
-def test_u11_modules_of_another_do_not_go_unasked(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_modules_of_another_do_not_go_unasked(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.A, K85, B200)  # Blackwell runs with the open modules only
     by_hand(node, *BY_HAND)
     before = node.installed()
@@ -51,7 +51,7 @@ def test_u11_modules_of_another_do_not_go_unasked(ubuntu: Callable[..., Ubuntu])
     assert converge(node, kernel_modules="open").steps == ()
 
 
-def test_u9_desktop_driver_is_left_alone_and_told_what_would_work(
+def test_desktop_driver_is_left_alone_and_told_what_would_work(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu((*archive.A, *archive.driver(OLD, "")), K85)
@@ -65,7 +65,7 @@ def test_u9_desktop_driver_is_left_alone_and_told_what_would_work(
     assert one.plan(one.observe()).steps == ()
 
 
-def test_u9_proprietary_server_driver_is_taken_over(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_proprietary_server_driver_is_taken_over(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.A, K85)
     by_hand(node, "nvidia-driver-580-server", "linux-headers-generic")
     before = node.installed()
@@ -74,7 +74,7 @@ def test_u9_proprietary_server_driver_is_taken_over(ubuntu: Callable[..., Ubuntu
     assert node.works()
 
 
-def test_u9_headless_driver_with_its_tracking_package_stays_whole(
+def test_headless_driver_with_its_tracking_package_stays_whole(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -92,7 +92,7 @@ def test_u9_headless_driver_with_its_tracking_package_stays_whole(
     assert node.works()
 
 
-def test_u9_version_of_anothers_packages_that_was_changed_stays_after_absent(
+def test_version_of_anothers_packages_that_was_changed_stays_after_absent(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)

@@ -40,7 +40,7 @@ def dcgm(version: str) -> tuple[Deb, ...]:
     return (*found, Deb("lshw", "02.19", component="main", suite="noble"))
 
 
-def test_item_7_components_bring_their_packages_at_the_drivers_version(
+def test_components_bring_their_packages_at_the_drivers_version(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -55,7 +55,7 @@ def test_item_7_components_bring_their_packages_at_the_drivers_version(
     assert node.files() == before
 
 
-def test_item_27_component_that_is_added_later_comes_alone_in_one_transaction(
+def test_component_that_is_added_later_comes_alone_in_one_transaction(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -68,7 +68,7 @@ def test_item_27_component_that_is_added_later_comes_alone_in_one_transaction(
     assert node.held() >= VIDEO
 
 
-def test_item_7_component_that_is_no_longer_wanted_goes_with_what_it_brought(
+def test_component_that_is_no_longer_wanted_goes_with_what_it_brought(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu((*archive.A, *dcgm("4.5.2")), K85)
@@ -86,7 +86,7 @@ def test_item_7_component_that_is_no_longer_wanted_goes_with_what_it_brought(
     assert "libnvidia-encode-580-server" in node.installed()
 
 
-def test_item_7_what_somebody_else_has_of_a_component_stays(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_what_somebody_else_has_of_a_component_stays(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.A, K85)
     converge(node)
     node.apt("install", "libnvidia-encode-580-server")
@@ -95,7 +95,7 @@ def test_item_7_what_somebody_else_has_of_a_component_stays(ubuntu: Callable[...
     assert node.installed().keys() & VIDEO == {"libnvidia-encode-580-server"}
 
 
-def test_item_7_components_follow_the_driver_to_another_branch_and_go_with_it(
+def test_components_follow_the_driver_to_another_branch_and_go_with_it(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu((*archive.H, *dcgm("4.5.2")), K85)
@@ -113,7 +113,7 @@ def test_item_7_components_follow_the_driver_to_another_branch_and_go_with_it(
     assert node.installed() == before
 
 
-def test_item_7_package_names_are_mixed_in_with_components_and_alone_replace_them(
+def test_package_names_are_mixed_in_with_components_and_alone_replace_them(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu((*archive.A, Deb("nvtop", "3.0.2-1", component="main")), K85)
@@ -126,7 +126,7 @@ def test_item_7_package_names_are_mixed_in_with_components_and_alone_replace_the
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_item_7_component_that_no_source_has_is_refused_by_name(
+def test_component_that_no_source_has_is_refused_by_name(
     ubuntu: Callable[..., Ubuntu], check_mode: bool
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -137,7 +137,7 @@ def test_item_7_component_that_no_source_has_is_refused_by_name(
     assert before == (node.installed(), node.held(), node.listdir("/etc/apt/sources.list.d"))
 
 
-def test_item_7_misspelt_component_is_refused(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_misspelt_component_is_refused(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.A, K85)
     with pytest.raises(InputError, match=r"'vidoe'.*expected video"):
         converge(node, components=["vidoe"])

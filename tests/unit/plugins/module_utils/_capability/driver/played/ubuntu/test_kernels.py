@@ -20,7 +20,7 @@ BOUNDS = pytest.mark.parametrize("upper", [False, True])
 
 
 @BOUNDS
-def test_u2_fresh_node_on_an_older_kernel_gets_a_driver_that_matches_itself(
+def test_fresh_node_on_an_older_kernel_gets_a_driver_that_matches_itself(
     ubuntu: Callable[..., Ubuntu], upper: bool
 ) -> None:
     node = ubuntu(archive.stage_b(upper=upper), K85)
@@ -31,7 +31,7 @@ def test_u2_fresh_node_on_an_older_kernel_gets_a_driver_that_matches_itself(
     assert node.works()
 
 
-def test_u2_version_is_the_one_that_the_modules_of_the_running_kernel_are_built_for(
+def test_version_is_the_one_that_the_modules_of_the_running_kernel_are_built_for(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu((*archive.B, *archive.driver(OLD)), K85)
@@ -42,7 +42,7 @@ def test_u2_version_is_the_one_that_the_modules_of_the_running_kernel_are_built_
 
 @pytest.mark.parametrize("hold", [True, False])
 @BOUNDS
-def test_u4_new_kernel_moves_the_driver_to_what_its_modules_need(
+def test_new_kernel_moves_the_driver_to_what_its_modules_need(
     ubuntu: Callable[..., Ubuntu], upper: bool, hold: bool
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -59,7 +59,7 @@ def test_u4_new_kernel_moves_the_driver_to_what_its_modules_need(
     assert "dkms" not in node.installed()
 
 
-def test_u4_exact_version_that_the_new_kernels_modules_are_not_built_for_comes_with_dkms(
+def test_exact_version_that_the_new_kernels_modules_are_not_built_for_comes_with_dkms(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -71,7 +71,7 @@ def test_u4_exact_version_that_the_new_kernels_modules_are_not_built_for_comes_w
     assert (node.loaded(), node.works()) == (f"{OLD} open", True)
 
 
-def test_u5_newest_kernel_gets_its_modules_in_the_same_transaction(
+def test_newest_kernel_gets_its_modules_in_the_same_transaction(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu((*archive.A, *archive.kernel(K86), *archive.prebuilt(K86, OLD)), K85)
@@ -82,7 +82,7 @@ def test_u5_newest_kernel_gets_its_modules_in_the_same_transaction(
     assert converge(node).steps == ()
 
 
-def test_u5_without_holds_a_night_of_updates_brings_kernel_and_modules(
+def test_without_holds_a_night_of_updates_brings_kernel_and_modules(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -94,7 +94,7 @@ def test_u5_without_holds_a_night_of_updates_brings_kernel_and_modules(
     assert converge(node, hold=False).steps == ()
 
 
-def test_u5_with_holds_the_kernel_waits_for_the_driver(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_with_holds_the_kernel_waits_for_the_driver(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.A, K85)
     converge(node, hold_kernel=True)
     assert {"linux-generic", "linux-image-generic", "linux-headers-generic"} <= node.held()
@@ -106,7 +106,7 @@ def test_u5_with_holds_the_kernel_waits_for_the_driver(ubuntu: Callable[..., Ubu
     assert "linux-image-generic" not in node.held()
 
 
-def test_u5_kernel_that_would_boot_without_the_driver_is_told_with_what_helps(
+def test_kernel_that_would_boot_without_the_driver_is_told_with_what_helps(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -120,7 +120,7 @@ def test_u5_kernel_that_would_boot_without_the_driver_is_told_with_what_helps(
     assert "hold_kernel" in words
 
 
-def test_u8_modules_that_cannot_be_installed_give_way_to_dkms(
+def test_modules_that_cannot_be_installed_give_way_to_dkms(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     broken = archive.prebuilt(K85, OLD, signatures="6.8.0-85.85+1")
@@ -131,7 +131,7 @@ def test_u8_modules_that_cannot_be_installed_give_way_to_dkms(
     assert any("linux-signatures-nvidia" in one for one in left.warnings)
 
 
-def test_u8_tracking_package_that_cannot_be_installed_is_left_out(
+def test_tracking_package_that_cannot_be_installed_is_left_out(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     packages = [
@@ -150,7 +150,7 @@ def test_u8_tracking_package_that_cannot_be_installed_is_left_out(
     assert any("cannot be installed, and is left out" in one for one in left.warnings)
 
 
-def test_u8_modules_that_cannot_be_installed_are_an_error_with_secure_boot(
+def test_modules_that_cannot_be_installed_are_an_error_with_secure_boot(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     broken = archive.prebuilt(K85, OLD, signatures="6.8.0-85.85+1")
@@ -162,7 +162,7 @@ def test_u8_modules_that_cannot_be_installed_are_an_error_with_secure_boot(
         one.plan(one.observe())
 
 
-def test_u8_kernel_with_neither_modules_nor_headers_is_refused_before_anything_changes(
+def test_kernel_with_neither_modules_nor_headers_is_refused_before_anything_changes(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -177,7 +177,7 @@ def test_u8_kernel_with_neither_modules_nor_headers_is_refused_before_anything_c
     assert node.installed() == before
 
 
-def test_item_2_kernels_of_long_ago_can_be_removed(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_kernels_of_long_ago_can_be_removed(ubuntu: Callable[..., Ubuntu]) -> None:
     kernels = [f"6.8.0-{number}-generic" for number in (83, 84, 85, 86)]
     packages = [archive.DKMS, *archive.driver(OLD)]
     for one in kernels:
@@ -199,7 +199,7 @@ def test_item_2_kernels_of_long_ago_can_be_removed(ubuntu: Callable[..., Ubuntu]
     assert node.works()
 
 
-def test_u5_newest_kernel_without_headers_gets_them_for_dkms(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_newest_kernel_without_headers_gets_them_for_dkms(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.A, K85)
     node.archive(archive.C)
     assert converge(node, version=NEW).steps == ()

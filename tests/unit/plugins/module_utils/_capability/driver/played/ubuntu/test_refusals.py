@@ -26,7 +26,7 @@ def broken() -> tuple[Deb, ...]:
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_u6_what_apt_refuses_is_refused_in_the_plan(
+def test_what_apt_refuses_is_refused_in_the_plan(
     ubuntu: Callable[..., Ubuntu], check_mode: bool
 ) -> None:
     node = ubuntu(broken(), K85)
@@ -38,7 +38,7 @@ def test_u6_what_apt_refuses_is_refused_in_the_plan(
     assert node.installed() == before
 
 
-def test_u6_pin_that_is_in_the_way_is_named_with_its_file(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_pin_that_is_in_the_way_is_named_with_its_file(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.C, K85)
     node.enable()
     node.put("etc/apt/preferences.d/house", PIN)
@@ -47,7 +47,7 @@ def test_u6_pin_that_is_in_the_way_is_named_with_its_file(ubuntu: Callable[..., 
         one.plan(one.observe())
 
 
-def test_u6_hold_of_another_that_is_in_the_way_is_named(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_hold_of_another_that_is_in_the_way_is_named(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.H, K85)
     converge(node, version="570")
     node.run(["apt-mark", "hold", FIRMWARE])
@@ -61,9 +61,7 @@ def test_u6_hold_of_another_that_is_in_the_way_is_named(ubuntu: Callable[..., Ub
 
 
 @pytest.mark.parametrize("lists", [True, False])
-def test_u6_preview_is_possible_where_the_run_is(
-    ubuntu: Callable[..., Ubuntu], lists: bool
-) -> None:
+def test_preview_is_possible_where_the_run_is(ubuntu: Callable[..., Ubuntu], lists: bool) -> None:
     node = ubuntu(archive.A, K85)
     if lists:
         node.enable()
@@ -78,7 +76,7 @@ def test_u6_preview_is_possible_where_the_run_is(
     assert OLD in str(one.plan(one.observe()).after) or not lists
 
 
-def test_item_11_preview_finds_a_version_that_only_fresh_lists_have(
+def test_preview_finds_a_version_that_only_fresh_lists_have(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -94,7 +92,7 @@ def test_item_11_preview_finds_a_version_that_only_fresh_lists_have(
         other.plan(other.observe())
 
 
-def test_item_11_preview_without_a_mirror_judges_by_the_lists_that_are_there(
+def test_preview_without_a_mirror_judges_by_the_lists_that_are_there(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)
@@ -105,7 +103,7 @@ def test_item_11_preview_without_a_mirror_judges_by_the_lists_that_are_there(
         one.plan(one.observe())
 
 
-def test_item_36_advice_does_not_name_a_command_that_is_not_there(
+def test_advice_does_not_name_a_command_that_is_not_there(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     packages = (

@@ -68,7 +68,7 @@ def test_fresh_machine_gets_signed_modules_follows_its_kernel_and_goes_back(
 
 @BOUNDS
 @ALL
-def test_u2_older_kernel_gets_a_driver_that_matches_itself(
+def test_older_kernel_gets_a_driver_that_matches_itself(
     played: Make, release: Release, upper: bool
 ) -> None:
     node = played(release, archive.stage_b(upper=upper))
@@ -80,7 +80,7 @@ def test_u2_older_kernel_gets_a_driver_that_matches_itself(
 
 @BOUNDS
 @ALL
-def test_u4_new_kernel_moves_the_driver(played: Make, release: Release, upper: bool) -> None:
+def test_new_kernel_moves_the_driver(played: Make, release: Release, upper: bool) -> None:
     node = played(release, archive.A)
     converge(node, version="580")
     node.archive(release.of(archive.stage_b(upper=upper)))
@@ -92,7 +92,7 @@ def test_u4_new_kernel_moves_the_driver(played: Make, release: Release, upper: b
 
 
 @ALL
-def test_u5_kernel_waits_for_the_driver(played: Make, release: Release) -> None:
+def test_kernel_waits_for_the_driver(played: Make, release: Release) -> None:
     node = played(release, archive.A)
     converge(node, hold_kernel=True)
     assert f"linux-image-{release.flavour}" in node.held()
@@ -103,7 +103,7 @@ def test_u5_kernel_waits_for_the_driver(played: Make, release: Release) -> None:
 
 
 @ALL
-def test_u3_modules_that_were_built_again_are_taken(played: Make, release: Release) -> None:
+def test_modules_that_were_built_again_are_taken(played: Make, release: Release) -> None:
     node = played(release, archive.A)
     converge(node)
     node.archive(release.of(archive.G2))
@@ -113,7 +113,7 @@ def test_u3_modules_that_were_built_again_are_taken(played: Make, release: Relea
 
 
 @ALL
-def test_u1_branch_changes_up_and_down(played: Make, release: Release) -> None:
+def test_branch_changes_up_and_down(played: Make, release: Release) -> None:
     later = (*archive.driver(LATER), *archive.prebuilt(K85, LATER, "+1"))
     node = played(release, (*archive.A, *later))
     converge(node, version="580")
@@ -124,7 +124,7 @@ def test_u1_branch_changes_up_and_down(played: Make, release: Release) -> None:
 
 
 @pytest.mark.parametrize("release", [JAMMY, RESOLUTE, NOBLE_HWE], ids=str)
-def test_u9_desktop_is_taken_over_and_given_back(played: Make, release: Release) -> None:
+def test_desktop_is_taken_over_and_given_back(played: Make, release: Release) -> None:
     node = played(release, (*archive.A, *DESKTOP))
     node.enable()
     tracking = f"linux-modules-nvidia-580-open-{release.flavour}"

@@ -40,7 +40,7 @@ def refused(node: Ubuntu, words: str, **options: object) -> None:
     assert (node.installed(), node.held(), node.loaded()) == before
 
 
-def test_item_4_prebuilt_modules_need_no_key(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_prebuilt_modules_need_no_key(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.A, K85)
     locked(node)
     one = capability(node, check_mode=True)
@@ -58,7 +58,7 @@ def test_item_4_prebuilt_modules_need_no_key(ubuntu: Callable[..., Ubuntu]) -> N
         ("is already in the enrollment request", r"reboot and confirm it on the console"),
     ],
 )
-def test_item_4_modules_of_dkms_are_refused_without_an_enrolled_key(
+def test_modules_of_dkms_are_refused_without_an_enrolled_key(
     ubuntu: Callable[..., Ubuntu], words: str, expected: str
 ) -> None:
     node = ubuntu(archive.C, K85)
@@ -67,14 +67,14 @@ def test_item_4_modules_of_dkms_are_refused_without_an_enrolled_key(
     assert converge(node, secure_boot="ignore").steps == ()
 
 
-def test_item_4_modules_of_dkms_come_with_an_enrolled_key(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_modules_of_dkms_come_with_an_enrolled_key(ubuntu: Callable[..., Ubuntu]) -> None:
     node = ubuntu(archive.C, K85)
     locked(node, "is already enrolled")
     assert converge(node).steps == ()
     assert (node.loaded(), node.works()) == (f"{NEW} open", True)
 
 
-def test_item_4_signed_modules_do_not_give_way_to_those_of_dkms(
+def test_signed_modules_do_not_give_way_to_those_of_dkms(
     ubuntu: Callable[..., Ubuntu],
 ) -> None:
     node = ubuntu(archive.A, K85)

@@ -43,7 +43,7 @@ def vendor(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     return found
 
 
-def test_u1_names_without_branch_follow_those_with_one_while_these_are_held(
+def test_names_without_branch_follow_those_with_one_while_these_are_held(
     ubuntu: Callable[..., Ubuntu], vendor: Repository, tmp_path: Path
 ) -> None:
     node = ubuntu((archive.DKMS, *archive.kernel(K85)), K85)
@@ -60,7 +60,7 @@ def test_u1_names_without_branch_follow_those_with_one_while_these_are_held(
     assert "nvidia-dkms-open" not in node.installed()
 
 
-def test_u9_ubuntus_desktop_gives_way_to_nvidias_packages_and_comes_back(
+def test_ubuntus_desktop_gives_way_to_nvidias_packages_and_comes_back(
     ubuntu: Callable[..., Ubuntu], vendor: Repository
 ) -> None:
     tracking = archive.tracking(K85, OLD, ending="")
