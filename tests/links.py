@@ -13,7 +13,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+from tests.support.paths import REPOSITORY
+
 LIBRARY = REPOSITORY / "plugins/module_utils"
 DAEMON = REPOSITORY / "files/gpu_plugin/src/gpu_plugin"
 SHARED = DAEMON / "_shared"

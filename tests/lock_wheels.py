@@ -21,12 +21,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lock_closure import Place, applies, needs_of, pinned, unmet
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
+
+from tests.lock_closure import Place, applies, needs_of, pinned, unmet
 
 MACHINES = ("x86_64", "aarch64")
 OLDEST_GLIBC, NEWEST_GLIBC = 5, 60

@@ -18,7 +18,6 @@ from concurrent import futures
 from pathlib import Path
 
 import grpc
-from gpu_builders import device
 from gpu_plugin._shared._core.gpu import Links
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import parse
@@ -28,9 +27,12 @@ from gpu_plugin.offer.devices import Devices
 from gpu_plugin.offer.preference import Topology, prefer
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from nvsim import testing
-from running import Node, eventually
-from scraping import free_port
 from wire import Wire
+
+from tests.fakes.daemon.gpu_builders import device
+from tests.fakes.daemon.running import Node
+from tests.fakes.daemon.scraping import free_port
+from tests.support.waiting import eventually
 
 GPU = "nvidia.com/gpu"
 CONFIG = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 100}]}}"

@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path[:0] = [
-    str(Path(__file__).parents[1] / "gpu_plugin" / one) for one in ("dra", "dra/publish")
-]
+from tests.support.paths import TESTS
 
-from driving import DRIVER, DraNode  # noqa: E402
+sys.path[:0] = [str(TESTS / "gpu_plugin" / one) for one in ("dra", "dra/publish")]
+
 from nvsim import testing  # noqa: E402
 from standin_kubelet.dra import Claim  # noqa: E402
+
+from tests.fakes.dra.driving import DRIVER, DraNode  # noqa: E402
 
 CAPACITY = {"memory": "100Mi", "cores": "0", "shares": "1"}
 DRA = "{enforcement: none, splitCount: 256, memoryScaling: 1}"

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable
 
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import GpuState, plan_gpu
-from grids import A100, GPU
-from oracle import ALL_A100, instances, layout
+
+from tests.fakes.library.grids import A100, GPU
+from tests.fakes.library.oracle import ALL_A100, instances, layout
 
 GPUS, NODES = 16, 60
 

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mps_sharing import GPU, Shared
 from nvsim import genuine, testing
-from running import Node, eventually
-from scraping import free_port
-from standin_api import NODE, Api
+
+from tests.fakes.daemon.running import Node
+from tests.fakes.daemon.scraping import free_port
+from tests.fakes.kubernetes.standin_api import NODE, Api
+from tests.fakes.mps.mps_sharing import GPU, Shared
+from tests.support.waiting import eventually
 
 GPUS, SHARES = 8, 4
 MPS = f"{{resources: [{{name: gpu, replicas: {SHARES}}}]}}"
@@ -83,7 +85,7 @@ def node_software() -> Iterator[str]:
         shared.wait(GPU, GPUS * SHARES)
         status = node.folder / "labels.json"
         labels = node.python("-m", "gpu_plugin", "labels", *words, "--status-file", status)
-        eventually(lambda: "nvidia.com/gpu.count" in api.own(), 30)
+        eventually(lambda: "nvidia.com/gpu.count" in api.own())
         yield f"NVSIM_SOCKET={node.sim.socket}"
         labels.kill()
         labels.wait()

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import fleets
 from ansible_collections.gpu.node.plugins.filter.fleet_report import fleet_report
-from chromium import Browser
+
+from tests.support.browser import fleets
+from tests.support.browser.chromium import Browser
 
 SIZES = (10, 100, 1000)
 ROUNDS = 5

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from cluster import IMAGE, SHOW
+
+from tests.cluster.cluster import IMAGE, SHOW
+from tests.support.paths import REPOSITORY
 
 if TYPE_CHECKING:
-    from cluster import Cluster
+    from tests.cluster.cluster import Cluster
 
-MANIFESTS = Path(__file__).parents[2] / "files/kubernetes/dra"
+MANIFESTS = REPOSITORY / "files/kubernetes/dra"
 RESOURCE = "resource.k8s.io/v1"
 Json = dict[str, Any]
 

@@ -10,10 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpunode_tool.testing import Node, eventually
+from gpunode_tool.testing import Node
+
+from tests.support.paths import TESTS
+from tests.support.waiting import eventually
 
 HERE = Path(__file__).parent
-IMAGE_SCRIPT = HERE.parent / "integration/runtime/pod_image.py"
+IMAGE_SCRIPT = TESTS / "node/runtime/pod_image.py"
 IMAGE = "localhost/tools:latest"
 FOLDER = "/opt/kube"  # KUBE_BIN on the node
 VENDOR = "nvidia.com/"
@@ -65,7 +68,7 @@ class Cluster:
     def wait(self, **counts: int) -> None:
         """Wait until the node has so much of each resource, where an underscore is a dash."""
         wanted = {name.replace("_", "-"): count for name, count in counts.items()}
-        eventually(self.allocatable, wanted, SECONDS)
+        eventually(self.allocatable, wanted)
 
     def labels(self) -> dict[str, str]:
         """Return the node's labels that NVIDIA's names begin."""
@@ -110,7 +113,7 @@ class Cluster:
 
     def shown(self, name: str) -> list[str]:
         """Return what a pod shows once it runs."""
-        eventually(lambda: self.phase(name), "Running", SECONDS)
+        eventually(lambda: self.phase(name), "Running")
         eventually(lambda: "that is all" in self.kubectl("logs", name))
         return self.kubectl("logs", name).splitlines()
 

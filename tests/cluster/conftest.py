@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,8 @@ from typing import Any
 import pytest
 from gpunode_tool.testing import GPUNODE, Node
 
-sys.path.insert(0, str(Path(__file__).parent))  # for cluster
-sys.path.insert(0, str(Path(__file__).parents[1] / "gpu_plugin/endurance"))  # for rounds
-sys.path.insert(  # for standin_cluster
-    0, str(Path(__file__).parents[1] / "unit/plugins/module_utils/_capability/drain")
-)
-from cluster import FOLDER, Cluster
-from rounds import show
+from tests.cluster.cluster import FOLDER, Cluster
+from tests.support.rounds import show
 
 PROGRAMS = (
     "kube-apiserver",

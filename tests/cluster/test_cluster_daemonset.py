@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from cluster import Cluster
 from gpunode_tool import containers
 from gpunode_tool.nodes import PREFIX
 from gpunode_tool.podman import podman
-from gpunode_tool.testing import eventually
+
+from tests.cluster.cluster import Cluster
+from tests.support.paths import REPOSITORY
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from conftest import MakeCluster
+    from tests.cluster.conftest import MakeCluster
 
 Json = dict[str, Any]
-REPOSITORY = Path(__file__).resolve().parents[2]
 KUBERNETES = REPOSITORY / "files/kubernetes"
 HOST = [
     "driver",
@@ -111,7 +112,7 @@ def logged(cluster: Cluster) -> str:
 
 
 def test_the_daemonset_advertises_gpus_and_mig_devices(cluster: Cluster) -> None:
-    eventually(lambda: ready(cluster), [True], SECONDS)
+    eventually(lambda: ready(cluster), [True])
     cluster.wait(**ALL)
     (pod,) = pods(cluster)
     told = cluster.node.run("cat", "/run/gpu-node/device-plugin.lock")
@@ -152,7 +153,7 @@ def test_the_pod_is_refused_beside_the_hosts_service_and_takes_over_after_it(
     nowhere = copy.deepcopy(daemon)
     nowhere["spec"]["template"]["spec"]["nodeSelector"]["nobody"] = "has-this"
     cluster.apply(nowhere)
-    eventually(lambda: pods(cluster), [], SECONDS)
+    eventually(lambda: pods(cluster), [])
     parts = {"gpu_nodes_components": ["device_plugin"], "device_plugin_wait_timeout": SECONDS}
     up = cluster.node.play(**parts)
     assert up.ok, up.message()
@@ -161,12 +162,12 @@ def test_the_pod_is_refused_beside_the_hosts_service_and_takes_over_after_it(
     cluster.kubectl("delete", "daemonset", "gpu-plugin", SPACE)
     cluster.apply(daemon)
     refused = "another device plugin serves the GPUs of this node: gpu-device-plugin.service"
-    eventually(lambda: refused in logged(cluster), True, SECONDS)
+    eventually(lambda: refused in logged(cluster), True)
     assert "device_plugin_state: absent" in logged(cluster)
     assert cluster.node.status()["state"] == "serving"
     cluster.wait(**ALL)
 
     down = cluster.node.play(**parts, device_plugin_state="absent")
     assert down.ok, down.message()
-    eventually(lambda: ready(cluster), [True], 2 * SECONDS)
+    eventually(lambda: ready(cluster), [True])
     cluster.wait(**ALL)

@@ -22,14 +22,16 @@ from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import (
     ApiError,
     KubernetesApi,
 )
-from cluster import IMAGE, Cluster
-from gpunode_tool.testing import eventually
-from standin_cluster import Cluster as StandIn
+
+from tests.cluster.cluster import IMAGE, Cluster
+from tests.fakes.kubernetes.standin_cluster import Cluster as StandIn
+from tests.support.paths import REPOSITORY
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from conftest import MakeCluster
+    from tests.cluster.conftest import MakeCluster
 
-ROOT = Path(__file__).parents[2]
+ROOT = REPOSITORY
 MANIFEST = ROOT / "files/kubernetes/drain-rbac.yaml"
 SECONDS = 90
 Json = dict[str, Any]
@@ -121,12 +123,12 @@ def make_budget(cluster: Cluster, name: str, least: int) -> None:
         "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": "x"}}},
     }
     cluster.apply(budget)
-    eventually(lambda: cluster.get("pdb", name)["status"].get("currentHealthy"), least, SECONDS)
+    eventually(lambda: cluster.get("pdb", name)["status"].get("currentHealthy"), least)
 
 
 def running(cluster: Cluster, count: int) -> list[str]:
     """Wait until so many pods run, and return their names."""
-    eventually(lambda: sorted(cluster.phases().values()), ["Running"] * count, SECONDS)
+    eventually(lambda: sorted(cluster.phases().values()), ["Running"] * count)
     return sorted(f"default/{name}" for name in cluster.phases())
 
 

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster import Cluster
-from rounds import Rounds
+
+from tests.cluster.cluster import Cluster
+from tests.support.rounds import Rounds
 
 if TYPE_CHECKING:
-    from conftest import MakeCluster
+    from tests.cluster.conftest import MakeCluster
 
 pytestmark = pytest.mark.endurance
 

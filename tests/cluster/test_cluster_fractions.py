@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import claimed
 import pytest
-from cluster import Cluster, steady
-from gpunode_tool.testing import eventually
+
+from tests.cluster import claimed
+from tests.cluster.cluster import Cluster, steady
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from conftest import MakeCluster
+    from tests.cluster.conftest import MakeCluster
 
 SECONDS = 120
 SHARE = "share.gpu.node"
@@ -30,7 +31,7 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
     up = found.node.play()
     assert up.ok, up.message()
     claimed.manifests(found, "device-classes")
-    eventually(lambda: len(published(found)), 4, SECONDS)
+    eventually(lambda: len(published(found)), 4)
     return found
 
 
@@ -40,7 +41,7 @@ def emptied(cluster: Cluster) -> Iterator[None]:
     yield
     kinds = "deployments,replicasets,pods,resourceclaims,resourceclaimtemplates"
     cluster.kubectl("delete", kinds, "--all", "--wait=true", "--now")
-    eventually(lambda: prepared(cluster), [], SECONDS)
+    eventually(lambda: prepared(cluster), [])
     assert cluster.node.run("sh", "-c", "ls /var/run/cdi | grep claim || true") == ""
 
 
@@ -59,7 +60,7 @@ def prepared(cluster: Cluster) -> list[Any]:
 def settled(cluster: Cluster, name: str, running: int, pending: int) -> None:
     """Wait until so many pods run, and see that the others don't."""
     wanted = Counter({"Running": running} | ({"Pending": pending} if pending else {}))
-    eventually(lambda: claimed.phases(cluster, name), wanted, SECONDS)
+    eventually(lambda: claimed.phases(cluster, name), wanted)
     steady(lambda: claimed.phases(cluster, name), 3)
 
 
@@ -114,7 +115,7 @@ def test_a_share_is_limited_by_mps(cluster: Cluster) -> None:
     mode = ("nvidia-smi", "--id=0", "--query-gpu=compute_mode", "--format=csv,noheader")
     assert cluster.node.run(*mode).strip() == "Exclusive_Process"
     cluster.kubectl("delete", "deployment", "part", "--wait=true")
-    eventually(lambda: cluster.node.run(*mode).strip(), "Default", SECONDS)
+    eventually(lambda: cluster.node.run(*mode).strip(), "Default")
 
 
 def test_whole_gpus_and_shares_exclude_each_other(cluster: Cluster) -> None:
@@ -146,7 +147,7 @@ def test_a_driver_that_restarts_takes_nothing_from_pods(cluster: Cluster) -> Non
     generations = [one["spec"]["pool"]["generation"] for one in cluster.get("resourceslices")]
     cluster.node.run("systemctl", "kill", "--signal=KILL", "gpu-dra.service")
     cluster.node.run("systemctl", "restart", "kubelet.service")
-    eventually(lambda: prepared(cluster), before, SECONDS)
+    eventually(lambda: prepared(cluster), before)
     settled(cluster, "part", 2, 0)
     assert set(cluster.restarts().values()) == {0}
     after = [one["spec"]["pool"]["generation"] for one in cluster.get("resourceslices")]

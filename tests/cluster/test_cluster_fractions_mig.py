@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import claimed
-from gpunode_tool.testing import eventually
+from tests.cluster import claimed
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from cluster import Cluster
-    from conftest import MakeCluster
+    from tests.cluster.cluster import Cluster
+    from tests.cluster.conftest import MakeCluster
 
 SECONDS = 120
 EMPTY = [{"devices": [1], "mig-enabled": True, "mig-devices": {}}]
@@ -58,10 +58,10 @@ def test_device_plugin_and_dra_side_by_side_with_mig_on_demand(
     for profile in ("3g.40gb", "1g.10gb"):
         mig(cluster, profile)
     claimed.deploy(cluster, "half", 1, claimed.pod("3g-40gb"))
-    eventually(lambda: dict(claimed.phases(cluster, "half")), {"Running": 1}, SECONDS)
+    eventually(lambda: dict(claimed.phases(cluster, "half")), {"Running": 1})
     claimed.deploy(cluster, "small", 5, claimed.pod("1g-10gb"))
     wanted = {"Running": 4, "Pending": 1}
-    eventually(lambda: dict(claimed.phases(cluster, "small")), wanted, SECONDS)
+    eventually(lambda: dict(claimed.phases(cluster, "small")), wanted)
     assert json.loads(instances(cluster)) == {"1g.10gb": 4, "3g.40gb": 1}
     shown = cluster.pod("plugin", gpu=1)
     assert "/dev/nvidia0" in shown
@@ -84,7 +84,7 @@ def test_device_plugin_and_dra_side_by_side_with_mig_on_demand(
 
     kinds = "deployments,replicasets,pods,resourceclaims"
     cluster.kubectl("delete", kinds, "--all", "--wait=true", "--now")
-    eventually(lambda: instances(cluster), "{}", SECONDS)
+    eventually(lambda: instances(cluster), "{}")
     back = cluster.node.play(gpu_nodes_allocation="device_plugin", gpu_nodes_dra_devices=[])
     assert back.ok, back.message()
-    eventually(lambda: cluster.get("resourceslices"), [], SECONDS)
+    eventually(lambda: cluster.get("resourceslices"), [])

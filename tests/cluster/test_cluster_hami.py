@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import claimed
 import pytest
 import yaml
-from cluster import IMAGE, SHOW, Cluster, steady
-from gpunode_tool.testing import eventually
+
+from tests.cluster import claimed
+from tests.cluster.cluster import IMAGE, SHOW, Cluster, steady
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from conftest import MakeCluster
+    from tests.cluster.conftest import MakeCluster
 
 SECONDS = 120
 SERVICE = "gpu-node-webhook.gpu-node.svc"
@@ -57,9 +58,7 @@ def serving(cluster: Cluster, folder: Path) -> Iterator[None]:
     program = [sys.executable, "-m", "gpu_plugin", "webhook", *words]
     ready = ["curl", "--silent", "--fail", f"http://127.0.0.1:{metrics}/readyz"]
     with (folder / "webhook.log").open("w") as log, subprocess.Popen(program, stderr=log) as one:
-        eventually(
-            lambda: subprocess.run(ready, check=False, capture_output=True).returncode, 0, SECONDS
-        )
+        eventually(lambda: subprocess.run(ready, check=False, capture_output=True).returncode, 0)
         yield
         one.terminate()
 
@@ -128,7 +127,7 @@ def test_the_published_cases_with_hamis_resources(
 ) -> None:
     claimed.deploy(cluster, "part", count, pod_spec(container(**limits)))
     wanted = {"Running": running, "Pending": count - running}
-    eventually(lambda: dict(claimed.phases(cluster, "part")), wanted, SECONDS)
+    eventually(lambda: dict(claimed.phases(cluster, "part")), wanted)
     steady(lambda: claimed.phases(cluster, "part"), 3)
     templates = cluster.get("resourceclaimtemplates")
     assert len(templates) == 1  # all pods have one in common
@@ -180,7 +179,7 @@ def test_several_containers_and_an_init_container(cluster: Cluster) -> None:
         initContainers=[first],
     )
     begin(cluster, "several", spec)
-    eventually(lambda: cluster.phase("several"), "Running", SECONDS)
+    eventually(lambda: cluster.phase("several"), "Running")
     limits = {
         name: [
             line.rpartition("=")[2]
@@ -211,7 +210,7 @@ def test_controllers_keep_their_manifests(
 ) -> None:
     made = make("set", {"app": "set"}, pod_spec(container(gpu=1, gpumem=1000)))
     cluster.apply({**made, "metadata": {"name": "set"}})
-    eventually(lambda: dict(claimed.phases(cluster, "set")), {"Running": 2}, SECONDS)
+    eventually(lambda: dict(claimed.phases(cluster, "set")), {"Running": 2})
     template = cluster.get(made["kind"], "set")["spec"]["template"]["spec"]
     assert "nvidia.com/gpumem" in template["containers"][0]["resources"]["limits"]
 
@@ -229,4 +228,4 @@ def test_memory_scaling_of_3_runs_all_ten(cluster: Cluster) -> None:
     played = cluster.node.play(**scaled)
     assert played.ok, played.message()
     claimed.deploy(cluster, "scaled", 10, pod_spec(container(gpu=1, gpumem=10000)))
-    eventually(lambda: dict(claimed.phases(cluster, "scaled")), {"Running": 10}, SECONDS)
+    eventually(lambda: dict(claimed.phases(cluster, "scaled")), {"Running": 10})

@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster import IMAGE
-from gpunode_tool.testing import eventually
+from tests.cluster.cluster import IMAGE
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from cluster import Cluster
-    from conftest import MakeCluster
+    from tests.cluster.cluster import Cluster
+    from tests.cluster.conftest import MakeCluster
 
 HALVES, SMALL = (
     {"devices": [1], "mig-enabled": True, "mig-devices": devices}
@@ -61,7 +61,7 @@ def test_a_layout_is_changed_under_genuine_pods(make_cluster: MakeCluster, tmp_p
     assert up.ok, up.message()
     cluster.wait(gpu=1, **{"mig_3g.40gb": 2})
     deploy(cluster)
-    eventually(lambda: len(running(cluster)), 1, SECONDS)
+    eventually(lambda: len(running(cluster)), 1)
     (before,) = running(cluster)
     cluster.pod("bare", **{"mig-3g.40gb": 1})
     access = tmp_path / "admin.conf"
@@ -88,7 +88,7 @@ def test_a_layout_is_changed_under_genuine_pods(make_cluster: MakeCluster, tmp_p
     assert done.ok, done.message()
     assert service(cluster) == (False, [])
     cluster.wait(gpu=1, **{"mig_1g.10gb": 7})
-    eventually(lambda: len(running(cluster)), 1, SECONDS)
+    eventually(lambda: len(running(cluster)), 1)
     (after,) = running(cluster)
     assert after != before
     cluster.pod("small", **{"mig-1g.10gb": 1})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from conftest import MakeCluster
+    from tests.cluster.conftest import MakeCluster
 
 GPU = "/dev/nvidia"
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpunode_tool.testing import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from conftest import MakeCluster
+    from tests.cluster.conftest import MakeCluster
 
 LABEL, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 REASON = "gpu.node/mig.config-reason"
@@ -37,18 +37,18 @@ def test_the_kubelets_own_pods_are_spared_and_the_state_answers(
     shown = cluster.pod("idle", **{"mig-3g.40gb": 1})
 
     cluster.kubectl("label", "node", cluster.node.name, f"{LABEL}=small")
-    eventually(lambda: cluster.labels().get(STATE), "pending", SECONDS)
+    eventually(lambda: cluster.labels().get(STATE), "pending")
 
     def reason() -> str:
         found = cluster.get("node", cluster.node.name)["metadata"]["annotations"]
         return str(found.get(REASON, ""))
 
-    eventually(lambda: "in use by pod default/idle (container main)" in reason(), True, SECONDS)
+    eventually(lambda: "in use by pod default/idle (container main)" in reason(), True)
     assert cluster.phase("idle") == "Running"
     assert cluster.shown("idle") == shown
 
     cluster.end("idle")
-    eventually(lambda: cluster.labels().get(STATE), "success", SECONDS)
+    eventually(lambda: cluster.labels().get(STATE), "success")
     cluster.wait(gpu=1, **{"mig_1g.10gb": 7})
     assert reason() == ""
     cluster.pod("small", **{"mig-1g.10gb": 1})
@@ -56,6 +56,6 @@ def test_the_kubelets_own_pods_are_spared_and_the_state_answers(
     assert event["message"] == "the GPUs have the MIG layout small"
 
     cluster.kubectl("label", "node", cluster.node.name, f"{LABEL}=all-disabled", "--overwrite")
-    eventually(lambda: cluster.labels().get(STATE), "failed", SECONDS)
+    eventually(lambda: cluster.labels().get(STATE), "failed")
     assert "mig_config has no layout 'all-disabled'" in reason()
     assert cluster.phase("small") == "Running"

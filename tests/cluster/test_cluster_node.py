@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cluster import Cluster, steady
-from gpunode_tool.testing import eventually
+
+from tests.cluster.cluster import Cluster, steady
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from conftest import MakeCluster
+    from tests.cluster.conftest import MakeCluster
 
 MIG = {
     "version": "v1",
@@ -161,7 +162,7 @@ def test_a_mig_change_is_refused_under_an_idle_pod(partitioned: Cluster) -> None
 
 
 def test_the_node_is_labelled(cluster: Cluster) -> None:
-    eventually(lambda: cluster.labels().get("nvidia.com/gpu.count"), "4", 120)
+    eventually(lambda: cluster.labels().get("nvidia.com/gpu.count"), "4")
     labels = cluster.labels()
     assert labels["nvidia.com/gpu.product"].startswith("NVIDIA-H100")
     assert labels["nvidia.com/mig-3g.40gb.count"] == "1"
@@ -184,7 +185,7 @@ def test_an_event_on_the_node_says_that_a_gpu_is_sick(mended: Cluster) -> None:
     cluster.node.run(NVSIMCTL, "xid", "0", "79")
     eventually(lambda: cluster.allocatable().get("gpu"), 1)
     eventually(lambda: "79" in health(cluster, sick))
-    eventually(lambda: bool(cluster.events("GPUUnhealthy")), seconds=60)
+    eventually(lambda: bool(cluster.events("GPUUnhealthy")))
     (event,) = cluster.events("GPUUnhealthy")
     assert event["involvedObject"]["kind"] == "Node"
     assert event["involvedObject"]["name"] == cluster.node.name
@@ -206,6 +207,6 @@ def test_a_gpu_that_was_repaired_comes_back(mended: Cluster) -> None:
     told = cluster.node.run("/opt/gpu-node/bin/gpu-plugin", "health")
     if sick in told:  # a driver that does not show its resets
         cluster.node.run("/opt/gpu-node/bin/gpu-plugin", "health", "clear", sick)
-    eventually(lambda: cluster.allocatable().get("gpu"), 2, 120)
+    eventually(lambda: cluster.allocatable().get("gpu"), 2)
     assert gpus(cluster.shown("waits")) == ["/dev/nvidia1"]
     assert cluster.phase("well") == "Running"

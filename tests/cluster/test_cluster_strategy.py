@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster import steady
-from gpunode_tool.testing import eventually
+from tests.cluster.cluster import steady
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from conftest import MakeCluster
+    from tests.cluster.conftest import MakeCluster
 
 HALF = {
     "version": "v1",
@@ -42,7 +42,7 @@ def test_gpus_in_mig_mode_under_strategy_none_fail_no_pod(make_cluster: MakeClus
         phases = list(cluster.phases().values())
         return {phase: phases.count(phase) for phase in set(phases)}
 
-    eventually(counts, {"Running": 2, "Pending": 4}, 90)
+    eventually(counts, {"Running": 2, "Pending": 4})
     assert steady(counts, 10) == {"Running": 2, "Pending": 4}
     cluster.end(*[name for name, phase in cluster.phases().items() if phase == "Running"])
-    eventually(counts, {"Running": 2, "Pending": 2}, 90)
+    eventually(counts, {"Running": 2, "Pending": 2})

@@ -14,8 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-GPUNODE = REPOSITORY / "tests/node/gpunode"
+from tests.support.paths import REPOSITORY
+
+GPUNODE = REPOSITORY / "tests/fakes/node/gpunode"
 NODE = "demo"
 
 # What half of the GPUs are cut into; the other half stays whole.

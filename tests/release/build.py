@@ -18,10 +18,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bytes_of import normalised
-from ready import problems, version
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.release.bytes_of import normalised
+from tests.release.ready import problems, version
+from tests.support.paths import REPOSITORY
 
 
 def git(*words: str) -> bytes:

@@ -21,9 +21,11 @@ from matrix import matrix
 from measure import Cost
 from scenes import Scene, scenes, without_pipelining
 
+from tests.support.paths import REPOSITORY
+
 SIZES = (1, 10, 50, 200)
 BUDGET = 1.1  # of the cost of a node among 10, for one among 200
-DOCS = Path(__file__).resolve().parents[3] / "docs/images"
+DOCS = REPOSITORY / "docs/images"
 
 
 def rows(scene: Scene, sizes: list[int], callback: str) -> list[Cost]:

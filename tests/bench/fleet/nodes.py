@@ -16,8 +16,9 @@ from typing import Any
 from gpunode_tool.nodes import PREFIX
 from gpunode_tool.podman import podman
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-GPUNODE = str(REPOSITORY / "tests/node/gpunode")
+from tests.support.paths import REPOSITORY
+
+GPUNODE = str(REPOSITORY / "tests/fakes/node/gpunode")
 PRODUCT, GPUS = "h100-80", 8
 CUT = {
     "devices": [4, 5, 6, 7],

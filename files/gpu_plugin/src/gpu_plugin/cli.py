@@ -31,6 +31,7 @@ KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit status."""
+    logs.begin()
     try:
         options = _parser().parse_args(arguments)
         return int(options.command(options))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import socket
@@ -17,6 +18,15 @@ from .._shared._core.text.shown import printable
 
 PATIENCE: Final = 2.0
 CHATTER: Final = ("WATCHDOG=", "STATUS=")
+
+
+def begin() -> None:
+    """Have lines leave the process at once: what is kept for a reader that is gone fails the process at its end."""
+    with contextlib.suppress(
+        io.UnsupportedOperation
+    ):  # it is no file, but what a caller has put there
+        raw = io.FileIO(sys.stderr.fileno(), "w", closefd=False)
+        sys.stderr = io.TextIOWrapper(raw, errors="backslashreplace", write_through=True)
 
 
 def info(event: str, **fields: object) -> None:

@@ -1,0 +1,248 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The manifests of DRA and its webhook, in a genuine API server: what it takes, and whom it lets do what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.cluster import check
+from ansible_collections.gpu.node.plugins.module_utils._core.dra import names
+from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes import claims, trial
+from gpu_plugin.cluster.access import Access
+from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin.dra.slice_api import SliceApi
+
+from tests.fakes.kubernetes.genuine_api import KINDS, GenuineApi
+from tests.support.paths import REPOSITORY
+
+Json = dict[str, Any]
+FOLDER = REPOSITORY / "files/kubernetes/dra"
+NODE, OTHER = "worker-1", "worker-2"
+STRICT = "fieldValidation=Strict&dryRun=All"
+SLICES = KINDS["ResourceSlice"]
+
+
+def objects(path: Path) -> list[Json]:
+    found = yaml.safe_load(path.read_text().replace("NODE", NODE))
+    return list(found["items"]) if found["kind"] == "List" else [found]
+
+
+def path_of(one: Json) -> str:
+    space = one["metadata"].get("namespace", "default")
+    return KINDS[one["kind"]].format(space)
+
+
+def attempt(what: Callable[[], Any]) -> Any:
+    """Return the answer, or the refusal."""
+    try:
+        return what()
+    except ApiError as error:
+        return error
+
+
+def until_refused(what: Callable[[int], Any]) -> str:
+    """Ask until it is refused, since a server comes to know of a policy or a webhook a moment later."""
+    deadline, at = time.monotonic() + 60, 0
+    while time.monotonic() < deadline:
+        at += 1
+        answer = attempt(lambda at=at: what(at))
+        if isinstance(answer, ApiError):
+            return str(answer)
+        time.sleep(0.5)
+    return "nothing was refused for a minute"
+
+
+def known(what: Callable[[], Any]) -> Any:
+    """Return the answer. The Node authorizer knows of a slice a moment after it was made, and refuses until then."""
+    deadline = time.monotonic() + 30
+    while isinstance(answer := attempt(what), ApiError) and time.monotonic() < deadline:
+        assert answer.status == 403
+        time.sleep(0.2)
+    assert not isinstance(answer, ApiError), str(answer)
+    return answer
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenuineApi]:
+    made = GenuineApi(tmp_path_factory.mktemp("api"))
+    for name in (NODE, OTHER):
+        made.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    for name in ("gpu-node", "kube-system"):
+        made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for space in ("default", "kube-system"):
+        meta = {"name": "default", "namespace": space}
+        made.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+    for one in (*objects(FOLDER / "node-policy.yaml"), *objects(FOLDER / "node-rbac.yaml")):
+        made.create(one)
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.stem)
+def test_a_genuine_server_takes_each_manifest(cluster: GenuineApi, path: Path) -> None:
+    for one in objects(path):
+        if one["apiVersion"].startswith("cert-manager.io/"):
+            continue  # not Kubernetes' own
+        asked = f"{path_of(one)}?{STRICT}"
+        made = attempt(lambda asked=asked, one=one: cluster.admin.ask("trying", "POST", asked, one))
+        if isinstance(made, ApiError) and made.status == 409:
+            continue  # the fixture has made it
+        assert not isinstance(made, ApiError), (one["kind"], str(made))
+        assert made["metadata"]["name"] == one["metadata"]["name"]
+
+
+def publish(by: Access, node: str, pool: str = "", driver: str = "gpu.node") -> Json:
+    place = {"driver": driver, "nodeName": node, "devices": [{"name": "gpu-0"}]}
+    pools = {"name": pool or node, "generation": 1, "resourceSliceCount": 1}
+    body = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"generateName": "slice-"},
+        "spec": {**place, "pool": pools},
+    }
+    made: Json = by.ask("publishing a slice", "POST", SLICES, body)
+    return made
+
+
+def remove(by: Access, one: Json) -> None:
+    by.ask("removing a slice", "DELETE", f"{SLICES}/{one['metadata']['name']}", None)
+
+
+@pytest.fixture(scope="module")
+def in_force(cluster: GenuineApi) -> None:
+    """Wait until the policy is in force."""
+    said = until_refused(lambda _at: remove(cluster.admin, publish(cluster.admin, NODE)))
+    assert "binding 'gpu-node-dra' denied request: a Resource" in said
+
+
+@pytest.fixture(params=["kubelet", "account"])
+def nodes_own(request: pytest.FixtureRequest, cluster: GenuineApi) -> Access:
+    if request.param == "kubelet":
+        return cluster.access(f"system:node:{NODE}", "system:nodes")
+    return cluster.account(f"gpu-node-dra-{NODE}", "gpu-node")
+
+
+def refused(what: Callable[[], Any]) -> str:
+    with pytest.raises(ApiError) as error:
+        what()
+    assert error.value.status in (403, 422)
+    return str(error.value)
+
+
+@pytest.mark.usefixtures("in_force")
+def test_a_node_writes_slices_of_its_own_and_of_no_other(
+    cluster: GenuineApi, nodes_own: Access
+) -> None:
+    made = publish(nodes_own, NODE)
+    meta, spec = made["metadata"], made["spec"]
+    spec["pool"]["generation"] += 1
+    path = f"{SLICES}/{meta['name']}"
+    known(lambda: nodes_own.ask("changing a slice", "PUT", path, made))
+    refused(lambda: publish(nodes_own, OTHER))
+    assert "gpu-node-dra' denied" in refused(lambda: publish(nodes_own, NODE, "elsewhere"))
+    others = publish(cluster.access(f"system:node:{OTHER}", "system:nodes"), OTHER)
+    refused(lambda: remove(nodes_own, others))
+    remove(nodes_own, made)
+    remove(cluster.admin, others)  # as of a node that is gone
+
+
+@pytest.mark.usefixtures("in_force")
+def test_a_node_may_do_all_that_the_driver_asks_for(nodes_own: Access) -> None:
+    slices = SliceApi(nodes_own, NODE)
+    found, version = slices.all()
+    assert found == []
+    spec = {"driver": "gpu.node", "nodeName": NODE, "devices": [{"name": "gpu-0"}]}
+    spec["pool"] = {"name": NODE, "generation": 1, "resourceSliceCount": 1}
+    made = slices.create("slice-of-worker-1", spec, slices.owner())
+    kind, event = next(slices.follow(version, 10))
+    assert (kind, event["metadata"]["name"]) == ("ADDED", "slice-of-worker-1")
+    spec["pool"] = {**spec["pool"], "generation": 2}  # type: ignore[dict-item]
+    slices.delete(known(lambda: slices.replace(made, spec)))
+    assert slices.all()[0] == []
+
+
+@pytest.mark.usefixtures("in_force")
+def test_nobody_else_writes_slices_of_our_driver(cluster: GenuineApi) -> None:
+    assert "gpu-node-dra' denied" in refused(lambda: publish(cluster.admin, NODE))
+    remove(cluster.admin, publish(cluster.admin, NODE, driver="gpu.example.com"))
+
+
+@pytest.mark.usefixtures("in_force")
+def test_the_account_of_a_node_may_do_no_more(cluster: GenuineApi) -> None:
+    mine = cluster.account(f"gpu-node-dra-{NODE}", "gpu-node")
+    others = f"/api/v1/nodes/{OTHER}"
+    for path in ("/api/v1/pods", "/api/v1/secrets", others, KINDS["DeviceClass"]):
+        assert "403" in refused(lambda path=path: mine.ask("looking", "GET", path))
+
+
+def pod(name: str, space: str = "default", labels: Any = None, **limits: int) -> Json:
+    named = {f"nvidia.com/{key}": count for key, count in limits.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": space, "labels": labels or {}},
+        "spec": {"containers": [{"name": "main", "image": "x", "resources": {"limits": named}}]},
+    }
+
+
+def test_only_pods_with_these_resources_wait_for_the_webhook(
+    cluster: GenuineApi,
+) -> None:
+    """No webhook answers here, and so failurePolicy and the conditions show."""
+    everything = objects(FOLDER / "webhook.yaml")
+    (hook,) = [one for one in everything if one["kind"] == "MutatingWebhookConfiguration"]
+    (service,) = [one for one in everything if one["kind"] == "Service"]
+    cluster.create(service)
+    cluster.create(hook)
+    said = until_refused(lambda at: cluster.create(pod(f"early-{at}", gpumem=1)))
+    assert "hami.webhook.gpu.node" in said
+    for name, resource in (("whole", "gpu"), ("cores", "gpucores"), ("low", "priority")):
+        with pytest.raises(ApiError, match=r"hami\.webhook\.gpu\.node"):
+            cluster.create(pod(name, **{resource: 1}))
+    with pytest.raises(ApiError, match=r"hami\.webhook\.gpu\.node"):
+        cluster.create({**pod("init"), "spec": {**pod("init")["spec"], **init("gpumem")}})
+    cluster.create(pod("plain"))
+    cluster.create(pod("own", space="kube-system", gpu=1, gpumem=1))
+    cluster.create(pod("left-out", labels={"hami.io/webhook": "ignore"}, gpu=1, gpumem=1))
+    cluster.admin.ask(
+        "removing", "DELETE", f"{KINDS['MutatingWebhookConfiguration']}/gpu-node-webhook", None
+    )
+
+
+@pytest.mark.parametrize("gate", ["", "DRAConsumableCapacity", "DRAPartitionableDevices"])
+def test_what_a_server_without_a_gate_drops_is_noticed(gate: str, tmp_path: Path) -> None:
+    flags = [f"--feature-gates={gate}=false"] if gate else []
+    server = GenuineApi(tmp_path, *flags)
+    try:
+        named = {"gpu_nodes_kubeconfig": str(tmp_path / "admin.conf")}
+        found = [str(one) for one in check({"gpu_nodes_allocation": "dra", **named})]
+        assert len(found) == bool(gate)
+        assert all(f"has the feature gate {gate} off" in one for one in found)
+        assert server.get("ResourceSlice")["items"] == []  # nothing is left of the trial
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("name", [names.GPU_CLASS, names.MIG_CLASS, names.SHARE_CLASS])
+def test_a_genuine_server_takes_the_claims_that_validation_makes(
+    cluster: GenuineApi, name: str
+) -> None:
+    claim = claims.claim(name, "default", NODE)
+    asked = f"{KINDS['ResourceClaim'].format('default')}?{STRICT}"
+    made = cluster.admin.ask("trying a claim", "POST", asked, claim)
+    trying = trial.manifest(NODE, name, "default", "pause", ["true"], 60)
+    wish = claims.with_claim(trying, made["metadata"]["name"])
+    asked = f"{KINDS['Pod'].format('default')}?{STRICT}"
+    pod = cluster.admin.ask("trying a pod", "POST", asked, wish)
+    assert pod["spec"]["resourceClaims"] == wish["spec"]["resourceClaims"]
+
+
+def init(resource: str) -> Json:
+    return {"initContainers": pod("x", **{resource: 1})["spec"]["containers"]}

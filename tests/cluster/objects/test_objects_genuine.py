@@ -1,0 +1,212 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""gpu.node.cluster_objects with a genuine API server: it makes, changes, prunes and removes, and takes from nobody."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.gpu.node.plugins.module_utils._capability.cluster_objects import (
+    SPEC,
+    ClusterObjectsCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
+from gpu_plugin.cluster.errors import ApiError
+
+from tests.fakes.kubernetes.genuine_api import KINDS, GenuineApi
+from tests.support.paths import REPOSITORY
+
+Json = dict[str, Any]
+FOLDER = REPOSITORY / "files/kubernetes/dra"
+LABEL = "app.kubernetes.io/part-of=gpu-node"
+PRUNE = ["v1/ConfigMap", "v1/Secret", "rbac.authorization.k8s.io/v1/Role", "none.example/v1/Thing"]
+DEFAULTS = {name: one.get("default") for name, one in SPEC["argument_spec"].items()}
+
+
+def manifest(name: str) -> Json:
+    found: Json = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenuineApi]:
+    made = GenuineApi(tmp_path_factory.mktemp("api"))
+    yield made
+    made.stop()
+
+
+def run(cluster: GenuineApi, *wanted: Json, check: bool = False, **options: Any) -> Plan:
+    """Bring the cluster to what is wanted, as the module does, and return the plan of the first look."""
+    access = {"kubeconfig": str(cluster.folder / "admin.conf"), "objects": list(wanted)}
+    found = ClusterObjectsCapability({**DEFAULTS, **access, **options})
+    first = found.plan(found.observe())
+    if not check:
+        for step in first.steps:
+            found.apply(step)
+        assert found.plan(found.observe()).steps == ()
+    return first
+
+
+def summaries(plan: Plan) -> list[str]:
+    return [step.summary for step in plan.steps]
+
+
+def test_all_manifests_are_made_once_and_gone_at_the_end(cluster: GenuineApi) -> None:
+    names = (
+        "device-classes",
+        "extended-resource",
+        "node-policy",
+        "webhook",
+        "webhook-self-managed",
+    )
+    everything = [manifest(name) for name in names]
+    shown = run(cluster, *everything, check=True)
+    with pytest.raises(ApiError, match="404"):
+        cluster.get("Namespace", "gpu-node")
+    made = run(cluster, *everything)
+    assert summaries(made) == summaries(shown)
+    assert "make Deployment gpu-node/gpu-node-webhook" in summaries(made)
+    assert summaries(made)[:3] == [
+        f"make DeviceClass {one}.gpu.node" for one in ("gpu", "mig", "share")
+    ]
+    found = cluster.get("DeviceClass", "gpu.gpu.node")["spec"]
+    assert found["extendedResourceName"] == "nvidia.com/gpu"  # the later one counts
+    assert summaries(run(cluster, *everything)) == []
+
+    # What the webhook writes is its own.
+    path = f"{KINDS['MutatingWebhookConfiguration']}/gpu-node-webhook"
+    patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "eA=="}]
+    kind = "application/json-patch+json"
+    cluster.admin.ask("writing the bundle", "PATCH", path, patch, kind=kind)
+    assert summaries(run(cluster, *everything)) == []
+
+    changed = json.loads(json.dumps(everything))
+    (deployment,) = [one for one in changed[3]["items"] if one["kind"] == "Deployment"]
+    deployment["spec"]["replicas"] = 3
+    plan = run(cluster, *changed)
+    assert summaries(plan) == ["change Deployment gpu-node/gpu-node-webhook"]
+    (before,), (after,) = plan.before.values(), plan.after.values()
+    assert (before["spec"]["replicas"], after["spec"]["replicas"]) == (2, 3)
+    assert "managedFields" not in before["metadata"]
+
+    pruned = run(cluster, *changed[:4], label=LABEL, prune=PRUNE)
+    assert sorted(summaries(pruned)) == [
+        "remove Role gpu-node/gpu-node-webhook-tls",
+        "remove Secret gpu-node/gpu-node-webhook-tls",
+    ]
+    gone = run(cluster, *everything, state="absent")
+    assert "remove Deployment gpu-node/gpu-node-webhook" in summaries(gone)
+    assert gone.warnings == ("Namespace gpu-node stays, as others may have something in it",)
+    assert summaries(run(cluster, *everything, state="absent")) == []
+    with pytest.raises(ApiError, match="404"):
+        cluster.get("DeviceClass", "share.gpu.node")
+
+
+def settings(**data: str) -> Json:
+    meta = {
+        "name": "settings",
+        "namespace": "default",
+        "labels": {"app.kubernetes.io/part-of": "gpu-node"},
+    }
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+
+
+def test_nothing_is_taken_from_others(cluster: GenuineApi) -> None:
+    cluster.create(settings(theirs="1"))
+    with pytest.raises(NodeError, match=r"ConfigMap default/settings has other values.*force"):
+        run(cluster, settings(theirs="2"))
+    left = run(cluster, settings(theirs="1"), state="absent")
+    assert left.warnings == ("ConfigMap default/settings stays, as others have made it",)
+    assert summaries(run(cluster, manifest("device-classes"), label=LABEL, prune=PRUNE))
+    assert cluster.get("ConfigMap", "settings", "default")["data"] == {"theirs": "1"}
+    assert summaries(run(cluster, settings(theirs="2"), force=True)) == [
+        "change ConfigMap default/settings"
+    ]
+    run(cluster, settings(), state="absent")
+    run(cluster, manifest("device-classes"), state="absent")
+
+
+def test_all_is_tried_before_anything_changes(cluster: GenuineApi) -> None:
+    wrong = manifest("extended-resource")
+    wrong["spec"]["extendedResource"] = "a typing error"
+    with pytest.raises(
+        NodeError, match=r"nothing was changed.*refuses DeviceClass x.*extendedResource"
+    ):
+        run(
+            cluster,
+            manifest("device-classes"),
+            settings(a="1"),
+            {**wrong, "metadata": {"name": "x"}},
+        )
+    with pytest.raises(NodeError, match=r"has no Issuer of cert-manager\.io/v1.*install"):
+        run(cluster, settings(a="1"), manifest("webhook-cert-manager"))
+    with pytest.raises(ApiError, match="404"):
+        cluster.get("ConfigMap", "settings", "default")
+
+
+def test_no_difference_shows_a_secret(cluster: GenuineApi) -> None:
+    meta = {"name": "secret", "namespace": "default"}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": meta,
+        "data": {"key": "aHVudGVyMg=="},
+    }
+    plan = run(cluster, secret)
+    assert "aHVudGVyMg==" not in str((plan.before, plan.after))
+    other = run(cluster, {**secret, "data": {"key": "b3RoZXI="}})
+    assert summaries(other) == ["change Secret default/secret"]
+    assert "b3RoZXI=" not in str((other.before, other.after))
+
+
+def play(cluster: GenuineApi, *options: str, **variables: Any) -> str:
+    """Run the playbook as a user does, and return what it prints."""
+    words = ["ansible-playbook", "--inventory", "one,two,", "gpu.node.fractions", *options]
+    given = {"gpu_nodes_hosts": "all", "gpu_nodes_kubeconfig": "admin.conf", **variables}
+    words += ["--extra-vars", json.dumps(given)]
+    done = subprocess.run(
+        words, cwd=cluster.folder, check=False, capture_output=True, text=True, timeout=120
+    )
+    return done.stdout + done.stderr
+
+
+def test_the_playbook_gives_a_cluster_all_and_takes_it_back(
+    cluster: GenuineApi,
+) -> None:
+    image = "registry.example.com/gpu-node-webhook@sha256:" + "1" * 64
+    assert "fractions_image: '' is not valid" in play(cluster)
+    hami = "nvidia:\n  defaultMem: 2000\n"
+    wanted = {"fractions_image": image, "fractions_device_config": hami}
+    shown = play(cluster, "--check", "--diff", **wanted)
+    assert "changed=1" in shown
+    assert "+DeviceClass gpu.gpu.node" in shown.replace("+    DeviceClass", "+DeviceClass")
+    assert cluster.get("DeviceClass")["items"] == []
+    made = play(cluster, **wanted)
+    assert "changed=1" in made
+    pod = cluster.get("Deployment", "gpu-node-webhook", "gpu-node")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == image
+    told = cluster.get("ConfigMap", "gpu-node-webhook-hami", "gpu-node")["data"]
+    assert told["device-config.yaml"] == hami
+    (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "hami"]
+    assert told["HAMI_DEVICE_CONFIG"] == f"{mount['mountPath']}/device-config.yaml"
+    assert "changed=0" in play(cluster, **wanted)
+    plain = play(cluster, fractions_webhook=False, fractions_extended_resource=False)
+    assert "changed=1" in plain
+    assert "extendedResourceName" not in cluster.get("DeviceClass", "gpu.gpu.node")["spec"]
+    with pytest.raises(ApiError, match="404"):
+        cluster.get("MutatingWebhookConfiguration", "gpu-node-webhook")
+    assert "changed=1" in play(cluster, **wanted)
+    assert "changed=1" in play(cluster, fractions_state="absent", fractions_webhook=False)
+    for kind in ("DeviceClass", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy"):
+        assert cluster.get(kind)["items"] == []
+    assert cluster.get("Deployment", namespace="gpu-node")["items"] == []
+    settings = cluster.get("ConfigMap", namespace="gpu-node")["items"]
+    assert [one["metadata"]["name"] for one in settings] == []
+    assert "changed=0" in play(cluster, fractions_state="absent")

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The messages that the page about troubleshooting quotes, and the texts that the code has."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+
+from tests.support.paths import REPOSITORY
+
+ROOT = REPOSITORY
+PAGE = ROOT / "docs/troubleshooting.md"
+CODE = (ROOT / "plugins", ROOT / "files/gpu_plugin/src")
+TASKS = (ROOT / "roles", ROOT / "playbooks")
+# What Kubernetes, container runtimes, shells and Ansible say; nothing of the collection has it.
+OTHERS = {
+    "no hosts matched",
+    "unresolvable CDI devices",
+    "Insufficient nvidia.com/gpu",
+    "UnexpectedAdmissionError",
+    "CreateContainerError",
+    "nvidia-smi: command not found",
+}
+
+
+def quoted() -> list[str]:
+    """Return what the first cells of the page's tables quote, but for names, states and options."""
+    rows = re.findall(r"^\| (.+?) \| .* \|$", PAGE.read_text(), re.MULTILINE)
+    spans = [span for row in rows for span in re.findall(r"`([^`]+)`", row)]
+    return [one for one in spans if " " in one.strip(". ")]
+
+
+def pieces(message: str) -> list[str]:
+    """Return what stands still in a message, between the dots for what differs."""
+    return [one.strip() for one in message.split("...") if len(one.strip()) > 2]
+
+
+def constants(tree: ast.AST) -> Iterator[str]:
+    """Yield the texts of a module: constants, and what stands between an f-string's values."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@functools.cache
+def texts() -> str:
+    """Return all texts of the code, and the roles' and playbooks' files."""
+    python = (path for folder in CODE for path in sorted(folder.rglob("*.py")))
+    found = [one for path in python for one in constants(ast.parse(path.read_text()))]
+    found += [path.read_text() for folder in TASKS for path in sorted(folder.rglob("*.yml"))]
+    return "\n".join(found)
+
+
+def missing(message: str) -> list[str]:
+    """Return which pieces of a message no text of the collection has."""
+    return [one for one in pieces(message) if one not in texts()]

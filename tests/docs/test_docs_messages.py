@@ -1,0 +1,31 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The page about troubleshooting quotes messages as the code has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.docs.tables import messages
+
+OURS = [one for one in messages.quoted() if one not in messages.OTHERS]
+
+
+def test_there_are_messages() -> None:
+    assert len(OURS) > 30
+
+
+@pytest.mark.parametrize("message", OURS)
+def test_a_message_of_the_page_is_one_of_the_code(message: str) -> None:
+    assert messages.missing(message) == []
+
+
+@pytest.mark.parametrize("message", sorted(messages.OTHERS))
+def test_what_others_say_is_on_the_page(message: str) -> None:
+    assert message in messages.PAGE.read_text()
+
+
+def test_a_message_that_nothing_says_is_seen() -> None:
+    assert messages.missing("Secure Boot is on") == []
+    assert messages.missing("Secure Boot is ... off for ever") == ["off for ever"]

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A node in a folder: simulated driver, stand-in kubelet and the daemon, each its own process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from nvsim.testing import Sim
+from standin_kubelet import control
+
+from tests.support.waiting import eventually
+
+HERE = Path(__file__).resolve().parent
+T = TypeVar("T")
+
+
+def fill(folder: Path) -> Path:
+    """Leave no byte free in a file system; return the file that has taken them."""
+    path = folder / "filler"
+    with path.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
+        all(stream.write(b"x" * 4096) for _page in range(1 << 20))
+    return path
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to one process. OSError: there is none, as for the 0 of a state that names nobody.
+
+    ``os.kill`` takes that 0 for everybody in the group of the tests, which ends them and who started them.
+    """
+    descriptor = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def plugin_channel(node: Node) -> Iterator[Callable[[str], str]]:
+    """Ask the plugin of nvidia.com/gpu for a device, as a kubelet; returns why it refused."""
+    import grpc
+    from gpu_plugin.proto.v1beta1 import api_pb2, rpc
+
+    with grpc.insecure_channel(f"unix://{node.plugins}/nvidia-gpu.sock") as channel:
+        allocate = channel.unary_unary(
+            rpc.ALLOCATE,
+            request_serializer=api_pb2.AllocateRequest.SerializeToString,
+            response_deserializer=api_pb2.AllocateResponse.FromString,
+        )
+
+        def ask(device: str) -> str:
+            request = api_pb2.AllocateRequest()
+            request.container_requests.add(devices_ids=[device])
+            try:
+                allocate(request, timeout=5)
+            except grpc.RpcError as refusal:
+                return str(refusal)
+            return ""
+
+        yield ask
+
+
+class Node:
+    """The processes of a node; ``folder`` must have a short path, for the sockets' sake."""
+
+    def __init__(self, folder: Path, sim: Sim) -> None:
+        self.folder, self.sim = folder, sim
+        self.plugins = folder / "k"
+        self.control = folder / "c.sock"
+        self.pods = folder / "pod-resources/kubelet.sock"
+        self.config = folder / "config.yaml"
+        self.status_file = folder / "run/status.json"
+        self.log = folder / "log"
+        self.kubelet: subprocess.Popen[bytes] | None = None
+        self.daemon: subprocess.Popen[bytes] | None = None
+        self._told = ""
+        self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self.notified.bind(str(folder / "n.sock"))
+        self.env = {**sim.env, "NOTIFY_SOCKET": str(folder / "n.sock")}
+        self.env["GPU_PLUGIN_METRICS_ADDRESS"] = "off"  # nodes of other tests run beside this one
+        self.env["PYTHONDONTWRITEBYTECODE"] = ""  # what is installed is compiled, so this is too
+
+    # --- processes ---
+
+    def python(self, *words: object, **more: str) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            command = [sys.executable, *map(str, words)]
+            return subprocess.Popen(command, env={**self.env, **more}, stderr=log, stdout=log)
+
+    def start_kubelet(self) -> None:
+        words = ("serve", "--dir", self.plugins, "--control", self.control)
+        self.kubelet = self.python("-m", "standin_kubelet", *words, NOTIFY_SOCKET="")
+        eventually(self.control.exists)
+
+    def start_daemon(self, config: str = "", *flags: str, **env: str) -> None:
+        self.plugins.mkdir(exist_ok=True)
+        self.config.write_text(config)
+        words: list[object] = ["--config", self.config, "--status-file", self.status_file]
+        words += ["--kubelet-socket", self.plugins / "kubelet.sock"]
+        words += ["--host-root", self.sim.root, "--rescan", "0.3"]
+        words += ["--recovery-period", "0.3"]
+        self.daemon = self.python("-m", "gpu_plugin", "run", *words, *flags, **env)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.daemon is not None
+        self.daemon.send_signal(number)
+
+    def ended(self) -> int:
+        assert self.daemon is not None
+        return self.daemon.wait(8)
+
+    def stop(self) -> None:
+        for process in (self.daemon, self.kubelet):
+            if process is not None:
+                process.kill()
+                process.wait()
+        self.notified.close()
+
+    # --- what they say ---
+
+    def status(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(self.status_file.read_text())
+        except FileNotFoundError:
+            return {"state": "", "resources": {}}
+        return found
+
+    def ask(self, verb: str, **arguments: Any) -> Any:
+        return control.ask(self.control, verb=verb, **arguments)
+
+    def wait(self, resource: str, count: int) -> Any:
+        return self.ask("wait", resource=resource, count=count, timeout=8)[resource]
+
+    def resources(self) -> dict[str, int]:
+        return {name: one["allocatable"] for name, one in self.ask("resources").items()}
+
+    def health(self, resource: str) -> dict[str, str]:
+        found = self.ask("resources")[resource]["devices"]
+        return {name: one["health"] for name, one in found.items()}
+
+    def admit(self, pod: str, **requests: int) -> Any:
+        names = {f"nvidia.com/{name}": n for name, n in requests.items()}
+        return self.ask("admit", pod=pod, requests=names)
+
+    def notifications(self) -> str:
+        """Everything that systemd was told so far."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._told += self.notified.recv(4096).decode() + "\n"
+        return self._told
+
+    def logged(self) -> str:
+        return self.log.read_text()
+
+    def layout(self, gpu: int, *profiles: str) -> None:
+        words = [sys.executable, str(HERE / "mig_layout.py"), str(gpu), *profiles]
+        subprocess.run(words, env=self.env, check=True, timeout=20)
+
+    def cli(self, *words: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "gpu_plugin", *map(str, words)]
+        env = {**os.environ, **self.env}
+        return subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=20, check=False
+        )

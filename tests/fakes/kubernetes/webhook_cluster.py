@@ -1,0 +1,271 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A genuine API server that asks replicas of the webhook, through what stands for their Service."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpu_plugin.cluster.access import Access
+from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin.cluster.rate import Rate
+from gpu_plugin.webhook.certificates.managed import CONFIGURATIONS
+
+from tests.fakes.kubernetes.genuine_api import GenuineApi, free_port
+
+Json = dict[str, Any]
+NAME, SPACE = "gpu-node-webhook", "gpu-node"
+SECRET = f"/api/v1/namespaces/{SPACE}/secrets/{NAME}-tls"
+DRA = "/apis/resource.k8s.io/v1"
+SECONDS = 60.0
+RBAC = "rbac.authorization.k8s.io/v1"
+
+
+def rule(group: str, resource: str, *verbs: str, names: tuple[str, ...] = ()) -> Json:
+    named = {"resourceNames": list(names)} if names else {}
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **named}
+
+
+# What files/kubernetes gives the webhook.
+CLUSTER_RULES = [
+    rule("resource.k8s.io", "resourceclaimtemplates", "get", "list", "create", "patch", "delete"),
+    rule("resource.k8s.io", "resourceslices", "list", "watch"),
+    rule("", "pods", "list"),
+    rule(
+        "admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations",
+        *("get", "patch"),
+        names=(NAME,),
+    ),
+]
+RULES = [rule("", "secrets", "get", "update", names=(f"{NAME}-tls",))]
+
+
+class Balancer:
+    """One address for the replicas, each connection to the next one that is there."""
+
+    def __init__(self) -> None:
+        self.backends: list[int] = []
+        self._turn = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def stop(self) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _address = self._listener.accept()
+            except OSError:
+                return
+            if (server := self._connect()) is None:
+                client.close()
+                continue
+            for one in (client, server):  # else each answer would wait for forty milliseconds
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for pair in ((client, server), (server, client)):
+                threading.Thread(target=_pump, args=pair, daemon=True).start()
+
+    def _connect(self) -> socket.socket | None:
+        for _each in self.backends:
+            self._turn += 1
+            port = self.backends[self._turn % len(self.backends)]
+            try:
+                return socket.create_connection(("127.0.0.1", port), 5)
+            except OSError:
+                continue
+        return None
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    source.settimeout(None)
+    try:
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+    except OSError:
+        pass
+    for one in (source, sink):
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+
+
+class Replica:
+    """A process of ``gpu-plugin webhook``."""
+
+    def __init__(self, kubeconfig: Path, log: Path, *arguments: str) -> None:
+        self.port, self.pages = free_port(), free_port()
+        self.log = log
+        with log.open("ab") as stream:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "gpu_plugin", "webhook"),
+                    *("--listen", f"127.0.0.1:{self.port}"),
+                    *("--metrics-address", f"127.0.0.1:{self.pages}"),
+                    *("--kubeconfig", str(kubeconfig), "--namespace", SPACE),
+                    *("--dns-names", "127.0.0.1", *arguments),
+                ],
+                stdout=stream,
+                stderr=stream,
+                env={**os.environ, "PYTHONPATH": "files/gpu_plugin/src"},
+            )
+
+    def page(self, path: str) -> tuple[int, str]:
+        """Return the status and the text of a page, 0 where there is no answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.pages}{path}", timeout=5) as found:
+                return found.status, found.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def wait(self) -> None:
+        """Wait until it is ready."""
+        wait(lambda: self.page("/readyz")[0] == 200, self.log)
+
+    def certificate(self) -> bytes:
+        """Return what it serves."""
+        with socket.create_connection(("127.0.0.1", self.port), 5) as plain:
+            context = ssl._create_unverified_context()
+            with context.wrap_socket(plain) as channel:
+                found = channel.getpeercert(binary_form=True)
+        assert found is not None
+        return found
+
+    def stop(self, how: int = signal.SIGKILL) -> int:
+        self.process.send_signal(how)
+        return self.process.wait(30)
+
+
+def wait(done: Callable[[], bool], about: object = "") -> None:
+    deadline = time.monotonic() + SECONDS
+    while not done():
+        assert time.monotonic() < deadline, about
+        time.sleep(0.1)
+
+
+class Cluster(GenuineApi):
+    """An API server with our classes' names, a webhook configuration and an account for pods."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.admin = Access(str(self.folder / "admin.conf"), Rate(-1))
+        self.balancer = Balancer()
+        for space in ("default", SPACE):
+            meta = {"name": "default", "namespace": space}
+            if space != "default":
+                self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+            self.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+        self.post(
+            SECRET.rpartition("/")[0], {"kind": "Secret", "metadata": {"name": f"{NAME}-tls"}}
+        )
+        self.post(CONFIGURATIONS, self.configuration())
+
+    def stop(self) -> None:
+        self.balancer.stop()
+        super().stop()
+
+    def configuration(self, policy: str = "Fail") -> Json:
+        """Return the webhook's configuration; ours has a Service where this has an address."""
+        url = f"https://127.0.0.1:{self.balancer.port}/mutate"
+        rule = {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE"],
+            "resources": ["pods"],
+        }
+        hook = {
+            "name": "hami.webhook.gpu.node",
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": 10,
+            "failurePolicy": policy,
+            "reinvocationPolicy": "IfNeeded",
+            "clientConfig": {"url": url},
+            "rules": [rule],
+        }
+        return {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": NAME},
+            "webhooks": [hook],
+        }
+
+    def post(self, path: str, body: Json, dry: bool = False) -> Json:
+        query = {"dryRun": "All"} if dry else {}
+        made: Json = self.admin.ask("posting", "POST", path, body, query=query)
+        return made
+
+    def read(self, path: str) -> Json:
+        found: Json = self.admin.ask("reading", "GET", path)
+        return found
+
+    def bundle(self) -> str:
+        """Return the CA bundle that the API server has, as it is written."""
+        found = self.read(f"{CONFIGURATIONS}/{NAME}")
+        return str(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
+
+    def policy(self, policy: str, seconds: int = 10) -> None:
+        """Set what happens where the webhook fails."""
+        patch: Any = [
+            {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": policy},
+            {"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": seconds},
+        ]
+        kind = "application/json-patch+json"
+        self.admin.ask("patching", "PATCH", f"{CONFIGURATIONS}/{NAME}", patch, kind=kind)
+        time.sleep(1)  # until the API server has seen it
+
+    def pod(self, one: Json, space: str = "default", dry: bool = False) -> Json:
+        """Create a pod of any name. ApiError."""
+        body = {**one, "metadata": {**one["metadata"], "generateName": "p-"}}
+        del body["metadata"]["name"]
+        return self.post(f"/api/v1/namespaces/{space}/pods", body, dry)
+
+    def refusal(self, one: Json, space: str = "default") -> ApiError:
+        """Return why a pod is refused."""
+        try:
+            made = self.pod(one, space)
+        except ApiError as error:
+            return error
+        raise AssertionError(json.dumps(made))
+
+    def templates(self, space: str = "default") -> dict[str, Json]:
+        found = self.read(f"{DRA}/namespaces/{space}/resourceclaimtemplates")["items"]
+        return {one["metadata"]["name"]: one for one in found}
+
+    def least(self) -> Path:
+        """Return the access of the webhook's ServiceAccount, with no more than it needs."""
+        account = {"name": NAME, "namespace": SPACE}
+        self.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+        subject = [{"kind": "ServiceAccount", **account}]
+        for kind, space, rules in (("ClusterRole", None, CLUSTER_RULES), ("Role", SPACE, RULES)):
+            meta = {"name": NAME, **({"namespace": space} if space else {})}
+            role = {"apiVersion": RBAC, "kind": kind, "metadata": meta}
+            self.create({**role, "rules": rules})
+            to = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": NAME}
+            self.create({**role, "kind": f"{kind}Binding", "roleRef": to, "subjects": subject})
+        self.account(NAME, SPACE).close()
+        return self.folder / f"{NAME}.conf"
+
+    def replica(self, name: str, *arguments: str, kubeconfig: Path | None = None) -> Replica:
+        """Start a replica behind the Service."""
+        own = kubeconfig or self.folder / "admin.conf"
+        made = Replica(own, self.folder / f"{name}.log", *arguments)
+        self.balancer.backends.append(made.port)
+        return made

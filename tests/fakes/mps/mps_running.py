@@ -1,0 +1,199 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A manager of MPS daemons for a test, on simulated GPUs, with NVIDIA's genuine control program."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from gpu_plugin.mps.settings import Settings, parse_memory, parse_percent
+from gpu_plugin.tools import files
+from nvsim.testing import Sim
+
+from tests.support.paths import REPOSITORY
+from tests.support.waiting import eventually
+
+PARSED = {
+    "memory": parse_memory,
+    "threads": lambda given: parse_percent("threads", str(given)),
+}
+ROOTS_ALONE = "/var/lib"  # a folder in which root alone can put the manager's root
+
+
+class Mps:
+    """A folder with the settings and the daemons of a machine's devices."""
+
+    def __init__(self, sim: Sim, program: Path) -> None:
+        self.sim, self.program = sim, program
+        self.folder = Path(tempfile.mkdtemp(prefix="m-", dir=ROOTS_ALONE))
+        self.root, self.settings = self.folder / "r", self.folder / "s"
+        self.settings.mkdir()
+        self.managers: list[subprocess.Popen[bytes]] = []
+        self._told: list[str] = []
+        self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notified.bind(str(self.folder / "n.sock"))
+        threading.Thread(target=self._listen, daemon=True).start()
+        self.env = {
+            **sim.env,
+            "PYTHONPATH": str(REPOSITORY / "files/gpu_plugin/src"),
+            "NOTIFY_SOCKET": str(self.folder / "n.sock"),
+        }
+        self.log = self.folder / "log"
+
+    def uuid(self, gpu: int = 0) -> str:
+        return str(self.sim.ctl("status")["gpus"][gpu]["uuid"])
+
+    def mode(self, gpu: int = 0) -> int:
+        return int(self.sim.ctl("status")["gpus"][gpu]["compute_mode"])
+
+    def run(self, device: str, *words: object, **env: str) -> subprocess.Popen[bytes]:
+        """Share a device; words are its settings, or flags of the manager, which is started where none runs."""
+        flags = list(words)
+        asked: dict[str, Any] = {"root": str(self.root)}
+        for name in ("overcommit", "multi_user"):
+            if (flag := f"--{name.replace('_', '-')}") in flags:
+                flags.remove(flag)
+                asked[name] = True
+        for name in ("replicas", "memory", "threads", "combine", "drain", "shm_size"):
+            if (flag := f"--{name.replace('_', '-')}") in flags:
+                at = flags.index(flag)
+                asked[name] = PARSED.get(name, int)(flags[at + 1])
+                del flags[at : at + 2]
+        self.write(device, Settings(**asked).to_json())
+        return self.manage(*flags, **env)
+
+    def write(self, device: str, text: str) -> None:
+        """Write a device's settings, as the plugin does."""
+        files.replace(self.settings / f"{device}.settings.json", text)
+
+    def drop(self, device: str) -> None:
+        """Share a device no longer."""
+        (self.settings / f"{device}.settings.json").unlink()
+
+    def manage(self, *flags: object, **env: str) -> subprocess.Popen[bytes]:
+        """Start the manager, where none runs."""
+        if self.managers and self.managers[-1].poll() is None:
+            return self.managers[-1]
+        return self.another(self.settings, *flags, **env)
+
+    def another(self, settings: Path, *flags: object, **env: str) -> subprocess.Popen[bytes]:
+        """Start a manager, whether or not one runs."""
+        command = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--settings", settings]
+        command += ["--control", self.program, "--interval", "0.2", "--linger", "0.5"]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                [*map(str, (*command, *flags))], env={**self.env, **env}, stderr=log
+            )
+        self.managers.append(process)
+        return process
+
+    def told(self, *words: str) -> str:
+        """Return what ``gpu-plugin mps status`` says."""
+        command = [sys.executable, "-m", "gpu_plugin", "mps", "status", "--root", str(self.root)]
+        return subprocess.check_output([*command, *words], env=self.env, text=True, timeout=20)
+
+    def status(self, device: str) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.root / f"{device}.json").read_text())
+        except FileNotFoundError:
+            return {"state": ""}
+        return found
+
+    def ready(self, device: str, restarts: int = 0, seconds: float = 15) -> dict[str, Any]:
+        """Wait until a device's daemon is ready, after so many restarts at least."""
+
+        def look() -> dict[str, Any]:
+            found = self.status(device)
+            return found if found["state"] == "ready" and found["restarts"] >= restarts else {}
+
+        return eventually(look)
+
+    def failed(self, device: str) -> str:
+        """Wait until a device's daemon has failed; return why."""
+        eventually(lambda: self.status(device)["state"] == "failed")
+        return str(self.status(device)["problem"])
+
+    def ask(self, device: str, command: str) -> str:
+        """Return an answer to root; it may be lost, as the manager asks too."""
+        done = subprocess.run(
+            [self.program],
+            input=f"{command}\n",
+            env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": self.status(device).get("pipe", "")},
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+        return done.stdout
+
+    def _listen(self) -> None:
+        """Take what systemd is told: who tells waits where ten messages wait already."""
+        while message := self.notified.recv(4096):
+            self._told += message.decode().splitlines()
+
+    def notifications(self) -> list[str]:
+        """Everything that systemd was told so far."""
+        return list(self._told)
+
+    def end(self, process: subprocess.Popen[bytes]) -> int:
+        """Share nothing any more, and wait until all was given back."""
+        for path in self.settings.glob("*.settings.json"):
+            path.unlink()
+        return process.wait(15)
+
+    def stop(self) -> None:
+        for process in self.managers:
+            process.kill()
+            process.wait()
+        for path in self.root.glob("*.state"):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                os.killpg(json.loads(path.read_text())["daemon"][0], signal.SIGKILL)
+        unmount_all(self.root)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", str(self.folder / "n.sock"))
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Client:
+    """A process that is a client of a device's daemon, a stand-in with STANDIN_CLIENTS."""
+
+    SCRIPT = "import socket, sys; s = socket.socket(1); s.connect(sys.argv[1]); s.recv(1)"
+
+    def __init__(self, pipe: str) -> None:
+        # A client's own socket is made by CUDA.
+        self.process = subprocess.Popen([sys.executable, "-c", self.SCRIPT, f"{pipe}/server"])
+
+    def living(self) -> bool:
+        """Tell whether it has work still: its server's end is its own."""
+        return self.process.poll() is None
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def unmount_all(root: Path) -> None:
+    """Take away what managers that were killed left mounted."""
+    for path in (*root.glob("*/shm"), *root.glob("*/ipc")):
+        if os.path.ismount(path):
+            subprocess.run(["umount", "-l", path], check=True)
+
+
+def living(pid: int) -> bool:
+    """Tell whether a process runs; one that nobody waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,231 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""``gpu-plugin cdi``: the specification follows the driver and the MIG layout without Ansible."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_plugin._shared._core.cdi import boot as cdi_boot
+from gpu_plugin._shared._core.cdi.boot import Options
+from nvsim.testing import VERSION, Sim, start
+
+from tests.support.paths import REPOSITORY
+
+LIB = "usr/lib/x86_64-linux-gnu"
+Refresh = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def command(tmp_path: Path, wait: float) -> list[str]:
+    words = ["cdi", "--config", str(tmp_path / "cdi.json"), "--lock", str(tmp_path / "run/lock")]
+    return [sys.executable, "-m", "gpu_plugin", *words, "--wait", str(wait)]
+
+
+def environment(sim: Sim) -> dict[str, str]:
+    return {**sim.env, "PYTHONPATH": str(REPOSITORY / "files/gpu_plugin/src")}
+
+
+@pytest.fixture
+def refresh(tmp_path: Path) -> Refresh:
+    """Return a function that does what gpu-cdi.service does."""
+
+    def run(sim: Sim, *, wait: float = 5, **options: Any) -> subprocess.CompletedProcess[str]:
+        path = str(tmp_path / "etc/nvidia.yaml")
+        chosen = Options(path, "never", (), str(sim.root))._replace(**options)
+        (tmp_path / "cdi.json").write_text(cdi_boot.dump(chosen))
+        done = subprocess.run(
+            command(tmp_path, wait),
+            env=environment(sim),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture
+def sim() -> Iterator[Sim]:
+    with start("a100-40", 2) as made:
+        file = made.root / LIB / f"libcuda.so.{VERSION}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+        (file.parent / "libcuda.so.1").symlink_to(file.name)
+        yield made
+
+
+def partition(sim: Sim, layout: dict[str, int]) -> None:
+    """Partition the second GPU, as gpu-mig.service does."""
+    entry = {"devices": [1], "mig-enabled": bool(layout), "mig-devices": layout}
+    config = sim.root / "mig.json"
+    config.write_text(json.dumps({"config": [entry], "selected": ""}))
+    words = ["mig", "--config", str(config), "--status", str(sim.root / "mig-status.json")]
+    words += ["--lock", str(sim.root / "mig.lock")]
+    subprocess.run(
+        [sys.executable, "-m", "gpu_plugin", *words],
+        env=environment(sim),
+        check=True,
+        capture_output=True,
+    )
+
+
+def spec(tmp_path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((tmp_path / "etc/nvidia.yaml").read_text())
+    return found
+
+
+def names(tmp_path: Path) -> list[str]:
+    return [one["name"] for one in spec(tmp_path)["devices"] if len(one["name"]) < 6]
+
+
+def test_specification_is_written_and_then_left_alone(
+    sim: Sim, refresh: Refresh, tmp_path: Path
+) -> None:
+    assert refresh(sim).returncode == 0
+    path = tmp_path / "etc/nvidia.yaml"
+    assert names(tmp_path) == ["0", "1", "all"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    before = path.stat().st_ino
+    again = refresh(sim)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert path.stat().st_ino == before
+
+
+def test_it_is_the_one_that_the_module_writes(sim: Sim, refresh: Refresh, tmp_path: Path) -> None:
+    partition(sim, {"3g.20gb": 1, "1g.5gb": 2})
+    refresh(sim, library_folders=("/usr/lib64",))
+    mine = (tmp_path / "etc/nvidia.yaml").read_text()
+    values = {
+        "path": str(tmp_path / "etc/nvidia.yaml"),
+        "driver_root": str(sim.root),
+        "hooks": "never",
+        "library_folders": ["/usr/lib64"],
+        "boot": False,
+        "_ansible_check_mode": True,
+        "_ansible_remote_tmp": str(tmp_path),
+    }
+    (tmp_path / "args.json").write_text(json.dumps({"ANSIBLE_MODULE_ARGS": values}))
+    module = "ansible_collections.gpu.node.plugins.modules.cdi"
+    done = subprocess.run(
+        [sys.executable, "-m", module, str(tmp_path / "args.json")],
+        env=sim.env,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(done.stdout)["changed"] is False
+    assert "/usr/lib64/libcuda.so.1" in mine
+
+
+def test_partitions_come_and_go(sim: Sim, refresh: Refresh, tmp_path: Path) -> None:
+    refresh(sim)
+    partition(sim, {"1g.5gb": 2})
+    assert "1:1" in refresh(sim).stderr
+    assert names(tmp_path) == ["0", "1:0", "1:1", "all"]
+    partition(sim, {})
+    refresh(sim)
+    assert names(tmp_path) == ["0", "1", "all"]
+
+
+def test_libraries_that_a_package_brings_and_takes(
+    sim: Sim, refresh: Refresh, tmp_path: Path
+) -> None:
+    def hosts() -> set[str]:
+        refresh(sim)
+        return {Path(one["hostPath"]).name for one in spec(tmp_path)["containerEdits"]["mounts"]}
+
+    file = sim.root / LIB / f"libnvidia-ptxjitcompiler.so.{VERSION}"
+    assert hosts() == {f"libcuda.so.{VERSION}"}
+    file.write_text("")
+    assert hosts() == {f"libcuda.so.{VERSION}", file.name}
+    file.unlink()
+    assert hosts() == {f"libcuda.so.{VERSION}"}
+
+
+def test_driver_that_is_half_upgraded_changes_nothing(
+    sim: Sim, refresh: Refresh, tmp_path: Path
+) -> None:
+    refresh(sim)
+    before = spec(tmp_path)
+    sim.ctl("unload")
+    sim.ctl("load", version="575.57.08", flavour="open")
+    done = refresh(sim, wait=0)
+    assert done.returncode == 1
+    assert "different versions" in done.stderr
+    assert spec(tmp_path) == before
+
+
+def test_driver_that_comes_late_is_waited_for(refresh: Refresh, tmp_path: Path) -> None:
+    with start("a100-40", 1, driver=None) as sim:
+        late = threading.Timer(1.0, lambda: sim.ctl("load", version=VERSION, flavour="open"))
+        late.start()
+        done = refresh(sim, wait=20)
+        late.join()
+        assert done.returncode == 0, done.stderr
+        assert names(tmp_path) == ["0", "all"]
+
+
+def test_without_a_driver_the_old_file_stays_and_the_failure_is_told(
+    sim: Sim, refresh: Refresh, tmp_path: Path
+) -> None:
+    refresh(sim)
+    before = spec(tmp_path)
+    sim.ctl("unload")
+    done = refresh(sim, wait=0)
+    assert done.returncode == 1
+    assert "error" in done.stderr
+    assert spec(tmp_path) == before
+
+
+def test_when_the_last_gpu_is_gone_the_file_goes(
+    sim: Sim, refresh: Refresh, tmp_path: Path
+) -> None:
+    refresh(sim)
+    for gpu in ("0", "1"):
+        sim.ctl("lose", gpu=gpu)
+    done = refresh(sim)
+    assert done.returncode == 0
+    assert "no GPU of this node can be given" in done.stderr
+    assert not (tmp_path / "etc/nvidia.yaml").exists()
+    assert refresh(sim).stderr == ""
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"path": 1, "hooks": "never"}'])
+def test_damaged_options_change_nothing(sim: Sim, tmp_path: Path, text: str) -> None:
+    (tmp_path / "cdi.json").write_text(text)
+    done = subprocess.run(
+        command(tmp_path, 0), env=environment(sim), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "cdi.json is damaged" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "etc").exists()
+
+
+def test_layout_that_is_being_changed_is_waited_for(
+    sim: Sim, refresh: Refresh, tmp_path: Path
+) -> None:
+    refresh(sim)
+    partition(sim, {"1g.5gb": 1})
+    with (tmp_path / "run/lock").open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        begun = subprocess.Popen(command(tmp_path, 5), env=environment(sim))
+        time.sleep(1.5)
+        assert begun.poll() is None
+        assert names(tmp_path) == ["0", "1", "all"]
+    assert begun.wait(timeout=20) == 0
+    assert names(tmp_path) == ["0", "1:0", "all"]

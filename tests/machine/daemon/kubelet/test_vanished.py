@@ -1,0 +1,156 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A device that is taken away from a pod all the same is told of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from gpu_plugin._shared._core.allocated import SOCKET, Allocation
+from gpu_plugin.kubelet.client import PodResources as Client
+from gpu_plugin.kubelet.vanished import AGAIN, SELDOM, SETTLED, Vanished, gone
+from gpu_plugin.offer.devices import GpuView, Inventory
+from standin_kubelet import pods
+
+from tests.fakes.daemon.gpu_builders import gpu
+from tests.fakes.daemon.scraping import Metrics
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.fakes.daemon.fixtures import MakeNode
+
+
+from standin_kubelet.devices import Ledger
+
+UUID = "MIG-694bc14b-8203-5c31-895c-32b929af6227"
+OTHER = "MIG-baacebdf-a9de-5d52-84c5-7a71566d2ce6"
+MIG = "nvidia.com/mig-1g.10gb"
+NONE = Inventory("550", ())
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """Serve what a ledger holds on the socket of a kubelet's root folder."""
+    (tmp_path / "device-plugins").mkdir()
+    made = Ledger(tmp_path / "device-plugins/kubelet_internal_checkpoint")
+    serving = pods.PodResources(tmp_path / SOCKET, made)
+    serving.start()
+    yield made
+    serving.stop()
+
+
+def seen(one: Vanished, inventory: Inventory) -> list[str]:
+    """Return what has vanished after a tick, in which the kubelet is asked if that is due."""
+    one.tick(inventory)
+    eventually(lambda: not one._worker.busy)
+    return [each.device for each in one.found]
+
+
+def test_it_is_told_until_its_pod_is_gone(
+    tmp_path: Path, ledger: Ledger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock()
+    one = Vanished(tmp_path, clock)
+    ledger.give("idle", {MIG: [f"{UUID}::0", f"{UUID}::3"]})
+    assert seen(one, NONE) == [f"{UUID}::0"]
+    said = capsys.readouterr().err
+    assert said.count("a device vanished under a pod") == 1
+    assert f"pod default/idle (container main) with {MIG} {UUID}" in said
+    assert one.describe()[0]["pod"] == "idle"
+
+    ledger.take_back("idle")
+    clock.now += AGAIN - 1
+    assert seen(one, NONE) == [f"{UUID}::0"]  # who asks often is in the kubelet's way
+    clock.now += 1
+    assert seen(one, NONE) == []
+    assert "no pod has the vanished device any more" in capsys.readouterr().err
+
+
+def test_the_kubelet_is_asked_when_devices_change_and_seldom_besides(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    clock = Clock()
+    one = Vanished(tmp_path, clock)
+    assert seen(one, NONE) == []
+    ledger.give("idle", {MIG: [UUID]})
+    clock.now += SELDOM - 1
+    assert seen(one, NONE) == []
+    clock.now += 1
+    assert seen(one, NONE) == [UUID]
+
+    with_gpu = Inventory("550", (GpuView(gpu(0), (), 0),))
+    ledger.give("other", {MIG: [OTHER]})
+    assert seen(one, with_gpu) == [UUID]
+    clock.now += SETTLED
+    assert seen(one, with_gpu) == [UUID, OTHER]
+
+
+@pytest.mark.parametrize(
+    "inventory", [Inventory("550", (), absent="gone"), Inventory("550", (), unreadable=("GPU 0",))]
+)
+def test_a_driver_that_does_not_answer_proves_nothing_gone(
+    tmp_path: Path, ledger: Ledger, inventory: Inventory
+) -> None:
+    ledger.give("idle", {MIG: [UUID]})
+    assert seen(Vanished(tmp_path, Clock()), inventory) == []
+
+
+def test_a_node_without_a_kubelet_has_no_error(tmp_path: Path) -> None:
+    one = Vanished(tmp_path, Clock())
+    assert seen(one, NONE) == []
+    assert one.chore.error is None
+    (tmp_path / SOCKET).parent.mkdir()
+    (tmp_path / SOCKET).touch()
+    one = Vanished(tmp_path, Clock())
+    assert seen(one, NONE) == []
+    assert "does not report which pods" in (one.chore.error or "")
+
+
+def test_devices_of_claims_are_known(tmp_path: Path, ledger: Ledger) -> None:
+    """By the driver's name for them, or by their CDI names as before Kubernetes 1.31."""
+    ledger.claim("dra", "gpu.nvidia.com", "gpu-0")
+    ledger.claim("older", "", "k8s.gpu.nvidia.com/claim=9f-gpu-1")
+    found = [(one.pod, one.resource, one.device) for one in Client(tmp_path / SOCKET).allocations()]
+    assert found == [
+        ("dra", "gpu.nvidia.com", "gpu-0"),
+        ("older", "k8s.gpu.nvidia.com/claim", "9f-gpu-1"),
+    ]
+
+
+def test_only_what_is_named_by_a_uuid_can_be_missed() -> None:
+    def given(device: str) -> Allocation:
+        return Allocation("n", "p", "c", MIG, device)
+
+    names = ("0", "0:1", "gpu-0", "nvidia0/gi1", f"MIG-GPU-{UUID[4:]}/1/0", UUID, OTHER)
+    assert gone(map(given, names), frozenset([UUID])) == [given(OTHER)]
+
+
+def test_on_a_node_status_log_and_metric_say_so(make_node: MakeNode) -> None:
+    node, metrics = make_node(2), Metrics()
+    node.layout(1, "1g.10gb", "1g.10gb")
+    node.start_kubelet()
+    address = {"GPU_PLUGIN_METRICS_ADDRESS": metrics.address}
+    node.start_daemon("flags: {migStrategy: mixed}", **address)
+    node.wait(MIG, 2)
+    (device,) = node.admit("idle", **{"mig-1g.10gb": 1})["devices"][MIG]
+    assert node.status()["vanished"] == []
+    node.layout(1, "3g.40gb")
+    found = eventually(lambda: node.status()["vanished"])
+    assert [(one["device"], one["pod"]) for one in found] == [(device, "idle")]
+    eventually(lambda: metrics.value("gpu_plugin_vanished_devices") == 1)
+    assert "a device vanished under a pod" in node.logged()
+    shown = node.cli("status", "--status-file", node.status_file, "--pod-resources", node.pods)
+    assert f"vanished: {device}, which pod default/idle (main) has" in shown.stdout
+    told = node.cli("pods", "--pod-resources", node.pods)
+    assert told.stdout == f"pod default/idle (container main) with {MIG} {device}\n"

@@ -1,0 +1,266 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a daemon meets in a long life: restarts, rubbish, rivals and very many requests."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import resource
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from gpu_plugin.proto.v1beta1 import api_pb2, rpc
+from nvsim.ctl import Client
+
+from tests.support.growth import check, held, watch
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.fakes.daemon.fixtures import MakeNode
+    from tests.fakes.daemon.running import Node
+
+
+GPU = "nvidia.com/gpu"
+LOADED = 32_768  # bytes for a driver that is loaded anew
+SHARED = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 100}]}}"
+
+
+def ask(channel: grpc.Channel, method: str, request: Any, response: type[Any]) -> Any:
+    call = channel.unary_unary(method, type(request).SerializeToString, response.FromString)
+    return call(request, timeout=5)
+
+
+def requests(node: Node, ids: list[str], count: int) -> None:
+    """Make so many allocations, and a tenth as many preferences."""
+    prefer, allocate = api_pb2.PreferredAllocationRequest(), api_pb2.AllocateRequest()
+    prefer.container_requests.add(available_deviceIDs=ids, allocation_size=1)
+    allocate.container_requests.add(devices_ids=ids[:1])
+    with grpc.insecure_channel(f"unix://{node.plugins}/nvidia-gpu.sock") as channel:
+        for number in range(count):
+            ask(channel, rpc.ALLOCATE, allocate, api_pb2.AllocateResponse)
+            if number % 10:
+                continue
+            ask(
+                channel,
+                rpc.GET_PREFERRED_ALLOCATION,
+                prefer,
+                api_pb2.PreferredAllocationResponse,
+            )
+
+
+def process(node: Node) -> int:
+    assert node.daemon is not None
+    return int(node.daemon.pid)
+
+
+@pytest.mark.endurance
+def test_many_requests_leave_nothing_behind(make_node: MakeNode) -> None:
+    node = make_node(8)
+    node.start_kubelet()
+    node.start_daemon(SHARED)
+    ids = list(node.wait(GPU, 800)["devices"])
+    check(watch(process(node), lambda: requests(node, ids, 3000)), 3000, budget=64)
+
+
+@pytest.mark.endurance
+def test_a_kubelet_that_restarts_again_and_again(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+
+    def restarts() -> None:
+        for number in range(12):
+            node.ask("restart")
+            if number % 4 == 3:  # the others end while the daemon is at it
+                node.wait(GPU, 2)
+
+    check(watch(process(node), restarts, warm=30), 12, budget=1024)  # settles late
+    assert node.admit("one", gpu=1)["envs"]
+
+
+@pytest.mark.endurance
+def test_a_storm_of_xids_leaves_nothing_behind(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon("", "--recovery-period", "600")
+    node.wait(GPU, 2)
+    node.sim.ctl("xid", gpu="0", number=31)
+    eventually(lambda: "xid=31" in node.logged())
+    director = Client(str(node.sim.socket))
+
+    def storm() -> None:
+        for number in range(1500):
+            director.ask("xid", gpu="0", number=(31, 43, 94)[number % 3])
+        time.sleep(0.5)  # for those that are not read yet
+
+    check(watch(process(node), storm, warm=10), 1500, budget=64)
+    director.ask("xid", gpu="1", number=79)
+    director.close()
+    node.ask("wait", resource=GPU, count=0, timeout=20)
+    eventually(lambda: node.logged().count("times=") >= 3)
+    assert set(node.health(GPU).values()) == {"Unhealthy"}
+    assert node.logged().count("\n") < 100
+    assert "times=" in node.logged()
+
+
+@pytest.mark.endurance
+def test_gpus_that_are_lost_and_drivers_that_are_loaded_again_and_again(
+    make_node: MakeNode,
+) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon("", "--recovery-period", "0.01")
+    node.wait(GPU, 2)
+
+    def once() -> None:
+        node.sim.ctl("lose", gpu="1")
+        node.wait(GPU, 1)
+        node.sim.ctl("restore", gpu="1")
+        node.wait(GPU, 2)
+        node.sim.ctl("unload")
+        node.wait(GPU, 0)
+        node.sim.ctl("load", version="550.163.01", flavour="open")
+        node.wait(GPU, 2)
+
+    check(watch(process(node), once), 1, budget=LOADED)
+
+
+@pytest.mark.endurance
+def test_a_configuration_that_changes_again_and_again(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+
+    def changes() -> None:
+        for number in range(1, 13):
+            bad = number % 10 == 5
+            text = "flags: {none: 1}" if bad else SHARED.replace("100", str(number % 7 + 1))
+            node.config.write_text(text)
+            node.signal(signal.SIGHUP)
+            if number % 6 == 0:
+                digest = hashlib.sha256(text.encode()).hexdigest()
+                eventually(lambda digest=digest: node.status()["config_sha256"] == digest)
+                node.wait(GPU, 2 * (number % 7 + 1))
+
+    check(watch(process(node), changes), 12, budget=2048)
+    assert node.status()["config_problem"] is None
+    assert node.admit("one", gpu=1)["envs"]
+
+
+def test_too_few_descriptors_are_said_and_survived(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+    eventually(lambda: node.status()["resources"].get(GPU, {}).get("registered"))
+    assert node.daemon is not None
+    pid = node.daemon.pid
+    few = held(pid).descriptors + 10
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (few, few))
+    guests = []
+    for _one in range(40):
+        guest = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        guest.setblocking(False)
+        with contextlib.suppress(OSError):
+            guest.connect(str(node.plugins / "nvidia-gpu.sock"))
+        guests.append(guest)
+    eventually(lambda: held(pid).descriptors >= few)
+    node.sim.ctl("xid", gpu="1", number=79)  # a fault has to be written down
+    eventually(lambda: "Too many open files" in node.logged())
+    spent = cpu_seconds(pid)
+    time.sleep(3)
+    assert cpu_seconds(pid) - spent < 1.0
+    assert node.logged().count("Too many open files") < 20
+    for guest in guests:
+        guest.close()
+    node.wait(GPU, 1)
+    eventually(lambda: held(pid).descriptors < few)
+    eventually(lambda: node.status()["resources"][GPU]["problems"])
+    assert node.admit("one", gpu=1)["envs"]
+    assert node.daemon.poll() is None
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_of_two_plugins_the_last_serves_and_the_other_waits(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+    first = node.daemon
+    node.status_file = node.folder / "second/status.json"
+    node.start_daemon("flags: {plugin: {deviceIDStrategy: index}}")
+    eventually(lambda: node.status()["resources"].get(GPU, {}).get("registered"))
+    eventually(lambda: "another plugin serves this resource" in node.logged())
+    assert node.admit("one", gpu=1)["envs"] == {"NVIDIA_VISIBLE_DEVICES": "0"}
+    registered = node.logged().count("registered resource")
+    time.sleep(2)
+    assert node.logged().count("registered resource") == registered
+    assert node.wait(GPU, 2)["allocatable"] == 2
+    node.signal(signal.SIGTERM)
+    assert node.ended() == 0
+    node.daemon = first
+    eventually(lambda: node.logged().count("registered resource") > registered)
+    node.wait(GPU, 2)
+    assert node.logged().count("waiting for it to end") == 1
+
+
+def test_rubbish_on_the_socket_harms_nobody(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+    for data in (b"", b"\0" * 100, b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 400):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+            channel.settimeout(2)
+            channel.connect(str(node.plugins / "nvidia-gpu.sock"))
+            try:
+                channel.sendall(data)
+            except (BrokenPipeError, ConnectionResetError, TimeoutError):
+                continue
+    with grpc.insecure_channel(f"unix://{node.plugins}/nvidia-gpu.sock") as channel:
+        call = channel.unary_unary(rpc.ALLOCATE)
+        with pytest.raises(grpc.RpcError):
+            call(b"\xff\xff\xff", timeout=5)
+    assert node.admit("one", gpu=2)["envs"]
+
+
+def test_a_daemon_that_is_killed_and_started(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.wait(GPU, 2)
+    for _time in range(3):
+        node.signal(signal.SIGKILL)
+        node.ended()
+        node.wait(GPU, 0)
+        node.start_daemon()
+        node.wait(GPU, 2)
+    assert node.admit("one", gpu=2)["envs"]
+
+
+def test_a_mig_layout_that_changes_again_and_again(make_node: MakeNode) -> None:
+    node = make_node(1)
+    node.layout(0, "1g.10gb")
+    node.start_kubelet()
+    node.start_daemon("flags: {migStrategy: mixed}")
+    for profiles in (["3g.40gb", "1g.10gb"], ["1g.10gb"] * 4, ["2g.20gb"], [], ["1g.10gb"] * 7):
+        node.layout(0, *profiles)
+    node.wait("nvidia.com/mig-1g.10gb", 7)
+    eventually(
+        lambda: {n: c for n, c in node.resources().items() if c} == {"nvidia.com/mig-1g.10gb": 7}
+    )
+    assert node.status()["state"] == "serving"

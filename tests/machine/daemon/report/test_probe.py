@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A pod's probes, by the file that the daemon keeps."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from gpu_plugin.report.probes import STUCK
+
+from tests.support.paths import DAEMON_SOURCES
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.fakes.daemon.fixtures import MakeNode
+    from tests.fakes.daemon.running import Node
+
+from tests.fakes.daemon import scraping
+
+
+def probe(node: Node, *arguments: str) -> tuple[int, str]:
+    """Return the command's status and what it says."""
+    command = [sys.executable, "-m", "gpu_plugin", "probe", "--status-file", str(node.status_file)]
+    environment = {**os.environ, "PYTHONPATH": str(DAEMON_SOURCES)}
+    done = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, check=False, env=environment
+    )
+    return done.returncode, done.stdout.strip()
+
+
+def test_it_tells_life_and_readiness(make_node: MakeNode) -> None:
+    node = make_node(1)
+    status, words = probe(node)
+    assert (status, "has not started" in words) == (1, True)
+    node.start_daemon("")
+    eventually(lambda: probe(node) == (0, "ok"))
+    assert probe(node, "--ready") == (1, "not registered with the kubelet: nvidia.com/gpu")
+    node.start_kubelet()
+    eventually(lambda: probe(node, "--ready") == (0, "ok"))
+    node.signal(signal.SIGKILL)
+    node.ended()
+    status, words = probe(node)
+    assert (status, "does not run" in words) == (1, True)
+
+
+def test_it_tells_a_loop_that_is_stuck(make_node: MakeNode) -> None:
+    node = make_node(1)
+    node.start_daemon("")
+    eventually(lambda: probe(node) == (0, "ok"))
+    long_ago = time.time() - STUCK - 5
+    os.utime(node.status_file, (long_ago, long_ago))
+    eventually(lambda: probe(node) == (0, "ok"))  # the loop says again that it goes round
+    node.signal(signal.SIGSTOP)
+    long_ago = time.time() - STUCK - 5
+    os.utime(node.status_file, (long_ago, long_ago))
+    status, words = probe(node)
+    assert status == 1
+    assert "the main loop has not gone round for 3" in words
+    node.signal(signal.SIGCONT)
+    eventually(lambda: probe(node) == (0, "ok"))
+
+
+@pytest.mark.attack("silent-metrics-client")
+def test_probes_of_a_pod_under_attack(make_node: MakeNode) -> None:
+    node = make_node(1)
+    node.start_kubelet()
+    metrics = scraping.Metrics()
+    node.start_daemon("", "--metrics-address", metrics.address)
+    eventually(lambda: metrics.get("/readyz")[0] == 200)
+    host, port = metrics.address.split(":")
+    with contextlib.ExitStack() as stack:
+        for _number in range(50):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex((host, int(port)))
+        for arguments in ((), ("--ready",)):
+            assert probe(node, *arguments) == (0, "ok")
+        assert metrics.get("/healthz") == (200, "ok\n")
+        assert metrics.get("/metrics")[0] == 200

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The package that virtual environments need on Debian, by genuine apt and dpkg in a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
+    SPEC,
+    DevicePluginCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+
+from tests.fakes.packages.apt_nodes import AptNode, Repository, missing
+from tests.fakes.packages.pgp_keys import Key
+
+pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing() or "-")]
+PACKAGE, LIBRARY = "python3-venv", "python3-lib"
+HALF = """
+Package: half
+Status: install ok unpacked
+Maintainer: test <t@t>
+Architecture: all
+Version: 1
+Description: test
+"""
+
+
+@pytest.fixture
+def distribution(tmp_path: Path, key: Key) -> Repository:
+    found = Repository(tmp_path / "distribution", key)
+    found.add(LIBRARY, "1")
+    found.add(PACKAGE, "1", f"Depends: {LIBRARY} (= 1)")
+    found.publish()
+    return found
+
+
+@pytest.fixture
+def node(tmp_path: Path, distribution: Repository) -> AptNode:
+    return AptNode(tmp_path / "node", distribution)
+
+
+def module(node: AptNode, state: str, lock_timeout: int = 0) -> DevicePluginCapability:
+    values = {name: one.get("default") for name, one in SPEC["argument_spec"].items()}
+    values.update(state=state, digest="r1", configs={}, lock_timeout=lock_timeout)
+    values["dra"] = {"devices": [], "kubeconfig": "", "node_name": ""}
+    return DevicePluginCapability(node, values, check_mode=False)
+
+
+def install(node: AptNode, lock_timeout: int = 0) -> None:
+    """Carry out the step of the module."""
+    module(node, "installed", lock_timeout)._do_venv_package()
+
+
+def remove(node: AptNode) -> tuple[list[str], list[str]]:
+    """Bring the module to its end. Returns its steps and warnings."""
+    found = module(node, "absent")
+    first = found.plan(found.observe())
+    for step in first.steps:
+        found.apply(step)
+    assert found.plan(found.observe()).steps == ()
+    return [one.summary for one in first.steps], list(first.warnings)
+
+
+@contextlib.contextmanager
+def locked(node: AptNode) -> Iterator[None]:
+    """Hold the lock that apt and dpkg take before they change anything."""
+    with (node.root / "var/lib/dpkg/lock-frontend").open("w") as stream:
+        fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def renew(distribution: Repository) -> None:
+    """Replace all packages of the repository by newer ones."""
+    distribution.index = ""
+    for file in distribution.folder.glob("*.deb"):
+        file.unlink()
+    distribution.add(LIBRARY, "2")
+    distribution.add(PACKAGE, "2", f"Depends: {LIBRARY} (= 2)")
+    (distribution.folder / "InRelease").unlink()
+    distribution.publish()
+
+
+def test_lists_are_fetched_where_there_are_none(node: AptNode) -> None:
+    install(node)
+    assert node.installed() == {LIBRARY: "1", PACKAGE: "1"}
+    assert not (node.root / "var/lib/gpu-node/apt-preferences").exists()
+
+
+def test_lists_are_fetched_where_the_mirror_is_newer(
+    node: AptNode, distribution: Repository
+) -> None:
+    node._genuine(("apt-get", "update"))
+    renew(distribution)
+    install(node)
+    assert node.installed() == {LIBRARY: "2", PACKAGE: "2"}
+
+
+def test_lock_that_stays_is_told_by_the_option_that_waits_longer(node: AptNode) -> None:
+    node._genuine(("apt-get", "update"))
+    with locked(node), pytest.raises(NodeError, match=r"(?s)another package manager.*lock_timeout"):
+        install(node)
+    assert node.installed() == {}
+    assert ("apt-get", "-q", "update") not in node.ran
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_lock_is_waited_for(node: AptNode, *, half: bool) -> None:
+    node._genuine(("apt-get", "update"))
+    if half:  # dpkg has to finish this first
+        with (node.root / "var/lib/dpkg/status").open("a") as stream:
+            stream.write(HALF)
+        (node.root / "var/lib/dpkg/info/half.list").write_text("/.\n")
+    free = threading.Event()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locked(node))
+        threading.Timer(1.0, lambda: (stack.close(), free.set())).start()
+        install(node, lock_timeout=60)
+        assert free.wait(60)
+    assert node.installed().keys() == {LIBRARY, PACKAGE, *(["half"] if half else [])}
+
+
+def test_package_on_hold_is_not_changed(node: AptNode, distribution: Repository) -> None:
+    node._genuine(("apt-get", "update"))
+    node._genuine(("apt-get", "-y", "install", LIBRARY))
+    node._genuine(("apt-mark", "hold", LIBRARY))
+    renew(distribution)
+    node._genuine(("apt-get", "update"))
+    with pytest.raises(NodeError, match=LIBRARY):
+        install(node)
+    assert node.installed() == {LIBRARY: "1"}
+
+
+def test_what_the_lists_complain_of_is_told(node: AptNode, distribution: Repository) -> None:
+    (distribution.folder / "InRelease").unlink()
+    (distribution.folder / "Release").unlink()
+    with pytest.raises(
+        NodeError, match=rf"(?s)no way to install {PACKAGE};.*not have a Release file"
+    ):
+        install(node)
+
+
+def test_lock_timeout_cannot_be_negative(node: AptNode) -> None:
+    with pytest.raises(InputError, match="lock_timeout: -1"):
+        install(node, lock_timeout=-1)
+
+
+def test_what_was_installed_goes_again(node: AptNode) -> None:
+    install(node)
+    steps, _warnings = remove(node)
+    assert f"remove {LIBRARY}, {PACKAGE}" in steps
+    assert node.installed() == {}
+    assert not (node.root / "var/lib/gpu-node/device_plugin.json").exists()
+
+
+def test_what_was_there_stays(node: AptNode) -> None:
+    node._genuine(("apt-get", "update"))
+    node._genuine(("apt-get", "-y", "install", LIBRARY))
+    install(node)
+    remove(node)
+    assert node.installed() == {LIBRARY: "1"}
+
+
+def test_what_others_need_by_now_stays(node: AptNode, distribution: Repository) -> None:
+    install(node)
+    distribution.add("theirs", "1", f"Depends: {PACKAGE}")
+    (distribution.folder / "InRelease").unlink()
+    distribution.publish()
+    node._genuine(("apt-get", "update"))
+    node._genuine(("apt-get", "-y", "install", "theirs"))
+    _steps, warnings = remove(node)
+    assert node.installed() == {LIBRARY: "1", PACKAGE: "1", "theirs": "1"}
+    assert warnings == [f"{LIBRARY}, {PACKAGE} stays, as theirs needs it"]
+
+
+def test_what_a_killed_installation_left_goes_too(node: AptNode) -> None:
+    node._genuine(("apt-get", "update"))
+    found = module(node, "installed")
+    found._packages._added.remember(packages=frozenset({PACKAGE, LIBRARY}))
+    remove(node)
+    assert not (node.root / "var/lib/gpu-node/device_plugin.json").exists()

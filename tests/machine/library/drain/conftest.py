@@ -1,0 +1,76 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A cluster of two nodes, and the module run against it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils import basic
+from ansible_collections.gpu.node.plugins.module_utils._capability.drain import asking
+from ansible_collections.gpu.node.plugins.modules import drain as drain_module
+from ansible_collections.gpu.node.plugins.modules import validate_pods as pods_module
+
+from tests.fakes.kubernetes.standin_cluster import Cluster
+
+Drain = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster of node-1 and node-2."""
+    one = Cluster(tmp_path)
+    one.add_node("node-1")
+    one.add_node("node-2")
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def run_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs a module and returns its answer, with its warnings."""
+
+    def run(module: Any, given: dict[str, Any], *, check: bool) -> dict[str, Any]:
+        told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
+        arguments = {"ANSIBLE_MODULE_ARGS": {**given, **told, "_ansible_diff": True}}
+        said: list[str] = []
+        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode())
+        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy")
+        monkeypatch.setattr(basic.AnsibleModule, "warn", lambda _self, text: said.append(text))
+        monkeypatch.setattr(asking, "FIRST_PAUSE", 0.05)
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            module.main()
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return {**answer, "warnings": said}
+
+    return run
+
+
+@pytest.fixture
+def drain(cluster: Cluster, run_module: Callable[..., dict[str, Any]]) -> Drain:
+    """Return a function that drains node-1."""
+
+    def run(*, check: bool = False, **options: Any) -> dict[str, Any]:
+        given = {"node": "node-1", "kubeconfig": str(cluster.kubeconfig), "retries": 0, **options}
+        return run_module(drain_module, given, check=check)
+
+    return run
+
+
+@pytest.fixture
+def validate(cluster: Cluster, run_module: Callable[..., dict[str, Any]]) -> Drain:
+    """Return a function that runs pods on node-1."""
+
+    def run(*, check: bool = False, **options: Any) -> dict[str, Any]:
+        given = {"node": "node-1", "kubeconfig": str(cluster.kubeconfig), "image": "pause"}
+        return run_module(pods_module, {**given, **options}, check=check)
+
+    return run

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs that are killed at any request, and the next ones, which finish them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import KubernetesApi
+
+from tests.fakes.kubernetes.standin_cluster import Cluster
+
+Drain = Callable[..., dict[str, Any]]
+
+
+class KilledError(BaseException):
+    """The module's process is gone."""
+
+
+def kill_after(monkeypatch: pytest.MonkeyPatch, requests: int) -> None:
+    """Let the module go when so many requests were answered."""
+    send, left = KubernetesApi._send, requests
+
+    def counted(self: KubernetesApi, *words: Any) -> Any:
+        nonlocal left
+        answer = send(self, *words)
+        left -= 1
+        if left == 0:
+            raise KilledError
+        return answer
+
+    monkeypatch.setattr(KubernetesApi, "_send", counted)
+
+
+@pytest.mark.parametrize("state", ["drained", "uncordoned"])
+def test_a_run_that_was_killed_at_any_request_is_finished(
+    cluster: Cluster, drain: Drain, state: str
+) -> None:
+    killed = 0
+    while True:
+        killed += 1
+        drain(state="cordoned" if state == "uncordoned" else "uncordoned")
+        for name in ("train", "serve"):
+            cluster.add_pod(name, gpus=1)
+        with pytest.MonkeyPatch.context() as patched:
+            kill_after(patched, killed)
+            try:
+                drain(state=state)
+                break
+            except KilledError:
+                pass
+        done = drain(state=state)
+        assert done["cordoned"] == done["cordoned_by_us"] == (state == "drained"), killed
+        assert state == "uncordoned" or cluster.pods == {}
+        assert not drain(state=state)["changed"]
+    assert killed > (10 if state == "drained" else 5)
+
+
+def test_the_login_program_of_a_kubeconfig_is_run(
+    cluster: Cluster, drain: Drain, tmp_path: Path
+) -> None:
+    """As those of cloud providers, which kubeconfigs of administrators have."""
+    given = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "good"},
+    }
+    program = tmp_path / "login"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(given)}\nEND\n")
+    program.chmod(0o755)
+    access = cluster.access()
+    way = {"apiVersion": given["apiVersion"], "command": str(program), "interactiveMode": "Never"}
+    access["users"][0]["user"] = {"exec": way}
+    cluster.kubeconfig.write_text(json.dumps(access))
+    assert drain(state="cordoned")["changed"]

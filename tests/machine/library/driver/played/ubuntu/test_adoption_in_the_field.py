@@ -1,0 +1,129 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Drivers to take over as they are found: held by their owner, behind their kernel, or mixed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile import UNINSTALLER
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+
+from tests.fakes.packages.debian import capability, converge
+from tests.fakes.played.debs import Deb
+from tests.fakes.played.ubuntu import ubuntu_archive as archive
+from tests.fakes.played.ubuntu.played_ubuntu import Ubuntu
+from tests.fakes.played.ubuntu.ubuntu_archive import K85, K86, NEW, NEWER, OLD
+
+META, TRACKING = "nvidia-driver-580-open", "linux-modules-nvidia-580-open-generic"
+A = (
+    *archive.A,
+    *archive.driver(OLD, ""),
+    *archive.prebuilt(K85, OLD, "+1", ending=""),
+    *archive.tracking(K85, OLD, "+1", ending=""),
+)
+UPDATED = (
+    *A,
+    *archive.driver(NEWER, ""),
+    *archive.prebuilt(K85, NEWER, "+3", ending=""),
+    *archive.tracking(K85, NEWER, "+3", ending=""),
+)
+# Kernel 86 with modules for a newer driver, and the package that tracks it.
+AHEAD: tuple[Deb, ...] = (
+    *(archive.DKMS, *archive.kernel(K85, newest=False), *archive.kernel(K86)),
+    *(*archive.driver(NEW, ""), *archive.prebuilt(K86, NEW, ending="")),
+    *archive.tracking(K86, NEW, ending=""),
+)
+
+
+@pytest.fixture
+def node(ubuntu: Callable[..., Ubuntu]) -> Ubuntu:
+    """Return a machine with a desktop's driver that works."""
+    found = ubuntu(A, K85)
+    found.enable()
+    found.apt("install", META, TRACKING, "libnvidia-gl-580")
+    found.boot()
+    assert found.works()
+    return found
+
+
+def test_holds_of_the_owner_stay_and_stand_in_the_way_of_another_version(node: Ubuntu) -> None:
+    node.run(["apt-mark", "hold", META])
+    before = node.installed()
+    assert converge(node, adopt=True).steps == ()
+    node.archive(UPDATED)
+    one = capability(node, adopt=True, version=NEWER, check_mode=True)
+    with pytest.raises(NodeError, match=rf"{META}.* on hold.*apt-mark unhold {META}"):
+        one.plan(one.observe())
+    converge(node, state="absent")
+    assert (node.installed(), node.held()) == (before, {META})
+
+
+def test_kernel_that_ran_ahead_of_its_modules_gets_them(node: Ubuntu) -> None:
+    """As users report it: the kernel came by night, its modules and the tracking package did not."""
+    node.archive(AHEAD)
+    node.apt("install", f"linux-image-{K86}")
+    node.boot()
+    assert node.loaded() == ""
+    left = converge(node, adopt=True)
+    assert (left.steps, left.reboot_required) == ((), ())
+    assert (node.loaded(), node.works()) == (f"{NEW} open", True)
+    assert {META, TRACKING} <= node.held()
+    assert node.installed()[TRACKING] == archive.package_version(K86)
+    assert "dkms" not in node.installed()
+    there = node.installed()
+    converge(node, state="absent")
+    assert (node.installed(), node.held()) == (there, set())
+
+
+def test_adoption_whose_packages_cannot_be_fetched_leaves_no_trace(node: Ubuntu) -> None:
+    node.archive(UPDATED)
+    before = node.installed()
+    gone = list(node.mirror.pool.glob(f"nvidia-utils-580_{NEWER}*"))
+    for path in gone:
+        path.rename(path.with_suffix(".gone"))
+    try:
+        with pytest.raises(NodeError, match="nvidia-utils-580"):
+            converge(node, adopt=True, version=NEWER)
+    finally:
+        for path in gone:
+            path.with_suffix(".gone").rename(path)
+    assert (node.installed(), node.held()) == (before, set())
+    assert not node.exists(RECORD)
+    with pytest.raises(NodeError, match="adopt: true"):
+        converge(node)
+    assert converge(node, adopt=True, version=NEWER).steps == ()
+
+
+def test_uninstaller_does_not_run_where_packages_are_there_as_well(node: Ubuntu) -> None:
+    node.put(UNINSTALLER[1:], "")
+    assert converge(node, adopt=True).steps == ()
+    assert UNINSTALLER not in [words[0] for words in node.ran]
+    assert node.works()
+
+
+def test_adoption_goes_on_where_the_mirror_has_moved_on_meanwhile(node: Ubuntu) -> None:
+    node.archive(UPDATED)
+    for path in node.mirror.pool.glob(f"nvidia-utils-580_{NEWER}*"):
+        path.unlink()
+    again = (("usr/share/doc/nvidia-utils-580/again", ""),)
+    node.mirror.publish(
+        dataclasses.replace(one, files=again) if one.name == "nvidia-utils-580" else one
+        for one in UPDATED
+    )
+    run = node.run
+
+    def answer(argv, **values):  # type: ignore[no-untyped-def]
+        done = run(argv, **values)
+        # What apt says of a server; the mirror here is a folder.
+        return done._replace(err=done.err.replace("File not found", "404  Not Found"))
+
+    node.run = answer  # type: ignore[method-assign]
+    assert converge(node, adopt=True, version=NEWER).steps == ()
+    node.run = run  # type: ignore[method-assign]
+    converge(node, state="absent")
+    assert node.installed()[META] == archive.full(OLD)

@@ -1,0 +1,85 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A change of branch in NVIDIA's repository for Ubuntu, whose names lose the branch after 580, on a played machine.
+
+F12: suffixed names up to 580, none from 590 on, nothing pruned; rename table of NVIDIA's Driver Installation Guide.
+That branches conflict as they do in Ubuntu's own packages (F7) is an assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+
+from tests.fakes.packages.apt_nodes import Repository
+from tests.fakes.packages.debian import converge
+from tests.fakes.packages.pgp_keys import Key
+from tests.fakes.played.ubuntu import ubuntu_archive as archive
+from tests.fakes.played.ubuntu.played_ubuntu import Ubuntu
+from tests.fakes.played.ubuntu.ubuntu_archive import K85
+
+PARTS = ("libnvidia-compute", "nvidia-utils", "nvidia-compute-utils", "nvidia-kernel-common")
+OLD, NEW = "580.95.05", "595.45.04"
+DKMS = "Depends: dkms, nvidia-kernel-common{mark} (= {full})"
+
+
+@pytest.fixture(scope="module")
+def vendor(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    folder = tmp_path_factory.mktemp("vendor")
+    found = Repository(folder / "repo", Key(folder / "home"))
+    for version, mark in ((OLD, "-580"), (NEW, "")):
+        full = f"{version}-0ubuntu1"
+        for name in PARTS:
+            alone = f"Conflicts: {name}\nReplaces: {name}" + (f"\nProvides: {name}" if mark else "")
+            found.add(f"{name}{mark}", full, alone)
+        for end in ("-open", ""):
+            found.add(f"nvidia-dkms{mark}{end}", full, DKMS.format(mark=mark, full=full))
+    found.publish()
+    return found
+
+
+def test_names_without_branch_follow_those_with_one_while_these_are_held(
+    ubuntu: Callable[..., Ubuntu], vendor: Repository, tmp_path: Path
+) -> None:
+    node = ubuntu((archive.DKMS, *archive.kernel(K85)), K85)
+    key = {"key": vendor.key.armoured, "key_fingerprints": [], "signed_metadata": False}
+    flat = {"suite": "/", "components": [], "plain_http": False}
+    named = {"source": "repository", "repository": {"url": vendor.url, **key, **flat}}
+    options = {**named, "load": False, "persistence": False}
+    assert converge(node, version="580", **options).steps == ()
+    assert "libnvidia-compute-580" in node.held()
+    assert converge(node, version="595", **options).steps == ()
+    assert node.installed()["libnvidia-compute"] == f"{NEW}-0ubuntu1"
+    assert not [name for name in (*node.installed(), *node.held()) if "-580" in name]
+    assert converge(node, version="580", **options).steps == ()
+    assert "nvidia-dkms-open" not in node.installed()
+
+
+def test_ubuntus_desktop_gives_way_to_nvidias_packages_and_comes_back(
+    ubuntu: Callable[..., Ubuntu], vendor: Repository
+) -> None:
+    tracking = archive.tracking(K85, OLD, ending="")
+    modules = archive.prebuilt(K85, OLD, ending="")
+    packages = (archive.DKMS, *archive.kernel(K85), *archive.driver(OLD, ""), *modules, *tracking)
+    node = ubuntu(packages, K85)
+    node.enable()
+    node.apt("install", "nvidia-driver-580-open", "linux-modules-nvidia-580-open-generic")
+    before = node.installed()
+    key = {"key": vendor.key.armoured, "key_fingerprints": [], "signed_metadata": False}
+    flat = {"suite": "/", "components": [], "plain_http": False}
+    named = {"source": "repository", "repository": {"url": vendor.url, **key, **flat}}
+    options = {**named, "version": "595", "load": False, "persistence": False}
+    with pytest.raises(NodeError, match="adopt: true"):
+        converge(node, **options)
+    assert node.installed() == before
+    assert converge(node, adopt=True, **options).steps == ()
+    assert node.installed()["libnvidia-compute"] == f"{NEW}-0ubuntu1"
+    # What nothing needs any more and is not ours stays.
+    left = [name for name in node.installed() if "-580" in name]
+    assert left == [f"nvidia-firmware-580-{OLD}"]
+    converge(node, state="absent")
+    assert (node.installed(), node.held()) == (before, set())

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a run says of the release that is there, and of those that are not."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+
+from tests.fakes.packages.debian import (
+    DRIVER,
+    LOADED,
+    Debian,
+    capability,
+    converge,
+    converged,
+    reported,
+)
+
+PAST, FUTURE = "2020-01", "2999-01"
+POINT = "550.200.01"
+
+
+def table(floor: str, end: str = FUTURE) -> dict[str, Any]:
+    return {
+        "as_of": str(datetime.date.today()),
+        "branches": {"550": {"end_of_support": end}, "580": {"end_of_support": FUTURE}},
+        "bulletins": [{"id": "1", "date": "2026-01-01", "floors": {"550": floor}}],
+    }
+
+
+def offering(*versions: str) -> Debian:
+    """Return a node with 550.163.01, whose sources offer these versions as well."""
+    node: Debian = converged()
+    for name, there in node.offers.items():
+        if there[0].startswith("550"):
+            node.offers[name] = [*(f"{one}-1" for one in versions), *there]
+    node.update()
+    return node
+
+
+def test_what_is_newer_is_reported_and_nothing_moves() -> None:
+    node = offering(POINT, "580.178.04")
+    one = converge(node, version="550")
+    assert (one.steps, one.warnings) == ((), ())
+    found = reported(node, version="550", releases=table("550.163.01"))
+    assert found["newer_version"] == POINT
+    assert found["notes"] == [
+        f"the driver {POINT} is offered, and 550.163.01 is installed; update: true brings it"
+    ]
+    assert reported(node, version="550.163.01")["newer_version"] == POINT
+    assert reported(node, version="550", releases=False)["support"] == {}
+    converge(node, version="550", update=True)
+    assert reported(node, version="550", update=True)["notes"] == []
+
+
+def test_driver_below_a_floor_is_warned_of_once_with_the_release_that_helps() -> None:
+    node = offering(POINT)
+    known = table(POINT)
+    found = converge(node, version="550", releases=known)
+    (warning,) = found.warnings
+    assert f"below {POINT}" in warning
+    assert warning.endswith(f"version: '550' with update: true brings {POINT}")
+    assert reported(node, version="550", releases=known)["security"]["below"] is True
+    assert converge(node, version="550", update=True, releases=known).warnings == ()
+    there = reported(node, version="550", releases=known)["security"]
+    assert (there["below"], there["floor"], there["bulletin"]) == (False, POINT, "1")
+
+
+def test_update_that_stays_below_is_warned_of_in_its_preview() -> None:
+    node = offering(POINT)
+    one = capability(node, version="550", update=True, check_mode=True, releases=table("550.999"))
+    (warning,) = one.plan(one.observe()).warnings
+    assert warning.startswith(f"the driver {POINT} is below 550.999")
+    assert warning.endswith(f"as the sources offer {POINT} at most")
+
+
+def test_driver_that_an_image_brings_is_judged_as_well() -> None:
+    node = Debian()
+    node.files |= {
+        "/etc/os-release": "ID=nixos\n",
+        DRIVER: LOADED.format("550.54.14"),
+        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.14": "",
+    }
+    known = table("550.163.01", PAST)
+    found = converge(node, source="preinstalled", releases=known)
+    below, past = found.warnings
+    assert below.endswith("Next step: install 550.163.01 or later")
+    assert "does not support any more since 2020-01-31" in past
+    there = reported(node, source="preinstalled", releases=known)
+    assert (there["security"]["below"], there["support"]["past"]) == (True, True)
+    assert converge(node, source="preinstalled").warnings == ()
+
+
+def test_removal_says_nothing_of_releases() -> None:
+    node = offering(POINT)
+    found = converge(node, state="absent", releases=table(POINT, PAST))
+    assert found.warnings == ()
+    assert reported(node, state="absent", releases=table(POINT))["notes"] == []
+
+
+def test_lists_that_cannot_be_fetched_for_an_update_are_warned_of() -> None:
+    node = offering(POINT)
+    words = "W: Failed to fetch http://mirror/debian/InRelease  Could not connect"
+    node.answers = [Completed(0, "", f"{words}\nW: Some index files failed to download.\n")]
+    found = converge(node, version="550", update=True)
+    (warning,) = found.warnings
+    assert "a newer driver may be missed: W: Failed to fetch" in warning
+    assert converge(node, version="550").warnings == ()
+
+
+def test_bad_table_is_refused_before_anything_is_looked_at() -> None:
+    with pytest.raises(InputError, match=r"releases\.as_of: None is not valid"):
+        capability(Debian(), releases={"branches": {}})

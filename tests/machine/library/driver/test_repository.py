@@ -1,0 +1,196 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver from a repository that the user names, through the genuine apt and gpg, in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+
+from tests.fakes.packages.apt_nodes import AptNode, Repository, missing
+from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.pgp_keys import Key
+
+pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing() or "-")]
+
+NEWEST, OLDER = "580.95.05", "580.82.07"
+PARTS = {
+    "nvidia-kernel-open-dkms": ["Depends: dkms", "Conflicts: nvidia-kernel-dkms"],
+    "nvidia-kernel-dkms": ["Depends: dkms", "Conflicts: nvidia-kernel-open-dkms"],
+    "nvidia-driver-cuda": ["Depends: libcuda1 (= {}), libnvidia-ml1 (= {})"],
+    "libcuda1": [],
+    "libnvidia-ml1": [],
+    "nvidia-persistenced": [],
+    "nvidia-fabricmanager": [],
+}
+
+
+@pytest.fixture(scope="module")
+def distribution(tmp_path_factory: pytest.TempPathFactory, stranger: Key) -> Repository:
+    found = Repository(tmp_path_factory.mktemp("distribution") / "repo", stranger)
+    found.add("dkms", "3.2")
+    found.add("torch", "1", "Depends: libcuda1")
+    # The distribution has newer packages of the same names: those of the repository are preferred.
+    for name in ("libcuda1", "libnvidia-ml1", "nvidia-persistenced"):
+        found.add(name, "999.1-1")
+    found.publish()
+    return found
+
+
+@pytest.fixture(scope="module")
+def vendor(tmp_path_factory: pytest.TempPathFactory, key: Key) -> Iterator[Repository]:
+    found = Repository(tmp_path_factory.mktemp("vendor") / "repo", key)
+    for version in (NEWEST, OLDER, "570.195.03"):
+        for name, relations in PARTS.items():
+            full = f"{version}-1"
+            found.add(name, full, *(one.replace("{}", full) for one in relations))
+    found.add("dkms", "99")
+    found.publish()
+    with found.served():
+        yield found
+
+
+@pytest.fixture
+def node(tmp_path: Path, distribution: Repository) -> AptNode:
+    return AptNode(tmp_path / "node", distribution)
+
+
+def wanted(vendor: Repository, **changes: Any) -> dict[str, Any]:
+    values = {
+        "url": vendor.url,
+        "key": vendor.key.armoured,
+        "key_fingerprints": [],
+        "suite": "/",
+        "components": [],
+        "signed_metadata": False,
+        **changes,
+    }
+    return {"source": "repository", "repository": values, "manage_sources": False}
+
+
+def driver(node: AptNode) -> set[str]:
+    return {version.split("-")[0] for name, version in node.installed().items() if name != "dkms"}
+
+
+def test_repository_comes_with_its_key_and_goes(node: AptNode, vendor: Repository) -> None:
+    left = converge(node, **wanted(vendor))
+    assert (left.steps, left.reboot_required) == ((), ())
+    assert driver(node) == {NEWEST}
+    assert {"nvidia-kernel-open-dkms", "nvidia-driver-cuda", "libcuda1"} <= set(node.installed())
+    assert node.installed()["dkms"] == "3.2", "only the driver is taken from there"
+    assert f"Signed-By: {PLACE.apt_keys[1]}\n" in (node.read(PLACE.sources) or "")
+    node.ran.clear()
+    assert converge(node, **wanted(vendor)).steps == ()
+    assert not [words for words in node.ran if "update" in words or "install" in words]
+    converge(node, state="absent")
+    assert node.installed() == {}
+    assert [
+        path for path in (PLACE.sources, PLACE.preferences, *PLACE.apt_keys) if node.read(path)
+    ] == []
+    assert RECORD not in node.files
+
+
+def test_dependencies_follow_the_version_that_is_asked_for(
+    node: AptNode, vendor: Repository
+) -> None:
+    converge(node, version="570", **wanted(vendor))
+    assert driver(node) == {"570.195.03"}
+    converge(node, version=OLDER, **wanted(vendor))
+    assert driver(node) == {OLDER}
+
+
+def test_change_of_module_type_and_fabric_manager(node: AptNode, vendor: Repository) -> None:
+    switch = "/sys/bus/pci/devices/0000:07:00.0"
+    node.files |= {f"{switch}/vendor": "0x10de\n", f"{switch}/class": "0x068000\n"}
+    converge(node, **wanted(vendor))
+    assert node.installed()["nvidia-fabricmanager"] == f"{NEWEST}-1"
+    converge(node, kernel_modules="proprietary", **wanted(vendor))
+    assert "nvidia-kernel-dkms" in node.installed()
+    assert "nvidia-kernel-open-dkms" not in node.installed()
+
+
+def test_drift_of_each_file_is_repaired(node: AptNode, vendor: Repository) -> None:
+    converge(node, **wanted(vendor))
+    before = {
+        path: node.read(path) for path in (PLACE.sources, PLACE.preferences, PLACE.apt_keys[1])
+    }
+    for path, text in before.items():
+        for damage in ("# emptied\n", None):
+            node.remove(path)
+            if damage:
+                node.write(path, damage)
+            assert converge(node, **wanted(vendor)).steps == ()
+            assert node.read(path) == text
+
+
+def test_check_mode_on_a_fresh_node_says_what_it_cannot_know(
+    node: AptNode, vendor: Repository
+) -> None:
+    one = capability(node, check_mode=True, **wanted(vendor))
+    found = one.plan(one.observe())
+    assert [step.action for step in found.steps][:2] == ["repository", "refresh"]
+    assert "nvidia-driver-cuda (the newest that the sources offer)" in found.steps[2].summary
+    assert node.read(PLACE.sources) is None
+    assert "PGP" not in str(found.after) + str([step.describe() for step in found.steps])
+
+
+def test_repository_that_another_key_signed_is_not_believed(
+    node: AptNode, vendor: Repository, stranger: Key
+) -> None:
+    with pytest.raises(NodeError, match=r"offer no nvidia-driver-cuda.*NO_PUBKEY"):
+        converge(node, **wanted(vendor, key=stranger.armoured))
+    assert node.installed() == {}
+    assert converge(node, **wanted(vendor)).steps == ()
+
+
+def test_key_on_the_node_must_be_the_one_that_is_meant(
+    node: AptNode, vendor: Repository, key: Key, stranger: Key
+) -> None:
+    node.files["/root/key.gpg"] = key.binary
+    spaced = f"{key.fingerprint[:20]} {key.fingerprint[20:].lower()}"
+    pinned = wanted(vendor, key="/root/key.gpg", key_fingerprints=[spaced])
+    assert converge(node, **pinned).steps == ()
+    assert node.read(PLACE.apt_keys[1]) == key.binary
+    node.files["/root/key.gpg"] = key.binary + stranger.binary
+    with pytest.raises(InputError, match=f"in the file, which has {stranger.fingerprint} too"):
+        converge(node, **pinned)
+    del node.files["/root/key.gpg"]
+    with pytest.raises(InputError, match=r"'/root/key.gpg'.*is there on the node"):
+        converge(node, **pinned)
+
+
+def test_change_of_the_key_leaves_no_old_one(node: AptNode, vendor: Repository, key: Key) -> None:
+    converge(node, **wanted(vendor))
+    node.files["/root/key.gpg"] = key.binary
+    pinned = wanted(vendor, key="/root/key.gpg", key_fingerprints=[key.fingerprint])
+    assert converge(node, **pinned).steps == ()
+    assert [node.read(path) is None for path in PLACE.apt_keys] == [True, False]
+
+
+def test_repository_that_is_in_another_file_is_named(node: AptNode, vendor: Repository) -> None:
+    node.files["/etc/apt/sources.list.d/cuda.list"] = f"deb [signed-by=/x] {vendor.url}/ /\n"
+    with pytest.raises(NodeError, match=r"in another file .*cuda-keyring"):
+        converge(node, **wanted(vendor))
+    assert node.read(PLACE.sources) is None
+
+
+def test_way_back_to_the_distribution_forgets_the_repository(
+    node: AptNode, vendor: Repository
+) -> None:
+    converge(node, **wanted(vendor))
+    with pytest.raises(NodeError, match=r"no source of Debian trixie main|offer no"):
+        converge(node, source="distribution")
+    assert node.read(PLACE.sources) is None
+    assert driver(node) == {NEWEST}
+
+
+def test_unknown_version_lists_what_the_repository_has(node: AptNode, vendor: Repository) -> None:
+    with pytest.raises(InputError, match=rf"'999'.*{NEWEST}, {OLDER}, 570\.195\.03"):
+        converge(node, version="999", **wanted(vendor))

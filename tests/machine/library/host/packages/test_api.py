@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Locks of package managers that others hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._host.packages import api
+
+from tests.fakes.packages.debian import LOCKED, Debian, converge
+
+
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    clock = Clock()
+    monkeypatch.setattr(api, "time", clock)
+    return clock
+
+
+def test_lock_of_another_process_is_waited_for(clock: Clock) -> None:
+    host = Debian()
+    host.answers = [LOCKED, LOCKED, None, LOCKED]
+    assert converge(host).steps == ()
+    assert clock.now == 3 * api.RETRY_SECONDS
+    changes = [words for words in host.ran if words[:2] == ("apt-get", "-y")]
+    assert len(changes) == 2
+    assert "DPkg::Lock::Timeout=300" in changes[0]
+
+
+def test_lock_that_stays_is_given_up(clock: Clock) -> None:
+    host = Debian()
+    host.answers = [LOCKED] * 100
+    with pytest.raises(NodeError, match=r"longer than 7 s.*held by 7.*raise lock_timeout"):
+        converge(host, lock_timeout=7)
+    assert 7 <= clock.now <= 7 + api.RETRY_SECONDS
+    assert set(host.packages) == {"dpkg"}

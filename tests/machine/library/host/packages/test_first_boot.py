@@ -1,0 +1,125 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A machine that is one minute old: other package managers are at work while it is brought up."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.api import Locked
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import Apt
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import Dnf
+
+from tests.fakes.library.fakes import FakeHost
+from tests.fakes.packages.apt_nodes import AptNode, Repository
+from tests.fakes.packages.apt_nodes import missing as missing_apt
+from tests.fakes.packages.pgp_keys import Key
+from tests.fakes.packages.rpm_nodes import STARTED, SYSTEMS, RpmNode, missing, slow_upgrade
+
+HALF = """
+Package: half
+Status: install ok half-configured
+Maintainer: test <t@t>
+Architecture: all
+Version: 1
+Description: test
+"""
+# Another process: it locks a file, says so, and after a while ends what it has begun.
+OTHER = """\
+import fcntl, sys, time
+with open(sys.argv[1], "w") as lock:
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    print("locked", flush=True)
+    time.sleep(float(sys.argv[3]))
+    with open(sys.argv[2]) as stream:
+        text = stream.read().replace("half-configured", "installed")
+    with open(sys.argv[2], "w") as stream:
+        stream.write(text)
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> AptNode:
+    if lacking := missing_apt():
+        pytest.skip(lacking)
+    distribution = Repository(tmp_path / "distribution", Key(tmp_path / "home"))
+    distribution.add("half", "1")
+    distribution.publish()
+    found = AptNode(tmp_path / "node", distribution)
+    with (found.root / "var/lib/dpkg/status").open("a") as stream:
+        stream.write(HALF)
+    (found.root / "var/lib/dpkg/info/half.list").write_text("/.\n")
+    return found
+
+
+@contextlib.contextmanager
+def at_work(node: AptNode, seconds: float) -> Iterator[int]:
+    """Have another process lock dpkg, which has begun something and ends it then."""
+    paths = [str(node.root / "var/lib/dpkg" / name) for name in ("lock-frontend", "status")]
+    words = [sys.executable, "-c", OTHER, *paths, str(seconds)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "locked\n"
+        node.files[f"/proc/{other.pid}/comm"] = "unattended-upgr\n"
+        node.files[f"/proc/{other.pid}/cgroup"] = "0::/system.slice/apt-daily-upgrade.service\n"
+        yield other.pid
+        other.terminate()
+
+
+def test_what_another_has_begun_is_not_taken_for_interrupted(node: AptNode) -> None:
+    with at_work(node, 1.5):
+        found = Apt(node, 60, "the driver").packages()
+    assert not any(one.broken for one in found.values())
+
+
+def test_what_was_interrupted_is_seen_where_nobody_is_at_work(node: AptNode) -> None:
+    assert Apt(node, 60, "the driver").packages()["half"].broken
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_who_holds_the_lock_is_named_with_the_variable(node: AptNode, *, begun: bool) -> None:
+    apt = Apt(node, 0, "the driver", "nvidia_driver_lock_timeout")
+    with at_work(node, 60) as pid, pytest.raises(NodeError) as caught:
+        apt.packages() if begun else apt.hold(["dpkg"])
+    message = str(caught.value)
+    assert f"{pid} (unattended-upgr, apt-daily-upgrade.service) holds the lock" in message
+    assert "raise lock_timeout (nvidia_driver_lock_timeout)" in message
+
+
+@pytest.mark.skipif(bool(missing("dnf")), reason=missing("dnf") or "-")
+def test_upgrade_that_rpm_is_at_is_not_taken_for_interrupted(tmp_path: Path) -> None:
+    repo = slow_upgrade(tmp_path / "repo")
+    node = RpmNode(tmp_path / "node", repo, SYSTEMS["dnf"])
+    done = node._genuine(("dnf", "-y", "install", "nvidia-slow-1.0"))
+    assert done.rc == 0, done.err
+    words = node.in_folder(("dnf", "-y", "upgrade", "nvidia-slow"))
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as other:
+        deadline = time.monotonic() + 60
+        while not (node.root / STARTED).exists() and time.monotonic() < deadline:
+            assert other.poll() is None, other.communicate()[0]
+            time.sleep(0.1)
+        with pytest.raises(NodeError, match=rf"longer than 0 s: {other.pid}\b.* holds the lock"):
+            Dnf(node, 0, "the driver").packages()
+        assert not Dnf(node, 60, "the driver").packages()["nvidia-slow"].broken
+    assert node.installed()["nvidia-slow"] == "2.0"
+
+
+def test_words_of_dnf5_about_the_lock_are_known() -> None:
+    # libdnf5/base/transaction.cpp; dnf 4 is genuine above.
+    said = "Transaction failed: Failed to obtain rpm transaction lock. Another transaction is in progress."
+    host = FakeHost(commands={("dnf",): Completed(1, "", said), ("rpm",): "/var/lib/rpm\n"})
+    host.holders["/var/lib/rpm/.rpm.lock"] = 4711
+    host.files["/proc/4711/comm"] = "dnf-automatic\n"
+    host.files["/proc/4711/cgroup"] = "0::/system.slice/dnf-automatic.service\n"
+    words = r"4711 \(dnf-automatic, dnf-automatic.service\) holds the lock"
+    with pytest.raises(Locked, match=words):
+        Dnf(host, 0, "the driver").known("nvidia")

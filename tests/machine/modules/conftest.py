@@ -1,0 +1,78 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Run the collection's modules against the simulated driver."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nvsim import genuine
+from nvsim.testing import Sim, start
+
+PACKAGE = "ansible_collections.gpu.node.plugins.modules"
+# What a GPU was like before is kept beside the test, since this machine is not to be changed.
+BEGIN = f"""\
+import runpy, sys
+from {PACKAGE.removesuffix("s")}_utils._core.mig import before
+before.PATH = sys.argv.pop(1)
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=False)
+"""
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def a100() -> Iterator[Sim]:
+    with start("a100-40", 2) as sim:
+        yield sim
+
+
+@pytest.fixture(scope="session")
+def nvidia_smi() -> Path:
+    """Return the genuine nvidia-smi."""
+    return genuine.nvidia_smi()
+
+
+@pytest.fixture
+def start_module(tmp_path: Path) -> Start:
+    """Return a function that starts a module as ansible does."""
+    count = 0
+
+    def begin(sim: Sim, name: str, *, check: bool = False, **args: Any) -> subprocess.Popen[str]:
+        nonlocal count
+        count += 1
+        path = tmp_path / f"{count}.json"
+        mine = (
+            {"boot": False} if name in ("cdi", "mig") else {}
+        )  # this machine is not to be changed
+        told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
+        told |= {"_ansible_diff": True}
+        path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**mine, **args, **told}}))
+        return subprocess.Popen(
+            [sys.executable, "-c", BEGIN, str(tmp_path / "before"), f"{PACKAGE}.{name}", str(path)],
+            env=sim.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return begin
+
+
+@pytest.fixture
+def run_module(start_module: Start) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs a module and returns its answer."""
+
+    def run(sim: Sim, name: str, *, check: bool = False, **args: Any) -> dict[str, Any]:
+        out, err = start_module(sim, name, check=check, **args).communicate(timeout=60)
+        assert out, err
+        answer: dict[str, Any] = json.loads(out)
+        return answer
+
+    return run

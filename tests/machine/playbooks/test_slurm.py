@@ -1,0 +1,122 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The hooks for nodes of Slurm, with a scontrol that replays what the genuine one said."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.paths import FAKES, REPOSITORY
+
+HOOKS = REPOSITORY / "playbooks/hooks"
+OURS = "gpu.node: driver upgrade"
+Run = Callable[..., tuple[dict[str, list[str]], str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Return a function that runs a hook on nodes of such states and reasons.
+
+    It returns the states that each was given by an update, and all that Ansible said.
+    """
+    script, nodes = tmp_path / "scontrol", tmp_path / "nodes.json"
+    shutil.copy(FAKES / "slurm/scontrol.py", tmp_path / "scontrol.py")
+    script.write_text(f'#!/bin/sh\nexec python3 {tmp_path}/scontrol.py "$@"\n')
+    script.chmod(0o755)
+    python = "{{ ansible_playbook_python }}"
+    head = {"ansible_connection": "local", "ansible_python_interpreter": python}
+    nowhere = {"ansible_connection": "ssh", "ansible_host": "192.0.2.1"}
+
+    def play(
+        hook: str, scene: dict[str, dict[str, Any]], **more: Any
+    ) -> tuple[dict[str, list[str]], str]:
+        nodes.write_text(
+            json.dumps({name: {"reason": "", "updates": [], **one} for name, one in scene.items()})
+        )
+        hosts = {f"{name}.example.com": nowhere for name in scene}
+        inventory = {"all": {"hosts": {"head": head}, "children": {"nodes": {"hosts": hosts}}}}
+        (tmp_path / "hosts.json").write_text(json.dumps(inventory))
+        variables = {
+            "gpu_nodes_slurm_controller": "head",
+            "gpu_nodes_drain_reason": "driver upgrade",
+            "gpu_nodes_slurm_timeout": 60,
+            **more,
+        }
+        task = {"ansible.builtin.include_tasks": str(HOOKS / f"slurm_{hook}.yml")}
+        one = {"hosts": "nodes", "gather_facts": False, "vars": variables, "tasks": [task]}
+        (tmp_path / "play.json").write_text(json.dumps([one]))
+        done = subprocess.run(
+            ["ansible-playbook", "-i", str(tmp_path / "hosts.json"), str(tmp_path / "play.json")],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        )
+        made = {
+            name: [given["State"] for given in one["updates"]]
+            for name, one in json.loads(nodes.read_text()).items()
+        }
+        return made, done.stdout + done.stderr
+
+    return play
+
+
+def test_a_node_of_slurm_is_drained_once(run: Run) -> None:
+    made, said = run(
+        "drain",
+        {
+            "idle": {"states": ["IDLE"]},
+            "resumed": {"states": ["IDLE"], "reason": OURS},  # Slurm keeps it after RESUME
+            "drained": {"states": ["IDLE+DRAIN"], "reason": OURS},
+            "theirs": {"states": ["IDLE+DRAIN"], "reason": "bad memory"},
+            "down": {"states": ["DOWN*+DRAIN"], "reason": OURS},
+            "busy": {"states": ["MIXED", "ALLOCATED", "IDLE+COMPLETING", "IDLE"]},
+        },
+    )
+    assert said.count("failed=0") == 6, said
+    drained = {name for name, states in made.items() if states == ["DRAIN"]}
+    assert drained == {"idle", "resumed", "busy"}
+    assert sum(map(len, made.values())) == 3
+
+
+def test_jobs_that_do_not_end_are_said(run: Run) -> None:
+    made, said = run("drain", {"busy": {"states": ["ALLOCATED"]}}, gpu_nodes_slurm_timeout=1)
+    assert made == {"busy": ["DRAIN"]}
+    assert "busy.example.com still has jobs after 1 s: State=ALLOCATED+DRAIN" in said
+    assert "raise gpu_nodes_slurm_timeout" in said
+
+
+def test_only_what_was_drained_by_us_is_resumed(run: Run) -> None:
+    scene = {
+        "drained": {"states": ["IDLE+DRAIN"], "reason": OURS},
+        "down": {"states": ["DOWN+DRAIN+NOT_RESPONDING"], "reason": OURS},
+        "idle": {"states": ["IDLE"], "reason": OURS},
+        "theirs": {"states": ["IDLE+DRAIN"], "reason": f"bad memory, see {OURS}"},
+        "noted": {"states": ["IDLE+DRAIN"], "reason": "x", "comment": f"Reason={OURS}"},
+    }
+    made, said = run("resume", scene)
+    assert said.count("failed=0") == 5, said
+    assert {name for name, states in made.items() if states == ["RESUME"]} == {"drained", "down"}
+    assert sum(map(len, made.values())) == 2
+    for name in ("theirs", "noted"):
+        assert f"{name}.example.com stays drained in Slurm" in said
+    assert said.count("stays drained in Slurm") == 2
+
+
+@pytest.mark.parametrize("hook", ["drain", "resume"])
+def test_a_node_that_slurm_does_not_know_is_said(run: Run, hook: str) -> None:
+    scene = {"idle": {"states": ["IDLE"]}}
+    made, said = run(hook, scene, gpu_nodes_slurm_node_name="gpu-9")
+    assert made == {"idle": []}
+    assert "scontrol show node gpu-9 failed: Node gpu-9 not found" in said
+    assert "correct gpu_nodes_slurm_controller or gpu_nodes_slurm_node_name" in said

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Simulated nodes for the integration tests: bare ones, and ones that the playbook has brought up.
+
+A bring-up takes most of a minute. Where it is not the subject, it is done once in a run, for each kind of node, and
+kept; tests begin at a boot of what was kept. A run has the name in GPUNODE_RUN, where lanes share one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpunode_tool import snapshots
+from gpunode_tool.paths import CACHE, REPOSITORY
+from gpunode_tool.testing import GPUNODE, Node
+
+from tests.support.waiting import eventually
+
+OWN_RUN = pytest.StashKey[str]()
+MakeNode = Callable[..., Node]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the run, for the processes that share its tests."""
+    if "GPUNODE_RUN" not in os.environ:
+        os.environ["GPUNODE_RUN"] = config.stash[OWN_RUN] = uuid.uuid4().hex[:8]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the snapshots of a run that is ours alone."""
+    if OWN_RUN in config.stash:
+        gpunode("forget", config.stash[OWN_RUN])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with nodes, which take minutes: what takes seconds fills up the end."""
+    items.sort(key=lambda item: item.get_closest_marker("node") is None)
+
+
+def gpunode(*words: str, check: bool = True) -> str:
+    """Run the tool and return what it prints."""
+    done = subprocess.run([GPUNODE, *words], check=False, capture_output=True, text=True)
+    assert done.returncode == 0 or not check, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., Node]]:
+    """Return a function that starts a node with such options; all are removed afterwards."""
+    names = []
+
+    def up(name: str, *options: str, **variables: Any) -> Node:
+        name = f"it-{name}"
+        gpunode("down", name, check=False)
+        names.append(name)
+        gpunode("up", name, *options)
+        (tmp_path / name).mkdir()
+        common = {"device_plugin_wheelhouse": os.environ["WHEELHOUSE"]}
+        return Node(name, tmp_path / name, {**common, **variables})
+
+    yield up
+    for name in names:
+        gpunode("down", name, check=False)
+
+
+@pytest.fixture
+def make_node(begin: Callable[..., Node]) -> MakeNode:
+    """Return a function that starts a bare node."""
+
+    def make(name: str, product: str, gpus: int, suite: str = "trixie", **variables: Any) -> Node:
+        hardware = ("--product", product, "--gpus", str(gpus)) if gpus else ("--no-gpu",)
+        return begin(name, "--suite", suite, *hardware, **variables)
+
+    return make
+
+
+@pytest.fixture
+def brought_up(begin: Callable[..., Node], make_node: MakeNode) -> MakeNode:
+    """Return a function that starts a node in service, as the playbook has made one of its kind in this run."""
+
+    def start(name: str, product: str, gpus: int, **variables: Any) -> Node:
+        snapshot = snapshots.name_of(
+            os.environ["GPUNODE_RUN"], gpunode("image"), product, gpus, variables
+        )
+        with locked(snapshot):
+            if not snapshots.exists(snapshot):
+                first = make_node(f"first-{name}", product, gpus, **variables)
+                up = first.play()
+                assert up.ok, up.message()
+                gpunode("snapshot", first.name, snapshot)
+                gpunode("down", first.name)
+        node = begin(name, "--snapshot", snapshot, **variables)
+        eventually(lambda: node.status()["state"], "serving")
+        return node
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a bundle of this collection for nodes with Debian 13, made and verified as a user does."""
+    folder = tmp_path_factory.mktemp("bundle")
+    words = ("ansible-galaxy", "collection", "build", "--output-path", str(folder / "release"))
+    subprocess.run([*words, str(REPOSITORY)], check=True, capture_output=True)
+    (tarball,) = (folder / "release").glob("*.tar.gz")
+    given = {"bundle_path": str(folder / "bundle"), "bundle_collection": str(tarball)}
+    for state in ("present", "verified"):
+        asked = json.dumps({**given, "bundle_pythons": ["3.13"], "bundle_state": state})
+        words = ("ansible-playbook", "gpu.node.bundle", "--extra-vars", asked)
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "bundle"
+
+
+@pytest.fixture
+def builder() -> Iterator[None]:
+    """Let no other test build images meanwhile, or run what is built."""
+    with locked("images"):
+        yield
+
+
+def locked(name: str) -> Any:
+    """Return a file that is locked until it is closed."""
+    lock = CACHE / "snapshots" / f"{name}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    stream = lock.open("w")
+    fcntl.flock(stream, fcntl.LOCK_EX)
+    return stream

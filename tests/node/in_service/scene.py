@@ -1,0 +1,175 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A group of nodes that are folders: the playbooks are the collection's own, what modules find is scripted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.paths import REPOSITORY
+
+SCRIPTED = Path(__file__).with_name("scripted.py")
+GROUP = "gpu_nodes"
+
+
+class Scene:
+    """Nodes by name, each with what its file says, and an inventory of them."""
+
+    def __init__(self, folder: Path, *names: str) -> None:
+        self.folder, self.names = folder, names
+        self.inventory, self.playbooks = folder / "inventory", folder / "site"
+        for one in (self.inventory, self.playbooks):
+            one.mkdir()
+        self._collection()
+        for name in names:
+            self._node(name)
+        self.write()
+
+    def _collection(self) -> None:
+        root = self.folder / "collections/ansible_collections/gpu/node"
+        (root / "plugins/modules").mkdir(parents=True)
+        for part in ("playbooks", "roles", "files", "meta", "galaxy.yml"):
+            (root / part).symlink_to(REPOSITORY / part)
+        for part in ("filter", "lookup", "module_utils", "plugin_utils", "doc_fragments"):
+            (root / "plugins" / part).symlink_to(REPOSITORY / "plugins" / part)
+        program = f"#!/usr/bin/python\n{SCRIPTED.read_text()}"
+        for module in (REPOSITORY / "plugins/modules").glob("[a-z]*.py"):
+            (root / "plugins/modules" / module.name).write_text(program)
+
+    def _node(self, name: str) -> None:
+        (self.folder / name).mkdir()
+        python = self.folder / name / "python"
+        python.write_text(f'#!/bin/sh\nSCENE={self._path(name)} exec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        self.become(name, nvidia_driver="550")
+        self.puts(name, "device_plugin", "cdi", "environment", "driver")
+
+    def _path(self, name: str) -> Path:
+        return self.folder / name / "node.json"
+
+    def node(self, name: str) -> dict[str, Any]:
+        """Return what a node is like."""
+        found: dict[str, Any] = json.loads(self._path(name).read_text())
+        return found
+
+    def become(self, name: str, **changes: Any) -> None:
+        """Make a node like that."""
+        before = self.node(name) if self._path(name).exists() else {}
+        self._path(name).write_text(json.dumps({**before, **changes}))
+
+    def log(self, name: str) -> list[str]:
+        """Return the modules that were called on a node, without those that only look."""
+        looks = ("gpu_info", "preflight", "plan")
+        return [one for one in self.node(name).get("log", []) if one not in looks]
+
+    def puts(self, name: str, *parts: str) -> None:
+        """Make a node have what the collection leaves of these parts."""
+        for part in parts:
+            (self.folder / name / part).touch()
+
+    def marker(self, name: str) -> Path:
+        return self.folder / name / "in-service"
+
+    def write(self, hosts: dict[str, dict[str, Any]] | None = None, **variables: Any) -> None:
+        """Write the inventory, with variables of the group and of some hosts."""
+        own = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": f"{self.folder}/{{{{ inventory_hostname }}}}/python",
+        }
+        nodes = {name: (hosts or {}).get(name, {}) for name in self.names}
+        group = {"hosts": nodes, "vars": {**own, **variables}}
+        (self.inventory / "hosts.yml").write_text(yaml.safe_dump({GROUP: group}, sort_keys=False))
+
+    def hook(self, word: str, folder: Path | None = None) -> str:
+        """Write a hook that writes its word in the node's log, and return its name."""
+        said = {
+            "name": "Write down that the hook ran",
+            "ansible.builtin.command": {
+                "argv": [
+                    "sh",
+                    "-c",
+                    f"echo {word} >> {self.folder}/{{{{ inventory_hostname }}}}/hooks",
+                ]
+            },
+            "changed_when": True,
+        }
+        name = f"{word}.yml"
+        ((folder or self.playbooks) / name).write_text(yaml.safe_dump([said]))
+        return name
+
+    def hooks(self, name: str) -> list[str]:
+        """Return the hooks that ran on a node."""
+        path = self.folder / name / "hooks"
+        return path.read_text().split() if path.exists() else []
+
+    def play(self, playbook: str, *options: str, kill_at: str = "", **variables: Any) -> Run:
+        """Run a playbook, from one of the user's own; kill it when a task of this name has begun."""
+        site = self.playbooks / "site.yml"
+        site.write_text(yaml.safe_dump([{"import_playbook": f"gpu.node.{playbook}"}]))
+        at = f"{self.folder}/{{{{ inventory_hostname }}}}"
+        parts = ("device_plugin", "cdi", "environment", "dcgm", "driver")
+        own = {
+            "__in_service_marker": f"{at}/in-service",
+            "__in_service_paths": {
+                "older": [f"{at}/driver-upgrade", f"{at}/mig-change"],
+                **{part: f"{at}/{part}" for part in parts},
+            },
+            "__in_service_probe": f"test -e {at}/driver",
+        }
+        words = ["ansible-playbook", "-i", str(self.inventory / "hosts.yml"), str(site), *options]
+        words += ["-e", json.dumps({**own, **variables})]
+        environment = {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
+            "ANSIBLE_PIPELINING": "true",
+            "ANSIBLE_NOCOLOR": "true",
+            "ANSIBLE_FORKS": "4",
+            "SCENES": str(self.folder),
+            "MODULES": str(REPOSITORY / "plugins/modules"),
+            "PYTHONUNBUFFERED": "1",
+        }
+        with subprocess.Popen(
+            words,
+            cwd=self.folder,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:
+            lines = []
+            assert process.stdout
+            for line in process.stdout:
+                lines.append(line)
+                if kill_at and re.match(rf"TASK \[(.* : )?{re.escape(kill_at)}\]", line):
+                    os.killpg(process.pid, signal.SIGKILL)
+        return Run(process.returncode, "".join(lines))
+
+
+class Run:
+    """A finished run of a playbook."""
+
+    def __init__(self, status: int, text: str) -> None:
+        self.status, self.text = status, text
+
+    @property
+    def tasks(self) -> list[str]:
+        """Return the names of the tasks, in order."""
+        return [
+            one.rpartition(" : ")[2] for one in re.findall(r"^TASK \[(.*?)\] \*", self.text, re.M)
+        ]
+
+    @property
+    def batches(self) -> int:
+        """Return how many batches began."""
+        return self.tasks.count("See what is there")

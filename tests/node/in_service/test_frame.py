@@ -1,0 +1,187 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One node in service is changed: what is done in which order, and what the next run makes of one that was cut off."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.node.in_service.scene import Scene
+
+UPGRADE = "upgrade_driver"
+CONFIGS = {"small": {"version": "v1"}}
+WHOLE = [
+    "nvidia_driver present check",
+    "device_plugin stopped",
+    "nvidia_driver present",
+    "cdi present",
+    "device_plugin started",
+    "validate",
+]
+
+
+def test_a_change_goes_through_all_steps_and_then_needs_nothing(one: Scene) -> None:
+    hooks = {
+        "gpu_nodes_hooks_before": [one.hook("cordon")],
+        "nvidia_driver_hooks_before": [one.hook("dcgm-off")],
+        "nvidia_driver_hooks_after": [one.hook("dcgm-on")],
+        "gpu_nodes_hooks_after": [one.hook("uncordon")],
+    }
+    one.write(nvidia_driver_version="580", **hooks)
+    run = one.play(UPGRADE)
+    assert run.status == 0, run.text
+    assert one.log("n1") == WHOLE
+    assert one.hooks("n1") == ["cordon", "dcgm-off", "dcgm-on", "uncordon"]
+    order = [
+        "Plan the driver",
+        "Mark the change as begun",
+        "Cordon and drain",
+        "Stop advertising GPUs",
+    ]
+    order += [
+        "Driver",
+        "Bring back what was there",
+        "Validation",
+        "Uncordon",
+        "Mark the change as done",
+    ]
+    assert [task for task in run.tasks if task in order] == order
+    assert not one.marker("n1").exists()
+
+    same = one.play(UPGRADE)
+    assert same.status == 0, same.text
+    assert "changed=0" in same.text
+    assert one.log("n1") == [*WHOLE, WHOLE[0]]
+    assert len(one.hooks("n1")) == 4
+
+
+def test_and_5_labels_and_configurations_come_back(one: Scene) -> None:
+    one.write(nvidia_driver_version="580", device_plugin_configs=CONFIGS)
+    for users, fails in ([["4711 (python3)"], {}], [[], {"nvidia_driver present": "apt failed"}]):
+        one.become("n1", users=users, fails=fails)
+        refused = one.play(UPGRADE)
+        assert refused.status == 2, refused.text
+        assert one.node("n1")["device_plugin"] == ["started", "api", CONFIGS]
+        assert one.node("n1")["nvidia_driver"] == "550"
+    one.become("n1", users=[], fails={})
+    for playbook in (UPGRADE, "mig"):
+        run = one.play(playbook, mig_selected="half")
+        assert run.status == 0, run.text
+        assert one.node("n1")["device_plugin"] == ["started", "api", CONFIGS]
+
+
+def test_a_plan_that_is_refused_touches_nothing(one: Scene) -> None:
+    hooks = {
+        "gpu_nodes_hooks_before": [one.hook("before")],
+        "gpu_nodes_hooks_failed": [one.hook("failed")],
+    }
+    one.write(nvidia_driver_version="999", **hooks)
+    one.become("n1", fails={WHOLE[0]: "version: '999' is not valid"})
+    run = one.play(UPGRADE)
+    assert run.status == 2
+    assert "upgrade_driver: n1: nothing was touched: version: '999' is not valid" in run.text
+    assert one.log("n1") == WHOLE[:1]
+    assert one.hooks("n1") == []
+    assert not one.marker("n1").exists()
+
+
+def test_a_layout_is_not_drained_for_where_nvml_does_not_answer(one: Scene) -> None:
+    one.become("n1", nvml="the driver is not loaded")
+    one.write(mig_selected="half", gpu_nodes_hooks_before=[one.hook("before")])
+    run = one.play("mig")
+    assert run.status == 2
+    assert (
+        "mig: n1: nothing was touched: mig: n1: the change cannot be planned: the driver"
+        in run.text
+    )
+    assert one.log("n1") == ["mig check"]
+    assert one.hooks("n1") == []
+
+
+def test_a_node_gets_no_part_that_it_never_had(one: Scene) -> None:
+    for part in ("device_plugin", "cdi", "environment"):
+        (one.folder / "n1" / part).unlink()
+    one.write(nvidia_driver_version="580")
+    run = one.play(UPGRADE)
+    assert run.status == 0, run.text
+    assert one.log("n1") == [WHOLE[0], WHOLE[2], "validate"]
+    assert "pynvml" not in run.text
+
+
+@pytest.mark.parametrize("playbook", [UPGRADE, "mig", "reboot"])
+def test_a_node_without_a_gpu_is_left_alone(one: Scene, playbook: str) -> None:
+    one.become("n1", gpus=0)
+    one.write(nvidia_driver_version="580", mig_selected="half", gpu_nodes_reboot="always")
+    run = one.play(playbook)
+    assert run.status == 0, run.text
+    assert "has no NVIDIA GPU" in run.text
+    assert one.log("n1") == []
+
+
+@pytest.mark.parametrize("older", ["driver-upgrade", "mig-change"])
+def test_a_marker_of_an_earlier_version_is_taken_up(one: Scene, older: str) -> None:
+    (one.folder / "n1" / older).touch()
+    one.write(nvidia_driver_version="550")
+    run = one.play(UPGRADE)
+    assert run.status == 0, run.text
+    assert "device_plugin started" in one.log("n1")
+    assert not (one.folder / "n1" / older).exists()
+
+
+def test_another_playbook_takes_up_what_was_cut_off(one: Scene) -> None:
+    one.write(nvidia_driver_version="580", mig_selected="half")
+    assert one.play(UPGRADE, kill_at="Driver").status < 0
+    assert one.node("n1")["device_plugin"][0] == "stopped"
+    assert one.marker("n1").exists()
+    taken = one.play("reboot")
+    assert taken.status == 0, taken.text
+    assert one.node("n1")["device_plugin"][0] == "started"
+    assert not one.marker("n1").exists()
+
+
+KILLS = ["Mark the change as begun", "Driver", "Uncordon"]
+MORE_KILLS = [
+    "Cordon and drain",
+    "Wait until the driver answers",
+    "Advertise the GPUs",
+    "Mark the change as done",
+    "Note that the node is done",
+]
+
+
+@pytest.mark.parametrize(
+    "task", [*KILLS, *(pytest.param(one, marks=pytest.mark.long) for one in MORE_KILLS)]
+)
+def test_killed_at_any_task_the_next_run_comes_to_the_same_end(one: Scene, task: str) -> None:
+    hooks = {
+        "gpu_nodes_hooks_before": [one.hook("before")],
+        "gpu_nodes_hooks_after": [one.hook("after")],
+    }
+    one.write(nvidia_driver_version="580", **hooks)
+    killed = one.play(UPGRADE, kill_at=task)
+    assert killed.status < 0, killed.text
+    begun = one.marker("n1").exists()
+    again = one.play(UPGRADE)
+    assert again.status == 0, again.text
+    node = one.node("n1")
+    assert node["nvidia_driver"] == "580"
+    assert node["device_plugin"] == ["started", "api", {}]
+    assert not one.marker("n1").exists()
+    assert one.hooks("n1")[-1] == "after"
+    assert ("Uncordon" in again.tasks) == (begun or task == KILLS[0])
+
+
+def test_a_node_is_drained_before_it_changes_and_given_back_after(one: Scene) -> None:
+    one.write(nvidia_driver_version="580", gpu_nodes_kubeconfig="cluster.conf")
+    one.become("n1", fails={"drain drained": "the budget of default/web allows no eviction"})
+    stuck = one.play(UPGRADE)
+    assert stuck.status == 2, stuck.text
+    assert one.log("n1") == [WHOLE[0], "drain drained", "device_plugin started", "drain cordoned"]
+    assert one.node("n1")["drain"] == ["cordoned", "the budget of default/web allows no eviction"]
+    assert "allows no eviction. The node stays out of service, as the drain left it" in stuck.text
+
+    one.become("n1", fails={}, log=[])
+    run = one.play(UPGRADE)
+    assert run.status == 0, run.text
+    assert one.log("n1") == [WHOLE[0], "drain drained", *WHOLE[1:], "drain uncordoned"]

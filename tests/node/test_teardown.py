@@ -1,0 +1,135 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A torn-down node is what it was: nothing of ours is left, and nothing of the user's is missing or altered."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpunode_tool.testing import GPUNODE, Node
+
+from tests.node.in_service import whole_node
+from tests.node.runtime import containers
+
+PLAYBOOK = "gpu.node.teardown"
+CLIENT = "import os, time; os.open('/dev/nvidia1', os.O_PATH); time.sleep(600)"
+OWN_CDI = '{"cdiVersion": "0.6.0", "kind": "example.com/card", "devices": []}\n'
+OWN_SETTINGS = """\
+# Ours, written by hand.
+version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "registry.example.com/pause:3.10"  # a mirror
+"""
+OWN_SOURCE = "# A mirror of ours.\n# deb http://mirror.example.com/debian trixie main\n"
+BOTH = {"devices": [0, 1], "mig-enabled": True, "mig-devices": {"3g.20gb": 2}}
+# The tasks at whose beginning a run is killed.
+KILLED_AT = (
+    "Mark the change as begun",
+    "Remove the CDI specification",
+    "Restart the container runtime",
+    "Remove the NVIDIA driver",
+    "Remove empty folders",
+)
+
+pytestmark = pytest.mark.node
+
+
+def left(node: Node, before: dict[str, str]) -> list[str]:
+    """Return how a node differs, but for the account of a package: those that Debian's make stay after a purge."""
+    found = whole_node.differences(before, picture(node))
+    return [one for one in found if not one.startswith(("+ users: nvpd:", "+ groups: nvpd:"))]
+
+
+def own_things(node: Node) -> None:
+    """Give a node what its user has made."""
+    node.run("mkdir", "--parents", "--mode=0750", "/etc/cdi", "/etc/modprobe.d", "/etc/containerd")
+    containers.write(node, "/etc/containerd/config.toml", OWN_SETTINGS)
+    containers.write(node, "/etc/apt/sources.list.d/own.list", OWN_SOURCE)
+    containers.write(node, "/etc/cdi/own.json", OWN_CDI)
+    containers.write(node, "/etc/modprobe.d/own.conf", "options loop max_loop=8\n")
+    node.run("systemctl", "restart", "containerd")
+
+
+def picture(node: Node) -> dict[str, str]:
+    """Return all that a node keeps."""
+    script = Path(whole_node.__file__).read_text()
+    found: dict[str, str] = json.loads(node.run("python3", "-c", script))
+    return found
+
+
+def layout(node: Node) -> list[str]:
+    """Return the MIG modes and instances of all GPUs, without the numbers that the driver gives them."""
+    modes = node.run("nvidia-smi", "--query-gpu=index,mig.mode.current", "--format=csv,noheader")
+    lines = node.run("nvidia-smi", "mig", "-lgi", check=False).splitlines()
+    found = [line.split() for line in lines if "MIG" in line]
+    return sorted([*modes.splitlines(), *(f"GPU {one[1]} {one[3]} at {one[-2]}" for one in found)])
+
+
+def test_a_node_is_what_it_was(make_node: Callable[..., Node]) -> None:
+    node = make_node("teardown", "a100-40", 2)
+    own_things(node)
+    before = picture(node)
+    up = node.play()
+    assert up.ok, up.message()
+    node.run("nvidia-smi", "-i", "1", "-mig", "1")
+    node.run("nvidia-smi", "mig", "-i", "1", "-cgi", "19:6,14:2", "-C")
+    own = layout(node)
+    cut = node.play("gpu.node.mig", mig_config={"version": "v1", "mig-configs": {"cut": [BOTH]}})
+    assert cut.ok, cut.message()
+    ours = layout(node)
+    assert ours != own
+
+    in_use = picture(node)
+    with subprocess.Popen([GPUNODE, "exec", node.name, "--", "python3", "-c", CLIENT]) as process:
+        refused = node.play(PLAYBOOK)
+        node.run("pkill", "--full", "nvidia1")
+        process.wait(30)
+    assert not refused.ok
+    said = "teardown: it-teardown: nothing was touched: GPUs are in use: process"
+    assert said in refused.message()
+    assert [one for one in refused.changed() if not one.endswith("planned only")] == []
+    assert whole_node.differences(in_use, picture(node)) == []
+    assert layout(node) == ours
+
+    checked = node.play(PLAYBOOK, cmdline="--check")
+    assert checked.ok, checked.message()
+    assert layout(node) == ours
+    kept = node.play(PLAYBOOK, gpu_nodes_teardown_driver=False)
+    assert kept.ok, kept.message()
+    assert layout(node) == own
+    down = node.play(PLAYBOOK)
+    assert down.ok, down.message()
+    assert left(node, before) == []
+    again = node.play(PLAYBOOK)
+    assert again.ok, again.message()
+    assert again.changed() == []
+
+
+@pytest.mark.long
+def test_interrupted_teardown_is_finished_by_the_next(
+    make_node: Callable[..., Node],
+) -> None:
+    node = make_node("torn", "a100-40", 2, mig_config=containers.MIG)
+    containers.install(node, "python3-venv")
+    own_things(node)
+    before = picture(node)
+    up = node.play()
+    assert up.ok, up.message()
+    for task in KILLED_AT:
+
+        def there(event: dict[str, Any], task: str = task) -> bool:
+            named = str(event.get("event_data", {}).get("task", ""))
+            return event["event"] == "runner_on_start" and named == task
+
+        assert node.play(PLAYBOOK, stop_when=there).killed, task
+    down = node.play(PLAYBOOK)
+    assert down.ok, down.message()
+    assert left(node, before) == []
+    back = node.play()
+    assert back.ok, back.message()

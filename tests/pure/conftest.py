@@ -1,0 +1,22 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Pure tests start no process, use no network, do not sleep, and write nowhere but to their own folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import purity
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """Refuse what a pure test may not do, from its first fixture on."""
+    purity.watch(True)
+    try:
+        return (yield)
+    finally:
+        purity.watch(False)

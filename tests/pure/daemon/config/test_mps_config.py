@@ -1,0 +1,277 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""``sharing.mps``: NVIDIA's keys and ours, and who gets which shares."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from gpu_plugin.cdi.specification import HostState
+from gpu_plugin.config.configuration import Config, parse
+from gpu_plugin.config.strict_yaml import ConfigError
+from gpu_plugin.mps.settings import Percent, Settings
+from gpu_plugin.offer.allocation import AllocationRefused, grant
+from gpu_plugin.offer.decide import MpsState, Offered, offers, share
+from gpu_plugin.offer.devices import Device
+from gpu_plugin.offer.preference import prefer
+
+from tests.fakes.daemon.gpu_builders import device
+
+GPU = "nvidia.com/gpu"
+UUIDS = tuple(f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in range(3))
+NODE = {
+    GPU: tuple(
+        replace(
+            device(number),
+            id=uuid,
+            gpu_uuid=uuid,
+            memory_total=80 << 30,
+            compute_capability=(9, 0),
+        )
+        for number, uuid in enumerate(UUIDS)
+    )
+}
+
+
+def parsed(
+    *entries: dict[str, Any], slices: tuple[dict[str, Any], ...] = (), **more: Any
+) -> Config:
+    sharing: dict[str, Any] = {"mps": {**more, "resources": list(entries)}}
+    if slices:
+        sharing["timeSlicing"] = {"resources": list(slices)}
+    return parse(json.dumps({"sharing": sharing}), "c.yaml")
+
+
+def offered(config: Config) -> dict[str, tuple[Device, ...]]:
+    return share(NODE, config.sharing, config.mps_root)
+
+
+def settings(*entries: dict[str, Any], **more: Any) -> Settings:
+    (one,) = parsed(*entries, **more).sharing.shares
+    assert one.mps is not None
+    return one.mps
+
+
+def test_nvidias_keys_are_enough() -> None:
+    text = """
+version: v1
+flags: {mpsRoot: /run/nvidia/mps}
+sharing:
+  mps:
+    renameByDefault: true
+    resources:
+    - name: nvidia.com/gpu
+      replicas: 10
+"""
+    config = parse(text)
+    assert config.mps_root == "/run/nvidia/mps"
+    (one,) = config.sharing.shares
+    assert (one.offered_as, one.replicas, one.mps) == (f"{GPU}.shared", 10, Settings(10))
+    assert parse("").mps_root == "/run/gpu-node/mps"
+    assert parse("", env={"MPS_ROOT": "/run/other"}).mps_root == "/run/other"
+
+
+def test_our_keys() -> None:
+    entry = {"name": "gpu", "replicas": 8, "memory": "4GiB", "threads": 10, "combine": 3}
+    found = settings(
+        {**entry, "overcommit": True, "priority": "below-normal"},
+        onBusy="terminate",
+        drain=5,
+        multiUser=True,
+    )
+    assert found == Settings(
+        8, 4 << 30, Percent(Decimal(10)), 3, True, "below-normal", 5, "terminate", True
+    )
+    assert settings({**entry, "memory": 4 << 30, "combine": True}).combine == 8
+    assert settings({**entry, "combine": False}).combine == 1
+
+
+@pytest.mark.parametrize(("given", "combine"), [(None, 1), (True, 1), (False, 4)])
+def test_nvidias_switch_says_whether_shares_combine(given: bool | None, combine: int) -> None:
+    more = {} if given is None else {"failRequestsGreaterThanOne": given}
+    assert settings({"name": "gpu", "replicas": 4}, **more).combine == combine
+
+
+REFUSED = {
+    "{resources: [{name: gpu, replicas: 61}]}": ("from 1 to 60 clients",),
+    "{resources: [{name: gpu, replicas: 4, threads: 30}]}": ("more threads than the device",),
+    "{resources: [{name: gpu, replicas: 4, memory: 30%}]}": ("more memory than the device",),
+    "{resources: [{name: gpu, replicas: 4, memory: lots}]}": ("memory: 'lots' is not valid",),
+    "{resources: [{name: gpu, replicas: 4, memory: true}]}": ("memory: True is not valid",),
+    "{resources: [{name: gpu, replicas: 4, combine: 5}]}": ("whole number from 1 to 4",),
+    "{failRequestsGreaterThanOne: true, resources: [{name: gpu, replicas: 4, combine: 2}]}": (
+        "resources[0].combine: 2 is not valid",
+        "one share a container",
+    ),
+    "{onBusy: maybe, resources: [{name: gpu, replicas: 4}]}": ("one of wait, refuse, terminate",),
+    "{drain: 0, resources: [{name: gpu, replicas: 4}]}": ("sharing.mps.drain: 0 is not valid",),
+    "{multiUser: always, resources: [{name: gpu, replicas: 4}]}": (
+        "sharing.mps.multiUser: 'always' is not valid",
+        "expected true or false",
+    ),
+    "{resources: [{name: gpu, replicas: 4, priority: high}]}": ("one of normal, below-normal",),
+    "{resources: [{name: gpu, replicas: 4, overcommit: 1}]}": ("expected true or false",),
+    "{resources: [{name: gpu, replicas: 4, memroy: 1}]}": (
+        "did you mean sharing.mps.resources.memory?",
+    ),
+    "{resources: [{name: gpu, replicas: 4}, {name: gpu, replicas: 2}]}": ("is shared twice",),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refusals_say_where_and_what(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(f"sharing:\n  mps: {text}", "c.yaml")
+    for words in REFUSED[text]:
+        assert words in str(caught.value)
+    assert str(caught.value).startswith("c.yaml: line 2: ")
+
+
+@pytest.mark.parametrize(
+    ("root", "expected"),
+    [("run", "absolute path"), ("/a b", "letters"), (f"/{'x' * 60}", "shorter path")],
+)
+def test_roots_that_can_not_be(root: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        parse(json.dumps({"flags": {"mpsRoot": root}}))
+
+
+@pytest.mark.attack("mps-root-of-a-user")
+@pytest.mark.parametrize("root", ["/../../etc", "/run/../etc", "/run/mps/.."])
+def test_roots_that_lead_elsewhere(root: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected a path without \.\."):
+        parse(json.dumps({"flags": {"mpsRoot": root}}))
+
+
+def test_both_strategies_on_different_gpus() -> None:
+    config = parsed(
+        {"name": "gpu", "replicas": 2, "devices": [0]},
+        slices=({"name": "gpu", "replicas": 3, "devices": [1]},),
+    )
+    devices = offered(config)[GPU]
+    assert [(one.id, one.mps is not None) for one in devices] == [
+        *((f"{UUIDS[0]}::{number}", True) for number in range(2)),
+        *((f"{UUIDS[1]}::{number}", False) for number in range(3)),
+        (UUIDS[2], False),
+    ]
+
+
+def test_on_one_gpu_mps_wins_over_time_slicing() -> None:
+    config = parsed(
+        {"name": "gpu", "replicas": 2, "devices": [0]},
+        slices=({"name": "gpu", "replicas": 3, "devices": [0, 1]},),
+    )
+    devices = offered(config)[GPU]
+    assert [one.mps is not None for one in devices] == [True] * 2 + [False] * 4
+    assert [one.uuid for one in devices] == [UUIDS[0]] * 2 + [UUIDS[1]] * 3 + [UUIDS[2]]
+
+
+def test_what_a_device_does_not_allow_is_its_problem() -> None:
+    config = parsed({"name": "gpu", "replicas": 50})
+    assert "MPS takes from 1 to 48 clients" in Offered(offered(config)).unsharable
+    for one in offered(config)[GPU]:
+        assert str(one.problem).startswith("it can't be shared by MPS: 50 shares")
+    assert offers(offered(config)) == {}
+    assert Offered(offered(parse(""))).unsharable == ""
+
+
+def test_one_share_is_a_share() -> None:
+    assert [one.id for one in offered(parsed({"name": "gpu", "replicas": 1}))[GPU]] == [
+        f"{uuid}::0" for uuid in UUIDS
+    ]
+
+
+def test_problems_hold_devices_back() -> None:
+    config = parsed({"name": "gpu", "replicas": 2})
+    mps = MpsState({UUIDS[1]: "starting"}, frozenset(UUIDS[2:]))
+    found = share(NODE, config.sharing, config.mps_root, mps)[GPU]
+    assert [str(one.problem or "") for one in found] == ["", "", "starting", "starting", "", ""]
+    assert [one.mps.own_shm for one in found if one.mps] == [True] * 4 + [False] * 2
+
+
+def ids(*places: tuple[int, int]) -> list[str]:
+    return [f"{UUIDS[gpu]}::{number}" for gpu, number in places]
+
+
+def given(config: Config, *places: tuple[int, int]) -> dict[str, str]:
+    return grant(offered(config)[GPU], ids(*places), config, HostState()).envs
+
+
+def test_shares_of_one_device_add_up() -> None:
+    config = parsed({"name": "gpu", "replicas": 8, "combine": True, "priority": "below-normal"})
+    assert given(config, (1, 0), (1, 5), (1, 7)) == {
+        "NVIDIA_VISIBLE_DEVICES": UUIDS[1],
+        "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=30720M",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "37.5",
+        "CUDA_MPS_CLIENT_PRIORITY": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "places", "words"),
+    [
+        ({}, ((0, 0), (0, 1)), "maximum request size for shared resources is 1; found 2"),
+        ({"combine": 2}, ((0, 0), (0, 1), (0, 2)), "from 1 to 2 are allowed"),
+        ({"combine": 2}, ((0, 0), (1, 0)), "shares of several devices can't be given to one"),
+    ],
+)
+def test_requests_that_can_not_be_granted(
+    more: dict[str, Any], places: tuple[tuple[int, int], ...], words: str
+) -> None:
+    with pytest.raises(AllocationRefused, match=words):
+        given(parsed({"name": "gpu", "replicas": 4, **more}), *places)
+
+
+def test_share_beside_a_whole_device_is_refused() -> None:
+    config = parsed({"name": "gpu", "replicas": 4, "devices": [0], "combine": 2})
+    with pytest.raises(AllocationRefused, match="several devices"):
+        grant(offered(config)[GPU], [*ids((0, 0)), UUIDS[1]], config, HostState())
+
+
+def test_cdi_has_variables_and_mounts_too() -> None:
+    config = replace(parsed({"name": "gpu", "replicas": 2}), device_list_strategies=("cdi-cri",))
+    host = HostState(cdi_devices=frozenset(UUIDS))
+    found = grant(offered(config)[GPU], ids((0, 1)), config, host)
+    assert found.cdi_devices == (f"k8s.device-plugin.nvidia.com/gpu={UUIDS[0]}",)
+    assert found.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
+    assert [one.inside for one in found.mounts] == ["/tmp/nvidia-mps", "/dev/shm"]
+
+
+@pytest.mark.parametrize("policy", ["distributed", "packed"])
+def test_shares_for_one_container_are_of_one_device(policy: str) -> None:
+    devices = offered(parsed({"name": "gpu", "replicas": 3, "combine": 3}))[GPU]
+    free = ids((0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 2))
+    chosen = prefer(devices, free, [], 2, policy)
+    assert {one.partition("::")[0] for one in chosen} == {
+        UUIDS[1] if policy == "distributed" else UUIDS[0]
+    }
+    assert {one.partition("::")[0] for one in prefer(devices, free, [], 3, policy)} == {UUIDS[1]}
+    assert prefer(devices, free, ids((0, 1)), 2, policy) == ids((0, 1), (0, 0))
+    assert len(prefer(devices, free, [], 4, policy)) == 4  # which Allocate refuses, with the reason
+
+
+def test_whole_devices_are_not_mixed_with_shares() -> None:
+    devices = offered(parsed({"name": "gpu", "replicas": 2, "devices": [0], "combine": 2}))[GPU]
+    free = [*ids((0, 0)), UUIDS[1], UUIDS[2]]
+    assert set(prefer(devices, free, [], 2)) == {UUIDS[1], UUIDS[2]}
+
+
+def test_settings_of_an_offer_name_the_root_too() -> None:
+    config = parse(
+        json.dumps(
+            {
+                "flags": {"mpsRoot": "/run/other"},
+                "sharing": {
+                    "mps": {"resources": [{"name": "gpu", "replicas": 4, "memory": "25%"}]}
+                },
+            }
+        )
+    )
+    asked = offers(offered(config))[UUIDS[0]].settings
+    assert asked == Settings(4, Percent(Decimal(25)), root="/run/other")

@@ -1,0 +1,196 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which devices a claim's results are, whether there is room, what is left to do, and what containers get."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from gpu_plugin._shared._core.cdi.rules import problems
+from gpu_plugin._shared._core.dra.checkpoint import (
+    PREPARED,
+    PREPARING,
+    UNPREPARING,
+    Device,
+    Held,
+    Instance,
+    dump,
+    entry,
+    load,
+)
+from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin.dra.prepare import plan
+from gpu_plugin.dra.prepare.cdi import specification
+from gpu_plugin.dra.values import Claim, Edits, Mount, Result
+from gpu_plugin.offer.devices import GpuView, Inventory, Kind, Problem
+
+from tests.fakes.daemon.gpu_builders import gpu, inventory
+
+UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
+GIB = 1 << 30
+LIMITS = plan.Limits(32 * GIB, 10)
+SHARE = {"memory": 10 * GIB, "cores": 30, "shares": 1}
+
+
+def resolved(result: Result, *views: GpuView, **more: Any) -> Device:
+    found = Inventory("550", views or (GpuView(gpu(0)),), **more)
+    return plan.resolve(Claim(UID, "ns", "c", (result,)), found, lambda _gpu: LIMITS)[0]
+
+
+def held(*devices: Device, uid: str = UID, state: str = PREPARED) -> Held:
+    return Held(uid, "ns", f"c-{uid[:1]}", state, devices, ("pod",), "none")
+
+
+def share(memory: int = 10 * GIB, cores: int = 0, **more: Any) -> Device:
+    consumed = {"memory": memory, "cores": cores, "shares": 1}
+    return Device("r", "n", "gpu-0-share", "GPU-0", 0, "s", consumed, **more)
+
+
+def test_devices_are_found_by_their_names() -> None:
+    assert resolved(Result("r", "n", "gpu-0")).gpu == gpu(0).uuid
+    on = GpuView(replace(gpu(0), mig_current=True))
+    assert resolved(Result("r", "n", "gpu-0-mig-1g10gb-me-20-6"), on).instance == Instance(
+        20, 6, made=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "views", "words"),
+    [
+        (Result("r", "n", "gpu-7"), (), "gpu-7 is not on this node"),
+        (Result("r", "n", "gpu-0-mig-1g10gb-19-0"), (), "MIG mode of GPU 0 is off by now"),
+        (
+            Result("r", "n", "gpu-0"),
+            (GpuView(replace(gpu(0), mig_current=True)),),
+            "MIG mode of GPU 0 is on by now",
+        ),
+        (
+            Result("r", "n", "gpu-0"),
+            (GpuView(gpu(0), problem=Problem(Kind.FAULT, "XID 79")),),
+            "gpu-0 can't be used: XID 79",
+        ),
+        (Result("r", "n", "gpu-0-share"), (), "is allocated without memory"),
+        (
+            Result("r", "n", "gpu-0", parameters={"priority": 1}),
+            (),
+            "gpu-0 has parameters of a share, and is none: priority",
+        ),
+    ],
+)
+def test_a_device_that_must_not_be_given_is_refused(
+    result: Result, views: tuple[GpuView, ...], words: str
+) -> None:
+    with pytest.raises(NodeError, match=re.escape(words)):
+        resolved(result, *views)
+
+
+def test_nothing_is_given_while_the_driver_is_away() -> None:
+    with pytest.raises(NodeError, match="the driver does not answer: not loaded"):
+        resolved(Result("r", "n", "gpu-0"), absent="not loaded")
+
+
+def test_a_gpu_of_the_device_plugin_is_not_given() -> None:
+    claim = Claim(UID, "ns", "c", (Result("r", "n", "gpu-0"),))
+    with pytest.raises(NodeError, match="leaves its GPU to the device plugin"):
+        plan.resolve(claim, inventory(GpuView(gpu(0))), lambda _gpu: None)
+
+
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        (share(memory=13 * GIB), "not enough memory"),
+        (share(memory=1, cores=41), "not enough cores"),
+        (Device("r", "n", "gpu-0", "GPU-0", 0), "gpu-0 is not free: claim ns/c-1 has gpu-0-share"),
+    ],
+)
+def test_what_other_claims_have_is_not_given_again(new: Device, words: str) -> None:
+    others = [held(share(cores=30), uid=f"{n}{UID[1:]}") for n in (1, 2)]
+    plan.check_room(held(share(memory=12 * GIB, cores=40)), others, lambda _uuid: LIMITS)
+    with pytest.raises(NodeError, match=words):
+        plan.check_room(held(new), others, lambda _uuid: LIMITS)
+    with pytest.raises(NodeError, match="not enough shares"):
+        plan.check_room(held(share(memory=1)), others, lambda _uuid: plan.Limits(99 * GIB, 2))
+
+
+def test_what_is_left_to_do_follows_from_what_is_written_down() -> None:
+    everything = (plan.NOTE, plan.INSTANCES, plan.GIVE, plan.DONE)
+    assert plan.steps(None, intact=False) == everything
+    assert plan.steps(held(state=UNPREPARING), intact=True) == (plan.UNDO, *everything)
+    assert plan.steps(held(state=PREPARING), intact=True) == everything[1:]
+    assert plan.steps(held(state=PREPARED), intact=False) == everything[1:]
+    assert plan.steps(held(state=PREPARED), intact=True) == ()
+
+
+def test_shares_have_their_limits_and_their_priority() -> None:
+    given = {"priority": 1, "coreLimit": False}
+    (first,) = plan.shares(held(share(cores=30)))
+    (second,) = plan.shares(held(share(cores=30, parameters=given)))
+    assert (first.memory, first.cores, first.priority) == (10 * GIB, 30, 0)
+    assert (second.cores, second.priority, second.pods) == (0, 1, ("pod",))
+
+
+def test_the_checkpoint_is_read_as_it_was_written_and_no_other_way() -> None:
+    instance = Instance(19, 3, made=True, gi=7, uuid="MIG-x", era="e")
+    one = held(share(parameters={"priority": 1}), Device("q", "n", "d", "G", 1, instance=instance))
+    text = dump({UID: entry(one)})
+    assert load(text) == {UID: one}
+    assert load(None) == {}
+    for damaged in (text[:-3], text.replace('"made":true', '"made":false'), "[]", ""):
+        with pytest.raises(NodeError, match=r"checkpoint\.json is damaged"):
+            load(damaged)
+    with pytest.raises(NodeError, match="of another version"):
+        load(text.replace('"version":1', '"version":2'))
+
+
+def node_spec(*names: str) -> dict[str, Any]:
+    devices = [
+        {"name": one, "containerEdits": {"deviceNodes": [{"path": f"/dev/{one}"}]}} for one in names
+    ]
+    mount = {"hostPath": "/l", "containerPath": "/l"}
+    common = {"env": ["NVIDIA_VISIBLE_DEVICES=void"], "mounts": [mount]}
+    kind = "k8s.device-plugin.nvidia.com/gpu"
+    return {"cdiVersion": "0.6.0", "kind": kind, "devices": devices, "containerEdits": common}
+
+
+def test_a_claims_specification_is_the_nodes_with_the_enforcements_edits() -> None:
+    edits = Edits({"CUDA_MPS_PIPE_DIRECTORY": "/p"}, (Mount("/a", "/b"),))
+    devices = (share(), Device("q", "n", "gpu-1", "GPU-1", 1))
+    spec = specification(UID, devices, [node_spec("GPU-0", "GPU-1")], {}, edits)
+    assert problems(spec) == []
+    assert spec["containerEdits"] == node_spec()["containerEdits"]
+    first, second = spec["devices"]
+    assert first["name"] == f"{UID}-gpu-0-share-s"
+    assert first["containerEdits"] == {
+        "deviceNodes": [{"path": "/dev/GPU-0"}],
+        "env": ["CUDA_MPS_PIPE_DIRECTORY=/p"],
+        "mounts": [
+            {"hostPath": "/a", "containerPath": "/b", "options": ["ro", "nosuid", "nodev", "bind"]}
+        ],
+    }
+    assert second["containerEdits"] == {"deviceNodes": [{"path": "/dev/GPU-1"}]}
+
+
+def test_a_mig_device_that_was_just_made_is_in_it_at_once() -> None:
+    part = Device("r", "n", "m", "GPU-0", 0, instance=Instance(19, 0, made=True, uuid="MIG-x"))
+    nodes = {"MIG-x": (("/dev/nvidia0", 0, 0), ("/dev/nvidia-caps/nvidia-cap7", 236, 7))}
+    spec = specification(UID, (part,), [node_spec("GPU-9")], nodes, Edits())
+    assert problems(spec) == []
+    assert spec["devices"][0]["containerEdits"]["deviceNodes"] == [
+        {"path": "/dev/nvidia0", "permissions": "rw"},
+        {
+            "path": "/dev/nvidia-caps/nvidia-cap7",
+            "type": "c",
+            "major": 236,
+            "minor": 7,
+            "permissions": "rw",
+        },
+    ]
+
+
+def test_a_gpu_that_the_node_does_not_describe_is_not_given() -> None:
+    with pytest.raises(NodeError, match=r"no CDI specification .* gpu-cdi\.service"):
+        specification(UID, (share(),), [node_spec("GPU-9")], {}, Edits())

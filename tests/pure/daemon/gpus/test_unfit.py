@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is unfit now, why, since when, and what brings it back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from gpu_plugin.gpus.health import Health
+from gpu_plugin.gpus.unfit import Onsets, Unfit, unfit
+from gpu_plugin.offer.devices import Inventory
+
+from tests.fakes.daemon.gpu_builders import inventory, view
+
+QUIET = 10.0
+FINE = inventory(view(0), view(1, "1g.10gb", "1g.10gb"))
+
+
+class Node:
+    """A node's health, and clocks that stand still until they are told to go on."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.onsets = Onsets()
+        self.health = Health(QUIET, lambda: self.now, lambda: 1e9 + self.now)
+        assert self.unfit() == []
+
+    def unfit(self, now: Inventory = FINE) -> list[Unfit]:
+        self.health.judge(now, 1)
+        return list(unfit(now, self.health.standing(), self.onsets, 1e9 + self.now))
+
+
+def test_each_fault_has_its_place_and_its_time() -> None:
+    node = Node()
+    node.health.xid("GPU-1", 94, 7, 0)
+    node.now = 105
+    node.health.xid("GPU-0", 48)
+    node.health.xid("GPU-1", 94, 7, 0)
+    whole, part = node.unfit()
+    assert asdict(whole) == {
+        "gpu": "GPU-0",
+        "index": "0",
+        "gi": None,
+        "ci": None,
+        "kind": "fault",
+        "reason": "XID 48 (a memory error that could not be corrected)",
+        "since": 1_000_000_105,
+        "way_back": "another load of the driver; or a reset of the GPU and then"
+        " `gpu-plugin health clear GPU-0`, since nothing shows a reset here",
+        "clearable": True,
+    }
+    assert (part.gpu, part.gi, part.ci, part.since) == ("GPU-1", 7, 0, 1_000_000_100)
+    assert part.way_back == "it passes by itself after 10 seconds without another fault"
+    node.now = 120
+    assert node.unfit() == [whole]
+
+
+def test_a_time_is_known_to_the_next_process() -> None:
+    node = Node()
+    node.health.xid("GPU-0", 48)
+    (before,) = node.unfit()
+    memory, node.now = node.health.memory(), 500
+    node.health = Health(QUIET, lambda: node.now, lambda: 1e9 + node.now)
+    node.health.recall(memory, 1)
+    assert node.unfit() == [before]
+
+
+def test_a_gpu_that_is_lost_is_there_once() -> None:
+    node = Node()
+    lost = inventory(view(0, problem="it can't be read", lost=True))
+    (one,) = node.unfit(lost)
+    assert (one.kind, one.reason, one.since) == ("lost", "it can't be read", 1_000_000_100)
+    assert not one.clearable
+    node.now = 200
+    assert node.unfit(lost) == [one]
+    (gone,) = node.unfit(inventory(view(1)))
+    assert (gone.gpu, gone.index, gone.clearable) == ("GPU-0", "", True)
+    assert gone.way_back.startswith("that the driver has the GPU again; of one that was taken out")
+    assert node.health.clear("GPU-0")
+    assert node.unfit(inventory(view(1))) == []
+
+
+def test_what_is_slow_or_unreadable_counts_from_its_beginning() -> None:
+    node = Node()
+    slow = replace(FINE, late=frozenset({"GPU-0"}))
+    (first,) = node.unfit(slow)
+    assert (first.kind, first.reason) == ("slow", "NVML has not answered for it for 4 seconds")
+    assert first.way_back == "it passes by itself as soon as NVML answers for it in time"
+    node.now = 200
+    assert node.unfit(slow) == [first]
+    assert node.unfit() == []
+    (again,) = node.unfit(inventory(view(0, problem="it can't be read")))
+    assert (again.kind, again.since) == ("unreadable", 1_000_000_200)
+
+
+def test_a_fault_of_a_slow_gpu_is_named_beside_it() -> None:
+    node = Node()
+    node.health.xid("GPU-0", 48)
+    kinds = [one.kind for one in node.unfit(replace(FINE, late=frozenset({"GPU-0"})))]
+    assert kinds == ["fault", "slow"]

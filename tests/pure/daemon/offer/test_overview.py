@@ -1,0 +1,73 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""``gpu-plugin status``: who has which device, also when one of those who know is away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpu_plugin.offer.devices import WAY_BACK
+from gpu_plugin.offer.overview import Hardware, Holder, Row, Use, rows, table
+
+if TYPE_CHECKING:
+    pass
+
+
+GPU = "nvidia.com/gpu"
+CARD = [Hardware("0", "H100", "GPU-a"), Hardware("1", "H100", "GPU-b")]
+HOLDER = Holder("default", "one", "main")
+
+
+def resource(*ids: str, **problems: str) -> dict[str, Any]:
+    health = {one: "Unhealthy" if one in problems else "Healthy" for one in ids}
+    return {"devices": health, "problems": problems, "registered": True}
+
+
+def test_whole_devices() -> None:
+    offered = {GPU: {**resource("GPU-a", "GPU-b"), "problems": {"GPU-b": "XID 48"}}}
+    assert rows(CARD, offered, {"GPU-a": [HOLDER]}, []) == [
+        Row("0", "H100", "GPU-a", GPU, 1, "Healthy", used_by=[Use("default", "one", "main", 1)]),
+        Row("1", "H100", "GPU-b", GPU, 1, "Unhealthy", "XID 48"),
+    ]
+
+
+def test_shares_are_counted_by_device_and_container() -> None:
+    offered = {"nvidia.com/gpu.shared": resource(*(f"GPU-a::{n}" for n in range(4)))}
+    other = Holder("team", "two", "main")
+    holders = {"GPU-a::0": [HOLDER], "GPU-a::3": [HOLDER], "GPU-a::1": [other]}
+    mps = {"device": "GPU-a", "state": "ready", "clients": 3}
+    first, second = rows(CARD, offered, holders, [mps])
+    assert (first.shares, first.mps, first.mps_clients) == (4, "ready", 3)
+    assert first.used_by == [
+        Use("default", "one", "main", 2),
+        Use("team", "two", "main", 1),
+    ]
+    assert (second.resource, second.shares, second.health) == ("", 0, "")
+    assert table([first, second]).splitlines() == [
+        "DEVICE  NAME  UUID   RESOURCE               SHARES  HEALTH   MPS               USED BY",
+        "0       H100  GPU-a  nvidia.com/gpu.shared  3/4     Healthy  ready, 3 clients  "
+        "default/one (main) x2, team/two (main)",
+        "1       H100  GPU-b  -                      -       -        -                 -",
+    ]
+
+
+def test_what_mends_a_fault_does_not_widen_the_table() -> None:
+    why = f"XID 48{WAY_BACK}a reset of the GPU"
+    (row,) = rows(CARD[:1], {GPU: {**resource("GPU-a"), "problems": {"GPU-a": why}}}, {}, [])
+    assert row.problem == why
+    assert "Unhealthy: XID 48  " in table([row])
+    assert "a reset" not in table([row])
+
+
+def test_what_the_driver_does_not_know_is_there_too() -> None:
+    (row,) = rows([], {GPU: resource("GPU-a")}, {}, [])
+    assert (row.index, row.uuid, row.health) == ("", "GPU-a", "Healthy")
+
+
+def test_a_device_that_is_held_though_nobody_offers_it() -> None:
+    first, _second = rows(CARD, {}, {"GPU-a": [HOLDER]}, [])
+    assert first.used_by == [Use("default", "one", "main", 1)]
+
+
+# --- on a node ---

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Metrics and health over HTTP: each metric follows its fact."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gpu_plugin.config.configuration import parse
+from gpu_plugin.config.schema import address
+from gpu_plugin.config.strict_yaml import ConfigError
+from gpu_plugin.mps.paths import Names
+from gpu_plugin.mps.state import READY, Report, load
+from gpu_plugin.observer import BOUNDS, MOST_SERIES, Observer
+from gpu_plugin.offer.devices import Devices
+from gpu_plugin.report.pages import Families
+from gpu_plugin.report.probes import STUCK, health, readiness
+
+from tests.fakes.daemon.gpu_builders import device
+
+if TYPE_CHECKING:
+    from tests.fakes.daemon.scraping import Metrics
+
+from tests.fakes.daemon import scraping
+
+GPU = "nvidia.com/gpu"
+UUID = "GPU-11111111-2222-3333-4444-555555555555"
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return scraping.Metrics()
+
+
+# --- on a node ---
+
+
+# --- on its own ---
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    {
+        "127.0.0.1:9402": ("127.0.0.1", 9402),
+        "0.0.0.0:1": ("0.0.0.0", 1),
+        "[::1]:65535": ("::1", 65535),
+        "off": None,
+    }.items(),
+)
+def test_addresses(text: str, wanted: tuple[str, int] | None) -> None:
+    assert address("here", text) == wanted
+    assert parse(f"gpuNode: {{metricsAddress: '{text}'}}").metrics == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "9402",
+        ":9402",
+        "localhost:9402",
+        "127.0.0.1",
+        "127.0.0.1:0",
+        "127.0.0.1:65536",
+        "127.0.0.1:-1",
+        "127.0.0.1:\u0668",
+        "::1:80",
+        "[127.0.0.1]:80",
+        "on",
+    ],
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected ADDRESS:PORT") as caught:
+        parse("", flags={"gpuNode.metricsAddress": text})
+    assert "flag --metrics-address" in str(caught.value)
+
+
+def test_series_are_bounded() -> None:
+    observer = Observer()
+    for number in range(MOST_SERIES + 20):
+        observer.count("xids", UUID, str(number), "fatal")
+    (xids,) = (one for metric in observer.metrics for one in metric.collect() if one.samples)
+    assert len(xids.samples) == MOST_SERIES + 1
+    assert {one.labels["gpu"]: one.value for one in xids.samples} == {UUID: 1, "other": 20}
+
+
+def test_devices_are_bounded_and_a_shared_one_is_there_once() -> None:
+    shared = Devices(replace(device(0), id=f"GPU-0::{number}") for number in range(900))
+    assert list(shared.reasons) == [("GPU-0", "0")]
+    rows = [{"uuid": f"GPU-{at}", "index": str(at), "reason": ""} for at in range(MOST_SERIES + 20)]
+    plain = dict.fromkeys(("driver_version", "config_problem"), None)
+    empty: dict[str, Any] = {"resources": {}, "chores": {}, "vanished": ()}
+    found = {**plain, **empty, "version": "1", "config_sha256": "", "state": "", "devices": rows}
+    found["config_fallback"] = False
+    (health,) = (
+        one for one in Families(lambda: found, lambda: ()).collect() if "device_h" in one.name
+    )
+    assert len(health.samples) == MOST_SERIES
+
+
+@pytest.mark.parametrize("place", range(len(BOUNDS)))
+def test_a_duration_on_a_bound_belongs_below_it(place: int) -> None:
+    observer = Observer()
+    observer.took(BOUNDS[place], GPU, "Allocate")
+    found = {
+        float(sample.labels["le"]): sample.value
+        for metric in observer.metrics
+        for family in metric.collect()
+        for sample in family.samples
+        if sample.name == "gpu_plugin_call_duration_seconds_bucket"
+    }
+    assert found == {bound: bound >= BOUNDS[place] for bound in (*BOUNDS, float("inf"))}
+
+
+@pytest.mark.parametrize("judge", [health, readiness])
+def test_a_loop_that_is_stuck_is_told(judge: Callable[[Mapping[str, Any], float], str]) -> None:
+    state = {"problem": None, "resources": {GPU: {"registered": True}}}
+    assert judge(state, STUCK) == ""
+    assert "has not gone round for 31 seconds" in judge(state, STUCK + 1)
+
+
+def test_what_a_killed_manager_left_is_read_as_crashed() -> None:
+    with tempfile.TemporaryDirectory(prefix="m-") as folder:  # with a short path
+        report = Report(Names(UUID, folder), pid=2**22 + 1)
+        report.state(READY)
+        report.clients({7: (8,)})
+        (Path(folder) / "a-b.json").write_text("[]")
+        (found,) = load(Path(folder))
+    assert (found["state"], found["clients"], found["servers"]) == ("crashed", 0, [])
+
+
+def test_what_happens_before_the_metrics_are_asked_for_is_in_them() -> None:
+    observer = Observer()
+    observer.count("xids", UUID, "79", "fatal")
+    observer.took(0.1, GPU, "Allocate")
+    before = observer.metrics
+    observer.count("xids", UUID, "79", "fatal")
+    assert observer.metrics == before
+    samples = [one for metric in before for family in metric.collect() for one in family.samples]
+    found = {one.name: one.value for one in samples if not one.name.endswith("_bucket")}
+    assert found["gpu_plugin_xids_total"] == 2
+    assert found["gpu_plugin_call_duration_seconds_count"] == 1

@@ -1,0 +1,201 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""HAMi's scenarios by name (its scheduler's score_test.go): its manifests, as the webhook makes claims of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.cluster.simulating import (
+    TWO_OF_32,
+    Json,
+    Simulated,
+    container,
+    deployment,
+    pod,
+    simulate,
+)
+
+MIXED = {
+    "name": "n",
+    "gpus": [
+        {"product": "NVIDIA A100-SXM4-40GB", "numaNode": 0, "uuids": ["GPU-a0"]},
+        {"product": "Tesla V100-SXM2-32GB", "numaNode": 0, "uuids": ["GPU-v0"]},
+        {"product": "Tesla V100-SXM2-32GB", "numaNode": 1, "uuids": ["GPU-v1"]},
+    ],
+}
+USE_TYPE, AVOID_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
+USE_UUID, AVOID_UUID = "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"
+# A fraction of more than one GPU needs an enforcement other than MPS.
+NO_MPS = {"gpuNode": {"allocation": "dra", "dra": {"enforcement": "none"}}}
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: Any) -> Any:
+    """Run a simulation on a node."""
+
+    def simulated(objects: list[Json], node: Json | None = None) -> Simulated:
+        return simulate(tmp_path, capsys, [node or MIXED], objects)
+
+    return simulated
+
+
+def several(*containers: Json, init: tuple[Json, ...] = ()) -> Json:
+    """Return a pod of several containers."""
+    made = pod()
+    made["spec"] = {"containers": list(containers), "initContainers": list(init)}
+    return made
+
+
+def test_hami_one_node_one_device_one_pod_one_container(run: Any) -> None:
+    found = run([pod(gpu=1, gpumem=1000, gpucores=30)], TWO_OF_32)
+    assert found.devices("p") == ["gpu-0-share"]
+    assert found.pods["p"]["devices"][0]["consumed"] == {
+        "memory": "1000Mi",
+        "cores": "30",
+        "shares": "1",
+    }
+
+
+def test_hami_device_partly_used(run: Any) -> None:
+    found = run([pod("first", gpu=1, gpumem=30000), pod("p", gpu=1, gpumem=4000)], TWO_OF_32)
+    assert found.devices("p") == ["gpu-1-share"]
+
+
+def test_hami_device_used_up(run: Any) -> None:
+    found = run([deployment(2, pod(gpu=1)), pod("p", gpu=1, gpumem=1)], TWO_OF_32)
+    assert found.why("p") == "its devices are in use as whole GPUs"
+
+
+def test_hami_multi_container(run: Any) -> None:
+    parts = [
+        container("a", gpu=1, gpumem=20000),
+        container("b", gpu=1, gpumem=20000),
+        container("c"),
+    ]
+    found = run([several(*parts)], TWO_OF_32)
+    assert found.devices("p") == ["gpu-0-share", "gpu-1-share"]
+
+
+def test_hami_multi_container_one_of_which_does_not_fit(run: Any) -> None:
+    parts = [container("a", gpu=1, gpumem=20000), container("b", gpu=1, gpumem=40000)]
+    found = run([several(*parts)], TWO_OF_32)
+    assert found.counts == (0, 1)
+    assert "memory 40000Mi is more than a device of share.gpu.node can give" in found.why("p")
+
+
+def test_hami_init_container(run: Any) -> None:
+    same = several(container("a", gpu=1, gpumem=20000), init=(container("i", gpu=1, gpumem=20000),))
+    assert run([same], TWO_OF_32).devices("p") == ["gpu-0-share"]
+    other = several(
+        container("a", gpu=1, gpumem=20000), init=(container("i", gpu=1, gpumem=25000),)
+    )
+    assert sorted(run([other], TWO_OF_32).devices("p")) == ["gpu-0-share", "gpu-1-share"]
+
+
+def test_hami_exclusive(run: Any) -> None:
+    objects = [
+        pod("share", gpu=1, gpumem=1000),
+        pod("p", gpu=1, gpucores=100),
+        pod("q", gpu=1, gpucores=100),
+    ]
+    found = run(objects, TWO_OF_32)
+    assert found.devices("p") == ["gpu-1"]
+    assert found.why("q") == "its devices are in use as whole GPUs and by shares"
+
+
+def test_hami_cores_0_on_a_full_card(run: Any) -> None:
+    """Here HAMi refuses: Kubernetes has no such rule, so that the pod runs."""
+    full = pod("full", gpu=1, gpumem=1000, gpucores=99)
+    found = run(
+        [full, pod("more", gpu=1, gpumem=1000, gpucores=1), pod("p", gpu=1, gpumem=1000)], TWO_OF_32
+    )
+    assert found.devices("p") == ["gpu-0-share"]
+
+
+def test_hami_cores_not_left(run: Any) -> None:
+    found = run([deployment(5, pod(gpu=1, gpumem=100, gpucores=40))], TWO_OF_32)
+    assert found.counts == (4, 1)
+    assert found.why("web-4") == "cores 40: 2 devices, most free is 20"
+
+
+def test_hami_multi_device(run: Any) -> None:
+    node = {**TWO_OF_32, "config": NO_MPS}
+    found = run([deployment(2, pod(gpu=2, gpumem=20000))], node)
+    assert found.devices("web-0") == ["gpu-0-share", "gpu-1-share"]
+    assert found.why("web-1").startswith(
+        "2 devices at once with memory 20000Mi: 2 devices, most free is 12768Mi"
+    )
+
+
+def test_hami_more_devices_than_the_node_has(run: Any) -> None:
+    found = run([pod(gpu=3, gpumem=1000)], {**TWO_OF_32, "config": NO_MPS})
+    assert found.why("p") == "3 devices of share.gpu.node are requested, and it has 2 such"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({USE_TYPE: "V100"}, "gpu-1-share"),
+        ({USE_TYPE: "v100,T4"}, "gpu-1-share"),
+        ({AVOID_TYPE: "A100"}, "gpu-1-share"),
+        ({USE_UUID: "GPU-v1"}, "gpu-2-share"),
+        ({AVOID_UUID: "GPU-a0,GPU-v0"}, "gpu-2-share"),
+        ({USE_TYPE: "V100", AVOID_UUID: "GPU-v0"}, "gpu-2-share"),
+    ],
+)
+def test_hami_type_and_uuid(run: Any, annotations: dict[str, str], expected: str) -> None:
+    assert run([pod("p", annotations, gpu=1, gpumem=1000)]).devices("p") == [expected]
+
+
+@pytest.mark.parametrize(
+    "annotations", [{USE_TYPE: "H100"}, {AVOID_TYPE: "A100,V100"}, {USE_UUID: "GPU-x"}]
+)
+def test_hami_type_or_uuid_mismatch(run: Any, annotations: dict[str, str]) -> None:
+    found = run([pod("p", annotations, gpu=1, gpumem=1000)])
+    assert found.counts == (0, 1)
+    assert "no device of share.gpu.node matches" in found.why("p")
+
+
+def test_hami_numa(run: Any) -> None:
+    node = {**MIXED, "config": NO_MPS}
+    bound = {"nvidia.com/numa-bind": "true"}
+    found = run([pod("p", bound, gpu=2, gpumem=1000), pod("q", gpu=2, gpumem=1000)], node)
+    assert found.devices("p") == ["gpu-0-share", "gpu-1-share"]
+    three = run([pod("p", bound, gpu=3, gpumem=1000)], node)
+    asked = "3 devices of share.gpu.node are requested, and it has {} such"
+    assert three.why("p") == f"{asked.format(2)}; {asked.format(1)}"  # of each NUMA node
+    assert run([pod("p", gpu=3, gpumem=1000)], node).counts == (1, 0)
+
+
+def test_hami_mig_mode(run: Any) -> None:
+    node = {"name": "n", "gpus": [{"product": "A100 80GB", "mig": True}]}
+    found = run(
+        [deployment(3, pod("p", {"nvidia.com/vgpu-mode": "mig"}, gpu=1, gpumem=35000))], node
+    )
+    assert found.counts == (2, 1)
+    assert all("3g40gb" in one for n in range(2) for one in found.devices(f"web-{n}"))
+
+
+def test_hami_what_the_webhook_refuses_is_told_by_the_field(run: Any) -> None:
+    found = run([pod(gpu=1, gpumem_percentage=150)])
+    assert found.counts == (0, 1)
+    assert "spec.containers[0].resources.limits[nvidia.com/gpumem-percentage]: 150" in found.why(
+        "p"
+    )
+
+
+def test_hami_names_and_defaults_of_its_configuration(tmp_path: Path, capsys: Any) -> None:
+    config = tmp_path / "device-config.yaml"
+    config.write_text(
+        "nvidia: {resourceMemoryName: example.com/mem, defaultMem: 5000, defaultGPUNum: 1}\n"
+    )
+    named = several({"name": "a", "resources": {"limits": {"example.com/mem": 20000}}})
+    plain = pod("plain", gpu=1, gpucores=10)
+    found = simulate(tmp_path, capsys, [TWO_OF_32], [named, plain], "--hami-config", str(config))
+    assert found.pods["p"]["devices"][0]["consumed"]["memory"] == "20000Mi"
+    assert found.pods["plain"]["devices"][0]["consumed"]["memory"] == "5000Mi"

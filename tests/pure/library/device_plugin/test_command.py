@@ -1,0 +1,57 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""gpu-plugin is where a shell looks for it, and takes nobody's place there."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent.release import COMMAND
+
+from tests.fakes.library.agent_machine import PREFIX, Machine, deploy, parameters, run
+
+PROGRAM = f"{PREFIX}/bin/gpu-plugin"
+ABSENT = {**parameters("", 0), "state": "absent"}
+
+
+def test_the_command_is_found_and_goes_with_the_daemon() -> None:
+    machine = Machine()
+    deploy(machine, "r1")
+    assert machine.links[COMMAND] == PROGRAM
+    deploy(machine, "r2")
+    assert machine.links[COMMAND] == PROGRAM
+    run(machine, ABSENT)
+    assert COMMAND not in machine.links
+    assert not machine.exists(PREFIX)
+
+
+def test_what_somebody_else_has_there_stays() -> None:
+    machine = Machine()
+    machine.files[COMMAND] = "#!/bin/sh\n"
+    deploy(machine, "r1")
+    run(machine, ABSENT)
+    assert machine.files[COMMAND] == "#!/bin/sh\n"
+    machine.files.pop(COMMAND)
+    machine.links[COMMAND] = "/srv/gpu-plugin"
+    deploy(machine, "r1")
+    run(machine, ABSENT)
+    assert machine.links[COMMAND] == "/srv/gpu-plugin"
+
+
+def test_a_folder_that_can_not_be_written_keeps_nothing_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine()
+    link = machine.symlink
+
+    def refuse(target: str, path: str) -> None:
+        if path == COMMAND:
+            raise OSError(30, "Read-only file system")
+        link(target, path)
+
+    monkeypatch.setattr(machine, "symlink", t.cast("t.Any", refuse))
+    deploy(machine, "r1")
+    assert machine.current == "r1"
+    assert COMMAND not in machine.links

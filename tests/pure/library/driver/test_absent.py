@@ -1,0 +1,76 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The steps that take the driver back, and only what was added."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+
+from tests.fakes.packages.driver_nodes import (
+    WANTED,
+    actions,
+    converged,
+    planned,
+    with_removal,
+)
+
+
+def test_absent_leaves_alone_what_the_module_did_not_add() -> None:
+    assert actions(converged(record=Record()), state="absent") == []
+
+
+def test_absent_takes_back_what_was_added() -> None:
+    record = Record(
+        packages=frozenset({"nvidia-smi", "dkms"}),
+        requested=frozenset({"nvidia-smi"}),
+        holds=frozenset({"nvidia-smi"}),
+        sources=True,
+    )
+    found = planned(
+        with_removal(converged(record=record), packages=("dkms", "nvidia-smi")), state="absent"
+    )
+    (hold, remove) = found.steps
+    assert hold.params == {"hold": [], "release": ["nvidia-smi"]}
+    assert remove.params["packages"] == ("dkms", "nvidia-smi")
+    assert remove.params["service"] is False
+    assert (
+        remove.summary == "remove the 2 packages that were added (nvidia-smi) and the sources file"
+    )
+    assert "nvidia-smi" not in found.after["packages"]
+    assert "nvidia-smi" not in found.after["held"]
+    assert found.reboot_required == ("the driver is still loaded, though its packages are gone",)
+
+
+def test_absent_disables_the_service_that_was_only_enabled() -> None:
+    observed = converged(record=Record(service=True))
+    found = planned(with_removal(observed), state="absent")
+    (remove,) = found.steps
+    expected = {"packages": (), "service": True, "kernels": (), "fabric": False}
+    assert expected.items() <= remove.params.items()
+    assert found.after["persistence"] is False
+
+
+def test_absent_refuses_what_others_need() -> None:
+    observed = with_removal(converged(), packages=(), kept=("libcuda1",), users=("pytorch",))
+    with pytest.raises(NodeError, match=r"^libcuda1 cannot be removed: pytorch.*purge pytorch"):
+        actions(observed, state="absent")
+
+
+def test_absent_keeps_dependencies_that_others_need() -> None:
+    record = Record(packages=frozenset({"nvidia-smi", "dkms"}), requested=frozenset({"nvidia-smi"}))
+    observed = with_removal(
+        converged(record=record), packages=("nvidia-smi",), kept=("dkms",), users=("zfs-dkms",)
+    )
+    found = planned(observed, state="absent")
+    assert [step.params["packages"] for step in found.steps] == [("nvidia-smi",)]
+
+
+def test_absent_mends_dpkg_first() -> None:
+    observed = converged(interrupted=True)
+    assert actions(observed, state="absent") == ["repair"]
+    found = planned(observed, state="absent", check_mode=True)
+    assert [step.action for step in found.steps] == ["repair", "hold", "remove"]
+    assert found.steps[-1].params["packages"] == tuple(sorted(WANTED))

@@ -1,0 +1,218 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The modules' options, nouveau, and the logs of DKMS."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import (
+    HEADER,
+    NOUVEAU,
+    Dkms,
+    Modules,
+    blacklists,
+    blacklists_on_command_line,
+    differing,
+    failed_kernel,
+    parse_options,
+    parse_params,
+    render,
+    tail,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed, Record
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
+
+from tests.fakes.packages.driver_nodes import DESIRED, converged, node, with_removal
+
+FOUND = Modules(nouveau=True, images=("6.12.1", "6.12.9"))
+OPTION = (("nvidia.NVreg_EnableGpuFirmware", "0"),)
+
+
+def planned(observed: Observed, **desired: Any) -> Plan:
+    return plan(observed, dataclasses.replace(DESIRED, **desired), check_mode=False)
+
+
+def test_options_are_named_as_users_know_them() -> None:
+    given: dict[str, Any] = {"NVreg_B": True, "nvidia-drm.modeset": 1, "NVreg_A": "x=0x1;y=2"}
+    assert parse_options(given) == (
+        ("nvidia.NVreg_A", "x=0x1;y=2"),
+        ("nvidia.NVreg_B", "1"),
+        ("nvidia_drm.modeset", "1"),
+    )
+    assert parse_options(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"NVreg A": 1}, "'NVreg A' is not valid"),
+        ({"i915.modeset": 1}, "one of nvidia, nvidia_drm"),
+        ({"NVreg_A": "1\ninstall nvidia /bin/sh"}, r"module_options\.NVreg_A: '1\\ninstall"),
+        ({"NVreg_A": ""}, "a value of letters"),
+        ({"NVreg_A": 1, "nvidia.NVreg_A": 2}, r"expected nvidia\.NVreg_A once only"),
+    ],
+)
+def test_options_that_cannot_be_meant(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse_options(given)
+
+
+def test_file_has_both_names_that_debian_gives_the_modules() -> None:
+    options = parse_options({"NVreg_A": 1, "nvidia_drm.modeset": 1})
+    assert render(options, nouveau=False, current=True).split("\n")[1:] == [
+        "options nvidia NVreg_A=1",
+        "options nvidia-current NVreg_A=1",
+        "options nvidia_drm modeset=1",
+        "options nvidia-current-drm modeset=1",
+        "",
+    ]
+    assert "current" not in render(options, nouveau=True, current=False)
+    assert render((), nouveau=True, current=True) == HEADER + NOUVEAU
+    assert render((), nouveau=False, current=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("blacklist  nouveau\n", True),
+        ("install nouveau /bin/false", True),
+        ("#blacklist nouveau\nblacklist nouveaux\noptions nouveau modeset=0", False),
+    ],
+)
+def test_blacklist_is_read(text: str, found: bool) -> None:
+    assert blacklists(text) is found
+    assert blacklists(NOUVEAU)
+
+
+def test_blacklist_on_the_kernels_command_line() -> None:
+    assert blacklists_on_command_line("quiet modprobe.blacklist=i2c,nouveau ro\n")
+    assert not blacklists_on_command_line("quiet modprobe.blacklist=i2c nouveau.modeset=1")
+
+
+def test_loaded_options_are_compared_as_numbers_where_they_are() -> None:
+    loaded = parse_params('DeviceFileMode: 438\nRegistryDwords: "a=1"\nnonsense\n')
+    same = parse_options({"NVreg_DeviceFileMode": "0x1B6", "NVreg_RegistryDwords": "a=1"})
+    assert differing(same, loaded) == []
+    other = parse_options({"NVreg_DeviceFileMode": 384, "NVreg_Unknown": 1})
+    assert differing(other, loaded) == ["nvidia.NVreg_DeviceFileMode is 438, not 384"]
+    assert differing((("nvidia_drm.modeset", "1"),), {"nvidia_drm.modeset": "Y"}) == []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "DKMS make.log for nvidia-current-550.163.01 for kernel 6.1.0-13-amd64 (x86_64)\n",
+        "DKMS (dkms-3.2.1) make.log for nvidia/580.95.05 for kernel 6.1.0-13-amd64 (x86_64)\n",
+    ],
+)
+def test_log_of_dkms_tells_its_kernel(head: str) -> None:
+    assert failed_kernel(f"{head}Wed 12 Feb\n") == "6.1.0-13-amd64"
+    assert failed_kernel(f"\n{head}") == ""
+
+
+def test_end_of_a_log_is_short_and_has_no_empty_lines() -> None:
+    found = tail("".join(f"line {number}\n\n" for number in range(100))).split("\n")
+    assert (len(found), found[-1]) == (20, "line 99")
+
+
+def test_end_of_a_log_begins_with_the_first_error_and_has_no_long_lines() -> None:
+    lines = [
+        "a.c:3:1: error: no such thing",
+        *["gcc " + "-Wall " * 90] * 30,
+        "b.c:1:1: error: next",
+    ]
+    found = tail("\n".join(lines)).split("\n")
+    assert found[:2] == ["a.c:3:1: error: no such thing", "..."]
+    assert found[-1] == "b.c:1:1: error: next"
+    assert max(map(len, found)) < 310
+    assert tail("x.c:1: error: one").split("\n") == ["x.c:1: error: one"]
+
+
+# --- in the plan ---
+
+
+def test_nouveau_is_kept_away_before_the_driver_is_loaded() -> None:
+    found = planned(node(modules=FOUND))
+    actions = [step.action for step in found.steps]
+    assert actions == ["install", "hold", "modprobe", "load", "persistence"]
+    step = found.steps[2]
+    assert step.params == {"text": HEADER + NOUVEAU, "kernels": FOUND.images}
+    assert step.summary == (
+        "blacklist nouveau in /etc/modprobe.d/gpu-node.conf; "
+        "rebuild the initramfs of 6.12.1, 6.12.9"
+    )
+    assert found.after["modprobe"] == HEADER + NOUVEAU
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"modules": dataclasses.replace(FOUND, blacklisted=True)},
+        {"modules": dataclasses.replace(FOUND, nouveau=False)},
+        {"modules": FOUND, "gpus": ()},
+    ],
+)
+def test_nouveau_that_nothing_loads_is_left_alone(changes: dict[str, Any]) -> None:
+    assert planned(converged(**changes)).steps == ()
+
+
+def test_blacklist_of_ours_stays_when_the_packages_bring_theirs() -> None:
+    ours = dataclasses.replace(FOUND, own=HEADER + NOUVEAU, blacklisted=True)
+    assert planned(converged(modules=ours)).steps == ()
+
+
+def test_interrupted_rebuild_is_done_again() -> None:
+    (step,) = planned(
+        converged(modules=dataclasses.replace(FOUND, own=HEADER + NOUVEAU, stale=("6.12.9",)))
+    ).steps
+    assert step.summary == "rebuild the initramfs of 6.12.9"
+    assert step.params["kernels"] == ("6.12.9",)
+
+
+def test_options_are_written_and_taken_back() -> None:
+    (step,) = planned(converged(), module_options=OPTION).steps
+    assert "options nvidia NVreg_EnableGpuFirmware=0\n" in step.params["text"]
+    record = dataclasses.replace(converged().record, modprobe=True)
+    there = converged(modules=Modules(own=step.params["text"]), record=record)
+    assert planned(there, module_options=OPTION).steps == ()
+    (back,) = planned(there).steps
+    assert back.params["text"] == ""
+    assert back.summary.startswith("remove the modules' options in")
+    (forget,) = planned(converged(record=record)).steps
+    assert forget.summary == "forget the modprobe file"
+
+
+def test_loaded_modules_with_other_options_are_exchanged_or_told() -> None:
+    text = render(OPTION, nouveau=False, current=True)
+    loaded = {"nvidia.NVreg_EnableGpuFirmware": "18"}
+    observed = converged(modules=Modules(own=text, options=loaded))
+    words = "loaded with other options: nvidia.NVreg_EnableGpuFirmware is 18, not 0"
+    assert words in planned(observed, module_options=OPTION).reboot_required[0]
+    (step,) = planned(observed, module_options=OPTION, reload="when_idle").steps
+    assert step.action == "reload"
+    assert words in step.summary
+
+
+def test_failed_build_is_a_warning_of_every_later_run() -> None:
+    failed = Dkms("nvidia-current", "550.163.01", "6.12.9", "failed", "/log")
+    built = Dkms("nvidia-current", "550.163.01", "6.12.1", "installed")
+    (words,) = planned(converged(dkms=(failed, built))).warnings
+    assert words == (
+        "DKMS could not build nvidia-current 550.163.01 for the kernel 6.12.9: see /log"
+    )
+    assert "log" not in built.describe()
+
+
+def test_absent_takes_the_modprobe_file_back() -> None:
+    observed = converged(modules=FOUND, record=Record(modprobe=True))
+    found = planned(with_removal(observed), state="absent")
+    (step,) = found.steps
+    assert step.params["kernels"] == FOUND.images
+    assert step.summary.endswith("and the modprobe file")
+    assert found.after["modprobe"] == ""

@@ -1,0 +1,259 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""DRA on nodes and clusters that can't have it: told before anything changes, in the variables of the roles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import cluster
+from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.node import warnings
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.preflight.dra import TRIAL, version
+from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import ApiError
+
+from tests.fakes.library.fakes import FakeHost
+from tests.fakes.library.preflight_nodes import Look
+
+DRA = {"gpu_nodes_allocation": "dra"}
+ROWS: dict[str, tuple[dict[str, Any], str]] = {
+    "allocation": (
+        {"gpu_nodes_allocation": "draa"},
+        "gpu_nodes_allocation: 'draa' is not valid: expected one of device_plugin, dra, both",
+    ),
+    "enforcement": (
+        {**DRA, "gpu_nodes_dra_enforcement": "mpss"},
+        "gpu_nodes_dra_enforcement: 'mpss' is not valid: expected one of mps, cgroup, hami-core",
+    ),
+    "scaling under mps": (
+        {**DRA, "gpu_nodes_dra_memory_scaling": 3.0},
+        "gpu_nodes_dra_memory_scaling: 3.0 is not valid: enforcement is mps",
+    ),
+    "scaling under cgroup": (
+        {**DRA, "gpu_nodes_dra_memory_scaling": 3.0, "gpu_nodes_dra_enforcement": "cgroup"},
+        "gpu_nodes_dra_memory_scaling is 3, and gpu_nodes_dra_oversubscribe is refuse: cgroup limits",
+    ),
+    "too many shares": (
+        {**DRA, "gpu_nodes_dra_split_count": 0},
+        "gpu_nodes_dra_split_count: 0 is not valid",
+    ),
+    "devices without both": (
+        {**DRA, "gpu_nodes_dra_devices": ["0"]},
+        "gpu_nodes_dra_devices: ['0'] is not valid: expected none, as allocation is dra",
+    ),
+    "both without devices": (
+        {"gpu_nodes_allocation": "both"},
+        "gpu_nodes_dra_devices: [] is not valid: expected the GPUs of DRA",
+    ),
+    "a device that is none": (
+        {"gpu_nodes_allocation": "both", "gpu_nodes_dra_devices": ["first"]},
+        "gpu_nodes_dra_devices: 'first' is not valid: expected a list of GPUs by index (0), UUID",
+    ),
+    "hami-core without its library": (
+        {**DRA, "gpu_nodes_dra_enforcement": "hami-core"},
+        "gpu_nodes_dra_hami_core_library: '' is not valid: expected the path of libvgpu.so",
+    ),
+    "sharing by the device plugin": (
+        {
+            **DRA,
+            "device_plugin_sharing": {
+                "timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}
+            },
+        },
+        "sharing is given, and gpu_nodes_allocation is dra",
+    ),
+    "who allocates, in the configuration": (
+        {**DRA, "device_plugin_config": {"gpuNode": {"allocation": "dra"}}},
+        "device_plugin_config.gpuNode.allocation: 'dra' is not valid: expected it in the option",
+    ),
+    "runtime class": (
+        {**DRA, "container_runtime_mode": "runtime_class"},
+        "container_runtime_mode: 'runtime_class' is not valid: expected cdi, as gpu_nodes_allocation",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_each_wrong_value_is_told_by_its_variable(look: Look, row: str) -> None:
+    variables, said = ROWS[row]
+    _first, line, *_more = look(**variables).splitlines()
+    assert line.startswith(f"- {said}")
+    assert "gpuNode.dra" not in line
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        DRA,
+        {"gpu_nodes_allocation": "both", "gpu_nodes_dra_devices": ["0", "0000:18:00.0"]},
+        {
+            **DRA,
+            "gpu_nodes_dra_memory_scaling": 3.0,
+            "gpu_nodes_dra_oversubscribe": "best-effort",
+        },
+        {"gpu_nodes_dra_enforcement": "none"},  # of a group whose nodes are not all of DRA
+    ],
+)
+def test_good_values_pass(look: Look, variables: dict[str, Any]) -> None:
+    assert look(**variables) == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        ("Kubernetes v1.33.4\n", "kubelet is of Kubernetes 1.33, and DRA is there from 1.34 on"),
+        ("Kubernetes v1.9.0\n", "kubelet is of Kubernetes 1.9"),
+        ("Kubernetes v1.34.0\n", ""),
+        ("Kubernetes v1.36.2+k3s1\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_kubelet_that_is_too_old(
+    look: Look, host: FakeHost, said: str, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.commands[("kubelet", "--version")] = said
+    monkeypatch.setattr(host, "ran", [])
+    answer = _without_the_kubelets_run(look, host)
+    assert (refused in answer) if refused else answer == ""
+    if refused:
+        assert "gpu_nodes_allocation: 'dra' is not possible: the node's " + refused in answer
+        assert (
+            "upgrade Kubernetes to 1.36, or leave gpu_nodes_allocation at device_plugin" in answer
+        )
+
+
+def _without_the_kubelets_run(look: Look, host: FakeHost) -> str:
+    """Look at a node, whose kubelet is asked for its version, and for nothing else."""
+    real = host.run
+
+    def run(argv: Any, **more: Any) -> Any:
+        answer = real(argv, **more)
+        if tuple(argv) == ("kubelet", "--version"):
+            host.ran.remove(tuple(argv))
+        return answer
+
+    host.run = run  # type: ignore[method-assign]
+    return look(**DRA)
+
+
+@pytest.mark.parametrize(
+    ("values", "said", "warned"),
+    [
+        (DRA, "Kubernetes v1.35.1", True),
+        (DRA, "Kubernetes v1.36.0", False),
+        (DRA, "Kubernetes v1.33.0", False),  # which is refused
+        ({**DRA, "gpu_nodes_kubeconfig": "x"}, "Kubernetes v1.35.1", False),
+        ({}, "Kubernetes v1.35.1", False),
+    ],
+)
+def test_gates_that_nobody_can_ask_for_are_a_warning(
+    host: FakeHost, values: dict[str, Any], said: str, warned: bool
+) -> None:
+    host.commands[("kubelet", "--version")] = said
+    found = warnings(host, values, ["device_plugin"])
+    assert len(found) == warned
+    assert all(
+        "DRAConsumableCapacity and DRAPartitionableDevices on kube-apis" in one for one in found
+    )
+
+
+class Server:
+    """An API server of a version; ``keeps`` are the fields of a slice's device that it keeps."""
+
+    def __init__(self, said: str, *, served: bool = True, keeps: Any = None) -> None:
+        self.said, self.served, self.keeps = said, served, keeps
+        self.error: ApiError | None = None
+
+    def ask(self, _doing: str, method: str, path: str, body: Any = None, **more: Any) -> Any:
+        if self.error:
+            raise self.error
+        if path == "/version":
+            return {"gitVersion": self.said}
+        if not self.served:
+            raise ApiError("looking", "404 not found", 404)
+        if method == "GET":
+            return {}
+        assert (path, body) == ("/apis/resource.k8s.io/v1/resourceslices", TRIAL)
+        assert more["query"] == {"dryRun": "All"}
+        if self.keeps is None:
+            raise ApiError("trying", "403 forbidden", 403)
+        device = {key: one for key, one in body["spec"]["devices"][0].items() if key in self.keeps}
+        return {"spec": {"devices": [device]}}
+
+
+ALL = ("allowMultipleAllocations", "consumesCounters")
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (Server("v1.36.2", keeps=ALL), ()),
+        (Server("v1.34.1", keeps=ALL), ()),
+        (Server("v1.36.2"), ()),
+        (
+            Server("v1.33.5", served=False),
+            (
+                "(Kubernetes v1.33.5) does not serve resource.k8s.io/v1",
+                "upgrade Kubernetes to 1.36",
+            ),
+        ),
+        (
+            Server("v1.36.2", served=False),
+            ("does not serve resource.k8s.io/v1", "--runtime-config of kube-apiserver"),
+        ),
+        (
+            Server("v1.35.0", keeps=()),
+            (
+                "feature gate DRAConsumableCapacity and DRAPartitionableDevices off",
+                "set --feature-gates=DRAConsumableCapacity=true,DRAPartitionableDevices=true on"
+                " kube-apiserver and kube-scheduler",
+            ),
+        ),
+        (
+            Server("v1.36.0", keeps=ALL[:1]),
+            ("feature gate DRAPartitionableDevices off, on by default from 1.36 on",),
+        ),
+    ],
+)
+def test_what_a_cluster_lacks(server: Server, words: tuple[str, ...]) -> None:
+    values = {**DRA, "gpu_nodes_kubeconfig": "~/.kube/config"}
+    found = [str(one) for one in cluster.check(values, lambda *_named: server)]  # type: ignore[arg-type,return-value]
+    assert len(found) == bool(words)
+    for one in found:
+        assert one.startswith("gpu_nodes_allocation: 'dra' is not possible: the API server")
+        assert all(word in one for word in words)
+
+
+def test_a_cluster_that_does_not_answer_is_told_by_its_variable() -> None:
+    server = Server("")
+    server.error = ApiError("asking for the version", "Connection refused")
+    values = {**DRA, "gpu_nodes_kubeconfig": "x"}
+    (found,) = cluster.check(values, lambda *_named: server)  # type: ignore[arg-type,return-value]
+    assert found.variable == "gpu_nodes_kubeconfig"
+
+    def refuse(*_named: str) -> Any:
+        raise NodeError("kubeconfig: 'x' can't be read", cause="no such file", hint="name one")
+
+    (unread,) = cluster.check(values, refuse)
+    assert str(unread) == "kubeconfig: 'x' can't be read: no such file (name one)"
+
+
+def test_no_cluster_is_asked_without_dra_or_without_a_kubeconfig() -> None:
+    def never(*_named: str) -> Any:
+        raise AssertionError
+
+    assert cluster.check({"gpu_nodes_kubeconfig": "x"}, never) == []
+    assert cluster.check(DRA, never) == []
+    off = {**DRA, "gpu_nodes_allocation": "device_plugin", "gpu_nodes_kubeconfig": "x"}
+    assert cluster.check(off, never) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("v1.36.2-eks-1", (1, 36)), ("Kubernetes v1.34.0", (1, 34)), ("", None), ("dev", None)],
+)
+def test_versions_as_they_are_said(text: str, found: Any) -> None:
+    assert version(text) == found

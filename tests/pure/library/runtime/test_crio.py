@@ -1,0 +1,171 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Finding A3: a handler that CRI-O's daemon starts with, also where its packages have conmon outside PATH."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+
+from tests.fakes.library.runtime_fakes import CRIO, WRAPPER, Machine, capability, converge
+
+# As in upstream's packages (cri-o/packaging, 10-crio.conf).
+PACKAGED = """\
+[crio.image]
+signature_policy = "/etc/crio/policy.json"
+
+[crio.runtime]
+default_runtime = "crun"
+
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/libexec/crio/crun"
+runtime_root = "/run/crun"
+monitor_path = "/usr/libexec/crio/conmon"
+monitor_env = ["PATH=/usr/bin"]
+allowed_annotations = [
+    "io.containers.trace-syscall",
+]
+
+[crio.runtime.runtimes.runc]
+runtime_path = "/usr/libexec/crio/runc"
+runtime_root = "/run/runc"
+monitor_path = "/usr/libexec/crio/conmon"
+"""
+PACKAGE = "/etc/crio/crio.conf.d/10-crio.conf"
+CONMON = "/usr/libexec/crio/conmon"
+INHERITED = {
+    "runtime_root": "/run/crun",
+    "monitor_path": CONMON,
+    "monitor_env": ["PATH=/usr/bin"],
+    "allowed_annotations": ["io.containers.trace-syscall"],
+}
+MODES = ["runtime_class", "default_runtime"]
+
+
+def packaged(text: str = PACKAGED, **files: str) -> Machine:
+    host = Machine({PACKAGE: text, **files}, crio="1.36.0")
+    del host.commands["conmon",], host.commands["runc",]
+    host.commands[CONMON,] = ""
+    host.install_toolkit()
+    return host
+
+
+def entry(host: Machine) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(host.files[CRIO])["crio"]["runtime"]["runtimes"]["nvidia"]
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_handler_inherits_from_the_default_runtime(mode: str) -> None:
+    host = packaged()
+    before = host.own_files()
+    converge(host, name="cri-o", mode=mode)
+    assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
+    assert converge(host, name="cri-o", mode=mode) == []
+    converge(host, name="cri-o", mode=MODES[mode == MODES[0]])
+    assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
+    # What the default runtime has changes, and the handler follows.
+    host.files[PACKAGE] = PACKAGED.replace("/run/crun", "/run/other")
+    converge(host, name="cri-o", mode=mode)
+    assert entry(host)["runtime_root"] == "/run/other"
+    host.files[PACKAGE] = PACKAGED
+    converge(host, name="cri-o", state="absent")
+    assert host.own_files() == before
+
+
+def test_handler_of_an_earlier_release_is_moved_and_mended() -> None:
+    old = "/etc/crio/crio.conf.d/99-gpu-node.conf"
+    host = packaged()
+    converge(host, name="cri-o", mode="runtime_class")
+    text = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{WRAPPER}"\n'
+    path = ["crio", "runtime", "runtimes", "nvidia", "runtime_path"]
+    written = {"runtime": "cri-o", "base": None, "text": text, "entries": [[path, WRAPPER, [], 0]]}
+    host.files[RECORD] = json.dumps({old: written})
+    host.files[old] = text
+    del host.files[CRIO]
+    converge(host, name="cri-o", mode="runtime_class")
+    assert old not in host.files
+    assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
+
+
+def test_entry_of_another_tool_is_replaced_as_a_whole() -> None:
+    theirs = '[crio.runtime.runtimes.nvidia]\nruntime_path = "/opt/x"\nmonitor_path = "/m"\n'
+    host = packaged(**{"/etc/crio/crio.conf.d/99-nvidia.toml": theirs})
+    converge(host, name="cri-o", mode="runtime_class")
+    assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
+
+
+def test_complete_entry_of_another_tool_is_enough() -> None:
+    lines = [f"{key} = {value!r}" for key, value in {"runtime_path": WRAPPER, **INHERITED}.items()]
+    theirs = "\n".join(["[crio.runtime.runtimes.nvidia]", *lines, ""])
+    host = packaged(**{"/etc/crio/crio.conf.d/99-nvidia.toml": theirs})
+    assert converge(host, name="cri-o", mode="runtime_class") == []
+
+
+def test_file_that_is_read_later_is_found_on_the_trial() -> None:
+    theirs = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "/x"\nmonitor_path = "{CONMON}"\n'
+    host = packaged(**{"/etc/crio/crio.conf.d/zzz/one": theirs})
+    before = host.own_files()
+    one = capability(host, name="cri-o", mode="runtime_class")
+    with pytest.raises(
+        NodeError, match=r"would still not have runtime_path.*zzz/one sets it otherwise"
+    ):
+        one.plan(one.observe())
+    assert host.own_files() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            PACKAGED.replace(f'monitor_path = "{CONMON}"\n', ""),
+            "PATH has no conmon, and the runtime crun",
+        ),
+        (PACKAGED.replace(CONMON, "/opt/conmon"), "its monitor /opt/conmon is not there"),
+        ("", "PATH has no conmon"),
+    ],
+)
+def test_daemon_that_would_not_start_is_seen_before_the_write(text: str, words: str) -> None:
+    host = packaged(text)
+    before = host.own_files()
+    one = capability(host, name="cri-o", mode="runtime_class")
+    with pytest.raises(NodeError, match=f"would not start with the handler nvidia: {words}"):
+        one.plan(one.observe())
+    assert host.own_files() == before
+
+
+@pytest.mark.parametrize(
+    "text", ["", PACKAGED, '[crio.runtime]\nconmon = "/usr/libexec/crio/conmon"\n']
+)
+def test_conmon_in_path_or_named_for_all(text: str) -> None:
+    host = packaged(text)
+    if not text:
+        host.commands["conmon",] = ""
+    converge(host, name="cri-o", mode="runtime_class")
+    assert entry(host)["runtime_path"] == WRAPPER
+
+
+def test_virtual_machines_are_no_model() -> None:
+    kata = '[crio.runtime]\ndefault_runtime = "kata"\n[crio.runtime.runtimes.kata]\n'
+    kata += 'runtime_path = "/k"\nruntime_type = "vm"\nruntime_root = "/run/kata"\n'
+    host = packaged(**{"/etc/crio/crio.conf.d/20-kata.conf": kata})
+    converge(host, name="cri-o", mode="runtime_class")
+    assert entry(host) == {"runtime_path": WRAPPER, **INHERITED}
+
+
+def test_low_level_runtimes_outside_path_are_a_warning() -> None:
+    config = "/etc/nvidia-container-runtime/config.toml"
+    host = packaged()
+    one = capability(host, name="cri-o", mode="runtime_class")
+    (warning,) = one.plan(one.observe()).warnings
+    assert "looks for runc or crun" in warning
+    assert config in warning
+    host.files[config] = '[nvidia-container-runtime]\nruntimes = ["/usr/libexec/crio/crun"]\n'
+    host.commands["/usr/libexec/crio/crun",] = ""
+    assert one.plan(one.observe()).warnings == ()

@@ -1,0 +1,154 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Item 3, and collection 9: a restart that ends containers waits, unless it was asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.library.runtime_fakes import CONFIG, DAEMON, Machine, capability
+
+SOCKET = "/var/run/docker.sock"
+CONTAINERS = [{"Names": ["/train"], "Id": "a" * 64}, {"Names": [], "Id": "b" * 64}]
+
+
+def docker(live: Any = False, containers: Any = None, text: str = "{}") -> Machine:
+    host = Machine({DAEMON: text}, docker="26.1.5")
+    host.answers = {
+        (SOCKET, "/info"): {"LiveRestoreEnabled": live},
+        (SOCKET, "/containers/json"): CONTAINERS if containers is None else containers,
+    }
+    return host
+
+
+def run(host: Machine, **params: Any) -> dict[str, Any]:
+    """Run the module; return what is told of restarts."""
+    one = capability(host, **params)
+    for step in one.plan(one.observe()).steps:
+        one.apply(step)
+    state = one.observe()
+    plan = one.plan(state)
+    result = one.result(state, plan)
+    return {
+        "required": list(plan.restart_required),
+        "deferred": result["restart_deferred"],
+        "blocked": list(plan.blocked_by),
+        "warnings": list(plan.warnings),
+    }
+
+
+def test_running_containers_defer_a_restart_of_docker() -> None:
+    host = docker()
+    found = run(host, name="docker")
+    assert found["required"] == []
+    assert found["deferred"] == ["docker.service"]
+    assert found["blocked"] == ["train", "b" * 12]
+    (warning,) = found["warnings"]
+    assert "would end train, bbbbbbbbbbbb. Next step: run again once they have ended" in warning
+    assert "live-restore" in warning
+    assert host.daemon()["features"] == {"cdi": True}
+    # Nothing runs any more: the next run asks for it, and has nothing else to do.
+    host.answers[SOCKET, "/containers/json"] = []
+    assert run(host, name="docker") == {
+        "required": ["docker.service"],
+        "deferred": [],
+        "blocked": [],
+        "warnings": [],
+    }
+
+
+def test_check_mode_tells_it_beforehand() -> None:
+    one = capability(docker(), name="docker")
+    plan = one.plan(one.observe())
+    assert plan.restart_required == ()
+    assert plan.blocked_by == ("train", "b" * 12)
+
+
+@pytest.mark.parametrize(
+    ("host", "params"),
+    [
+        (docker(live=True), {}),
+        (docker(containers=[]), {}),
+        (docker(), {"restart": "always"}),
+    ],
+    ids=["live-restore", "idle", "always"],
+)
+def test_restart_that_ends_nothing_or_was_asked_for(host: Machine, params: Any) -> None:
+    found = run(host, name="docker", **params)
+    assert (found["required"], found["deferred"]) == (["docker.service"], [])
+    assert (found["blocked"], found["warnings"]) == ([], [])
+
+
+@pytest.mark.parametrize("runtime", ["docker", "containerd"])
+def test_never(runtime: str) -> None:
+    files = {DAEMON: "{}", CONFIG: "version = 2\n"}
+    host = Machine(files, docker="26.1.5", containerd="1.7.24")
+    found = run(host, name=runtime, restart="never")
+    assert (found["required"], found["deferred"]) == ([], [f"{runtime}.service"])
+    assert "has to be restarted before what was set holds" in found["warnings"][0]
+
+
+@pytest.mark.parametrize("answers", [{}, {(SOCKET, "/info"): []}, {(SOCKET, "/info"): {}}])
+def test_docker_that_does_not_answer_may_run_something(answers: Any) -> None:
+    host = docker()
+    host.answers = answers
+    found = run(host, name="docker")
+    assert found["deferred"] == ["docker.service"]
+    assert (
+        "would end containers that are not known, as docker does not answer" in found["warnings"][0]
+    )
+
+
+def test_docker_that_does_not_run_runs_nothing() -> None:
+    host = docker()
+    host.commands["systemctl", "show"] = "ActiveState=inactive\n"
+    found = run(host, name="docker")
+    assert (found["required"], found["deferred"], found["blocked"]) == ([], [], [])
+
+
+def test_socket_of_the_file() -> None:
+    hosts = '{"hosts": ["tcp://127.0.0.1:2375", "unix:///run/other.sock"]}'
+    host = docker(text=hosts)
+    host.answers = {("/run/other.sock", key[1]): one for key, one in host.answers.items()}
+    assert run(host, name="docker")["blocked"] == ["train", "b" * 12]
+
+
+def test_reload_waits_for_nothing() -> None:
+    host = docker(text='{"features": {"cdi": true}}')
+    host.install_toolkit()
+    one = capability(host, name="docker", mode="runtime_class")
+    state = one.observe()
+    plan = one.plan(state)
+    result = one.result(state, plan)
+    assert result["reload_required"] == ["docker.service"]
+    assert (result["restart_deferred"], plan.blocked_by, plan.warnings) == ([], (), ())
+
+
+SHIM = "/usr/bin/containerd-shim-runc-v2\0-namespace\0k8s.io\0-id\0" + "c" * 64 + "\0-address\0x\0"
+CONMON = "/usr/libexec/crio/conmon\0-b\0/run/x\0-c\0" + "d" * 64 + "\0"
+
+
+@pytest.mark.parametrize(
+    ("kill", "ends"), [("process", False), ("control-group", True), ("mixed", True)]
+)
+@pytest.mark.parametrize("root", ["/sys/fs/cgroup", "/sys/fs/cgroup/systemd"])
+def test_unit_that_takes_its_containers_along(kill: str, ends: bool, root: str) -> None:
+    group = "/system.slice/containerd.service"
+    host = Machine({CONFIG: "version = 2\n"}, containerd="1.7.24")
+    host.commands["systemctl", "show"] = (
+        f"ActiveState=active\nActiveEnterTimestampMonotonic=1\nKillMode={kill}\nControlGroup={group}\n"
+    )
+    host.files.update(
+        {
+            f"{root}{group}/cgroup.procs": "1\n2\n3\n",
+            "/proc/1/cmdline": "/usr/bin/containerd\0",
+            "/proc/2/cmdline": SHIM,
+            "/proc/3/cmdline": CONMON,
+        }
+    )
+    found = run(host)
+    assert found["blocked"] == (["c" * 12, "d" * 12] if ends else [])
+    assert found["required"] == ([] if ends else ["containerd.service"])

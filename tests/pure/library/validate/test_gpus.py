@@ -1,0 +1,91 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The specification on disk against the one that would be written now."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.validate.gpus import current
+from ansible_collections.gpu.node.plugins.module_utils._core.cdi.boot import CONFIG, Options, dump
+from ansible_collections.gpu.node.plugins.module_utils._core.validation.cdi import Current
+from ansible_collections.gpu.node.plugins.module_utils._host.cdi import specify
+from ansible_collections.gpu.node.plugins.module_utils._host.driver_files import DriverFiles
+from ansible_collections.gpu.node.plugins.module_utils._nvml.real import inventory
+
+from tests.fakes.library.gpu_values import gpu, mig
+from tests.fakes.packages.driver_fakes import CDI_SPEC, VERSION, Debian, FakeNvml
+
+PARTED = gpu(1, mig=True)
+OPTIONS = Options(CDI_SPEC)
+
+
+@pytest.fixture
+def nvml() -> Any:
+    return FakeNvml(gpu(0), PARTED, migs=(mig(PARTED, 0),))
+
+
+@pytest.fixture
+def machine(nvml: Any) -> Debian:
+    """Return a machine with the specification that its driver wants."""
+    found = Debian()
+    for number in range(40):
+        found.files[f"/dev/nvidia-caps/nvidia-cap{number * 10}"] = ""
+    found.files[CONFIG] = dump(OPTIONS)
+    files = DriverFiles(found, "/")  # type: ignore[arg-type]
+    found.files[CDI_SPEC] = specify(inventory(nvml), files, OPTIONS)[0].text
+    return found
+
+
+def found(machine: Debian, nvml: Any) -> Current:
+    return current(machine, nvml)  # type: ignore[arg-type]
+
+
+def test_one_that_was_just_written_is_current(machine: Debian, nvml: Any) -> None:
+    assert machine.names()
+    assert found(machine, nvml) == Current()
+
+
+def test_what_changed_since_is_named(machine: Debian, nvml: Any) -> None:
+    spec = machine.spec()
+    gone = spec["containerEdits"]["mounts"].pop()["containerPath"]
+    spec["containerEdits"]["deviceNodes"].append({"path": "/dev/nvidia-old"})
+    machine.files[CDI_SPEC] = json.dumps(spec)
+    differences = found(machine, nvml).differences
+    assert "has the node /dev/nvidia-old" in differences
+    assert any(one.startswith("lacks the mount ") and gone in one for one in differences)
+    assert len(differences) == 2
+
+
+def test_a_socket_that_came_later_is_no_fault(machine: Debian, nvml: Any) -> None:
+    machine.files["/run/nvidia-fabricmanager/socket"] = ""
+    assert found(machine, nvml) == Current()
+
+
+def test_libraries_of_another_driver_are_noticed(machine: Debian, nvml: Any) -> None:
+    machine.files[CDI_SPEC] = machine.files[CDI_SPEC].replace(
+        f"libcuda.so.{VERSION}", "libcuda.so.1.2"
+    )
+    assert any("libcuda" in one for one in found(machine, nvml).differences)
+
+
+@pytest.mark.parametrize(
+    "text", ["kind: nvidia.com/gpu", "[]", "{}", '{"devices": [1]}', '{"devices": {}}']
+)
+def test_another_s_file_is_none_of_ours(machine: Debian, nvml: Any, text: str) -> None:
+    machine.files[CDI_SPEC] = text
+    differences = found(machine, nvml).differences
+    assert differences == ("it is no specification of gpu.node",) or text == '{"devices": {}}'
+    assert differences
+
+
+def test_one_that_is_gone(machine: Debian, nvml: Any) -> None:
+    del machine.files[CDI_SPEC]
+    assert found(machine, nvml).differences == (f"{CDI_SPEC} is not there",)
+    del machine.files[CONFIG]
+    assert found(machine, nvml) == Current()
+    machine.files[CONFIG] = "{"
+    assert f"{CONFIG} is damaged" in found(machine, nvml).unknown

@@ -1,0 +1,123 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the controller sends to the node."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpu.node.plugins.action.device_plugin import ActionModule
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import (
+    collect,
+    fingerprint,
+    pack,
+)
+
+from tests.support.paths import REPOSITORY
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    for name in (
+        "pyproject.toml",
+        "src/gpu_plugin/main.py",
+        "src/gpu_plugin/__pycache__/main.pyc",
+        "src/gpu_plugin.egg-info/PKG-INFO",
+        "build/lib/main.py",
+        ".mypy_cache/x",
+    ):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# {name}\n")
+    (tmp_path / "shared.py").write_text("# shared\n")
+    (root / "src/gpu_plugin/shared.py").symlink_to(tmp_path / "shared.py")
+    return root
+
+
+def test_sources_are_collected_and_leavings_are_not(tree: Path) -> None:
+    assert sorted(collect(str(tree), "package")) == [
+        "package/pyproject.toml",
+        "package/src/gpu_plugin/main.py",
+        "package/src/gpu_plugin/shared.py",
+    ]
+
+
+def test_archive_depends_on_names_and_contents_alone(tree: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "1.tar.gz", tmp_path / "2.tar.gz"
+    files = collect(str(tree), "package")
+    pack(files, str(first))
+    before = fingerprint(files, "1")
+    for path in files.values():
+        os.utime(path, (1, 1))
+        Path(path).chmod(0o600)
+    pack(collect(str(tree), "package"), str(second))
+    assert first.read_bytes() == second.read_bytes()
+    assert fingerprint(collect(str(tree), "package"), "1") == before
+
+
+def test_archive_holds_files_in_place_of_links(tree: Path, tmp_path: Path) -> None:
+    path = tmp_path / "payload.tar.gz"
+    pack(collect(str(tree), "package"), str(path))
+    with tarfile.open(path) as archive:
+        assert all(entry.isreg() and entry.mode == 0o644 for entry in archive)
+        member = archive.extractfile("package/src/gpu_plugin/shared.py")
+        assert member is not None
+        assert member.read() == b"# shared\n"
+
+
+@pytest.mark.parametrize("change", ["content", "name", "release"])
+def test_every_change_has_its_own_fingerprint(tree: Path, change: str) -> None:
+    before = fingerprint(collect(str(tree), "package"), "1")
+    source = tree / "src/gpu_plugin/main.py"
+    if change == "content":
+        source.write_text("# other\n")
+    elif change == "name":
+        source.rename(source.with_name("other.py"))
+    after = fingerprint(collect(str(tree), "package"), "2" if change == "release" else "1")
+    assert after != before
+
+
+def asked_of_the_node(**args: str) -> dict[str, Any]:
+    """Return what the module is given by the action on a node that has the release already."""
+    action, asked = object.__new__(ActionModule), {}
+    action._task = SimpleNamespace(args=args)
+
+    def module(args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
+        asked.update(args)
+        return {"changed": False}
+
+    action._module = module
+    action.run(None, {})
+    return asked
+
+
+def test_where_wheels_come_from_makes_no_other_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Newcomer 1.4: two colleagues, one with a wheelhouse and one without, must not undo each other's work."""
+    monkeypatch.setattr(ActionBase, "run", lambda *_given: {})
+    data = b"a wheel"
+    wheel = tmp_path / "wheels/tomlkit-0.15.2-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.write_bytes(data)
+    package = tmp_path / "package"
+    shutil.copytree(REPOSITORY / "files/gpu_plugin/systemd", package / "systemd")
+    (package / "pyproject.toml").touch()
+    listed = package / "requirements.txt"
+    listed.write_text(f"tomlkit==0.15.2 --hash=sha256:{hashlib.sha256(data).hexdigest()}\n")
+    without = asked_of_the_node(package=str(package))
+    given = asked_of_the_node(package=str(package), wheelhouse=str(wheel.parent))
+    assert given["digest"] == without["digest"]
+    assert given["units"] == without["units"]
+    listed.write_text(f"{listed.read_text()}# other libraries make another release\n")
+    assert asked_of_the_node(package=str(package))["digest"] != without["digest"]

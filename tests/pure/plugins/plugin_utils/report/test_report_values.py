@@ -1,0 +1,153 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a report says of nodes, from their answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpu.node.plugins.filter.fleet_report import fleet_report
+from ansible_collections.gpu.node.plugins.module_utils._core.allocated import Allocation
+from ansible_collections.gpu.node.plugins.plugin_utils.report.nodes import node
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.browser import fleets
+
+LAYOUT = (("3g.40gb", 0), ("2g.20gb", 4))
+WHOLE, SPLIT = (f"GPU-0000000{at}-0000-0000-0000-000000000000" for at in "12")
+
+
+def gpus() -> list[dict[str, Any]]:
+    return [
+        fleets.gpu(0, WHOLE, "NVIDIA H100", 80, None),
+        fleets.gpu(1, SPLIT, "NVIDIA H100", 80, LAYOUT),
+    ]
+
+
+def report(nodes: dict[str, Any], **options: str) -> dict[str, Any]:
+    known = {name: {"looked": found} for name, found in nodes.items()}
+    found: dict[str, Any] = json.loads(
+        fleet_report(list(nodes), known, "looked", form="json", **options)
+    )
+    return found
+
+
+def test_who_uses_what_is_told_by_instance() -> None:
+    there = gpus()
+    mig = there[1]["mig_devices"][0]["uuid"]
+    there[0]["processes"] = [
+        {"pid": 7, "name": "python", "gpu_uuid": WHOLE, "gi_id": None, "ci_id": None}
+    ]
+    share = Allocation("team", "train", "main", "nvidia.com/mig-3g.40gb", mig + "::1")
+    other = Allocation("team", "claimed", "", "gpu.node", WHOLE)
+    found = node("n", fleets.answer(there, given=(share, other)), None)
+    whole, split = found["gpus"]
+    assert [(one["kind"], one["name"]) for one in whole["users"]] == [
+        ("claim", "team/claimed"),
+        ("process", "python (7)"),
+    ]
+    used, free = split["instances"]
+    assert (used["profile"], used["start"], used["size"]) == ("3g.40gb", 0, 4)
+    assert used["users"][0]["device"] == f"nvidia.com/mig-3g.40gb {mig}"
+    assert free["users"] == []
+    assert (whole["in_use"], split["in_use"], split["slots"]) == (True, True, 8)
+
+
+def test_shares_of_a_device_are_one_user() -> None:
+    given_twice = [Allocation("a", "b", "c", "nvidia.com/gpu", f"{WHOLE}::{at}") for at in (0, 1)]
+    found = node("n", fleets.answer(gpus(), given=tuple(given_twice)), None)
+    assert len(found["gpus"][0]["users"]) == 1
+
+
+def test_what_is_wrong_is_counted_by_node() -> None:
+    bad = fleets.fault(SPLIT, 1, "XID 79 (GPU has fallen off the bus)", 79)
+    nodes = {
+        "good": fleets.answer(gpus()),
+        "drifted": fleets.answer(gpus(), drift={"mig": ["GPU 1: destroy 2g.20gb"]}),
+        "bad": fleets.answer(gpus(), faults=(bad,), reboot=("the distribution asks for it",)),
+        "past": fleets.answer(gpus(), driver="535.309.01"),
+        "below": fleets.answer(gpus(), driver="580.95.05"),
+        "away": {"unreachable": True, "msg": "timed out"},
+        "refused": {"failed": False, "msg": "plan: mig_selected: 'hafl' is not valid"},
+        "skipped": None,
+    }
+    found = report(nodes, title="Fleet", made=fleets.MADE)
+    assert found["totals"] == {
+        "nodes": 8,
+        "gpus": 10,
+        "gpus_in_use": 0,
+        "mig_instances": 10,
+        "mig_instances_in_use": 0,
+        "drifted": 1,
+        "unhealthy": 1,
+        "outdated_drivers": 1,
+        "vulnerable_drivers": 1,
+        "pending_reboots": 1,
+        "unreachable": 1,
+        "failed": 2,
+    }
+    by_name = {one["name"]: one for one in found["nodes"]}
+    assert list(by_name) == list(nodes)
+    assert by_name["away"]["state"] == "unreachable"
+    assert by_name["refused"]["problem"] == nodes["refused"]["msg"]
+    assert by_name["skipped"]["problem"] == "the node was not looked at"
+    assert by_name["bad"]["unhealthy"] == ["GPU 1: XID 79 (GPU has fallen off the bus)"]
+    assert by_name["bad"]["gpus"][1]["fault"].startswith("XID 79")
+    assert by_name["past"]["driver"]["end_of_support"] == "2026-06-30"
+    assert (found["title"], found["made"], found["version"]) == ("Fleet", fleets.MADE, 1)
+
+
+def test_a_node_that_can_not_be_planned_shows_its_gpus() -> None:
+    answer = fleets.answer(gpus())
+    known = {"n": {"looked": {"msg": "wrong"}, "info": {"gpu_info": answer["gpu_info"]}}}
+    found = json.loads(fleet_report(["n"], known, "looked", "info", form="json"))
+    assert [one["uuid"] for one in found["nodes"][0]["gpus"]] == [WHOLE, SPLIT]
+    assert found["nodes"][0]["state"] == "failed"
+    assert not any(one["known"] for one in found["nodes"][0]["gpus"])
+
+
+def test_a_gpu_is_only_free_where_all_were_asked() -> None:
+    answer = fleets.answer(gpus())
+    assert all(one["known"] for one in report({"n": answer})["nodes"][0]["gpus"])
+    answer["status"]["allocations_unknown"] = "the kubelet does not answer"
+    (found,) = report({"n": answer})["nodes"]
+    assert not any(one["known"] for one in found["gpus"])
+    assert found["users_unknown"] == "the kubelet does not answer"
+
+
+def test_gpus_without_a_driver_are_counted_and_unhealthy() -> None:
+    answer = fleets.answer([])
+    answer["gpu_info"].update(pci_gpus=[{}, {}], nvml_available=False, nvml_error="not loaded")
+    found = report({"n": answer})
+    assert found["totals"]["gpus"] == 2
+    assert found["nodes"][0]["unhealthy"] == ["not loaded"]
+
+
+def test_each_hosts_variables_are_read_once() -> None:
+    reads: list[str] = []
+
+    class Hosts(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            reads.append(key)
+            return super().get(key, default)
+
+    nodes = dict(fleets.fleet(50))
+    fleet_report(list(nodes), Hosts({key: {"looked": one} for key, one in nodes.items()}), "looked")
+    assert reads == list(nodes)
+
+
+def test_a_form_that_is_not_known_is_refused() -> None:
+    with pytest.raises(AnsibleFilterError, match="form: 'pdf' is not html or json"):
+        fleet_report([], {}, "looked", form="pdf")
+
+
+@given(st.lists(st.sampled_from(["GPU 0: create 1g.10gb", "write a file"]), max_size=3))
+def test_a_node_has_drifted_exactly_where_a_part_has_steps(steps: list[str]) -> None:
+    found = report({"n": fleets.answer(gpus(), drift={"cdi": steps})})
+    assert found["totals"]["drifted"] == bool(steps)
+    assert [one["steps"] for one in found["nodes"][0]["drift"]] == ([steps] if steps else [])

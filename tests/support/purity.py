@@ -1,0 +1,59 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a pure test may not do: start a process, use the network, sleep, or write outside of its own folder.
+
+The interpreter tells of all of these by its audit events (PEP 578), whoever asks for them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import Any
+
+PROCESSES = {
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.system",
+    "subprocess.Popen",
+}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_watching = False
+
+
+class ImpureError(Exception):
+    """A pure test did what only tests of other tiers may do."""
+
+
+def watch(on: bool) -> None:
+    """Refuse from now on, or no longer."""
+    global _watching
+    _watching = on
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _watching:
+        return
+    if event in PROCESSES:
+        raise ImpureError(f"a pure test starts a process: {event} {arguments!r:.200}")
+    if event in ("socket.connect", "socket.bind") and not isinstance(arguments[1], str | bytes):
+        raise ImpureError(f"a pure test uses the network: {event} {arguments[1]!r}")
+    if event == "time.sleep":
+        raise ImpureError(f"a pure test sleeps for {arguments[0]} seconds")
+    if event == "open" and _written_elsewhere(*arguments):
+        raise ImpureError(f"a pure test writes to {arguments[0]!r}, outside of its folder")
+
+
+def _written_elsewhere(path: Any, _mode: Any, flags: Any) -> bool:
+    if not isinstance(path, str | bytes) or not (isinstance(flags, int) and flags & WRITES):
+        return False
+    name = os.path.abspath(os.fsdecode(path))
+    return not name.startswith((tempfile.gettempdir(), "/dev/null", "/proc/self/fd/"))
+
+
+sys.addaudithook(_audit)
