@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -42,60 +43,55 @@ def test_there_is_a_page_for_each_tool() -> None:
     assert all(f"({page}.md)" in index for page in PAGES)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_each_variable_of_the_other_tool_is_mapped(page: str) -> None:
-    assert tables.mapped(page)[1] == []
+def wrong(page: str) -> Iterator[str]:
+    """Yield what is wrong with a page of migration."""
+    recorded, text = tables.recorded(page), (tables.FOLDER / f"{page}.md").read_text()
+    yield from (f"{name} is not mapped" for name in tables.mapped(page)[1])
     taken = [name for row in rows(page) for name in row.taken]
-    assert len(taken) == sum(map(len, tables.recorded(page)["names"].values())) >= LEAST[page]
-    assert len(tables.recorded(page)["commit"]) == 40
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_each_row_says_one_thing_and_stands_for_something(page: str) -> None:
+    names = sum(map(len, recorded["names"].values()))
+    if not len(taken) == names >= LEAST[page]:
+        yield f"{len(taken)} names are mapped of {names}, which are {LEAST[page]} at least"
+    if len(recorded["commit"]) != 40:
+        yield "the commit that was read is not told"
     for row in rows(page):
-        assert set(row.said) <= {"names", "note", *KEYS}, row.said
-        assert len(KEYS & set(row.said)) == 1, row.said
-        assert row.here(), row.said
-        for pattern in row.said["names"]:
-            assert any(tables.fits(name, pattern) for name in row.taken), pattern
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_what_it_is_mapped_to_is_there(page: str) -> None:
+        yield from wrong_row(row)
     ours = [name for row in rows(page) for name in row.said.get("to", ())]
-    assert [name for name in ours if not own_names.known(name)] == []
-    assert ours
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_texts_of_a_page_name_variables_that_are_there(page: str) -> None:
+    yield from (
+        f"{name} is mapped to, and is not there" for name in ours if not own_names.known(name)
+    )
     said = tables.words(page)
     said |= {one for row in rows(page) for one in re.findall(r"`([^`]+)`", row.here())}
-    found = {name for one in said for name in OURS.findall(one)}
-    assert {one for one in found - upstream(page) if not own_names.known(one)} == set()
+    named = {name for one in said for name in OURS.findall(one)} - upstream(page)
+    yield from (f"{name} is named, and is not there" for name in named if not own_names.known(name))
+    if tables.shown(page) != tables.table(page):
+        yield "its table is old: run make docs-tables"
+    yield from (f"{one} is not on it" for one in upstream(page) if f"`{one}`" not in text)
+    if not text.split("\n")[2].startswith("Task: "):
+        yield "it does not begin with a task"
+    wanted = ("\n## Example\n", "\n## Commands\n", "\n## The way back\n", "```yaml", "```console")
+    yield from (f"it lacks {one!r}" for one in wanted if one not in text)
+    if "pods" not in text.partition("## The way back")[0]:
+        yield "it does not say what becomes of pods that run"
+
+
+def wrong_row(row: tables.Row) -> Iterator[str]:
+    """Yield what is wrong with a row: it says one thing, of names that there are."""
+    if not set(row.said) <= {"names", "note", *KEYS} or len(KEYS & set(row.said)) != 1:
+        yield f"{row.said} says not just one thing"
+    if not row.here():
+        yield f"{row.said} says nothing"
+    for pattern in row.said["names"]:
+        if not any(tables.fits(name, pattern) for name in row.taken):
+            yield f"{pattern} stands for no name"
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_page_shows_its_table(page: str) -> None:
-    assert tables.shown(page) == tables.table(page), "run make docs-tables"
-    text = (tables.FOLDER / f"{page}.md").read_text()
-    assert [one for one in upstream(page) if f"`{one}`" not in text] == []
+def test_a_page_maps_all_of_the_other_tool_to_what_is_there(page: str) -> None:
+    assert list(wrong(page)) == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_has_an_example_commands_and_the_way_back(page: str) -> None:
-    text = (tables.FOLDER / f"{page}.md").read_text()
-    assert text.split("\n")[2].startswith("Task: ")
-    for title in ("## Example", "## Commands", "## The way back"):
-        assert f"\n{title}\n" in text, title
-    assert "```yaml" in text
-    assert "```console" in text
-    assert "| pods that run |" in text or "pods" in text.split("## The way back")[0]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_a_name_that_is_not_there_is_found_out() -> None:
+    wrong = (
         "mig_configs",
         "flags.migStrategies",
         "dcgm_exporter.adress",
@@ -105,10 +101,8 @@ def test_a_page_has_an_example_commands_and_the_way_back(page: str) -> None:
         "gpu-plugin run --kubelet-sockets",
         "MIG_STRATEGIES",
         "mig_config.first",
-    ],
-)
-def test_a_name_that_is_not_there_is_found_out(name: str) -> None:
-    assert not own_names.known(name)
+    )
+    assert [name for name in wrong if own_names.known(name)] == []
 
 
 def test_names_of_each_kind_are_known() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.docs.tables import pages, variables
 
 SPECS = {name: spec for role in variables.roles() for name, spec in variables.options(role).items()}
 KEYS = ("type", "elements", "choices")
+ROLES = [one for one in variables.roles() if one != "common"]
+PREFIXES = ("gpu_nodes_", "node_labels_", *(f"{role}_" for role in ROLES))
 # What a page of migration begins with.
 OTHERS = re.compile(r"^Before\b[^\n]*:\n\n```yaml\n.*?^```\n", re.MULTILINE | re.DOTALL)
 
@@ -66,3 +69,21 @@ def refused(name: str, value: Any) -> list[str]:
     spec = {key: SPECS[name][key] for key in KEYS if key in SPECS[name]}
     result = ArgumentSpecValidator({name: spec}).validate({name: value})
     return [str(one) for one in result.error_messages]
+
+
+def unknown(data: Any) -> dict[str, list[str]]:
+    """Return what an example names that looks like a variable of ours and is none, with the nearest."""
+    names = {one for one in _keys(data) if one.startswith(PREFIXES)} - set(SPECS)
+    return {one: difflib.get_close_matches(one, SPECS, 1) for one in names}
+
+
+def _keys(data: Any) -> Iterator[str]:
+    """Yield the names that an example gives to values outside of the variables' own values."""
+    if isinstance(data, dict):
+        for name, value in data.items():
+            yield str(name)
+            if name not in SPECS:
+                yield from _keys(value)
+    elif isinstance(data, list):
+        for one in data:
+            yield from _keys(one)
