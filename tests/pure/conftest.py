@@ -10,13 +10,17 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import purity
+from tests.support.alarm import alarm
+
+SECONDS = 60.0  # of the processor, for one test
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Iterator[None]:
-    """Refuse what a pure test may not do, from its first fixture on."""
+    """Refuse what a pure test may not do, from its first fixture on; end a pattern that backtracks for ever."""
     purity.watch(True)
     try:
-        return (yield)
+        with alarm(SECONDS):
+            return (yield)
     finally:
         purity.watch(False)

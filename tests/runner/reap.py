@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tests.support import folder
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -28,15 +28,15 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, li
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    folder = Path(tempfile.mkdtemp(prefix="gpu-node-tests-", dir="/tmp"))  # short, for sockets
-    child = subprocess.Popen(command, env={**environment, "TMPDIR": str(folder)})
+    place = folder.begin()
+    child = subprocess.Popen(command, env={**environment, "TMPDIR": str(place)})
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: child.kill())
     try:
         return child.wait(), left()
     finally:
         end()
-        forget(folder)
+        folder.remove(place)
 
 
 def children() -> list[int]:
@@ -65,19 +65,6 @@ def end() -> None:
         for pid in some:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-
-
-def forget(folder: Path) -> None:
-    """Remove a folder and what is mounted below it."""
-    for place in sorted(_mounted(folder), reverse=True):
-        subprocess.run(["umount", "--lazy", place], check=False, capture_output=True)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _mounted(folder: Path) -> Iterator[str]:
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        if (place := line.split()[1]).startswith(f"{folder}/"):
-            yield place
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ def alarm(seconds: float = SECONDS) -> Iterator[None]:
         raise AssertionError(f"more than {seconds} seconds of the processor, at {where}")
 
     before = signal.signal(signal.SIGVTALRM, ring)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    left, _interval = signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, left)
         signal.signal(signal.SIGVTALRM, before)

@@ -3,7 +3,7 @@
 
 """What a pure test may not do: start a process, use the network, sleep, or write outside of its own folder.
 
-The interpreter tells of all of these by its audit events (PEP 578), whoever asks for them.
+The interpreter tells of them by its audit events (PEP 578), whoever asks for them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from typing import Any
 
 PROCESSES = {
@@ -23,6 +24,7 @@ PROCESSES = {
     "subprocess.Popen",
 }
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+SLEEP = time.sleep
 _watching = False
 
 
@@ -34,6 +36,11 @@ def watch(on: bool) -> None:
     """Refuse from now on, or no longer."""
     global _watching
     _watching = on
+    time.sleep = _refused if on else SLEEP  # which tells of itself from Python 3.13 on
+
+
+def _refused(seconds: float) -> None:
+    raise ImpureError(f"a pure test sleeps for {seconds} seconds")
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
@@ -43,8 +50,6 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         raise ImpureError(f"a pure test starts a process: {event} {arguments!r:.200}")
     if event in ("socket.connect", "socket.bind") and not isinstance(arguments[1], str | bytes):
         raise ImpureError(f"a pure test uses the network: {event} {arguments[1]!r}")
-    if event == "time.sleep":
-        raise ImpureError(f"a pure test sleeps for {arguments[0]} seconds")
     if event == "open" and _written_elsewhere(*arguments):
         raise ImpureError(f"a pure test writes to {arguments[0]!r}, outside of its folder")
 
