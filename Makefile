@@ -75,7 +75,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-all test-fast flaky lint sanity sanity-all molecule test-cluster bench bench-fleet bundle shim
+.PHONY: test test-all test-fast flaky mutation lint sanity sanity-all molecule test-cluster bench bench-fleet bundle shim
 PYTEST := $(BIN)/pytest
 test: setup shim $(WHEELHOUSE)/stamp ## What every change has to pass: a quarter of an hour on two cores (TESTS="path -k name" for some)
 	$(if $(TESTS),$(PYTEST) $(TESTS),$(BIN)/python -m tests.runner)
@@ -88,6 +88,9 @@ test-fast: $(CACHE)/venv.stamp $(LINK) lint ## Lint, the pure tests and those of
 
 flaky: setup shim $(WHEELHOUSE)/stamp ## Which tests fail by chance: N=10 runs in random order on a busy machine, NODES=3 of what has nodes
 	$(BIN)/python -m tests.runner --flaky $(or $(N),10) --flaky-nodes $(or $(NODES),3) $(if $(ALL),--all) --write
+
+mutation: setup shim $(WHEELHOUSE)/stamp ## Break guards of the product one after the other, and see that a test fails
+	$(BIN)/python -m tests.mutation
 
 lint: $(CACHE)/venv.stamp $(LINK) ## ruff, mypy, import-linter, ansible-lint
 	$(BIN)/ruff check .
