@@ -71,7 +71,7 @@ image: setup ## Build the simulated node's image, unless it is there
 .PHONY: demo
 demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node (PRODUCT=h100-80 GPUS=8)
 	@$(GPUNODE) image
-	@PRODUCT=$(PRODUCT) GPUS=$(GPUS) $(PYTHON) tests/demo/demo.py
+	@PRODUCT=$(PRODUCT) GPUS=$(GPUS) $(BIN)/python -m tests.demo.demo
 
 # --- tests -----------------------------------------------------------------------------------------
 

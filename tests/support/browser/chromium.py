@@ -10,12 +10,12 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import LIMIT, eventually
+
 PROGRAM = "chromium"
-PATIENCE = 60.0  # seconds for whatever a page is asked to come to
 OPTIONS = (
     "--headless=new",
     "--remote-debugging-pipe",
@@ -68,7 +68,7 @@ class Browser:
     def close(self) -> None:
         """End the browser."""
         os.close(self._writes)
-        self._process.wait(PATIENCE)
+        self._process.wait(LIMIT)
         os.close(self._reads)
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
@@ -108,12 +108,7 @@ class Browser:
 
     def until(self, expression: str) -> Any:
         """Wait until an expression is true, and return it."""
-        deadline = time.monotonic() + PATIENCE
-        while not (found := self.run(expression)):
-            if time.monotonic() > deadline:
-                raise PageError(f"{expression} is still {found!r}")
-            time.sleep(0.02)
-        return found
+        return eventually(lambda: self.run(expression))
 
     def open(self, path: Path) -> None:
         """Open a file, and wait until the report in it shows all of its rows."""
