@@ -35,6 +35,7 @@ class ImpureError(Exception):
 def watch(on: bool) -> None:
     """Refuse from now on, or no longer."""
     global _watching
+    tempfile.gettempdir()  # which tries the folder by a file, and within an audit would wait for itself
     _watching = on
     time.sleep = _refused if on else SLEEP  # which tells of itself from Python 3.13 on
 
@@ -58,6 +59,10 @@ def _written_elsewhere(path: Any, _mode: Any, flags: Any) -> bool:
     if not isinstance(path, str | bytes) or not (isinstance(flags, int) and flags & WRITES):
         return False
     name = os.path.abspath(os.fsdecode(path))
+    if (
+        "/__pycache__/" in name
+    ):  # what the interpreter keeps of a module that is imported first here
+        return False
     return not name.startswith((tempfile.gettempdir(), "/dev/null", "/proc/self/fd/"))
 
 

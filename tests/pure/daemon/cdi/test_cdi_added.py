@@ -90,15 +90,13 @@ def test_what_is_not_there_is_left_out_and_said_once(
     assert kept.names == NAMES
 
 
-@pytest.mark.parametrize(
-    "other", [config(), config("envvar", **ALL), config("volume-mounts", "envvar", **ALL)]
-)
-def test_what_is_not_asked_for_goes(tmp_path: Path, other: Config) -> None:
-    kept = CdiAdded(node(tmp_path, *HAVE))
-    kept.refresh(config(**ALL))
-    kept.refresh(other)
-    assert kept.names == frozenset()
-    assert written(tmp_path) == {}
+def test_what_is_not_asked_for_goes(tmp_path: Path) -> None:
+    for other in (config(), config("envvar", **ALL), config("volume-mounts", "envvar", **ALL)):
+        kept = CdiAdded(node(tmp_path, *HAVE))
+        kept.refresh(config(**ALL))
+        kept.refresh(other)
+        assert kept.names == frozenset()
+        assert written(tmp_path) == {}
 
 
 def test_device_nodes_below_another_root(tmp_path: Path) -> None:
@@ -126,22 +124,24 @@ def test_a_file_that_can_not_be_written_is_told_once(
 HOST = HostState((), ("0",), frozenset({"GPU-0"}), frozenset(NAMES))
 
 
-@pytest.mark.parametrize("strategy", ["cdi-cri", "cdi-annotations"])
-def test_a_container_gets_them_by_cdi_too(strategy: str) -> None:
-    found = grant([device(0)], ["GPU-0"], config(strategy, **ALL), HOST, "token")
-    names = (
-        f"{VENDOR}/gpu=GPU-0",
-        f"{VENDOR}/imex-channel=0",
-        f"{VENDOR}/gdrcopy=all",
-        f"{VENDOR}/gds=all",
-        f"{VENDOR}/mofed=all",
-    )
-    if strategy == "cdi-cri":
-        assert found.cdi_devices == names
-    else:
-        assert list(found.annotations.values()) == [",".join(names)]
-    assert found.envs == {f"NVIDIA_{name}": "enabled" for name in ("GDRCOPY", "GDS", "MOFED")}
-    assert found.nodes == found.mounts == ()
+def test_a_container_gets_them_by_cdi_too() -> None:
+    for strategy in ("cdi-cri", "cdi-annotations"):
+        found = grant([device(0)], ["GPU-0"], config(strategy, **ALL), HOST, "token")
+        names = (
+            f"{VENDOR}/gpu=GPU-0",
+            f"{VENDOR}/imex-channel=0",
+            f"{VENDOR}/gdrcopy=all",
+            f"{VENDOR}/gds=all",
+            f"{VENDOR}/mofed=all",
+        )
+        if strategy == "cdi-cri":
+            assert found.cdi_devices == names, strategy
+        else:
+            assert list(found.annotations.values()) == [",".join(names)], strategy
+        assert found.envs == {
+            f"NVIDIA_{name}": "enabled" for name in ("GDRCOPY", "GDS", "MOFED")
+        }, strategy
+        assert found.nodes == found.mounts == (), strategy
 
 
 def test_what_the_node_lacks_is_dropped() -> None:
@@ -197,44 +197,45 @@ def derived(program: str = "", *disabled: str) -> dict[str, Any]:
 OTHER = ["/usr/bin/other", "other", "hook", "create-symlinks"]
 
 
-@pytest.mark.parametrize(
-    ("disabled", "common", "device_too"),
-    [
+def test_hooks_are_left_out_by_name() -> None:
+    for disabled, common, device_too in (
         (("all",), [OTHER], False),
-        (("chmod", "update-ldcache"), [["/usr/bin/nvidia-ctk", "nvidia-ctk", "hook", *LINKS], OTHER],
-         False),
-        (("create-symlinks",), [["/usr/bin/nvidia-cdi-hook", "nvidia-cdi-hook", "update-ldcache"],
-                                OTHER], True),
-    ],
-)  # fmt: skip
-def test_hooks_are_left_out_by_name(
-    disabled: tuple[str, ...], common: list[list[str]], device_too: bool
-) -> None:
-    found = derived("", *disabled)
-    assert calls(found) == common
-    assert bool(calls(found["devices"][0])) is device_too
-    assert found["containerEdits"]["env"] == ["A=b"]
+        (
+            ("chmod", "update-ldcache"),
+            [["/usr/bin/nvidia-ctk", "nvidia-ctk", "hook", *LINKS], OTHER],
+            False,
+        ),
+        (
+            ("create-symlinks",),
+            [["/usr/bin/nvidia-cdi-hook", "nvidia-cdi-hook", "update-ldcache"], OTHER],
+            True,
+        ),
+    ):
+        found = derived("", *disabled)
+        assert calls(found) == common, disabled
+        assert bool(calls(found["devices"][0])) is device_too, disabled
+        assert found["containerEdits"]["env"] == ["A=b"], disabled
 
 
-@pytest.mark.parametrize(
-    ("program", "first"),
-    [("/opt/nvidia-cdi-hook", ["nvidia-cdi-hook"]), ("/opt/nvidia-ctk", ["nvidia-ctk", "hook"])],
-)
-def test_another_program_runs_nvidias_hooks(program: str, first: list[str]) -> None:
-    found = derived(program)
-    assert calls(found) == [
-        [program, *first, *LINKS],
-        [program, *first, "update-ldcache"],
-        OTHER,
-    ]
-    assert calls(found["devices"][0]) == [[program, *first, "chmod", "--mode", "7"]]
+def test_another_program_runs_nvidias_hooks() -> None:
+    for program, first in (
+        ("/opt/nvidia-cdi-hook", ["nvidia-cdi-hook"]),
+        ("/opt/nvidia-ctk", ["nvidia-ctk", "hook"]),
+    ):
+        found = derived(program)
+        assert calls(found) == [
+            [program, *first, *LINKS],
+            [program, *first, "update-ldcache"],
+            OTHER,
+        ], program
+        assert calls(found["devices"][0]) == [[program, *first, "chmod", "--mode", "7"]], program
 
 
-@pytest.mark.parametrize("hooks", [None, 7, [7], [{}], [{"path": 7}], [{"args": ["nvidia-ctk"]}]])
-def test_strange_hooks_are_left_as_they_are(hooks: Any) -> None:
-    text = json.dumps({**SPEC, "containerEdits": {"hooks": hooks}})
-    found = cdi.derive(cdi.read(text), "/opt/nvidia-ctk", ("chmod",))
-    assert found["containerEdits"]["hooks"] == hooks
+def test_strange_hooks_are_left_as_they_are() -> None:
+    for hooks in (None, 7, [7], [{}], [{"path": 7}], [{"args": ["nvidia-ctk"]}]):
+        text = json.dumps({**SPEC, "containerEdits": {"hooks": hooks}})
+        found = cdi.derive(cdi.read(text), "/opt/nvidia-ctk", ("chmod",))
+        assert found["containerEdits"]["hooks"] == hooks, hooks
 
 
 def test_other_hooks_make_another_file(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.strict_yaml import ConfigError
 
 from tests.fakes.daemon.gpu_builders import gpu
+from tests.support.refusals import refused_otherwise
 
 UUID = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
 SHARING = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2, "devices": ["0"]}]}}
@@ -68,68 +69,65 @@ def test_each_gpu_has_one_owner() -> None:
         assert unknown((first, second), both) == ["7"]
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (written("half"), ("gpuNode.allocation", "half", "device_plugin, dra, both")),
-        (written("both"), ("gpuNode.dra.devices is missing", "gpuNode.allocation is both")),
-        (written("both", devices=[]), ("gpuNode.dra.devices: [] is not valid", "PCI bus id")),
-        (written("both", devices=["MIG-1"]), ("gpuNode.dra.devices", "MIG-1", "UUID")),
-        (written("both", devices=["0:1"]), ("gpuNode.dra.devices", "0:1")),
-        (written("both", devices=[-1]), ("gpuNode.dra.devices", "-1")),
-        (written("both", devices=[True]), ("gpuNode.dra.devices", "True", "UUID")),
-        (written("dra", devices=[0]), ("gpuNode.dra.devices is given", "is dra", "all GPUs")),
-        (written(devices=[0]), ("gpuNode.dra.devices is given", "is device_plugin", "no GPU")),
-        (written(enforcement="hami"), ("gpuNode.dra.enforcement", "mps, cgroup, hami-core, none")),
-        (written(splitCount=0), ("gpuNode.dra.splitCount", "from 1 to 4096")),
-        (written(splitCount="ten"), ("gpuNode.dra.splitCount", "ten")),
-        (written(memoryScaling=0), ("gpuNode.dra.memoryScaling", "from 0.1 to 100")),
-        (written(memoryScaling="2"), ("gpuNode.dra.memoryScaling", "from 0.1 to 100")),
-        (written(memoryScaling=True), ("gpuNode.dra.memoryScaling", "from 0.1 to 100")),
-        ("gpuNode: {dra: {memoryScaling: .nan}}", ("gpuNode.dra.memoryScaling", "0.1 to 100")),
-        ("gpuNode: {dra: {memoryScaling: .inf}}", ("gpuNode.dra.memoryScaling", "0.1 to 100")),
-        (written(oversubscribe="yes"), ("gpuNode.dra.oversubscribe", "refuse, best-effort")),
-        (written(enforcement="hami-core"), ("gpuNode.dra.hamiCore.library is missing",)),
-        (written(hamiCore={"library": "vgpu.so"}), ("hamiCore.library", "an absolute path")),
-        (written(splits=4), ("unknown key gpuNode.dra.splits", "splitCount")),
-        (
-            written("dra", SHARING),
-            ("sharing is given, and gpuNode.allocation is dra", "splitCount", "remove sharing"),
-        ),
-        (
-            written("both", SHARING, devices=[0]),
-            ("sharing names device 0", "gpuNode.dra.devices names GPU 0", "one of them only"),
-        ),
-    ],
+REFUSED = (
+    (written("half"), ("gpuNode.allocation", "half", "device_plugin, dra, both")),
+    (written("both"), ("gpuNode.dra.devices is missing", "gpuNode.allocation is both")),
+    (written("both", devices=[]), ("gpuNode.dra.devices: [] is not valid", "PCI bus id")),
+    (written("both", devices=["MIG-1"]), ("gpuNode.dra.devices", "MIG-1", "UUID")),
+    (written("both", devices=["0:1"]), ("gpuNode.dra.devices", "0:1")),
+    (written("both", devices=[-1]), ("gpuNode.dra.devices", "-1")),
+    (written("both", devices=[True]), ("gpuNode.dra.devices", "True", "UUID")),
+    (written("dra", devices=[0]), ("gpuNode.dra.devices is given", "is dra", "all GPUs")),
+    (written(devices=[0]), ("gpuNode.dra.devices is given", "is device_plugin", "no GPU")),
+    (written(enforcement="hami"), ("gpuNode.dra.enforcement", "mps, cgroup, hami-core, none")),
+    (written(splitCount=0), ("gpuNode.dra.splitCount", "from 1 to 4096")),
+    (written(splitCount="ten"), ("gpuNode.dra.splitCount", "ten")),
+    (written(memoryScaling=0), ("gpuNode.dra.memoryScaling", "from 0.1 to 100")),
+    (written(memoryScaling="2"), ("gpuNode.dra.memoryScaling", "from 0.1 to 100")),
+    (written(memoryScaling=True), ("gpuNode.dra.memoryScaling", "from 0.1 to 100")),
+    ("gpuNode: {dra: {memoryScaling: .nan}}", ("gpuNode.dra.memoryScaling", "0.1 to 100")),
+    ("gpuNode: {dra: {memoryScaling: .inf}}", ("gpuNode.dra.memoryScaling", "0.1 to 100")),
+    (written(oversubscribe="yes"), ("gpuNode.dra.oversubscribe", "refuse, best-effort")),
+    (written(enforcement="hami-core"), ("gpuNode.dra.hamiCore.library is missing",)),
+    (written(hamiCore={"library": "vgpu.so"}), ("hamiCore.library", "an absolute path")),
+    (written(splits=4), ("unknown key gpuNode.dra.splits", "splitCount")),
+    (
+        written("dra", SHARING),
+        ("sharing is given, and gpuNode.allocation is dra", "splitCount", "remove sharing"),
+    ),
+    (
+        written("both", SHARING, devices=[0]),
+        ("sharing names device 0", "gpuNode.dra.devices names GPU 0", "one of them only"),
+    ),
 )
-def test_an_error_names_its_key_and_the_way_out(text: str, told: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError) as error:
-        parse(text, "config.yaml")
-    assert [word for word in told if word not in str(error.value)] == []
-    assert "config.yaml: line 1" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("reference", "device"), [("1:0", "1"), (f"MIG-{UUID}/1/0", UUID), (UUID, UUID)]
-)
-def test_parts_of_a_gpu_of_dra_are_not_shared_either(reference: str, device: str) -> None:
-    entry = {"name": "gpu", "replicas": 2, "devices": [reference]}
-    sharing = {"timeSlicing": {"resources": [entry]}}
-    with pytest.raises(ConfigError, match="sharing names device"):
-        parse(written("both", sharing, devices=[device]))
-    assert parse(written("both", sharing, devices=[7])).sharing.shares
+def test_an_error_names_its_key_and_the_way_out() -> None:
+    cases = ((text, ("config.yaml: line 1", *words)) for text, words in REFUSED)
+    assert refused_otherwise(lambda text: parse(text, "config.yaml"), cases, ConfigError) == []
 
 
-@pytest.mark.parametrize("enforcement", ["mps", "cgroup"])
-def test_more_memory_than_there_is_wants_best_effort(enforcement: str) -> None:
-    more = {"enforcement": enforcement, "memoryScaling": 1.5}
-    with pytest.raises(ConfigError) as error:
-        parse(written("dra", **more))
-    for word in ("gpuNode.dra.memoryScaling is 1.5", "oversubscribe is refuse", "best-effort"):
-        assert word in str(error.value)
-    assert parse(written("dra", **more, oversubscribe="best-effort")).dra.memory_scaling == 1.5
-    less = parse(written("dra", enforcement=enforcement, memoryScaling=0.5)).dra
-    assert less.memory_scaling == 0.5
+def test_parts_of_a_gpu_of_dra_are_not_shared_either() -> None:
+    for reference, device in (("1:0", "1"), (f"MIG-{UUID}/1/0", UUID), (UUID, UUID)):
+        entry = {"name": "gpu", "replicas": 2, "devices": [reference]}
+        sharing = {"timeSlicing": {"resources": [entry]}}
+        with pytest.raises(ConfigError, match="sharing names device"):
+            parse(written("both", sharing, devices=[device]))
+        assert parse(written("both", sharing, devices=[7])).sharing.shares
+
+
+def test_more_memory_than_there_is_wants_best_effort() -> None:
+    for enforcement in ("mps", "cgroup"):
+        more = {"enforcement": enforcement, "memoryScaling": 1.5}
+        with pytest.raises(ConfigError) as error:
+            parse(written("dra", **more))
+        for word in ("gpuNode.dra.memoryScaling is 1.5", "oversubscribe is refuse", "best-effort"):
+            assert word in str(error.value), enforcement
+        assert (
+            parse(written("dra", **more, oversubscribe="best-effort")).dra.memory_scaling == 1.5
+        ), enforcement
+        less = parse(written("dra", enforcement=enforcement, memoryScaling=0.5)).dra
+        assert less.memory_scaling == 0.5, enforcement
 
 
 def test_what_enforces_nothing_or_swaps_may_promise_more() -> None:

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpu_plugin.config.sources import SETTLE, ConfigWatch
-
-if TYPE_CHECKING:
-    from tests.fakes.daemon.running import Node
 
 
 class Clock:
@@ -65,9 +61,3 @@ def test_a_link_that_points_elsewhere(tmp_path: Path) -> None:
     os.unlink(file)
     file.symlink_to("two")
     assert noticed(watch, clock) == [False, True, False]
-
-
-def replace(node: Node, text: str) -> None:
-    trial = node.config.with_suffix(".new")
-    trial.write_text(text)
-    trial.replace(node.config)

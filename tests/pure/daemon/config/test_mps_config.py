@@ -21,6 +21,7 @@ from gpu_plugin.offer.devices import Device
 from gpu_plugin.offer.preference import prefer
 
 from tests.fakes.daemon.gpu_builders import device
+from tests.support.refusals import refused_otherwise
 
 GPU = "nvidia.com/gpu"
 UUIDS = tuple(f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in range(3))
@@ -91,10 +92,10 @@ def test_our_keys() -> None:
     assert settings({**entry, "combine": False}).combine == 1
 
 
-@pytest.mark.parametrize(("given", "combine"), [(None, 1), (True, 1), (False, 4)])
-def test_nvidias_switch_says_whether_shares_combine(given: bool | None, combine: int) -> None:
-    more = {} if given is None else {"failRequestsGreaterThanOne": given}
-    assert settings({"name": "gpu", "replicas": 4}, **more).combine == combine
+def test_nvidias_switch_says_whether_shares_combine() -> None:
+    for given, combine in ((None, 1), (True, 1), (False, 4)):
+        more = {} if given is None else {"failRequestsGreaterThanOne": given}
+        assert settings({"name": "gpu", "replicas": 4}, **more).combine == combine, given
 
 
 REFUSED = {
@@ -123,29 +124,27 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
-def test_refusals_say_where_and_what(text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse(f"sharing:\n  mps: {text}", "c.yaml")
-    for words in REFUSED[text]:
-        assert words in str(caught.value)
-    assert str(caught.value).startswith("c.yaml: line 2: ")
+def test_refusals_say_where_and_what() -> None:
+    def read(text: str) -> Config:
+        return parse(f"sharing:\n  mps: {text}", "c.yaml")
 
-
-@pytest.mark.parametrize(
-    ("root", "expected"),
-    [("run", "absolute path"), ("/a b", "letters"), (f"/{'x' * 60}", "shorter path")],
-)
-def test_roots_that_can_not_be(root: str, expected: str) -> None:
-    with pytest.raises(ConfigError, match=expected):
-        parse(json.dumps({"flags": {"mpsRoot": root}}))
+    cases = ((text, ("refused: c.yaml: line 2: ", *words)) for text, words in REFUSED.items())
+    assert refused_otherwise(read, cases, ConfigError) == []
 
 
 @pytest.mark.attack("mps-root-of-a-user")
-@pytest.mark.parametrize("root", ["/../../etc", "/run/../etc", "/run/mps/.."])
-def test_roots_that_lead_elsewhere(root: str) -> None:
-    with pytest.raises(ConfigError, match=r"expected a path without \.\."):
-        parse(json.dumps({"flags": {"mpsRoot": root}}))
+def test_the_root_is_a_short_absolute_path_that_leads_nowhere_else() -> None:
+    cases = {
+        "run": "absolute path",
+        "/a b": "letters",
+        f"/{'x' * 60}": "shorter path",
+        **dict.fromkeys(("/../../etc", "/run/../etc", "/run/mps/.."), "expected a path without .."),
+    }
+
+    def read(root: str) -> Config:
+        return parse(json.dumps({"flags": {"mpsRoot": root}}))
+
+    assert refused_otherwise(read, cases.items(), ConfigError) == []
 
 
 def test_both_strategies_on_different_gpus() -> None:
@@ -213,19 +212,14 @@ def test_shares_of_one_device_add_up() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("more", "places", "words"),
-    [
+def test_requests_that_can_not_be_granted() -> None:
+    for more, places, words in (
         ({}, ((0, 0), (0, 1)), "maximum request size for shared resources is 1; found 2"),
         ({"combine": 2}, ((0, 0), (0, 1), (0, 2)), "from 1 to 2 are allowed"),
         ({"combine": 2}, ((0, 0), (1, 0)), "shares of several devices can't be given to one"),
-    ],
-)
-def test_requests_that_can_not_be_granted(
-    more: dict[str, Any], places: tuple[tuple[int, int], ...], words: str
-) -> None:
-    with pytest.raises(AllocationRefused, match=words):
-        given(parsed({"name": "gpu", "replicas": 4, **more}), *places)
+    ):
+        with pytest.raises(AllocationRefused, match=words):
+            given(parsed({"name": "gpu", "replicas": 4, **more}), *places)
 
 
 def test_share_beside_a_whole_device_is_refused() -> None:
@@ -243,17 +237,21 @@ def test_cdi_has_variables_and_mounts_too() -> None:
     assert [one.inside for one in found.mounts] == ["/tmp/nvidia-mps", "/dev/shm"]
 
 
-@pytest.mark.parametrize("policy", ["distributed", "packed"])
-def test_shares_for_one_container_are_of_one_device(policy: str) -> None:
-    devices = offered(parsed({"name": "gpu", "replicas": 3, "combine": 3}))[GPU]
-    free = ids((0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 2))
-    chosen = prefer(devices, free, [], 2, policy)
-    assert {one.partition("::")[0] for one in chosen} == {
-        UUIDS[1] if policy == "distributed" else UUIDS[0]
-    }
-    assert {one.partition("::")[0] for one in prefer(devices, free, [], 3, policy)} == {UUIDS[1]}
-    assert prefer(devices, free, ids((0, 1)), 2, policy) == ids((0, 1), (0, 0))
-    assert len(prefer(devices, free, [], 4, policy)) == 4  # which Allocate refuses, with the reason
+def test_shares_for_one_container_are_of_one_device() -> None:
+    for policy in ("distributed", "packed"):
+        devices = offered(parsed({"name": "gpu", "replicas": 3, "combine": 3}))[GPU]
+        free = ids((0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 2))
+        chosen = prefer(devices, free, [], 2, policy)
+        assert {one.partition("::")[0] for one in chosen} == {
+            UUIDS[1] if policy == "distributed" else UUIDS[0]
+        }, policy
+        assert {one.partition("::")[0] for one in prefer(devices, free, [], 3, policy)} == {
+            UUIDS[1]
+        }, policy
+        assert prefer(devices, free, ids((0, 1)), 2, policy) == ids((0, 1), (0, 0)), policy
+        assert len(prefer(devices, free, [], 4, policy)) == 4, (
+            policy
+        )  # which Allocate refuses, with the reason
 
 
 def test_whole_devices_are_not_mixed_with_shares() -> None:

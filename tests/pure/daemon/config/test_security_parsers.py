@@ -1,15 +1,17 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ten thousand hostile inputs at each of the daemon's parsers: a clear error at once, and no growth."""
+"""Hostile inputs at each of the daemon's parsers: a clear error at once, and no growth."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin._shared._core.gpu import nvidia_device, parse_minors
+from gpu_plugin.cdi import files as cdi_files
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cluster.kubeconfig import check
 from gpu_plugin.config.configuration import parse
@@ -19,7 +21,7 @@ from gpu_plugin.config.xids import overrides
 from gpu_plugin.labels.settings import extra
 from gpu_plugin.mps.settings import parse_memory, parse_percent
 
-from tests.support.hostile import Thrown, inputs
+from tests.support.hostile import Thrown, counts, inputs
 
 CONFIGS = (
     "version: v1\nflags:\n  migStrategy: mixed\n  plugin: {deviceListStrategy: [envvar, cdi-cri]}",
@@ -90,12 +92,14 @@ KUBECONFIGS = (
 
 
 @pytest.mark.attack("hostile-configuration")
-def test_hostile_configuration() -> None:
-    Thrown(parse, NodeError).throw(inputs(CONFIGS, KEYS))
+@counts
+def test_hostile_configuration(count: int) -> None:
+    Thrown(parse, NodeError).throw(inputs(CONFIGS, KEYS, count))
 
 
 @pytest.mark.attack("hostile-configuration")
-def test_hostile_environment() -> None:
+@counts
+def test_hostile_environment(count: int) -> None:
     names = ("GPU_PLUGIN_METRICS_ADDRESS", "DEVICE_LIST_STRATEGY", "NVIDIA_DRIVER_ROOT", "MPS_ROOT")
     names += ("MIG_STRATEGY", "IMEX_CHANNEL_IDS", "GFD_SLEEP_INTERVAL", "FAIL_ON_INIT_ERROR")
     seen = [0]
@@ -105,12 +109,13 @@ def test_hostile_environment() -> None:
         parse("", env={names[seen[0] % len(names)]: text})
 
     Thrown(one, NodeError).throw(
-        inputs((*VALUES, "envvar,cdi-cri", "/run/x", "mixed", "0", "true"))
+        inputs((*VALUES, "envvar,cdi-cri", "/run/x", "mixed", "0", "true"), count=count)
     )
 
 
 @pytest.mark.attack("hostile-configuration")
-def test_hostile_values() -> None:
+@counts
+def test_hostile_values(count: int) -> None:
     readers = (
         lambda text: address("x", text),
         lambda text: interval("x", text),
@@ -128,11 +133,12 @@ def test_hostile_values() -> None:
         seen[0] += 1
         readers[seen[0] % len(readers)](text)
 
-    Thrown(one, NodeError).throw(inputs((*VALUES, "example.com/a=1,example.com/b=2")))
+    Thrown(one, NodeError).throw(inputs((*VALUES, "example.com/a=1,example.com/b=2"), count=count))
 
 
 @pytest.mark.attack("hostile-configuration")
-def test_hostile_cdi_specification_of_others() -> None:
+@counts
+def test_hostile_cdi_specification_of_others(count: int) -> None:
     def derive(text: str) -> None:
         found = cdi.read(text)
         specs, _nobodys = cdi.merge([(0, found), (0, SPEC), (1, found)])
@@ -140,16 +146,33 @@ def test_hostile_cdi_specification_of_others() -> None:
             json.dumps(cdi.derive(spec, "/opt/nvidia-cdi-hook", ("update-ldcache",)))
         cdi.names(specs)
 
-    Thrown(derive, NodeError).throw(inputs(SPECS))
+    Thrown(derive, NodeError).throw(inputs(SPECS, count=count))
 
 
 @pytest.mark.attack("hostile-configuration")
-def test_hostile_kubeconfig() -> None:
-    Thrown(lambda text: check(text, "kubeconfig"), NodeError).throw(inputs(KUBECONFIGS))
+@counts
+def test_hostile_cdi_specification_on_disk(count: int, tmp_path: Path) -> None:
+    path = tmp_path / "nvidia.yaml"
+
+    def look(text: str) -> None:
+        path.write_bytes(text.encode(errors="surrogatepass"))
+        if not cdi_files.content(path)["devices"]:
+            raise NodeError("no devices")
+
+    Thrown(look, NodeError).throw(inputs(SPECS, count=count))
 
 
 @pytest.mark.attack("hostile-configuration")
-def test_hostile_pci_and_proc() -> None:
+@counts
+def test_hostile_kubeconfig(count: int) -> None:
+    Thrown(lambda text: check(text, "kubeconfig"), NodeError).throw(
+        inputs(KUBECONFIGS, count=count)
+    )
+
+
+@pytest.mark.attack("hostile-configuration")
+@counts
+def test_hostile_pci_and_proc(count: int) -> None:
     def read(text: str) -> None:
         minors = parse_minors(f"gpu0/gi1/access {text}")
         names = ("vendor", "device", "class", "numa_node")
@@ -162,4 +185,4 @@ def test_hostile_pci_and_proc() -> None:
         "0x10de|0x22a3|0x068000|-1\n",
         "13\ngpu0/gi1/ci0/access 14",
     )
-    Thrown(read, NodeError).throw(inputs(samples, ("0x10de|0x2330|0x030200|",)))
+    Thrown(read, NodeError).throw(inputs(samples, ("0x10de|0x2330|0x030200|",), count))

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.sharing import Naming, Rule, Share, Sharing
 from gpu_plugin.config.strict_yaml import ConfigError
+
+from tests.support.refusals import refused_otherwise
 
 UUID = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
 GPU = "nvidia.com/gpu"
@@ -22,7 +23,7 @@ def shared(*entries: dict[str, Any], **more: Any) -> Sharing:
     return parse(json.dumps({"sharing": section})).sharing
 
 
-def test_names_for_hardware() -> None:
+def test_names_of_hardware_are_read() -> None:
     text = """
 resources:
   gpus:
@@ -37,7 +38,7 @@ resources:
     )
 
 
-def test_shares() -> None:
+def test_shares_are_read() -> None:
     assert shared({"name": "gpu", "replicas": 10}) == Sharing((Share(GPU, 10, GPU),))
     assert shared({"name": GPU, "replicas": 1, "devices": "all"}).shares == (Share(GPU, 1, GPU),)
     found = shared(
@@ -60,28 +61,24 @@ def test_an_empty_section_shares_nothing() -> None:
         assert parse(text).sharing == Sharing()
 
 
-@pytest.mark.parametrize(
-    "devices",
-    [0, -1, 2.0, True, "not-all", "2", [], [-1], [2.0], [True], ["0:"], ["0:1:2"], ["GPU-1"]],
+NO_DEVICES: tuple[Any, ...] = (
+    *(0, -1, 2.0, True, "not-all", "2", [], [-1], [2.0], [True], ["0:"], ["0:1:2"], ["GPU-1"]),
 )
-def test_what_is_no_choice_of_devices(devices: object) -> None:
-    with pytest.raises(ConfigError, match="expected all, a number of devices, or a list"):
-        shared({"name": GPU, "replicas": 2, "devices": devices})
 
 
-@pytest.mark.parametrize(
-    "reference",
-    [0, "0", "0:0", UUID, UUID.replace("GPU", "MIG"), f"MIG-{UUID}/1/0"],
-)
-def test_what_is_one(reference: object) -> None:
-    found = shared({"name": GPU, "replicas": 2, "devices": [reference]})
-    assert found.shares[0].devices == (str(reference),)
+def test_devices_are_all_a_number_or_a_list_of_indices_and_uuids() -> None:
+    for reference in (0, "0", "0:0", UUID, UUID.replace("GPU", "MIG"), f"MIG-{UUID}/1/0"):
+        found = shared({"name": GPU, "replicas": 2, "devices": [reference]})
+        assert found.shares[0].devices == (str(reference),)
+    words = "expected all, a number of devices, or a list"
+    entries = ({"name": GPU, "replicas": 2, "devices": one} for one in NO_DEVICES)
+    assert refused_otherwise(shared, ((one, words) for one in entries), ConfigError) == []
 
 
-@pytest.mark.parametrize("replicas", [0, -1, "2", 2.5, True, 4097])
-def test_what_is_no_number_of_replicas(replicas: object) -> None:
-    with pytest.raises(ConfigError, match=r"replicas: .* is not valid: expected a whole number"):
-        shared({"name": GPU, "replicas": replicas})
+def test_replicas_are_a_whole_number_within_bounds() -> None:
+    words = ("replicas: ", " is not valid: expected a whole number")
+    entries = ({"name": GPU, "replicas": one} for one in (0, -1, "2", 2.5, True, 4097))
+    assert refused_otherwise(shared, ((one, words) for one in entries), ConfigError) == []
 
 
 REFUSED = {
@@ -129,83 +126,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
-def test_refusals_say_where_and_what(text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse(text, "c.yaml")
-    for words in REFUSED[text]:
-        assert words in str(caught.value)
-    assert str(caught.value).startswith("c.yaml: line ")
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "field", "expected"),
-    [
-        ("DEVICE_LIST_STRATEGY", "cdi-cri,envvar", "device_list_strategies", ("cdi-cri", "envvar")),
-        ("GDS_ENABLED", "true", "gds", True),
-        ("MOFED_ENABLED", "1", "mofed", True),
-        ("GDRCOPY_ENABLED", "t", "gdrcopy", True),
-        ("CDI_ANNOTATION_PREFIX", "x.y/", "cdi_annotation_prefix", "x.y/"),
-        ("SHARED_DEVICES_ALLOCATION_POLICY", "packed", "allocation_policy", "packed"),
-        ("IMEX_CHANNEL_IDS", "0", "imex_channels", ("0",)),
-        ("IMEX_REQUIRED", "true", "imex_required", True),
-    ],
-)
-def test_the_environments_names_are_nvidias(
-    name: str, text: str, field: str, expected: object
-) -> None:
-    assert getattr(parse("", env={name: text}), field) == expected
-    assert getattr(parse(""), field) != expected
+def test_refusals_say_where_and_what() -> None:
+    cases = ((text, ("refused: c.yaml: line ", *words)) for text, words in REFUSED.items())
+    assert refused_otherwise(lambda text: parse(text, "c.yaml"), cases, ConfigError) == []
 
 
 def test_imex_channels_are_none_or_the_first() -> None:
     assert parse("imex: {channelIDs: [0]}").imex_channels == ("0",)
     assert parse("imex: {channelIDs: []}").imex_channels == ()
-
-
-DOCUMENTED = {
-    "time-slicing with four replicas": """
-version: v1
-flags:
-  migStrategy: "none"
-  failOnInitError: true
-  nvidiaDriverRoot: "/"
-  plugin:
-    passDeviceSpecs: false
-    deviceListStrategy: "envvar"
-    deviceIDStrategy: "uuid"
-sharing:
-  timeSlicing:
-    renameByDefault: false
-    failRequestsGreaterThanOne: false
-    resources:
-    - name: nvidia.com/gpu
-      replicas: 4
-""",
-    "mig devices shared by profile": """
-version: v1
-flags: {migStrategy: mixed}
-sharing:
-  timeSlicing:
-    resources:
-    - {name: nvidia.com/gpu, replicas: 4}
-    - {name: nvidia.com/mig-1g.5gb, replicas: 2}
-""",
-    "a minimal one as JSON": '{"version": "v1", "sharing": {"timeSlicing": {"resources": '
-    '[{"name": "nvidia.com/gpu", "replicas": 10}]}}}',
-    "with what gpu-feature-discovery reads": """
-version: v1
-flags:
-  gfd: {oneshot: false, noTimestamp: false, sleepInterval: 60s}
-sharing:
-  timeSlicing:
-    resources: [{name: nvidia.com/gpu, replicas: 2}]
-""",
-}
-
-
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_what_users_of_nvidias_plugin_have_works_unchanged(name: str) -> None:
-    (first, *_others) = parse(DOCUMENTED[name]).sharing.shares
-    assert first.name == first.offered_as == GPU
-    assert first.replicas > 1

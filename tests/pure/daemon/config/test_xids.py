@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import pytest
 from gpu_plugin.config.xids import (
     APPLICATION,
     ASK_DRIVER,
@@ -52,31 +51,26 @@ def usual(number: int) -> Action:
     return action(number, Overrides())
 
 
-@pytest.mark.parametrize("bucket", ["RESTART_APP", "IGNORE", "XID_154", "WORKFLOW_XID_45"])
-def test_what_wants_nothing_done_to_the_gpu_leaves_it(bucket: str) -> None:
-    for number in numbers(CATALOG[bucket]):
-        wanted = Action.DEGRADE if number in STRICTER else Action.IGNORE
-        assert usual(number) is wanted, number
+def test_what_wants_nothing_done_to_the_gpu_leaves_it() -> None:
+    for bucket in ("RESTART_APP", "IGNORE", "XID_154", "WORKFLOW_XID_45"):
+        for number in numbers(CATALOG[bucket]):
+            wanted = Action.DEGRADE if number in STRICTER else Action.IGNORE
+            assert usual(number) is wanted, number
 
 
-@pytest.mark.parametrize(
-    "bucket",
-    [
+def test_what_wants_more_than_another_try_waits_for_a_reset() -> None:
+    for bucket in (
         *("RESET_GPU", "RESTART_BM", "CHECK_MECHANICALS", "RESTART_VM", "WORKFLOW_XID_48"),
         *("CHECK_UVM", "WORKFLOW_NVLINK_ERR", "UPDATE_SWFW"),
-    ],
-)
-def test_what_wants_more_than_another_try_waits_for_a_reset(bucket: str) -> None:
-    for number in numbers(CATALOG[bucket]) - MILDER:
+    ):
+        for number in numbers(CATALOG[bucket]) - MILDER:
+            assert usual(number) is Action.FATAL, number
+
+
+def test_an_unknown_xid_waits_for_a_reset_unless_the_user_says_otherwise() -> None:
+    for number in (1, 47, 78, 173, 199, 5000, 9999):
         assert usual(number) is Action.FATAL, number
-
-
-@pytest.mark.parametrize("number", [1, 47, 78, 173, 199, 5000, 9999])
-def test_a_number_that_nobody_knows_waits_for_a_reset_unless_the_user_says_otherwise(
-    number: int,
-) -> None:
-    assert usual(number) is Action.FATAL
-    assert action(number, overrides(str(number), "")) is Action.IGNORE
+        assert action(number, overrides(str(number), "")) is Action.IGNORE, number
 
 
 def test_what_nvidias_plugin_ignores_is_ignored() -> None:

@@ -17,14 +17,15 @@ PLUGIN, LABELS = "gpu-device-plugin.service", "gpu-node-labels.service"
 
 
 @pytest.mark.attack("unit-privileges")
-@pytest.mark.parametrize("unit", exposure.units())
-def test_every_unit_has_bounds_and_no_new_privileges(unit: str) -> None:
-    for key in ("CapabilityBoundingSet", "SystemCallFilter", "MemoryMax", "TasksMax"):
-        assert exposure.setting(unit, key), key
-    assert exposure.setting(unit, "NoNewPrivileges") == ["yes"]
-    # The list of devices that these close is filled before the driver has its own.
-    for key in ("DevicePolicy", "DeviceAllow", "PrivateDevices", "ProtectClock"):
-        assert not exposure.setting(unit, key), key
+def test_every_unit_has_bounds_and_no_new_privileges() -> None:
+    assert exposure.units()
+    for unit in exposure.units():
+        for key in ("CapabilityBoundingSet", "SystemCallFilter", "MemoryMax", "TasksMax"):
+            assert exposure.setting(unit, key), (unit, key)
+        assert exposure.setting(unit, "NoNewPrivileges") == ["yes"], unit
+        # The list of devices that these close is filled before the driver has its own.
+        for key in ("DevicePolicy", "DeviceAllow", "PrivateDevices", "ProtectClock"):
+            assert not exposure.setting(unit, key), (unit, key)
 
 
 @pytest.mark.attack("unit-privileges")
@@ -37,16 +38,13 @@ def test_labels_can_not_become_static_pods() -> None:
         assert not path.is_relative_to("/etc/kubernetes/manifests")
 
 
-@pytest.mark.parametrize(
-    ("path", "line"),
-    {
+def test_a_specification_may_be_in_a_folder_of_ones_own() -> None:
+    for path, line in {
         "/etc/cdi/nvidia.yaml": "",
         "/var/run/cdi/nvidia.json": "",
         "/srv/cdi/nvidia.yaml": 'ReadWritePaths="-/srv/cdi"\n',
         '/srv/a "%n/nvidia.yaml': 'ReadWritePaths="-/srv/a \\"%%n"\n',
-    }.items(),
-)
-def test_a_specification_may_be_in_a_folder_of_ones_own(path: str, line: str) -> None:
-    text = cdi_boot.texts(Options(path))[cdi_boot.UNIT]
-    assert text.replace(line, "") == cdi_boot.SERVICE_TEXT
-    assert line in text
+    }.items():
+        text = cdi_boot.texts(Options(path))[cdi_boot.UNIT]
+        assert text.replace(line, "") == cdi_boot.SERVICE_TEXT
+        assert line in text

@@ -45,28 +45,33 @@ def test_results_of_our_driver_are_read_and_no_others() -> None:
     assert (result.request, result.share_id) == ("gpu", SHARE)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
+def test_quantities_are_whole_numbers() -> None:
+    for text, value in (
         *(("0", 0), ("30", 30), ("1Ki", 1024), ("32Gi", 32 << 30), ("1Ti", 1 << 40)),
         *(("3k", 3000), ("2G", 2 * 10**9), ("1e3", 1000), ("12E2", 1200)),
-    ],
-)
-def test_quantities_are_whole_numbers(text: str, value: int) -> None:
-    assert quantity(text, "key") == value
+    ):
+        assert quantity(text, "key") == value, text
 
 
-@pytest.mark.parametrize(
-    "text", ["", "-1", "1.5Gi", "500m", "1 Gi", "Gi", "9" * 99, 3, None, "1Mi\n"]
-)
-def test_another_quantity_is_refused_by_its_key(text: object) -> None:
-    with pytest.raises(InputError, match=r"^the\.key: "):
-        quantity(text, "the.key")
+def test_another_quantity_is_refused_by_its_key() -> None:
+    for text in (
+        "",
+        "-1",
+        "1.5Gi",
+        "500m",
+        "1 Gi",
+        "Gi",
+        "9" * 99,
+        3,
+        None,
+        "1Mi\n",
+    ):
+        with pytest.raises(InputError, match=r"^the\.key: "):
+            quantity(text, "the.key")
 
 
-@pytest.mark.parametrize(
-    ("configs", "said"),
-    [
+def test_parameters_are_those_of_the_request_and_the_claims_win() -> None:
+    for configs, said in (
         ([], {}),
         ([config("FromClaim", priority=1)], {"priority": 1}),
         ([config("FromClaim", "gpu", priority=1)], {"priority": 1}),
@@ -76,50 +81,42 @@ def test_another_quantity_is_refused_by_its_key(text: object) -> None:
             [config("FromClaim", priority=0), config("FromClass", priority=1, coreLimit=False)],
             {"priority": 0, "coreLimit": False},
         ),
-    ],
-)
-def test_parameters_are_those_of_the_request_and_the_claims_win(
-    configs: list[Any], said: dict[str, Any]
-) -> None:
-    assert claim(*configs).results[0].parameters == said
+    ):
+        assert claim(*configs).results[0].parameters == said, configs
 
 
-@pytest.mark.parametrize(
-    ("requests", "met"), [("gpu", True), ("gpu/small", True), ("gpu/big", False)]
-)
-def test_parameters_of_a_subrequest_or_of_all_of_a_request(requests: str, met: bool) -> None:
-    found = claim(config("FromClaim", requests, priority=1), request="gpu/small")
-    assert bool(found.results[0].parameters) is met
+def test_parameters_of_a_subrequest_or_of_all_of_a_request() -> None:
+    for requests, met in (
+        ("gpu", True),
+        ("gpu/small", True),
+        ("gpu/big", False),
+    ):
+        found = claim(config("FromClaim", requests, priority=1), request="gpu/small")
+        assert bool(found.results[0].parameters) is met, requests
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_other_parameters_are_refused_by_their_key() -> None:
+    for given, words in (
         ({"kind": "GpuConfig"}, "expected apiVersion gpu.node/v1 and kind ShareConfig"),
         ({"priority": 2}, "parameters.priority: 2 is not valid"),
         ({"priority": True}, "parameters.priority: True is not valid"),
         ({"coreLimit": "no"}, "parameters.coreLimit: 'no' is not valid"),
         ({"memory": "1Gi"}, "parameters.memory: '1Gi' is not valid: expected none"),
-    ],
-)
-def test_other_parameters_are_refused_by_their_key(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=re.escape(words)):
-        parameters({**CONFIG, **given}, "claim ns/c")
+    ):
+        with pytest.raises(InputError, match=re.escape(words)):
+            parameters({**CONFIG, **given}, "claim ns/c")
 
 
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [
+def test_what_is_not_ours_or_not_supported_is_said() -> None:
+    for result, words in (
         ({"pool": "other"}, "it is of the pool 'other', and this node's is 'n'"),
         ({"device": "../../etc"}, "is no device of gpu.node"),
         ({"adminAccess": True}, "adminAccess is not supported by gpu.node"),
         ({"shareID": "x/y"}, "is not valid: expected a UUID"),
         ({"driver": "gpu.nvidia.com"}, "has no device of gpu.node"),
-    ],
-)
-def test_what_is_not_ours_or_not_supported_is_said(result: dict[str, Any], words: str) -> None:
-    with pytest.raises(NodeError, match=re.escape(words)):
-        claim(**result)
+    ):
+        with pytest.raises(NodeError, match=re.escape(words)):
+            claim(**result)
 
 
 def test_a_uid_that_would_be_another_path_is_none() -> None:

@@ -58,9 +58,8 @@ def test_devices_are_found_by_their_names() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("result", "views", "words"),
-    [
+def test_a_device_that_must_not_be_given_is_refused() -> None:
+    for result, views, words in (
         (Result("r", "n", "gpu-7"), (), "gpu-7 is not on this node"),
         (Result("r", "n", "gpu-0-mig-1g10gb-19-0"), (), "MIG mode of GPU 0 is off by now"),
         (
@@ -79,13 +78,9 @@ def test_devices_are_found_by_their_names() -> None:
             (),
             "gpu-0 has parameters of a share, and is none: priority",
         ),
-    ],
-)
-def test_a_device_that_must_not_be_given_is_refused(
-    result: Result, views: tuple[GpuView, ...], words: str
-) -> None:
-    with pytest.raises(NodeError, match=re.escape(words)):
-        resolved(result, *views)
+    ):
+        with pytest.raises(NodeError, match=re.escape(words)):
+            resolved(result, *views)
 
 
 def test_nothing_is_given_while_the_driver_is_away() -> None:
@@ -99,21 +94,18 @@ def test_a_gpu_of_the_device_plugin_is_not_given() -> None:
         plan.resolve(claim, inventory(GpuView(gpu(0))), lambda _gpu: None)
 
 
-@pytest.mark.parametrize(
-    ("new", "words"),
-    [
+def test_what_other_claims_have_is_not_given_again() -> None:
+    for new, words in (
         (share(memory=13 * GIB), "not enough memory"),
         (share(memory=1, cores=41), "not enough cores"),
         (Device("r", "n", "gpu-0", "GPU-0", 0), "gpu-0 is not free: claim ns/c-1 has gpu-0-share"),
-    ],
-)
-def test_what_other_claims_have_is_not_given_again(new: Device, words: str) -> None:
-    others = [held(share(cores=30), uid=f"{n}{UID[1:]}") for n in (1, 2)]
-    plan.check_room(held(share(memory=12 * GIB, cores=40)), others, lambda _uuid: LIMITS)
-    with pytest.raises(NodeError, match=words):
-        plan.check_room(held(new), others, lambda _uuid: LIMITS)
-    with pytest.raises(NodeError, match="not enough shares"):
-        plan.check_room(held(share(memory=1)), others, lambda _uuid: plan.Limits(99 * GIB, 2))
+    ):
+        others = [held(share(cores=30), uid=f"{n}{UID[1:]}") for n in (1, 2)]
+        plan.check_room(held(share(memory=12 * GIB, cores=40)), others, lambda _uuid: LIMITS)
+        with pytest.raises(NodeError, match=words):
+            plan.check_room(held(new), others, lambda _uuid: LIMITS)
+        with pytest.raises(NodeError, match="not enough shares"):
+            plan.check_room(held(share(memory=1)), others, lambda _uuid: plan.Limits(99 * GIB, 2))
 
 
 def test_what_is_left_to_do_follows_from_what_is_written_down() -> None:

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 from gpu_plugin.gpus import asking as module
 from gpu_plugin.gpus.asking import EVERY, IN_TIME, Asking
-from gpu_plugin.offer.devices import SLOW
+from gpu_plugin.offer.devices import LATE, SLOW
+
+from tests.support.waiting import LIMIT
 
 
 class Clock:
@@ -64,7 +64,8 @@ def test_a_gpu_at_the_edge_does_not_come_and_go() -> None:
     assert seen == [False] + [True] * 39
 
 
-def test_all_that_answer_are_asked_in_one_thread() -> None:
+def test_all_that_answer_are_asked_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", LIMIT)
     threads = set()
 
     def ask(key: int) -> int:
@@ -75,60 +76,75 @@ def test_all_that_answer_are_asked_in_one_thread() -> None:
     assert len(threads) == 1
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> float:
-    monkeypatch.setattr(module, "PATIENCE", 0.05)
-    for bound in ("SLOW", "LATE"):
-        monkeypatch.setattr(module, bound, 0.3)
-    return 0.3
+class Hanging:
+    """GPUs some of which hang. Time passes when all have been asked and the others have answered."""
 
+    def __init__(self, count: int, *hanging: int, seconds: float) -> None:
+        self.keys, self.hanging, self.seconds = range(count), set(hanging), seconds
+        self.now, self.asked, self.end = 0.0, list[int](), threading.Event()
+        self.asking = Asking(self.clock)
 
-def test_who_hangs_keeps_nobody_else_waiting(soon: float) -> None:
-    asking, end = Asking(), threading.Event()
+    def clock(self) -> float:
+        if self.hanging.issuperset(list(self.asking._since)) and set(self.asked).issuperset(
+            self.keys
+        ):
+            self.now = self.seconds
+        return self.now
 
-    def ask(key: int) -> int:
-        if key in (1, 3):
-            end.wait(30)
+    def ask(self, key: int) -> int:
+        self.asked.append(key)
+        if key in self.hanging:
+            self.end.wait(LIMIT)
         return key
 
+    def each(self, *known: int) -> dict[int, int]:
+        return self.asking.each("look", self.keys, self.ask, known)
+
+    def go_on(self) -> None:
+        """Let all answer, and wait until they have."""
+        self.end.set()
+        for thread in threading.enumerate():
+            if thread.name == "nvml of a gpu":
+                thread.join(LIMIT)
+        assert not self.asking.waits()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_hangs_keeps_nobody_else_waiting() -> None:
+    gpus = Hanging(5, 1, 3, seconds=LATE + 1)
     for _look in range(2):
-        assert asking.each("", range(5), ask, ()) == {0: 0, 2: 2, 4: 4}
-        assert asking.late() == {1, 3}
-    end.set()
-    eventually(lambda: not asking.waits())
-    assert asking.late() == {1, 3}
+        assert gpus.each() == {0: 0, 2: 2, 4: 4}
+        assert gpus.asking.late() == {1, 3}
+    gpus.go_on()
+    assert gpus.asking.late() == {1, 3}
     for _look in range(1 + IN_TIME):  # the first takes the answers that came too late
-        assert len(asking.each("", range(5), ask, ())) == 5
-    assert asking.late() == set()
+        assert len(gpus.each()) == 5
+    assert gpus.asking.late() == set()
 
 
-def test_all_that_hang_are_late_together(soon: float) -> None:
-    asking, end = Asking(), threading.Event()
-    begun = time.monotonic()
-    assert asking.each("", range(16), lambda _key: end.wait(30), ()) == {}
-    assert asking.late() == set(range(16))
-    assert time.monotonic() - begun < 16 * soon
-    end.set()
+@pytest.mark.usefixtures("impatient")
+def test_all_that_hang_are_late_together() -> None:
+    gpus = Hanging(16, *range(16), seconds=LATE + 1)
+    assert gpus.each() == {}
+    assert gpus.asking.late() == set(range(16))
+    gpus.go_on()
 
 
-def test_who_is_known_is_not_waited_for_and_his_answer_counts_when_it_comes(soon: float) -> None:
-    asking, end = Asking(), threading.Event()
-    asked = []
-
-    def ask(key: int) -> int:
-        asked.append(key)
-        return key if key else int(end.wait(30))
-
-    begun = time.monotonic()
-    assert asking.each("look", range(2), ask, {0}) == {1: 1}
-    assert time.monotonic() - begun < soon
-    assert asking.late() == set()
-    assert asking.each("look", range(2), ask, {0}) == {1: 1}
-    end.set()
-    eventually(lambda: not asking.waits())
-    assert asking.each("links", [0], lambda _key: 7, {0}) == {0: 7}
-    assert asking.each("look", range(2), ask, {0}) == {0: 1, 1: 1}
-    assert asked == [0, 1, 1, 1]
+@pytest.mark.usefixtures("impatient")
+def test_who_is_known_is_not_waited_for_and_his_answer_counts_when_it_comes() -> None:
+    gpus = Hanging(2, 0, seconds=SLOW / 2)
+    for _look in range(2):
+        assert gpus.each(0) == {1: 1}
+        assert gpus.asking.late() == set()
+    gpus.go_on()
+    assert gpus.asking.each("links", [0], lambda _key: 7, {0}) == {0: 7}
+    assert gpus.each(0) == {0: 0, 1: 1}
+    assert gpus.asked == [0, 1, 1, 1]
 
 
 def test_what_nobody_foresaw_is_raised_and_nobody_waits_for_it() -> None:
@@ -136,10 +152,3 @@ def test_what_nobody_foresaw_is_raised_and_nobody_waits_for_it() -> None:
     with pytest.raises(ZeroDivisionError):
         asking.each("", [0], lambda key: 1 // key, ())
     assert not asking.waits()
-
-
-def eventually(look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -9,7 +9,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from gpu_plugin._shared._core.gpu import Condition
 from gpu_plugin.gpus.health import Health
 from gpu_plugin.offer.devices import GpuView
@@ -63,20 +62,19 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("sign", SHOWN)
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_reset_that_can_be_seen_is_seen(sign: str, restarted: bool) -> None:
-    before, after = SHOWN[sign]
-    node = Node(before)
-    if restarted:
-        node.restart()
-    assert node.comes_back(after)
-    assert node.said == [f"GPU-0: {sign}"]
+def test_a_reset_that_can_be_seen_is_seen() -> None:
+    for restarted in (False, True):
+        for sign in SHOWN:
+            before, after = SHOWN[sign]
+            node = Node(before)
+            if restarted:
+                node.restart()
+            assert node.comes_back(after), sign
+            assert node.said == [f"GPU-0: {sign}"], sign
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
+def test_what_shows_no_reset_excuses_nothing() -> None:
+    for before, after in (
         (told(energy=10**9, **ON), told(energy=10**9 + 1, **ON)),
         (told(energy=10**9, **ON), told(energy=10**9 - 1, **ON)),
         (told(energy=10**9, **ON), told()),
@@ -88,13 +86,11 @@ def test_a_reset_that_can_be_seen_is_seen(sign: str, restarted: bool) -> None:
         (told((7, None)), told((7, 9))),
         (told((7, 8)), told((None, None))),
         (told((7, 8)), told(())),
-    ],
-)
-def test_what_shows_no_reset_excuses_nothing(before: GpuView, after: GpuView) -> None:
-    node = Node(before)
-    node.restart()
-    assert not node.comes_back(after)
-    assert node.said == []
+    ):
+        node = Node(before)
+        node.restart()
+        assert not node.comes_back(after), after
+        assert node.said == [], after
 
 
 def test_a_counter_that_grows_is_kept_now_and_then_only() -> None:
@@ -130,9 +126,8 @@ def test_nothing_is_kept_of_a_gpu_that_waits_for_nothing() -> None:
     assert node.health.memory()["signs"] == {}
 
 
-@pytest.mark.parametrize(
-    ("now", "way_back"),
-    [
+def test_the_reason_says_what_brings_it_back_on_this_driver() -> None:
+    for now, way_back in (
         (told(energy=10**9, **ON), "which the plugin notices"),
         (told(uncorrected=1), "which the plugin notices"),
         (told(rows_failed=False, rows_pending=True), "which the plugin notices"),
@@ -140,11 +135,9 @@ def test_nothing_is_kept_of_a_gpu_that_waits_for_nothing() -> None:
         (told(energy=10**9, persistent=False), "`gpu-plugin health clear GPU-0`"),
         (told(rows_failed=True), "another GPU in its place: no reset repairs it"),
         (told(recovery=1), "what the driver asks for: it says itself when that is done"),
-    ],
-)
-def test_the_reason_says_what_brings_it_back_on_this_driver(now: GpuView, way_back: str) -> None:
-    (reason,) = Node(now).look(now)
-    assert way_back in reason
+    ):
+        (reason,) = Node(now).look(now)
+        assert way_back in reason, now
 
 
 def test_an_operators_word_is_enough_but_for_what_the_gpu_still_says() -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from gpu_plugin.hami import published
@@ -13,6 +12,7 @@ from gpu_plugin.hami.published import Device, Published
 from gpu_plugin.hami.wishes import Wishes
 
 from tests.fakes.cluster.hami_pods import Json
+from tests.support.alarm import alarm
 
 GIB = 1 << 30
 
@@ -89,7 +89,6 @@ def test_a_thousand_nodes_of_eight_gpus_with_forty_mig_devices() -> None:
     ]
     found = Published(tuple(rows))
     assert len(found.sizes("mig", Wishes())) == 5
-    began = time.perf_counter()
-    for _each in range(20):
-        found.sizes("mig", Wishes(use_types=("H100",), use_uuids=("GPU-1", "GPU-2")))
-    assert (time.perf_counter() - began) / 20 < 0.05
+    with alarm():  # which is for what looks at each pair of devices
+        for _each in range(5):
+            found.sizes("mig", Wishes(use_types=("H100",), use_uuids=("GPU-1", "GPU-2")))

@@ -45,48 +45,47 @@ def parameters(one: Json, settings: Settings = SETTINGS) -> Json:
     return dict(config["opaque"]["parameters"])
 
 
-@pytest.mark.parametrize(
-    ("amounts", "device", "capacity"),
-    [
-        # exclusive at 100 cores, or all of the memory without cores
-        ({"gpucores": 100}, GPU, None),
-        ({"gpumem_percentage": 100}, GPU, None),
-        ({"gpumem": 3000, "gpucores": 100}, GPU, None),
-        # a share: what is not asked for is 0 cores and all of the memory
-        ({"gpumem": 3000}, SHARE, {"memory": "3000Mi"}),
-        ({"gpucores": 30}, SHARE, {"cores": "30"}),
-        ({"gpucores": 0}, SHARE, None),
-        ({"gpumem_percentage": 100, "gpucores": 30}, SHARE, {"cores": "30"}),
-        ({"gpumem": 0, "gpucores": 30}, SHARE, {"cores": "30"}),
-        ({"gpumem_percentage": 0, "gpucores": 30}, SHARE, {"cores": "30"}),
-        ({"gpumem": "10k", "gpucores": "1e1"}, SHARE, {"memory": "10000Mi", "cores": "10"}),
-        # more than 100 cores are 100, and gpumem goes before gpumem-percentage
-        ({"gpumem": 3000, "gpucores": 150}, GPU, None),
-        ({"gpumem": 3000, "gpumem_percentage": 50}, SHARE, {"memory": "3000Mi"}),
-    ],
+AMOUNTS: tuple[tuple[Json, str, Json | None], ...] = (
+    # exclusive at 100 cores, or all of the memory without cores
+    ({"gpucores": 100}, GPU, None),
+    ({"gpumem_percentage": 100}, GPU, None),
+    ({"gpumem": 3000, "gpucores": 100}, GPU, None),
+    # a share: what is not asked for is 0 cores and all of the memory
+    ({"gpumem": 3000}, SHARE, {"memory": "3000Mi"}),
+    ({"gpucores": 30}, SHARE, {"cores": "30"}),
+    ({"gpucores": 0}, SHARE, None),
+    ({"gpumem_percentage": 100, "gpucores": 30}, SHARE, {"cores": "30"}),
+    ({"gpumem": 0, "gpucores": 30}, SHARE, {"cores": "30"}),
+    ({"gpumem_percentage": 0, "gpucores": 30}, SHARE, {"cores": "30"}),
+    ({"gpumem": "10k", "gpucores": "1e1"}, SHARE, {"memory": "10000Mi", "cores": "10"}),
+    # more than 100 cores are 100, and gpumem goes before gpumem-percentage
+    ({"gpumem": 3000, "gpucores": 150}, GPU, None),
+    ({"gpumem": 3000, "gpumem_percentage": 50}, SHARE, {"memory": "3000Mi"}),
 )
-def test_what_amounts_come_to(amounts: dict[str, Any], device: str, capacity: Json | None) -> None:
-    way = exactly(pod(limits(gpu=1, **amounts)))
-    assert way["deviceClassName"] == device
-    assert way.get("capacity", {}).get("requests") == capacity
 
 
-@pytest.mark.parametrize(
-    ("amounts", "field"),
-    [
-        ({"gpumem_percentage": 101}, "limits[nvidia.com/gpumem-percentage]: 101 can't be"),
-        ({"gpumem": -1}, "limits[nvidia.com/gpumem]: -1 can't be"),
-        ({"gpumem": "10Gi"}, "limits[nvidia.com/gpumem]: 10737418240 can't be"),
-        ({"gpumem": "0.5"}, "limits[nvidia.com/gpumem]: '0.5' can't be"),
-        ({"gpumem": "much"}, "limits[nvidia.com/gpumem]: 'much' can't be"),
-        ({"gpumem": 1, "priority": 2}, "limits[nvidia.com/priority]: 2 can't be"),
-        ({"gpumem": 1, "gpu": 33}, "limits[nvidia.com/gpu]: 33 can't be"),
-    ],
+def test_what_amounts_come_to() -> None:
+    for amounts, device, capacity in AMOUNTS:
+        way = exactly(pod(limits(gpu=1, **amounts)))
+        found = way["deviceClassName"], way.get("capacity", {}).get("requests")
+        assert found == (device, capacity), amounts
+
+
+REFUSED: tuple[tuple[Json, str], ...] = (
+    ({"gpumem_percentage": 101}, "limits[nvidia.com/gpumem-percentage]: 101 can't be"),
+    ({"gpumem": -1}, "limits[nvidia.com/gpumem]: -1 can't be"),
+    ({"gpumem": "10Gi"}, "limits[nvidia.com/gpumem]: 10737418240 can't be"),
+    ({"gpumem": "0.5"}, "limits[nvidia.com/gpumem]: '0.5' can't be"),
+    ({"gpumem": "much"}, "limits[nvidia.com/gpumem]: 'much' can't be"),
+    ({"gpumem": 1, "priority": 2}, "limits[nvidia.com/priority]: 2 can't be"),
+    ({"gpumem": 1, "gpu": 33}, "limits[nvidia.com/gpu]: 33 can't be"),
 )
-def test_amounts_that_cant_be(amounts: dict[str, Any], field: str) -> None:
-    assert refusal(pod(limits(**{"gpu": 1, **amounts}))).startswith(
-        f"spec.containers[0].resources.{field}"
-    )
+
+
+def test_amounts_that_cant_be() -> None:
+    for amounts, field in REFUSED:
+        told = refusal(pod(limits(**{"gpu": 1, **amounts})))
+        assert told.startswith(f"spec.containers[0].resources.{field}")
 
 
 def test_limits_and_requests_differ() -> None:
@@ -270,11 +269,11 @@ def test_names_that_are_taken() -> None:
     ]
 
 
-@pytest.mark.parametrize("word", ['a"b', "a\\b", "a\nb", "\u00fc", "a" * 65, "a[0]", "a'", "${x}"])
-def test_words_that_no_product_has(word: str) -> None:
-    for key in ("use-gputype", "nouse-gputype", "use-gpuuuid", "nouse-gpuuuid"):
-        told = refusal(pod(limits(gpu=1), annotations={f"nvidia.com/{key}": f"A100,{word}"}))
-        assert told.startswith(f"metadata.annotations[nvidia.com/{key}]: ")
+def test_words_that_no_product_has() -> None:
+    for word in ('a"b', "a\\b", "a\nb", "\u00fc", "a" * 65, "a[0]", "a'", "${x}"):
+        for key in ("use-gputype", "nouse-gputype", "use-gpuuuid", "nouse-gpuuuid"):
+            told = refusal(pod(limits(gpu=1), annotations={f"nvidia.com/{key}": f"A100,{word}"}))
+            assert told.startswith(f"metadata.annotations[nvidia.com/{key}]: ")
     many = ",".join(map(str, range(33)))
     told = refusal(pod(limits(gpu=1), annotations={"nvidia.com/use-gputype": many}))
     assert "it has more than 32 words" in told
@@ -330,15 +329,13 @@ def test_a_mig_device_of_a_gpu_by_its_uuid() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("policy", "warned"),
-    [("binpack", False), ("spread", True), ("topology-aware", True), ("numa", True)],
-)
-def test_gpu_policies(policy: str, warned: bool) -> None:
-    one = pod(limits(gpu=1, gpumem=1), annotations={"hami.io/gpu-scheduler-policy": policy})
-    told = mutate(one, SETTINGS, MPS_NODES).warnings
-    assert bool(told) == warned
-    assert all("is not done" in text for text in told)
+def test_policies_that_are_not_done_are_warned_of() -> None:
+    warned = {"binpack": False, "spread": True, "topology-aware": True, "numa": True}
+    for policy, expected in warned.items():
+        one = pod(limits(gpu=1, gpumem=1), annotations={"hami.io/gpu-scheduler-policy": policy})
+        told = mutate(one, SETTINGS, MPS_NODES).warnings
+        assert bool(told) == expected
+        assert all("is not done" in text for text in told)
 
 
 def test_mutex_is_for_whole_gpus() -> None:

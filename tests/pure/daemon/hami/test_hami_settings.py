@@ -16,6 +16,8 @@ from gpu_plugin.hami.nodes import Node, shown
 from gpu_plugin.hami.nodes import parse as parse_nodes
 from gpu_plugin.hami.settings import Names, Settings, parse
 
+from tests.support.refusals import refused_otherwise
+
 # As HAMi's chart writes it with its usual values, other vendors' sections among them.
 USUAL = """
 nvidia:
@@ -99,33 +101,28 @@ def test_what_has_no_effect_is_told() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("keys", "told"),
-    [
-        ({"defaultMemory": -1}, "nvidia.defaultMemory: -1 is not valid: expected a whole number"),
-        ({"defaultCores": 101}, "nvidia.defaultCores: 101 is not valid"),
-        ({"defaultGPUNum": "1"}, "nvidia.defaultGPUNum: '1' is not valid"),
-        ({"deviceSplitCount": 0}, "nvidia.deviceSplitCount: 0 is not valid"),
-        ({"deviceMemoryScaling": "2"}, "nvidia.deviceMemoryScaling: '2' is not valid"),
-        ({"disableCoreLimit": "yes"}, "nvidia.disableCoreLimit: 'yes' is not valid"),
-        ({"gpuCorePolicy": "some"}, "nvidia.gpuCorePolicy: 'some' is not valid"),
-        ({"resourceCoreName": "gpucores"}, "nvidia.resourceCoreName: 'gpucores' is not valid"),
-        ({"resourceCoreName": "nvidia.com/gpumem"}, "two resources have one name"),
-        ({"defaultMem": 1, "defaultMemory": 2}, "given twice"),
-    ],
+REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"defaultMemory": -1}, "nvidia.defaultMemory: -1 is not valid: expected a whole number"),
+    ({"defaultCores": 101}, "nvidia.defaultCores: 101 is not valid"),
+    ({"defaultGPUNum": "1"}, "nvidia.defaultGPUNum: '1' is not valid"),
+    ({"deviceSplitCount": 0}, "nvidia.deviceSplitCount: 0 is not valid"),
+    ({"deviceMemoryScaling": "2"}, "nvidia.deviceMemoryScaling: '2' is not valid"),
+    ({"disableCoreLimit": "yes"}, "nvidia.disableCoreLimit: 'yes' is not valid"),
+    ({"gpuCorePolicy": "some"}, "nvidia.gpuCorePolicy: 'some' is not valid"),
+    ({"resourceCoreName": "gpucores"}, "nvidia.resourceCoreName: 'gpucores' is not valid"),
+    ({"resourceCoreName": "nvidia.com/gpumem"}, "two resources have one name"),
+    ({"defaultMem": 1, "defaultMemory": 2}, "given twice"),
 )
-def test_what_cant_be_read_is_refused_by_its_key(keys: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        read(**keys)
-    assert told in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "text", ["a: [", "- nvidia", "nvidia: 3", "nvidia: {1: 2}", "a: " + "[" * 99]
-)
-def test_what_is_no_configuration_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"device-config\.yaml"):
-        parse(text, "device-config.yaml")
+def test_what_cant_be_read_is_refused_by_its_key() -> None:
+    assert refused_otherwise(lambda keys: read(**keys), REFUSED, ConfigError) == []
+
+
+def test_what_is_no_configuration_is_refused() -> None:
+    for text in ("a: [", "- nvidia", "nvidia: 3", "nvidia: {1: 2}", "a: " + "[" * 99):
+        with pytest.raises(ConfigError, match=r"device-config\.yaml"):
+            parse(text, "device-config.yaml")
 
 
 def nodes(*rows: dict[str, Any]) -> dict[str, Node]:
@@ -162,18 +159,15 @@ def test_a_node_as_the_daemon_has_it() -> None:
         configuration.parse(text)
 
 
-@pytest.mark.parametrize(
-    ("row", "told"),
-    [
-        ({"name": ""}, "nodeconfig[0].name"),
-        ({"name": "a", "devicesplitcount": 0}, "nodeconfig[0].devicesplitcount: 0"),
-        ({"name": "a", "devicememoryscaling": True}, "nodeconfig[0].devicememoryscaling: True"),
-        ({"name": "a", "operatingmode": "x"}, "nodeconfig[0].operatingmode: 'x'"),
-        ({"name": "a", "filterdevices": {"x": []}}, "nodeconfig[0].filterdevices"),
-        ({"name": "a", "devicesplit": 1}, "nodeconfig[0].devicesplit"),
-    ],
+REFUSED_NODES: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"name": ""}, "nodeconfig[0].name"),
+    ({"name": "a", "devicesplitcount": 0}, "nodeconfig[0].devicesplitcount: 0"),
+    ({"name": "a", "devicememoryscaling": True}, "nodeconfig[0].devicememoryscaling: True"),
+    ({"name": "a", "operatingmode": "x"}, "nodeconfig[0].operatingmode: 'x'"),
+    ({"name": "a", "filterdevices": {"x": []}}, "nodeconfig[0].filterdevices"),
+    ({"name": "a", "devicesplit": 1}, "nodeconfig[0].devicesplit"),
 )
-def test_a_node_that_cant_be_read(row: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        nodes(row)
-    assert told in str(error.value)
+
+
+def test_a_node_that_cant_be_read_is_refused_by_its_key() -> None:
+    assert refused_otherwise(nodes, REFUSED_NODES, ConfigError) == []

@@ -80,7 +80,7 @@ def publish(manager: Manager, resources: Resources) -> None:
     manager.tick()
 
 
-def test_what_is_registered(kubelet: Registrar, manager: Manager) -> None:
+def test_each_resource_is_registered_with_its_socket(kubelet: Registrar, manager: Manager) -> None:
     publish(manager, {GPU: (device(0),), "nvidia.com/mig-1g.10gb": (device(1),)})
     told = [(one.version, one.endpoint, one.resource_name) for one in kubelet.heard]
     assert told == [

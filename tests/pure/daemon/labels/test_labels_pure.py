@@ -30,26 +30,22 @@ def test_a_valid_value_stays_as_it_is(text: str) -> None:
     assert value(text) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_characters_that_no_label_has_are_replaced() -> None:
+    for text, expected in (
         ("NVIDIA A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB"),
         ("Power  Edge\tR750", "Power-Edge-R750"),
         ("Machine (v2)/x", "Machine-v2x"),
         ("...", ""),
-    ],
-)
-def test_values(text: str, expected: str) -> None:
-    assert value(text) == expected
+    ):
+        assert value(text) == expected, text
 
 
 def test_a_products_kind_is_not_cut_off() -> None:
     assert value("X" * 80, "SHARED") == "X" * 56 + "-SHARED"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_labels_of_the_users_own_are_checked() -> None:
+    for text, words in (
         ("a", "key=value pairs"),
         ("a/b/c=1", "a label's key"),
         ("-a=1", "a label's key"),
@@ -57,11 +53,9 @@ def test_a_products_kind_is_not_cut_off() -> None:
         ("node.kubernetes.io/a=1", "none of kubernetes.io"),
         ("example.com/a=b c", "up to 63"),
         (f"a={'x' * 64}", "up to 63"),
-    ],
-)
-def test_labels_of_the_users_own_are_checked(text: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        extra("extra", text)
+    ):
+        with pytest.raises(InputError, match=words):
+            extra("extra", text)
 
 
 def test_labels_of_the_users_own() -> None:
@@ -120,35 +114,27 @@ def test_the_body_names_only_what_changes() -> None:
     assert told.body == {"metadata": {"annotations": {REFUSED: None}}}
 
 
-@pytest.mark.parametrize(
-    ("label", "names", "default", "strategies", "expected"),
-    [
+def test_a_configuration_is_chosen_by_label_default_and_fallback() -> None:
+    for label, names, default, strategies, expected in (
         ("b", ["a", "b"], "a", "named", "b"),
         ("", ["a", "b"], "a", "named", "a"),
         ("", ["a", "default"], "", "single,named", "default"),
         ("", ["a"], "", "named,single", "a"),
         ("", ["a", "b"], "", "named,single,empty", None),
         ("", [], "", "empty", None),
-    ],
-)
-def test_choices(
-    label: str, names: list[str], default: str, strategies: str, expected: str | None
-) -> None:
-    assert choose(label, names, default, fallbacks("x", strategies)) == expected
+    ):
+        assert choose(label, names, default, fallbacks("x", strategies)) == expected, strategies
 
 
-@pytest.mark.parametrize(
-    ("label", "names", "default", "words"),
-    [
+def test_why_no_configuration_is_chosen_is_said() -> None:
+    for label, names, default, words in (
         ("c", ["a", "b"], "", "no configuration 'c', which the node's label names: there are a, b"),
         ("", ["a"], "d", "no configuration 'd', which the default names"),
         ("", ["a", "b"], "", "no configuration is chosen"),
         ("", [], "", "there are none"),
-    ],
-)
-def test_no_choice(label: str, names: list[str], default: str, words: str) -> None:
-    with pytest.raises(NoChoice, match=words):
-        choose(label, names, default, ("named", "single"))
+    ):
+        with pytest.raises(NoChoice, match=words):
+            choose(label, names, default, ("named", "single"))
 
 
 def test_unknown_strategies_are_refused() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from gpu_plugin._shared._nvml.readings import MigAttributes
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.labels.rows import Facts, Vgpu, labels, models, vgpu
@@ -79,9 +78,8 @@ def test_without_gpus_there_is_next_to_nothing() -> None:
     assert of(facts(), started=5) == {"gfd.timestamp": "5"}
 
 
-@pytest.mark.parametrize(
-    ("capability", "family"),
-    [
+def test_the_family_follows_from_the_compute_capability() -> None:
+    for capability, family in (
         ((3, 7), "kepler"),
         ((5, 2), "maxwell"),
         ((6, 1), "pascal"),
@@ -94,22 +92,22 @@ def test_without_gpus_there_is_next_to_nothing() -> None:
         ((12, 0), "blackwell"),
         ((13, 0), "rubin"),
         ((99, 0), "undefined"),
-    ],
-)
-def test_families(capability: tuple[int, int], family: str) -> None:
-    some = facts(GpuView(replace(gpu(0), compute_capability=capability)))
-    found = of(some)
-    assert found["gpu.family"] == family
-    assert (found["gpu.compute.major"], found["gpu.compute.minor"]) == tuple(map(str, capability))
+    ):
+        some = facts(GpuView(replace(gpu(0), compute_capability=capability)))
+        found = of(some)
+        assert found["gpu.family"] == family, capability
+        assert (found["gpu.compute.major"], found["gpu.compute.minor"]) == tuple(
+            map(str, capability)
+        ), capability
 
 
 MPS = "sharing: {mps: {resources: [{name: %s, replicas: 4}]}}"
 WITHOUT = {"whole GPUs": "", "by time": SHARED % ("", "gpu"), "of others": MPS % "mig-1g.10gb"}
 
 
-@pytest.mark.parametrize("config", WITHOUT.values(), ids=WITHOUT)
-def test_mps_capable_is_false_where_mps_is_not_served(config: str) -> None:
-    assert of(TWO, config)["mps.capable"] == "false"
+def test_mps_capable_is_false_where_mps_is_not_served() -> None:
+    for config in WITHOUT.values():
+        assert of(TWO, config)["mps.capable"] == "false", config
 
 
 def test_mps_capable_is_true_where_mps_is_served() -> None:
@@ -127,32 +125,26 @@ def test_what_a_gpu_does_not_tell_is_left_out() -> None:
     assert of(replace(some, machine=""))["gpu.machine"] == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("classes", "mode"),
-    [
+def test_the_mode_follows_from_the_pci_classes() -> None:
+    for classes, mode in (
         ((0x030200, 0x030200), "compute"),
         ((0x030000, 0x030000), "graphics"),
         ((0x030200, 0x030000), "unknown"),
         ((0, 0), "unknown"),
-    ],
-)
-def test_mode(classes: tuple[int, int], mode: str) -> None:
-    some = replace(TWO, classes={"GPU-0": classes[0], "GPU-1": classes[1]})
-    assert of(some)["gpu.mode"] == mode
+    ):
+        some = replace(TWO, classes={"GPU-0": classes[0], "GPU-1": classes[1]})
+        assert of(some)["gpu.mode"] == mode, classes
 
 
-@pytest.mark.parametrize(
-    ("cliques", "expected"),
-    [
+def test_a_clique_is_labelled_where_it_is_the_same_for_all() -> None:
+    for cliques, expected in (
         (("uuid.1", "uuid.1"), "uuid.1"),
         (("uuid.1", None), "uuid.1"),
         (("uuid.1", "uuid.2"), None),
         ((None, None), None),
-    ],
-)
-def test_clique(cliques: tuple[str | None, str | None], expected: str | None) -> None:
-    some = replace(TWO, cliques={"GPU-0": cliques[0], "GPU-1": cliques[1]})
-    assert of(some).get("gpu.clique") == expected
+    ):
+        some = replace(TWO, cliques={"GPU-0": cliques[0], "GPU-1": cliques[1]})
+        assert of(some).get("gpu.clique") == expected, cliques
 
 
 def test_the_model_with_the_most_gpus_is_labelled() -> None:
@@ -169,9 +161,8 @@ def test_a_display_gpu_does_not_count() -> None:
     assert of(some)["gpu.count"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("sharing", "product", "replicas", "strategy"),
-    [
+def test_shared_gpus_are_labelled() -> None:
+    for sharing, product, replicas, strategy in (
         (SHARED % ("", "gpu"), "NVIDIA-H100-80GB-HBM3-SHARED", "4", "time-slicing"),
         (SHARED % ("renameByDefault: true,", "gpu"), "NVIDIA-H100-80GB-HBM3", "4", "time-slicing"),
         (SHARED % ("", "other"), "NVIDIA-H100-80GB-HBM3", "1", "none"),
@@ -181,13 +172,13 @@ def test_a_display_gpu_does_not_count() -> None:
             "3",
             "time-slicing",
         ),
-    ],
-)
-def test_shares_of_gpus(sharing: str, product: str, replicas: str, strategy: str) -> None:
-    found = of(TWO, sharing)
-    assert found["gpu.product"] == product
-    assert (found["gpu.replicas"], found["gpu.sharing-strategy"]) == (replicas, strategy)
-    assert found["gpu.count"] == "2"
+    ):
+        found = of(TWO, sharing)
+        assert found["gpu.product"] == product, sharing
+        assert (found["gpu.replicas"], found["gpu.sharing-strategy"]) == (replicas, strategy), (
+            sharing
+        )
+        assert found["gpu.count"] == "2", sharing
 
 
 def test_the_users_names_for_gpus_are_followed() -> None:
@@ -224,7 +215,7 @@ def test_a_gpu_in_mig_mode_has_no_replicas_of_its_own() -> None:
     assert found["gpu.product"] == "NVIDIA-H100-80GB-HBM3"
 
 
-def test_shares_of_mig_devices() -> None:
+def test_shared_mig_devices_are_labelled() -> None:
     found = of(facts(view(0, "1g.10gb"), view(1)), MIXED + SHARED % ("", "mig-1g.10gb"))
     assert found["mig-1g.10gb.product"] == "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb-SHARED"
     assert found["mig-1g.10gb.replicas"] == "4"
@@ -240,20 +231,16 @@ def test_single_labels_mig_devices_as_gpus() -> None:
     assert of(TWO, SINGLE)["gpu.product"] == "NVIDIA-H100-80GB-HBM3"
 
 
-@pytest.mark.parametrize(
-    "some",
-    [
+def test_single_that_does_not_fit_is_invalid() -> None:
+    for some in (
         facts(view(0, "1g.10gb"), view(1)),
         facts(view(0, "1g.10gb"), view(1, on=True)),
         facts(view(0, "1g.10gb", "2g.20gb")),
-    ],
-    ids=["one of two", "an empty one", "two profiles"],
-)
-def test_single_that_does_not_fit_is_invalid(some: Facts) -> None:
-    found = of(some, SINGLE)
-    assert found["gpu.product"] == "NVIDIA-H100-80GB-HBM3-MIG-INVALID"
-    assert [found[f"gpu.{name}"] for name in ("count", "replicas", "memory")] == ["0"] * 3
-    assert found["gpu.sharing-strategy"] == ""
+    ):
+        found = of(some, SINGLE)
+        assert found["gpu.product"] == "NVIDIA-H100-80GB-HBM3-MIG-INVALID"
+        assert [found[f"gpu.{name}"] for name in ("count", "replicas", "memory")] == ["0"] * 3
+        assert found["gpu.sharing-strategy"] == ""
 
 
 def test_none_takes_a_gpu_in_mig_mode_as_a_whole() -> None:
@@ -277,9 +264,8 @@ def told(version: bytes, branch: bytes, before: bytes = b"") -> bytes:
     return bytes((0x09, 0, 5 + len(before) + len(record))) + b"VF" + before + record
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
+def test_a_virtual_gpu_tells_of_its_host() -> None:
+    for data, expected in (
         (space(told(b"460.16", b"r460_00")), Vgpu("460.16", "r460_00")),
         (space(told(b"535.1", b"r535", bytes((1, 4, 9, 9)))), Vgpu("535.1", "r535")),
         (space(bytes((0x09, 0, 5)) + b"VF"), Vgpu()),
@@ -287,14 +273,11 @@ def told(version: bytes, branch: bytes, before: bytes = b"") -> bytes:
         (space(bytes((0x09, 0, 0x14, 1, 0))), None),
         (space(told(b"460.16", b"r460"), listed=False), None),
         (space(told(b"460.16", b"r460"))[:64], None),
-    ],
-    ids=["vgpu", "after another record", "no record", "endless", "real", "no list", "cut off"],
-)
-def test_a_virtual_gpu_tells_of_its_host(data: bytes, expected: Vgpu | None) -> None:
-    assert vgpu(data) == expected
+    ):
+        assert vgpu(data) == expected, expected
 
 
-def test_vgpu_labels() -> None:
+def test_virtual_gpus_are_labelled() -> None:
     assert of(replace(TWO, vgpus={"GPU-0": None}))["vgpu.present"] == "false"
     found = of(replace(TWO, vgpus={"GPU-0": Vgpu("460.16", "r460_00")}))
     assert found["vgpu.present"] == "true"

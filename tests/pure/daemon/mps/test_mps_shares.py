@@ -27,6 +27,8 @@ from gpu_plugin.mps.settings import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.refusals import refused_otherwise
+
 GIB = 1024 * MIB
 HOPPER, VOLTA, PASCAL, BLACKWELL = (9, 0), (7, 0), (6, 1), (10, 0)
 UUID = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
@@ -72,24 +74,22 @@ def test_shares_of_a_given_size_are_refused_when_they_dont_add_up(
         assert free.of(1) == Bounds(80 * 1024 * memory // 100, float(threads))
 
 
-@pytest.mark.parametrize(
-    ("text", "mib"),
-    [("8589934592", 8192), ("8GiB", 8192), ("8G", 8192), ("1500M", 1500), ("12.5%", 10240)],
-)
-def test_memory_in_bytes_or_percent(text: str, mib: int) -> None:
-    assert plan(4, 80 * GIB, HOPPER, memory=parse_memory(text)).of(1).memory_mib == mib
+def test_memory_is_in_bytes_or_percent() -> None:
+    def read(text: str) -> Shares:
+        return plan(4, 80 * GIB, HOPPER, memory=parse_memory(text))
+
+    sizes = {"8589934592": 8192, "8GiB": 8192, "8G": 8192, "1500M": 1500, "12.5%": 10240}
+    assert {text: read(text).of(1).memory_mib for text in sizes} == sizes
+    texts = ("8X", "-1", "0", "101%", "0%", "1000", " 8G", "8 GiB", "nan%")
+    assert refused_otherwise(read, ((text, "memory") for text in texts), InputError) == []
 
 
-@pytest.mark.parametrize("text", ["8X", "-1", "0", "101%", "0%", "1000", " 8G", "8 GiB", "nan%"])
-def test_memory_that_is_none(text: str) -> None:
-    with pytest.raises(InputError, match="memory"):
-        plan(4, 80 * GIB, HOPPER, memory=parse_memory(text))
+def test_threads_are_percent() -> None:
+    def read(text: str) -> Shares:
+        return plan(4, 80 * GIB, HOPPER, threads=parse_percent("threads", text))
 
-
-@pytest.mark.parametrize("text", ["0", "100.1", "-5", "1e1", "0.01", "x"])
-def test_threads_that_are_none(text: str) -> None:
-    with pytest.raises(InputError, match="threads"):
-        plan(4, 80 * GIB, HOPPER, threads=parse_percent("threads", text))
+    texts = ("0", "100.1", "-5", "1e1", "0.01", "x")
+    assert refused_otherwise(read, ((text, "threads") for text in texts), InputError) == []
 
 
 def test_no_more_clients_than_the_architecture_takes() -> None:
@@ -153,10 +153,11 @@ def test_other_limits_are_told_from_those_asked(bounds: Bounds, mib: int, tenths
         assert protocol.polled(f"{tenths / 10}\n{told}\n", bounds)[1] is False
 
 
-@pytest.mark.parametrize("answer", ["", "None", "10", "10.5G", "-1G"])
-def test_answer_that_is_no_limit(answer: str) -> None:
-    with pytest.raises(protocol.ControlError, match="was not taken"):
-        protocol.check(next(iter(protocol.settings(Bounds(10240, 50.0)))), answer)
+def test_answers_that_are_no_limit_are_refused() -> None:
+    memory = next(iter(protocol.settings(Bounds(10240, 50.0))))
+    for answer in ("", "None", "10", "10.5G", "-1G"):
+        with pytest.raises(protocol.ControlError, match="was not taken"):
+            protocol.check(memory, answer)
 
 
 def test_refusals_are_seen_though_the_program_ends_well() -> None:

@@ -29,7 +29,7 @@ def test_one_unit_for_all_devices(lines: dict[str, str]) -> None:
     assert lines["RuntimeDirectoryPreserve"] == "yes"
 
 
-def test_its_end_is_nobody_elses(lines: dict[str, str]) -> None:
+def test_its_end_ends_no_other_mps_daemon(lines: dict[str, str]) -> None:
     assert lines["KillMode"] == "process"
     assert (
         lines["OOMPolicy"] == "continue"

@@ -20,24 +20,17 @@ CONTROL = HostState(control_nodes=("/dev/nvidiactl", "/dev/nvidia-uvm"))
 NOTHING = HostState()
 
 
-def test_envvar() -> None:
+def test_gpus_are_named_by_uuid() -> None:
     given_ = grant(GPUS, ["GPU-3", "GPU-1"], Config(), CONTROL)
     assert given_.envs == {"NVIDIA_VISIBLE_DEVICES": "GPU-3,GPU-1"}
     assert given_.mounts == given_.nodes == ()
 
 
-def test_index() -> None:
+def test_devices_are_named_by_index() -> None:
     config = Config(device_id_strategy="index")
     assert grant(GPUS, ["GPU-3"], config, NOTHING).envs == {"NVIDIA_VISIBLE_DEVICES": "3"}
     now = enumerate_devices(inventory(view(0, "1g.10gb", "1g.10gb")), "single")["nvidia.com/gpu"]
     assert grant(now, ["MIG-0-1"], config, NOTHING).envs == {"NVIDIA_VISIBLE_DEVICES": "0:1"}
-
-
-def test_volume_mounts_win_over_envvar() -> None:
-    config = Config(device_list_strategies=("envvar", "volume-mounts"))
-    given_ = grant(GPUS, ["GPU-1"], config, CONTROL)
-    assert given_.envs == {"NVIDIA_VISIBLE_DEVICES": "/var/run/nvidia-container-devices"}
-    assert given_.mounts == (("/var/run/nvidia-container-devices/GPU-1", "/dev/null", False),)
 
 
 def test_device_nodes_come_once_and_from_the_dev_root() -> None:

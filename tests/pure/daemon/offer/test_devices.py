@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from gpu_plugin._shared._core.gpu import parse_minors
-from gpu_plugin.config.sharing import Naming, Rule, resource_name
+from gpu_plugin.config.sharing import LONGEST_PATTERN, Naming, Rule, resource_name
 from gpu_plugin.offer.devices import (
     EnumerationRefused,
     GpuView,
@@ -19,19 +19,20 @@ from gpu_plugin.offer.devices import (
 )
 
 from tests.fakes.daemon.gpu_builders import gpu, inventory, view
+from tests.support.alarm import alarm
 
 
 def ids(resources: Resources) -> dict[str, list[str]]:
     return {name: [one.id for one in devices] for name, devices in resources.items()}
 
 
-@pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
-def test_whole_gpus(strategy: str) -> None:
-    found = enumerate_devices(inventory(view(0), view(1, numa=None)), strategy)
-    assert ids(found) == {"nvidia.com/gpu": ["GPU-0", "GPU-1"]}
-    first, second = found["nvidia.com/gpu"]
-    assert (first.paths, first.numa_node, first.index) == (("/dev/nvidia0",), 0, "0")
-    assert second.numa_node is None
+def test_whole_gpus_are_offered_by_each_strategy() -> None:
+    for strategy in ("none", "single", "mixed"):
+        found = enumerate_devices(inventory(view(0), view(1, numa=None)), strategy)
+        assert ids(found) == {"nvidia.com/gpu": ["GPU-0", "GPU-1"]}
+        first, second = found["nvidia.com/gpu"]
+        assert (first.paths, first.numa_node, first.index) == (("/dev/nvidia0",), 0, "0")
+        assert second.numa_node is None
 
 
 def test_none_offers_a_gpu_in_mig_mode_as_a_whole_and_says_so() -> None:
@@ -65,18 +66,15 @@ def test_mixed_leaves_divided_instances_out_and_says_so() -> None:
     assert "1c.3g.40gb" in left_out(now, "mixed")[0]
 
 
-@pytest.mark.parametrize(
-    ("profile", "name"),
-    [
-        ("1g.5gb", "nvidia.com/mig-1g.5gb"),
-        ("1g.10gb+me", "nvidia.com/mig-1g.10gb.me"),
-        ("1g.24gb-me", "nvidia.com/mig-1g.24gb-me"),
-        ("1g.24gb+me.all", "nvidia.com/mig-1g.24gb.me.all"),
-        ("1g.24gb+gfx", "nvidia.com/mig-1g.24gb.gfx"),
-    ],
-)
-def test_resource_names(profile: str, name: str) -> None:
-    assert resource_name(profile) == name
+def test_resources_are_named_by_their_profile() -> None:
+    names = {
+        "1g.5gb": "nvidia.com/mig-1g.5gb",
+        "1g.10gb+me": "nvidia.com/mig-1g.10gb.me",
+        "1g.24gb-me": "nvidia.com/mig-1g.24gb-me",
+        "1g.24gb+me.all": "nvidia.com/mig-1g.24gb.me.all",
+        "1g.24gb+gfx": "nvidia.com/mig-1g.24gb.gfx",
+    }
+    assert {profile: resource_name(profile) for profile in names} == names
 
 
 def test_single_offers_mig_devices_as_gpus() -> None:
@@ -85,19 +83,16 @@ def test_single_offers_mig_devices_as_gpus() -> None:
     assert ids(found) == {"nvidia.com/gpu": ["MIG-0-0", "MIG-0-1", "MIG-1-0"]}
 
 
-@pytest.mark.parametrize(
-    ("views", "words"),
-    [
+def test_single_refuses_gpus_that_are_not_alike() -> None:
+    for views, words in (
         ((view(0, "1g.10gb"), view(1)), "on for GPU 0 and off for GPU 1"),
         ((view(0, "1g.10gb"), view(1, on=True)), r"GPU 1 \(GPU-1\) has none"),
         ((view(0, "1g.10gb", "3g.40gb"),), "found 1g.10gb, 3g.40gb"),
         ((view(0, "1g.10gb"), view(1, "2g.20gb")), "found 1g.10gb, 2g.20gb"),
-    ],
-)
-def test_single_refuses(views: tuple[GpuView, ...], words: str) -> None:
-    with pytest.raises(EnumerationRefused, match=words) as caught:
-        enumerate_devices(inventory(*views), "single")
-    assert caught.value.hint
+    ):
+        with pytest.raises(EnumerationRefused, match=words) as caught:
+            enumerate_devices(inventory(*views), "single")
+        assert caught.value.hint
 
 
 def test_displays_are_no_gpus() -> None:
@@ -203,18 +198,22 @@ def test_the_users_names_come_before_the_usual_ones() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text", "expected"),
-    [
-        ("*", "", True),
-        ("A100", "A100", True),
-        ("A100", "NVIDIA A100", False),
-        ("A100", "A100-SXM4", False),
-        ("*A100", "NVIDIA A100", True),
-        ("N*A*0", "NVIDIA A100", True),
-        ("1g.5gb", "1gx5gb", False),
-        ("[ab]", "a", False),
-    ],
-)
-def test_patterns_are_about_the_whole_name(pattern: str, text: str, expected: bool) -> None:
-    assert Rule(pattern, "x").matches(text) is expected
+PRODUCT = "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
+MATCHING = ("*", PRODUCT, "NVIDIA*", "*Edition", "*RTX*6000*", "NVIDIA*Edition", "*Edition*")
+MATCHING += ("**Edition**", "N*A*n")
+OTHERS = ("RTX*", "*RTX", "*6000*RTX*", "*Edition*Edition", f"{PRODUCT}*{PRODUCT}", f"{PRODUCT}n")
+OTHERS += ("NVIDIA", "RTX PRO 6000", "NVIDIA.RTX*", "[N]*", "")
+
+
+def test_patterns_are_about_the_whole_name() -> None:
+    found = {one: Rule(one, "x").matches(PRODUCT) for one in (*MATCHING, *OTHERS)}
+    assert found == dict.fromkeys(MATCHING, True) | dict.fromkeys(OTHERS, False)
+    assert Rule("*", "x").matches("")
+
+
+@pytest.mark.attack("hostile-configuration")
+def test_stars_are_matched_in_linear_time() -> None:
+    with alarm():
+        for pattern in ("*" * 14 + "!", "*a" * 120 + "!", "*" * LONGEST_PATTERN):
+            assert Rule(pattern, "x").matches(PRODUCT) == pattern.endswith("*")
+        assert not Rule("*a*a*a*a*a*a*a*a*a*a*b", "x").matches("a" * 100)

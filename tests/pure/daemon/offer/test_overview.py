@@ -24,7 +24,7 @@ def resource(*ids: str, **problems: str) -> dict[str, Any]:
     return {"devices": health, "problems": problems, "registered": True}
 
 
-def test_whole_devices() -> None:
+def test_whole_gpus_have_their_health_and_users() -> None:
     offered = {GPU: {**resource("GPU-a", "GPU-b"), "problems": {"GPU-b": "XID 48"}}}
     assert rows(CARD, offered, {"GPU-a": [HOLDER]}, []) == [
         Row("0", "H100", "GPU-a", GPU, 1, "Healthy", used_by=[Use("default", "one", "main", 1)]),

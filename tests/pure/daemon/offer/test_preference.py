@@ -24,24 +24,23 @@ def names(*numbers: int) -> list[str]:
     return [f"GPU-{number}" for number in numbers]
 
 
-@pytest.mark.parametrize(
-    ("available", "required", "size", "expected"),
-    [
-        (range(8), [], 1, [0]),
-        (range(8), [], 4, [0, 1, 2, 3]),
-        (range(8), [], 6, [0, 1, 2, 3, 4, 5]),
-        (range(8), [5], 3, [5, 4, 6]),
-        ([1, 4, 5, 6, 7], [], 1, [1]),  # the node that is broken into already
-        ([1, 4, 5, 6, 7], [], 2, [4, 5]),  # together rather than the lowest
-        ([1, 2, 3, 6, 7], [], 2, [6, 7]),
-        ([0, 5, 6, 7], [0], 2, [0, 5]),
-        ([0, 1, 4, 5, 6], [], 4, [0, 4, 5, 6]),
-    ],
+PREFERRED = (
+    (range(8), [], 1, [0]),
+    (range(8), [], 4, [0, 1, 2, 3]),
+    (range(8), [], 6, [0, 1, 2, 3, 4, 5]),
+    (range(8), [5], 3, [5, 4, 6]),
+    ([1, 4, 5, 6, 7], [], 1, [1]),  # the node that is broken into already
+    ([1, 4, 5, 6, 7], [], 2, [4, 5]),  # together rather than the lowest
+    ([1, 2, 3, 6, 7], [], 2, [6, 7]),
+    ([0, 5, 6, 7], [0], 2, [0, 5]),
+    ([0, 1, 4, 5, 6], [], 4, [0, 4, 5, 6]),
 )
-def test_preferred(
-    available: list[int], required: list[int], size: int, expected: list[int]
-) -> None:
-    assert prefer(GPUS, names(*available), names(*required), size) == names(*expected)
+
+
+def test_gpus_of_one_numa_node_are_preferred() -> None:
+    for available, required, size, expected in PREFERRED:
+        found = prefer(GPUS, names(*available), names(*required), size)
+        assert found == names(*expected), (available, required, size)
 
 
 def test_preferred_avoids_unhealthy_devices_where_it_can() -> None:
@@ -50,10 +49,10 @@ def test_preferred_avoids_unhealthy_devices_where_it_can() -> None:
     assert prefer(devices, names(0, 1, 2), [], 3) == names(0, 1, 2)
 
 
-@pytest.mark.parametrize(("required", "size"), [([], 0), ([], -1), ([], 3), ([0, 1], 1)])
-def test_impossible_sizes_are_refused(required: list[int], size: int) -> None:
-    with pytest.raises(AllocationRefused, match="can't be chosen"):
-        prefer(GPUS, names(0, 1), names(*required), size)
+def test_impossible_sizes_are_refused() -> None:
+    for required, size in (([], 0), ([], -1), ([], 3), ([0, 1], 1)):
+        with pytest.raises(AllocationRefused, match="can't be chosen"):
+            prefer(GPUS, names(0, 1), names(*required), size)
 
 
 def test_preferred_refuses_what_must_be_there_and_is_not() -> None:
@@ -96,22 +95,20 @@ def linked(*groups: tuple[int, ...]) -> Topology:
     return Topology(links=links, addresses={f"GPU-{one}": f"pci-{one}" for one in range(8)})
 
 
-@pytest.mark.parametrize(
-    ("available", "required", "size", "expected"),
-    [
-        (range(8), [], 2, [0, 5]),
-        (range(8), [6], 2, [6, 3]),
-        (range(8), [], 1, [1]),  # it has no partner to lose
-        ([0, 3, 5, 6], [], 3, [0, 3, 5]),
-        ([0, 2, 3, 4, 6], [], 2, [3, 6]),
-    ],
+LINKED = (
+    (range(8), [], 2, [0, 5]),
+    (range(8), [6], 2, [6, 3]),
+    (range(8), [], 1, [1]),  # it has no partner to lose
+    ([0, 3, 5, 6], [], 3, [0, 3, 5]),
+    ([0, 2, 3, 4, 6], [], 2, [3, 6]),
 )
-def test_nvlink_counts_more_than_the_processor(
-    available: list[int], required: list[int], size: int, expected: list[int]
-) -> None:
+
+
+def test_nvlink_counts_more_than_the_processor() -> None:
     topology = linked((0, 5), (3, 6))
-    chosen = prefer(GPUS, names(*available), names(*required), size, topology=topology)
-    assert chosen == names(*expected)
+    for available, required, size, expected in LINKED:
+        chosen = prefer(GPUS, names(*available), names(*required), size, topology=topology)
+        assert chosen == names(*expected), (available, required, size)
 
 
 def test_switches_connect_all_that_have_links_to_them() -> None:
@@ -141,24 +138,23 @@ def replicas(*numbers: str) -> list[str]:
     return [f"GPU-{number.replace('.', '::')}" for number in numbers]
 
 
-@pytest.mark.parametrize(
-    ("busy", "required", "size", "distributed", "packed"),
-    [
-        ([], [], 1, ["0.0"], ["0.0"]),
-        ([], [], 3, ["0.0", "1.0", "2.0"], ["0.0", "0.1", "0.2"]),
-        ([], [], 5, ["0.0", "1.0", "2.0", "0.1", "1.1"], ["0.0", "0.1", "0.2", "0.3", "1.0"]),
-        (["0.0"], [], 1, ["1.0"], ["0.1"]),
-        (["0.0", "1.0", "1.1"], [], 2, ["2.0", "0.1"], ["1.2", "1.3"]),
-        (["1.0"], ["0.2"], 2, ["0.2", "2.0"], ["0.2", "0.0"]),
-    ],
+# What is busy and what is required, how many are asked for, and what is chosen when distributed and when packed.
+SHARES = (
+    ([], [], 1, ["0.0"], ["0.0"]),
+    ([], [], 3, ["0.0", "1.0", "2.0"], ["0.0", "0.1", "0.2"]),
+    ([], [], 5, ["0.0", "1.0", "2.0", "0.1", "1.1"], ["0.0", "0.1", "0.2", "0.3", "1.0"]),
+    (["0.0"], [], 1, ["1.0"], ["0.1"]),
+    (["0.0", "1.0", "1.1"], [], 2, ["2.0", "0.1"], ["1.2", "1.3"]),
+    (["1.0"], ["0.2"], 2, ["0.2", "2.0"], ["0.2", "0.0"]),
 )
-def test_shares_are_spread_or_packed(
-    busy: list[str], required: list[str], size: int, distributed: list[str], packed: list[str]
-) -> None:
-    available = [one.id for one in SHARED if one.id not in replicas(*busy)]
-    for policy, expected in (("distributed", distributed), ("packed", packed)):
-        chosen = prefer(SHARED, available, replicas(*required), size, policy)
-        assert chosen == replicas(*expected)
+
+
+def test_shares_are_spread_or_packed() -> None:
+    for busy, required, size, distributed, packed in SHARES:
+        available = [one.id for one in SHARED if one.id not in replicas(*busy)]
+        for policy, expected in (("distributed", distributed), ("packed", packed)):
+            chosen = prefer(SHARED, available, replicas(*required), size, policy)
+            assert chosen == replicas(*expected), (busy, required, size, policy)
 
 
 def test_mig_devices_are_spread_or_packed_over_their_gpus() -> None:

@@ -38,10 +38,13 @@ def answer(strategies: tuple[str, ...], host: HostState = HOST, **more: object) 
     return grant(GPUS, ["GPU-2", "GPU-1"], config, host, "token")
 
 
-@pytest.mark.parametrize("ids", ["uuid", "index"])
-@pytest.mark.parametrize("strategies", EVERY, ids=",".join)
-def test_every_combination(strategies: tuple[str, ...], ids: str) -> None:
-    names = ["GPU-2", "GPU-1"] if ids == "uuid" else ["2", "1"]
+def test_each_combination_of_strategies_answers_for_all_of_them() -> None:
+    for strategies in EVERY:
+        _check(strategies, "uuid", ["GPU-2", "GPU-1"])
+        _check(strategies, "index", ["2", "1"])
+
+
+def _check(strategies: tuple[str, ...], ids: str, names: list[str]) -> None:
     found = answer(strategies, device_id_strategy=ids, pass_device_specs=True)
     qualified = tuple(f"k8s.device-plugin.nvidia.com/gpu={name}" for name in names)
     if "volume-mounts" in strategies:
@@ -78,7 +81,7 @@ def test_what_the_runtime_adds_is_asked_for_in_the_environment() -> None:
     assert answer(("volume-mounts",), gds=True).envs["NVIDIA_GDS"] == "enabled"
 
 
-def test_imex_channels() -> None:
+def test_imex_channels_are_told_to_the_runtime() -> None:
     wanted = {"imex_channels": ("0",)}
     assert answer(("envvar",), **wanted).envs["NVIDIA_IMEX_CHANNELS"] == "0"
     mounted = answer(("volume-mounts",), **wanted)

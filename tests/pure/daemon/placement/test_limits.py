@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.placement import claims, quantity, slices
@@ -17,6 +15,8 @@ from gpu_plugin.placement.search import search
 from gpu_plugin.placement.values import Devices, Use
 
 from tests.fakes.cluster.placing import Json, asks, claim, device_class, node
+from tests.support.alarm import alarm
+from tests.support.refusals import refused_otherwise
 
 CLASSES = claims.classes({"share": device_class("share", 'device.driver == "gpu.node"')})
 
@@ -34,12 +34,9 @@ def _claims(*requests: list[Json]) -> tuple[Claim, ...]:
 
 def test_a_search_that_finds_nothing_ends() -> None:
     asked = _claims([asks(f"r{number}", count=4) for number in range(7)])
-    begun = time.process_time()
-    with pytest.raises(
-        Refused, match="the search takes more than 50000 steps; Kubernetes stops after 10 s"
-    ):
+    words = "the search takes more than 50000 steps; Kubernetes stops after 10 s"
+    with alarm(), pytest.raises(Refused, match=words):
         search(asked, _devices(27), Use(), Candidates(CLASSES))
-    assert time.process_time() - begun < 10
 
 
 def test_more_devices_than_a_claim_can_have() -> None:
@@ -57,53 +54,53 @@ def test_more_devices_than_can_be_followed() -> None:
     assert Placer(CLASSES).why(asked, _devices(1300), Use())
 
 
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        ({"requests": [{"name": "r"}]}, "request r: .* expected exactly or firstAvailable"),
-        (
-            {"requests": [{"name": "r", "exactly": {"count": 1}}]},
-            "request r: deviceClassName: None is not valid",
-        ),
-        ({"requests": [asks("r", adminAccess=True)]}, "request r: adminAccess: True is not valid"),
-        (
-            {"requests": [asks("r", count=0)]},
-            "request r: count: 0 is not valid: expected a number from 1 on",
-        ),
-        (
-            {"requests": [asks("r", allocationMode="Some")]},
-            "request r: allocationMode: 'Some' is not valid",
-        ),
-        (
-            {"requests": [asks("r", capacity={"memory": "much"})]},
-            "request r: memory: 'much' is not valid",
-        ),
-        (
-            {"requests": [asks("r")], "constraints": [{}]},
-            "expected matchAttribute or distinctAttribute",
-        ),
-    ],
+NOT_UNDERSTOOD = (
+    ({"requests": [{"name": "r"}]}, ("request r: ", " expected exactly or firstAvailable")),
+    (
+        {"requests": [{"name": "r", "exactly": {"count": 1}}]},
+        "request r: deviceClassName: None is not valid",
+    ),
+    ({"requests": [asks("r", adminAccess=True)]}, "request r: adminAccess: True is not valid"),
+    (
+        {"requests": [asks("r", count=0)]},
+        "request r: count: 0 is not valid: expected a number from 1 on",
+    ),
+    (
+        {"requests": [asks("r", allocationMode="Some")]},
+        "request r: allocationMode: 'Some' is not valid",
+    ),
+    (
+        {"requests": [asks("r", capacity={"memory": "much"})]},
+        "request r: memory: 'much' is not valid",
+    ),
+    (
+        {"requests": [asks("r")], "constraints": [{}]},
+        "expected matchAttribute or distinctAttribute",
+    ),
 )
-def test_a_claim_that_is_not_understood_is_named(spec: Json, why: str) -> None:
-    with pytest.raises(NodeError, match=why):
-        claims.claim("c", {"devices": spec})
 
 
-@pytest.mark.parametrize(
-    ("text", "value", "shown"),
-    [
-        ("10000Mi", 10000 << 20, "10000Mi"),
-        ("1500k", 1_500_000, "1500000"),
-        ("2Gi", 2 << 30, "2048Mi"),
-        ("1.5Gi", 1536 << 20, "1536Mi"),
-        ("1e3", 1000, "1000"),
-        ("0", 0, "0"),
-        ("-1", -1, "-1"),
-    ],
-)
-def test_quantities(text: str, value: int, shown: str) -> None:
-    assert quantity.parse(text) == value
-    assert quantity.text(quantity.parse(text)) == shown
+def test_a_claim_that_is_not_understood_is_named() -> None:
+    def read(spec: Json) -> Claim:
+        return claims.claim("c", {"devices": spec})
+
+    assert refused_otherwise(read, NOT_UNDERSTOOD, NodeError) == []
+
+
+QUANTITIES = {
+    "10000Mi": (10000 << 20, "10000Mi"),
+    "1500k": (1_500_000, "1500000"),
+    "2Gi": (2 << 30, "2048Mi"),
+    "1.5Gi": (1536 << 20, "1536Mi"),
+    "1e3": (1000, "1000"),
+    "0": (0, "0"),
+    "-1": (-1, "-1"),
+}
+
+
+def test_quantities_are_read_and_shown() -> None:
+    amounts = {text: quantity.parse(text) for text in QUANTITIES}
+    assert {text: (one, quantity.text(one)) for text, one in amounts.items()} == QUANTITIES
 
 
 def test_quantities_that_are_no_whole_numbers() -> None:

@@ -70,7 +70,7 @@ def test_each_gpu_and_each_claim_has_its_line() -> None:
     ]
 
 
-def test_what_is_wrong_is_told() -> None:
+def test_problems_are_in_the_description() -> None:
     said = describe(
         state(
             registered=False,

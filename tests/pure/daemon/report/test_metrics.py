@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytest
-from gpu_plugin.config.configuration import parse
+from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.schema import address
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.mps.paths import Names
@@ -23,62 +21,31 @@ from gpu_plugin.report.pages import Families
 from gpu_plugin.report.probes import STUCK, health, readiness
 
 from tests.fakes.daemon.gpu_builders import device
-
-if TYPE_CHECKING:
-    from tests.fakes.daemon.scraping import Metrics
-
-from tests.fakes.daemon import scraping
+from tests.support.refusals import refused_otherwise
 
 GPU = "nvidia.com/gpu"
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 
 
-@pytest.fixture
-def metrics() -> Metrics:
-    return scraping.Metrics()
+NO_ADDRESSES = ("", "9402", ":9402", "localhost:9402", "127.0.0.1", "127.0.0.1:0", "on")
+NO_ADDRESSES += ("127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:\u0668", "::1:80", "[127.0.0.1]:80")
 
 
-# --- on a node ---
-
-
-# --- on its own ---
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    {
+def test_addresses_of_metrics() -> None:
+    for text, wanted in {
         "127.0.0.1:9402": ("127.0.0.1", 9402),
         "0.0.0.0:1": ("0.0.0.0", 1),
         "[::1]:65535": ("::1", 65535),
         "off": None,
-    }.items(),
-)
-def test_addresses(text: str, wanted: tuple[str, int] | None) -> None:
-    assert address("here", text) == wanted
-    assert parse(f"gpuNode: {{metricsAddress: '{text}'}}").metrics == wanted
+    }.items():
+        assert address("here", text) == wanted
+        assert parse(f"gpuNode: {{metricsAddress: '{text}'}}").metrics == wanted
 
+    def read(text: str) -> Config:
+        return parse("", flags={"gpuNode.metricsAddress": text})
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "9402",
-        ":9402",
-        "localhost:9402",
-        "127.0.0.1",
-        "127.0.0.1:0",
-        "127.0.0.1:65536",
-        "127.0.0.1:-1",
-        "127.0.0.1:\u0668",
-        "::1:80",
-        "[127.0.0.1]:80",
-        "on",
-    ],
-)
-def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"expected ADDRESS:PORT") as caught:
-        parse("", flags={"gpuNode.metricsAddress": text})
-    assert "flag --metrics-address" in str(caught.value)
+    words = ("flag --metrics-address", "expected ADDRESS:PORT")
+    assert refused_otherwise(read, ((one, words) for one in NO_ADDRESSES), ConfigError) == []
 
 
 def test_series_are_bounded() -> None:
@@ -104,25 +71,25 @@ def test_devices_are_bounded_and_a_shared_one_is_there_once() -> None:
     assert len(health.samples) == MOST_SERIES
 
 
-@pytest.mark.parametrize("place", range(len(BOUNDS)))
-def test_a_duration_on_a_bound_belongs_below_it(place: int) -> None:
-    observer = Observer()
-    observer.took(BOUNDS[place], GPU, "Allocate")
-    found = {
-        float(sample.labels["le"]): sample.value
-        for metric in observer.metrics
-        for family in metric.collect()
-        for sample in family.samples
-        if sample.name == "gpu_plugin_call_duration_seconds_bucket"
-    }
-    assert found == {bound: bound >= BOUNDS[place] for bound in (*BOUNDS, float("inf"))}
+def test_a_duration_on_a_bound_belongs_below_it() -> None:
+    for bound in BOUNDS:
+        observer = Observer()
+        observer.took(bound, GPU, "Allocate")
+        found = {
+            float(sample.labels["le"]): sample.value
+            for metric in observer.metrics
+            for family in metric.collect()
+            for sample in family.samples
+            if sample.name == "gpu_plugin_call_duration_seconds_bucket"
+        }
+        assert found == {one: one >= bound for one in (*BOUNDS, float("inf"))}
 
 
-@pytest.mark.parametrize("judge", [health, readiness])
-def test_a_loop_that_is_stuck_is_told(judge: Callable[[Mapping[str, Any], float], str]) -> None:
+def test_a_loop_that_is_stuck_is_told() -> None:
     state = {"problem": None, "resources": {GPU: {"registered": True}}}
-    assert judge(state, STUCK) == ""
-    assert "has not gone round for 31 seconds" in judge(state, STUCK + 1)
+    for judge in (health, readiness):
+        assert judge(state, STUCK) == ""
+        assert "has not gone round for 31 seconds" in judge(state, STUCK + 1)
 
 
 def test_what_a_killed_manager_left_is_read_as_crashed() -> None:

@@ -137,28 +137,27 @@ def test_hami_more_devices_than_the_node_has(run: Any) -> None:
     assert found.why("p") == "3 devices of share.gpu.node are requested, and it has 2 such"
 
 
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
+def test_hami_type_and_uuid(run: Any) -> None:
+    for wishes, expected in (
         ({USE_TYPE: "V100"}, "gpu-1-share"),
         ({USE_TYPE: "v100,T4"}, "gpu-1-share"),
         ({AVOID_TYPE: "A100"}, "gpu-1-share"),
         ({USE_UUID: "GPU-v1"}, "gpu-2-share"),
         ({AVOID_UUID: "GPU-a0,GPU-v0"}, "gpu-2-share"),
         ({USE_TYPE: "V100", AVOID_UUID: "GPU-v0"}, "gpu-2-share"),
-    ],
-)
-def test_hami_type_and_uuid(run: Any, annotations: dict[str, str], expected: str) -> None:
-    assert run([pod("p", annotations, gpu=1, gpumem=1000)]).devices("p") == [expected]
+    ):
+        assert run([pod("p", wishes, gpu=1, gpumem=1000)]).devices("p") == [expected], wishes
 
 
-@pytest.mark.parametrize(
-    "annotations", [{USE_TYPE: "H100"}, {AVOID_TYPE: "A100,V100"}, {USE_UUID: "GPU-x"}]
-)
-def test_hami_type_or_uuid_mismatch(run: Any, annotations: dict[str, str]) -> None:
-    found = run([pod("p", annotations, gpu=1, gpumem=1000)])
-    assert found.counts == (0, 1)
-    assert "no device of share.gpu.node matches" in found.why("p")
+def test_hami_type_or_uuid_mismatch(run: Any) -> None:
+    for wishes in (
+        {USE_TYPE: "H100"},
+        {AVOID_TYPE: "A100,V100"},
+        {USE_UUID: "GPU-x"},
+    ):
+        found = run([pod("p", wishes, gpu=1, gpumem=1000)])
+        assert found.counts == (0, 1), wishes
+        assert "no device of share.gpu.node matches" in found.why("p"), wishes
 
 
 def test_hami_numa(run: Any) -> None:

@@ -60,19 +60,26 @@ def test_the_device_plugin_has_its_gpus_as_extended_resources() -> None:
     assert found.devices.row == ()
 
 
-@pytest.mark.parametrize(
-    "key", ["a100-40", "a100-80", "a30", "h100-80", "h200-141", "l40s", "t4", "v100"]
-)
-def test_what_is_known_of_products_is_what_the_catalog_has(key: str) -> None:
-    real = product(key)
-    known = products.KNOWN[products.known(real.name)]
-    assert known.memory == real.memory_mib
-    assert known.capability == real.compute_capability
-    made = products.profiles(products.known(real.name), real.memory_mib)
-    assert bool(made) is real.mig_capable
-    for one in made:
-        same = next(other for other in real.profiles if other.id == one.id)
-        assert abs(one.memory_mb - same.memory_mib) <= real.memory_mib * 0.03
+def test_what_is_known_of_products_is_what_the_catalog_has() -> None:
+    for key in (
+        "a100-40",
+        "a100-80",
+        "a30",
+        "h100-80",
+        "h200-141",
+        "l40s",
+        "t4",
+        "v100",
+    ):
+        real = product(key)
+        known = products.KNOWN[products.known(real.name)]
+        assert known.memory == real.memory_mib, key
+        assert known.capability == real.compute_capability, key
+        made = products.profiles(products.known(real.name), real.memory_mib)
+        assert bool(made) is real.mig_capable, key
+        for one in made:
+            same = next(other for other in real.profiles if other.id == one.id)
+            assert abs(one.memory_mb - same.memory_mib) <= real.memory_mib * 0.03, key
 
 
 def test_each_product_of_the_catalog_is_looked_at() -> None:
@@ -81,42 +88,54 @@ def test_each_product_of_the_catalog_is_looked_at() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("rows", "why"),
-    [
+def test_what_is_wrong_with_an_inventory_is_named() -> None:
+    for rows, why in (
         ({"nodes": []}, r"nodes.yaml: nodes: \[\] is not valid: expected a list of nodes"),
         ({"nodes": [{"gpu": []}]}, r"nodes\[0\].gpu: .* the nearest is gpus"),
-        ({"nodes": [{"gpus": [{"produkt": "T4"}]}]}, r"gpus\[0\].produkt: .* the nearest is product"),
+        (
+            {"nodes": [{"gpus": [{"produkt": "T4"}]}]},
+            r"gpus\[0\].produkt: .* the nearest is product",
+        ),
         ({"nodes": [{"gpus": [{"product": "Foo"}]}]}, r"gpus\[0\].memory: None is not valid"),
-        ({"nodes": [{"gpus": [{"product": "T4", "memory": "much"}]}]}, r"gpus\[0\].memory: 'much' is not valid"),
-        ({"nodes": [{"gpus": [{"product": "T4", "mig": True}]}]}, r"gpus\[0\].mig: 'T4' is not valid"),
-        ({"nodes": [{"gpus": [{"product": "T4", "count": 65}]}]}, r"gpus\[0\].count: 65 is not valid"),
-        ({"nodes": [{"gpus": [{"product": "T4", "computeCapability": "new"}]}]}, "Capability: 'new' is not valid"),
+        (
+            {"nodes": [{"gpus": [{"product": "T4", "memory": "much"}]}]},
+            r"gpus\[0\].memory: 'much' is not valid",
+        ),
+        (
+            {"nodes": [{"gpus": [{"product": "T4", "mig": True}]}]},
+            r"gpus\[0\].mig: 'T4' is not valid",
+        ),
+        (
+            {"nodes": [{"gpus": [{"product": "T4", "count": 65}]}]},
+            r"gpus\[0\].count: 65 is not valid",
+        ),
+        (
+            {"nodes": [{"gpus": [{"product": "T4", "computeCapability": "new"}]}]},
+            "Capability: 'new' is not valid",
+        ),
         ({"nodes": [{"count": 0}]}, r"nodes\[0\].count: 0 is not valid"),
-        ({"nodes": [{"name": "n"}, {"name": "n"}]}, "nodes: 'n' is not valid: expected names that differ"),
+        (
+            {"nodes": [{"name": "n"}, {"name": "n"}]},
+            "nodes: 'n' is not valid: expected names that differ",
+        ),
         ({"nodes": [{"config": {"gpuNode": {"allocation": "mine"}}}]}, r"nodes\[0\].config"),
         ({"nodes": [{"config": "dra"}]}, r"nodes\[0\].config: 'dra' is not valid"),
         ({"nodes": [{"cpu": "many"}]}, r"nodes\[0\].cpu: 'many' is not valid"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_an_inventory_is_named(rows: Any, why: str) -> None:
-    with pytest.raises(NodeError, match=why):
-        inventory.nodes(json.dumps(rows), "nodes.yaml")
+    ):
+        with pytest.raises(NodeError, match=why):
+            inventory.nodes(json.dumps(rows), "nodes.yaml")
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
+def test_what_is_wrong_with_manifests_is_named() -> None:
+    for text, why in (
         ("a: [", "not valid YAML"),
         ("{" * 3000, "not valid YAML"),
         ("- 1", "document 1 is no object of Kubernetes: it has no kind"),
         ("kind: Pod\n---\nspec: 1", "document 2 is no object"),
         ("&a [*a]", "is no object"),
-    ],
-)
-def test_what_is_wrong_with_manifests_is_named(text: str, why: str) -> None:
-    with pytest.raises(NodeError, match=why):
-        manifests.objects(text, "pods.yaml")
+    ):
+        with pytest.raises(NodeError, match=why):
+            manifests.objects(text, "pods.yaml")
 
 
 def test_a_damaged_object_is_an_error_and_no_traceback(tmp_path: Path, capsys: Any) -> None:

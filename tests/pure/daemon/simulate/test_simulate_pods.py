@@ -62,17 +62,14 @@ def test_a_limit_without_a_request_is_one() -> None:
     assert (found.cpu, found.extended) == (1, {GPU: 1})
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
+def test_a_request_that_can_not_be_is_named() -> None:
+    for given, why in (
         (spec(asks(gpu="500m")), "nvidia.com/gpu: 500m is not a whole number"),
         (spec(asks(memory="10 Gi")), "memory: '10 Gi' is not valid"),
         (spec(), "spec.containers: there is none"),
-    ],
-)
-def test_a_request_that_can_not_be_is_named(given: Json, why: str) -> None:
-    with pytest.raises(NodeError, match=why):
-        needs.shape(given)
+    ):
+        with pytest.raises(NodeError, match=why):
+            needs.shape(given)
 
 
 def test_what_is_not_looked_at_is_told() -> None:
@@ -111,23 +108,21 @@ def _is(key: str, operator: str, *values: str) -> Json:
     return {"key": key, "operator": operator, "values": list(values)}
 
 
-@pytest.mark.parametrize(
-    ("toleration", "why"),
-    [
+def test_a_taint_keeps_out_pods_without_its_toleration() -> None:
+    for toleration, why in (
         ({"key": "gpu", "operator": "Exists"}, ""),
         ({"key": "gpu", "value": "x"}, ""),
         ({"operator": "Exists"}, ""),
         ({"key": "gpu", "value": "y"}, TAINTED),
         ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, TAINTED),
-    ],
-)
-def test_taints(toleration: Json, why: str) -> None:
-    assert unsuitable(needs.shape(spec(asks(), tolerations=[toleration])), NODE) == why
+    ):
+        assert unsuitable(needs.shape(spec(asks(), tolerations=[toleration])), NODE) == why, (
+            toleration
+        )
 
 
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
+def test_selectors_names_and_affinity_choose_nodes() -> None:
+    for more, why in (
         ({"nodeSelector": {"zone": "a"}}, ""),
         ({"nodeSelector": {"zone": "b"}}, "nodeSelector zone=b does not match"),
         ({"nodeName": "m"}, "it is not the node m"),
@@ -137,16 +132,15 @@ def test_taints(toleration: Json, why: str) -> None:
         (_affine(_is("size", "Lt", "8")), APART),
         (_affine(_is("zone", "Exists"), matchFields=[_is("metadata.name", "In", "m")]), APART),
         (_affine(), APART),
-    ],
-)
-def test_labels_and_names(more: Json, why: str) -> None:
-    tolerates = [{"operator": "Exists"}]
-    assert unsuitable(needs.shape(spec(asks(), tolerations=tolerates, **more)), NODE) == why
+    ):
+        tolerates = [{"operator": "Exists"}]
+        assert unsuitable(needs.shape(spec(asks(), tolerations=tolerates, **more)), NODE) == why, (
+            more
+        )
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
+def test_how_many_pods_a_workload_has() -> None:
+    for given, expected in (
         ({"kind": "Deployment", "spec": {}}, ["w-0"]),
         ({"kind": "Deployment", "spec": {"replicas": 0}}, []),
         (
@@ -160,10 +154,8 @@ def test_labels_and_names(more: Json, why: str) -> None:
             ["w-0", "w-1"],
         ),
         ({"kind": "Pod", "spec": {}}, ["w"]),
-    ],
-)
-def test_how_many_pods_a_workload_has(given: Json, expected: list[str]) -> None:
-    assert list(workloads.names({"metadata": {"name": "w"}, **given})) == expected
+    ):
+        assert list(workloads.names({"metadata": {"name": "w"}, **given})) == expected, given
 
 
 def test_replicas_that_can_not_be() -> None:

@@ -97,7 +97,7 @@ ORDERS = st.lists(st.integers(0, 3), min_size=1, max_size=60)
 
 
 @given(NODES, KINDS, ORDERS, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 def test_nothing_is_given_beyond_what_there_is(
     rows: list[Json], kinds: list[Json], order: list[int], pack: bool
 ) -> None:
@@ -120,7 +120,7 @@ def test_nothing_is_given_beyond_what_there_is(
 
 
 @given(NODES, KINDS, ORDERS, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 def test_what_is_remembered_changes_no_answer(
     rows: list[Json], kinds: list[Json], order: list[int], pack: bool
 ) -> None:
@@ -157,7 +157,7 @@ def _slowly(nodes: Sequence[Node], asked: placement_claims.Claim, sign: int) -> 
 
 
 @given(NODES, NODES, SINGLE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 def test_more_nodes_run_as_many_more_equal_pods_as_they_run_alone(
     some: list[Json], more: list[Json], kind: Json
 ) -> None:
@@ -168,7 +168,7 @@ def test_more_nodes_run_as_many_more_equal_pods_as_they_run_alone(
 
 
 @given(NODES, KINDS, ORDERS, st.randoms())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 def test_the_same_again_and_as_many_equal_pods_in_any_order_of_nodes(
     rows: list[Json], kinds: list[Json], order: list[int], chance: Any
 ) -> None:

@@ -130,17 +130,14 @@ def test_two_claims_of_a_pod_on_the_first_card_that_fits(run: Any) -> None:
     assert found.devices("p") == ["gpu-0-share", "gpu-0-share"]
 
 
-@pytest.mark.parametrize(
-    ("constraint", "expected"),
-    [
+def test_two_shares_on_cards_as_asked(run: Any) -> None:
+    for constraint, expected in (
         ("distinctAttribute", ["gpu-0-share", "gpu-1-share"]),
         ("matchAttribute", ["gpu-0-share"] * 2),
-    ],
-)
-def test_two_shares_on_cards_as_asked(run: Any, constraint: str, expected: list[str]) -> None:
-    requests = [share("a", memory="1Gi"), share("b", memory="1Gi")]
-    made = template("s", *requests, constraints=[{constraint: "gpu.node/uuid"}])
-    assert run([made, claiming("p", "s")]).devices("p") == expected
+    ):
+        requests = [share("a", memory="1Gi"), share("b", memory="1Gi")]
+        made = template("s", *requests, constraints=[{constraint: "gpu.node/uuid"}])
+        assert run([made, claiming("p", "s")]).devices("p") == expected, constraint
 
 
 def test_counters_that_kubernetes_does_not_give_back(run: Any) -> None:
@@ -167,7 +164,7 @@ def test_the_first_alternative_that_can_be_had(run: Any) -> None:
     assert [both.pods[f"p{n}"]["node"] for n in range(6)] == ["m"] * 4 + ["n"] * 2
 
 
-def test_what_no_card_has(run: Any) -> None:
+def test_more_than_any_card_has_is_said(run: Any) -> None:
     objects = [
         template("memory", share(memory="40Gi")),
         template("cores", share(cores="101")),

@@ -174,11 +174,14 @@ def test_what_is_allocated_counts(run: Any) -> None:
     }
 
 
-@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
-def test_a_tainted_share_is_passed_over(run: Any, effect: str) -> None:
-    found = run(slices(effect), [deployment(4, pod(gpu=1, gpumem=10000))])
-    assert [found.devices(f"web-{n}") for n in range(3)] == [["gpu-1-share"]] * 3
-    assert found.why("web-3") == "memory 10000Mi: 1 device, most free is 2768Mi"
+def test_a_tainted_share_is_passed_over(run: Any) -> None:
+    for effect in (
+        "NoSchedule",
+        "NoExecute",
+    ):
+        found = run(slices(effect), [deployment(4, pod(gpu=1, gpumem=10000))])
+        assert [found.devices(f"web-{n}") for n in range(3)] == [["gpu-1-share"]] * 3, effect
+        assert found.why("web-3") == "memory 10000Mi: 1 device, most free is 2768Mi", effect
 
 
 def test_two_shares_of_which_all_are_tainted(run: Any) -> None:
@@ -235,21 +238,18 @@ def test_pending_pods_of_what_is_there(run: Any) -> None:
     assert found.json["nodes"][0]["pods"] == 2
 
 
-@pytest.mark.parametrize(
-    ("made", "why"),
-    [
+def test_what_is_not_there_is_named(run: Any) -> None:
+    for made, why in (
         (claiming("p", "nothing"), "the ResourceClaimTemplate nothing does not exist"),
         (naming("y"), "the ResourceClaim y does not exist"),
         (claiming("p", "odd"), "the DeviceClass odd does not exist"),
         (claiming("p", "foreign"), "the selector 'device.name == 1' is not understood"),
-    ],
-)
-def test_what_is_not_there_is_named(run: Any, made: Json, why: str) -> None:
-    odd = template("odd", {"name": "r", "exactly": {"deviceClassName": "odd"}})
-    selectors = [{"cel": {"expression": "device.name == 1"}}]
-    foreign = template(
-        "foreign",
-        {"name": "r", "exactly": {"deviceClassName": "gpu.gpu.node", "selectors": selectors}},
-    )
-    found = run([*slices(), odd, foreign], [made])
-    assert why in found.why("p")
+    ):
+        odd = template("odd", {"name": "r", "exactly": {"deviceClassName": "odd"}})
+        selectors = [{"cel": {"expression": "device.name == 1"}}]
+        foreign = template(
+            "foreign",
+            {"name": "r", "exactly": {"deviceClassName": "gpu.gpu.node", "selectors": selectors}},
+        )
+        found = run([*slices(), odd, foreign], [made])
+        assert why in found.why("p"), made

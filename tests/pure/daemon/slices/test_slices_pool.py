@@ -10,11 +10,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.offer.devices import GpuView, Inventory, Kind, Place, Problem
 from gpu_plugin.slices import build
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.daemon import gpu_builders, mig_grids
@@ -117,22 +116,19 @@ def test_shares_of_a_gpu_have_request_policies() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "memory", "shares"),
-    [
+def test_scaling_and_split_count_are_capacities() -> None:
+    for text, memory, shares in (
         ("splitCount: 4, memoryScaling: 3, oversubscribe: best-effort", "240Gi", "4"),
         ("memoryScaling: 1.15, enforcement: none", "92Gi", "10"),
         ("memoryScaling: 0.1", "8Gi", "10"),
         ("splitCount: 1000", "80Gi", "48"),  # MPS has no more clients on Hopper
         ("splitCount: 1000, enforcement: none", "80Gi", "1k"),
-    ],
-)
-def test_scaling_and_split_count_are_capacities(text: str, memory: str, shares: str) -> None:
-    config = parse(f"gpuNode: {{allocation: dra, dra: {{{text}}}}}")
-    found = devices(view(0), config=config)
-    assert found["gpu-0-share"]["capacity"]["memory"]["value"] == memory
-    assert found["gpu-0-share"]["capacity"]["shares"]["value"] == shares
-    assert found["gpu-0"]["capacity"] == {"gpu.nvidia.com/memory": {"value": "80Gi"}}
+    ):
+        config = parse(f"gpuNode: {{allocation: dra, dra: {{{text}}}}}")
+        found = devices(view(0), config=config)
+        assert found["gpu-0-share"]["capacity"]["memory"]["value"] == memory, text
+        assert found["gpu-0-share"]["capacity"]["shares"]["value"] == shares, text
+        assert found["gpu-0"]["capacity"] == {"gpu.nvidia.com/memory": {"value": "80Gi"}}, text
 
 
 def test_slices_have_the_gpus_of_dra_alone() -> None:
@@ -198,19 +194,16 @@ def test_small_instances_go_where_they_leave_room_for_large_ones() -> None:
     assert order[-1] == "7g80gb-0-0"
 
 
-@pytest.mark.parametrize(
-    ("problem", "taint"),
-    [
+def test_a_sick_gpu_is_tainted() -> None:
+    for problem, taint in (
         (Problem(Kind.LOST, "gone"), {"key": "gpu.node/gpu-lost"}),
         (Problem(Kind.UNREADABLE, "?"), {"key": "gpu.node/unreadable"}),
         (Problem(Kind.SLOW, "slow"), {"key": "gpu.node/slow"}),
-    ],
-)
-def test_a_sick_gpu_is_tainted(problem: Problem, taint: Json) -> None:
-    found = devices(view(0, problem=problem), view(1))
-    assert found["gpu-0"]["taints"] == [{**taint, "effect": "NoSchedule"}]
-    assert found["gpu-0-share"]["taints"] == found["gpu-0"]["taints"]
-    assert "taints" not in found["gpu-1"]
+    ):
+        found = devices(view(0, problem=problem), view(1))
+        assert found["gpu-0"]["taints"] == [{**taint, "effect": "NoSchedule"}], taint
+        assert found["gpu-0-share"]["taints"] == found["gpu-0"]["taints"], taint
+        assert "taints" not in found["gpu-1"], taint
 
 
 def test_a_fault_is_tainted_with_its_xid() -> None:
@@ -271,6 +264,7 @@ def many(draw: Any) -> Inventory:
     return inventory(*draw(st.permutations(views)))
 
 
+@settings(max_examples=30)
 @given(st.data())
 def test_no_slice_goes_beyond_the_limits_of_the_api(data: Any) -> None:
     now = many(data.draw)
@@ -294,6 +288,7 @@ def test_no_slice_goes_beyond_the_limits_of_the_api(data: Any) -> None:
     assert all(1 <= len(some) <= 32 for some in counters.values())
 
 
+@settings(max_examples=20)
 @given(st.data())
 def test_equal_gpus_give_equal_bytes_in_any_order(data: Any) -> None:
     now = many(data.draw)

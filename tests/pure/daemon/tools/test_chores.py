@@ -12,6 +12,8 @@ from gpu_plugin.tools.chores import Backoff, Chore, Worker, errors
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.waiting import LIMIT
+
 
 def test_an_error_is_kept_and_logged_once_per_change(capsys: pytest.CaptureFixture[str]) -> None:
     answers = iter([OSError("full"), OSError("full"), OSError("gone"), 7, KeyError("x")])
@@ -45,7 +47,7 @@ def test_a_worker_that_hangs_is_waited_for_and_given_nothing_else() -> None:
     hangs.set()
     while not worker.start(done.release):
         pass
-    assert done.acquire(timeout=5)
+    assert done.acquire(timeout=LIMIT)
     assert not done.acquire(blocking=False)
 
 

@@ -25,22 +25,19 @@ def test_what_is_written_is_read_with_the_process_that_wrote_it(tmp_path: Path) 
     assert read(path) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
+def test_what_is_no_state_is_refused(tmp_path: Path) -> None:
+    for text, why in (
         ("", "can't be used"),
         ("[]", "it is no JSON object"),
         ("{}", "version None is not 1"),
         ('{"version": 2}', "version 2 is not 1"),
         ('{"version": "' + "x" * 1000, "can't be used"),
-    ],
-)
-def test_what_is_no_state_is_refused(tmp_path: Path, text: str, why: str) -> None:
-    (tmp_path / "state.json").write_text(text)
-    with pytest.raises(StateUnusable, match=why):
-        read(tmp_path / "state.json", (VERSION,))
-    with pytest.raises(StateUnusable):
-        read(tmp_path, (VERSION,))
+    ):
+        (tmp_path / "state.json").write_text(text)
+        with pytest.raises(StateUnusable, match=why):
+            read(tmp_path / "state.json", (VERSION,))
+        with pytest.raises(StateUnusable):
+            read(tmp_path, (VERSION,))
 
 
 def test_a_file_may_have_any_version_where_none_is_asked_for(tmp_path: Path) -> None:
