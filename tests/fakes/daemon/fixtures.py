@@ -29,21 +29,10 @@ MakeShared = Callable[..., "Shared"]
 @pytest.fixture
 def make_node() -> Iterator[MakeNode]:
     """Make nodes: GPUs of a product, and a driver unless it is None."""
-    from nvsim import testing
+    from tests.fakes.daemon.running import nodes
 
-    from tests.fakes.daemon.running import Node
-
-    made: list[Node] = []
-
-    def make(gpus: int = 2, *, product: str = "h100-80", driver: str | None = "550.163.01") -> Node:
-        folder = Path(tempfile.mkdtemp(prefix="gp-"))
-        made.append(Node(folder, testing.start(product, gpus, driver=driver)))
-        return made[-1]
-
-    yield make
-    for node in made:
-        node.stop()
-        node.sim.stop()
+    with nodes() as make:
+        yield make
 
 
 @pytest.fixture
@@ -56,8 +45,7 @@ def small_run(make_node: MakeNode) -> Iterator[Node]:
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("file systems can't be mounted here")
     yield node
-    node.stop()
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # its daemon still writes there
 
 
 @pytest.fixture

@@ -8,22 +8,28 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
+from nvsim import testing
 from nvsim.testing import Sim
 from standin_kubelet import control
 
-from tests.support.waiting import eventually
+from tests.support.waiting import LIMIT, eventually
 
 HERE = Path(__file__).resolve().parent
-T = TypeVar("T")
+GPU = "nvidia.com/gpu"
+WATCHDOG = 3_000_000  # microseconds, of which the daemon says six times that it is well
+MakeNode = Callable[..., "Node"]
 
 
 def fill(folder: Path) -> Path:
@@ -63,7 +69,7 @@ def plugin_channel(node: Node) -> Iterator[Callable[[str], str]]:
             request = api_pb2.AllocateRequest()
             request.container_requests.add(devices_ids=[device])
             try:
-                allocate(request, timeout=5)
+                allocate(request, timeout=LIMIT)
             except grpc.RpcError as refusal:
                 return str(refusal)
             return ""
@@ -71,8 +77,26 @@ def plugin_channel(node: Node) -> Iterator[Callable[[str], str]]:
         yield ask
 
 
+@contextlib.contextmanager
+def nodes() -> Iterator[MakeNode]:
+    """Make nodes: GPUs of a product, and a driver unless it is None. Nothing is left of them."""
+    with contextlib.ExitStack() as stack:
+
+        def make(
+            gpus: int = 2, *, product: str = "h100-80", driver: str | None = testing.VERSION
+        ) -> Node:
+            folder = Path(tempfile.mkdtemp(prefix="gp-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            sim = stack.enter_context(testing.start(product, gpus, driver=driver))
+            node = Node(folder, sim)
+            stack.callback(node.stop)
+            return node
+
+        yield make
+
+
 class Node:
-    """The processes of a node; ``folder`` must have a short path, for the sockets' sake."""
+    """The processes of a node; ``folder`` must have a short path, for the sockets' sake, and is removed at the end."""
 
     def __init__(self, folder: Path, sim: Sim) -> None:
         self.folder, self.sim = folder, sim
@@ -84,10 +108,14 @@ class Node:
         self.log = folder / "log"
         self.kubelet: subprocess.Popen[bytes] | None = None
         self.daemon: subprocess.Popen[bytes] | None = None
+        self._started: list[subprocess.Popen[bytes]] = []
         self._told = ""
-        self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notified.bind(str(folder / "n.sock"))
+        self._manager = threading.Thread(target=self._listen, name="systemd", daemon=True)
+        self._manager.start()
         self.env = {**sim.env, "NOTIFY_SOCKET": str(folder / "n.sock")}
+        self.env["WATCHDOG_USEC"] = str(WATCHDOG)
         self.env["GPU_PLUGIN_METRICS_ADDRESS"] = "off"  # nodes of other tests run beside this one
         self.env["PYTHONDONTWRITEBYTECODE"] = ""  # what is installed is compiled, so this is too
 
@@ -96,7 +124,9 @@ class Node:
     def python(self, *words: object, **more: str) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             command = [sys.executable, *map(str, words)]
-            return subprocess.Popen(command, env={**self.env, **more}, stderr=log, stdout=log)
+            process = subprocess.Popen(command, env={**self.env, **more}, stderr=log, stdout=log)
+        self._started.append(process)
+        return process
 
     def start_kubelet(self) -> None:
         words = ("serve", "--dir", self.plugins, "--control", self.control)
@@ -109,8 +139,15 @@ class Node:
         words: list[object] = ["--config", self.config, "--status-file", self.status_file]
         words += ["--kubelet-socket", self.plugins / "kubelet.sock"]
         words += ["--host-root", self.sim.root, "--rescan", "0.3"]
-        words += ["--recovery-period", "0.3"]
+        words += ["--recovery-period", "0.3", "--nvml-timeout", LIMIT]
         self.daemon = self.python("-m", "gpu_plugin", "run", *words, *flags, **env)
+
+    def serve(self, count: int, config: str = "", *flags: str, **env: str) -> list[str]:
+        """Start the kubelet and the daemon; return the UUIDs of the GPUs when the kubelet has so many of them."""
+        self.start_kubelet()
+        self.start_daemon(config, *flags, **env)
+        self.wait(GPU, count)
+        return self.uuids()
 
     def signal(self, number: signal.Signals) -> None:
         assert self.daemon is not None
@@ -118,14 +155,29 @@ class Node:
 
     def ended(self) -> int:
         assert self.daemon is not None
-        return self.daemon.wait(8)
+        return self.daemon.wait(LIMIT)
+
+    def kill(self) -> None:
+        """End the daemon without a word."""
+        self.signal(signal.SIGKILL)
+        self.ended()
 
     def stop(self) -> None:
-        for process in (self.daemon, self.kubelet):
-            if process is not None:
-                process.kill()
-                process.wait()
+        """End all that was started, and leave nothing."""
+        for process in self._started:
+            process.kill()
+            process.wait()
+        with contextlib.suppress(OSError):  # it was stopped before
+            self.notified.shutdown(socket.SHUT_RDWR)
+        self._manager.join()
         self.notified.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _listen(self) -> None:
+        """Hear what systemd is told, at once: who speaks would wait, and not for long."""
+        with contextlib.suppress(OSError):
+            while data := self.notified.recv(4096):
+                self._told += data.decode() + "\n"
 
     # --- what they say ---
 
@@ -140,7 +192,15 @@ class Node:
         return control.ask(self.control, verb=verb, **arguments)
 
     def wait(self, resource: str, count: int) -> Any:
-        return self.ask("wait", resource=resource, count=count, timeout=8)[resource]
+        try:
+            return self.ask("wait", resource=resource, count=count, timeout=LIMIT)[resource]
+        except ValueError as error:
+            error.add_note(self.logged()[-4000:])
+            raise
+
+    def registered(self, resource: str = GPU) -> None:
+        """Wait until the daemon says that the kubelet knows of a resource."""
+        eventually(lambda: self.status()["resources"].get(resource, {}).get("registered"))
 
     def resources(self) -> dict[str, int]:
         return {name: one["allocatable"] for name, one in self.ask("resources").items()}
@@ -155,21 +215,33 @@ class Node:
 
     def notifications(self) -> str:
         """Everything that systemd was told so far."""
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                self._told += self.notified.recv(4096).decode() + "\n"
         return self._told
+
+    def uuids(self) -> list[str]:
+        """The UUIDs of the GPUs that the driver has."""
+        return [one["uuid"] for one in self.sim.ctl("status")["gpus"]]
+
+    # --- what to wait by ---
+
+    def looks(self) -> int:
+        """How often the daemon has asked the driver for the number of GPUs since its start, or found none to ask."""
+        assert self.daemon is not None
+        return self.sim.looks(self.daemon.pid)
+
+    def fed(self) -> int:
+        """How often the watchdog was fed, by a main loop that goes round."""
+        return self._told.count("WATCHDOG=1")
 
     def logged(self) -> str:
         return self.log.read_text()
 
     def layout(self, gpu: int, *profiles: str) -> None:
         words = [sys.executable, str(HERE / "mig_layout.py"), str(gpu), *profiles]
-        subprocess.run(words, env=self.env, check=True, timeout=20)
+        subprocess.run(words, env=self.env, check=True, timeout=LIMIT)
 
     def cli(self, *words: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "gpu_plugin", *map(str, words)]
         env = {**os.environ, **self.env}
         return subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=20, check=False
+            command, env=env, capture_output=True, text=True, timeout=LIMIT, check=False
         )

@@ -23,6 +23,7 @@ from .config.strict_yaml import ConfigError
 from .gpus.health import QUIET
 from .mps.paths import ROOT as MPS_ROOT
 from .mps.paths import SETTINGS
+from .offer.devices import SLOW
 from .tools import logs, sole
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -207,6 +208,13 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         help="seconds without a fault before a device is Healthy again (default: %(default)s)",
     )
     run.add_argument(
+        "--nvml-timeout",
+        type=float,
+        default=SLOW,
+        metavar="SECONDS",
+        help="how long a look at a GPU may take before it counts as hanging (default: %(default)s)",
+    )
+    run.add_argument(
         "--mps-managers",
         choices=("systemd", "own"),
         default="",
@@ -260,6 +268,7 @@ def _run(options: argparse.Namespace) -> int:
         options.recovery_period,
         options.mps_managers,
         options.state_directory,
+        options.nvml_timeout,
     )
     try:
         with sole.lock(options.status_file.parent, os.environ):

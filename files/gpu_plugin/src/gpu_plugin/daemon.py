@@ -31,13 +31,14 @@ from .mps import units
 from .mps.reconciler import Reconciler
 from .observer import Observer
 from .offer.decide import MpsState, Offered, decide, time_slices
+from .offer.devices import SLOW
 from .report.state import Report, Telemetry, daemons_pages, state
 from .tools import logs
 from .tools.chores import Chore, Wakeup, errors
 from .tools.logs import notify
 
 TICK: Final = 0.5
-FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for 30
+FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for six times as long
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Paths:
     quiet: float = QUIET
     mps_managers: str = ""
     state_directory: Path | None = None
+    slow: float = SLOW
 
 
 class Daemon:
@@ -64,7 +66,8 @@ class Daemon:
         observer, self._wakeup = Observer(), Wakeup()
         last_good = LastGood(source, paths.state_directory)
         self._configuration = InForce(source, last_good, root, observer)
-        self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, self._wakeup.set)
+        wake = self._wakeup.set
+        self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, wake, paths.slow)
         self._host, self._slices = HostFiles(root, run), TimeSlices(run, root)
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
         self._offered, self._published = Offered(), Published(observer)
@@ -77,6 +80,7 @@ class Daemon:
         )
         self._report = Report(paths.status_file, observer)
         self._stopping = self._asked = False
+        self._tick, self._feed = min(TICK, paths.rescan), logs.watchdog(FEED)
         self._fed_at = 0.0
         self._reconcile = Chore("mps", "MPS daemons can't be looked after", self._mps.tick)
         self._advertise = Chore("devices", "devices can't be brought up to date", self._decide)
@@ -103,7 +107,7 @@ class Daemon:
             notify("READY=1")
             while not self._stopping:
                 self._telemetry.chore.run(self._configuration.config.metrics)
-                self._wakeup.wait(TICK)
+                self._wakeup.wait(self._tick)
                 self._round()
         finally:
             if self._stopping:
@@ -116,7 +120,7 @@ class Daemon:
         return 0
 
     def _pause(self) -> bool:
-        self._wakeup.wait(TICK)
+        self._wakeup.wait(self._tick)
         return not self._stopping
 
     def _round(self) -> None:
@@ -199,7 +203,7 @@ class Daemon:
                 errors(self._chores),
             )
         )
-        if time.monotonic() - self._fed_at >= FEED:  # the loop goes round: all else may hang
+        if time.monotonic() - self._fed_at >= self._feed:  # the loop goes round: all else may hang
             self._fed_at = time.monotonic()
             self._report.still_true()
             lines += ("WATCHDOG=1",)

@@ -242,6 +242,20 @@ def called(engine: Engine, _request: Request, _pid: int) -> dict[str, dict[str, 
     return found
 
 
+def answered(engine: Engine, request: Request, _pid: int) -> dict[str, dict[int, int]]:
+    """Tell how often a process' calls were answered so far: by function and by code."""
+    found: dict[str, dict[int, int]] = {}
+    for (pid, name, code), times in engine.answered.items():
+        if pid == request["pid"]:
+            found.setdefault(name, {})[code] = times
+    return found
+
+
+def waiting(engine: Engine, _request: Request, _pid: int) -> list[tuple[str, str]]:
+    """Tell which functions are waited for because they are slow, each with its GPU if it is of one."""
+    return sorted((name, gpu or "") for (name, gpu), times in engine.waiting.items() if times)
+
+
 def show(engine: Engine, _request: Request, _pid: int) -> None:
     """Render once more."""
     engine.render()
@@ -274,4 +288,6 @@ VERBS: dict[str, Verb] = {
     "clear-faults": clear_faults,
     "render": show,
     "called": called,
+    "answered": answered,
+    "waiting": waiting,
 }

@@ -97,6 +97,8 @@ class Server:
         # A list that is too long says how long it is; every other failure stores nothing.
         stores = call.stores if code in (codes.SUCCESS, codes.INSUFFICIENT_SIZE) else []
         log.debug("%s %s -> %d", name, words, code)
+        with self.engine.lock:
+            self.engine.answered[pid, name, code] += 1
         body = struct.pack("<iB", code, len(stores))
         body += b"".join(struct.pack("<BI", where, len(data)) + data for where, data in stores)
         return struct.pack("<I", len(body)) + body
@@ -104,7 +106,8 @@ class Server:
     def _run(self, name: str, call: Call, version: str) -> int:
         engine = self.engine
         gpu = _gpu_of(name, call)
-        engine.called[name, gpu] += 1
+        with engine.lock:
+            engine.called[name, gpu] += 1
         engine.linger(name, gpu)
         if name in BLOCKING:
             with engine.lock:

@@ -83,6 +83,8 @@ class Engine:
         self.limits: dict[tuple[str, int], tuple[int, int]] = {}  # by GPU and inode of a cgroup
         self.event_sets: dict[int, EventSet] = {}
         self.called: Counter[tuple[str, str | None]] = Counter()  # functions, by the GPU if of one
+        self.answered: Counter[tuple[int, str, int]] = Counter()  # by process, function and code
+        self.waiting: Counter[tuple[str, str | None]] = Counter()  # functions that are slow, now
         self.cables: list[tuple[str, str]] = []  # the GPUs at both ends of each NVLink, both ways
         self.cliques: dict[str, tuple[str, int]] = {}  # cluster and clique of GPUs in a fabric
 
@@ -192,8 +194,10 @@ class Engine:
         """Keep a call waiting as long as its function is slow; who makes it quick again ends the wait."""
         begun = time.monotonic()
         with self.lock:
+            self.waiting[function, gpu] += 1
             while (left := begun + self._delay(function, gpu) - time.monotonic()) > 0:
                 self.lock.wait(min(left, LONGEST_WAIT))
+            self.waiting[function, gpu] -= 1
 
     def _delay(self, function: str, gpu: str | None) -> float:
         known = {(name, one) for name in (function, EVERY) for one in (None, gpu)}

@@ -83,6 +83,13 @@ class Sim:
         finally:
             client.close()
 
+    def looks(self, pid: int) -> int:
+        """Return how often a process has counted the GPUs since its start, or found no driver to ask."""
+        answered = self.ctl("answered", pid=pid)
+        counted = sum(answered.get("nvmlDeviceGetCount_v2", {}).values())
+        refused = answered.get("nvmlInitWithFlags", {})
+        return counted + sum(times for code, times in refused.items() if code != "0")
+
     def hold(self, gpu: int, gi: int | None = None, ci: int | None = None) -> subprocess.Popen[str]:
         """Return a process that is on a GPU until it is killed."""
         words = [sys.executable, "-m", "nvsim.ctl", "--socket", str(self.socket), "hold", str(gpu)]

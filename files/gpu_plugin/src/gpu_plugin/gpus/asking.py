@@ -25,12 +25,17 @@ T = TypeVar("T")
 class Asking:
     """Knows what is being asked for since when. Keys are GPUs by their index, or EVERY.
 
-    A GPU is late while an answer takes longer than SLOW, and until IN_TIME of them in a row did not:
-    one at the edge does not come and go with each.
+    A GPU is late while an answer takes longer than ``slow`` seconds, and until IN_TIME of them in a row
+    did not: one at the edge does not come and go with each.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, slow: float | None = None
+    ) -> None:
         self._clock = clock
+        self.slow = SLOW if slow is None else slow
+        self.longest = self.slow * LATE / SLOW
+        self._patience = min(PATIENCE, self.slow / 4)
         self._since: dict[int, float] = {}
         self._owed: dict[int, int] = {}
         self._kept: dict[tuple[str, int], Callable[[], Any]] = {}
@@ -42,7 +47,7 @@ class Asking:
         try:
             yield
         finally:
-            if self._clock() - begun > SLOW:
+            if self._clock() - begun > self.slow:
                 self._owed[key] = IN_TIME
             elif left := self._owed.pop(key, 1) - 1:
                 self._owed[key] = left
@@ -95,7 +100,7 @@ class Asking:
             if not any(key in todo or self._worth_it(key, known) for key in waited):
                 return answers
             try:
-                news.get(timeout=PATIENCE)
+                news.get(timeout=self._patience)
             except queue.Empty:
                 for _one in list(todo):
                     _begin(work)
@@ -103,7 +108,7 @@ class Asking:
     def _worth_it(self, key: int, known: Container[int]) -> bool:
         """Tell whether an answer that was asked for just now is waited for."""
         waits = self._clock() - self._since.get(key, self._clock())
-        return waits < (PATIENCE if key in known else LATE)
+        return waits < (self._patience if key in known else self.longest)
 
     def _answer(self, key: int, ask: Callable[[int], T]) -> Callable[[], T]:
         def timed() -> T:
@@ -113,7 +118,7 @@ class Asking:
         return outcome(timed)
 
     def _overdue(self, key: int) -> bool:
-        return self._clock() - self._since.get(key, self._clock()) > SLOW
+        return self._clock() - self._since.get(key, self._clock()) > self.slow
 
 
 def within(seconds: float, what: str, ask: Callable[[], T]) -> T:

@@ -13,7 +13,6 @@ from typing import Final
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import NOT_SUPPORTED, UNKNOWN_ERROR, NvmlError
 from .._shared._nvml.readings import Xid, XidWatch
-from ..offer.devices import LATE
 from ..tools import logs
 
 WAIT: Final = 1.0  # seconds that NVML is asked to wait for an event
@@ -23,12 +22,13 @@ ENDS: Final = 2 * WAIT  # seconds within which a wait that works is over
 class Ears:
     """Hears of XIDs for as long as NVML is open; ``put`` is called with each, in a thread of its own.
 
+    A wait that goes on for ``longest`` seconds more than it was asked to is a fault.
     GPUs are added as they are found. Where events fail, or a GPU comes back, there is another event
     set: NVML says that one may be in an undefined state then.
     """
 
-    def __init__(self, put: Callable[[Xid], None]) -> None:
-        self._put = put
+    def __init__(self, put: Callable[[Xid], None], longest: float) -> None:
+        self._put, self._longest = put, longest
         self._now: _Listener | None = None
         self._before: list[_Listener] = []
         self._failed: set[str] = set()  # GPUs whose events can't be had
@@ -76,10 +76,8 @@ class Ears:
         now = self._now
         if now is None:
             raise NodeError("there is no event set")
-        if now.silent > LATE:
-            raise NodeError(
-                f"NVML has not come back from a wait of a second for {LATE:.0f} seconds"
-            )
+        if now.silent > (limit := WAIT + self._longest):
+            raise NodeError(f"NVML has not come back from a wait of a second for {limit:g} seconds")
         if now.ended or (now.quiet and now.is_alive()):
             raise NodeError("waiting for events fails")
         if self._failed:

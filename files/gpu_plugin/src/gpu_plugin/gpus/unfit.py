@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..offer.devices import TOO_SLOW, GpuView, Inventory, Kind, Place
+from ..offer.devices import GpuView, Inventory, Kind, Place
 
 BY_ITSELF: Final = "it passes by itself"
 WAYS_BACK: Final = {
@@ -67,7 +67,7 @@ def hindrances(inventory: Inventory) -> Iterator[tuple[GpuView, Kind, str]]:
         if view.problem:
             yield view, view.problem.kind, view.problem.text
         elif view.gpu.uuid in inventory.late:
-            yield view, TOO_SLOW.kind, TOO_SLOW.text
+            yield view, inventory.too_slow.kind, inventory.too_slow.text
 
 
 def unfit(

@@ -17,7 +17,7 @@ from .._shared._nvml.readings import Xid
 from ..config.configuration import Config
 from ..config.xids import ASK_DRIVER, action
 from ..observer import NVML_ERRORS, XIDS, Observer
-from ..offer.devices import LATE, Faults, Inventory, remember
+from ..offer.devices import SLOW, Faults, Inventory, remember
 from ..offer.preference import Topology
 from ..tools import logs
 from ..tools.chores import Chore, Worker
@@ -66,7 +66,7 @@ class GpuWatch:
 
     ``host_root`` is where the host's /proc and /sys are seen, ``folder`` is where what is known of
     faults is kept for the next process, ``quiet`` is their recovery period, ``wake`` is called when
-    there is news.
+    there is news. A look at a GPU may take ``slow`` seconds.
     """
 
     def __init__(
@@ -77,10 +77,11 @@ class GpuWatch:
         quiet: float,
         observer: Observer,
         wake: Callable[[], None],
+        slow: float = SLOW,
     ) -> None:
         self.inventory = Inventory("", absent=UNKNOWN)
         self.topology = Topology()
-        self._driver, self._health = Driver(host_root, wake), Health(quiet)
+        self._driver, self._health = Driver(host_root, wake, slow), Health(quiet)
         self._health.told = _tell_of_reset
         self._observer, self._interval, self._wake = observer, interval, wake
         self._xid_log = XidLog()
@@ -105,7 +106,7 @@ class GpuWatch:
 
     def first_look(self, config: Config, pause: Callable[[], bool]) -> None:
         """Wait for the first look, as long as a driver may take that does not hang, or until ``pause`` is False."""
-        deadline = time.monotonic() + LATE
+        deadline = time.monotonic() + self._driver.asking.longest
         while time.monotonic() < deadline:
             self.tick(config)
             if self.taken or not pause():
@@ -120,14 +121,15 @@ class GpuWatch:
             raise DriverReplaced
         self._health.overrides = config.xids
         now = time.monotonic()
-        pause = RETRY if self._found.absent or self._hurry else self._interval
+        soon = self._found.absent or self._hurry
+        pause = min(RETRY, self._interval) if soon else self._interval
         if at_once:
             self._begun = -math.inf
         if now - self._begun >= pause and self._worker.start(lambda: self._poll(config)):
             self._begun, self._hurry = now, False
         before = (self.taken, self.inventory.late, self.topology)
         self.taken, self.topology = self._looks, self._driver.connections.topology
-        self.inventory = replace(self._found, late=self._late())
+        self.inventory = replace(self._found, late=self._late(), slow=self._driver.asking.slow)
         self._hear.run()
         noted = self._note_xids() | self._clear()
         return noted or before != (self.taken, self.inventory.late, self.topology)

@@ -53,7 +53,6 @@ SLOW: Final = (
     4.0  # seconds that a look at a GPU may take: 5 s lie between two, and 10 s may pass in all
 )
 LATE: Final = 10.0  # seconds that are waited for NVML where there is nothing to go on with
-TOO_SLOW: Final = Problem(Kind.SLOW, f"NVML has not answered for it for {SLOW:.0f} seconds")
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 
 Resources = Mapping[str, tuple["Device", ...]]
@@ -166,8 +165,8 @@ class Inventory:
     ``unreadable`` says by NVML's index why each other GPU could not be read, ``strangers`` are those of
     them that were never read. ``addresses`` are those of the driver's GPUs on the PCI bus, as far as
     they are known. Where nobody answered, ``absent`` says why, and the GPUs are those seen last. NVML takes too long
-    over those that are ``late``, by UUID. ``generation`` differs after the driver was loaded again.
-    ``cuda_version`` is the newest that the driver serves, such as 12.4.
+    over those that are ``late``, by UUID: longer than ``slow`` seconds. ``generation`` differs after the driver
+    was loaded again. ``cuda_version`` is the newest that the driver serves, such as 12.4.
     """
 
     driver_version: str
@@ -178,6 +177,7 @@ class Inventory:
     addresses: frozenset[str] = frozenset()
     absent: str = ""
     late: frozenset[str] = frozenset()
+    slow: float = SLOW
     generation: tuple[int | None, ...] = ()
     cuda_version: str = ""
 
@@ -185,6 +185,11 @@ class Inventory:
     def mig_uuids(self) -> list[str]:
         """UUIDs of all MIG devices."""
         return [mig.uuid for view in self.gpus for mig in view.mig]
+
+    @property
+    def too_slow(self) -> Problem:
+        """What is wrong with those that are late."""
+        return Problem(Kind.SLOW, f"NVML has not answered for it for {self.slow:g} seconds")
 
 
 def remember(before: Inventory | None, now: Inventory) -> Inventory:
@@ -234,7 +239,7 @@ def _judged(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
     if view.problem:
         return view
     if uuid in inventory.late:
-        return replace(view, problem=TOO_SLOW)
+        return replace(view, problem=inventory.too_slow)
     ours = {
         place[1:]: Problem(Kind.FAULT, why) for place, why in faults.items() if place[0] == uuid
     }

@@ -17,6 +17,7 @@ from typing import Final
 from .._shared._core.text.shown import printable
 
 PATIENCE: Final = 2.0
+FEEDS: Final = 6  # of the watchdog, while it waits for one
 CHATTER: Final = ("WATCHDOG=", "STATUS=")
 
 
@@ -61,6 +62,15 @@ def _quoted(value: object) -> str:
     text = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
     plain = text and all(char.isalnum() or char in "-_./:,@" for char in text)
     return text if plain else json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def watchdog(most: float) -> float:
+    """Return after how many seconds the service manager is told again that all is well, ``most`` where it waits long.
+
+    It says in WATCHDOG_USEC how long it waits (sd_watchdog_enabled(3)).
+    """
+    waits = os.environ.get("WATCHDOG_USEC", "")
+    return min(most, int(waits) / 1e6 / FEEDS) if waits.isdecimal() else most
 
 
 def notify(*lines: str) -> None:
