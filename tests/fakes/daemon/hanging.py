@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import signal
-import threading
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
+
+from tests.fakes.daemon.running import plugin_channel
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.running import Node
 
-GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
+MIG = "nvidia.com/mig-1g.10gb"
 # Asked for at each look at a GPU.
 EACH_LOOK = (
     "nvmlDeviceGetHandleByIndex_v2",
@@ -69,30 +70,30 @@ ALL = (
 )
 
 
-class Systemd:
-    """Stands in for systemd's watchdog: without a word for ``seconds``, the process is ended as there."""
+@contextlib.contextmanager
+def one_process(node: Node) -> Iterator[None]:
+    """The daemon is the same process afterwards: it was not restarted, and did not start itself again."""
+    before = node.logged().count("info: started")
+    yield
+    assert node.daemon is not None
+    assert node.daemon.poll() is None
+    assert node.logged().count("info: started") == before
 
-    def __init__(self, node: Node, seconds: float = 30.0) -> None:
-        self.longest = 0.0  # seconds without a word
-        self._node, self._seconds = node, seconds
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
 
-    def _watch(self) -> None:
-        fed, at = 0, time.monotonic()
-        while not self._ends.wait(0.1):
-            now = self._node.notifications().count("WATCHDOG=1")
-            if now > fed or not fed:
-                fed, at = now, time.monotonic()
-            self.longest = max(self.longest, time.monotonic() - at)
-            if self.longest > self._seconds:
-                self._node.signal(signal.SIGABRT)
-                return
+def serves(node: Node, well: str, sick: str) -> None:
+    """While something hangs, a GPU that is well is given out, one that is sick is not, and the watchdog is fed."""
+    fed = node.fed()
+    with plugin_channel(node) as ask:
+        eventually(lambda: ask(well), "")
+        assert ask(sick)
+    eventually(lambda: node.fed() > fed + 1)
 
-    def stop(self) -> None:
-        self._ends.set()
-        self._thread.join()
+
+def hears(node: Node, gpu: str, number: int = 31) -> None:
+    """An application's XID of a GPU is logged, which changes nothing else."""
+    said = node.logged().count(f"gpu={gpu} xid={number}")
+    node.sim.ctl("xid", gpu=gpu, number=number)
+    eventually(lambda: node.logged().count(f"gpu={gpu} xid={number}") > said)
 
 
 def each_its_own(functions: Iterable[str], gpus: Iterable[str]) -> dict[str, str]:
@@ -121,22 +122,14 @@ def sick(node: Node) -> set[str]:
     return {gpu for gpu, one in health(node).items() if one == "Unhealthy"}
 
 
-def until_sick(node: Node, gpus: Iterable[str], seconds: float) -> float:
-    """Wait until these GPUs and no others are sick; return how long that took."""
-    begun, wanted = time.monotonic(), set(gpus)
-    while (now := sick(node)) != wanted:
-        assert now <= wanted, f"{now - wanted} are sick too"
-        assert time.monotonic() - begun < seconds, f"{wanted - now} are not sick yet"
-        time.sleep(0.1)
-    return time.monotonic() - begun
+def until_sick(node: Node, gpus: Iterable[str]) -> None:
+    """Wait until these GPUs and no others are sick."""
+    eventually(lambda: sick(node), set(gpus))
 
 
-def until_well(node: Node, seconds: float = 15.0) -> float:
-    begun = time.monotonic()
-    while now := sick(node):
-        assert time.monotonic() - begun < seconds, f"{now} are sick still"
-        time.sleep(0.1)
-    return time.monotonic() - begun
+def until_well(node: Node) -> None:
+    """Wait until each GPU that there is has devices, and none is sick."""
+    eventually(lambda: not sick(node) and len(health(node)) == len(node.uuids()))
 
 
 _again = itertools.count()
