@@ -6,16 +6,13 @@
 from __future__ import annotations
 
 import struct
-import tempfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from nvsim import handles, testing
+from nvsim import handles
 
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, unchanged
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.running import Node
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 from tests.fakes.daemon import hanging as h
 from tests.fakes.daemon import running
 
-GPU, MIG = h.GPU, h.MIG
+GPU, MIG = running.GPU, h.MIG
 COUNT, UUID, MEMORY = "nvmlDeviceGetCount_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo"
 GONE = handles.encode(handles.Handle(handles.MIG, 2, 5, 0))
 
@@ -31,29 +28,21 @@ GONE = handles.encode(handles.Handle(handles.MIG, 2, 5, 0))
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Node]:
     """Two GPUs and a third in MIG mode, for all cases of this file."""
-    node = running.Node(Path(tempfile.mkdtemp(prefix="gp-")), testing.start("h100-80", 3))
-    node.layout(2, "1g.10gb")
-    node.start_kubelet()
-    node.start_daemon("flags: {migStrategy: mixed}")
-    node.wait(GPU, 2)
-    node.wait(MIG, 1)
-    yield node
-    node.stop()
-    node.sim.stop()
+    with running.nodes() as make:
+        node = make(3)
+        node.layout(2, "1g.10gb")
+        node.serve(2, "flags: {migStrategy: mixed}", "--recovery-period", "0.01")
+        node.wait(MIG, 1)
+        yield node
 
 
 @pytest.fixture
 def node(shared: Node) -> Iterator[Node]:
-    eventually(lambda: len(h.health(shared)) == 3 and not h.sick(shared))
-    yield shared
-    shared.sim.ctl("clear-faults")
-    assert shared.daemon is not None
-    assert shared.daemon.poll() is None
-    eventually(lambda: len(h.health(shared)) == 3 and not h.sick(shared))  # longer each time
-
-
-def gpus(node: Node) -> list[str]:
-    return [one["uuid"] for one in node.sim.ctl("status")["gpus"]]
+    h.until_well(shared)
+    with h.one_process(shared):
+        yield shared
+        shared.sim.ctl("clear-faults")
+        h.until_well(shared)
 
 
 def reasons(node: Node) -> dict[str, str]:
@@ -102,13 +91,12 @@ def test_what_can_not_be_concerns_who_says_it(
     sick: tuple[int, ...],
     why: str,
 ) -> None:
-    told = gpus(node)
+    told = node.uuids()
     lie(node, function, gpu, at, data)
     wanted = {told[index] for index in sick}
-    eventually(lambda: h.sick(node) == wanted)
+    h.until_sick(node, wanted)
     eventually(lambda: any(why in one for one in reasons(node).values()))
-    time.sleep(0.7)
-    assert h.sick(node) == wanted
+    unchanged(lambda: h.sick(node), wanted, node.looks)
     with running.plugin_channel(node) as ask:
         assert [ask(told[index]) for index in {0, 1} - set(sick)] == [""] * len({0, 1} - set(sick))
 
@@ -116,30 +104,26 @@ def test_what_can_not_be_concerns_who_says_it(
 def test_what_is_odd_and_nothing_is_made_of_is_borne(node: Node) -> None:
     for one in HARMLESS:
         lie(node, *one)
-    time.sleep(1.5)
-    assert not h.sick(node)
-    assert len(h.health(node)) == 3
-    node.sim.ctl("called")
-    eventually(lambda: node.sim.ctl("called"))  # it still looks
+    unchanged(lambda: (len(h.health(node)), h.sick(node)), (3, set()), node.looks)
 
 
 @pytest.mark.parametrize("liar", [0, 1])
 def test_a_gpu_with_the_uuid_of_another_takes_nothing_from_it(node: Node, liar: int) -> None:
-    told = gpus(node)
+    told = node.uuids()
     honest = 1 - liar
     data = f"{told[honest]}\0".encode().hex()
     node.sim.ctl("lie", function=UUID, at=1, data=data, gpu=str(liar))
-    eventually(lambda: h.sick(node) == {told[liar]})
-    time.sleep(1.0)
-    assert h.sick(node) == {told[liar]}
+    h.until_sick(node, [told[liar]])
+    unchanged(lambda: h.sick(node), {told[liar]}, node.looks)
     assert "gives another GPU's UUID" in reasons(node)[told[liar]]
 
 
 def test_a_name_that_is_no_text_hides_no_gpu(node: Node) -> None:
     node.sim.ctl("lie", function="nvmlDeviceGetName", at=1, data=b"\xff\xfe\0".hex(), gpu="1")
+    node.sim.ctl("called")
     h.open_again(node)
-    time.sleep(2.5)
-    assert not h.sick(node)
+    eventually(lambda: "nvmlDeviceGetName" in node.sim.ctl("called"))
+    unchanged(lambda: h.sick(node), set(), node.looks)
     assert "the GPUs can't be looked at" not in node.logged()
 
 
@@ -152,22 +136,24 @@ def test_a_mig_handle_of_an_instance_that_is_gone(node: Node) -> None:
 
 SOME = [(MEMORY, 10), (MEMORY, 15), (UUID, 999), ("nvmlDeviceGetTotalEccErrors", 999)]
 EVERY = [(name, code) for name in h.EACH_LOOK for code in (2, 10, 15, 16, 999)]
-RARELY = pytest.mark.endurance
 
 
 @pytest.mark.parametrize(
-    ("function", "code"), SOME + [pytest.param(*one, marks=RARELY) for one in EVERY]
+    "errors", [SOME, pytest.param(EVERY, marks=pytest.mark.endurance)], ids=["some", "every"]
 )
 def test_an_error_in_the_midst_of_a_look_concerns_one_gpu(
-    node: Node, function: str, code: int
+    node: Node, errors: list[tuple[str, int]]
 ) -> None:
     """What a GPU does not tell of its memory is no fault of its own, unless it is lost."""
-    node.sim.ctl("fault", gpu="1", function=function, code=code)
-    unfit = code in (15, 16) or function not in h.EACH_LOOK[4:]
-    wanted = {gpus(node)[1]} if unfit else set()
-    eventually(lambda: h.sick(node) == wanted)
-    time.sleep(0.5)
-    assert h.sick(node) == wanted
+    one = node.uuids()[1]
+    for function, code in errors:
+        node.sim.ctl("fault", gpu="1", function=function, code=code)
+        unfit = code in (15, 16) or function not in h.EACH_LOOK[4:]
+        wanted = {one} if unfit else set()
+        h.until_sick(node, wanted)
+        unchanged(lambda: h.sick(node), wanted, node.looks)
+        node.sim.ctl("clear-faults")
+        h.until_well(node)
 
 
 @pytest.mark.parametrize(("function", "code"), [(h.OF_NO_GPU[0], 10), (h.OF_NO_GPU[1], 999)])
@@ -175,5 +161,5 @@ def test_an_error_of_the_driver_as_a_whole_concerns_all(
     node: Node, function: str, code: int
 ) -> None:
     node.sim.ctl("fault", gpu="all", function=function, code=code)
-    eventually(lambda: h.sick(node) == set(gpus(node)))
+    h.until_sick(node, node.uuids())
     assert all("NVML failed while" in one for one in eventually(lambda: reasons(node)).values())
