@@ -8,23 +8,21 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-import time
 from typing import TYPE_CHECKING
 
-from tests.support.waiting import eventually
+from tests.fakes.daemon.running import GPU
+from tests.support.waiting import eventually, unchanged
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
 
 
-GPU = "nvidia.com/gpu"
 MIXED = "flags: {migStrategy: mixed, plugin: {passDeviceSpecs: true}}"
 
 
 def test_whole_gpus_from_registration_to_the_end(make_node: MakeNode) -> None:
     node = make_node(4)
-    node.start_kubelet()
-    node.start_daemon("flags: {plugin: {passDeviceSpecs: true}}")
+    node.serve(4, "flags: {plugin: {passDeviceSpecs: true}}")
     devices = node.wait(GPU, 4)["devices"]
     pod = node.admit("one", gpu=2)
     assert pod["envs"] == {"NVIDIA_VISIBLE_DEVICES": ",".join(pod["devices"][GPU])}
@@ -33,7 +31,7 @@ def test_whole_gpus_from_registration_to_the_end(make_node: MakeNode) -> None:
     assert nodes[-2:] == ["/dev/nvidia0", "/dev/nvidia1"]
     assert all(one["numa"] for one in devices.values())
 
-    eventually(lambda: node.status()["resources"].get(GPU, {}).get("registered"))
+    node.registered()
     state = node.status()
     assert state["state"] == "serving"
     assert state["driver_version"] == "550.163.01"
@@ -42,7 +40,7 @@ def test_whole_gpus_from_registration_to_the_end(make_node: MakeNode) -> None:
     assert state["health"] == []
     eventually(lambda: "STATUS=serving: 4 devices of 1 resources" in node.notifications())
     assert "READY=1" in node.notifications()
-    eventually(lambda: "WATCHDOG=1" in node.notifications())
+    eventually(node.fed)
     shown = node.cli("status", "--status-file", node.status_file)
     assert "nvidia.com/gpu: 4 of 4 healthy, registered" in shown.stdout
     assert node.cli("status", "--json", "--status-file", node.status_file).returncode == 0
@@ -58,11 +56,9 @@ def test_whole_gpus_from_registration_to_the_end(make_node: MakeNode) -> None:
 def test_mig_devices_come_and_go(make_node: MakeNode) -> None:
     node = make_node(2)
     node.layout(0, "3g.40gb", "1g.10gb", "1g.10gb")
-    node.start_kubelet()
-    node.start_daemon(MIXED)
-    assert node.wait("nvidia.com/mig-1g.10gb", 2)["devices"]
+    node.serve(1, MIXED)
+    node.wait("nvidia.com/mig-1g.10gb", 2)
     node.wait("nvidia.com/mig-3g.40gb", 1)
-    node.wait(GPU, 1)
     pod = node.admit("one", **{"mig-1g.10gb": 1})
     (uuid,) = pod["devices"]["nvidia.com/mig-1g.10gb"]
     assert uuid.startswith("MIG-")
@@ -128,25 +124,24 @@ def test_a_driver_that_comes_late_goes_and_comes_back(make_node: MakeNode) -> No
 
 def test_nothing_is_said_while_nothing_happens(make_node: MakeNode) -> None:
     node = make_node(2)
-    node.start_kubelet()
-    node.start_daemon(MIXED, "--rescan", "0.1")
-    node.wait(GPU, 2)
-    eventually(lambda: node.status()["resources"].get(GPU, {}).get("registered"))
+    node.serve(2, MIXED, "--rescan", "0.1")
+    node.registered()
     eventually(lambda: "pods" in node.status()["chores"])  # which begins last
-    time.sleep(0.5)
-    said, told = node.logged(), node.status_file.stat().st_ino  # it is replaced where it changes
-    time.sleep(2)
-    assert node.logged() == said
-    assert node.status_file.stat().st_ino == told
+
+    def told() -> tuple[str, int]:
+        return node.logged(), node.status_file.stat().st_ino  # it is replaced where it changes
+
+    first = node.looks()
+    eventually(lambda: node.looks() > first + 3)
+    said = told()
+    unchanged(told, said, node.looks, 10)
     node.sim.ctl("xid", gpu="1", number=31)
-    eventually(lambda: node.logged() != said)
+    eventually(lambda: told() != said)
 
 
 def test_gpus_that_come_to_the_driver_and_go(make_node: MakeNode) -> None:
     node = make_node(2)
-    node.start_kubelet()
-    node.start_daemon()
-    node.wait(GPU, 2)
+    node.serve(2)
     gpus = node.sim.root / "proc/driver/nvidia/gpus"
     other, again = gpus / "0000:ff:00.0", node.folder / "again"
     other.mkdir()
@@ -167,9 +162,7 @@ def test_gpus_that_come_to_the_driver_and_go(make_node: MakeNode) -> None:
 
 def test_a_driver_that_was_replaced_needs_a_new_process(make_node: MakeNode) -> None:
     node = make_node(1)
-    node.start_kubelet()
-    node.start_daemon()
-    node.wait(GPU, 1)
+    node.serve(1)
     node.sim.ctl("fault", gpu="all", function="nvmlDeviceGetCount_v2", code=18, times=1)
     eventually(lambda: node.logged().count("info: started") == 2)
     assert "the driver was replaced, restarting" in node.logged()
@@ -191,9 +184,7 @@ def test_a_mig_device_of_an_unknown_profile_is_told_of(make_node: MakeNode) -> N
     (device,) = node.sim.ctl("status")["gpus"][0]["mig_devices"]
     unknown = {"function": "nvmlDeviceGetGpuInstanceProfileInfoV", "code": 3, "times": 1}
     node.sim.ctl("fault", gpu="0", **unknown)  # of the first profile, that of one slice
-    node.start_kubelet()
-    node.start_daemon(MIXED)
-    node.wait(GPU, 1)
+    node.serve(1, MIXED)
     note = f"MIG device {device['uuid']} is not advertised: NVML names no profile of it"
     eventually(lambda: note in node.logged())
     assert "has no MIG devices" not in node.logged()
@@ -202,12 +193,10 @@ def test_a_mig_device_of_an_unknown_profile_is_told_of(make_node: MakeNode) -> N
 
 def test_a_lost_gpu_hides_no_other(make_node: MakeNode) -> None:
     node = make_node(3)
-    node.start_kubelet()
-    node.start_daemon()
-    before = set(node.wait(GPU, 3)["devices"])
+    before = set(node.serve(3))
     node.sim.ctl("lose", gpu="1")
     node.wait(GPU, 2)
-    lost = node.sim.ctl("status")["gpus"][1]["uuid"]
+    lost = node.uuids()[1]
     assert node.health(GPU)[lost] == "Unhealthy"
     assert set(node.health(GPU)) == before
     problems = eventually(lambda: node.status()["resources"][GPU]["problems"])
@@ -220,10 +209,8 @@ def test_a_lost_gpu_hides_no_other(make_node: MakeNode) -> None:
 def test_an_xid_takes_all_of_a_gpu_until_its_driver_is_loaded_anew(make_node: MakeNode) -> None:
     node = make_node(2)
     node.layout(0, "1g.10gb", "1g.10gb")
-    node.start_kubelet()
-    node.start_daemon(MIXED)
+    node.serve(1, MIXED)
     node.wait("nvidia.com/mig-1g.10gb", 2)
-    node.wait(GPU, 1)
     node.sim.ctl("xid", gpu="0", number=31)
     node.sim.ctl("xid", gpu="0", number=79, gi=1, ci=0)
     node.wait("nvidia.com/mig-1g.10gb", 0)
@@ -237,9 +224,7 @@ def test_an_xid_takes_all_of_a_gpu_until_its_driver_is_loaded_anew(make_node: Ma
 
 def test_a_new_configuration_is_taken_and_a_bad_one_is_not(make_node: MakeNode) -> None:
     node = make_node(1)
-    node.start_kubelet()
-    node.start_daemon()
-    node.wait(GPU, 1)
+    node.serve(1)
     node.config.write_text("flags: {plugin: {deviceIDStrategie: index}}")
     node.signal(signal.SIGHUP)
     eventually(lambda: "configuration refused, the one before stays" in node.logged())
