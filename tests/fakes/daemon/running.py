@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,13 +134,17 @@ class Node:
         eventually(self.control.exists)
 
     def start_daemon(self, config: str = "", *flags: str, **env: str) -> None:
-        self.plugins.mkdir(exist_ok=True)
         self.config.write_text(config)
+        self.run_daemon("-m", "gpu_plugin", flags=flags, **env)
+
+    def run_daemon(self, *program: str, flags: Sequence[str] = (), **env: str) -> None:
+        """Start the daemon with the configuration as it is, by the words that an interpreter gets for it."""
+        self.plugins.mkdir(exist_ok=True)
         words: list[object] = ["--config", self.config, "--status-file", self.status_file]
         words += ["--kubelet-socket", self.plugins / "kubelet.sock"]
         words += ["--host-root", self.sim.root, "--rescan", "0.3"]
         words += ["--recovery-period", "0.3", "--nvml-timeout", LIMIT]
-        self.daemon = self.python("-m", "gpu_plugin", "run", *words, *flags, **env)
+        self.daemon = self.python(*program, "run", *words, *flags, **env)
 
     def serve(self, count: int, config: str = "", *flags: str, **env: str) -> list[str]:
         """Start the kubelet and the daemon; return the UUIDs of the GPUs when the kubelet has so many of them."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 import hashlib
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, unchanged
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode, MakeShared
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
     from tests.fakes.mps.mps_sharing import Shared
 
 from tests.fakes.daemon import scraping
+from tests.fakes.daemon.running import GPU
 
-GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+SHARED = "nvidia.com/gpu.shared"
 SLICED = (
     "sharing: {{timeSlicing: {{renameByDefault: true, resources: [{{name: gpu, replicas: {}}}]}}}}"
 )
@@ -38,12 +38,6 @@ def folder(node: Node) -> Path:
 
 def start(node: Node, text: str, *flags: str, **env: str) -> None:
     node.start_daemon(text, "--state-directory", str(folder(node)), *flags, **env)
-
-
-def kill(node: Node) -> None:
-    assert node.daemon is not None
-    node.daemon.kill()
-    node.daemon.wait()
 
 
 def kept(node: Node) -> str:
@@ -62,7 +56,7 @@ def test_a_bad_file_at_a_start_leaves_the_last_good_configuration(make_node: Mak
     start(node, GOOD, "--metrics-address", metrics.address)
     node.wait(SHARED, 3)
     eventually(lambda: sha256(GOOD) in kept(node))
-    kill(node)
+    node.kill()
 
     start(node, BAD, "--metrics-address", metrics.address)
     eventually(lambda: node.notifications().count("READY=1") == 2)
@@ -90,7 +84,7 @@ def test_flags_and_variables_are_always_those_of_the_present_start(make_node: Ma
     start(node, "version: v1", "--device-id-strategy", "index", DEVICE_LIST_STRATEGY="envvar")
     node.wait(GPU, 1)
     eventually(lambda: kept(node))
-    kill(node)
+    node.kill()
     start(node, BAD, DEVICE_LIST_STRATEGY="volume-mounts")
     node.wait(GPU, 1)
     eventually(lambda: node.status().get("config_fallback"))
@@ -99,30 +93,25 @@ def test_flags_and_variables_are_always_those_of_the_present_start(make_node: Ma
     assert mount["container"].endswith(uuid)
 
 
-@pytest.mark.parametrize("damage", ["never kept", "no folder", "cut off", "another version"])
-def test_without_a_last_good_configuration_a_bad_file_ends_the_start(
-    make_node: MakeNode, damage: str
-) -> None:
-    node = make_node(1)
+def test_without_a_last_good_configuration_a_bad_file_ends_the_start(make_node: MakeNode) -> None:
+    node, lost = make_node(1), "the last good configuration is lost"
     node.start_kubelet()
-    if damage in ("cut off", "another version"):
-        start(node, GOOD)
-        node.wait(SHARED, 3)
-        text = eventually(lambda: kept(node))
-        kill(node)
-        (path,) = folder(node).glob("*.json")
-        path.write_text(
-            text[:-20] if damage == "cut off" else text.replace('"version": 1', '"version": 9')
-        )
-    if damage == "no folder":
-        node.start_daemon(BAD)
-    else:
-        start(node, BAD)
+    node.start_daemon(BAD)  # there is no folder to keep one in
+    assert node.ended() == 1
+    start(node, BAD)  # none was kept
     assert node.ended() == 1
     assert "did you mean flags.migStrategy?" in node.logged()
-    assert ("the last good configuration is lost" in node.logged()) == (
-        damage in ("cut off", "another version")
-    )
+    assert lost not in node.logged()
+    start(node, GOOD)
+    node.wait(SHARED, 3)
+    text = eventually(lambda: kept(node))
+    node.kill()
+    (path,) = folder(node).glob("*.json")
+    for number, damaged in enumerate((text[:-20], text.replace('"version": 1', '"version": 9')), 1):
+        path.write_text(damaged)
+        start(node, BAD)
+        assert node.ended() == 1
+        assert node.logged().count(lost) == number
 
 
 def test_a_refused_configuration_is_never_the_last_good_one(make_node: MakeNode) -> None:
@@ -135,7 +124,7 @@ def test_a_refused_configuration_is_never_the_last_good_one(make_node: MakeNode)
     eventually(lambda: sha256(GOOD) in kept(node))
     node.config.write_text(unsharable)
     eventually(lambda: "MPS takes from 1 to 48" in (node.status()["config_problem"] or ""))
-    kill(node)
+    node.kill()
     start(node, unsharable)
     node.wait(SHARED, 3)
     eventually(lambda: "MPS takes from 1 to 48" in (node.status().get("config_problem") or ""))
@@ -179,9 +168,8 @@ def test_a_configuration_refused_for_clients_is_applied_when_they_have_ended(
     client = Client(shared, uuid)
     shared.change(REFUSING.format(2))
     eventually(lambda: "onBusy is refuse" in (node.status()["config_problem"] or ""))
-    time.sleep(4)  # it is tried again meanwhile, and said once
+    unchanged(lambda: (shared.healthy(), client.living()), (4, True), node.looks, 5)
     assert node.logged().count("configuration refused") == 1
-    assert (shared.healthy(), client.living()) == (4, True)
     client.end()
     shared.wait(GPU, 2)
     eventually(lambda: node.status()["config_problem"] is None)
@@ -198,7 +186,7 @@ def test_what_was_refused_at_the_last_start_is_applied_as_well(
     client = Client(shared, uuid)
     before = shared.state(uuid)
     eventually(lambda: "900M" in kept(node))
-    kill(node)
+    node.kill()
     shared.start(REFUSING.format(2))
     shared.wait(GPU, 4)
     eventually(lambda: "onBusy is refuse" in (node.status().get("config_problem") or ""))
@@ -217,7 +205,7 @@ def test_a_busy_device_at_a_start_holds_back_itself_only(
     node, (first, second) = shared.node, shared.uuids()
     client = Client(shared, first)
     before = shared.state(first)
-    kill(node)
+    node.kill()
     shutil.rmtree(folder(node), ignore_errors=True)  # none is known that could be in force instead
     shared.start(REFUSING.format(2), "flags: {failOnInitError: true}")
     shared.wait(GPU, 2)
@@ -240,36 +228,34 @@ def test_allocate_answers_by_the_old_configuration_while_a_new_one_is_judged(
 ) -> None:
     """The judgement takes as long as NVIDIA's program, which is asked whether several users may share."""
     program = tmp_path / "nvidia-cuda-mps-control"
-    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nsleep 3\n")
+    program.write_text(
+        f"#!/bin/sh\ntouch {tmp_path}/asked\nuntil [ -e {tmp_path}/go ]; do sleep 0.05; done\n"
+    )
     program.chmod(0o755)
     node = make_node(1)
-    node.start_kubelet()
-    node.start_daemon("version: v1", PATH=f"{tmp_path}:/usr/bin:/bin")
-    (uuid,) = node.wait(GPU, 1)["devices"]
+    (uuid,) = node.serve(1, "version: v1", PATH=f"{tmp_path}:/usr/bin:/bin")
     node.config.write_text(
         "flags: {plugin: {deviceIDStrategy: index}}\n"
         "sharing: {mps: {multiUser: true, resources: [{name: gpu, replicas: 2}]}}"
     )
     eventually((tmp_path / "asked").exists)
-    given = []
-    while not node.status()["config_problem"]:
-        given.append(node.admit("one", gpu=1)["envs"])
+    for _pod in range(3):
+        assert node.admit("one", gpu=1)["envs"] == {"NVIDIA_VISIBLE_DEVICES": uuid}
         node.ask("release", pod="one")
-    assert len(given) > 3
-    assert given == [{"NVIDIA_VISIBLE_DEVICES": uuid}] * len(given)
+    assert not node.status()["config_problem"]
+    (tmp_path / "go").write_text("")
+    eventually(lambda: node.status()["config_problem"])
 
 
-@pytest.mark.parametrize("text", [GOOD, BAD, ""], ids=["good", "bad", "the same"])
-def test_a_reload_is_always_followed_by_ready(make_node: MakeNode, text: str) -> None:
+def test_a_reload_is_always_followed_by_ready(make_node: MakeNode) -> None:
     node = make_node(1)
-    node.start_kubelet()
-    node.start_daemon("")
-    node.wait(GPU, 1)
+    node.serve(1)
     eventually(lambda: "READY=1" in node.notifications())
-    node.config.write_text(text)
-    node.signal(signal.SIGHUP)
-    eventually(lambda: "RELOADING=1" in node.notifications())
-    eventually(lambda: "READY=1" in node.notifications().partition("RELOADING=1")[2])
+    for number, text in enumerate((GOOD, BAD, BAD), 1):
+        node.config.write_text(text)
+        node.signal(signal.SIGHUP)
+        eventually(lambda number=number: node.notifications().count("RELOADING=1") == number)
+        eventually(lambda: "READY=1" in node.notifications().rpartition("RELOADING=1")[2])
 
 
 UNFORESEEN = """
@@ -294,9 +280,7 @@ def test_a_reload_that_fails_in_a_way_nobody_foresaw_ends_nothing(make_node: Mak
     node = make_node(1)
     node.start_kubelet()
     node.config.write_text("")
-    words = ["run", "--config", node.config, "--status-file", node.status_file, "--rescan", "0.3"]
-    words += ["--kubelet-socket", node.plugins / "kubelet.sock", "--host-root", node.sim.root]
-    node.daemon = node.python("-c", UNFORESEEN, *words)
+    node.run_daemon("-c", UNFORESEEN)
     node.wait(GPU, 1)
     eventually(lambda: "READY=1" in node.notifications())
     node.signal(signal.SIGHUP)
