@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tests.fakes.daemon.running import Node
 from tests.fakes.kubernetes.standin_api import NODE, Api
-from tests.support.waiting import eventually
-
-LATE = 25.0  # a machine that is busy
+from tests.support.waiting import LIMIT, eventually
 
 
 class Labeller:
@@ -50,6 +46,11 @@ class Labeller:
         eventually(lambda: all(self.api.own().get(k) == v for k, v in wanted.items()))
         return self.api.own()
 
+    def looks(self) -> int:
+        """How often the process has asked the driver for the number of GPUs since its start."""
+        assert self.process is not None
+        return self.node.sim.looks(self.process.pid)
+
     def file(self) -> dict[str, str]:
         with contextlib.suppress(FileNotFoundError):
             return dict(line.split("=", 1) for line in self.output.read_text().splitlines())
@@ -61,21 +62,10 @@ class Labeller:
             return found
         return {"state": "", "problem": ""}
 
-    def resident(self) -> float:
-        """MiB of the process that are in memory."""
-        assert self.process is not None
-        lines = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("Rss:")) / 1024
-
-    def processor_seconds(self) -> float:
-        assert self.process is not None
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def end(self) -> int:
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(10)
+        return self.process.wait(LIMIT)
 
     def stop(self) -> None:
         if self.process is not None:

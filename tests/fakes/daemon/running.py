@@ -232,6 +232,12 @@ class Node:
         assert self.daemon is not None
         return self.sim.looks(self.daemon.pid)
 
+    def heard(self) -> int:
+        """How many events the daemon has taken from the driver since its start."""
+        assert self.daemon is not None
+        answered = self.sim.ctl("answered", pid=self.daemon.pid)
+        return int(answered.get("nvmlEventSetWait_v2", {}).get("0", 0))
+
     def fed(self) -> int:
         """How often the watchdog was fed, by a main loop that goes round."""
         return self._told.count("WATCHDOG=1")
