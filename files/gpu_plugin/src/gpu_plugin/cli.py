@@ -126,6 +126,8 @@ def _pod_resources(parser: argparse.ArgumentParser) -> None:
 
 
 def _health_options(health: argparse.ArgumentParser) -> None:
+    from .report.faults import PATIENCE
+
     health.add_argument("--json", action="store_true", help="as JSON")
     _files(health, status_file=status.DEFAULT_FILE)
     health.set_defaults(gpu=None)
@@ -133,6 +135,7 @@ def _health_options(health: argparse.ArgumentParser) -> None:
         "clear", help="use a GPU again at once, whatever happened to it (root only)"
     )
     clear.add_argument("gpu", metavar="GPU", help="its index or UUID")
+    _seconds(clear, "--timeout", PATIENCE, "how long the daemon may take")
 
 
 def _probe_options(probe: argparse.ArgumentParser) -> None:
@@ -197,23 +200,9 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the host's /proc, /sys and /dev are seen (environment: GPU_PLUGIN_HOST_ROOT)",
     )
-    run.add_argument(
-        "--rescan", type=float, default=5.0, metavar="SECONDS", help="how often to look for changes"
-    )
-    run.add_argument(
-        "--recovery-period",
-        type=float,
-        default=QUIET,
-        metavar="SECONDS",
-        help="seconds without a fault before a device is Healthy again (default: %(default)s)",
-    )
-    run.add_argument(
-        "--nvml-timeout",
-        type=float,
-        default=SLOW,
-        metavar="SECONDS",
-        help="how long a look at a GPU may take before it counts as hanging (default: %(default)s)",
-    )
+    _seconds(run, "--rescan", 5.0, "how often to look for changes")
+    _seconds(run, "--recovery-period", QUIET, "how long without a fault until it is Healthy again")
+    _seconds(run, "--nvml-timeout", SLOW, "how long a look at a GPU may take, or it counts as hung")
     run.add_argument(
         "--mps-managers",
         choices=("systemd", "own"),
@@ -237,13 +226,17 @@ def _files(parser: argparse.ArgumentParser, **defaults: object) -> None:
 
 
 def _wait(parser: argparse.ArgumentParser, seconds: float) -> None:
-    text = "how long to wait for a driver"
-    parser.add_argument("--wait", type=float, default=seconds, metavar="SECONDS", help=text)
+    _seconds(parser, "--wait", seconds, "how long to wait for a driver")
 
 
 def _patience(parser: argparse.ArgumentParser, seconds: float) -> None:
     text = "how long what starts after this waits while nothing happens"
-    parser.add_argument("--patience", type=float, default=seconds, metavar="SECONDS", help=text)
+    _seconds(parser, "--patience", seconds, text)
+
+
+def _seconds(parser: argparse.ArgumentParser, flag: str, default: float, text: str) -> None:
+    text += " (default: %(default)s)"
+    parser.add_argument(flag, type=float, default=default, metavar="SECONDS", help=text)
 
 
 def _socket(text: str) -> Path:
@@ -349,7 +342,7 @@ def _health(options: argparse.Namespace) -> int:
     from .report import faults
 
     if options.gpu is not None:
-        return faults.clear(options.gpu, options.status_file)
+        return faults.clear(options.gpu, options.status_file, options.timeout)
     return faults.show(options.status_file, as_json=options.json)
 
 

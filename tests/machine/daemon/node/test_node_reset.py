@@ -10,10 +10,10 @@ import shutil
 import signal
 from typing import TYPE_CHECKING
 
-import pytest
 from nvsim.testing import client
 
-from tests.support.waiting import eventually
+from tests.fakes.daemon.running import GPU
+from tests.support.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
     import subprocess
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
     from tests.fakes.daemon.running import Node
 
-
-GPU = "nvidia.com/gpu"
 UNSEEN = "a reset of the GPU and then `gpu-plugin health clear"
 
 
@@ -39,8 +37,8 @@ def persistent(node: Node) -> None:
 
 
 def started(make_node: MakeNode) -> Node:
-    """A node on driver 550 that serves two GPUs, which have been on for some hours."""
-    node = make_node(2, driver="550.163.01")
+    """A node of two GPUs, which have been on for some hours, and a kubelet."""
+    node = make_node(2)
     for gpu in ("0", "1"):
         node.sim.ctl("energy", gpu=gpu, seconds=10000)
     node.start_kubelet()
@@ -108,8 +106,8 @@ def health(node: Node, *words: str) -> subprocess.CompletedProcess[str]:
     return node.cli("health", *flags, *words)
 
 
-def uuid(node: Node, index: int) -> str:
-    return str(node.sim.ctl("status")["gpus"][index]["uuid"])
+def clear(node: Node, gpu: str, seconds: float = LIMIT) -> subprocess.CompletedProcess[str]:
+    return health(node, "clear", gpu, "--timeout", str(seconds))
 
 
 def sick(node: Node) -> None:
@@ -130,15 +128,20 @@ def test_where_nothing_shows_a_reset_an_operator_clears_the_gpu(make_node: MakeN
     node.wait(GPU, 1)
     (problem,) = eventually(lambda: node.status()["resources"][GPU]["problems"]).values()
     assert UNSEEN in problem
-    done = health(node, "clear", "1")
+    lines = health(node).stdout.splitlines()
+    assert lines[0].split() == ["GPU", "UUID", "MIG", "INSTANCE", "STATE", "SINCE"]
+    assert lines[1].split() == ["0", node.uuids()[0], "-", "Healthy", "-"]
+    assert lines[2].split()[:4] == ["1", node.uuids()[1], "-", "Unhealthy"]
+    assert lines[3].strip() == "XID 48 (a memory error that could not be corrected)"
+    assert UNSEEN in lines[4]
+    done = clear(node, "1")
     assert done.returncode == 0, done.stderr
     assert done.stdout == (
-        f"GPU 1 ({uuid(node, 1)}): cleared: XID 48 (a memory error that could not be corrected)\n"
+        f"GPU 1 ({node.uuids()[1]}): cleared: XID 48 (a memory error that could not be corrected)\n"
     )
     node.wait(GPU, 2)
-    assert f"faults are cleared at an operator's request gpu={uuid(node, 1)}" in node.logged()
-    node.signal(signal.SIGKILL)  # what was cleared stays so
-    node.ended()
+    assert f"faults are cleared at an operator's request gpu={node.uuids()[1]}" in node.logged()
+    node.kill()  # what was cleared stays so
     node.start_daemon()
     node.wait(GPU, 2)
 
@@ -152,11 +155,11 @@ def test_a_gpu_is_cleared_while_the_plugin_is_stopped(make_node: MakeNode) -> No
     rows = json.loads(shown.stdout)["gpus"]
     assert [(row["index"], row["state"]) for row in rows] == [("1", "Unhealthy"), ("0", "Healthy")]
     assert UNSEEN in rows[0]["way_back"]
-    assert "there is no GPU '2'" in health(node, "clear", "2").stderr
-    assert "nothing to clear" in health(node, "clear", uuid(node, 0)).stderr
+    assert "there is no GPU '2'" in clear(node, "2").stderr
+    assert "nothing to clear" in clear(node, node.uuids()[0]).stderr
     kept = node.status_file.with_name("health.json").read_text()
-    assert health(node, "clear", uuid(node, 1)).returncode == 0
-    assert health(node, "clear", "1").returncode == 1
+    assert clear(node, node.uuids()[1]).returncode == 0
+    assert clear(node, "1").returncode == 1
     assert not list(node.status_file.parent.glob(".health.json*"))
     node.start_daemon()
     node.wait(GPU, 2)
@@ -171,21 +174,8 @@ def test_a_plugin_that_runs_unseen_is_asked_too(make_node: MakeNode) -> None:
     sick(node)
     state = node.status()
     node.status_file.write_text(json.dumps({**state, "pid": 2**22 + 1}))  # of another namespace
-    assert health(node, "clear", "1").returncode == 0
+    assert clear(node, "1").returncode == 0
     node.wait(GPU, 2)
-
-
-def test_health_is_shown_with_what_brings_it_back(make_node: MakeNode) -> None:
-    node = started(make_node)
-    sick(node)
-    shown = health(node)
-    assert shown.returncode == 0, shown.stderr
-    lines = shown.stdout.splitlines()
-    assert lines[0].split() == ["GPU", "UUID", "MIG", "INSTANCE", "STATE", "SINCE"]
-    assert lines[1].split() == ["0", uuid(node, 0), "-", "Healthy", "-"]
-    assert lines[2].split()[:4] == ["1", uuid(node, 1), "-", "Unhealthy"]
-    assert lines[3].strip() == "XID 48 (a memory error that could not be corrected)"
-    assert UNSEEN in lines[4]
 
 
 def test_what_the_gpu_still_says_can_not_be_cleared(make_node: MakeNode) -> None:
@@ -194,30 +184,18 @@ def test_what_the_gpu_still_says_can_not_be_cleared(make_node: MakeNode) -> None
     node.start_daemon()
     node.wait(GPU, 1)
     eventually(lambda: node.status()["health"])
-    refused = health(node, "clear", "1")
+    refused = clear(node, "1")
     assert refused.returncode == 1
     assert "GPU '1' can't be cleared: XID 64" in refused.stderr
     assert "what brings it back is another GPU in its place" in refused.stderr
 
 
 def test_a_request_to_a_plugin_that_hangs_says_so(make_node: MakeNode) -> None:
-    from gpu_plugin._shared._core.errors import NodeError
-    from gpu_plugin.report import faults
-
     node = started(make_node)
     sick(node)
     node.signal(signal.SIGSTOP)
-    with pytest.raises(NodeError, match="has not taken the request over within 1 seconds"):
-        faults.clear("1", node.status_file, 1.0)
+    refused = clear(node, "1", 0.1)
+    assert refused.returncode == 1
+    assert "has not taken the request over within" in refused.stderr
     node.signal(signal.SIGCONT)
     node.wait(GPU, 2)  # it is taken over later
-
-
-def test_clearing_is_for_root_only(make_node: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpu_plugin._shared._core.errors import NodeError
-    from gpu_plugin.report import faults
-
-    node = started(make_node)
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(NodeError, match=r"for root only.*id 1000.*sudo gpu-plugin health clear"):
-        faults.clear("1", node.status_file)

@@ -161,7 +161,7 @@ def _await(request: Path, seconds: float) -> None:
     while request.exists():
         if time.monotonic() > deadline:
             raise NodeError(
-                f"the device plugin has not taken the request over within {seconds:.0f} seconds",
+                f"the device plugin has not taken the request over within {seconds:g} seconds",
                 hint=f"see its log; it is taken over as soon as the plugin goes on, or remove {request}",
             )
         time.sleep(0.1)
