@@ -6,20 +6,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from gpu_plugin import status
-from gpu_plugin._shared._core.mig.boot import dump
-from gpu_plugin._shared._core.mig.label import Request
-from gpu_plugin.labels.choice.mig import AGAIN, MigByLabel, Paths
-from gpu_plugin.tools.state import StateFile
+from gpu_plugin.labels.choice.mig import Paths
 
-from tests.fakes.daemon.labelling import LATE
-from tests.support.waiting import eventually
+from tests.fakes.daemon.mig_by_label import LAYOUTS, declare, files
+from tests.support.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.labelling import Labeller, Start
@@ -27,33 +22,17 @@ if TYPE_CHECKING:
 LABEL, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 REASON = "gpu.node/mig.config-reason"
 FAST = "flags: {migStrategy: mixed, gfd: {sleepInterval: 1s, noTimestamp: true}}\n"
-MIG = {"mig-enabled": True, "devices": "all"}
-LAYOUTS = {
-    "halves": [{**MIG, "mig-devices": {"3g.40gb": 2}}],
-    "whole": [{**MIG, "mig-devices": {"7g.80gb": 1}}],
-}
-
-
-def declare(paths: Paths, *, by_label: bool = True, **layouts: Any) -> None:
-    config = {"version": "v1", "mig-configs": {**LAYOUTS, **layouts}}
-    new = paths.config.with_suffix(".new")
-    new.write_text(dump(config, "", by_label))
-    new.replace(paths.config)
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    """The files of a node where labels may choose."""
-    names = ("mig.json", "asked/asked.json", "answer.json", "state/chosen")
-    found = Paths(*(tmp_path / name for name in names))
-    declare(found)
-    return found
+    return files(tmp_path)
 
 
 def flags(paths: Paths) -> list[str]:
-    files = {"config": paths.config, "asked": paths.asked, "answer": paths.answer}
-    words = [f"--mig-{name}={path}" for name, path in {**files, "chosen": paths.chosen}.items()]
-    return ["--mig-by-label=true", *words]
+    named = {"config": paths.config, "asked": paths.asked, "answer": paths.answer}
+    named["chosen"] = paths.chosen
+    return ["--mig-by-label=true", *(f"--mig-{name}={path}" for name, path in named.items())]
 
 
 def words(paths: Paths) -> list[object]:
@@ -102,7 +81,7 @@ def test_the_label_asks_and_the_state_answers(labeller: Start, paths: Paths) -> 
     assert one.api.own()[STATE] == "pending"
     one.node.sim.let_go(holder)
     one.wait(mig_config_state="success", **{"mig-7g_80gb_count": "1"})
-    assert process.wait(LATE) == 0
+    assert process.wait(LIMIT) == 0
     assert REASON not in one.api.own("annotations")
 
     one.api.set(nvidia_com__mig_config=None)
@@ -177,74 +156,3 @@ def test_it_is_off_unless_it_is_asked_for(labeller: Start, paths: Paths) -> None
     one.wait(gpu_count="1")
     assert STATE not in one.api.own()
     assert not paths.asked.exists()
-
-
-# --- what is asked, without a node ---
-
-
-def answer(paths: Paths, name: str, state: str, reason: str = "", pid: int | None = None) -> None:
-    request = Request.load(paths.asked.read_text(), "x")
-    assert request.name == name
-    told = {"asked": request._asdict(), "state": state, "reason": reason}
-    StateFile(paths.answer, pid=pid).write(told)
-
-
-def test_what_nobody_answers_is_asked_again(paths: Paths) -> None:
-    now = [0.0]
-    one = MigByLabel(paths, lambda: now[0])
-    assert one.follow("halves")
-    first = paths.asked.stat().st_ino
-
-    def again(after: float) -> bool:
-        nonlocal first
-        now[0] += after
-        one.follow("halves")
-        before, first = first, paths.asked.stat().st_ino
-        return before != first
-
-    assert not again(AGAIN - 1)
-    assert again(1)
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    answer(paths, "halves", "pending", "in use", ended.pid)
-    assert again(AGAIN)  # its process was killed
-    answer(paths, "halves", "pending", "in use", os.getpid())
-    assert not again(AGAIN)
-    answer(paths, "halves", "failed", "it does not fit", ended.pid)
-    assert not again(AGAIN)
-    assert one.decision[:2] == ("failed", "it does not fit")
-    declare(paths, other=LAYOUTS["whole"])  # another file is another chance
-    assert again(0)
-
-
-def test_a_file_that_is_damaged_is_told(paths: Paths) -> None:
-    one = MigByLabel(paths)
-    for text in ("{", '{"config": {"version": "v9"}, "selected": "a", "by_label": true}'):
-        paths.config.write_text(text)
-        one.follow("halves")
-        assert one.decision.state == "failed", text
-        assert one.decision.reason
-        assert not paths.asked.exists()
-    paths.config.unlink()
-    one.follow("halves")
-    assert "mig_by_label is not set" in one.decision.reason
-    assert not one.follow("halves")
-    assert one.follow("")
-    assert one.decision[:2] == ("", "")
-
-
-def test_an_answer_that_can_not_be_used_is_none(paths: Paths) -> None:
-    one = MigByLabel(paths)
-    one.follow("halves")
-    for text in ("{", "[]", '{"asked": 1, "state": "success"}', "\x00"):
-        paths.answer.write_text(text)
-        one.follow("halves")
-        assert one.decision.state == "pending", text
-
-
-def test_a_folder_that_can_not_be_written_is_told(paths: Paths) -> None:
-    paths.asked.parent.write_text("no folder")
-    one = MigByLabel(paths)
-    one.follow("halves")
-    assert one.decision.state == "pending"
-    assert "can't write" in one.decision.reason

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fakes.daemon.running import GPU
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
     from tests.fakes.daemon.running import Node
 
-
-GPU = "nvidia.com/gpu"
 CDI = "k8s.device-plugin.nvidia.com"
 
 
@@ -47,9 +46,7 @@ def test_the_drivers_library_below_another_root(
     shutil.copy(real, root / folder)
     # Links lead to what is below the root.
     (root / folder / "libnvidia-ml.so.1").symlink_to(f"/{folder}/{real.name}")
-    node.start_kubelet()
-    node.start_daemon("", f"{flag}={root}")
-    node.wait(GPU, 1)
+    node.serve(1, "", f"{flag}={root}")
 
 
 def test_a_root_without_the_library_is_no_hindrance(make_node: MakeNode) -> None:
@@ -61,7 +58,7 @@ def test_a_root_without_the_library_is_no_hindrance(make_node: MakeNode) -> None
 
 def test_what_containers_get_besides_gpus_by_cdi(make_node: MakeNode) -> None:
     node = make_node(1)
-    (uuid,) = (one["uuid"] for one in node.sim.ctl("status")["gpus"])
+    (uuid,) = node.uuids()
     spec = {
         "cdiVersion": "0.5.0",
         "kind": "nvidia.com/gpu",

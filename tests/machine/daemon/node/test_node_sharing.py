@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fakes.daemon.running import GPU
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
 
 
-GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+SHARED = "nvidia.com/gpu.shared"
 SLICED = """
 sharing:
   timeSlicing:
@@ -34,7 +35,7 @@ def test_shares_from_the_kubelets_side(make_node: MakeNode) -> None:
     node.start_daemon(SLICED)
     devices = node.wait(SHARED, 3)["devices"]
     node.wait(GPU, 1)
-    uuids = [one["uuid"] for one in node.sim.ctl("status")["gpus"]]
+    uuids = node.uuids()
     assert set(devices) == {f"{uuids[0]}::{number}" for number in range(3)}
     assert set(node.health(GPU)) == {uuids[1]}
     pod = node.admit("one", **{"gpu.shared": 1})

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.fakes.daemon.running import GPU
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
     from tests.fakes.daemon.running import Node
 
-
-GPU = "nvidia.com/gpu"
 READ = """
 import json
 from gpu_plugin._shared._nvml import readings as topology
@@ -64,15 +63,13 @@ def test_cabled_pairs_are_given_out_together(make_node: MakeNode) -> None:
 
 def start(node: Node, count: int) -> None:
     """Start everything and wait until the connections were read."""
-    node.start_kubelet()
-    node.start_daemon()
-    node.wait(GPU, count)
-    eventually(lambda: node.status()["resources"].get(GPU, {}).get("registered"))
+    node.serve(count)
+    node.registered()
     eventually(lambda: "topology" in node.status()["chores"])
 
 
 def chosen(node: Node, pod: str, count: int) -> list[int]:
-    uuids = [one["uuid"] for one in node.sim.ctl("status")["gpus"]]
+    uuids = node.uuids()
     return sorted(uuids.index(one) for one in node.admit(pod, gpu=count)["devices"][GPU])
 
 

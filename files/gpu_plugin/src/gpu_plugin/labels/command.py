@@ -18,6 +18,7 @@ from .._shared._core.mig.label import LABEL as MIG_LABEL
 from ..cluster.rate import BURST, QPS
 from ..config import configuration as config
 from ..config import sources
+from ..offer.devices import LATE
 from ..status import DEFAULT_FILE, LABELS_FILE
 from ..tools import logs
 from .choice import mig
@@ -115,6 +116,13 @@ def fill(command: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the host's /sys is seen (environment: GPU_PLUGIN_HOST_ROOT)",
     )
+    command.add_argument(
+        "--nvml-timeout",
+        type=float,
+        default=LATE,
+        metavar="SECONDS",
+        help="how long a look at the GPUs may take (default: %(default)s)",
+    )
     for name, path, text in (*FILES, *MIG_FILES):
         command.add_argument(name, type=Path, default=path, metavar="FILE", help=text)
     command.set_defaults(command=_run)
@@ -187,4 +195,5 @@ def _settings(options: argparse.Namespace) -> Settings:
         condition=bool(switch("node-condition", options.node_condition)),
         mig=_mig(options),
         rate=rate(options.kube_api_qps, options.kube_api_burst),
+        nvml_timeout=options.nvml_timeout,
     )

@@ -16,7 +16,7 @@ from .._shared._nvml.real import inventory, open_nvml
 from ..config.configuration import Config
 from ..gpus.asking import outcome
 from ..gpus.driver import preload
-from ..offer.devices import LATE, GpuView, Inventory, Kind, Problem
+from ..offer.devices import GpuView, Inventory, Kind, Problem
 from ..tools.chores import Worker
 from .rows import Facts, readable, vgpu
 
@@ -25,20 +25,21 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Reads in a thread of its own, so that a driver that hangs does not stop who asks."""
+    """Reads in a thread of its own, so that a driver that hangs does not stop who asks for more than ``seconds``."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._worker = Worker("nvml")
         self._answers: queue.SimpleQueue[Callable[[], Facts]] = queue.SimpleQueue()
 
     def read(self, host_root: Path, config: Config) -> Facts:
-        """Do what read() does. NvmlError besides: it takes longer than LATE, or has not ended yet."""
+        """Do what read() does. NvmlError besides: it takes longer, or has not ended yet."""
         begun = not self._worker.busy
         if begun:
             answers = self._answers = queue.SimpleQueue()
             self._worker.start(lambda: answers.put(outcome(lambda: read(host_root, config))))
         try:
-            answer = self._answers.get(timeout=LATE if begun else 0)
+            answer = self._answers.get(timeout=self._seconds if begun else 0)
         except queue.Empty:
             raise NvmlError(TIMEOUT, "looking at the GPUs") from None
         return answer()

@@ -19,6 +19,7 @@ from ..cluster.rate import BURST, QPS, Rate
 from ..config import sources
 from ..config.configuration import Gfd, parse
 from ..config.schema import FALSE, TRUE
+from ..offer.devices import LATE
 from ..status import DEFAULT_FILE
 from ..tools import logs
 from .choice import mig
@@ -159,6 +160,7 @@ class Settings:
     condition: bool = False
     mig: mig.Paths | None = None
     rate: Rate = field(default_factory=Rate)
+    nvml_timeout: float = LATE
 
     @property
     def chooses(self) -> bool:
