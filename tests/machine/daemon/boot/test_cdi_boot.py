@@ -10,52 +10,48 @@ import json
 import stat
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from gpu_plugin._shared._core.cdi import boot as cdi_boot
 from gpu_plugin._shared._core.cdi.boot import Options
 from nvsim.testing import VERSION, Sim, start
 
-from tests.support.paths import REPOSITORY
+from tests.support.waiting import LIMIT, eventually, unchanged
+
+if TYPE_CHECKING:
+    from tests.machine.daemon.boot.conftest import Commands, Process
 
 LIB = "usr/lib/x86_64-linux-gnu"
-Refresh = Callable[..., "subprocess.CompletedProcess[str]"]
+DAMAGED = ("[]", '{"path": 1, "hooks": "never"}')
 
 
-def command(tmp_path: Path, wait: float) -> list[str]:
-    words = ["cdi", "--config", str(tmp_path / "cdi.json"), "--lock", str(tmp_path / "run/lock")]
-    return [sys.executable, "-m", "gpu_plugin", *words, "--wait", str(wait)]
+class Refresh:
+    """What gpu-cdi.service does: a process, its exit status and its log."""
 
+    def __init__(self, commands: Commands, folder: Path) -> None:
+        self.commands, self.folder = commands, folder
+        self.end = commands.end
 
-def environment(sim: Sim) -> dict[str, str]:
-    return {**sim.env, "PYTHONPATH": str(REPOSITORY / "files/gpu_plugin/src")}
+    def begin(self, sim: Sim, text: str, wait: float = LIMIT) -> Process:
+        config = self.folder / "cdi.json"
+        config.write_text(text)
+        words = ["cdi", "--config", config, "--lock", self.folder / "run/lock", "--wait", wait]
+        return self.commands.begin(sim, *words)
+
+    def options(self, sim: Sim, **options: Any) -> str:
+        path = str(self.folder / "etc/nvidia.yaml")
+        return cdi_boot.dump(Options(path, "never", (), str(sim.root))._replace(**options))
+
+    def __call__(self, sim: Sim, *, wait: float = LIMIT, **options: Any) -> tuple[int, str]:
+        return self.end(self.begin(sim, self.options(sim, **options), wait))
 
 
 @pytest.fixture
-def refresh(tmp_path: Path) -> Refresh:
-    """Return a function that does what gpu-cdi.service does."""
-
-    def run(sim: Sim, *, wait: float = 5, **options: Any) -> subprocess.CompletedProcess[str]:
-        path = str(tmp_path / "etc/nvidia.yaml")
-        chosen = Options(path, "never", (), str(sim.root))._replace(**options)
-        (tmp_path / "cdi.json").write_text(cdi_boot.dump(chosen))
-        done = subprocess.run(
-            command(tmp_path, wait),
-            env=environment(sim),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert "Traceback" not in done.stderr
-        return done
-
-    return run
+def refresh(commands: Commands, tmp_path: Path) -> Refresh:
+    return Refresh(commands, tmp_path)
 
 
 @pytest.fixture
@@ -77,7 +73,7 @@ def partition(sim: Sim, layout: dict[str, int]) -> None:
     words += ["--lock", str(sim.root / "mig.lock")]
     subprocess.run(
         [sys.executable, "-m", "gpu_plugin", *words],
-        env=environment(sim),
+        env=sim.env,
         check=True,
         capture_output=True,
     )
@@ -95,13 +91,12 @@ def names(tmp_path: Path) -> list[str]:
 def test_specification_is_written_and_then_left_alone(
     sim: Sim, refresh: Refresh, tmp_path: Path
 ) -> None:
-    assert refresh(sim).returncode == 0
+    assert refresh(sim)[0] == 0
     path = tmp_path / "etc/nvidia.yaml"
     assert names(tmp_path) == ["0", "1", "all"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     before = path.stat().st_ino
-    again = refresh(sim)
-    assert (again.returncode, again.stderr) == (0, "")
+    assert refresh(sim) == (0, "")
     assert path.stat().st_ino == before
 
 
@@ -134,7 +129,7 @@ def test_it_is_the_one_that_the_module_writes(sim: Sim, refresh: Refresh, tmp_pa
 def test_partitions_come_and_go(sim: Sim, refresh: Refresh, tmp_path: Path) -> None:
     refresh(sim)
     partition(sim, {"1g.5gb": 2})
-    assert "1:1" in refresh(sim).stderr
+    assert "1:1" in refresh(sim)[1]
     assert names(tmp_path) == ["0", "1:0", "1:1", "all"]
     partition(sim, {})
     refresh(sim)
@@ -163,19 +158,18 @@ def test_driver_that_is_half_upgraded_changes_nothing(
     before = spec(tmp_path)
     sim.ctl("unload")
     sim.ctl("load", version="575.57.08", flavour="open")
-    done = refresh(sim, wait=0)
-    assert done.returncode == 1
-    assert "different versions" in done.stderr
+    status, told = refresh(sim, wait=0)
+    assert status == 1
+    assert "different versions" in told
     assert spec(tmp_path) == before
 
 
 def test_driver_that_comes_late_is_waited_for(refresh: Refresh, tmp_path: Path) -> None:
     with start("a100-40", 1, driver=None) as sim:
-        late = threading.Timer(1.0, lambda: sim.ctl("load", version=VERSION, flavour="open"))
-        late.start()
-        done = refresh(sim, wait=20)
-        late.join()
-        assert done.returncode == 0, done.stderr
+        process = refresh.begin(sim, refresh.options(sim))
+        eventually(lambda: sim.looks(process.pid) >= 2)  # it asks again and again
+        sim.ctl("load", version=VERSION, flavour="open")
+        assert refresh.end(process)[0] == 0
         assert names(tmp_path) == ["0", "all"]
 
 
@@ -185,9 +179,9 @@ def test_without_a_driver_the_old_file_stays_and_the_failure_is_told(
     refresh(sim)
     before = spec(tmp_path)
     sim.ctl("unload")
-    done = refresh(sim, wait=0)
-    assert done.returncode == 1
-    assert "error" in done.stderr
+    status, told = refresh(sim, wait=0)
+    assert status == 1
+    assert "error" in told
     assert spec(tmp_path) == before
 
 
@@ -197,23 +191,29 @@ def test_when_the_last_gpu_is_gone_the_file_goes(
     refresh(sim)
     for gpu in ("0", "1"):
         sim.ctl("lose", gpu=gpu)
-    done = refresh(sim)
-    assert done.returncode == 0
-    assert "no GPU of this node can be given" in done.stderr
+    status, told = refresh(sim)
+    assert status == 0
+    assert "no GPU of this node can be given" in told
     assert not (tmp_path / "etc/nvidia.yaml").exists()
-    assert refresh(sim).stderr == ""
+    assert refresh(sim)[1] == ""
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"path": 1, "hooks": "never"}'])
-def test_damaged_options_change_nothing(sim: Sim, tmp_path: Path, text: str) -> None:
-    (tmp_path / "cdi.json").write_text(text)
-    done = subprocess.run(
-        command(tmp_path, 0), env=environment(sim), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert "cdi.json is damaged" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_damaged_options_change_nothing(sim: Sim, refresh: Refresh, tmp_path: Path) -> None:
+    for text in DAMAGED:
+        status, told = refresh.end(refresh.begin(sim, text, wait=0))
+        assert status == 1, text
+        assert "cdi.json is damaged" in told
     assert not (tmp_path / "etc").exists()
+
+
+def tries(pid: int) -> int:
+    """Return how often a process has slept, as it does between two tries to have a lock."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_"))
+
+
+def opened(pid: int, path: Path) -> bool:
+    return any(Path(one).resolve() == path for one in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def test_layout_that_is_being_changed_is_waited_for(
@@ -221,11 +221,11 @@ def test_layout_that_is_being_changed_is_waited_for(
 ) -> None:
     refresh(sim)
     partition(sim, {"1g.5gb": 1})
-    with (tmp_path / "run/lock").open("a") as stream:
+    lock = tmp_path / "run/lock"
+    with lock.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        begun = subprocess.Popen(command(tmp_path, 5), env=environment(sim))
-        time.sleep(1.5)
-        assert begun.poll() is None
-        assert names(tmp_path) == ["0", "1", "all"]
-    assert begun.wait(timeout=20) == 0
+        process = refresh.begin(sim, refresh.options(sim))
+        eventually(lambda: opened(process.pid, lock))
+        unchanged(lambda: names(tmp_path), ["0", "1", "all"], lambda: tries(process.pid))
+    assert refresh.end(process)[0] == 0
     assert names(tmp_path) == ["0", "1:0", "all"]

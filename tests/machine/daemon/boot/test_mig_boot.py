@@ -6,20 +6,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from nvsim.testing import VERSION, Sim, client, start
-from standin_kubelet.devices import Ledger
-from standin_kubelet.pods import PodResources
 
-from tests.support.paths import REPOSITORY
+from tests.support.waiting import LIMIT, eventually
+
+if TYPE_CHECKING:
+    from tests.machine.daemon.boot.conftest import Commands, Kubelet, Process
 
 LAYOUTS = {
     "a100-40": {"1g.5gb": 2, "3g.20gb": 1, "1c.2g.10gb": 2},
@@ -27,33 +23,35 @@ LAYOUTS = {
     "h100-80": {"1g.10gb": 2, "3g.40gb": 1, "1c.2g.20gb": 2},
     "b200": {"1g.23gb": 2, "3g.90gb": 1},
 }
-Boot = Callable[..., tuple[int, dict[str, Any]]]
+
+
+class Boot:
+    """What gpu-mig.service does: a process, its exit status and its report."""
+
+    def __init__(self, commands: Commands, folder: Path) -> None:
+        self.commands, self.folder = commands, folder
+
+    def begin(
+        self, sim: Sim, config: Any, *, wait: float = LIMIT, text: str = "", pods: str = "/none"
+    ) -> Process:
+        path = self.folder / "mig.json"
+        path.write_text(text or json.dumps({"config": config, "selected": ""}))
+        words = ["mig", "--config", path, "--status", self.folder / "run/status.json"]
+        words += ["--lock", self.folder / "run/lock", "--wait", wait, "--pod-resources", pods]
+        return self.commands.begin(sim, *words)
+
+    def end(self, process: Process) -> tuple[int, dict[str, Any]]:
+        status, _told = self.commands.end(process)
+        report: dict[str, Any] = json.loads((self.folder / "run/status.json").read_text())
+        return status, report
+
+    def __call__(self, sim: Sim, config: Any, **how: Any) -> tuple[int, dict[str, Any]]:
+        return self.end(self.begin(sim, config, **how))
 
 
 @pytest.fixture
-def boot(tmp_path: Path) -> Boot:
-    """Return a function that does what gpu-mig.service does; it returns exit status and report."""
-
-    def run(
-        sim: Sim, config: Any, *, wait: float = 5, text: str = "", pods: str = "/none"
-    ) -> tuple[int, dict[str, Any]]:
-        path = tmp_path / "mig.json"
-        path.write_text(text or json.dumps({"config": config, "selected": ""}))
-        words = ["mig", "--config", path, "--status", tmp_path / "run/status.json"]
-        words += ["--lock", tmp_path / "run/lock", "--wait", str(wait), "--pod-resources", pods]
-        done = subprocess.run(
-            [sys.executable, "-m", "gpu_plugin", *words],
-            env={**sim.env, "PYTHONPATH": str(REPOSITORY / "files/gpu_plugin/src")},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert "Traceback" not in done.stderr
-        report: dict[str, Any] = json.loads((tmp_path / "run/status.json").read_text())
-        return done.returncode, report
-
-    return run
+def boot(commands: Commands, tmp_path: Path) -> Boot:
+    return Boot(commands, tmp_path)
 
 
 def entries(layout: dict[str, int], devices: Any = "all") -> list[dict[str, Any]]:
@@ -71,8 +69,14 @@ def scene(sim: Sim) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("verb", ["reboot", "reload"])
-@pytest.mark.parametrize("product", LAYOUTS)
+BACK = [("a100-40", "reboot"), ("h100-80", "reload")]
+ELSE = [(product, verb) for product in LAYOUTS for verb in ("reboot", "reload")]
+
+
+@pytest.mark.parametrize(
+    ("product", "verb"),
+    BACK + [pytest.param(*one, marks=pytest.mark.long) for one in ELSE if one not in BACK],
+)
 def test_layout_comes_back(verb: str, product: str, boot: Boot) -> None:
     with start(product, 2) as sim:
         assert boot(sim, entries(LAYOUTS[product]))[0] == 0
@@ -90,12 +94,10 @@ def test_layout_comes_back(verb: str, product: str, boot: Boot) -> None:
 
 def test_driver_that_comes_late_is_waited_for(boot: Boot) -> None:
     with start("h100-80", 1, driver=None) as sim:
-        late = threading.Timer(1.0, lambda: sim.ctl("load", version=VERSION, flavour="open"))
-        late.start()
-        begun = time.monotonic()
-        assert boot(sim, entries({"1g.10gb": 7}), wait=20)[0] == 0
-        assert time.monotonic() - begun >= 1
-        late.join()
+        process = boot.begin(sim, entries({"1g.10gb": 7}))
+        eventually(lambda: sim.looks(process.pid) >= 2)  # it asks again and again
+        sim.ctl("load", version=VERSION, flavour="open")
+        assert boot.end(process)[0] == 0
 
 
 def test_driver_that_never_comes_marks_the_node(boot: Boot) -> None:
@@ -142,35 +144,25 @@ def test_mode_that_waits_for_a_reset_is_told_apart_from_a_failure(boot: Boot) ->
         sim.let_go(holder)
 
 
-@pytest.mark.parametrize("text", ["{", '{"config": {"version": "v2"}, "selected": "x"}', "[]"])
-def test_damaged_file_marks_the_node_and_touches_nothing(text: str, boot: Boot) -> None:
+def test_damaged_file_marks_the_node_and_touches_nothing(boot: Boot) -> None:
     with start("a100-40", 1) as sim:
-        status, report = boot(sim, None, text=text)
-        assert status == 1
-        assert report["problems"]
+        for text in ("{", '{"config": {"version": "v2"}, "selected": "x"}', "[]"):
+            status, report = boot(sim, None, text=text)
+            assert status == 1, text
+            assert report["problems"]
         assert scene(sim) == [[]]
 
 
 def test_a_unit_that_is_restarted_in_service_takes_nothing_from_pods(
-    boot: Boot, tmp_path: Path
+    boot: Boot, kubelet: Kubelet
 ) -> None:
-    ledger = Ledger(tmp_path / "checkpoint")
-    kubelet = PodResources(tmp_path / "pods.sock", ledger)
-    socket = str(tmp_path / "pods.sock")
-    other = entries({"7g.40gb": 1})
+    socket, other = str(kubelet.socket), entries({"7g.40gb": 1})
     with start("a100-40", 1) as sim:
         assert boot(sim, entries({"3g.20gb": 2}))[0] == 0
         before = scene(sim)
-        device = client(
-            sim,
-            """
-            n.nvmlInit()
-            gpu = n.nvmlDeviceGetHandleByIndex(0)
-            answer(n.nvmlDeviceGetUUID(n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)))
-            """,
-        )
-        ledger.give("idle", {"nvidia.com/mig-3g.20gb": [device]})
-        kubelet.start()
+        device = sim.ctl("status")["gpus"][0]["mig_devices"][0]["uuid"]
+        kubelet.ledger.give("idle", {"nvidia.com/mig-3g.20gb": [device]})
+        kubelet.service.start()
         status, report = boot(sim, other, pods=socket)
         assert (status, report["state"]) == (1, "failed")
         assert (
@@ -178,7 +170,7 @@ def test_a_unit_that_is_restarted_in_service_takes_nothing_from_pods(
             in (report["problems"][0])
         )
         assert scene(sim) == before
-        kubelet.stop()
+        kubelet.service.stop()
         # As at a boot, where the socket is left from before.
         assert boot(sim, other, pods=socket)[0] == 0
         assert scene(sim) != before

@@ -6,23 +6,24 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from gpu_plugin._shared._core.cdi import boot as cdi_boot
 from gpu_plugin._shared._core.cdi.boot import Options
 from nvsim.testing import VERSION, Sim, start
 
-from tests.support.paths import REPOSITORY
+from tests.support.waiting import LIMIT
+
+if TYPE_CHECKING:
+    from tests.machine.daemon.boot.conftest import Commands, Process
 
 PATIENCE = 0.3
 LIB = "usr/lib/x86_64-linux-gnu"
-Begin = Callable[..., "subprocess.Popen[str]"]
+Begin = Callable[..., "Process"]
 
 
 @pytest.fixture
@@ -39,73 +40,54 @@ def manager(sim: Sim) -> Iterator[socket.socket]:
     """Return where systemd would listen."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
         made.bind(str(sim.folder / "n.sock"))
-        made.settimeout(30)
+        made.settimeout(LIMIT)
         yield made
 
 
 @pytest.fixture
-def begin(sim: Sim, tmp_path: Path) -> Iterator[Begin]:
+def begin(sim: Sim, commands: Commands, tmp_path: Path) -> Begin:
     """Return a function that starts what one of the services does."""
-    env = {**os.environ, **sim.env, "PYTHONPATH": str(REPOSITORY / "files/gpu_plugin/src")}
-    env["NOTIFY_SOCKET"] = str(sim.folder / "n.sock")
-    env["PATH"] = f"{tmp_path}:{env['PATH']}"
-    started: list[subprocess.Popen[str]] = []
 
-    def run(name: str, wait: float = 20, patience: float = PATIENCE) -> subprocess.Popen[str]:
+    def run(name: str, wait: float = LIMIT, patience: float = PATIENCE) -> Process:
         if name == "mig":
             layout = {"devices": "all", "mig-enabled": True, "mig-devices": {"3g.20gb": 2}}
             text = json.dumps({"config": [layout], "selected": ""})
-            more = ["--status", str(tmp_path / "status.json"), "--pod-resources", "/none"]
+            more = ["--status", tmp_path / "status.json", "--pod-resources", "/none"]
         else:
             options = Options(str(tmp_path / "nvidia.yaml"), "never", (), str(sim.root))
             text, more = cdi_boot.dump(options), []
-        (tmp_path / f"{name}.json").write_text(text)
-        words = [name, "--config", str(tmp_path / f"{name}.json"), "--wait", str(wait)]
-        words += ["--lock", str(tmp_path / "lock"), "--patience", str(patience), *more]
-        command = [sys.executable, "-m", "gpu_plugin", *words]
-        started.append(subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True))
-        return started[-1]
+        config = tmp_path / f"{name}.json"
+        config.write_text(text)
+        words = [name, "--config", config, "--wait", wait, "--lock", tmp_path / "lock", *more]
+        env = {"NOTIFY_SOCKET": str(sim.folder / "n.sock")}
+        env["PATH"] = f"{tmp_path}:{sim.env['PATH']}"
+        return commands.begin(sim, *words, "--patience", patience, **env)
 
-    yield run
-    for one in started:
-        one.kill()
-        one.communicate()
-
-
-@pytest.mark.parametrize("name", ["mig", "cdi"])
-def test_driver_that_hangs_is_not_waited_for(
-    name: str, sim: Sim, manager: socket.socket, begin: Begin
-) -> None:
-    sim.ctl("hang", function="*")
-    service = begin(name)
-    assert manager.recv(100) == b"READY=1"
-    assert service.poll() is None, "it goes on, since the driver may only be slow"
+    return run
 
 
 @pytest.mark.parametrize("name", ["mig", "cdi"])
 def test_driver_that_is_not_there_is_not_waited_for(
-    name: str, sim: Sim, manager: socket.socket, begin: Begin
+    name: str, sim: Sim, manager: socket.socket, begin: Begin, commands: Commands
 ) -> None:
     sim.ctl("unload")
-    service = begin(name, wait=3)
+    service = begin(name, wait=1)
     assert manager.recv(100) == b"READY=1"
-    assert service.poll() is None
-    _out, told = service.communicate(timeout=60)
-    assert service.returncode == 1
+    status, told = commands.end(service)
+    assert status == 1
     assert "not waited for any longer" in told
 
 
-def test_what_a_slow_driver_is_asked_for_is_done_all_the_same(
-    sim: Sim, manager: socket.socket, begin: Begin, tmp_path: Path
+def test_driver_that_hangs_is_not_waited_for_and_what_it_is_asked_for_is_done_all_the_same(
+    sim: Sim, manager: socket.socket, begin: Begin, commands: Commands, tmp_path: Path
 ) -> None:
     for name in ("mig", "cdi"):
         sim.ctl("hang", function="*")
         service = begin(name)
         assert manager.recv(100) == b"READY=1"
-        assert service.poll() is None
+        assert service.poll() is None, "it goes on, since the driver may only be slow"
         sim.ctl("clear-faults")
-        service.communicate(timeout=60)
-        assert service.returncode == 0
+        assert commands.end(service)[0] == 0
         assert manager.recv(100) == b"READY=1"  # once more, at the end
     names = {one["name"] for one in json.loads((tmp_path / "nvidia.yaml").read_text())["devices"]}
     assert {"0:0", "0:1"} < names
@@ -119,7 +101,7 @@ STARTING = """#!/bin/sh
 
 
 def test_services_of_nvidia_are_waited_for_and_the_kubelet_is_not(
-    sim: Sim, manager: socket.socket, begin: Begin, tmp_path: Path
+    sim: Sim, manager: socket.socket, begin: Begin, commands: Commands, tmp_path: Path
 ) -> None:
     (tmp_path / "systemctl").write_text(STARTING.format(tmp_path))
     (tmp_path / "systemctl").chmod(0o755)
@@ -128,39 +110,36 @@ def test_services_of_nvidia_are_waited_for_and_the_kubelet_is_not(
     assert service.poll() is None
     assert not sim.ctl("status")["gpus"][0]["mig_devices"]
     (tmp_path / "settled").write_text("")
-    service.communicate(timeout=60)
-    assert service.returncode == 0
+    assert commands.end(service)[0] == 0
     assert len(sim.ctl("status")["gpus"][0]["mig_devices"]) == 2
 
 
 def test_service_of_nvidia_that_never_starts_is_not_waited_for_for_ever(
-    sim: Sim, manager: socket.socket, begin: Begin, tmp_path: Path
+    sim: Sim, manager: socket.socket, begin: Begin, commands: Commands, tmp_path: Path
 ) -> None:
     (tmp_path / "systemctl").write_text(STARTING.format(tmp_path))
     (tmp_path / "systemctl").chmod(0o755)
-    _out, told = begin("mig", wait=1).communicate(timeout=60)
+    _status, told = commands.end(begin("mig", wait=1))
     assert "not waited for any longer services=nvidia-persistenced.service" in told
     assert len(sim.ctl("status")["gpus"][0]["mig_devices"]) == 2
 
 
 def test_what_is_done_before_is_told_at_the_end(
-    sim: Sim, manager: socket.socket, begin: Begin
+    sim: Sim, manager: socket.socket, begin: Begin, commands: Commands
 ) -> None:
     """Without it systemd takes a service that ends for one that failed."""
     for name in ("mig", "cdi"):
-        service = begin(name, patience=300)
-        service.communicate(timeout=60)
-        assert service.returncode == 0
+        service = begin(name, patience=LIMIT)
+        assert commands.end(service)[0] == 0
         assert manager.recv(100) == b"READY=1"
 
 
 def test_layout_that_fails_is_not_told_as_done(
-    sim: Sim, manager: socket.socket, begin: Begin
+    sim: Sim, manager: socket.socket, begin: Begin, commands: Commands
 ) -> None:
     sim.ctl("fault", gpu="0", function="nvmlDeviceSetMigMode", code=999, times=9)
-    service = begin("mig", patience=300)
-    service.communicate(timeout=60)
-    assert service.returncode == 1
+    service = begin("mig", patience=LIMIT)
+    assert commands.end(service)[0] == 1
     manager.setblocking(False)
     with pytest.raises(BlockingIOError):
         manager.recv(100)
