@@ -15,18 +15,18 @@ from typing import Any
 from gpu_plugin._shared._core.mig.label import Request
 from nvsim.testing import Sim
 
-from tests.support.paths import REPOSITORY
-from tests.support.waiting import eventually
+from tests.support.waiting import LIMIT, eventually
 
-LATE = 60.0  # a machine that is busy
 THREES, SEVEN = {"3g.20gb": 2}, {"7g.40gb": 1}
 DIGEST = "d" * 64
 # What a GPU was like before is kept beside the test, since this machine is not to be changed.
 BEGIN = """\
 import os, sys
 from gpu_plugin._shared._core.mig import before
+from gpu_plugin.boot import label
 from gpu_plugin.cli import main
 before.PATH = os.environ["BEFORE"]
+label.PAUSES, label.TICK = (0.3, 0.3), 0.1
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -84,7 +84,7 @@ class LabelNode:
         """Run to its end; returns the log."""
         self.start()
         assert self.process is not None
-        log = self.process.communicate(timeout=LATE)[1]
+        log = self.process.communicate(timeout=LIMIT)[1]
         assert "Traceback" not in log
         assert self.process.returncode == 0
         return log
@@ -93,15 +93,26 @@ class LabelNode:
         """Do what gpu-mig.service does; returns the log."""
         words = ["-m", "gpu_plugin", "mig", "--config", str(self.config), "--wait", "5"]
         words += ["--status", str(self.status), "--lock", str(self.folder / "lock")]
-        process = self._popen([*words, "--chosen", str(self.chosen), "--pod-resources", "/none"])
-        return process.communicate(timeout=LATE)[1]
+        self.process = self._popen(
+            [*words, "--chosen", str(self.chosen), "--pod-resources", "/none"]
+        )
+        return self.process.communicate(timeout=LIMIT)[1]
 
     def _popen(self, words: list[str]) -> subprocess.Popen[str]:
-        source = str(REPOSITORY / "files/gpu_plugin/src")
-        env = {**self.sim.env, "PYTHONPATH": source, "BEFORE": str(self.folder / "before")}
+        env = {**self.sim.env, "BEFORE": str(self.folder / "before")}
         return subprocess.Popen(
             [sys.executable, *words], env=env, stderr=subprocess.PIPE, text=True
         )
+
+    def tries(self) -> int:
+        """How often the service has asked the driver for its GPUs since it began."""
+        assert self.process is not None
+        return self.sim.looks(self.process.pid)
+
+    def ended(self) -> None:
+        """Wait until there is nothing left to do."""
+        assert self.process is not None
+        assert self.process.wait(LIMIT) == 0
 
     def told(self) -> dict[str, Any]:
         with contextlib.suppress(FileNotFoundError):

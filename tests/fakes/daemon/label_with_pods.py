@@ -34,5 +34,6 @@ class Node(label.Quiet):
 if __name__ == "__main__":
     KUBELET = sys.argv.pop(1)
     before.PATH = os.environ["BEFORE"]
+    label.PAUSES, label.TICK = (0.3, 0.3), 0.1
     label.Quiet = Node  # type: ignore[misc]
     sys.exit(main(["mig-label", *sys.argv[1:]]))

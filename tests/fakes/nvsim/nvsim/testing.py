@@ -31,6 +31,7 @@ class Sim:
         self.folder.chmod(0o755)  # the driver is there for every user
         self.root = self.folder / "root"
         self.socket = self.folder / "run/nvsim.sock"
+        self.holders: list[subprocess.Popen[str]] = []
         library = PROJECT / "build"
         if not (library / "libnvidia-ml.so.1").exists():
             raise RuntimeError("the shim is not built; run: make -C tests/fakes/nvsim shim")
@@ -97,6 +98,7 @@ class Sim:
         words += ["--ci", str(ci)] if ci is not None else []
         env = {**os.environ, "PYTHONPATH": str(PROJECT)}
         process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True)
+        self.holders.append(process)
         if process.stdout is not None:
             process.stdout.readline()
         return process
@@ -122,7 +124,10 @@ class Sim:
         self.start()
 
     def stop(self) -> None:
-        """Kill the daemon and remove its folders."""
+        """Kill the daemon and who is on a GPU, and remove its folders."""
+        for holder in self.holders:
+            with holder:
+                holder.kill()
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
