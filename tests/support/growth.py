@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import statistics
 from collections.abc import Callable, Sequence
@@ -31,12 +30,6 @@ def held(pid: int) -> Held:
     private = sum(map(int, PRIVATE.findall((proc / "smaps_rollup").read_text())))
     threads = len(list((proc / "task").iterdir()))
     return Held(len(list((proc / "fd").iterdir())), threads, 1024 * private)
-
-
-def spent(pid: int) -> float:
-    """Return how many seconds of the processor a process has taken."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def slope(seen: Sequence[int]) -> float:

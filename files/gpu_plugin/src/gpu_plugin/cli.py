@@ -203,6 +203,8 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     _seconds(run, "--rescan", 5.0, "how often to look for changes")
     _seconds(run, "--recovery-period", QUIET, "how long without a fault until it is Healthy again")
     _seconds(run, "--nvml-timeout", SLOW, "how long a look at a GPU may take, or it counts as hung")
+    text = "how long to wait for another device plugin that is about to end"
+    _seconds(run, "--lock-timeout", sole.PATIENCE, text)
     run.add_argument(
         "--mps-managers",
         choices=("systemd", "own"),
@@ -264,7 +266,7 @@ def _run(options: argparse.Namespace) -> int:
         options.nvml_timeout,
     )
     try:
-        with sole.lock(options.status_file.parent, os.environ):
+        with sole.lock(options.status_file.parent, os.environ, options.lock_timeout):
             return daemon.Daemon(paths, source).run()
     except DriverReplaced:
         logs.info("the driver was replaced, restarting")

@@ -19,6 +19,7 @@ from gpu_plugin._shared._core.cdi import boot as cdi_boot
 from gpu_plugin._shared._core.cdi.boot import Options
 from nvsim.testing import VERSION, Sim, start
 
+from tests.support.processes import opened, rests
 from tests.support.waiting import LIMIT, eventually, unchanged
 
 if TYPE_CHECKING:
@@ -206,16 +207,6 @@ def test_damaged_options_change_nothing(sim: Sim, refresh: Refresh, tmp_path: Pa
     assert not (tmp_path / "etc").exists()
 
 
-def tries(pid: int) -> int:
-    """Return how often a process has slept, as it does between two tries to have a lock."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_"))
-
-
-def opened(pid: int, path: Path) -> bool:
-    return any(Path(one).resolve() == path for one in Path(f"/proc/{pid}/fd").iterdir())
-
-
 def test_layout_that_is_being_changed_is_waited_for(
     sim: Sim, refresh: Refresh, tmp_path: Path
 ) -> None:
@@ -226,6 +217,6 @@ def test_layout_that_is_being_changed_is_waited_for(
         fcntl.flock(stream, fcntl.LOCK_EX)
         process = refresh.begin(sim, refresh.options(sim))
         eventually(lambda: opened(process.pid, lock))
-        unchanged(lambda: names(tmp_path), ["0", "1", "all"], lambda: tries(process.pid))
+        unchanged(lambda: names(tmp_path), ["0", "1", "all"], lambda: rests(process.pid))
     assert refresh.end(process)[0] == 0
     assert names(tmp_path) == ["0", "1:0", "all"]

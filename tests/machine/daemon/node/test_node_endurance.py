@@ -18,7 +18,8 @@ from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from nvsim.ctl import Client
 
 from tests.fakes.daemon.running import GPU
-from tests.support.growth import check, held, spent, watch
+from tests.support.growth import check, held, watch
+from tests.support.processes import spent
 from tests.support.waiting import LIMIT, eventually, unchanged
 
 if TYPE_CHECKING:

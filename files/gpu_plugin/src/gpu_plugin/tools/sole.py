@@ -22,8 +22,8 @@ LOOK: Final = 0.2
 
 
 @contextlib.contextmanager
-def lock(folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """Hold the lock of a node's folder. NodeError: another device plugin holds it.
+def lock(folder: Path, environment: Mapping[str, str], seconds: float = PATIENCE) -> Iterator[None]:
+    """Hold the lock of a node's folder. NodeError: another device plugin holds it for so many seconds.
 
     The environment tells a pod, as each kubelet tells its pods where the API server is, and systemd's service.
 
@@ -40,7 +40,7 @@ def lock(folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
         yield
         return
     try:
-        _take(descriptor, pod=pod)
+        _take(descriptor, seconds, pod=pod)
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, holder.encode(), 0)
@@ -49,8 +49,8 @@ def lock(folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _take(descriptor: int, *, pod: bool) -> None:
-    deadline = time.monotonic() + PATIENCE
+def _take(descriptor: int, seconds: float, *, pod: bool) -> None:
+    deadline = time.monotonic() + seconds
     while True:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
