@@ -21,6 +21,6 @@ __all__ = ["labeller", "make_node", "make_shared", "memory", "small_run", "stand
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what the endurance tests have measured."""
-    from tests.support.rounds import show
+    from tests.bench.rounds import show
 
     show(terminalreporter)

@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.rounds import Rounds
+from tests.bench.rounds import Rounds
+from tests.fakes.daemon.running import GPU
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.running import Node
 
-GPU = "nvidia.com/gpu"
 MakeRounds = Callable[..., Rounds]
 
 
@@ -34,3 +36,14 @@ def rounds(record_property: Callable[[str, object], None]) -> MakeRounds:
         return Rounds(fault, healthy, pids or daemon, record_property)
 
     return begin
+
+
+def forgotten(node: Node) -> None:
+    """Wait until faults count no longer; else the fourth in a row that passes by itself needs a reset."""
+    kept = node.status_file.with_name("health.json")
+    eventually(lambda: json.loads(kept.read_text())["health"]["faults"] == [])
+
+
+def unhealthy(node: Node) -> int:
+    """How often the daemon has said that a device is Unhealthy, which may last for a moment only."""
+    return node.logged().count("device is unhealthy")

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fakes.daemon.running import kill
+from tests.fakes.daemon.running import GPU, kill
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeShared
@@ -20,7 +20,6 @@ pytestmark = pytest.mark.endurance
 
 MPS = "{resources: [{name: gpu, replicas: 3, devices: [0]}]}"
 SHARES, WHOLE = 3, 1
-SEEN = 2.0  # seconds in which the plugin sees who runs again
 
 
 @pytest.mark.parametrize(
@@ -45,5 +44,7 @@ def test_one_is_killed(
             return state["state"] == "ready" and state[who] not in (0, victim)
 
         faults.recovers(lambda victim=victim: kill(victim), back)
-        time.sleep(SEEN)
+        seen = shared.node.looks()  # the plugin hears of it later
+        eventually(lambda seen=seen: shared.node.looks() >= seen + 5)
+        shared.node.wait(GPU, SHARES + WHOLE)
     faults.check(spared=spared)

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import eventually
+
 ROUNDS = int(os.environ.get("ENDURANCE_ROUNDS", "20"))
-PATIENCE = 40.0  # of a machine that is busy
 COLUMNS = ("fault", "rounds", "recovery", "worst", "Healthy meanwhile", "lost", "restarts")
 PROPERTY = "endurance"
 
@@ -61,13 +62,12 @@ class Rounds:
 
     def shows(self, look: Callable[[], object]) -> None:
         """Wait until a fault shows."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
+
+        def seen() -> object:
             self.row.least = min(self.row.least, self._healthy())
-            if look():
-                return
-            assert time.monotonic() < deadline, f"{self.row.fault}: not within {PATIENCE} seconds"
-            time.sleep(0.02)
+            return look()
+
+        eventually(seen)
 
     def recovers(
         self, mend: Callable[[], object], well: Callable[[], object] = lambda: True
