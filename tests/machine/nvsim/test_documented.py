@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from nvsim import api, codes
 from nvsim.call import FUNCTIONS
 from nvsim.testing import Sim, client, start
@@ -95,7 +95,7 @@ VERSIONED = {
     "nvmlDeviceGetTemperatureV": 1 << 24 | 12,
 }
 # Where nothing that is documented fits, or the header and what clients show differ.
-DIFFERS = {
+DIFFERS: dict[str, set[int]] = {
     "nvmlDeviceGetTemperatureV": {codes.FUNCTION_NOT_FOUND},  # of 570 and newer
     "nvmlDeviceGetMemoryLimits_v1": {codes.FUNCTION_NOT_FOUND},  # of 615 and newer
     "nvmlDeviceSetMemoryLimits_v1": {codes.FUNCTION_NOT_FOUND},
@@ -170,9 +170,98 @@ def ask(sim: Sim, *lines: str) -> Any:
     return client(sim, "\n".join([*lines, told, f"GI = {gi}", ASK]))
 
 
-@functools.cache
-def answers() -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
-    """Return what root and another user get: by function and by what is odd about the call."""
+@dataclass(frozen=True)
+class Asked:
+    """What a function answered, to root and to another user: a code for each odd way to call it."""
+
+    name: str
+    root: dict[str, int]
+    user: dict[str, int]
+
+    @property
+    def kinds(self) -> str:
+        return HEADER[self.name][0]
+
+    @property
+    def listed(self) -> frozenset[int]:
+        return HEADER[self.name][1]
+
+    def but(self, of: str, *allowed: int) -> Iterator[str]:
+        """Yield the calls of these ways, by root, that are answered by something else."""
+        for way, code in self.root.items():
+            if way.startswith(of) and code not in allowed:
+                yield f"{way}: {code}"
+
+    @property
+    def there(self) -> bool:
+        """Tell whether the driver's branch has the function."""
+        return codes.FUNCTION_NOT_FOUND not in DIFFERS.get(self.name, ())
+
+
+def no_other_errors(one: Asked) -> Iterator[str]:
+    """The header lists the errors of each function, and there are no others."""
+    yield from one.but("", *one.listed, *EVERYWHERE, *DIFFERS.get(one.name, ()))
+
+
+def initialised_first(one: Asked) -> Iterator[str]:
+    """It says: "if library has not been successfully initialized", whatever the arguments are."""
+    yield from one.but("uninit", codes.UNINITIALIZED)
+
+
+def invalid_where_missing(one: Asked) -> Iterator[str]:
+    """It says: "if device is invalid, or mode is NULL" and the like."""
+    for of in ("null", "odd") if one.there else ():
+        yield from one.but(of, codes.INVALID_ARGUMENT)
+
+
+def invalid_out_of_range(one: Asked) -> Iterator[str]:
+    """It says so of each number that has a range; of a process: "if process doesn't exists"."""
+    missing = one.name == "nvmlSystemGetProcessName"
+    yield from one.but("number", codes.NOT_FOUND if missing else codes.INVALID_ARGUMENT)
+
+
+def invalid_once_destroyed(one: Asked) -> Iterator[str]:
+    """A handle of what was destroyed is no valid one."""
+    yield from one.but("stale", codes.INVALID_ARGUMENT)
+
+
+def too_small(one: Asked) -> Iterator[str]:
+    """It says: "if length is too small"; a process's name is cropped to it, and has to have one."""
+    crops = one.name == "nvmlSystemGetProcessName"
+    yield from one.but("short", codes.SUCCESS if crops else codes.INSUFFICIENT_SIZE)
+    yield from one.but("no room", codes.INVALID_ARGUMENT if crops else codes.INSUFFICIENT_SIZE)
+
+
+def lost(one: Asked) -> Iterator[str]:
+    """It says: "if the target GPU has fallen off the bus or is otherwise inaccessible"."""
+    if codes.GPU_IS_LOST in one.listed and one.name not in KNOWN_BY_HEART:
+        yield from one.but("lost", codes.GPU_IS_LOST, codes.FUNCTION_NOT_FOUND)
+
+
+def privileged(one: Asked) -> Iterator[str]:
+    """It says of some: "if the user doesn't have permission to perform this operation"; of no others."""
+    if codes.NO_PERMISSION in one.root.values():
+        yield "root is refused"
+    if one.name not in PRIVILEGED and codes.NO_PERMISSION in one.user.values():
+        yield "another user is refused"
+    if one.name in PRIVILEGED and one.user.get("good") not in (None, codes.NO_PERMISSION):
+        yield "another user is not refused"
+
+
+RULES: tuple[Callable[[Asked], Iterator[str]], ...] = (
+    no_other_errors,
+    initialised_first,
+    invalid_where_missing,
+    invalid_out_of_range,
+    invalid_once_destroyed,
+    too_small,
+    lost,
+    privileged,
+)
+
+
+def answers() -> list[Asked]:
+    """Return what each function answers."""
     with start("h100-80", 3) as sim:
         handles = client(
             sim,
@@ -188,82 +277,29 @@ def answers() -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
         sim.ctl("lose", gpu="2")
         named = f"GI_HANDLE, CI_HANDLE = {handles}"
         user = ask(sim, "os.setuid(65534)", named)
-        return ask(sim, named), user
+        root = ask(sim, named)
+    return [Asked(name, root[name], user[name]) for name in HEADER]
 
 
-@pytest.fixture(params=HEADER)
-def function(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def got(function: str, of: str) -> dict[str, int]:
-    return {case: code for case, code in answers()[0][function].items() if case.startswith(of)}
-
-
-def test_each_function_that_is_simulated_is_in_the_table() -> None:
+def test_each_simulated_function_is_in_the_table() -> None:
     assert api.__all__  # importing it has registered them
     public = {name for name in FUNCTIONS if name.startswith("nvml")}
     assert public - {"nvmlInitWithFlags"} == set(HEADER)
+    assert all(codes.NO_PERMISSION in HEADER[name][1] for name in PRIVILEGED)
 
 
-def test_no_other_errors_than_the_documented_ones(function: str) -> None:
-    known = HEADER[function][1] | EVERYWHERE | DIFFERS.get(function, set())
-    assert {case: code for case, code in got(function, "").items() if code not in known} == {}
-
-
-def test_before_anything_else_it_has_to_be_initialised(function: str) -> None:
-    """It says: "if library has not been successfully initialized", whatever the arguments are."""
-    assert got(function, "uninit") == {"uninitialised": codes.UNINITIALIZED}
-
-
-def test_what_is_missing_is_an_invalid_argument(function: str) -> None:
-    """It says: "if device is invalid, or mode is NULL" and the like."""
-    if function in DIFFERS and codes.FUNCTION_NOT_FOUND in DIFFERS[function]:
-        return
-    for case, code in (got(function, "null") | got(function, "odd")).items():
-        assert code == codes.INVALID_ARGUMENT, case
-
-
-def test_a_number_out_of_its_range_is_an_invalid_argument(function: str) -> None:
-    if function in NUMBERS:
-        missing = function == "nvmlSystemGetProcessName"  # "if process doesn't exists"
-        expected = codes.NOT_FOUND if missing else codes.INVALID_ARGUMENT
-        assert got(function, "number") == {"number": expected}
-
-
-def test_handles_of_what_was_destroyed_are_invalid(function: str) -> None:
-    for case, code in got(function, "stale").items():
-        assert code == codes.INVALID_ARGUMENT, case
-
-
-def test_a_buffer_that_is_too_small(function: str) -> None:
-    """It says: "if length is too small"; a process's name is cropped to it, and has to have one."""
-    kinds, _listed = HEADER[function]
-    if "L" not in kinds:
-        return
-    crops = function == "nvmlSystemGetProcessName"
-    assert got(function, "short") == {"short": 0 if crops else codes.INSUFFICIENT_SIZE}
-    none = codes.INVALID_ARGUMENT if crops else codes.INSUFFICIENT_SIZE
-    assert got(function, "no room") == {"no room": none}
-
-
-def test_a_gpu_that_is_lost(function: str) -> None:
-    """It says: "if the target GPU has fallen off the bus or is otherwise inaccessible"."""
-    if codes.GPU_IS_LOST in HEADER[function][1] and function not in KNOWN_BY_HEART:
-        for case, code in got(function, "lost").items():
-            assert code in (codes.GPU_IS_LOST, codes.FUNCTION_NOT_FOUND), case
-
-
-@pytest.mark.parametrize("name", PRIVILEGED)
-def test_what_needs_a_privileged_user(name: str) -> None:
-    root, user = answers()
-    assert codes.NO_PERMISSION in HEADER[name][1]
-    assert codes.NO_PERMISSION not in root[name].values()
-    if "good" in user[name]:
-        assert user[name]["good"] == codes.NO_PERMISSION
-
-
-def test_nobody_else_needs_to_be_privileged() -> None:
-    _root, user = answers()
-    refused = {name for name, found in user.items() if codes.NO_PERMISSION in found.values()}
-    assert refused <= set(PRIVILEGED)
+def test_each_function_gives_the_errors_that_the_header_documents() -> None:
+    found = answers()
+    wrong = [
+        f"{one.name}, {rule.__name__}: {what}"
+        for one in found
+        for rule in RULES
+        for what in rule(one)
+    ]
+    assert wrong == []
+    odd = {way.split()[0] for one in found for way in one.root}
+    assert odd == {"uninitialised", "null", "stale", "lost", "odd", "short", "no", "number", "good"}
+    assert {name for name in HEADER if "L" in HEADER[name][0]} == {
+        one.name for one in found if {"short", "no room"} <= set(one.root)
+    }
+    assert set(NUMBERS) == {one.name for one in found if "number" in one.root}

@@ -16,6 +16,8 @@ from nvsim import genuine
 from nvsim.since import SINCE
 from nvsim.testing import PROJECT
 
+from tests.support.waiting import LIMIT
+
 ASK = """
 import ctypes, json, sys
 lib = ctypes.CDLL(sys.argv[1])
@@ -38,7 +40,7 @@ NAMES = [
 
 def ask(library: Path) -> Any:
     words = [sys.executable, "-c", ASK, str(library), *NAMES]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=LIMIT)
     return json.loads(done.stdout)
 
 

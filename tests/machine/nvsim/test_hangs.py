@@ -7,37 +7,42 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
+from typing import Any
 
+import pytest
 from nvsim.testing import Sim, client
 
-NAMES = """
+from tests.support.waiting import eventually
+
+ONE = """
+import sys
+import pynvml as n
 n.nvmlInit()
-begun = time.monotonic()
-names = [n.nvmlDeviceGetUUID(n.nvmlDeviceGetHandleByIndex(i)) for i in (1, 0)]
-answer([names, time.monotonic() - begun])
+print(n.nvmlDeviceGetUUID(n.nvmlDeviceGetHandleByIndex(int(sys.argv[1]))))
 """
 
 
-def test_a_function_that_hangs_answers_when_that_is_over(a100: Sim) -> None:
-    a100.ctl("hang", function="nvmlDeviceGetUUID", gpu="0")
-    words = [sys.executable, "-c", "import pynvml as n; n.nvmlInit(); print(flush=True)\n"]
-    words[-1] += "print(n.nvmlDeviceGetUUID(n.nvmlDeviceGetHandleByIndex(0)))"
-    with subprocess.Popen(words, env=a100.env, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(0.5)
-        assert process.poll() is None
+@pytest.mark.parametrize(
+    ("verb", "how"),
+    [
+        ("hang", {"function": "nvmlDeviceGetUUID"}),
+        ("delay", {"function": "*", "ms": 3_600_000}),
+    ],
+)
+def test_a_gpu_that_does_not_answer_holds_up_no_other_until_it_answers_again(
+    a100: Sim, verb: str, how: dict[str, Any]
+) -> None:
+    a100.ctl(verb, gpu="0", **how)
+    first, second = (one["uuid"] for one in a100.ctl("status")["gpus"])
+    words = [sys.executable, "-c", ONE]
+    with subprocess.Popen([*words, "0"], env=a100.env, stdout=subprocess.PIPE, text=True) as slow:
+        assert slow.stdout is not None
+        eventually(lambda: first in str(a100.ctl("called")))
+        quick = subprocess.run([*words, "1"], env=a100.env, capture_output=True, text=True)
+        assert quick.stdout.strip() == second
+        assert slow.poll() is None
         a100.ctl("clear-faults")
-        assert process.stdout.read().startswith("GPU-")
-
-
-def test_a_delay_of_all_functions_of_one_gpu(a100: Sim) -> None:
-    a100.ctl("delay", function="*", gpu="0", ms=400)
-    answer = client(a100, NAMES)
-    names, slow = answer[0], answer[1]
-    assert names == [one["uuid"] for one in reversed(a100.ctl("status")["gpus"])]
-    assert slow >= 0.4
+        assert slow.stdout.read().strip() == first
 
 
 def test_a_lie_is_told_until_it_is_taken_back(a100: Sim) -> None:

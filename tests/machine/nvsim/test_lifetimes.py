@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from nvsim.testing import Sim, client, start
+
+from tests.support.waiting import LIMIT
 
 PARTITION = """
 n.nvmlInit()
@@ -30,21 +33,24 @@ answer([mode, count.value])
 """
 
 
-@pytest.mark.parametrize("verb", ["reboot", "reload"])
 @pytest.mark.parametrize(
-    ("product", "mode"), [("a100-40", 1), ("a30", 1), ("h100-80", 0), ("b200", 0)]
+    ("product", "profiles", "mode"),
+    [
+        ("a100-40", (9, 2), 1),
+        ("a30", (5, 1), 1),
+        ("h100-80", (9, 2), 0),
+        ("b200", (9, 2), 0),
+    ],
 )
-def test_mode_survives_a_reboot_before_hopper_only(verb: str, product: str, mode: int) -> None:
+def test_mode_survives_a_reboot_before_hopper_only(
+    product: str, profiles: tuple[int, int], mode: int
+) -> None:
+    gi, ci = profiles
     with start(product, 1) as sim:
-        number = 5 if product == "a30" else 9
-        client(
-            sim,
-            PARTITION.replace("9)", f"{number})").replace(
-                "gi, 2", "gi, 1" if number == 5 else "gi, 2"
-            ),
-        )
-        sim.ctl(verb)
-        assert client(sim, LOOK.replace("h, 9", f"h, {number}")) == [[mode, mode], 0]
+        for verb in ("reboot", "reload"):
+            client(sim, PARTITION.replace("9)", f"{gi})").replace("gi, 2", f"gi, {ci}"))
+            sim.ctl(verb)
+            assert client(sim, LOOK.replace("h, 9", f"h, {gi}")) == [[mode, mode], 0], verb
 
 
 def test_reset_takes_the_instances_and_leaves_the_mode(h100: Sim) -> None:
@@ -119,8 +125,6 @@ def test_client_outlives_a_restart_of_the_daemon(h100: Sim) -> None:
     print(flush=True); sys.stdin.readline()
     answer(n.nvmlDeviceGetUUID(h))
     """
-    import textwrap
-
     text = (
         "import json, sys\nimport pynvml as n\nanswer = lambda v: print(json.dumps(v))\n"
         + textwrap.dedent(code)
@@ -135,7 +139,7 @@ def test_client_outlives_a_restart_of_the_daemon(h100: Sim) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     h100.restart()
-    out, _err = process.communicate("\n", timeout=20)
+    out, _err = process.communicate("\n", timeout=LIMIT)
     assert h100.ctl("status")["gpus"][0]["uuid"] in out
 
 
@@ -173,22 +177,6 @@ def test_fault_on_the_nth_call(h100: Sim) -> None:
         """,
     )
     assert found == [0, 0, 999, 0]
-
-
-def test_delay(h100: Sim) -> None:
-    h100.ctl("delay", function="nvmlDeviceGetName", ms=150)
-    ask = """
-    n.nvmlInit()
-    h = n.nvmlDeviceGetHandleByIndex(0)
-    begun = time.time()
-    n.nvmlDeviceGetName(h)
-    answer(time.time() - begun)
-    """
-    assert client(h100, ask) >= 0.15
-    h100.ctl("clear-faults")
-    h100.ctl("delay", function="nvmlDeviceGetName", gpu="1", ms=150)
-    assert client(h100, ask) < 0.15
-    assert client(h100, ask.replace("Index(0)", "Index(1)")) >= 0.15
 
 
 def test_unknown_function_and_failing_handler_are_answers(h100: Sim) -> None:

@@ -29,9 +29,8 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", SIZES)
-def test_structs_have_the_sizes_of_the_c_header(name: str) -> None:
-    assert ctypes.sizeof(getattr(pynvml, name)) == SIZES[name]
+def test_structs_have_the_sizes_of_the_c_header() -> None:
+    assert {name: ctypes.sizeof(getattr(pynvml, name)) for name in SIZES} == SIZES
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ waiting faults live as long as the daemon.
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from dataclasses import asdict, dataclass, field
@@ -124,8 +123,6 @@ def write_json(path: Path, value: Any) -> None:
     temporary = path.with_suffix(".new")
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(value, stream, indent=1)
-        stream.flush()
-        os.fsync(stream.fileno())
     temporary.replace(path)
 
 

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from tests.support.waiting import LIMIT, eventually
 
 from .ctl import Client, main
 
@@ -32,9 +33,13 @@ class Sim:
         self.root = self.folder / "root"
         self.socket = self.folder / "run/nvsim.sock"
         self.holders: list[subprocess.Popen[str]] = []
-        library = PROJECT / "build"
-        if not (library / "libnvidia-ml.so.1").exists():
+        library = self.folder / "lib"
+        library.mkdir()
+        built = list((PROJECT / "build").glob("libnvidia-ml.so.*"))
+        if not built:
             raise RuntimeError("the shim is not built; run: make -C tests/fakes/nvsim shim")
+        for one in built:  # a checkout may be where not every user can read
+            shutil.copy2(one, library, follow_symlinks=False)
         self.env = {
             **os.environ,
             "NVSIM_SOCKET": str(self.socket),
@@ -52,9 +57,13 @@ class Sim:
                 str(self.folder / "state"),
             ]
         )
-        self.start()
-        if driver:
-            self.ctl("load", version=driver, flavour=flavour)
+        try:
+            self.start()
+            if driver:
+                self.ctl("load", version=driver, flavour=flavour)
+        except BaseException:
+            self.stop()
+            raise
 
     def start(self) -> None:
         """Start the daemon and wait until it answers."""
@@ -67,14 +76,17 @@ class Sim:
             env={**os.environ, "PYTHONPATH": path},
             stderr=subprocess.DEVNULL if "NVSIM_DEBUG" not in os.environ else None,
         )
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                self.ctl("status")
-                return
-            except OSError:
-                time.sleep(0.02)
-        raise RuntimeError("nvsimd did not start")
+        eventually(self.answers)
+
+    def answers(self) -> bool:
+        """Tell whether the daemon answers. RuntimeError: it has ended."""
+        if self.process.poll() is not None:
+            raise RuntimeError("nvsimd did not start")
+        try:
+            self.ctl("status")
+        except OSError:
+            return False
+        return True
 
     def ctl(self, verb: str, **arguments: Any) -> Any:
         """Ask the daemon for something, as nvsimctl does."""
@@ -107,11 +119,9 @@ class Sim:
         """Kill a process that hold() returned and wait until the driver has noticed."""
         holder.kill()
         holder.wait()
-        deadline = time.monotonic() + 10
-        while any(one["pid"] == holder.pid for one in self.ctl("status")["processes"]):
-            if time.monotonic() > deadline:
-                raise RuntimeError("nvsimd did not notice the end of a process")
-            time.sleep(0.01)
+        eventually(
+            lambda: holder.pid not in [one["pid"] for one in self.ctl("status")["processes"]]
+        )
 
     def kill(self) -> None:
         """Kill the daemon."""
@@ -150,7 +160,7 @@ def start(product: str, gpus: int, *, driver: str | None = VERSION, flavour: str
 
 def client(sim: Sim, code: str) -> Any:
     """Run Python with pynvml as ``n`` in a process of its own and return what it passes to answer()."""
-    prelude = "import ctypes, json, os, sys, time\nimport pynvml as n\n"
+    prelude = "import ctypes, json, os, sys\nimport pynvml as n\n"
     prelude += "def answer(value): print(json.dumps(value), flush=True)\n"
     prelude += "def code(call, *args):\n"
     prelude += (
@@ -162,7 +172,7 @@ def client(sim: Sim, code: str) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=LIMIT,
     )
     if done.returncode:
         raise AssertionError(done.stderr)
