@@ -15,7 +15,7 @@ import pytest
 import yaml
 from nvsim.testing import start
 
-from tests.machine.matrix.conftest import made
+from tests.environments.needed import made
 from tests.machine.matrix.run import HERE, Answers, run_modules
 from tests.support.paths import REPOSITORY
 

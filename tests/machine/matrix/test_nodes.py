@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.environments.environment import PythonMissingError, interpreter
-from tests.machine.matrix.conftest import made
+from tests.environments.environment import interpreter
+from tests.environments.needed import made, python_needed
 from tests.support.paths import REPOSITORY
 
 TOOL = str(REPOSITORY / "tests/fakes/node/gpunode")
@@ -31,12 +31,8 @@ Start = Callable[[str], dict[str, Any]]
 
 def home(version: str) -> Path:
     """Return the folder of a Python, which the node sees at the same place."""
-    try:
+    with python_needed():
         found = interpreter(version)
-    except PythonMissingError as error:
-        if os.environ.get("MATRIX_REQUIRED"):
-            raise
-        pytest.skip(str(error))
     words = [found, "-c", "import sys; print(sys.base_prefix)"]
     prefix = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
     if prefix == "/usr":

@@ -5,29 +5,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.environments.environment import CORES, PythonMissingError, environment
+from tests.environments.environment import CORES
+from tests.environments.needed import made
 from tests.support.paths import REPOSITORY
-
-Install = Callable[[str], "Installed"]
-
-
-def made(name: str) -> Path:
-    """Return an environment; where its Python is not here that is an error in CI, and no more than said elsewhere."""
-    try:
-        return environment(name)
-    except PythonMissingError as error:
-        if os.environ.get("MATRIX_REQUIRED"):
-            raise
-        pytest.skip(str(error))
 
 
 def bare(folder: Path, core: Path) -> dict[str, str]:
@@ -67,20 +54,19 @@ def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.fixture
-def install(tarball: Path, tmp_path: Path) -> Install:
-    """Return a function that installs the tarball with a core as its user would."""
-
-    def begin(core: str) -> Installed:
-        there = Installed(tmp_path, made(core), "")
-        (tmp_path / tarball.name).symlink_to(tarball)
-        done = there.run("ansible-galaxy", "collection", "install", "--offline", tarball.name)
-        return Installed(there.home, there.core, done.stdout + done.stderr)
-
-    return begin
+@pytest.fixture(scope="module")
+def installed(core: str, tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Install the tarball with a core as its user would."""
+    home = tmp_path_factory.mktemp(core)
+    there = Installed(home, made(core), "")
+    (home / tarball.name).symlink_to(tarball)
+    done = there.run("ansible-galaxy", "collection", "install", "--offline", tarball.name)
+    return Installed(home, there.core, done.stdout + done.stderr)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Have a test that takes a core run with each."""
+    """Have a test that takes a core run with the oldest, and with each in the long run."""
     if "core" in metafunc.fixturenames:
-        metafunc.parametrize("core", CORES)
+        oldest, *others = CORES
+        later = [pytest.param(one, marks=pytest.mark.long) for one in others]
+        metafunc.parametrize("core", [oldest, *later], scope="module")

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.machine.release.conftest import CORES, REPOSITORY, made
+from tests.environments.environment import CORES
+from tests.environments.needed import made
 from tests.release.build import present
-from tests.release.ready import version
+from tests.release.ready import problems, version
+from tests.support.paths import REPOSITORY
 
 SHIPPED = {
     *("CHANGELOG.md", "FILES.json", "LICENSES", "MANIFEST.json", "README.md", "SECURITY.md"),
@@ -29,7 +31,7 @@ NEXT = "9.8.7"
 OURS = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.com")
 
 
-def build(checkout: Path, folder: Path, *words: str, core: str = "") -> str:
+def make(checkout: Path, folder: Path, *words: str, core: str = "") -> str:
     """Run make release's program of a checkout and return what it prints."""
     path = f"{made(core) / 'bin'}:{os.environ['PATH']}" if core else os.environ["PATH"]
     command = [sys.executable, "-m", "tests.release.build", "--to", str(folder)]
@@ -53,16 +55,22 @@ def replace(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new, 1))
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a repository whose only commit has the files that are here."""
-    folder = tmp_path / "checkout"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("checkout")
     present(folder)
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", "everything")
     return folder
+
+
+@pytest.fixture
+def checkout(original: Path, tmp_path: Path) -> Path:
+    """Return a clone of it."""
+    git(original, "clone", "--quiet", ".", str(tmp_path / "checkout"))
+    return tmp_path / "checkout"
 
 
 @pytest.fixture
@@ -88,8 +96,9 @@ def released(checkout: Path) -> Path:
     return checkout
 
 
+@pytest.mark.long
 def test_a_release_is_the_same_bytes_with_each_core(tmp_path: Path) -> None:
-    digests = {build(REPOSITORY, tmp_path / one, "--draft", core=one).split()[1] for one in CORES}
+    digests = {make(REPOSITORY, tmp_path / one, "--draft", core=one).split()[1] for one in CORES}
     assert len(digests) == 1
     for one in CORES:
         (tarball,) = (tmp_path / one).glob("*.tar.gz")
@@ -109,8 +118,9 @@ def test_the_tarball_has_what_users_need_and_no_more(tarball: Path) -> None:
     assert {"playbooks/gpu_nodes.yml", "files/gpu_plugin/pyproject.toml"} <= set(names)
 
 
+@pytest.mark.long
 def test_a_release_that_is_ready_is_made(released: Path, tmp_path: Path) -> None:
-    path, digest = build(released, tmp_path / "out").split()
+    path, digest = make(released, tmp_path / "out").split()
     assert Path(path).name == f"gpu-node-{NEXT}.tar.gz"
     with tarfile.open(path) as archive:
         stream = archive.extractfile("CHANGELOG.md")
@@ -119,52 +129,61 @@ def test_a_release_that_is_ready_is_made(released: Path, tmp_path: Path) -> None
     assert digest == hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def spoil_tree(checkout: Path) -> None:
+def change_a_file(checkout: Path) -> None:
     (checkout / "README.md").write_text("changed")
 
 
-def spoil_fragments(checkout: Path) -> None:
+def add_a_fragment(checkout: Path) -> None:
     folder = checkout / "changelogs/fragments"
     folder.mkdir(exist_ok=True)
-    (folder / "late.yml").write_text("minor_changes: [late]\n")
-    git(checkout, "add", "--all")
-    git(checkout, "commit", "--quiet", "--message", "late")
+    (folder / "0.yml").write_text("minor_changes: [late]\n")
 
 
-def spoil_version(checkout: Path) -> None:
-    package = checkout / "files/gpu_plugin"
-    replace(package / "pyproject.toml", f'version = "{NEXT}"', 'version = "9.8.6"')
-    git(checkout, "commit", "--quiet", "--all", "--message", "another version")
+def change_the_daemons_version(checkout: Path) -> None:
+    project, now = checkout / "files/gpu_plugin/pyproject.toml", version(checkout)
+    replace(project, f'version = "{now}"', 'version = "9.8.6"')
 
 
-def spoil_tag(checkout: Path) -> None:
-    git(checkout, "tag", f"v{NEXT}", "HEAD~1")
+def change_the_version(checkout: Path) -> None:
+    replace(checkout / "galaxy.yml", f"version: {version(checkout)}", "version: 9.9")
+
+
+def tag_another_commit(checkout: Path) -> None:
+    git(checkout, "tag", f"v{version(checkout)}")
+    git(checkout, "commit", "--quiet", "--allow-empty", "--message", "later")
 
 
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (spoil_tree, "the tree is not clean, README.md first. Next step: commit or stash"),
-        (spoil_fragments, "1 fragments are of no release, late.yml first. Next step: antsibull-"),
+        (change_a_file, ["the tree is not clean, README.md first. Next step: commit or stash"]),
+        (add_a_fragment, ["fragments are of no release, 0.yml first. Next step: antsibull-"]),
         (
-            spoil_version,
-            f"files/gpu_plugin/pyproject.toml: version 9.8.6 is not {NEXT}, galaxy.yml's. Next step",
+            change_the_daemons_version,
+            ["files/gpu_plugin/pyproject.toml: version 9.8.6 is not ", "galaxy.yml's. Next step"],
         ),
-        (spoil_tag, f"v{NEXT} is a tag of another commit. Next step: raise version"),
+        (tag_another_commit, [" is a tag of another commit. Next step: raise version"]),
+        (
+            change_the_version,
+            [
+                "version 9.9 is not valid: expected MAJOR.MINOR.PATCH",
+                "changelogs/changelog.yaml: there is no release 9.9. Next step: antsibull-",
+                "CHANGELOG.md: there is no release 9.9",
+            ],
+        ),
     ],
 )
-def test_a_release_that_is_not_ready_is_refused(
-    released: Path, tmp_path: Path, spoil: Callable[[Path], None], told: str
+def test_what_is_in_the_way_of_a_release_is_told_with_the_next_step(
+    checkout: Path, spoil: Callable[[Path], None], told: list[str]
 ) -> None:
-    spoil(released)
-    assert told in build(released, tmp_path / "out")
+    before = "\n".join(problems(checkout))
+    spoil(checkout)
+    after = "\n".join(problems(checkout))
+    assert [one for one in told if one in before or one not in after] == []
+
+
+def test_a_release_that_is_not_ready_is_not_made(checkout: Path, tmp_path: Path) -> None:
+    change_the_version(checkout)
+    said = make(checkout, tmp_path / "out").splitlines()
+    assert said == [f"release: {one}" for one in problems(checkout)]
     assert not (tmp_path / "out").exists()
-
-
-def test_a_version_without_a_changelog_is_refused(checkout: Path, tmp_path: Path) -> None:
-    now = version(checkout)
-    replace(checkout / "galaxy.yml", f"version: {now}", "version: 9.9")
-    said = build(checkout, tmp_path / "out")
-    assert "version 9.9 is not valid: expected MAJOR.MINOR.PATCH" in said
-    assert "changelogs/changelog.yaml: there is no release 9.9. Next step: antsibull-" in said
-    assert "CHANGELOG.md: there is no release 9.9" in said

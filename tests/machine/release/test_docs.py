@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.machine.release.conftest import REPOSITORY, made
+from tests.environments.needed import made
+from tests.support.paths import REPOSITORY
 
 KINDS = {"modules": "module", "filter": "filter", "lookup": "lookup", "callback": "callback"}
 
@@ -63,6 +64,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "html"
 
 
+@pytest.mark.long
 def test_every_module_plugin_and_role_has_a_page(site: Path) -> None:
     wanted = {
         f"{path.stem}_{kind}.html"
@@ -79,6 +81,7 @@ def test_every_module_plugin_and_role_has_a_page(site: Path) -> None:
     assert [one for one in sorted(wanted) if f'href="{one}' not in index] == []
 
 
+@pytest.mark.long
 def test_every_link_of_the_pages_leads_somewhere(site: Path) -> None:
     assert broken(site) == []
     assert sum(len(Page(path).links) for path in site.glob("*.html")) > 1000

@@ -13,7 +13,11 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from tests.machine.release.conftest import REPOSITORY, bare, made
+from tests.environments.needed import made
+from tests.machine.release.conftest import bare
+from tests.support.paths import REPOSITORY
+
+pytestmark = pytest.mark.long
 
 WHEELS = REPOSITORY / "tests/environments/ee.txt"
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import re
 
-from tests.machine.release.conftest import REPOSITORY, Install, Installed
+from tests.machine.release.conftest import Installed
+from tests.support.paths import REPOSITORY
 
 KINDS = {"module": "modules", "filter": "filter", "lookup": "lookup", "callback": "callback"}
 # ansible-core 2.20 and later say so of a test plugin of their own, whatever collections there are.
@@ -27,31 +28,28 @@ def files(folder: str) -> list[str]:
     return sorted(f"gpu.node.{one}" for one in stems if one != "__init__")
 
 
-def test_the_tarball_installs_and_says_nothing_but_that(core: str, install: Install) -> None:
-    there = install(core)
-    assert "was installed successfully" in there.said
-    assert "WARNING" not in there.said
-    assert "ERROR" not in there.said
+def test_the_tarball_installs_and_says_nothing_but_that(installed: Installed) -> None:
+    assert "was installed successfully" in installed.said
+    assert "WARNING" not in installed.said
+    assert "ERROR" not in installed.said
 
 
-def test_everything_is_documented_under_each_core(core: str, install: Install) -> None:
-    there = install(core)
+def test_everything_is_documented_under_each_core(installed: Installed) -> None:
     kinds = {**{kind: f"plugins/{folder}" for kind, folder in KINDS.items()}, "role": "roles"}
     for kind, folder in kinds.items():
-        names = listed(there, kind)
+        names = listed(installed, kind)
         assert names == files(folder), kind
-        shown = there.run("ansible-doc", "-t", kind, *names)
+        shown = installed.run("ansible-doc", "-t", kind, *names)
         said = [one for one in shown.stderr.splitlines() if one and not NOT_OURS.search(one)]
         assert said == []
         assert shown.stdout.count("\n") > 10 * len(names)
 
 
-def test_every_playbook_is_found_by_its_name(core: str, install: Install) -> None:
-    there = install(core)
+def test_every_playbook_is_found_by_its_name(installed: Installed) -> None:
     books = sorted(one.stem for one in (REPOSITORY / "playbooks").glob("*.yml"))
-    (there.home / "inventory").write_text("[gpu_nodes]\nnode ansible_connection=local\n")
+    (installed.home / "inventory").write_text("[gpu_nodes]\nnode ansible_connection=local\n")
     names = [f"gpu.node.{book}" for book in books]
-    said = there.run("ansible-playbook", "-i", "inventory", "--syntax-check", *names)
+    said = installed.run("ansible-playbook", "-i", "inventory", "--syntax-check", *names)
     found = re.findall(r"playbook: \S+/gpu/node/playbooks/(\w+)\.yml", said.stdout)
     assert found == books
     assert "WARNING" not in said.stderr

@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.machine.release.conftest import REPOSITORY, bare, made
+from tests.environments.needed import made
+from tests.machine.release.conftest import bare
+from tests.support.paths import REPOSITORY
 
 README = REPOSITORY / "README.md"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
