@@ -12,10 +12,16 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import basic
-from ansible_collections.gpu.node.plugins.module_utils._capability.drain import asking
+from ansible_collections.gpu.node.plugins.module_utils._capability import validate_pods
+from ansible_collections.gpu.node.plugins.module_utils._capability.drain import (
+    asking,
+    capability,
+    evictions,
+)
 from ansible_collections.gpu.node.plugins.modules import drain as drain_module
 from ansible_collections.gpu.node.plugins.modules import validate_pods as pods_module
 
+from tests.fakes.clock import Clock
 from tests.fakes.kubernetes.standin_cluster import Cluster
 
 Drain = Callable[..., dict[str, Any]]
@@ -32,8 +38,20 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the modules; its ``at`` is what happens while they wait."""
+    one = Clock()
+    for module in (asking, capability, evictions, validate_pods):
+        monkeypatch.setattr(module, "time", one)
+    return one
+
+
+@pytest.fixture
 def run_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> Callable[..., dict[str, Any]]:
     """Return a function that runs a module and returns its answer, with its warnings."""
 
@@ -44,7 +62,6 @@ def run_module(
         monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode())
         monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy")
         monkeypatch.setattr(basic.AnsibleModule, "warn", lambda _self, text: said.append(text))
-        monkeypatch.setattr(asking, "FIRST_PAUSE", 0.05)
         capsys.readouterr()
         with pytest.raises(SystemExit):
             module.main()

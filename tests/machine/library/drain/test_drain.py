@@ -5,16 +5,33 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.fakes.clock import Clock
 from tests.fakes.kubernetes.standin_cluster import DROP, Cluster
 
 Drain = Callable[..., dict[str, Any]]
-PATIENCE = 60  # seconds, for what ends much sooner
+PATIENCE = 60  # seconds of the clock
+NEVER = 1e9
+
+
+def at(clock: Clock, seconds: float, happens: Callable[[], object]) -> None:
+    """Let something happen when the clock has come so far."""
+
+    def moved(one: Clock) -> None:
+        if one.now >= seconds:
+            one.at = lambda _clock: None
+            happens()
+
+    clock.at = moved
+
+
+def complete(cluster: Cluster, *names: str) -> None:
+    for name in names:
+        cluster.pods[f"default/{name}"]["status"]["phase"] = "Succeeded"
 
 
 def test_gpu_pods_are_evicted_and_the_node_given_back(cluster: Cluster, drain: Drain) -> None:
@@ -169,11 +186,11 @@ def test_a_name_like_that_of_a_credential_hides_no_reason(cluster: Cluster, drai
 
 
 def test_a_pod_of_a_namespace_that_is_removed_goes_without_us(
-    cluster: Cluster, drain: Drain
+    cluster: Cluster, drain: Drain, clock: Clock
 ) -> None:
-    pod = cluster.add_pod("old/train", gpus=1)
+    cluster.add_pod("old/train", gpus=1)
     cluster.removed.add("old")
-    cluster.gone_at[pod["metadata"]["uid"]] = time.monotonic() + 2
+    at(clock, 2, cluster.pods.clear)
     done = drain(timeout=PATIENCE)
     assert (done.get("evicted"), done["changed"]) == ([], True), done
     assert cluster.pods == {}
@@ -181,7 +198,7 @@ def test_a_pod_of_a_namespace_that_is_removed_goes_without_us(
 
 def test_a_pod_that_does_not_end_is_named(cluster: Cluster, drain: Drain) -> None:
     cluster.add_pod("train", gpus=1)
-    cluster.ends_after["default/train"] = 600
+    cluster.ends_after["default/train"] = NEVER
     failed = drain(timeout=1)
     assert failed["evicted"] == ["default/train"]
     assert failed["blocked"] == [
@@ -193,10 +210,17 @@ def test_a_pod_that_does_not_end_is_named(cluster: Cluster, drain: Drain) -> Non
     assert len(cluster.evictions) == 1
 
 
-def test_retries_give_a_drain_more_time(cluster: Cluster, drain: Drain) -> None:
+@pytest.mark.parametrize(("retries", "enough"), [(1, False), (2, True)])
+def test_retries_give_a_drain_more_time(
+    cluster: Cluster, drain: Drain, clock: Clock, retries: int, *, enough: bool
+) -> None:
     cluster.add_pod("train", gpus=1)
-    cluster.ends_after["default/train"] = 3
-    assert drain(timeout=1, retries=PATIENCE)["evicted"] == ["default/train"]
+    cluster.ends_after["default/train"] = NEVER
+    at(clock, 25, cluster.pods.clear)
+    done = drain(timeout=10, retries=retries)
+    assert done.get("failed", False) != enough
+    assert done["evicted"] == ["default/train"]
+    assert clock.now == (20 if not enough else min(clock.now, 30))
 
 
 def test_a_pod_that_comes_in_between_goes_too(cluster: Cluster, drain: Drain) -> None:
@@ -210,12 +234,11 @@ def test_a_pod_that_comes_in_between_goes_too(cluster: Cluster, drain: Drain) ->
     assert drain(timeout=PATIENCE)["evicted"] == ["default/late", "default/train"]
 
 
-def test_jobs_finish_first(cluster: Cluster, drain: Drain) -> None:
+def test_jobs_finish_first(cluster: Cluster, drain: Drain, clock: Clock) -> None:
     cluster.add_pod("serve", gpus=1)
     cluster.add_pod("job", controller="Job", gpus=1)
     cluster.add_pod("alone", controller="", gpus=1, spec={"restartPolicy": "Never"})
-    for name in ("job", "alone"):
-        cluster.completes[f"default/{name}"] = time.monotonic() + 3
+    at(clock, 3, lambda: complete(cluster, "job", "alone"))
     done = drain(wait_for_jobs=PATIENCE)
     assert done["waited"] == ["default/alone", "default/job"], done
     assert done["evicted"] == ["default/serve"]
@@ -239,10 +262,10 @@ def test_a_bare_pod_that_does_not_finish_in_time_is_refused(cluster: Cluster, dr
     assert refused["changed"]
 
 
-def test_only_waiting_is_no_change(cluster: Cluster, drain: Drain) -> None:
+def test_only_waiting_is_no_change(cluster: Cluster, drain: Drain, clock: Clock) -> None:
     drain(state="cordoned")
     cluster.add_pod("job", controller="Job", gpus=1)
-    cluster.completes["default/job"] = time.monotonic() + 2
+    at(clock, 2, lambda: complete(cluster, "job"))
     done = drain(wait_for_jobs=PATIENCE)
     assert done["waited"] == ["default/job"]
     assert not done["changed"]

@@ -15,6 +15,7 @@ import pytest
 
 from tests.fakes.kubernetes.standin_cluster import Cluster
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import LIMIT
 
 Play = Callable[..., tuple[dict[str, Any], str]]
 HOOKS = REPOSITORY / "playbooks/hooks"
@@ -75,7 +76,7 @@ def play(tmp_path: Path) -> Play:
             check=False,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=LIMIT,
         )
         found = json.loads(results.read_text()) if results.exists() else {}
         return found, done.stdout + done.stderr
