@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 import typing as t
 from pathlib import Path
 
@@ -25,15 +27,27 @@ from tests.fakes.library.hostile_index import (
 from tests.fakes.packages.pgp_keys import Key
 
 
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    return Key(tmp_path_factory.mktemp("key") / "home")
+@contextlib.contextmanager
+def keyring(home: Path, algorithm: str) -> t.Iterator[Key]:
+    """Make a key, and end the agent that holds it."""
+    try:
+        yield Key(home, algorithm)
+    finally:
+        words = ["gpgconf", "--homedir", str(home), "--kill", "gpg-agent"]
+        subprocess.run(words, check=True, capture_output=True)
 
 
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Key:
+@pytest.fixture(scope="session")
+def key(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Key]:
+    with keyring(tmp_path_factory.mktemp("key") / "home", "rsa2048") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Key]:
     """Return the key of somebody else."""
-    return Key(tmp_path_factory.mktemp("stranger") / "home", "ed25519")
+    with keyring(tmp_path_factory.mktemp("stranger") / "home", "ed25519") as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

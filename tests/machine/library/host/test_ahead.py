@@ -11,12 +11,14 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.ahead import AheadHost
 
+from tests.support.waiting import LIMIT
+
 
 def test_what_has_begun_is_run_once_and_what_comes_later_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
     words = ["sh", "-c", f"echo ran >>{log}; wc -l <{log}"]
     host = AheadHost()
-    host.begin(words, check=False, timeout=20.0)
+    host.begin(words, check=False, timeout=LIMIT)
     assert host.run(words, check=False).out.strip() == "1"
     assert host.run(words, check=False).out.strip() == "2"  # a second look is a new one
     assert host.run(["echo", "another"]).out == "another\n"

@@ -36,7 +36,7 @@ GPUS = {"nvidia0": (195, 0), "nvidia1": (195, 1)}
 CAPS = {"nvidia-caps/nvidia-cap1": (235, 1), "nvidia-caps/nvidia-cap2": (235, 2)}
 
 
-class Machine:
+class DriverTree:
     """A folder with what the driver shows of two GPUs, and a modprobe that loads nvidia-uvm."""
 
     def __init__(self, root: Path) -> None:
@@ -80,75 +80,75 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    yield Machine(tmp_path)
+def tree(tmp_path: Path) -> Iterator[DriverTree]:
+    yield DriverTree(tmp_path)
     shutil.rmtree(tmp_path / "dev")
 
 
-def test_all_nodes_are_made_with_the_drivers_numbers(machine: Machine) -> None:
+def test_all_nodes_are_made_with_the_drivers_numbers(tree: DriverTree) -> None:
     names = {**CONTROL, **GPUS, **CAPS}
-    assert machine.run("check").split() == sorted(f"/dev/{one}" for one in names)
-    assert machine.nodes() == {}
-    machine.run("make")
-    assert machine.nodes() == names
-    assert (machine.root / "ran").read_text() == "nvidia-uvm\n"
-    modes = {one: stat.S_IMODE((machine.root / "dev" / one).stat().st_mode) for one in names}
+    assert tree.run("check").split() == sorted(f"/dev/{one}" for one in names)
+    assert tree.nodes() == {}
+    tree.run("make")
+    assert tree.nodes() == names
+    assert (tree.root / "ran").read_text() == "nvidia-uvm\n"
+    modes = {one: stat.S_IMODE((tree.root / "dev" / one).stat().st_mode) for one in names}
     caps = dict(zip(CAPS, (0o400, 0o444), strict=True))
     assert modes == {**dict.fromkeys((*CONTROL, *GPUS), 0o666), **caps}
-    before = {one: (machine.root / "dev" / one).stat() for one in names}
-    assert machine.run("check") == ""
-    machine.run("make")
-    assert {one: (machine.root / "dev" / one).stat() for one in names} == before
-    assert (machine.root / "ran").read_text() == "nvidia-uvm\n"
+    before = {one: (tree.root / "dev" / one).stat() for one in names}
+    assert tree.run("check") == ""
+    tree.run("make")
+    assert {one: (tree.root / "dev" / one).stat() for one in names} == before
+    assert (tree.root / "ran").read_text() == "nvidia-uvm\n"
 
 
-def test_owner_and_mode_are_those_of_the_drivers_options(machine: Machine) -> None:
-    machine.params(gid=44, mode=0o660)
-    machine.run("make")
+def test_owner_and_mode_are_those_of_the_drivers_options(tree: DriverTree) -> None:
+    tree.params(gid=44, mode=0o660)
+    tree.run("make")
     for name in (*CONTROL, *GPUS):
-        found = (machine.root / "dev" / name).stat()
+        found = (tree.root / "dev" / name).stat()
         assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, 44, 0o660), name
 
 
-def test_nodes_are_left_to_others_where_the_driver_is_told_so(machine: Machine) -> None:
-    machine.params(modify=0)
-    machine.run("make")
-    assert machine.nodes() == CAPS  # each of these has an option of its own
-    assert machine.run("check") == ""
+def test_nodes_are_left_to_others_where_the_driver_is_told_so(tree: DriverTree) -> None:
+    tree.params(modify=0)
+    tree.run("make")
+    assert tree.nodes() == CAPS  # each of these has an option of its own
+    assert tree.run("check") == ""
 
 
-def test_node_of_a_number_that_is_over_is_replaced(machine: Machine) -> None:
-    machine.run("make")
-    path = machine.root / "dev/nvidia-uvm"
+def test_node_of_a_number_that_is_over_is_replaced(tree: DriverTree) -> None:
+    tree.run("make")
+    path = tree.root / "dev/nvidia-uvm"
     path.unlink()
     os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(509, 0))
-    assert machine.run("check") == "/dev/nvidia-uvm\n"
-    machine.run("make")
-    assert machine.nodes() == {**CONTROL, **GPUS, **CAPS}
+    assert tree.run("check") == "/dev/nvidia-uvm\n"
+    tree.run("make")
+    assert tree.nodes() == {**CONTROL, **GPUS, **CAPS}
 
 
-def test_mode_that_somebody_has_given_a_node_stays(machine: Machine) -> None:
-    machine.run("make")
-    (machine.root / "dev/nvidia0").chmod(0o600)
-    machine.run("make")
-    assert stat.S_IMODE((machine.root / "dev/nvidia0").stat().st_mode) == 0o600
+def test_mode_that_somebody_has_given_a_node_stays(tree: DriverTree) -> None:
+    tree.run("make")
+    (tree.root / "dev/nvidia0").chmod(0o600)
+    tree.run("make")
+    assert stat.S_IMODE((tree.root / "dev/nvidia0").stat().st_mode) == 0o600
 
 
-def test_modeset_has_its_node_where_that_module_is_loaded(machine: Machine) -> None:
-    machine.put("sys/module/nvidia_modeset/initstate", "live\n")
-    machine.run("make")
-    assert machine.nodes()["nvidia-modeset"] == (195, 254)
+def test_modeset_has_its_node_where_that_module_is_loaded(tree: DriverTree) -> None:
+    tree.put("sys/module/nvidia_modeset/initstate", "live\n")
+    tree.run("make")
+    assert tree.nodes()["nvidia-modeset"] == (195, 254)
 
 
-def test_nothing_is_made_where_nvidia_uvm_cannot_be_loaded(machine: Machine) -> None:
-    machine.put("broken", "")
-    assert "FATAL: Module nvidia-uvm not found" in machine.run("make", rc=1)
-    assert machine.nodes() == {}
+def test_nothing_is_made_where_nvidia_uvm_cannot_be_loaded(tree: DriverTree) -> None:
+    tree.put("broken", "")
+    assert "FATAL: Module nvidia-uvm not found" in tree.run("make", rc=1)
+    assert tree.nodes() == {}
 
 
-def test_nothing_is_missing_where_no_driver_is_loaded(machine: Machine) -> None:
-    shutil.rmtree(machine.root / "proc/driver")
-    assert machine.run("check") == ""
+def test_nothing_is_missing_where_no_driver_is_loaded(tree: DriverTree) -> None:
+    shutil.rmtree(tree.root / "proc/driver")
+    assert tree.run("check") == ""
 
 
 STARTED = """#!/bin/sh
@@ -163,50 +163,52 @@ echo 42
 NO_JOB = "#!/bin/sh\necho 0\n"
 
 
-def boot(machine: Machine, systemctl: str, patience: float, rc: int = 0) -> None:
-    programs = {"systemd-notify": STARTED, "systemctl": systemctl, "sleep": "#!/bin/sh\n"}
-    if patience:
-        programs["sleep"] = f"#!/bin/sh\n[ $1 = 9 ] || exit 0\nexec {shutil.which('sleep')} 9\n"
+# Patience is over at once, or never in the time of a test; every other nap takes no time.
+OVER, NOT_OVER = "#!/bin/sh\n", "#!/bin/sh\n[ $1 != 9 ]\n"
+
+
+def boot(tree: DriverTree, systemctl: str, patience: str = NOT_OVER, rc: int = 0) -> None:
+    programs = {"systemd-notify": STARTED, "systemctl": systemctl, "sleep": patience}
     for name, text in programs.items():
-        machine.put(f"bin/{name}", text.format(machine.root))
-        (machine.root / "bin" / name).chmod(0o755)
-    machine.put("device-nodes", TEXT)
-    path = f"{machine.root}/bin:{os.environ['PATH']}"
+        tree.put(f"bin/{name}", text.format(tree.root))
+        (tree.root / "bin" / name).chmod(0o755)
+    tree.put("device-nodes", TEXT)
+    path = f"{tree.root}/bin:{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "PATIENCE": "9"}
-    words = ["/bin/sh", str(machine.root / "device-nodes"), "boot", str(machine.root)]
+    words = ["/bin/sh", str(tree.root / "device-nodes"), "boot", str(tree.root)]
     done = subprocess.run(words, check=False, capture_output=True, text=True, env=env)
     assert done.returncode == rc, done.stderr
 
 
-def test_boot_tells_once_the_nodes_are_there(machine: Machine) -> None:
-    boot(machine, NO_JOB, patience=9)
-    assert machine.nodes() == {**CONTROL, **GPUS, **CAPS}
-    assert (machine.root / "told").read_text() == "started\n"
+def test_boot_tells_once_the_nodes_are_there(tree: DriverTree) -> None:
+    boot(tree, NO_JOB)
+    assert tree.nodes() == {**CONTROL, **GPUS, **CAPS}
+    assert (tree.root / "told").read_text() == "started\n"
 
 
-def test_boot_waits_for_dkms_that_builds(machine: Machine) -> None:
-    machine.put("broken", "")
-    boot(machine, DKMS, patience=9)
-    assert machine.nodes() == {**CONTROL, **GPUS, **CAPS}
+def test_boot_waits_for_dkms_that_builds(tree: DriverTree) -> None:
+    tree.put("broken", "")
+    boot(tree, DKMS)
+    assert tree.nodes() == {**CONTROL, **GPUS, **CAPS}
 
 
-def test_boot_fails_where_nothing_builds_the_module(machine: Machine) -> None:
-    machine.put("broken", "")
-    boot(machine, NO_JOB, patience=9, rc=1)
-    assert machine.nodes() == {}
-    assert (machine.root / "told").read_text() == "started\n"  # nobody waits for more
+def test_boot_fails_where_nothing_builds_the_module(tree: DriverTree) -> None:
+    tree.put("broken", "")
+    boot(tree, NO_JOB, rc=1)
+    assert tree.nodes() == {}
+    assert (tree.root / "told").read_text() == "started\n"  # nobody waits for more
 
 
-def test_boot_tells_after_a_while_while_the_driver_hangs(machine: Machine) -> None:
-    """modprobe ends only once systemd has been told."""
-    hangs = f'#!/bin/sh\nwhile [ ! -e "{machine.root}/told" ]; do :; done\nexit 1\n'
-    machine.put("bin/modprobe", hangs)
-    boot(machine, NO_JOB, patience=0, rc=1)
-    assert (machine.root / "told").read_text() == "started\n" * 2
+def test_boot_tells_after_a_while_while_the_driver_hangs(tree: DriverTree) -> None:
+    """Here modprobe ends only once systemd has been told."""
+    hangs = f'#!/bin/sh\nwhile [ ! -e "{tree.root}/told" ]; do :; done\nexit 1\n'
+    tree.put("bin/modprobe", hangs)
+    boot(tree, NO_JOB, patience=OVER, rc=1)
+    assert (tree.root / "told").read_text() == "started\n" * 2
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
-def test_program_is_plain_enough_for_every_shell(machine: Machine, shell: str) -> None:
+def test_program_is_plain_enough_for_every_shell(tree: DriverTree, shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"needs {shell}")
     words = [shell, *(["sh"] if shell == "busybox" else []), "-n", "-c", TEXT]
