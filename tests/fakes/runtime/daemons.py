@@ -18,13 +18,14 @@ from typing import Any
 from ansible_collections.gpu.node.plugins.module_utils._host.unix_http import _Connection
 from nvsim import genuine
 
-from tests.fakes.runtime.machine import Machine
+from tests.fakes.runtime.genuine_runtimes import GenuineRuntimes
+from tests.support.waiting import LIMIT
 
 SOCKET = "/var/run/docker.sock"
 IDLE = "98765"  # seconds that a container sleeps, by which its process is known
 # Runs until its input ends, and all of its processes with it.
 RUN = f"""
-wait_for() {{ for _ in $(seq 600); do [ -S "$1" ] && return; sleep 0.1; done; exit 1; }}
+wait_for() {{ for _ in $(seq 1200); do [ -S "$1" ] && return; sleep 0.1; done; exit 1; }}
 containerd >"$LOGS/containerd" 2>&1 & containerd=$!
 wait_for /run/containerd/containerd.sock
 dockerd --bridge=none --iptables=false --ip6tables=false --storage-driver=vfs \\
@@ -44,7 +45,7 @@ done
 class Daemons:
     """The daemons of a machine."""
 
-    def __init__(self, node: Machine, process: subprocess.Popen[str]) -> None:
+    def __init__(self, node: GenuineRuntimes, process: subprocess.Popen[str]) -> None:
         self._node, self._process = node, process
 
     def alive(self, ended: str = "") -> bool:
@@ -56,7 +57,7 @@ class Daemons:
 
     def post(self, target: str, data: bytes, kind: str) -> Any:
         """Have dockerd do something."""
-        connection = _Connection(self._node.at(SOCKET), 60)
+        connection = _Connection(self._node.at(SOCKET), LIMIT)
         connection.request("POST", target, data, {"Content-Type": kind})
         answer = connection.getresponse()
         text = answer.read().decode()
@@ -86,7 +87,7 @@ class Daemons:
 
 
 @contextlib.contextmanager
-def running(node: Machine, logs: Path) -> Iterator[Daemons]:
+def running(node: GenuineRuntimes, logs: Path) -> Iterator[Daemons]:
     """Run the machine's containerd and dockerd for the time of a with statement."""
     folders = [str(one.parent) for one in node.programs.values()]
     path = ":".join([*dict.fromkeys(folders), os.environ["PATH"], "/usr/sbin", "/sbin"])

@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._host.api import Complete
 from ansible_collections.gpu.node.plugins.modules import mig
 
 
-class Node(Host):
+class HostWithKubelet(Host):
     """This machine, with a kubelet."""
 
     def exists(self, path: str) -> bool:
@@ -42,6 +42,6 @@ class Node(Host):
 
 if __name__ == "__main__":
     ANSWER = Path(sys.argv.pop())
-    mig.Host = Node  # type: ignore[misc]
+    mig.Host = HostWithKubelet  # type: ignore[misc]
     capability.LOOK_AGAIN_SECONDS = 0.0
     mig.main()

@@ -29,7 +29,7 @@ PROGRAM = Path(__file__).parent / "mig_with_pods.py"
 WHOLE = {"7g.40gb": 1}
 
 
-class Node:
+class NodeWithPods:
     """A node with simulated GPUs, and with what its kubelet says."""
 
     def __init__(self, sim: Sim, folder: Path) -> None:
@@ -86,15 +86,15 @@ class Node:
 
 
 @pytest.fixture
-def node(a100: Sim, tmp_path: Path) -> Node:
+def node(a100: Sim, tmp_path: Path) -> NodeWithPods:
     """Return a node with three instances on GPU 1, none of which is used."""
-    made = Node(a100, tmp_path)
+    made = NodeWithPods(a100, tmp_path)
     assert made.run(config=config(THREE))["changed"]
     assert made.asked() > 0  # the mode was switched, for which the GPU must be nobody's
     return made
 
 
-def uuid_of(node: Node, profile: str) -> str:
+def uuid_of(node: NodeWithPods, profile: str) -> str:
     answer = node.run(config=config(THREE), check=True)
     found: list[str] = next(
         one["uuids"] for one in answer["gpus"][1]["instances"] if one["profile"] == profile
@@ -102,7 +102,7 @@ def uuid_of(node: Node, profile: str) -> str:
     return found[0]
 
 
-def test_what_changes_nothing_asks_nobody(node: Node) -> None:
+def test_what_changes_nothing_asks_nobody(node: NodeWithPods) -> None:
     before = node.asked()
     assert not node.run(config=config(THREE))["changed"]
     assert node.run(config=config({**THREE, "1g.5gb": 3}))["changed"]  # one is added
@@ -110,7 +110,7 @@ def test_what_changes_nothing_asks_nobody(node: Node) -> None:
 
 
 @pytest.mark.parametrize("share", ["", "::4"])
-def test_idle_pods_keep_their_mig_devices(node: Node, share: str) -> None:
+def test_idle_pods_keep_their_mig_devices(node: NodeWithPods, share: str) -> None:
     before, device = layout(node.sim), uuid_of(node, "1g.5gb")
     node.give(f"{device}{share}")
     words = f"pod ml/idle (container main) with nvidia.com/mig-1g.5gb {device}"
@@ -138,7 +138,7 @@ def test_idle_pods_keep_their_mig_devices(node: Node, share: str) -> None:
     assert [one["profile"] for one in taken["gpus"][1]["instances"]] == ["7g.40gb"]
 
 
-def test_pods_are_waited_for(node: Node) -> None:
+def test_pods_are_waited_for(node: NodeWithPods) -> None:
     device = uuid_of(node, "3g.20gb")
     node.give(device)
     late = node.run(config=config(WHOLE), on_busy="wait", wait_timeout=1)
@@ -153,7 +153,7 @@ def test_pods_are_waited_for(node: Node) -> None:
     assert node.asked() <= before + 5  # every few seconds, not at each look
 
 
-def test_a_whole_gpu_that_a_pod_has_is_not_partitioned(node: Node) -> None:
+def test_a_whole_gpu_that_a_pod_has_is_not_partitioned(node: NodeWithPods) -> None:
     answer = node.run(config=config(THREE), check=True)
     node.give(answer["gpus"][0]["uuid"], resource="nvidia.com/gpu")
     refused = node.run(config=config(THREE, 0, 1))
@@ -163,7 +163,7 @@ def test_a_whole_gpu_that_a_pod_has_is_not_partitioned(node: Node) -> None:
 
 
 def test_what_is_given_away_while_the_change_is_planned_is_seen_before_the_gpu_is_touched(
-    node: Node,
+    node: NodeWithPods,
 ) -> None:
     before = layout(node.sim)
     node.give(uuid_of(node, "3g.20gb"))
@@ -174,7 +174,7 @@ def test_what_is_given_away_while_the_change_is_planned_is_seen_before_the_gpu_i
     assert layout(node.sim) == before
 
 
-def test_what_is_not_known_is_refused_before_anything(node: Node) -> None:
+def test_what_is_not_known_is_refused_before_anything(node: NodeWithPods) -> None:
     before = layout(node.sim)
     node.give("device-7", resource="nvidia.com/gpu")  # of a plugin that nobody knows
     assert node.run(config=config(WHOLE))["failed"]
@@ -182,7 +182,7 @@ def test_what_is_not_known_is_refused_before_anything(node: Node) -> None:
     assert node.run(config=config({**THREE, "1g.5gb": 3}))["changed"]
 
 
-def test_an_instance_that_a_claim_holds_is_spared(node: Node) -> None:
+def test_an_instance_that_a_claim_holds_is_spared(node: NodeWithPods) -> None:
     """Though no pod has it yet: the kubelet does not tell of a claim before its containers are made."""
     start = next(start for name, start, _gi in layout(node.sim) if name == "1g.5gb")
     node.claim(start)

@@ -16,7 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
-from tests.fakes.library.agent_machine import parameters
+from tests.fakes.library.agent_host import parameters
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.packages.rpm_nodes import BASE, SYSTEMS, RpmNode, _build, _indexed, missing
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import basic
 from ansible_collections.gpu.node.plugins.module_utils._capability import validate_pods
 from ansible_collections.gpu.node.plugins.module_utils._capability.drain import (
     asking,
@@ -23,6 +22,7 @@ from ansible_collections.gpu.node.plugins.modules import validate_pods as pods_m
 
 from tests.fakes.clock import Clock
 from tests.fakes.kubernetes.standin_cluster import Cluster
+from tests.fakes.library.in_process import said_by
 
 Drain = Callable[..., dict[str, Any]]
 
@@ -47,26 +47,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def run_module(
-    tmp_path: Path,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Callable[..., dict[str, Any]]:
+def run_module(tmp_path: Path, clock: Clock) -> Callable[..., dict[str, Any]]:
     """Return a function that runs a module and returns its answer, with its warnings."""
 
     def run(module: Any, given: dict[str, Any], *, check: bool) -> dict[str, Any]:
-        told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
-        arguments = {"ANSIBLE_MODULE_ARGS": {**given, **told, "_ansible_diff": True}}
-        said: list[str] = []
-        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode())
-        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy")
-        monkeypatch.setattr(basic.AnsibleModule, "warn", lambda _self, text: said.append(text))
-        capsys.readouterr()
-        with pytest.raises(SystemExit):
-            module.main()
-        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return {**answer, "warnings": said}
+        warnings: list[str] = []
+        answer = json.loads(said_by(module, given, tmp_path, warnings, check_mode=check))
+        return {**answer, "warnings": warnings}
 
     return run
 

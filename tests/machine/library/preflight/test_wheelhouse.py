@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Newcomer 1.3: what a node takes from its package sources although it has a wheelhouse is said beforehand."""
+"""What a node takes from its package sources although it has a wheelhouse is said beforehand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLUGIN = ("device_plugin",)
 GIVEN = {"device_plugin_wheelhouse": "/srv/bundle/wheels"}
 
 
-class Machine(Host):
+class VenvHost(Host):
     """This machine, whose Python makes environments or, as Debian's without python3-venv, does not."""
 
     def __init__(self, *, makes: bool, apt: bool = True) -> None:
@@ -39,15 +39,15 @@ class Machine(Host):
 @pytest.mark.parametrize(
     ("machine", "values", "said"),
     [
-        (Machine(makes=False), GIVEN, True),
-        (Machine(makes=True), GIVEN, False),
-        (Machine(makes=False), {}, False),
-        (Machine(makes=False, apt=False), GIVEN, False),
+        (VenvHost(makes=False), GIVEN, True),
+        (VenvHost(makes=True), GIVEN, False),
+        (VenvHost(makes=False), {}, False),
+        (VenvHost(makes=False, apt=False), GIVEN, False),
     ],
     ids=["lacks it", "has it", "has an index", "is not Debian's"],
 )
 def test_what_a_wheelhouse_does_not_bring_is_said(
-    machine: Machine,
+    machine: VenvHost,
     values: dict[str, Any],
     said: bool,
     tmp_path: Path,

@@ -10,14 +10,14 @@ import typing as t
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.release import COMMAND
 
-from tests.fakes.library.agent_machine import PREFIX, Machine, deploy, parameters, run
+from tests.fakes.library.agent_host import PREFIX, AgentHost, deploy, parameters, run
 
 PROGRAM = f"{PREFIX}/bin/gpu-plugin"
 ABSENT = {**parameters("", 0), "state": "absent"}
 
 
 def test_the_command_is_found_and_goes_with_the_daemon() -> None:
-    machine = Machine()
+    machine = AgentHost()
     deploy(machine, "r1")
     assert machine.links[COMMAND] == PROGRAM
     deploy(machine, "r2")
@@ -28,7 +28,7 @@ def test_the_command_is_found_and_goes_with_the_daemon() -> None:
 
 
 def test_what_somebody_else_has_there_stays() -> None:
-    machine = Machine()
+    machine = AgentHost()
     machine.files[COMMAND] = "#!/bin/sh\n"
     deploy(machine, "r1")
     run(machine, ABSENT)
@@ -43,7 +43,7 @@ def test_what_somebody_else_has_there_stays() -> None:
 def test_a_folder_that_can_not_be_written_keeps_nothing_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machine = Machine()
+    machine = AgentHost()
     link = machine.symlink
 
     def refuse(target: str, path: str) -> None:

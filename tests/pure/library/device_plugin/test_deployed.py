@@ -22,24 +22,24 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired impor
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.library.agent_machine import (
+from tests.fakes.library.agent_host import (
     KEPT,
     LABELS,
     PREFIX,
     UNIT_FILE,
-    Machine,
+    AgentHost,
     deploy,
     parameters,
 )
 
 
-def in_force(machine: Machine) -> t.Tuple[str, ...]:
+def in_force(machine: AgentHost) -> t.Tuple[str, ...]:
     manager = UNIT_FILE.replace("gpu-device-plugin", "gpu-mps")
     return machine.current, *(machine.files[one] for one in (UNIT_FILE, manager, CONFIG))
 
 
 def test_a_release_that_serves_stays_and_leaves_one_old_one() -> None:
-    machine = Machine()
+    machine = AgentHost()
     for digest in ("r1", "r2", "r3"):
         machine.times[f"{PREFIX}/releases/{digest}/.complete"] = float(digest[1])
         deploy(machine, digest)
@@ -49,7 +49,7 @@ def test_a_release_that_serves_stays_and_leaves_one_old_one() -> None:
 
 
 def test_a_release_that_does_not_become_ready_is_taken_back() -> None:
-    machine = Machine("r2")
+    machine = AgentHost("r2")
     deploy(machine, "r1")
     before = in_force(machine)
     with pytest.raises(NodeError, match="release r1 with its configuration was restored") as caught:
@@ -65,7 +65,7 @@ def test_a_release_that_does_not_become_ready_is_taken_back() -> None:
 
 
 def test_a_release_that_ends_again_and_again_is_not_waited_for() -> None:
-    machine = Machine("r2")
+    machine = AgentHost("r2")
     deploy(machine, "r1")
     machine.crashes = True
     with pytest.raises(NodeError, match="the daemon ends again and again; release r1"):
@@ -74,7 +74,7 @@ def test_a_release_that_ends_again_and_again_is_not_waited_for() -> None:
 
 
 def test_a_configuration_that_does_not_become_ready_is_taken_back() -> None:
-    machine = Machine("strategy")
+    machine = AgentHost("strategy")
     deploy(machine, "r1")
     before = in_force(machine)
     with pytest.raises(NodeError, match="was restored and serves"):
@@ -83,7 +83,7 @@ def test_a_configuration_that_does_not_become_ready_is_taken_back() -> None:
 
 
 def test_the_first_of_all_has_nothing_to_go_back_to() -> None:
-    machine = Machine("r1")
+    machine = AgentHost("r1")
     with pytest.raises(NodeError, match="after 0 s the daemon's state is refused") as caught:
         deploy(machine, "r1")
     assert "rolled_back" not in caught.value.details
@@ -91,7 +91,7 @@ def test_the_first_of_all_has_nothing_to_go_back_to() -> None:
 
 
 def test_where_the_old_one_does_not_serve_either_both_stories_are_told() -> None:
-    machine = Machine()
+    machine = AgentHost()
     deploy(machine, "r1")
     machine.bad = ("r1", "r2")
     with pytest.raises(NodeError, match="was restored, but after 0 s") as caught:
@@ -104,7 +104,7 @@ def test_where_the_old_one_does_not_serve_either_both_stories_are_told() -> None
 
 
 def test_the_new_parser_refuses_before_anything_changes() -> None:
-    machine = Machine()
+    machine = AgentHost()
     deploy(machine, "r1")
     before, pid = in_force(machine), machine.pid
     with pytest.raises(NodeError, match="config: the daemon refuses it: r2 refuses"):
@@ -118,7 +118,7 @@ def test_the_new_parser_refuses_before_anything_changes() -> None:
     "at", ["tar -xzf", "-m venv", "pip install", "check-config", "daemon-reload", "restart"]
 )
 def test_a_run_that_is_killed_is_finished_or_taken_back_by_the_next(at: str) -> None:
-    machine = Machine()
+    machine = AgentHost()
     deploy(machine, "r1")
     before = in_force(machine)
     machine.killed_at = at
@@ -136,7 +136,7 @@ def test_a_run_that_is_killed_is_finished_or_taken_back_by_the_next(at: str) -> 
 
 
 def test_a_run_that_is_killed_while_it_waits_is_known_to_the_next() -> None:
-    machine = Machine()
+    machine = AgentHost()
     deploy(machine, "r1")
     machine.bad = ("r2",)
     machine.killed_at = "journalctl"
@@ -153,7 +153,7 @@ def test_a_run_that_is_killed_while_it_waits_is_known_to_the_next() -> None:
 
 
 def test_what_serves_now_is_better_than_what_an_earlier_run_kept() -> None:
-    machine = Machine()
+    machine = AgentHost()
     deploy(machine, "r1")
     machine.killed_at = "restart"
     with pytest.raises(KeyboardInterrupt):
@@ -168,7 +168,7 @@ def test_what_serves_now_is_better_than_what_an_earlier_run_kept() -> None:
 
 
 def test_a_release_that_is_gone_is_not_put_back() -> None:
-    machine = Machine()
+    machine = AgentHost()
     deploy(machine, "r1")
     machine.files[KEPT] = json.dumps({"release": "gone", "config": "c", "unit": "u"})
     machine.bad = ("r2",)
@@ -179,7 +179,7 @@ def test_a_release_that_is_gone_is_not_put_back() -> None:
 def test_it_waits_until_the_kubelet_has_accepted_everything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machine = Machine()
+    machine = AgentHost()
     deploy(machine, "r1")
     status = json.loads(machine.files[STATUS])
     status["resources"] = {"nvidia.com/gpu": {"registered": False, "devices": {}}}
@@ -200,7 +200,7 @@ def test_it_waits_until_the_kubelet_has_accepted_everything(
 
 
 def test_what_the_daemon_leaves_behind_goes_with_it() -> None:
-    machine = Machine()
+    machine = AgentHost()
     deploy(machine, "r1")
     kept = ("health.json", "health.clear", "time_slices.json")
     ours = (
@@ -232,7 +232,7 @@ def test_what_the_daemon_leaves_behind_goes_with_it() -> None:
 def test_the_role_warns_where_an_image_may_take_gpus(
     strategy: t.Any, toolkit: str, names: t.List[str]
 ) -> None:
-    machine = Machine()
+    machine = AgentHost()
     machine.files["/etc/nvidia-container-runtime/config.toml"] = toolkit
     chosen = {"flags": {"plugin": {"deviceListStrategy": strategy}}} if strategy else {}
     params = {
@@ -247,7 +247,7 @@ def test_the_role_warns_where_an_image_may_take_gpus(
 
 
 def test_an_end_takes_the_settings_of_mps_daemons() -> None:
-    machine = Machine()
+    machine = AgentHost()
     deploy(machine, "r1")
     gpu, folder = "GPU-1", "/run/gpu-node/mps"
     machine.files[f"{folder}/{gpu}.settings.json"] = '{"root": "/run/x"}'
@@ -265,7 +265,7 @@ def test_an_end_takes_the_settings_of_mps_daemons() -> None:
 
 
 def test_an_end_that_takes_too_long_is_said() -> None:
-    machine = Machine()
+    machine = AgentHost()
     deploy(machine, "r1")
     machine.files["/run/gpu-node/mps/manager.json"] = '{"devices": {"GPU-1": "/run/x"}}'
     machine.mps_active = True

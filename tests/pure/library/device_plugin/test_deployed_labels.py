@@ -21,11 +21,11 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired impor
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
-from tests.fakes.library.agent_machine import LABELS, PREFIX, Machine, parameters, run
+from tests.fakes.library.agent_host import LABELS, PREFIX, AgentHost, parameters, run
 
 
 def test_labels_and_what_they_choose_from_come_and_go() -> None:
-    machine = Machine()
+    machine = AgentHost()
     params = parameters("r1", 0)
     run(machine, {**params, "labels": LABELS})
     assert machine.labels["GPU_LABELS_OUTPUT"] == "api"
@@ -54,7 +54,7 @@ def test_labels_and_what_they_choose_from_come_and_go() -> None:
 
 
 def test_a_release_that_does_not_serve_leaves_the_labels_alone() -> None:
-    machine = Machine("r2")
+    machine = AgentHost("r2")
     run(machine, {**parameters("r1", 0), "labels": LABELS})
     before = machine.files[f"{UNITS}/{LABELS_UNIT}"], machine.labels
     other = {**LABELS, "extra": {"a": "b"}}
@@ -68,7 +68,7 @@ def test_a_release_that_does_not_serve_leaves_the_labels_alone() -> None:
 
 
 def test_teardown_takes_labels_and_configurations_with_it() -> None:
-    machine = Machine()
+    machine = AgentHost()
     params = parameters("r1", 0)
     run(machine, {**params, "labels": LABELS, "configs": {"many": {}}})
     for state in ("stopped", "absent"):

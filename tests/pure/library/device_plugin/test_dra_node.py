@@ -25,11 +25,11 @@ from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint impo
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
-from tests.fakes.library.agent_machine import (
+from tests.fakes.library.agent_host import (
     DRA,
     DRA_UNIT,
     UNIT_FILE,
-    Machine,
+    AgentHost,
     deploy,
     parameters,
     run,
@@ -46,7 +46,7 @@ LEFT = (
 )
 
 
-class Node(Machine):
+class DraHost(AgentHost):
     """A machine whose kubelet says which pods have which devices."""
 
     def __init__(self, *bad: str) -> None:
@@ -82,13 +82,13 @@ class Node(Machine):
 CLAIM = Held("1", "team", "train", PREPARED, (Device("r", "n", "gpu-0-share", "GPU-0", 0),))
 
 
-def allocate(machine: Machine, allocation: str, state: str = "started") -> t.Any:
+def allocate(machine: AgentHost, allocation: str, state: str = "started") -> t.Any:
     params = {**parameters("r1", 0), "allocation": allocation, "dra": DRA, "state": state}
     return run(machine, params)
 
 
 def test_a_node_without_dra_is_asked_nothing_more() -> None:
-    node = Node()
+    node = DraHost()
     node.give("nvidia.com/gpu", "GPU-0")
     deploy(node, "r1")
     assert DRA_FILE not in node.files
@@ -97,7 +97,7 @@ def test_a_node_without_dra_is_asked_nothing_more() -> None:
 
 
 def test_the_driver_comes_and_goes_without_a_trace() -> None:
-    node = Node()
+    node = DraHost()
     deploy(node, "r1")
     before = dict(node.files)
     allocate(node, "dra")
@@ -118,7 +118,7 @@ def test_the_driver_comes_and_goes_without_a_trace() -> None:
 def test_a_switch_while_a_pod_has_a_device_changes_nothing(
     to: str, resource: str, device: str
 ) -> None:
-    node = Node()
+    node = DraHost()
     allocate(node, "device_plugin" if to == "dra" else "dra")
     node.give(resource, device)
     files, ran = dict(node.files), len(node.ran)
@@ -132,7 +132,7 @@ def test_a_switch_while_a_pod_has_a_device_changes_nothing(
 
 
 def test_no_removal_while_a_claim_is_prepared() -> None:
-    node = Node()
+    node = DraHost()
     allocate(node, "dra")
     node.give("gpu.node", "gpu-0-share")
     with pytest.raises(NodeError, match=r"pod team/train .* gpu-0-share"):
@@ -149,7 +149,7 @@ def test_no_removal_while_a_claim_is_prepared() -> None:
 
 def test_what_the_drivers_own_checkpoint_holds_is_in_use() -> None:
     """The pod is gone, and the kubelet has not had its devices given back yet."""
-    node = Node()
+    node = DraHost()
     allocate(node, "dra")
     node.files[names.CHECKPOINT] = dump({CLAIM.uid: entry(CLAIM)})
     with pytest.raises(NodeError, match=r"in use by claim team/train with gpu\.node gpu-0-share"):
@@ -170,7 +170,7 @@ def test_what_the_drivers_own_checkpoint_holds_is_in_use() -> None:
     ],
 )
 def test_a_driver_that_does_not_serve_is_a_failure(says: dict[str, t.Any], words: str) -> None:
-    node = Node()
+    node = DraHost()
     node.files[KUBELET] = ""
     node.says = says
     for _run in range(2):  # the next one does not take it for done
@@ -181,7 +181,7 @@ def test_a_driver_that_does_not_serve_is_a_failure(says: dict[str, t.Any], words
 
 
 def test_a_daemon_that_refuses_the_way_back_has_its_driver_again() -> None:
-    node = Node()
+    node = DraHost()
     allocate(node, "dra")
     node.bad = ('"broken"',)
     params = {**parameters("r1", 0, flags={"broken": 1}), "allocation": "device_plugin"}

@@ -19,10 +19,10 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.registration 
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
-from tests.fakes.library.agent_machine import KEPT, Machine, deploy, parameters, run
+from tests.fakes.library.agent_host import KEPT, AgentHost, deploy, parameters, run
 
 
-class Unregistered(Machine):
+class Unregistered(AgentHost):
     """Its daemon has a resource that no kubelet has taken."""
 
     def start(self) -> None:

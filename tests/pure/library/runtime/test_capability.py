@@ -17,14 +17,14 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.reco
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 
 from tests.fakes.library.fakes import FakeHost
-from tests.fakes.library.runtime_fakes import (
+from tests.fakes.library.runtime_host import (
     CONFIG,
     CRIO,
     DAEMON,
     NEW,
     OLD,
     WRAPPER,
-    Machine,
+    RuntimeHost,
     capability,
     converge,
 )
@@ -40,8 +40,8 @@ version = 2
 DROP_IN = "/etc/containerd/conf.d/zz-gpu-node.toml"
 
 
-def machine(text: str | None = TEXT, version: str = "1.7.24", **more: Any) -> Machine:
-    return Machine({} if text is None else {CONFIG: text}, containerd=version, **more)
+def machine(text: str | None = TEXT, version: str = "1.7.24", **more: Any) -> RuntimeHost:
+    return RuntimeHost({} if text is None else {CONFIG: text}, containerd=version, **more)
 
 
 def planned(host: FakeHost, **params: Any) -> Any:
@@ -117,7 +117,7 @@ def test_damaged_file_is_left_as_it_is(text: str) -> None:
 
 
 def test_damaged_json_is_left_as_it_is() -> None:
-    host = Machine({DAEMON: '{\n  "a": 1,\n}\n'}, docker="26.1.5")
+    host = RuntimeHost({DAEMON: '{\n  "a": 1,\n}\n'}, docker="26.1.5")
     with pytest.raises(NodeError, match=rf"{DAEMON} is not valid JSON.*line \d, column \d"):
         capability(host, name="docker").observe()
     assert host.files == {DAEMON: '{\n  "a": 1,\n}\n'}
@@ -135,7 +135,7 @@ FILES = {
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_result_that_the_runtime_refuses_never_reaches_the_file(runtime: str, state: str) -> None:
     path, text = FILES[runtime]
-    host = Machine({path: text}, **{runtime.replace("-", ""): RUNTIMES[runtime]})
+    host = RuntimeHost({path: text}, **{runtime.replace("-", ""): RUNTIMES[runtime]})
     params = {"name": runtime, "spec_dirs": ["/opt/cdi"]}
     if state == "absent":
         converge(host, **params)
@@ -209,7 +209,7 @@ def test_handler_comes_and_goes_with_the_mode() -> None:
 @pytest.mark.parametrize("mode", ["runtime_class", "default_runtime"])
 @pytest.mark.parametrize("runtime", ["containerd", "docker", "cri-o"])
 def test_handler_without_its_program_is_refused(mode: str, runtime: str) -> None:
-    host = Machine(containerd="1.7.24", docker="26.1.5", crio="1.31.0")
+    host = RuntimeHost(containerd="1.7.24", docker="26.1.5", crio="1.31.0")
     with pytest.raises(NodeError, match=f"{WRAPPER} is not on the node, and mode {mode} needs it"):
         planned(host, name=runtime, mode=mode)
     host.install_toolkit("1.19.0")
@@ -282,7 +282,7 @@ def test_absent_works_where_cdi_never_did() -> None:
 
 
 def test_edit_that_changes_nothing_in_effect_asks_for_no_restart() -> None:
-    host = Machine({DAEMON: '{"features": {"cdi": true}}'}, docker="26.1.5")
+    host = RuntimeHost({DAEMON: '{"features": {"cdi": true}}'}, docker="26.1.5")
     host.install_toolkit()
     converge(host, name="docker", mode="default_runtime")
     host.started(time.monotonic() + 60)
@@ -295,7 +295,7 @@ def test_edit_that_changes_nothing_in_effect_asks_for_no_restart() -> None:
 
 def test_docker_keeps_its_other_keys() -> None:
     text = '{\n    "log-driver": "local",\n    "runtimes": {"crun": {"path": "/c"}}\n}\n'
-    host = Machine({DAEMON: text}, docker="26.1.5")
+    host = RuntimeHost({DAEMON: text}, docker="26.1.5")
     host.install_toolkit()
     plan = planned(host, name="docker", mode="default_runtime")
     assert plan.restart_required == ("docker.service",)
@@ -311,7 +311,7 @@ def test_docker_keeps_its_other_keys() -> None:
 
 
 def test_docker_before_validation_existed_gets_a_handler() -> None:
-    host = Machine({}, docker="20.10.24")
+    host = RuntimeHost({}, docker="20.10.24")
     del host.commands["dockerd", "--validate"]
     host.install_toolkit()
     converge(host, name="docker", mode="runtime_class")
@@ -324,7 +324,7 @@ def test_docker_before_validation_existed_gets_a_handler() -> None:
 
 def test_crio_gets_a_file_of_ours() -> None:
     theirs = {"/etc/crio/crio.conf": '[crio.runtime]\ndefault_runtime = "crun"\n'}
-    host = Machine(dict(theirs), crio="1.31.0")
+    host = RuntimeHost(dict(theirs), crio="1.31.0")
     assert converge(host, name="cri-o") == []
     host.install_toolkit()
     converge(host, name="cri-o", mode="default_runtime")
@@ -344,19 +344,19 @@ def test_crio_gets_a_file_of_ours() -> None:
 
 
 def test_podman_needs_nothing() -> None:
-    host = Machine(podman="4.3.1")
+    host = RuntimeHost(podman="4.3.1")
     one = capability(host, name="podman")
     plan = one.plan(one.observe())
     assert (plan.steps, plan.restart_required) == ((), ())
     assert one.result(one.observe(), plan)["runtime_version"] == "4.3.1"
     with pytest.raises(NodeError, match=r"podman 4\.0\.3 does not support"):
-        planned(Machine(podman="4.0.3"), name="podman")
+        planned(RuntimeHost(podman="4.0.3"), name="podman")
     with pytest.raises(InputError, match="cdi for podman"):
         planned(host, name="podman", mode="runtime_class")
 
 
 def test_auto_takes_all_that_can() -> None:
-    host = Machine({CONFIG: TEXT}, containerd="1.7.24", docker="20.10.24", podman="4.3.1")
+    host = RuntimeHost({CONFIG: TEXT}, containerd="1.7.24", docker="20.10.24", podman="4.3.1")
     one = capability(host, name="auto")
     plan = one.plan(one.observe())
     assert plan.restart_required == ("containerd.service",)
@@ -364,12 +364,12 @@ def test_auto_takes_all_that_can() -> None:
     names = [one["name"] for one in one.result(one.observe(), plan)["runtimes"]]
     assert names == ["containerd", "podman"]
     with pytest.raises(NodeError, match=r"docker 20\.10\.24 does not support"):
-        planned(Machine(docker="20.10.24"), name="auto")
+        planned(RuntimeHost(docker="20.10.24"), name="auto")
 
 
 def test_auto_leaves_dockers_containerd_alone() -> None:
     text = f'version = 2\ndisabled_plugins = ["{OLD}"]\n'
-    host = Machine({CONFIG: text}, containerd="1.7.24", docker="26.1.5")
+    host = RuntimeHost({CONFIG: text}, containerd="1.7.24", docker="26.1.5")
     assert converge(host, name="auto") == [f"set cdi = true in {DAEMON}"]
     assert host.files[CONFIG] == text
 

@@ -10,12 +10,12 @@ import typing as t
 
 import pytest
 
-from tests.fakes.library.runtime_fakes import CONFIG, DAEMON, Machine, capability
+from tests.fakes.library.runtime_host import CONFIG, DAEMON, RuntimeHost, capability
 
 ON = '{"features": {"cdi": true}}'
 
 
-def required(host: Machine, **params: t.Any) -> t.Tuple[t.List[str], t.List[str]]:
+def required(host: RuntimeHost, **params: t.Any) -> t.Tuple[t.List[str], t.List[str]]:
     """Carry a plan out and return what has to start again, and what has to reload."""
     one = capability(host, **params)
     for step in one.plan(one.observe()).steps:
@@ -26,8 +26,8 @@ def required(host: Machine, **params: t.Any) -> t.Tuple[t.List[str], t.List[str]
     return list(plan.restart_required), one.result(state, plan)["reload_required"]
 
 
-def machine(text: str, docker: str = "26.1.5") -> Machine:
-    host = Machine({DAEMON: text}, docker=docker)
+def machine(text: str, docker: str = "26.1.5") -> RuntimeHost:
+    host = RuntimeHost({DAEMON: text}, docker=docker)
     host.install_toolkit()
     return host
 
@@ -82,6 +82,6 @@ def test_reload_does_not_stand_for_a_restart() -> None:
 
 
 def test_containerd_always_starts_again() -> None:
-    host = Machine({CONFIG: "version = 2\n"}, containerd="1.7.24")
+    host = RuntimeHost({CONFIG: "version = 2\n"}, containerd="1.7.24")
     host.install_toolkit()
     assert required(host, mode="runtime_class") == (["containerd.service"], [])

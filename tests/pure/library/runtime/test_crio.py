@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.library.runtime_fakes import CRIO, WRAPPER, Machine, capability, converge
+from tests.fakes.library.runtime_host import CRIO, WRAPPER, RuntimeHost, capability, converge
 
 # As in upstream's packages (cri-o/packaging, 10-crio.conf).
 PACKAGED = """\
@@ -48,15 +48,15 @@ INHERITED = {
 MODES = ["runtime_class", "default_runtime"]
 
 
-def packaged(text: str = PACKAGED, **files: str) -> Machine:
-    host = Machine({PACKAGE: text, **files}, crio="1.36.0")
+def packaged(text: str = PACKAGED, **files: str) -> RuntimeHost:
+    host = RuntimeHost({PACKAGE: text, **files}, crio="1.36.0")
     del host.commands["conmon",], host.commands["runc",]
     host.commands[CONMON,] = ""
     host.install_toolkit()
     return host
 
 
-def entry(host: Machine) -> dict[str, Any]:
+def entry(host: RuntimeHost) -> dict[str, Any]:
     found: dict[str, Any] = tomllib.loads(host.files[CRIO])["crio"]["runtime"]["runtimes"]["nvidia"]
     return found
 

@@ -13,12 +13,12 @@ from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import con
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.common import Kind
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
-from tests.fakes.library.runtime_fakes import NEW, OLD, Machine, capability, converge
+from tests.fakes.library.runtime_host import NEW, OLD, RuntimeHost, capability, converge
 
 BOTH = [containerd.K3S, containerd.RKE2]
 
 
-class Node(Machine):
+class RancherHost(RuntimeHost):
     """A machine with k3s or RKE2, whose generated file may import a folder."""
 
     def __init__(self, one: Kind, version: str, *, imports: bool, agent: bool = False) -> None:
@@ -45,7 +45,7 @@ class Node(Machine):
 @pytest.mark.parametrize("agent", [False, True])
 @pytest.mark.parametrize("one", BOTH)
 def test_handler_in_the_folder_that_is_imported(one: Kind, agent: bool) -> None:
-    host = Node(one, "2.1.4", imports=True, agent=agent)
+    host = RancherHost(one, "2.1.4", imports=True, agent=agent)
     host.install_toolkit()
     before = host.own_files()
     steps = converge(host, name=one.name, mode="runtime_class")
@@ -62,7 +62,7 @@ def test_handler_in_the_folder_that_is_imported(one: Kind, agent: bool) -> None:
 
 @pytest.mark.parametrize("one", BOTH)
 def test_containerd_2_has_cdi_and_gets_no_edit(one: Kind) -> None:
-    host = Node(one, "2.0.5", imports=False)
+    host = RancherHost(one, "2.0.5", imports=False)
     assert converge(host, name=one.name) == []
 
 
@@ -78,7 +78,7 @@ def test_containerd_2_has_cdi_and_gets_no_edit(one: Kind) -> None:
 def test_where_nothing_can_be_added_the_template_is_named(
     one: Kind, version: str, imports: bool, mode: str, lacks: str, template: str
 ) -> None:
-    host = Node(one, version, imports=imports)
+    host = RancherHost(one, version, imports=imports)
     host.install_toolkit()
     before = dict(host.files)
     with pytest.raises(NodeError) as caught:
@@ -91,7 +91,7 @@ def test_where_nothing_can_be_added_the_template_is_named(
 
 @pytest.mark.parametrize("one", BOTH)
 def test_before_the_first_start_there_is_nothing_to_read(one: Kind) -> None:
-    host = Node(one, "2.1.4", imports=True)
+    host = RancherHost(one, "2.1.4", imports=True)
     del host.files[host.path]
     with pytest.raises(NodeError, match=f"is not there yet.*start {one.units[0]} or"):
         converge(host, name=one.name)
@@ -99,7 +99,7 @@ def test_before_the_first_start_there_is_nothing_to_read(one: Kind) -> None:
 
 @pytest.mark.parametrize("one", BOTH)
 def test_auto_finds_it(one: Kind) -> None:
-    host = Node(one, "2.1.4", imports=True)
+    host = RancherHost(one, "2.1.4", imports=True)
     found = capability(host, name="auto")
     state = found.observe()
     result = found.result(state, found.plan(state))

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.library.runtime_fakes import CONFIG, DAEMON, Machine, capability
+from tests.fakes.library.runtime_host import CONFIG, DAEMON, RuntimeHost, capability
 
 SOCKET = "/var/run/docker.sock"
 CONTAINERS = [{"Names": ["/train"], "Id": "a" * 64}, {"Names": [], "Id": "b" * 64}]
 
 
-def docker(live: Any = False, containers: Any = None, text: str = "{}") -> Machine:
-    host = Machine({DAEMON: text}, docker="26.1.5")
+def docker(live: Any = False, containers: Any = None, text: str = "{}") -> RuntimeHost:
+    host = RuntimeHost({DAEMON: text}, docker="26.1.5")
     host.answers = {
         (SOCKET, "/info"): {"LiveRestoreEnabled": live},
         (SOCKET, "/containers/json"): CONTAINERS if containers is None else containers,
@@ -24,7 +24,7 @@ def docker(live: Any = False, containers: Any = None, text: str = "{}") -> Machi
     return host
 
 
-def run(host: Machine, **params: Any) -> dict[str, Any]:
+def run(host: RuntimeHost, **params: Any) -> dict[str, Any]:
     """Run the module; return what is told of restarts."""
     one = capability(host, **params)
     for step in one.plan(one.observe()).steps:
@@ -76,7 +76,7 @@ def test_check_mode_tells_it_beforehand() -> None:
     ],
     ids=["live-restore", "idle", "always"],
 )
-def test_restart_that_ends_nothing_or_was_asked_for(host: Machine, params: Any) -> None:
+def test_restart_that_ends_nothing_or_was_asked_for(host: RuntimeHost, params: Any) -> None:
     found = run(host, name="docker", **params)
     assert (found["required"], found["deferred"]) == (["docker.service"], [])
     assert (found["blocked"], found["warnings"]) == ([], [])
@@ -85,7 +85,7 @@ def test_restart_that_ends_nothing_or_was_asked_for(host: Machine, params: Any) 
 @pytest.mark.parametrize("runtime", ["docker", "containerd"])
 def test_never(runtime: str) -> None:
     files = {DAEMON: "{}", CONFIG: "version = 2\n"}
-    host = Machine(files, docker="26.1.5", containerd="1.7.24")
+    host = RuntimeHost(files, docker="26.1.5", containerd="1.7.24")
     found = run(host, name=runtime, restart="never")
     assert (found["required"], found["deferred"]) == ([], [f"{runtime}.service"])
     assert "has to be restarted before what was set holds" in found["warnings"][0]
@@ -137,7 +137,7 @@ CONMON = "/usr/libexec/crio/conmon\0-b\0/run/x\0-c\0" + "d" * 64 + "\0"
 @pytest.mark.parametrize("root", ["/sys/fs/cgroup", "/sys/fs/cgroup/systemd"])
 def test_unit_that_takes_its_containers_along(kill: str, ends: bool, root: str) -> None:
     group = "/system.slice/containerd.service"
-    host = Machine({CONFIG: "version = 2\n"}, containerd="1.7.24")
+    host = RuntimeHost({CONFIG: "version = 2\n"}, containerd="1.7.24")
     host.commands["systemctl", "show"] = (
         f"ActiveState=active\nActiveEnterTimestampMonotonic=1\nKillMode={kill}\nControlGroup={group}\n"
     )

@@ -14,7 +14,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.reco
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 
-from tests.fakes.library.runtime_fakes import CONFIG, Machine, capability, converge
+from tests.fakes.library.runtime_host import CONFIG, RuntimeHost, capability, converge
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ from tests.fakes.library.runtime_fakes import CONFIG, Machine, capability, conve
 )
 def test_value_that_cannot_be_meant_is_named(params: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        capability(Machine(containerd="1.7.24"), **params)
+        capability(RuntimeHost(containerd="1.7.24"), **params)
 
 
 def test_longest_name_of_a_handler_is_taken() -> None:
-    host = Machine({CONFIG: "version = 2\n"}, containerd="1.7.24")
+    host = RuntimeHost({CONFIG: "version = 2\n"}, containerd="1.7.24")
     host.install_toolkit()
     converge(host, mode="runtime_class", handler="g" * 63)
     assert "g" * 63 in host.cri()["containerd"]["runtimes"]
@@ -44,7 +44,7 @@ def test_longest_name_of_a_handler_is_taken() -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"/etc/x": {}}', '{"/etc/x": 3}'])
 def test_record_that_is_damaged_is_named(text: str) -> None:
-    host = Machine({CONFIG: "version = 2\n", RECORD: text}, containerd="1.7.24")
+    host = RuntimeHost({CONFIG: "version = 2\n", RECORD: text}, containerd="1.7.24")
     one = capability(host)
     with pytest.raises(NodeError, match=f"{RECORD} is damaged.*remove the file"):
         one.observe()
@@ -53,7 +53,7 @@ def test_record_that_is_damaged_is_named(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"containerd.service": "now"}'])
 def test_mark_that_is_damaged_is_named(text: str) -> None:
-    host = Machine({CONFIG: "version = 2\n", MARK: text}, containerd="1.7.24")
+    host = RuntimeHost({CONFIG: "version = 2\n", MARK: text}, containerd="1.7.24")
     one = capability(host)
     with pytest.raises(NodeError, match=f"{MARK} is damaged.*restart the container runtime"):
         one.observe()

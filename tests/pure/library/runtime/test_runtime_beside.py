@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.library.runtime_fakes import CONFIG, OLD, Machine, capability, converge
+from tests.fakes.library.runtime_host import CONFIG, OLD, RuntimeHost, capability, converge
 
 
 @pytest.mark.parametrize("version", ["1.6.20", "1.7.24", "2.1.4"])
 def test_runtime_by_default_stays_beside_the_handler(version: str) -> None:
-    host = Machine({CONFIG: "version = 2\n"}, containerd=version)
+    host = RuntimeHost({CONFIG: "version = 2\n"}, containerd=version)
     host.install_toolkit()
     converge(host, mode="runtime_class")
     assert set(host.cri()["containerd"]["runtimes"]) == {"runc", "nvidia"}
@@ -28,7 +28,7 @@ def test_no_runtime_is_invented_where_another_is_the_default() -> None:
         f'version = 2\n[plugins."{OLD}".containerd]\ndefault_runtime_name = "crun"\n'
         f'[plugins."{OLD}".containerd.runtimes.crun]\nruntime_type = "io.containerd.runc.v2"\n'
     )
-    host = Machine({CONFIG: text}, containerd="1.7.24")
+    host = RuntimeHost({CONFIG: text}, containerd="1.7.24")
     host.install_toolkit()
     converge(host, mode="runtime_class")
     assert set(host.cri()["containerd"]["runtimes"]) == {"crun", "nvidia"}
@@ -45,7 +45,7 @@ def test_a_default_runtime_whose_program_is_gone_is_named(version: str) -> None:
         f'{at}.runtimes.nvidia]\nruntime_type = "io.containerd.runc.v2"\n'
         f'{at}.runtimes.nvidia.options]\nBinaryName = "{LEFT}"\n'
     )
-    host = Machine({CONFIG: text}, containerd=version)
+    host = RuntimeHost({CONFIG: text}, containerd=version)
     said = (
         f"containerd's default runtime nvidia names {LEFT}, which is not there: no container can be started."
         " Next step: make runc the default, or bring the program back"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.library.runtime_fakes import CONFIG, DAEMON, Machine, capability, converge
+from tests.fakes.library.runtime_host import CONFIG, DAEMON, RuntimeHost, capability, converge
 from tests.support.paths import FAKES
 
 FILES = FAKES / "runtime_configs"
@@ -41,13 +41,13 @@ def leaves(value: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
     return {path: one for key in value for path, one in leaves(value[key], (*at, key)).items()}
 
 
-def machine(name: str, version: str) -> tuple[Machine, str, str, str]:
+def machine(name: str, version: str) -> tuple[RuntimeHost, str, str, str]:
     """Return a machine with a file, the file's path and text, and whose it is."""
     text = (FILES / name).read_bytes().decode()
     if name.endswith(".json"):
-        host, path, runtime = Machine({DAEMON: text}, docker=version), DAEMON, "docker"
+        host, path, runtime = RuntimeHost({DAEMON: text}, docker=version), DAEMON, "docker"
     else:
-        host, path, runtime = Machine({CONFIG: text}, containerd=version), CONFIG, "containerd"
+        host, path, runtime = RuntimeHost({CONFIG: text}, containerd=version), CONFIG, "containerd"
     host.install_toolkit()
     return host, path, text, runtime
 
@@ -108,7 +108,7 @@ def test_diff_has_the_lines_that_change_and_no_credential(name: str, version: st
 
 @pytest.mark.parametrize("mode", MODES)
 def test_file_that_the_package_does_not_bring_is_made_and_goes_again(mode: str) -> None:
-    host = Machine({}, docker="26.1.5")
+    host = RuntimeHost({}, docker="26.1.5")
     host.install_toolkit()
     before = host.own_files()
     assert len(converge(host, name="docker", mode=mode)) == 1

@@ -13,7 +13,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.run import ru
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
 from tests.fakes.library.fakes import FakeHost
-from tests.fakes.library.runtime_fakes import CONFIG, DAEMON, Machine, capability
+from tests.fakes.library.runtime_host import CONFIG, DAEMON, RuntimeHost, capability
 
 TOML = """\
 version = 2
@@ -73,9 +73,9 @@ class Module:
     fail_json = exit_json
 
 
-def machine(path: str, text: str) -> Machine:
+def machine(path: str, text: str) -> RuntimeHost:
     versions = {"docker": "26.1.5"} if path == DAEMON else {"containerd": "1.7.24"}
-    return Machine({path: text}, **versions)
+    return RuntimeHost({path: text}, **versions)
 
 
 def answer(host: FakeHost, path: str, *, diff: bool, state: str = "present") -> dict[str, Any]:

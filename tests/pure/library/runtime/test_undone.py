@@ -11,13 +11,13 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
-from tests.fakes.library.runtime_fakes import CONFIG, OLD, Machine, capability
+from tests.fakes.library.runtime_host import CONFIG, OLD, RuntimeHost, capability
 
 TEXT = "version = 2\n"
 OFF = f'version = 2\n[plugins."{OLD}"]\nenable_cdi = false\n'
 
 
-class Fickle(Machine):
+class Fickle(RuntimeHost):
     """A machine whose containerd says something else once its file is written; a second write may fail."""
 
     def __init__(self, *, fails: bool) -> None:
@@ -33,7 +33,7 @@ class Fickle(Machine):
         return super().write(path, text, **values)
 
 
-def applied(host: Machine) -> NodeError:
+def applied(host: RuntimeHost) -> NodeError:
     one = capability(host)
     (step,) = one.plan(one.observe()).steps
     with pytest.raises(NodeError, match="did not take enable_cdi = true") as caught:

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.runtime.machine import Machine
+from tests.fakes.runtime.genuine_runtimes import GenuineRuntimes
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Callable[..., Machine]:
+def machine(tmp_path: Path) -> Callable[..., GenuineRuntimes]:
     """Return a maker of machines: a release of Debian, and files by path; they share nothing."""
-    made: list[Machine] = []
+    made: list[GenuineRuntimes] = []
 
-    def make(suite: str, files: dict[str, str] | None = None) -> Machine:
-        one = Machine(tmp_path / f"{len(made)}", suite, files)
+    def make(suite: str, files: dict[str, str] | None = None) -> GenuineRuntimes:
+        one = GenuineRuntimes(tmp_path / f"{len(made)}", suite, files)
         tried = subprocess.run([*one.inside(), "true"], capture_output=True, check=False)
         if tried.returncode:
             pytest.skip("this machine lets nobody mount, not even in a namespace")

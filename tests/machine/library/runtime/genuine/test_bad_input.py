@@ -10,9 +10,18 @@ from collections.abc import Callable
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.runtime.machine import CONFIG, DAEMON, SUITES, WRAPPER, Machine, converge, planned
+from tests.fakes.runtime.genuine_runtimes import (
+    CONFIG,
+    DAEMON,
+    WRAPPER,
+    GenuineRuntimes,
+    converge,
+    every_suite,
+    planned,
+    with_cdi,
+)
 
-Make = Callable[..., Machine]
+Make = Callable[..., GenuineRuntimes]
 CRI = 'plugins."io.containerd.grpc.v1.cri"'
 RUNC = '{ runc = { runtime_type = "io.containerd.runc.v2" } }'
 ODD = {
@@ -26,7 +35,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@every_suite
 @pytest.mark.parametrize("layout", ODD)
 def test_odd_layout_is_edited(machine: Make, suite: str, layout: str) -> None:
     node = machine(suite, {CONFIG: ODD[layout]})
@@ -62,7 +71,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@every_suite
 @pytest.mark.parametrize("text", BAD)
 def test_bad_configuration_of_containerd_is_named(machine: Make, suite: str, text: str) -> None:
     node = machine(suite, {CONFIG: text})
@@ -84,7 +93,7 @@ BAD_JSON = {
 }
 
 
-@pytest.mark.parametrize("suite", SUITES[1:])
+@with_cdi
 @pytest.mark.parametrize("text", BAD_JSON)
 def test_bad_configuration_of_docker_is_named(machine: Make, suite: str, text: str) -> None:
     node = machine(suite, {DAEMON: text})

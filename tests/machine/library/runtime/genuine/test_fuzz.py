@@ -12,7 +12,18 @@ from collections.abc import Callable, Iterator
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.runtime.machine import CONF_D, CONFIG, DAEMON, SUITES, Machine, converge
+from tests.fakes.runtime.genuine_runtimes import (
+    CONF_D,
+    CONFIG,
+    DAEMON,
+    NEWEST,
+    OLDER,
+    OLDEST,
+    GenuineRuntimes,
+    converge,
+    every_suite,
+    with_cdi,
+)
 from tests.support.paths import FAKES
 
 FILES = FAKES / "runtime_configs"
@@ -65,7 +76,7 @@ def mutations(ending: str, count: int, seed: str) -> Iterator[tuple[str, str, ra
         yield f"{seed} {number} {file.name}", mutated(text, dice), dice
 
 
-def outcome(node: Machine, runtime: str, mode: str) -> str:
+def outcome(node: GenuineRuntimes, runtime: str, mode: str) -> str:
     """Edit, edit again and take back; return whether that was refused, which changes nothing."""
     before = node.files()
     refused = None
@@ -82,7 +93,7 @@ def outcome(node: Machine, runtime: str, mode: str) -> str:
     return "edited"
 
 
-def fuzz(make: Callable[..., Machine], suite: str, count: int, seed: str) -> None:
+def fuzz(make: Callable[..., GenuineRuntimes], suite: str, count: int, seed: str) -> None:
     seen: Counter[str] = Counter()
     node = make(suite)
     node.install_toolkit()
@@ -97,30 +108,31 @@ def fuzz(make: Callable[..., Machine], suite: str, count: int, seed: str) -> Non
         node.remove("/var/lib/gpu-node")
         node.remove("/run/gpu-node")
     assert seen["refused"] > count // 10
-    if suite != "bookworm":
+    if suite != OLDEST:
         assert seen["edited"] > count // 10
 
 
-@pytest.mark.parametrize("suite", SUITES)
-def test_mutations_of_files_of_containerd(machine: Callable[..., Machine], suite: str) -> None:
-    fuzz(machine, suite, 30, "short")
+@every_suite
+def test_mutations_of_files_of_containerd(
+    machine: Callable[..., GenuineRuntimes], suite: str
+) -> None:
+    fuzz(machine, suite, 12, "short")
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", [OLDEST, OLDER, NEWEST])
 def test_a_thousand_mutations_of_files_of_containerd(
-    machine: Callable[..., Machine], suite: str
+    machine: Callable[..., GenuineRuntimes], suite: str
 ) -> None:
     fuzz(machine, suite, 1000, "long")
 
 
-@pytest.mark.parametrize("suite", SUITES[1:])
-def test_mutations_of_files_of_docker(machine: Callable[..., Machine], suite: str) -> None:
-    node = machine(suite)
+def fuzz_docker(make: Callable[..., GenuineRuntimes], suite: str, count: int) -> None:
+    node = make(suite)
     node.install_docker()
     node.install_toolkit()
     seen: Counter[str] = Counter()
-    for name, text, _dice in mutations("json", 60, "short"):
+    for name, text, _dice in mutations("json", count, "short"):
         node.put(DAEMON, text)
         try:
             seen[outcome(node, "docker", "runtime_class")] += 1
@@ -129,3 +141,16 @@ def test_mutations_of_files_of_docker(machine: Callable[..., Machine], suite: st
         node.remove("/var/lib/gpu-node")
         node.remove("/run/gpu-node")
     assert set(seen) == {"refused", "edited"}
+
+
+@with_cdi
+def test_mutations_of_files_of_docker(machine: Callable[..., GenuineRuntimes], suite: str) -> None:
+    fuzz_docker(machine, suite, 30)
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("suite", [OLDER, NEWEST])
+def test_hundreds_of_mutations_of_files_of_docker(
+    machine: Callable[..., GenuineRuntimes], suite: str
+) -> None:
+    fuzz_docker(machine, suite, 300)

@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.runtime.machine import (
+from tests.fakes.runtime.genuine_runtimes import (
     CONFIG,
     DAEMON,
-    SUITES,
+    OLDEST,
     WRAPPER,
-    Machine,
+    GenuineRuntimes,
     capability,
     converge,
+    every_suite,
+    with_cdi,
 )
 from tests.support.paths import FAKES
 
@@ -35,25 +37,27 @@ def leaves(value: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
     return {path: one for key in value for path, one in leaves(value[key], (*at, key)).items()}
 
 
-def readable(node: Machine) -> bool:
+def readable(node: GenuineRuntimes) -> bool:
     return node.run(["containerd", "--config", CONFIG, "config", "dump"], check=False).rc == 0
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@every_suite
 @pytest.mark.parametrize("name", sorted(path.name for path in FILES.glob("*.toml")))
-def test_golden_file_of_containerd(machine: Callable[..., Machine], suite: str, name: str) -> None:
+def test_golden_file_of_containerd(
+    machine: Callable[..., GenuineRuntimes], suite: str, name: str
+) -> None:
     text = (FILES / name).read_bytes().decode()
     node = machine(suite, {CONFIG: text})
     node.install_toolkit()
     before = node.files()
-    old = suite == "bookworm" and tomllib.loads(text)["version"] > 2
+    old = suite == OLDEST and tomllib.loads(text)["version"] > 2
     if old or not readable(node):  # a format that this containerd does not know
         with pytest.raises(NodeError, match=f"{CONFIG}|format version"):
             capability(node, mode="runtime_class").observe()
         assert node.files() == before
         return
     had = leaves(node.dump(CONFIG))
-    for mode in MODES[suite == "bookworm" :]:
+    for mode in MODES[suite == OLDEST :]:
         converge(node, mode=mode)
         has = leaves(node.dump(CONFIG))
         # Containerd 1 fills in what runc has by default only where no file names runc.
@@ -69,9 +73,11 @@ def test_golden_file_of_containerd(machine: Callable[..., Machine], suite: str, 
     assert node.files() == before
 
 
-@pytest.mark.parametrize("suite", SUITES[1:])
+@with_cdi
 @pytest.mark.parametrize("name", sorted(path.name for path in FILES.glob("*.json")))
-def test_golden_file_of_docker(machine: Callable[..., Machine], suite: str, name: str) -> None:
+def test_golden_file_of_docker(
+    machine: Callable[..., GenuineRuntimes], suite: str, name: str
+) -> None:
     node = machine(suite, {DAEMON: (FILES / name).read_bytes().decode()})
     node.install_docker()
     node.install_toolkit()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Item 8, and collection 18: a fresh node whose Python has no library for TOML, with genuine containerd."""
+"""A fresh node whose Python has no library for TOML, with genuine containerd."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._host import toml
 
-from tests.fakes.runtime.machine import CONFIG, SUITES, WRAPPER, Machine, converge, planned
+from tests.fakes.runtime.genuine_runtimes import (
+    CONFIG,
+    WRAPPER,
+    GenuineRuntimes,
+    converge,
+    every_suite,
+    planned,
+)
 from tests.support.paths import FAKES
 
 FILES = FAKES / "runtime_configs"
@@ -30,8 +37,10 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert sys.modules["tomllib"] is None
 
 
-@pytest.mark.parametrize("suite", SUITES)
-def test_check_mode_and_a_run_on_a_fresh_node(machine: Callable[..., Machine], suite: str) -> None:
+@every_suite
+def test_check_mode_and_a_run_on_a_fresh_node(
+    machine: Callable[..., GenuineRuntimes], suite: str
+) -> None:
     text = (FILES / "kubespray.toml").read_text()
     node = machine(suite, {CONFIG: text})
     node.install_toolkit()

@@ -14,7 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.runtime.daemons import running
-from tests.fakes.runtime.machine import DAEMON, SUITES, Machine, planned
+from tests.fakes.runtime.genuine_runtimes import (
+    DAEMON,
+    GenuineRuntimes,
+    planned,
+    with_cdi,
+)
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="runs containers as root"),
@@ -24,10 +29,10 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("suite", SUITES[1:])
+@with_cdi
 @pytest.mark.parametrize("live", [False, True])
 def test_what_a_restart_of_docker_ends(
-    machine: Callable[..., Machine], tmp_path: Path, suite: str, live: bool
+    machine: Callable[..., GenuineRuntimes], tmp_path: Path, suite: str, live: bool
 ) -> None:
     settings = {"live-restore": live, "features": {"cdi": False}}
     node = machine(suite, {DAEMON: json.dumps(settings)})
@@ -51,9 +56,9 @@ def test_what_a_restart_of_docker_ends(
         assert daemons.alive("dockerd") is live
 
 
-@pytest.mark.parametrize("suite", SUITES[1:])
+@with_cdi
 def test_containers_of_containerd_go_on(
-    machine: Callable[..., Machine], tmp_path: Path, suite: str
+    machine: Callable[..., GenuineRuntimes], tmp_path: Path, suite: str
 ) -> None:
     node = machine(suite, {DAEMON: '{"live-restore": true}'})
     node.install_docker()

@@ -13,10 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.runtime.machine import DAEMON, SUITES, WRAPPER, Machine, converge
+from tests.fakes.runtime.genuine_runtimes import (
+    DAEMON,
+    WRAPPER,
+    GenuineRuntimes,
+    converge,
+    with_cdi,
+)
 
-Make = Callable[..., Machine]
-with_cdi = pytest.mark.parametrize("suite", SUITES[1:])
+Make = Callable[..., GenuineRuntimes]
 # What a machine without networks and disks of its own lets a daemon do.
 FLAGS = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--storage-driver=vfs")
 OTHERS: dict[str, dict[str, Any]] = {
@@ -26,7 +31,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-def started(node: Machine) -> str:
+def started(node: GenuineRuntimes) -> str:
     """Start dockerd until it has tried its runtimes, or ends; return what it says."""
     program = node.programs["dockerd"]
     words = [*node.inside(), "unshare", "--net", str(program), *FLAGS, "--containerd=/nothing"]

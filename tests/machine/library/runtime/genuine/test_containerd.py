@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Findings A1 to A12 with genuine containerd: files that strangers have, edited, verified and given back."""
+"""Genuine containerd: files that strangers have, edited, verified and given back."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from collections.abc import Callable
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.runtime.machine import (
+from tests.fakes.runtime.genuine_runtimes import (
     CONF_D,
     CONFIG,
-    SUITES,
+    NEWEST,
+    OLDER,
+    OLDEST,
     WRAPPER,
-    Machine,
+    GenuineRuntimes,
     capability,
     converge,
+    every_suite,
     planned,
+    with_cdi,
 )
 
-Make = Callable[..., Machine]
+Make = Callable[..., GenuineRuntimes]
 OLD = "io.containerd.grpc.v1.cri"
 NEW = "io.containerd.cri.v1.runtime"
-every_suite = pytest.mark.parametrize("suite", SUITES)
-with_cdi = pytest.mark.parametrize("suite", SUITES[1:])
 NVIDIAS = f"{CONF_D}/99-nvidia.toml"
 IMPORTS = f'imports = ["{CONF_D}/*.toml"]\n'
 
@@ -40,7 +42,7 @@ def test_file_without_keys_gets_its_version(machine: Make, suite: str, text: str
     assert converge(node, mode="runtime_class") != []
     assert node.runtime("nvidia")["options"]["BinaryName"] == WRAPPER
     made = node.files()[CONFIG]
-    assert tomllib.loads(made)["version"] == (3 if suite == "forky" else 2)
+    assert tomllib.loads(made)["version"] == (3 if suite == NEWEST else 2)
     assert text.strip() in made
     assert converge(node, mode="runtime_class") == []
     converge(node, state="absent")
@@ -77,9 +79,9 @@ def test_no_file_or_a_dangling_link(machine: Make, suite: str, link: bool) -> No
 
 
 DISABLED = {
-    "bookworm": [f'version = 2\ndisabled_plugins = ["{OLD}"]\n', 'disabled_plugins = ["cri"]\n'],
-    "trixie": [f'version = 2\ndisabled_plugins = ["{OLD}"]\n', 'disabled_plugins = ["cri"]\n'],
-    "forky": [
+    OLDEST: [f'version = 2\ndisabled_plugins = ["{OLD}"]\n', 'disabled_plugins = ["cri"]\n'],
+    OLDER: [f'version = 2\ndisabled_plugins = ["{OLD}"]\n', 'disabled_plugins = ["cri"]\n'],
+    NEWEST: [
         f'version = 2\ndisabled_plugins = ["{OLD}"]\n',
         f'version = 3\ndisabled_plugins = ["{OLD}"]\n',
         f'version = 3\ndisabled_plugins = ["{NEW}"]\n',
@@ -88,30 +90,33 @@ DISABLED = {
 }
 
 
-@pytest.mark.parametrize(("suite", "text"), [(s, text) for s in SUITES for text in DISABLED[s]])
-def test_disabled_cri_is_seen_however_it_is_spelled(machine: Make, suite: str, text: str) -> None:
-    node = machine(suite, {CONFIG: text})
-    node.install_toolkit()
-    before = node.files()
-    with pytest.raises(NodeError, match=r"disables the CRI plugin.*Next step: .*disabled_plugins"):
-        planned(node, mode="runtime_class")
-    assert converge(node, state="absent") == []
-    assert node.files() == before
+@every_suite
+def test_disabled_cri_is_seen_however_it_is_spelled(machine: Make, suite: str) -> None:
+    said = r"disables the CRI plugin.*Next step: .*disabled_plugins"
+    for text in DISABLED[suite]:
+        node = machine(suite, {CONFIG: text})
+        node.install_toolkit()
+        before = node.files()
+        with pytest.raises(NodeError, match=said):
+            planned(node, mode="runtime_class")
+        assert converge(node, state="absent") == []
+        assert node.files() == before
 
 
-@pytest.mark.parametrize(("suite", "text"), [(s, text) for s in SUITES[1:] for text in DISABLED[s]])
-def test_auto_leaves_dockers_containerd_alone(machine: Make, suite: str, text: str) -> None:
-    node = machine(suite, {CONFIG: text})
-    node.install_docker()
-    steps = converge(node, name="auto")
-    assert [one for one in steps if "containerd" in one] == []
-    assert node.files()[CONFIG] == text
-    assert [one for one in planned(node, name="auto").warnings if "containerd" in one] == []
+@with_cdi
+def test_auto_leaves_dockers_containerd_alone(machine: Make, suite: str) -> None:
+    for text in DISABLED[suite]:
+        node = machine(suite, {CONFIG: text})
+        node.install_docker()
+        steps = converge(node, name="auto")
+        assert [one for one in steps if "containerd" in one] == []
+        assert node.files()[CONFIG] == text
+        assert [one for one in planned(node, name="auto").warnings if "containerd" in one] == []
 
 
 def test_cri_that_an_import_disables(machine: Make) -> None:
     more = f'version = 2\ndisabled_plugins = ["{OLD}"]\n'
-    node = machine("trixie", {CONFIG: "version = 2\n" + IMPORTS, f"{CONF_D}/x.toml": more})
+    node = machine(OLDER, {CONFIG: "version = 2\n" + IMPORTS, f"{CONF_D}/x.toml": more})
     with pytest.raises(NodeError, match="disables the CRI plugin"):
         planned(node)
 
@@ -123,13 +128,13 @@ def off(section: str, version: int) -> str:
     return f'version = {version}\n[plugins."{section}"]\nenable_cdi = false\n'
 
 
-def remembered(node: Machine) -> list[str | None]:
+def remembered(node: GenuineRuntimes) -> list[str | None]:
     return [node.read(f"/{one}/gpu-node/container_runtime.json") for one in ("var/lib", "run")]
 
 
 def test_what_would_not_be_in_effect_is_found_on_the_trial(machine: Make) -> None:
     main = f'version = 3\nimports = ["{MORE}"]\n'
-    node = machine("forky", {CONFIG: main, MORE: off(NEW, 3)})
+    node = machine(NEWEST, {CONFIG: main, MORE: off(NEW, 3)})
     before = node.files()
     with pytest.raises(NodeError, match=r"would still not have enable_cdi = true.*more\.toml sets"):
         planned(node)
@@ -139,7 +144,7 @@ def test_what_would_not_be_in_effect_is_found_on_the_trial(machine: Make) -> Non
 
 @with_cdi
 def test_what_is_found_wrong_after_the_write_is_undone(machine: Make, suite: str) -> None:
-    section, version = (OLD, 2) if suite == "trixie" else (NEW, 3)
+    section, version = (OLD, 2) if suite == OLDER else (NEW, 3)
     main = f'version = {version}\nimports = ["{CONF_D}/*"]\n' + off(section, version)[12:]
     node = machine(suite, {CONFIG: main})
     node.makedirs(CONF_D)
@@ -177,7 +182,7 @@ CTK_2_1 = CTK_1_7.replace("version = 2", "version = 3").replace(OLD, NEW)
 
 
 def test_ours_has_the_last_word_beside_nvidias_file(machine: Make) -> None:
-    node = machine("forky", {CONFIG: "version = 3\n" + IMPORTS, NVIDIAS: CTK_2_1})
+    node = machine(NEWEST, {CONFIG: "version = 3\n" + IMPORTS, NVIDIAS: CTK_2_1})
     node.install_toolkit()
     before = node.files()
     assert len(converge(node, mode="runtime_class")) == 1
@@ -189,7 +194,7 @@ def test_ours_has_the_last_word_beside_nvidias_file(machine: Make) -> None:
 
 
 def test_file_of_an_earlier_release_is_moved(machine: Make) -> None:
-    node = machine("forky", {CONFIG: "version = 3\n" + IMPORTS})
+    node = machine(NEWEST, {CONFIG: "version = 3\n" + IMPORTS})
     node.install_toolkit()
     before = node.files()
     converge(node, mode="runtime_class")
@@ -212,7 +217,7 @@ def test_file_of_an_earlier_release_is_moved(machine: Make) -> None:
 
 def test_file_that_sorts_after_ours_is_named(machine: Make) -> None:
     last = f"{CONF_D}/zzz.toml"
-    node = machine("forky", {CONFIG: "version = 3\n" + IMPORTS, last: CTK_2_1})
+    node = machine(NEWEST, {CONFIG: "version = 3\n" + IMPORTS, last: CTK_2_1})
     node.install_toolkit()
     before = node.files()
     with pytest.raises(NodeError, match=r"would still not have BinaryName.*zzz\.toml"):
@@ -222,7 +227,7 @@ def test_file_that_sorts_after_ours_is_named(machine: Make) -> None:
 
 def test_containerd_1_is_edited_where_the_section_counts(machine: Make) -> None:
     main = f'version = 2\n{IMPORTS}[plugins."{OLD}"]\nsandbox_image = "pause:9"\n'
-    node = machine("trixie", {CONFIG: main, NVIDIAS: CTK_1_7})
+    node = machine(OLDER, {CONFIG: main, NVIDIAS: CTK_1_7})
     node.install_toolkit()
     before = node.files()
     converge(node, mode="cdi")
@@ -237,7 +242,7 @@ def test_containerd_1_is_edited_where_the_section_counts(machine: Make) -> None:
 
 @every_suite
 def test_complete_handler_needs_nothing(machine: Make, suite: str) -> None:
-    section, version = (NEW, 3) if suite == "forky" else (OLD, 2)
+    section, version = (NEW, 3) if suite == NEWEST else (OLD, 2)
     at = f'plugins."{section}".containerd.runtimes'
     text = (
         f'version = {version}\n[plugins."{section}"]\nenable_cdi = true\n'
@@ -246,7 +251,7 @@ def test_complete_handler_needs_nothing(machine: Make, suite: str) -> None:
         f'[{at}.nvidia]\nruntime_type = "io.containerd.runc.v2"\n'
         f'[{at}.nvidia.options]\nBinaryName = "{WRAPPER}"\nSystemdCgroup = true\n'
     )
-    text = text.replace("enable_cdi = true\n", "") if suite == "bookworm" else text
+    text = text.replace("enable_cdi = true\n", "") if suite == OLDEST else text
     node = machine(suite, {CONFIG: text})
     node.install_toolkit()
     assert converge(node, mode="runtime_class") == []
@@ -269,7 +274,7 @@ BinaryName = "/usr/bin/crun"
 @every_suite
 @pytest.mark.parametrize("mode", ["runtime_class", "default_runtime"])
 def test_handler_is_like_the_default_runtime(machine: Make, suite: str, mode: str) -> None:
-    section, version = (NEW, 3) if suite == "forky" else (OLD, 2)
+    section, version = (NEW, 3) if suite == NEWEST else (OLD, 2)
     values = {"section": section, "version": version}
     node = machine(
         suite, {CONFIG: CRUN.format(name="crun", kind="io.containerd.runc.v2", **values)}
@@ -287,7 +292,7 @@ def test_handler_is_like_the_default_runtime(machine: Make, suite: str, mode: st
 
 @every_suite
 def test_nothing_is_taken_from_a_runtime_of_another_kind(machine: Make, suite: str) -> None:
-    section, version = (NEW, 3) if suite == "forky" else (OLD, 2)
+    section, version = (NEW, 3) if suite == NEWEST else (OLD, 2)
     values = {"section": section, "version": version}
     text = CRUN.format(name="kata", kind="io.containerd.kata.v2", **values)
     node = machine(suite, {CONFIG: text.replace("SystemdCgroup = true\n", "ConfigPath = '/k'\n")})
@@ -302,7 +307,7 @@ def test_nothing_is_taken_from_a_runtime_of_another_kind(machine: Make, suite: s
 def test_another_path_is_not_answered_from_the_usual_one(
     machine: Make, suite: str, text: str | None
 ) -> None:
-    section, version = (NEW, 3) if suite == "forky" else (OLD, 2)
+    section, version = (NEW, 3) if suite == NEWEST else (OLD, 2)
     at = f'plugins."{section}".containerd.runtimes.nvidia'
     usual = (
         f'version = {version}\n[plugins."{section}"]\n[{at}]\n'

@@ -37,7 +37,7 @@ KEPT = f"{PREFIX}/rollback.json"
 UNIT_FILE = f"{UNITS}/{UNIT}"
 
 
-class Machine(FakeHost):
+class AgentHost(FakeHost):
     """A node whose daemon serves, or does not, depending on its release and its configuration."""
 
     def __init__(self, *bad: str) -> None:
@@ -153,12 +153,14 @@ def parameters(digest: str, wait: int, **config: t.Any) -> t.Dict[str, t.Any]:
     }
 
 
-def deploy(machine: Machine, digest: str, wait: int = 0, **config: t.Any) -> DevicePluginCapability:
+def deploy(
+    machine: AgentHost, digest: str, wait: int = 0, **config: t.Any
+) -> DevicePluginCapability:
     """Bring a release and a configuration into force, as the module does."""
     return run(machine, parameters(digest, wait, **config))
 
 
-def run(machine: Machine, params: t.Mapping[str, t.Any]) -> DevicePluginCapability:
+def run(machine: AgentHost, params: t.Mapping[str, t.Any]) -> DevicePluginCapability:
     found = DevicePluginCapability(machine, params, check_mode=False)
     for step in found.plan(found.observe()).steps:
         found.apply(step)

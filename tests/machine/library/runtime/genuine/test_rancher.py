@@ -12,7 +12,13 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import containerd
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.common import Kind
 
-from tests.fakes.runtime.machine import WRAPPER, Machine, converge, planned
+from tests.fakes.runtime.genuine_runtimes import (
+    NEWEST,
+    WRAPPER,
+    GenuineRuntimes,
+    converge,
+    planned,
+)
 
 AT = "plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes"
 # In the way of k3s, which writes a handler for NVIDIA's runtime where it finds one at its start.
@@ -42,8 +48,8 @@ BOTH = pytest.mark.parametrize("kind", [containerd.K3S, containerd.RKE2], ids=["
 
 
 def rancher(
-    make: Callable[..., Machine], kind: Kind, *, imports: bool, handler: bool
-) -> tuple[Machine, str]:
+    make: Callable[..., GenuineRuntimes], kind: Kind, *, imports: bool, handler: bool
+) -> tuple[GenuineRuntimes, str]:
     """Return a machine with k3s or RKE2, and the folder that its file may import."""
     folder = f"{kind.config_path.rpartition('/')[0]}/config-v3.toml.d"
     text = GENERATED.format(
@@ -52,7 +58,7 @@ def rancher(
         imports=f'imports = ["{folder}/*.toml"]' if imports else "",
         handler=HANDLER if handler else "",
     )
-    node = make("forky", {kind.config_path: text})
+    node = make(NEWEST, {kind.config_path: text})
     node.programs[kind.program] = node.programs.pop("containerd")
     node.answers["systemctl"] = "LoadState=loaded\nActiveState=active\n"
     node.install_toolkit()
@@ -62,14 +68,16 @@ def rancher(
 @BOTH
 @pytest.mark.parametrize("imports", [False, True])
 def test_own_handler_is_complete(
-    machine: Callable[..., Machine], kind: Kind, imports: bool
+    machine: Callable[..., GenuineRuntimes], kind: Kind, imports: bool
 ) -> None:
     node, _folder = rancher(machine, kind, imports=imports, handler=True)
     assert converge(node, name=kind.name, mode="runtime_class") == []
 
 
 @BOTH
-def test_handler_goes_where_the_file_imports(machine: Callable[..., Machine], kind: Kind) -> None:
+def test_handler_goes_where_the_file_imports(
+    machine: Callable[..., GenuineRuntimes], kind: Kind
+) -> None:
     node, folder = rancher(machine, kind, imports=True, handler=False)
     before = node.files()
     (step,) = converge(node, name=kind.name, mode="default_runtime")
@@ -81,7 +89,7 @@ def test_handler_goes_where_the_file_imports(machine: Callable[..., Machine], ki
 
 @BOTH
 def test_without_the_import_the_template_is_named(
-    machine: Callable[..., Machine], kind: Kind
+    machine: Callable[..., GenuineRuntimes], kind: Kind
 ) -> None:
     node, _folder = rancher(machine, kind, imports=False, handler=False)
     before = node.files()

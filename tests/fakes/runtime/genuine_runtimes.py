@@ -11,26 +11,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.capability import (
-    SPEC,
-    RuntimeCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
+import pytest
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from nvsim import genuine
 
+from tests.fakes.library.runtime_host import CONFIG, DAEMON, WRAPPER, capability, converge, planned
+
 # The releases that have containerd 1.6, 1.7 and 2.1, or later ones of 2.
-SUITES = ("bookworm", "trixie", "forky")
-CONFIG = "/etc/containerd/config.toml"
+# Debian's releases: containerd 1.6, 1.7 with dockerd 26, 2.1 with dockerd 27. What the newest shows is short.
+OLDEST, OLDER, NEWEST = "bookworm", "trixie", "forky"
+every_suite = pytest.mark.parametrize(
+    "suite", [*(pytest.param(one, marks=pytest.mark.long) for one in (OLDEST, OLDER)), NEWEST]
+)
+with_cdi = pytest.mark.parametrize("suite", [pytest.param(OLDER, marks=pytest.mark.long), NEWEST])
 CONF_D = "/etc/containerd/conf.d"
-DAEMON = "/etc/docker/daemon.json"
-WRAPPER = "/usr/bin/nvidia-container-runtime"
 OWN = ("/etc", "/run", "/var")
 INSIDE = 'for one in etc run var; do mount --bind "$0/$one" "/$one" || exit 125; done; exec "$@"'
 
+__all__ = ["CONFIG", "DAEMON", "WRAPPER", "capability", "converge", "planned"]
 
-class Machine(Host):
+
+class GenuineRuntimes(Host):
     """A machine of a release of Debian; its runtimes read the machine's own /etc, /run and /var."""
 
     def __init__(self, root: Path, suite: str, files: dict[str, str] | None = None) -> None:
@@ -147,30 +148,3 @@ class Machine(Host):
         """Return a runtime of containerd, in effect."""
         found: dict[str, Any] = self.cri()["containerd"]["runtimes"][name]
         return found
-
-
-def capability(host: Host, **params: Any) -> RuntimeCapability:
-    """Return the module's inside for parameters."""
-    defaults = {name: option.get("default") for name, option in SPEC["argument_spec"].items()}
-    return RuntimeCapability(host, {**defaults, "name": "containerd", **params})
-
-
-def planned(host: Host, **params: Any) -> Plan:
-    """Return what would be done."""
-    one = capability(host, **params)
-    return one.plan(one.observe())
-
-
-def converge(host: Host, **params: Any) -> list[str]:
-    """Do what the module does, and see that nothing is left; return the steps in words."""
-    one = capability(host, **params)
-    plan, done = one.plan(one.observe()), []
-    while plan.steps:
-        for step in plan.steps:
-            one.apply(step)
-            done.append(step.summary)
-        more = plan.more
-        plan = one.plan(one.observe())
-        if plan.steps and not more:
-            raise NodeError(f"this is left: {[step.summary for step in plan.steps]}")
-    return done

@@ -16,6 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.capa
     RuntimeCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
 from tests.fakes.library.fakes import FakeHost
@@ -39,7 +40,7 @@ def merged(one: Config, other: Config) -> Config:
     return found
 
 
-class Machine(FakeHost):
+class RuntimeHost(FakeHost):
     """A machine with runtimes of some versions on it."""
 
     def __init__(
@@ -166,18 +167,28 @@ class Machine(FakeHost):
         return Completed(0, tomlkit.dumps(config), "")
 
 
-def capability(host: FakeHost, **params: t.Any) -> RuntimeCapability:
+def capability(host: t.Any, **params: t.Any) -> RuntimeCapability:
+    """Return the module's inside for parameters."""
     defaults = {name: option.get("default") for name, option in SPEC["argument_spec"].items()}
     return RuntimeCapability(host, {**defaults, "name": "containerd", **params})
 
 
-def converge(host: FakeHost, **params: t.Any) -> t.List[str]:
-    """Bring the machine there, and see that nothing is left; return the steps in words."""
+def planned(host: t.Any, **params: t.Any) -> Plan:
+    """Return what would be done."""
     one = capability(host, **params)
-    steps = one.plan(one.observe()).steps
-    for step in steps:
-        one.apply(step)
-    again = one.plan(one.observe()).steps
-    if again:
-        raise NodeError(f"this is left: {[step.summary for step in again]}")
-    return [step.summary for step in steps]
+    return one.plan(one.observe())
+
+
+def converge(host: t.Any, **params: t.Any) -> t.List[str]:
+    """Do what the module does, and see that nothing is left; return the steps in words."""
+    one = capability(host, **params)
+    plan, done = one.plan(one.observe()), []
+    while plan.steps:
+        for step in plan.steps:
+            one.apply(step)
+            done.append(step.summary)
+        more = plan.more
+        plan = one.plan(one.observe())
+        if plan.steps and not more:
+            raise NodeError(f"this is left: {[step.summary for step in plan.steps]}")
+    return done
