@@ -5,27 +5,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.callback import progress
 
+from tests.support.waiting import LIMIT, eventually
+
 COLLECTIONS = Path(progress.__file__).parents[5]
 SPEAKS = """\
 from ansible.module_utils.basic import AnsibleModule
-import time
 
 def main():
     spec = {"warn": {"type": "list", "elements": "str", "default": []}, "old": {"type": "str"}}
-    spec.update(answer={"type": "dict", "default": {}}, fail={"type": "str"}, sleep={"type": "float", "default": 0})
+    spec.update(answer={"type": "dict", "default": {}}, fail={"type": "str"}, gate={"type": "str"})
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    time.sleep(module.params["sleep"])
+    if module.params["gate"]:
+        open(module.params["gate"]).close()
     for warning in module.params["warn"]:
         module.warn(warning)
     if module.params["old"]:
@@ -42,7 +46,36 @@ echo half an answer
 echo no more memory >&2
 exit 137
 """
-Answers = Callable[..., str]
+Scene = tuple[str, Callable[[], object]]  # what is done once a line has these words
+
+
+class Gate:
+    """Holds the modules that come to it: a named pipe, which they open for reading."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._held: list[int] = []
+
+    def let_through(self) -> None:
+        """Let the module go on that waits, once it does."""
+        os.close(eventually(self._writer))
+
+    def open(self) -> None:
+        """Let everything through from now on."""
+        self._held.append(os.open(self.path, os.O_RDWR))
+
+    def remove(self) -> None:
+        """Let go who waits, and fail who comes."""
+        self.open()
+        self.path.unlink()
+        while self._held:
+            os.close(self._held.pop())
+
+    def _writer(self) -> int:
+        with contextlib.suppress(OSError):  # nobody waits yet
+            return os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
+        return 0
 
 
 class Play:
@@ -50,9 +83,26 @@ class Play:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._gates: list[Gate] = []
         (folder / "library").mkdir()
         (folder / "library/speaks.py").write_text(SPEAKS)
         (folder / "library/dies.sh").write_text(DIES)
+
+    def gate(self) -> Gate:
+        """Return a gate, by whose path modules wait."""
+        self._gates.append(Gate(self.folder / f"gate-{len(self._gates)}"))
+        return self._gates[-1]
+
+    @contextlib.contextmanager
+    def ended(self, command: list[str], **given: Any) -> Iterator[subprocess.Popen[str]]:
+        """Run a command for the time of a with statement; no module waits at a gate after that."""
+        with subprocess.Popen(command, cwd=self.folder, text=True, **given) as self.runs:
+            try:
+                yield self.runs
+            finally:
+                self.runs.kill()
+                while self._gates:
+                    self._gates.pop().remove()
 
     def environment(self, **settings: str) -> dict[str, str]:
         kept = {
@@ -89,11 +139,23 @@ class Play:
             check=False,
             capture_output=True,
             text=True,
-            timeout=120,
         )
         assert done.returncode in (0, 2, 4), done.stderr
         assert "allback" not in done.stderr, "ansible goes on where a display fails, and says so"
         return done.stdout
+
+    def follow(self, command: list[str], *scenes: Scene, **settings: str) -> str:
+        """Return what a log gets, while something is done at each scene."""
+        left, text = list(scenes), ""
+        environment = self.environment(**settings)
+        with self.ended(command, env=environment, stdout=subprocess.PIPE) as runs:
+            assert runs.stdout is not None
+            while data := read(runs.stdout.fileno()):
+                text += data.decode()
+                while left and left[0][0] in text:
+                    left.pop(0)[1]()
+        assert not left, f"never seen: {left[0][0]!r} in {text}"
+        return text
 
 
 @pytest.fixture
@@ -104,6 +166,12 @@ def play(tmp_path: Path) -> Play:
 @pytest.fixture(scope="module")
 def shared_play(tmp_path_factory: pytest.TempPathFactory) -> Play:
     return Play(tmp_path_factory.mktemp("play"))
+
+
+def read(end: int) -> bytes:
+    """Return what comes next from a pipe or a terminal."""
+    assert select.select([end], [], [], LIMIT)[0], "nothing was said for long"
+    return os.read(end, 65536)
 
 
 def block(text: str, start: str) -> list[str]:

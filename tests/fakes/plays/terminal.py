@@ -10,12 +10,10 @@ import os
 import re
 import signal
 import struct
-import subprocess
 import termios
-import time
 from typing import Any
 
-from tests.fakes.plays.plays import Play
+from tests.fakes.plays.plays import Play, Scene, read
 
 STEERING = re.compile(r"\x1b\[(\d*)([A-Za-z])")
 
@@ -65,43 +63,34 @@ class Terminal:
 
 
 def on_terminal(
-    play: Play, tasks: list[dict[str, Any]], columns: int = 80, end: float = 0, **given: Any
+    play: Play, tasks: list[dict[str, Any]], *scenes: Scene, columns: int = 80, **given: Any
 ) -> tuple[list[str], list[list[str]]]:
     """Return the lines of a terminal at the end, and those after each thing that was written.
 
-    ``end`` interrupts the playbook after so many seconds, as ^C does.
+    Each scene is waited for: what is done once a line has these words.
     """
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = play.environment(TERM="xterm", **given.pop("settings", {}))
-    command = play.command(tasks, **given)
-    runs = subprocess.Popen(
-        command,
-        cwd=play.folder,
-        env=environment,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        preexec_fn=_own_terminal,
-    )
-    os.close(theirs)
-    terminal, frames, begun = Terminal(columns), [], time.monotonic()
+    terminal, frames, left = Terminal(columns), [], list(scenes)
+    ends = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "preexec_fn": _own_terminal}
     try:
-        while data := _read(ours):
-            terminal.write(data)
-            frames.append(list(terminal.lines))
-            if (
-                end
-                and time.monotonic() - begun > end
-                and any("Build" in one for one in terminal.lines)
-            ):
-                runs.send_signal(signal.SIGINT)
-                end = 0
-        runs.wait(timeout=60)
+        with play.ended(play.command(tasks, **given), env=environment, **ends):
+            os.close(theirs)
+            while data := _read(ours):
+                terminal.write(data)
+                frames.append(list(terminal.lines))
+                while left and any(left[0][0] in one for one in terminal.lines):
+                    left.pop(0)[1]()
     finally:
-        runs.kill()
         os.close(ours)
+    assert not left, f"never seen: {left[0][0]!r} in {terminal.lines}"
     return terminal.lines, frames
+
+
+def interrupt(play: Play) -> None:
+    """Do what ^C does."""
+    play.runs.send_signal(signal.SIGINT)
 
 
 def _own_terminal() -> None:
@@ -112,7 +101,7 @@ def _own_terminal() -> None:
 def _read(terminal: int) -> str:
     data = b""
     try:
-        data = os.read(terminal, 65536)
+        data = read(terminal)
         while data and data[-1] >= 0x80 and data[-3:-2] != b"\xe2":  # in the middle of a character
             data += os.read(terminal, 1)
     except OSError:  # nobody writes any more

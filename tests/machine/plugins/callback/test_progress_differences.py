@@ -20,29 +20,53 @@ def changes(name: str, before: Any, after: Any, **more: Any) -> dict[str, Any]:
     return {"name": name, "speaks": {"answer": answer}}
 
 
-@pytest.mark.parametrize(
-    ("summary", "shown"),
-    [
-        ("create 1g", "would create 1g"),
-        ("GPU 6: destroy 1g", "GPU 6: would destroy 1g"),
-        ("/etc/cdi/nvidia.yaml: add 0:0", "/etc/cdi/nvidia.yaml: would add 0:0"),
-        ("refresh the lists: apt-get update", "would refresh the lists: apt-get update"),
-    ],
-)
-def test_check_mode_says_would(play: Play, summary: str, shown: str) -> None:
-    one = changes("Change", "", "", steps=[{"summary": summary}])
-    text = play.run([one], "--check")
-    assert block(text, "Change")[1:] == [f"- {shown}"]
-    assert text.splitlines()[1] == "A play (check mode: nothing is changed)"
+FIRST = changes("First", "a\n", "b\n", steps=[{"summary": "x"}])
+SECOND = changes("Second", "c\n", "d\n")
+# The difference has the steps for displays that don't show them themselves.
+BOTH = {"before": "a\n", "after": "b\n", "prepared": "- x\n"}
+KEPT = {"changed": True, "diff": BOTH, "steps": [{"summary": "x"}]}
+WOULD = {
+    "create 1g": "would create 1g",
+    "GPU 6: destroy 1g": "GPU 6: would destroy 1g",
+    "/etc/cdi/nvidia.yaml: add 0:0": "/etc/cdi/nvidia.yaml: would add 0:0",
+    "refresh the lists: apt-get update": "would refresh the lists: apt-get update",
+}
 
 
-def test_differences_stand_below_the_line_of_their_task_and_host(play: Play) -> None:
-    tasks = [
-        changes("First", "a\n", "b\n", steps=[{"summary": "x"}]),
-        changes("Second", "c\n", "d\n"),
+@pytest.fixture(scope="module")
+def checked(shared_play: Play) -> str:
+    """Return what a check with differences shows of two nodes."""
+    steps = [
+        changes(f"Change {number}", "", "", steps=[{"summary": one}])
+        for number, one in enumerate(WOULD)
     ]
-    text = play.run(tasks, "--check", "--diff", hosts=("n1", "n2"))
-    lines = [line.rpartition("s  ")[2].strip() for line in text.splitlines()]
+    file = shared_play.folder / "there"
+    file.write_text("old\n")
+    write = {"name": "Write", "ansible.builtin.copy": {"content": "new\n", "dest": str(file)}}
+    tasks = [*steps, FIRST, SECOND, write]
+    text = shared_play.run(tasks, "--check", "--diff", hosts=("n1", "n2"))
+    assert file.read_text() == "old\n"
+    return text
+
+
+@pytest.fixture(scope="module")
+def applied(shared_play: Play) -> str:
+    """Return what a run with differences shows."""
+    before, after = ({"unit": UNIT, "port": one} for one in (9402, 9403))
+    texts = [json.dumps(one, indent=2) for one in (before, {**after, "unit": UNIT + "After=x\n"})]
+    kept = {"name": "Keep", "speaks": {"answer": KEPT}}
+    each = {**changes("Each", "a\n", "{{ item }}\n"), "loop": ["b", "c"]}
+    return shared_play.run([kept, changes("Deploy", *texts), each], "--diff")
+
+
+def test_check_mode_says_would(checked: str) -> None:
+    assert checked.splitlines()[1] == "A play (check mode: nothing is changed)"
+    shown = [block(checked, f"Change {number}")[1:] for number, _one in enumerate(WOULD)]
+    assert shown == [[f"- {one}"] for one in WOULD.values()]
+
+
+def test_differences_stand_below_the_line_of_their_task_and_host(checked: str) -> None:
+    lines = [line.rpartition("s  ")[2].strip() for line in checked.splitlines()]
     first = ["- would x", "@@ -1 +1 @@", "-a", "+b"]
     second = ["@@ -1 +1 @@", "-c", "+d"]
     for host in ("n1", "n2"):
@@ -51,55 +75,25 @@ def test_differences_stand_below_the_line_of_their_task_and_host(play: Play) -> 
             assert lines[start + 1 : start + 1 + len(below)] == below
 
 
-def test_steps_are_not_repeated_by_the_difference_that_has_them_for_other_displays(
-    play: Play,
-) -> None:
-    both = {
-        "diff": {"before": "a\n", "after": "b\n", "prepared": "- x\n"},
-        "steps": [{"summary": "x"}],
-    }
-    one = {"name": "First", "speaks": {"answer": {"changed": True, **both}}}
-    below = block(play.run([one], "--diff"), "First")[1:]
+def test_genuine_differences_of_a_module_of_ansible(checked: str) -> None:
+    below = [one.strip() for one in block(checked, "Write")[1:]]
+    assert below[-3:] == ["@@ -1 +1 @@", "-old", "+new"]
+    assert "/there" in below[0]
+
+
+def test_steps_are_not_repeated_by_the_difference(applied: str) -> None:
+    below = block(applied, "Keep")[1:]
     assert [line.strip() for line in below] == ["- x", "@@ -1 +1 @@", "-a", "+b"]
 
 
-def test_differences_are_shown_only_where_they_are_asked_for(play: Play) -> None:
-    assert "+b" not in play.run([changes("First", "a\n", "b\n")])
-    loud = {**changes("First", "a\n", "b\n"), "diff": True}
-    assert "+b" in play.run([loud])
-
-
-def test_texts_in_json_are_shown_as_texts(play: Play) -> None:
-    before, after = ({"unit": UNIT, "port": one} for one in (9402, 9403))
-    texts = [json.dumps(one, indent=2) for one in (before, {**after, "unit": UNIT + "After=x\n"})]
-    below = block(play.run([changes("Deploy", *texts)], "--diff"), "Deploy")[1:]
+def test_texts_in_json_are_shown_as_texts(applied: str) -> None:
+    below = block(applied, "Deploy")[1:]
     assert "  +  After=x" in below
     assert "     \tindented " in below
     assert "\\n" not in "".join(below)
 
 
-def test_long_differences_are_cut_and_whole_with_v(play: Play) -> None:
-    after = "".join(f"line {one}\n" for one in range(852))
-    text = play.run([changes("Describe", "", after)], "--diff")
-    below = block(text, "Describe")[1:]
-    assert below[-1] == "  … 813 more lines, all with -v"
-    assert len(below) == 41
-    assert "+line 851" in play.run([changes("Describe", "", after)], "--diff", "-v")
-
-
-def test_differences_of_a_loop_name_their_items(play: Play) -> None:
-    one = {**changes("Each", "a\n", "{{ item }}\n"), "loop": ["b", "c"]}
-    below = block(play.run([one], "--diff"), "Each")[1:]
+def test_differences_of_a_loop_name_their_items(applied: str) -> None:
+    below = block(applied, "Each")[1:]
     assert [below[0], below[4]] == ["b: changed", "c: changed"]
     assert [below[3].strip(), below[7].strip()] == ["+b", "+c"]
-
-
-def test_genuine_differences_of_a_module_of_ansible(play: Play) -> None:
-    file = play.folder / "there"
-    file.write_text("old\n")
-    copy = {"content": "new\n", "dest": str(file)}
-    text = play.run([{"name": "Write", "ansible.builtin.copy": copy}], "--check", "--diff")
-    below = [one.strip() for one in block(text, "Write")[1:]]
-    assert below[-3:] == ["@@ -1 +1 @@", "-old", "+new"]
-    assert str(file) in below[0]
-    assert file.read_text() == "old\n"

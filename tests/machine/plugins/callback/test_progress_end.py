@@ -9,6 +9,8 @@ import re
 import shutil
 from typing import Any
 
+import pytest
+
 from tests.fakes.plays.plays import Play
 
 LONG = "a-gpu-node-whose-name-is-as-long-as-names-are-in-some-clouds-{}.rack-7.example.com"
@@ -25,10 +27,55 @@ RESOURCES = {
 CHECKS = {"checks": [{"name": str(one), "holds": True} for one in range(10)], "failed_checks": []}
 
 
-def answers(play: Play, module: str, when: str = "true", **answer: Any) -> dict[str, Any]:
+FAILS = {"name": "Break", "speaks": {"fail": "no\nroom"}}
+LOCAL = ("partitioned", "broken", "valid", "told", "spoilt", "cordoned", "alone", "bare", "counted")
+COUNTED = [
+    {"block": [FAILS], "rescue": [{"name": "Mend", "speaks": {}}]},
+    {**FAILS, "ignore_errors": True},
+    {"name": "Not", "speaks": {}, "when": False},
+    {"name": "Each", "speaks": {}, "loop": [1, 2, 3], "when": "item != 2"},
+    {"name": "Quiet", "ansible.builtin.set_fact": {"x": 1}},
+]
+
+
+def answers(play: Play, module: str, **answer: Any) -> dict[str, Any]:
     """Return a task whose module answers as the one of the collection with this name does."""
     shutil.copy(play.folder / "library/speaks.py", play.folder / f"library/{module}.py")
-    return {"name": f"Run {module}", module: {"answer": answer}, "when": when}
+    return {"name": f"Run {module}", module: {"answer": answer}}
+
+
+def of(hosts: str, *tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a play."""
+    return {"name": hosts, "hosts": hosts, "gather_facts": False, "tasks": list(tasks), **more}
+
+
+@pytest.fixture(scope="module")
+def shown(shared_play: Play) -> str:
+    """Return what is shown of nodes to each of which something else happens."""
+    plays = [
+        of(
+            "partitioned:broken",
+            answers(shared_play, "nvidia_driver", **{**DRIVER, "changed": True}),
+        ),
+        of("partitioned", answers(shared_play, "mig", gpus=GPUS, reboot_required=False)),
+        of("broken", {"name": "Warn", "speaks": {"warn": ["one", "two"]}}),
+        of("valid", answers(shared_play, "device_plugin", resources=RESOURCES)),
+        of("valid:spoilt", answers(shared_play, "validate", **CHECKS)),
+        of("told", answers(shared_play, "validate", **CHECKS, summary="ready, 4 GPUs")),
+        of("cordoned", answers(shared_play, "drain", cordoned=True)),
+        of("bare", {"name": "Look", "gpu.node.gpu_info": {}}),
+        of("counted", *COUNTED),
+        of("away", {"name": "Ask in vain", "speaks": {}}, ignore_unreachable=True),
+        of("far:broken:spoilt:cordoned:alone", FAILS),
+    ]
+    hosts = {**{one: {} for one in LOCAL}, "away": FAR, "far": FAR}
+    return shared_play.run(plays, hosts=hosts)
+
+
+@pytest.fixture(scope="module")
+def table(shown: str) -> dict[str, list[str]]:
+    """Return the rows of the table by their nodes."""
+    return {name: rest for name, *rest in map(str.split, filter(str.strip, end(shown)))}
 
 
 def end(text: str) -> list[str]:
@@ -37,99 +84,68 @@ def end(text: str) -> list[str]:
     return lines[max(n for n, line in enumerate(lines) if line.startswith("  node")) :]
 
 
-def test_the_table_has_what_the_modules_have_said(play: Play) -> None:
-    tasks = [
-        answers(play, "nvidia_driver", **{**DRIVER, "changed": True}),
-        answers(play, "mig", "inventory_hostname == 'n1'", gpus=GPUS, reboot_required=False),
-        {"name": "Warn", "speaks": {"warn": ["one", "two"]}, "when": "inventory_hostname == 'n2'"},
-        {"name": "Break", "speaks": {"fail": "no\nroom"}, "when": "inventory_hostname == 'n2'"},
-    ]
-    table = end(play.run(tasks, hosts=("n1", "n2")))
-    assert [line.split() for line in table[:3]] == [
-        ["node", "driver", "MIG", "reboot", "warnings", "result"],
-        ["n1", "535.261.03", "(550.163.01", "installed)", *MIG, "pending", "0", "changed"],
-        ["n2", "535.261.03", "(550.163.01", "installed)", "pending", "2", "failed"],
-    ]
-    assert table[4:7] == ["  ! n2: Break", "      no", "      room"]
+def test_the_table_has_what_the_modules_have_said(shown: str, table: dict[str, list[str]]) -> None:
+    assert table["node"] == ["driver", "MIG", "reboot", "warnings", "result"]
+    driver = ["535.261.03", "(550.163.01", "installed)"]
+    assert table["partitioned"] == [*driver, *MIG, "pending", "0", "changed"]
+    assert table["broken"] == [*driver, "pending", "2", "failed"]
+    lines = end(shown)
+    first = lines.index("  ! broken: Break")
+    assert lines[first + 1 : first + 3] == ["      no", "      room"]
 
 
-def test_a_validated_node_says_what_it_offers(play: Play) -> None:
-    served = answers(play, "device_plugin", resources=RESOURCES)
-    text = play.run([served, answers(play, "validate", **CHECKS)])
-    assert "  n1: ready, 10 checks hold, 2 GPU + 12 MIG devices offered\n" in text
+def test_a_validated_node_says_what_it_offers(shown: str) -> None:
+    assert "  valid: ready, 10 checks hold, 2 GPU + 12 MIG devices offered\n" in shown
 
 
-def test_a_node_that_stays_cordoned_is_called_so(play: Play) -> None:
-    fails = {"name": "Break", "speaks": {"fail": "no"}}
-    cordon = answers(play, "drain", "inventory_hostname == 'n1'", cordoned=True)
-    lines = end(play.run([cordon, fails], hosts=("n1", "n2")))
-    assert [line.split()[1:] for line in lines[1:3]] == [
-        ["0", "failed,", "cordoned"],
-        ["0", "failed"],
-    ]
+def test_what_validate_itself_says_of_a_node_is_taken(shown: str) -> None:
+    assert "  told: ready, 4 GPUs\n" in shown
 
 
-def test_what_validate_itself_says_of_a_node_is_taken(play: Play) -> None:
-    text = play.run([answers(play, "validate", **CHECKS, summary="ready, 4 GPUs")])
-    assert "  n1: ready, 4 GPUs\n" in text
+def test_a_node_is_not_ready_after_a_failure(shown: str) -> None:
+    assert "spoilt: ready" not in shown
 
 
-def test_a_node_is_not_ready_after_a_failure(play: Play) -> None:
-    fails = {"name": "Break", "speaks": {"fail": "no"}}
-    assert "ready" not in play.run([answers(play, "validate", **CHECKS), fails])
+def test_a_node_that_stays_cordoned_is_called_so(table: dict[str, list[str]]) -> None:
+    assert table["cordoned"][-2:] == ["failed,", "cordoned"]
+    assert table["alone"][-1] == "failed"
 
 
-def test_a_node_without_a_gpu_by_the_genuine_module(play: Play) -> None:
-    text = play.run([{"name": "Look", "gpu.node.gpu_info": {}}])
-    assert end(text)[1].split() == ["n1", "no", "GPU", "0", "skipped"]
+def test_a_node_without_a_gpu_by_the_genuine_module(table: dict[str, list[str]]) -> None:
+    assert table["bare"] == ["no", "GPU", "0", "skipped"]
 
 
-def test_a_host_that_was_never_reached_has_nothing_done(play: Play) -> None:
-    tasks = [{"ansible.builtin.set_fact": {"x": 1}}, {"name": "Ask", "speaks": {}}]
-    text = play.run(tasks, hosts={"far": FAR, "near": {}})
-    assert re.search(r"^  ! .{7}  far   Ask: unreachable$", text, re.MULTILINE)
-    assert "  far: changed=0 ok=0 failed=0 unreachable=1 module calls=0\n" in text
-    assert "  near: changed=0 ok=2 failed=0 unreachable=0 module calls=1\n" in text
-    again = end(text).index("  ! far: Ask")
-    assert "192.0.2.1" in end(text)[again + 1]
+def test_a_host_that_was_never_reached_has_nothing_done(shown: str) -> None:
+    assert re.search(r"^  ! .{7}  far  +Break: unreachable$", shown, re.MULTILINE)
+    assert "  far: changed=0 ok=0 failed=0 unreachable=1 module calls=0\n" in shown
+    again = end(shown).index("  ! far: Break")
+    assert "192.0.2.1" in end(shown)[again + 1]
 
 
-def test_an_ignored_unreachable_host_is_no_failure(play: Play) -> None:
-    one = {"name": "Ask", "speaks": {}, "ignore_unreachable": True}
-    text = play.run([one], hosts={"far": FAR})
-    assert "Ask: unreachable, ignored" in text
-    assert "  ! " not in text
-    assert "ignored=1" in text
+def test_an_ignored_unreachable_host_is_no_failure(shown: str) -> None:
+    assert "Ask in vain: unreachable, ignored" in shown
+    assert "  ! away" not in shown
+    assert re.search(r"^  away: .*ignored=1$", shown, re.MULTILINE)
 
 
-def test_everything_is_counted(play: Play) -> None:
-    fails = {"name": "Break", "speaks": {"fail": "no"}}
-    tasks = [
-        {"block": [fails], "rescue": [{"name": "Mend", "speaks": {}}]},
-        {**fails, "ignore_errors": True},
-        {"name": "Not", "speaks": {}, "when": False},
-        {"name": "Each", "speaks": {}, "loop": [1, 2, 3], "when": "item != 2"},
-    ]
-    words = "changed=0 ok=3 failed=0 unreachable=0 module calls=5 skipped=1 rescued=1 ignored=1"
-    text = play.run(tasks)
-    assert f"  n1: {words}\n" in text
-    assert end(text)[1].split() == ["n1", "0", "rescued"]
+def test_everything_is_counted(shown: str, table: dict[str, list[str]]) -> None:
+    words = "changed=0 ok=4 failed=0 unreachable=0 module calls=5 skipped=1 rescued=1 ignored=1"
+    assert f"  counted: {words}\n" in shown
+    assert table["counted"][-1] == "rescued"
 
 
 def test_long_names_are_aligned_told_apart_and_once_in_full(play: Play) -> None:
     names = [LONG.format(one) for one in ("0001", "0002", "0011")]
-    text = play.run([{"name": "Do it", "speaks": {}}], hosts=(*names, "short"))
+    hosts = (*names, "short", "n9", "n10", "a")
+    text = play.run([{"name": "Do it", "speaks": {}}], hosts=hosts)
     shown = [line.split()[3] for line in text.splitlines() if line.endswith("  Do it")]
-    assert len(set(shown)) == 4
+    assert len(set(shown)) == len(hosts)
     assert all(len(one) <= 32 for one in shown)
-    assert {one[-4:] for one in shown} == {"0001", "0002", "0011", "hort"}
+    assert {one[-4:] for one in shown} == {"0001", "0002", "0011", "hort", "n9", "n10", "a"}
     assert len({line.index("Do it") for line in text.splitlines() if line.endswith("  Do it")}) == 1
     assert all(text.count(name) == 1 for name in names)
-
-
-def test_the_table_has_the_order_of_the_inventory(play: Play) -> None:
-    lines = end(play.run([{"name": "Do it", "speaks": {}}], hosts=("n9", "n10", "a")))
-    assert [line.split()[0] for line in lines[1:4]] == ["n9", "n10", "a"]
+    order = [line.split()[0] for line in end(text)[1 : len(hosts) + 1]]
+    assert order[3:] == ["short", "n9", "n10", "a"]  # that of the inventory
 
 
 def test_everything_fits_into_60_columns(play: Play) -> None:
@@ -153,27 +169,21 @@ def test_everything_fits_into_60_columns(play: Play) -> None:
 
 def test_batches_are_named_and_what_was_not_run_is_told(play: Play) -> None:
     tasks = [{"name": "Break", "speaks": {"fail": "no"}}, {"name": "More", "speaks": {}}]
-    plays = [{"name": "Roll", "hosts": "all", "gather_facts": False, "serial": 2, "tasks": tasks}]
+    plays = [of("nobody"), of("all", *tasks, serial=2)]
     text = play.run(plays, hosts=("n1", "n2", "n3"))
-    assert "\nRoll: 2 of 3 nodes, n1, n2\n" in text
+    assert text.splitlines()[1:3] == ["nobody", "  no host matches"]
+    assert "\nall: 2 of 3 nodes, n1, n2\n" in text
     assert "n3  Break" not in text
     assert "  nothing was run on n3\n" in text
+    assert text.splitlines()[-1].endswith(" s in all")
 
 
 def test_nodes_that_others_failures_have_stopped_are_not_done(play: Play) -> None:
     fails = {"fail": "{{ 'no' if inventory_hostname == 'n1' else omit }}"}
     tasks = [{"name": "Break", "speaks": fails}, {"name": "More", "speaks": {}}]
-    roll = {"hosts": "all", "gather_facts": False, "max_fail_percentage": 20, "tasks": tasks}
-    text = play.run([{"name": "Roll", **roll}], hosts=("n1", "n2"))
+    text = play.run([of("all", *tasks, max_fail_percentage=20)], hosts=("n1", "n2"))
     assert text.count("  the play ends here, as nodes have failed\n") == 1
     assert [line.split() for line in end(text)[1:3]] == [
         ["n1", "0", "failed"],
         ["n2", "0", "stopped"],
     ]
-
-
-def test_a_play_without_hosts_ends_in_peace(play: Play) -> None:
-    play_of_none = {"name": "Nobody", "hosts": "nobody", "tasks": []}
-    lines = play.run([play_of_none]).splitlines()
-    assert lines[1:3] == ["Nobody", "  no host matches"]
-    assert lines[-1].endswith(" s in all")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.plays.plays import Play, block
+from tests.fakes.plays.plays import Play
 from tests.fakes.plays.terminal import on_terminal
 
 EVIL = "\x1b]0;owned\x07\x9b2J\u202egnp\x7f"
@@ -42,18 +42,13 @@ def test_a_node_can_not_steer_the_terminal(play: Play, words: tuple[str, ...]) -
 
 
 @pytest.mark.attack("terminal-escapes")
-def test_nor_what_it_does_at_the_moment(play: Play) -> None:
-    slow = {"name": f"Do {EVIL}", "speaks": {"sleep": 2.5}}
-    _lines, frames = on_terminal(play, [slow], hosts=(NAME,))
+def test_a_node_can_not_steer_it_while_a_task_lasts_and_its_line_fits(play: Play) -> None:
+    gate = play.gate()
+    slow = {"name": f"Do {EVIL}", "speaks": {"gate": str(gate.path)}}
+    _lines, frames = on_terminal(play, [slow], ("  . ", gate.open), columns=30, hosts=(NAME,))
     live = [one for frame in frames for one in frame if one.startswith("  . ")]
-    assert live
     assert {unicodedata.category(one) for line in live for one in line} <= set(SHOWN)
+    assert max(map(len, live)) < 30
 
 
 SHOWN = ("Lu", "Ll", "Nd", "Zs", "Po", "Pd", "Ps", "Pe", "Sm", "Pc", "Sc")
-
-
-@pytest.mark.attack("terminal-escapes")
-def test_a_reason_keeps_its_lines(play: Play) -> None:
-    text = play.run([{"name": "Last", "speaks": {"fail": "one\ntwo\n"}}])
-    assert block(text, "Last")[1:] == ["one", "two"]

@@ -78,3 +78,12 @@ def test_a_pending_reboot_is_not_lost_where_no_module_is_called() -> None:
     gpus = {"gpus": [{"mig_enabled": True, "instances": []}]}
     node.learn("plan", {"parts": [{**PARTS[1], "error": {}, "result": gpus}]})
     assert (node.reboot, node.mig) == ("pending", "on, no instances")
+
+
+def test_a_long_difference_is_cut_and_whole_with_v() -> None:
+    after = "".join(f"line {one}\n" for one in range(852))
+    data = {"changed": True, "diff": {"before": "", "after": after}}
+    short = [one.text for one in details(Run(differs=True), data, planned=False, verbosity=0)]
+    assert (len(short), short[-1]) == (41, "  … 813 more lines, all with -v")
+    whole = [one.text for one in details(Run(differs=True), data, planned=False, verbosity=1)]
+    assert whole[-1] == "  +line 851"
