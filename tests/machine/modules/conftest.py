@@ -16,12 +16,17 @@ import pytest
 from nvsim import genuine
 from nvsim.testing import Sim, start
 
+from tests.support.waiting import LIMIT
+
 PACKAGE = "ansible_collections.gpu.node.plugins.modules"
 # What a GPU was like before is kept beside the test, since this machine is not to be changed.
+# What is remembered, and the lock, are the test's own.
 BEGIN = f"""\
-import runpy, sys
-from {PACKAGE.removesuffix("s")}_utils._core.mig import before
+import os, runpy, sys
+from {PACKAGE.removesuffix("s")}_utils._capability import cdi
+from {PACKAGE.removesuffix("s")}_utils._core.mig import before, boot
 before.PATH = sys.argv.pop(1)
+boot.LOCK = cdi.LOCK = os.path.dirname(before.PATH) + "/mig.lock"
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=False)
 """
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -70,7 +75,7 @@ def run_module(start_module: Start) -> Callable[..., dict[str, Any]]:
     """Return a function that runs a module and returns its answer."""
 
     def run(sim: Sim, name: str, *, check: bool = False, **args: Any) -> dict[str, Any]:
-        out, err = start_module(sim, name, check=check, **args).communicate(timeout=60)
+        out, err = start_module(sim, name, check=check, **args).communicate(timeout=LIMIT)
         assert out, err
         answer: dict[str, Any] = json.loads(out)
         return answer

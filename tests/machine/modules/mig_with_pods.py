@@ -13,6 +13,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.mig import ca
 from ansible_collections.gpu.node.plugins.module_utils._core.allocated import ROOTS, SOCKET
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._core.dra.names import CHECKPOINT
+from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from ansible_collections.gpu.node.plugins.modules import mig
 
@@ -42,6 +43,7 @@ class HostWithKubelet(Host):
 
 if __name__ == "__main__":
     ANSWER = Path(sys.argv.pop())
+    boot.LOCK = str(ANSWER.with_name("mig.lock"))
     mig.Host = HostWithKubelet  # type: ignore[misc]
-    capability.LOOK_AGAIN_SECONDS = 0.0
+    capability.LOOK_AGAIN_SECONDS = capability.ASK_AGAIN_SECONDS = 0.0
     mig.main()

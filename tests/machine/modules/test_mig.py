@@ -179,7 +179,9 @@ def test_busy_gpus_are_skipped_or_waited_for(a100: Sim, run_module: Run) -> None
 def test_instance_that_turns_busy_half_way_is_waited_for(a100: Sim, run_module: Run) -> None:
     run_module(a100, "mig", config=config(THREE))
     a100.ctl("fault", gpu="1", function=DESTROY_GI, code=IN_USE, nth=1, times=2)
-    waited = run_module(a100, "mig", config=config({"7g.40gb": 1}), on_busy="wait", wait_timeout=20)
+    waited = run_module(
+        a100, "mig", config=config({"7g.40gb": 1}), on_busy="wait", wait_timeout=600
+    )
     assert waited["changed"]
     assert names(a100) == ["7g.40gb"]
 

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
-import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,19 @@ from tests.machine.modules.mig_scene import (
     IN_USE,
     INSUFFICIENT_RESOURCES,
     NO_PERMISSION,
-    SET_MODE,
     THREE,
     UNKNOWN,
     Run,
+    begins_a_change,
     config,
+    hold_changes,
     layout,
+    let_all_through,
     names,
     places,
 )
+
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 def uuids(answer: dict[str, Any], gpu: int) -> set[str]:
@@ -78,8 +83,17 @@ def test_adding_an_instance_disturbs_no_busy_one(a100: Sim, run_module: Run) -> 
         a100.let_go(holder)
 
 
-@pytest.mark.parametrize("code", [NO_PERMISSION, INSUFFICIENT_RESOURCES, IN_USE, UNKNOWN])
-@pytest.mark.parametrize("function", [CREATE_GI, CREATE_CI, DESTROY_GI])
+CODES = (NO_PERMISSION, INSUFFICIENT_RESOURCES, IN_USE, UNKNOWN)
+SHORT = {(CREATE_GI, INSUFFICIENT_RESOURCES), (CREATE_CI, UNKNOWN), (DESTROY_GI, IN_USE)}
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [
+        pytest.param(*one, marks=[] if one in SHORT else [pytest.mark.long])
+        for one in itertools.product((CREATE_GI, CREATE_CI, DESTROY_GI), CODES)
+    ],
+)
 def test_failure_half_way_restores_the_layout_and_the_next_run_finishes(
     a100: Sim, run_module: Run, function: str, code: int
 ) -> None:
@@ -114,20 +128,21 @@ def test_gpu_instance_without_compute_instance_is_seen_and_completed(
     assert len(uuids(done, 1)) == 1
 
 
-def test_mode_of_which_only_note_was_taken_is_no_success(a100: Sim, run_module: Run) -> None:
+def test_mode_of_which_only_note_was_taken_is_no_success(
+    a100: Sim, start_module: Start, run_module: Run
+) -> None:
     """A client comes between the plan and the switch; the driver then answers without an error."""
-    a100.ctl("delay", function=SET_MODE, ms=1500)
-    holders: list[Any] = []
-    late = threading.Timer(1.2, lambda: holders.append(a100.hold(1)))
-    late.start()
-    failed = run_module(a100, "mig", config=config(THREE))
-    late.join()
-    a100.ctl("clear-faults")
+    hold_changes(a100)
+    process = start_module(a100, "mig", config=config(THREE))
+    assert begins_a_change(a100, process)
+    holder = a100.hold(1)
+    let_all_through(a100)
+    failed = json.loads(process.communicate()[0])
     assert failed["failed"]
     assert "in use by another process" in failed["msg"]
     gpu = a100.ctl("status")["gpus"][1]
     assert (gpu["mig_current"], gpu["mig_pending"]) == (0, 0)
-    a100.let_go(holders[0])
+    a100.let_go(holder)
 
 
 FAKE_HOST = """
@@ -244,7 +259,12 @@ def test_no_service_but_our_own_is_touched(a100: Sim) -> None:
     assert not [words for words in ran if {"start", "stop", "restart"} & set(words)]
 
 
-@pytest.mark.parametrize("key", ["a100-40", "a100-80", "a30", "h100-80", "h200-141", "b200"])
+OTHERS = ("a100-80", "a30", "h100-80", "h200-141", "b200")
+
+
+@pytest.mark.parametrize(
+    "key", ["a100-40", *(pytest.param(one, marks=pytest.mark.long) for one in OTHERS)]
+)
 def test_profiles_are_the_gpus_own(key: str, run_module: Run) -> None:
     with start(key, 1) as sim:
         for profile in product(key).profiles:

@@ -81,3 +81,12 @@ def test_a_call_goes_on_when_its_function_is_quick_again(
     control.carry_out(driver, {"verb": "hang", "function": SLOW}, 1)
     clock.at = lambda _clock: driver.delays.clear()
     assert took(driver, clock, SLOW) == engine.LONGEST_WAIT
+
+
+def test_a_step_lets_one_call_go_on(driver: engine.Engine, clock: Clock) -> None:
+    control.carry_out(driver, {"verb": "hang", "function": SLOW}, 1)
+    control.carry_out(driver, {"verb": "step"}, 1)
+    assert took(driver, clock, SLOW) == 0
+    clock.at = lambda _clock: driver.delays.clear()
+    assert took(driver, clock, SLOW) > 0
+    assert driver.waiting == 0

@@ -55,6 +55,8 @@ def status(engine: Engine, _request: Request, _pid: int) -> Any:
         "gpus": gpus,
         "processes": [asdict(one) for one in engine.processes],
         "faults": [asdict(one) for one in engine.faults],
+        "running": engine.running,
+        "permits": engine.permits,
     }
 
 
@@ -166,6 +168,12 @@ def hang(engine: Engine, request: Request, _pid: int) -> None:
     engine.delays[request["function"], _uuid(engine, request)] = math.inf
 
 
+def step(engine: Engine, _request: Request, _pid: int) -> None:
+    """Let one call go on that waits as its function hangs or is slow."""
+    engine.permits += 1
+    engine.lock.notify_all()
+
+
 def lie(engine: Engine, request: Request, _pid: int) -> None:
     """Let a function store other bytes through an argument, for all GPUs or for one."""
     told = Lie(request["at"], bytes.fromhex(request["data"]))
@@ -230,6 +238,7 @@ def clear_faults(engine: Engine, _request: Request, _pid: int) -> None:
     engine.faults.clear()
     engine.delays.clear()
     engine.lies.clear()
+    engine.permits = 0
     engine.lock.notify_all()
 
 
@@ -276,6 +285,7 @@ VERBS: dict[str, Verb] = {
     "fault": fault,
     "delay": delay,
     "hang": hang,
+    "step": step,
     "lie": lie,
     "passthrough": passthrough,
     "profiles-need-mig": profiles_need_mig,

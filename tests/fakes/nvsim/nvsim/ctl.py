@@ -54,7 +54,16 @@ def parser() -> argparse.ArgumentParser:
     board.add_argument("--product", required=True)
     board.add_argument("--gpus", type=int, default=1)
     board.add_argument("--dir", type=Path, default=Path("/var/lib/nvsim"))
-    for name in ("status", "unload", "reboot", "clear-faults", "render", "called", "waiting"):
+    for name in (
+        "status",
+        "unload",
+        "reboot",
+        "clear-faults",
+        "step",
+        "render",
+        "called",
+        "waiting",
+    ):
         verbs.add_parser(name)
     verbs.add_parser("answered").add_argument("pid", type=int)
     for name in ("load", "reload"):

@@ -104,6 +104,15 @@ class Server:
         return struct.pack("<I", len(body)) + body
 
     def _run(self, name: str, call: Call, version: str) -> int:
+        with self.engine.lock:
+            self.engine.running += 1
+        try:
+            return self._carry_out(name, call, version)
+        finally:
+            with self.engine.lock:
+                self.engine.running -= 1
+
+    def _carry_out(self, name: str, call: Call, version: str) -> int:
         engine = self.engine
         gpu = _gpu_of(name, call)
         with engine.lock:

@@ -78,6 +78,7 @@ class Engine:
         self.faults: list[Fault] = []
         self.delays: dict[tuple[str, str | None], float] = {}  # by function, and by GPU if of one
         self.lies: dict[tuple[str, str | None], Lie] = {}  # likewise
+        self.running = self.permits = 0  # calls that are carried out, and calls to let through
         self.profiles_need_mig = False  # as with drivers of branch 535 and older
         self.passthrough = False  # in a virtual machine the driver cannot reset a GPU by itself
         self.limits: dict[tuple[str, int], tuple[int, int]] = {}  # by GPU and inode of a cgroup
@@ -196,6 +197,9 @@ class Engine:
         with self.lock:
             self.waiting[function, gpu] += 1
             while (left := begun + self._delay(function, gpu) - time.monotonic()) > 0:
+                if self.permits:
+                    self.permits -= 1
+                    break
                 self.lock.wait(min(left, LONGEST_WAIT))
             self.waiting[function, gpu] -= 1
 
