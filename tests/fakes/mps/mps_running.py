@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A manager of MPS daemons for a test, on simulated GPUs, with NVIDIA's genuine control program."""
+"""A manager of MPS daemons for a test, on simulated GPUs, with NVIDIA's genuine control program or the stand-in."""
 
 from __future__ import annotations
 
@@ -15,36 +15,66 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gpu_plugin.mps.paths import PROGRAM
 from gpu_plugin.mps.settings import Settings, parse_memory, parse_percent
 from gpu_plugin.tools import files
 from nvsim.testing import Sim
 
-from tests.support.paths import REPOSITORY
-from tests.support.waiting import eventually
+from tests.fakes.daemon.running import fill
+from tests.support.paths import MPS_CONTROL, REPOSITORY
+from tests.support.waiting import LIMIT, eventually
 
 PARSED = {
     "memory": parse_memory,
     "threads": lambda given: parse_percent("threads", str(given)),
 }
 ROOTS_ALONE = "/var/lib"  # a folder in which root alone can put the manager's root
+STANDIN = f"{sys.executable} {MPS_CONTROL}"
+DEFAULT, EXCLUSIVE_PROCESS = 0, 3  # compute modes
+MakeMps = Callable[..., "Mps"]
+
+
+class ControlProgram:
+    """A program by NVIDIA's name that runs a command with ``variables``, and counts what is asked of devices."""
+
+    def __init__(self, folder: Path, command: Path | str, **variables: object) -> None:
+        folder.mkdir(exist_ok=True)
+        self.path, self._asked = folder / PROGRAM, folder / "asked"
+        self._asked.touch()
+        words = " ".join(f"{name}='{value}'" for name, value in variables.items())
+        note = f'[ "$1" = -f ] || echo "$CUDA_VISIBLE_DEVICES" >> {self._asked}'
+        self.path.write_text(f'#!/bin/sh\n{note}\n{words} exec {command} "$@"\n')
+        self.path.chmod(0o755)
+
+    def asked(self, device: str) -> int:
+        """Return how many questions there were about a device."""
+        return self._asked.read_text().split().count(device)
 
 
 class Mps:
-    """A folder with the settings and the daemons of a machine's devices."""
+    """A folder with the settings and the daemons of a machine's devices.
 
-    def __init__(self, sim: Sim, program: Path) -> None:
-        self.sim, self.program = sim, program
+    ``command`` is the genuine program, or STANDIN with its ``variables``.
+    """
+
+    def __init__(self, sim: Sim, command: Path | str, **variables: object) -> None:
+        self.sim = sim
         self.folder = Path(tempfile.mkdtemp(prefix="m-", dir=ROOTS_ALONE))
+        self.folder.chmod(0o755)  # the way to the manager's own folders, which is not its affair
         self.root, self.settings = self.folder / "r", self.folder / "s"
         self.settings.mkdir()
+        self._control = ControlProgram(self.folder / "bin", command, **variables)
+        self.program = self._control.path
         self.managers: list[subprocess.Popen[bytes]] = []
         self._told: list[str] = []
         self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notified.bind(str(self.folder / "n.sock"))
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         self.env = {
             **sim.env,
             "PYTHONPATH": str(REPOSITORY / "files/gpu_plugin/src"),
@@ -57,6 +87,10 @@ class Mps:
 
     def mode(self, gpu: int = 0) -> int:
         return int(self.sim.ctl("status")["gpus"][gpu]["compute_mode"])
+
+    def asked(self, device: str) -> int:
+        """Return how many questions about a device its manager has had."""
+        return self._control.asked(device)
 
     def run(self, device: str, *words: object, **env: str) -> subprocess.Popen[bytes]:
         """Share a device; words are its settings, or flags of the manager, which is started where none runs."""
@@ -91,7 +125,8 @@ class Mps:
     def another(self, settings: Path, *flags: object, **env: str) -> subprocess.Popen[bytes]:
         """Start a manager, whether or not one runs."""
         command = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--settings", settings]
-        command += ["--control", self.program, "--interval", "0.2", "--linger", "0.5"]
+        command += ["--control", self.program, "--interval", 0.2, "--linger", 0.5]
+        command += ["--patience", LIMIT]  # a machine that is busy is no daemon that hangs
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 [*map(str, (*command, *flags))], env={**self.env, **env}, stderr=log
@@ -102,7 +137,7 @@ class Mps:
     def told(self, *words: str) -> str:
         """Return what ``gpu-plugin mps status`` says."""
         command = [sys.executable, "-m", "gpu_plugin", "mps", "status", "--root", str(self.root)]
-        return subprocess.check_output([*command, *words], env=self.env, text=True, timeout=20)
+        return subprocess.check_output([*command, *words], env=self.env, text=True)
 
     def status(self, device: str) -> dict[str, Any]:
         try:
@@ -111,7 +146,7 @@ class Mps:
             return {"state": ""}
         return found
 
-    def ready(self, device: str, restarts: int = 0, seconds: float = 15) -> dict[str, Any]:
+    def ready(self, device: str, restarts: int = 0) -> dict[str, Any]:
         """Wait until a device's daemon is ready, after so many restarts at least."""
 
         def look() -> dict[str, Any]:
@@ -133,7 +168,6 @@ class Mps:
             env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": self.status(device).get("pipe", "")},
             capture_output=True,
             text=True,
-            timeout=10,
             check=False,
         )
         return done.stdout
@@ -151,19 +185,20 @@ class Mps:
         """Share nothing any more, and wait until all was given back."""
         for path in self.settings.glob("*.settings.json"):
             path.unlink()
-        return process.wait(15)
+        return process.wait(LIMIT)
 
     def stop(self) -> None:
+        """End all processes, and remove all folders."""
+        end_processes(self.folder)
         for process in self.managers:
-            process.kill()
             process.wait()
-        for path in self.root.glob("*.state"):
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                os.killpg(json.loads(path.read_text())["daemon"][0], signal.SIGKILL)
-        unmount_all(self.root)
+        unmount_below(self.folder)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
             last.sendto(b"", str(self.folder / "n.sock"))
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._listener.join()
+        self.notified.close()
+        shutil.rmtree(self.folder)
+        self.sim.stop()
 
 
 class Client:
@@ -184,11 +219,46 @@ class Client:
         self.process.wait()
 
 
-def unmount_all(root: Path) -> None:
-    """Take away what managers that were killed left mounted."""
-    for path in (*root.glob("*/shm"), *root.glob("*/ipc")):
-        if os.path.ismount(path):
-            subprocess.run(["umount", "-l", path], check=True)
+def fill_up(folder: Path, size: str) -> Path:
+    """Mount a small file system at a folder and leave no byte free in it; return the file that has taken them."""
+    mount_small(folder, size)
+    return fill(folder)
+
+
+def mount_small(folder: Path, size: str) -> None:
+    """Mount a small file system, until unmount_below()."""
+    folder.mkdir(parents=True, exist_ok=True)
+    options = f"size={size},mode=755"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "small", folder], check=True)
+
+
+def unmount_below(folder: Path) -> None:
+    """Unmount all that is mounted at or below a folder."""
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for place in reversed(places):
+        if Path(place).is_relative_to(folder):
+            subprocess.run(["umount", "-l", place], check=True)
+
+
+def end_processes(folder: Path) -> None:
+    """Kill all that have a folder in their command or environment, and wait for that."""
+
+    def none() -> bool:
+        found = list(_named(folder))
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not found
+
+    eventually(none)
+
+
+def _named(folder: Path) -> Iterator[int]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            texts = ((process / name).read_bytes() for name in ("cmdline", "environ"))
+            if any(os.fsencode(folder) in text for text in texts):
+                yield int(process.name)
 
 
 def living(pid: int) -> bool:

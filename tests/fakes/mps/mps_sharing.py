@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,12 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.mps import mps_running
-from tests.fakes.mps.mps_running import ROOTS_ALONE, unmount_all
-from tests.support.waiting import eventually
+from tests.fakes.mps.mps_running import (
+    DEFAULT,
+    EXCLUSIVE_PROCESS,
+    ROOTS_ALONE,
+    ControlProgram,
+    end_processes,
+    unmount_below,
+)
+from tests.support.waiting import LIMIT, eventually
 
+__all__ = ["DEFAULT", "EXCLUSIVE_PROCESS"]
 GPU = "nvidia.com/gpu"
-DEFAULT, EXCLUSIVE_PROCESS = 0, 3
-PATIENCE = 40.0
+# A machine that is busy is no daemon that hangs.
+PERIODS = {"GPU_MPS_INTERVAL": "0.5", "GPU_MPS_PATIENCE": str(LIMIT)}
 ELSEWHERE = (
     'mount -t tmpfs run /run && mkdir -p /run/gpu-node && cp -r "$0" /run/gpu-node/mps && "$@"'
 )
@@ -35,14 +42,16 @@ class Shared:
         self.node = node
         self.root = Path(tempfile.mkdtemp(prefix="r-", dir=ROOTS_ALONE))
         self.settings: Path = node.folder / "run/mps"
-        self.programs = node.folder / "bin"
-        self.programs.mkdir()
-        (self.programs / "nvidia-cuda-mps-control").symlink_to(program)
-        self.env = {"PATH": f"{self.programs}:{os.environ['PATH']}", "MPS_ROOT": str(self.root)}
+        self._control = ControlProgram(node.folder / "bin", program)
+        self.asked = self._control.asked
+        self.env = {
+            "PATH": f"{self._control.path.parent}:{os.environ['PATH']}",
+            "MPS_ROOT": str(self.root),
+        }
 
     def start(self, mps: str, more: str = "") -> None:
         sharing = f"sharing:\n  mps: {mps}\n" if mps else ""
-        self.node.start_daemon(f"{more}\n{sharing}", "--mps-managers", "own", **self.env)
+        self.node.start_daemon(f"{more}\n{sharing}", "--mps-managers", "own", **self.env, **PERIODS)
 
     def uuids(self) -> list[str]:
         return [one["uuid"] for one in self.node.sim.ctl("status")["gpus"]]
@@ -57,14 +66,18 @@ class Shared:
             return {"state": "", "pid": 0, "daemon": 0}
         return found
 
-    def asked(self, device: str, command: str) -> str:
+    def answer(self, device: str, command: str) -> str:
         """Return a control daemon's answer to root; it may take a few tries, as others ask too."""
         env = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": self.state(device)["pipe"]}
-        words = [self.programs / "nvidia-cuda-mps-control"]
 
         def ask() -> str:
             done = subprocess.run(
-                words, input=f"{command}\n", env=env, capture_output=True, text=True, check=False
+                [self._control.path],
+                input=f"{command}\n",
+                env=env,
+                capture_output=True,
+                text=True,
+                check=False,
             )
             return done.stdout
 
@@ -87,27 +100,21 @@ class Shared:
 
     def wait(self, resource: str, count: int) -> None:
         """Wait for so many devices; many processes have to start for that."""
-        self.node.ask("wait", resource=resource, count=count, timeout=PATIENCE)
-
-    def unhealthy(self, seconds: float = PATIENCE) -> None:
-        eventually(lambda: self.healthy() == 0)
+        self.node.ask("wait", resource=resource, count=count, timeout=LIMIT)
 
     def left(self) -> list[str]:
         """Return which settings there are."""
         return sorted(path.name for path in self.settings.glob("*.settings.json"))
 
-    def kill_daemons(self) -> None:
-        """Kill the manager first, which would start the others again."""
-        for key in ("pid", "daemon"):
-            for path in self.root.glob("*.json"):
-                with contextlib.suppress(ProcessLookupError, ValueError, OSError):
-                    if number := json.loads(path.read_text())[key]:
-                        os.killpg(number, signal.SIGKILL)
+    def crash(self) -> None:
+        """Kill plugin, manager and daemons, which leaves what they had mounted."""
+        end_processes(self.root)
 
     def kill_all(self) -> None:
-        self.kill_daemons()
-        unmount_all(self.root)
-        shutil.rmtree(self.root, ignore_errors=True)
+        """End all processes, and remove the daemons' folder."""
+        self.crash()
+        unmount_below(self.root)
+        shutil.rmtree(self.root)
 
 
 class Client(mps_running.Client):

@@ -9,9 +9,9 @@ limit without effect, STANDIN_BUSY makes its clients stay until a quit's time is
 has the options that it takes beside -f, or "any"; any other makes it ask, as the genuine one does.
 STANDIN_SERVER is a file that names another server, which is ended when that is asked for.
 STANDIN_MOOD is a file with how it answers now; each way is one of the genuine program, seen or possible:
-"lost" as when two ask at once, nothing with status 1, "slow" after 7 seconds, "before" and "lines" with
-another line before or behind its answer, as a newer program may have, "refuse" with "Invalid" and status
-0. After a UUID the mood is that device's alone.
+"lost" as when two ask at once, nothing with status 1, "hangs" for as long as the file says so, "before" and
+"lines" with another line before or behind its answer, as a newer program may have, "refuse" with "Invalid" and
+status 0. After a UUID the mood is that device's alone.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ PIPE = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 SOCKET = str(PIPE / "control")
 REAL = bool(os.environ.get("STANDIN_CLIENTS"))
 CLIENTS: list[int] = [] if REAL else [7, 9]
+PAUSE = 0.05
 
 
 def mood() -> str:
@@ -69,7 +70,7 @@ def keep_client(channel: socket.socket) -> None:
 def drain(seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while REAL and CLIENTS and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(PAUSE)
     if os.environ.get("STANDIN_BUSY"):
         time.sleep(seconds)
 
@@ -102,6 +103,7 @@ def serve() -> None:
                 elif line.startswith("quit -t "):
                     print(f"told to {line.strip()}", flush=True)
                     drain(float(line.split()[2]))
+                    print("ended by itself", flush=True)
                     return
 
 
@@ -109,8 +111,8 @@ def ask() -> None:
     how = mood()
     if how == "lost":
         sys.exit(1)
-    if how == "slow":
-        time.sleep(7)
+    while how == "hangs" == mood():
+        time.sleep(PAUSE)
     if how == "refuse":
         sys.exit(print("Invalid value"))
     if how == "before":

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import LIMIT
+
 NOBODY = 65534
 PYTHON = "/usr/bin/python3"  # of the distribution, whose libraries are below /usr and /lib
 # What containerd leaves to root in a container.
@@ -38,13 +40,17 @@ class Container:
         (self.folder / "config.json").write_text(json.dumps(self._spec(script)))
         words = ["runc", "run", "--bundle", str(self.folder), self.name]
         return subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/"
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd="/",
         )
 
-    def run(self, script: str, seconds: float = 30) -> str:
-        """Run a Python script to its end and return what it says."""
-        process = self.start(script)
-        told, _nothing = process.communicate(timeout=seconds)
+    def run(self, script: str) -> str:
+        """Run a Python script without input to its end and return what it says."""
+        told, _nothing = self.start(script).communicate(timeout=LIMIT)
         return told
 
     def end(self) -> None:
@@ -93,6 +99,7 @@ def as_nobody(script: str, *words: str) -> subprocess.Popen[str]:
     """Run a Python script as a user of the node who has no rights."""
     return subprocess.Popen(
         [PYTHON, "-c", script, *words],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

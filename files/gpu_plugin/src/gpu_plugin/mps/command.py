@@ -17,6 +17,10 @@ from . import state
 from .paths import PROGRAM, SETTINGS
 
 SILENT_VARIABLE: Final = "GPU_MPS_REPLACE_SILENT"
+INTERVAL_VARIABLE: Final = "GPU_MPS_INTERVAL"
+PATIENCE_VARIABLE: Final = "GPU_MPS_PATIENCE"
+# Seconds between two looks at compute modes, and after which a silent daemon that nobody uses is replaced.
+HIDDEN: Final = {"--modes": 10.0, "--silent": 30.0}
 
 
 def fill(mps: argparse.ArgumentParser) -> None:
@@ -47,8 +51,22 @@ def fill(mps: argparse.ArgumentParser) -> None:
         "--no-shm", action="store_true", help="use the node's /dev/shm, rather than an own one"
     )
     run.add_argument(
-        "--interval", type=float, default=10.0, metavar="SECONDS", help="how often to ask daemons"
+        "--interval",
+        type=float,
+        default=os.environ.get(INTERVAL_VARIABLE) or "10",
+        metavar="SECONDS",
+        help=f"how often to ask daemons (default: 10; environment: {INTERVAL_VARIABLE})",
     )
+    run.add_argument(
+        "--patience",
+        type=float,
+        default=os.environ.get(PATIENCE_VARIABLE) or "5",
+        metavar="SECONDS",
+        help="how long a daemon may take for an answer, and twice as long to begin"
+        f" (default: 5; environment: {PATIENCE_VARIABLE})",
+    )
+    for name, seconds in HIDDEN.items():
+        run.add_argument(name, type=float, default=seconds, help=argparse.SUPPRESS)
     run.add_argument(
         "--steady",
         type=float,
@@ -80,7 +98,10 @@ def _run(options: argparse.Namespace) -> int:
         control=options.control,
         own_shm=not options.no_shm,
         interval=options.interval,
+        modes=options.modes,
+        patience=options.patience,
         steady=options.steady,
+        silent=options.silent,
         replace_silent=options.replace_silent,
     )
     status = manager.Manager(options.settings, how, options.linger).run()

@@ -28,7 +28,6 @@ MULTI_USER: Final = "-multiuser-server"
 NO_OPTION: Final = "-no-such-option"
 HINT: Final = "remove multiUser from sharing.mps, or install a driver whose program has it"
 ANSWER_SECONDS: Final = 5.0
-START_SECONDS: Final = 10.0
 PAUSE: Final = 0.03
 # The daemon's server and its clients have to see the same /dev/shm; only the daemon's is changed.
 OWN_SHM: Final = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c")
@@ -37,12 +36,20 @@ KEPT_FROM_DAEMON: Final = ("CUDA_", "NOTIFY_SOCKET", "WATCHDOG_", "JOURNAL_STREA
 
 
 class Control:
-    """A device's control daemon, which outlives this process. ``on_end`` is called when it has ended."""
+    """A device's control daemon, which outlives this process. ``on_end`` is called when it has ended.
+
+    It has ``patience`` seconds for an answer, and twice as many to begin.
+    """
 
     def __init__(
-        self, program: str, names: Names, events: Events, on_end: Callable[[], None]
+        self,
+        program: str,
+        names: Names,
+        events: Events,
+        on_end: Callable[[], None],
+        patience: float,
     ) -> None:
-        self._program, self._names = program, names
+        self._program, self._names, self._patience = program, names, patience
         self._events, self._on_end = events, on_end
         self._process: Followed | None = None
         self._last: collections.deque[str] = collections.deque(maxlen=3)
@@ -86,22 +93,26 @@ class Control:
         if self._process and not self._process.noticed:
             self._process.look()
 
-    def wait(self, own: Path, seconds: float) -> None:
-        """Return when the daemon has its socket. ControlError: it ended. Silent: it takes too long."""
-        deadline = time.monotonic() + seconds
+    def wait(self, own: Path) -> None:
+        """Return when the daemon answers. ControlError: it ended. Silent: it takes too long."""
+        deadline = time.monotonic() + 2 * self._patience
         while not (own / folders.CONTROL).exists():
             self.check_alive()
             if time.monotonic() > deadline:
                 raise Silent("the control daemon does not answer", cause="it makes no socket")
             time.sleep(PAUSE)
+        self._ask(protocol.SERVERS, 2 * self._patience)
 
     def check_alive(self) -> None:
         """Return if the daemon runs. ControlError: it ended."""
         if not self.pid:
             raise ControlError("the control daemon ended", cause=self._ending())
 
-    def ask(self, command: str, seconds: float = ANSWER_SECONDS) -> str:
+    def ask(self, command: str) -> str:
         """Return the daemon's answer. Silent: there is none. ControlError: it ended or refuses."""
+        return self._ask(command, self._patience)
+
+    def _ask(self, command: str, seconds: float) -> str:
         deadline, said = time.monotonic() + seconds, ""
         while True:
             output, problem = self._say(protocol.question(command), deadline - time.monotonic())
@@ -127,7 +138,7 @@ class Control:
 
         It is left as it is when ``go_on`` says no.
         """
-        deadline = time.monotonic() + drain + ANSWER_SECONDS
+        deadline = time.monotonic() + drain + self._patience
         with contextlib.suppress(ControlError):
             while self.pid and time.monotonic() < deadline:  # somebody else may cut us off
                 self._say(f"quit -t {max(round(drain), 1)}\n", deadline - time.monotonic())

@@ -73,9 +73,10 @@ class Rollback:
         with self._mode:
             mode = readings.compute_mode(self._names.device)
             if "compute_mode" not in self._data:
-                self._data["compute_mode"] = mode
                 with folders.failing(f"can't write {self._file.path}"):
-                    self._save()  # before the change, so that no crash in between loses it
+                    # Before the change, so that no crash in between loses it.
+                    self._file.write({**self._data, "compute_mode": mode})
+                self._data["compute_mode"] = mode
             if mode != readings.EXCLUSIVE_PROCESS:
                 readings.set_compute_mode(self._names.device, readings.EXCLUSIVE_PROCESS)
 

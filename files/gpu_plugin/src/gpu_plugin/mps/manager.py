@@ -27,7 +27,6 @@ from .supervisor import Options, Supervisor
 
 TICK: Final = 0.25
 FEED: Final = 1.0
-MODE_SECONDS: Final = 10.0  # each look at the compute modes opens the driver
 FRESH: Final = 1.0  # a file that changed so lately may change again within its time stamp
 Stamp = tuple[int, int]
 
@@ -168,9 +167,9 @@ class Manager:
             self._supervise(Names(device, wanted.root), wanted)
 
     def _look_at_modes(self) -> None:
-        # A MIG device has no compute mode.
+        # A MIG device has no compute mode, and each look opens the driver.
         found = [one for one in self._supervisors.values() if one.names.device.startswith("GPU-")]
-        late = time.monotonic() - self._moded >= MODE_SECONDS
+        late = time.monotonic() - self._moded >= self._options.modes
         due = bool(found) and (late or any(one.mode_due for one in found))
         if due and self._modes.start(lambda: _keep_modes(found)):
             self._moded = time.monotonic()

@@ -20,7 +20,7 @@ from ..tools.chores import Backoff
 from ..tools.followed import Events
 from . import clients, device, folders, protocol
 from . import state as states
-from .control import ANSWER_SECONDS, MULTI_USER, START_SECONDS, Control
+from .control import ANSWER_SECONDS, MULTI_USER, Control
 from .device import Rollback
 from .paths import PROGRAM, Names
 from .protocol import ControlError, Silent
@@ -29,7 +29,6 @@ from .state import FAILED, READY, STARTING, STOPPING, Report
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 SOON: Final = 2.0  # seconds until the next look at a daemon that is not as it should be
-SILENT_SECONDS: Final = 30.0
 UNKNOWN: Final = "an earlier manager started it with limits that are not known"
 
 
@@ -37,14 +36,19 @@ UNKNOWN: Final = "an earlier manager started it with limits that are not known"
 class Options:
     """How control daemons are run.
 
-    Each is asked every ``interval`` seconds. One that was ready for ``steady`` seconds ends for the
-    first time again, and one that is silent for ``replace_silent`` is replaced; never where it is 0.
+    Each is asked every ``interval`` seconds, and its GPU's compute mode is read every ``modes``. It has
+    ``patience`` seconds for an answer, and twice as many to begin. One that was ready for ``steady`` seconds
+    ends for the first time again. One that is ``silent`` for so long is replaced where nobody uses it, and
+    one for ``replace_silent`` whoever does; never where that is 0.
     """
 
     control: str = PROGRAM
     own_shm: bool = True
     interval: float = 10.0
+    modes: float = 10.0
+    patience: float = ANSWER_SECONDS
     steady: float = 60.0
+    silent: float = 30.0
     replace_silent: float = 0.0
 
 
@@ -63,7 +67,7 @@ class Supervisor:
         self._report = Report(names)
         self._rollback = Rollback(names)
         self._wake, self._changed = threading.Event(), threading.Event()
-        self._control = Control(options.control, names, events, self._wake.set)
+        self._control = Control(options.control, names, events, self._wake.set, options.patience)
         self._leaving = self._ending = False
         self._running: Settings | None = (
             None  # of the daemon that runs, None also where they are unknown
@@ -197,8 +201,7 @@ class Supervisor:
         try:
             self._control.start(own, options, own_shm=prepared.own_shm)
             self._rollback.daemon(self._control.pid)
-            self._control.wait(own, START_SECONDS)
-            self._control.ask(protocol.SERVERS, START_SECONDS)
+            self._control.wait(own)
             self._set_limits(self._bounds)
             folders.publish(self.names, own, everything=wanted.pipe_access == READ_WRITE)
         except BaseException:
@@ -289,8 +292,9 @@ class Supervisor:
         self._silent_since = min(self._silent_since, time.monotonic())
         silent, daemon = time.monotonic() - self._silent_since, self._control.pid
         holders = clients.holders(daemon)
-        asked = 0 < self._options.replace_silent <= silent + ANSWER_SECONDS
-        nobody = not holders and not clients.servers(daemon) and silent >= SILENT_SECONDS
+        options = self._options
+        asked = 0 < options.replace_silent <= silent + options.patience
+        nobody = not holders and not clients.servers(daemon) and silent >= options.silent
         if asked or nobody:
             self._control.kill()
             raise ControlError(error.message, cause=error.cause)

@@ -6,26 +6,21 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin.dra.enforcement.hami_core import MIB, HamiCore, environment
-from gpu_plugin.dra.enforcement.library import HEADER, MACHINES, header_problem
+from gpu_plugin.dra.enforcement.hami_core import MIB, HamiCore
 from gpu_plugin.dra.values import Share
-from hypothesis import given
-from hypothesis import strategies as st
 from nvsim.testing import PROJECT
 
 from tests.fakes.mps.mps_running import ROOTS_ALONE
 
 GPU = "GPU-00000000-0000-0000-0000-000000000000"
-OTHER = "GPU-11111111-0000-0000-0000-000000000000"
 GENUINE = PROJECT / "build/libnvidia-ml.so.1"  # a shared library for this machine
 CLAIM = "5d8c6b1e-2a8b-4f43-a0f5-0f6c8f4ed0aa"
 NOBODY = 65534
@@ -41,10 +36,15 @@ def place() -> Iterator[Path]:
         pytest.skip("file systems can be mounted by root only")
     found = Path(tempfile.mkdtemp(prefix="h-", dir=ROOTS_ALONE))
     found.chmod(0o755)
-    shutil.copy(GENUINE, found / "libvgpu.so")
-    (found / "libvgpu.so").chmod(0o644)
+    provide(found / "libvgpu.so")
     yield found
     shutil.rmtree(found)
+
+
+def provide(library: Path) -> None:
+    library.unlink(missing_ok=True)
+    shutil.copy(GENUINE, library)
+    library.chmod(0o644)
 
 
 def made(place: Path, *, scaled: bool = False) -> HamiCore:
@@ -121,70 +121,27 @@ def test_what_is_in_the_way_is_not_followed(place: Path) -> None:
         made(place).prepare([share()])
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (lambda path: path.unlink(), "No such file"),
-        (lambda path: path.chmod(0o600), r"tenants may not read .*mode 600"),
-        (lambda path: path.chmod(0o666), r"others may write .*mode 666"),
-        (lambda path: os.chown(path, NOBODY, NOBODY), "belongs to user 65534"),
-        (lambda path: path.parent.chmod(0o777), "others may write in .*mode 777"),
-        (lambda path: path.write_text("#!/bin/sh"), "is no ELF file"),
-        (lambda path: path.write_bytes(Path("/bin/true").read_bytes()[:18] + b"\xff\xff"), "is not built for"),
-        (lambda path: (path.unlink(), path.mkdir()), "is not a file"),
-        (lambda path: (path.unlink(), path.symlink_to("/dev/null")), "is not a file"),
-    ],
-)  # fmt: skip
-def test_library_that_tenants_can_not_be_given_is_refused(
-    place: Path, spoil: object, words: str
-) -> None:
-    hami = made(place)
-    assert hami.problem(GPU) == ""
-    spoil(place / "libvgpu.so")  # type: ignore[operator]
-    with pytest.raises(NodeError, match=words):
-        hami.prepare([share()])
+SPOILT: dict[str, Callable[[Path], object]] = {
+    "No such file": Path.unlink,
+    r"tenants may not read .*mode 600": lambda path: path.chmod(0o600),
+    r"others may write .*mode 666": lambda path: path.chmod(0o666),
+    "belongs to user 65534": lambda path: os.chown(path, NOBODY, NOBODY),
+    "others may write in .*mode 777": lambda path: path.parent.chmod(0o777),
+    "is no ELF file": lambda path: path.write_text("#!/bin/sh"),
+    "is not built for": lambda path: path.write_bytes(GENUINE.read_bytes()[:18] + b"\xff\xff"),
+    "libvgpu.so is not a file": lambda path: (path.unlink(), path.mkdir()),
+    "is not a file": lambda path: (path.rmdir(), path.symlink_to("/dev/null")),
+}
+
+
+def test_library_that_tenants_can_not_be_given_is_refused(place: Path) -> None:
+    library = place / "libvgpu.so"
+    assert made(place).problem(GPU) == ""
+    for words, spoil in SPOILT.items():
+        place.chmod(0o755)
+        if not library.is_dir():
+            provide(library)
+        spoil(library)
+        with pytest.raises(NodeError, match=words):
+            made(place).prepare([share()])
     assert not (place / "run").exists()
-
-
-@given(st.binary(max_size=64))
-def test_any_bytes_are_a_library_or_not(data: bytes) -> None:
-    machine = platform.machine()
-    good = data[:6] == b"\x7fELF\x02\x01" and data[16:20] == bytes((3, 0)) + MACHINES[
-        machine
-    ].to_bytes(2, "little")
-    assert (header_problem(data[: HEADER.size], machine) == "") == good
-
-
-def test_this_machines_libraries_are_libraries_and_no_other_machines() -> None:
-    header = GENUINE.read_bytes()[: HEADER.size]
-    assert header_problem(header, platform.machine()) == ""
-    assert header_problem(header, "riscv64") == "is not built for riscv64"
-
-
-SHARES = st.builds(
-    share, gpu=st.sampled_from((GPU, OTHER)), memory=st.integers(MIB, 1 << 45), cores=st.integers(0, 200)
-)  # fmt: skip
-
-
-@given(st.lists(SHARES, min_size=1, max_size=3))
-def test_limits_are_never_more_than_the_shares(shares: list[Share]) -> None:
-    alike = len({(one.memory, one.cores) for one in shares}) == 1
-    if not alike or len({one.gpu_uuid for one in shares}) < len(shares):
-        with pytest.raises(NodeError, match="HAMi-core can't limit"):
-            environment(shares, scaled=False)
-        return
-    env = environment(shares, scaled=False)
-    limits = [env[f"CUDA_DEVICE_MEMORY_LIMIT_{n}"] for n in range(len(shares))]
-    for one, limit in zip(shares, limits, strict=True):
-        assert int(limit.removesuffix("m")) * MIB <= one.memory
-    assert int(env.get("CUDA_DEVICE_SM_LIMIT", 0)) == min(100, shares[0].cores)
-    assert "CUDA_OVERSUBSCRIBE" not in env
-
-
-def test_shares_whose_numbers_would_matter_are_refused() -> None:
-    with pytest.raises(NodeError, match="2 shares of a claim differ"):
-        environment([share(), share(gpu=OTHER, memory=MIB)], scaled=False)
-    with pytest.raises(NodeError, match="2 shares of a claim are of one GPU"):
-        environment([share(), share()], scaled=False)
-    with pytest.raises(NodeError, match="a share of 5 bytes"):
-        environment([share(memory=5)], scaled=False)

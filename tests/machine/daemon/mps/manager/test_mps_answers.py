@@ -6,78 +6,64 @@
 from __future__ import annotations
 
 import os
-import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvsim.testing import start
 
 from tests.fakes.daemon.running import kill
-from tests.fakes.mps.mps_running import Client, Mps, living
-from tests.support.paths import MPS_CONTROL
-from tests.support.waiting import eventually
+from tests.fakes.mps.mps_running import DEFAULT, STANDIN, Client, MakeMps, Mps, living
+from tests.support.waiting import eventually, unchanged
 
-
-@pytest.fixture
-def mps(tmp_path: Path) -> Iterator[Mps]:
-    """Two GPUs whose control program answers as the file ``mood`` says."""
-    if os.geteuid() != 0:
-        pytest.skip("the compute mode can be set by root only")
-    program = tmp_path / "control"
-    script = (
-        f"STANDIN_CLIENTS=1 STANDIN_MOOD={tmp_path}/mood STANDIN_SERVER={tmp_path}/server"
-        f' exec {sys.executable} {MPS_CONTROL} "$@"'
-    )
-    (tmp_path / "server").write_text(str(os.getpid()))
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    made = Mps(start("h100-80", 2), program)
-    yield made
-    made.stop()
-    made.sim.stop()
-
-
+SHARES = ("--replicas", 4, "--memory", "900M")
+SHORT = ("--patience", 1, "--silent", 0)
 PROBLEMS = {
     "lost": "the control daemon does not answer",
-    "slow": "the control daemon does not answer",
+    "hangs": "the control daemon does not answer",
     "lines": "the control daemon's answer is not understood: ",
     "before": "no process ids in the answer",
     "refuse": "the control daemon's answer is not understood: 'Invalid value'",
 }
 
 
-@pytest.mark.parametrize("how", PROBLEMS)
-def test_odd_answers_end_no_client(mps: Mps, tmp_path: Path, how: str) -> None:
-    """Silence is watched for longer than a daemon without clients would be given."""
+@pytest.fixture
+def mps(make_mps: MakeMps, tmp_path: Path) -> Mps:
+    """Two GPUs whose control program answers as the file ``mood`` says."""
+    (tmp_path / "server").write_text(str(os.getpid()))
+    files = {"STANDIN_MOOD": tmp_path / "mood", "STANDIN_SERVER": tmp_path / "server"}
+    return make_mps(2, command=STANDIN, STANDIN_CLIENTS=1, **files)
+
+
+def test_odd_answers_end_no_client(mps: Mps, tmp_path: Path) -> None:
+    """A daemon without clients would be given no time at all to be silent."""
     uuid = mps.uuid()
-    mps.run(uuid, "--replicas", 4, "--memory", "900M")
+    mps.run(uuid, *SHARES, *SHORT)
     before = mps.ready(uuid)
     client = Client(str(before["pipe"]))
     eventually(lambda: mps.status(uuid)["clients"] == 1)
-    (tmp_path / "mood").write_text(how)
-    assert PROBLEMS[how] in mps.failed(uuid)
-    time.sleep(37 if how in ("lost", "slow") else 8)
+    for how, problem in PROBLEMS.items():
+        (tmp_path / "mood").write_text(how)
+        eventually(lambda problem=problem: problem in mps.status(uuid)["problem"])
+        unchanged(
+            lambda: [mps.status(uuid)[one] for one in ("state", "daemon", "clients")],
+            ["failed", before["daemon"], 1],
+            lambda: mps.asked(uuid),
+        )
+        assert client.living()
+        (tmp_path / "mood").unlink()
+        after = mps.ready(uuid)
+        assert (after["daemon"], after["restarts"]) == (before["daemon"], before["restarts"])
     assert client.living()
-    assert (mps.status(uuid)["daemon"], mps.status(uuid)["clients"]) == (before["daemon"], 1)
-    (tmp_path / "mood").unlink()
-    after = mps.ready(uuid)
-    assert (after["daemon"], after["restarts"]) == (before["daemon"], 0)
-    assert client.living()
-    client.end()
 
 
 def test_one_answer_that_is_late_is_no_failure(mps: Mps, tmp_path: Path) -> None:
     """As on a node under load: what others see of a device does not change with each answer."""
     uuid = mps.uuid()
-    mps.run(uuid, "--replicas", 4, "--memory", "900M")
+    mps.run(uuid, *SHARES)
     mps.ready(uuid)
-    (tmp_path / "mood").write_text("lost")
-    time.sleep(3)
-    (tmp_path / "mood").unlink()
-    time.sleep(3)
-    assert mps.log.read_text().count(f"MPS of {uuid}: ") == 2  # starting and ready
+    told = f"MPS of {uuid}: "
+    for change in (lambda: (tmp_path / "mood").write_text("lost"), (tmp_path / "mood").unlink):
+        change()
+        unchanged(lambda: mps.log.read_text().count(told), 2, lambda: mps.asked(uuid), 5)
     assert mps.status(uuid)["restarts"] == 0
 
 
@@ -85,15 +71,14 @@ def test_a_change_waits_where_nobody_knows_whether_there_are_clients(
     mps: Mps, tmp_path: Path
 ) -> None:
     uuid = mps.uuid()
-    mps.run(uuid, "--replicas", 4, "--memory", "900M")
+    mps.run(uuid, *SHARES, *SHORT)
     before = mps.ready(uuid)
     client = Client(str(before["pipe"]))
     eventually(lambda: mps.status(uuid)["clients"] == 1)
     (tmp_path / "mood").write_text("lines")
     mps.failed(uuid)
     mps.run(uuid, "--replicas", 2, "--memory", "900M")
-    time.sleep(5)
-    assert mps.status(uuid)["daemon"] == before["daemon"]
+    unchanged(lambda: mps.status(uuid)["daemon"], before["daemon"], lambda: mps.asked(uuid), 5)
     assert client.living()
     client.end()
     (tmp_path / "mood").unlink()
@@ -103,40 +88,36 @@ def test_a_change_waits_where_nobody_knows_whether_there_are_clients(
 def test_device_whose_program_hangs_delays_no_other(mps: Mps, tmp_path: Path) -> None:
     """Each has its own waits, failures and back-off."""
     sick, well = mps.uuid(0), mps.uuid(1)
-    (tmp_path / "mood").write_text(f"{sick} slow")
-    mps.run(sick, "--replicas", 4, "--memory", "900M")
-    eventually(lambda: mps.status(sick)["state"] == "starting")
-    begun = time.monotonic()
-    mps.run(well, "--replicas", 4, "--memory", "900M")
-    daemon = mps.ready(well, seconds=6)["daemon"]
-    print(f"ready beside one that hangs after {time.monotonic() - begun:.2f} s")
-    begun = time.monotonic()
+    (tmp_path / "mood").write_text(f"{sick} hangs")
+    mps.run(sick, *SHARES, *SHORT)
+    eventually(lambda: mps.asked(sick))
+    mps.run(well, *SHARES)
+    daemon = mps.ready(well)["daemon"]
     kill(daemon)
-    assert mps.ready(well, restarts=1, seconds=6)["daemon"] != daemon
-    print(f"back beside one that hangs after {time.monotonic() - begun:.2f} s")
-    assert mps.status(sick)["state"] != "ready"
+    eventually(lambda: mps.status(well)["daemon"] not in (0, daemon))
+    mps.ready(well)
     mps.drop(well)
-    eventually(lambda: mps.mode(1) == 0)
+    eventually(lambda: mps.mode(1) == DEFAULT)
     assert "does not answer" in eventually(lambda: mps.status(sick)["problem"])
+    assert f"MPS of {sick}: ready" not in mps.log.read_text()
     (tmp_path / "mood").unlink()
-    mps.ready(sick, seconds=30)
+    mps.ready(sick)
 
 
 def test_unforeseen_error_is_its_devices_alone(mps: Mps) -> None:
     """Such as a state that nobody wrote so."""
     sick, well = mps.uuid(0), mps.uuid(1)
-    mps.run(well, "--replicas", 4, "--memory", "900M")
+    mps.run(well, *SHARES)
     before = mps.ready(well)
     client = Client(str(before["pipe"]))
     mps.managers[-1].kill()
     mps.managers[-1].wait()
     (mps.root / f"{sick}.state").mkdir()  # can be neither read nor replaced
-    mps.run(sick, "--replicas", 4, "--memory", "900M")
+    mps.run(sick, *SHARES)
     eventually(lambda: mps.status(sick).get("problem"))
     eventually(lambda: mps.status(well)["pid"] == mps.managers[-1].pid)
     assert mps.ready(well)["daemon"] == before["daemon"]
     assert client.living()
     assert living(mps.managers[-1].pid)
     (mps.root / f"{sick}.state").rmdir()
-    mps.ready(sick, seconds=20)
-    client.end()
+    mps.ready(sick)

@@ -10,19 +10,16 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gpu_plugin.mps.settings import Settings
-from nvsim import genuine
 from nvsim.testing import PROJECT, start
 
-from tests.fakes.mps.mps_running import Mps, living
+from tests.fakes.mps.mps_running import DEFAULT, STANDIN, MakeMps, Mps, living
 from tests.fakes.mps.mps_sharing import ELSEWHERE
-from tests.support.paths import MPS_CONTROL
 from tests.support.waiting import eventually
 
 Change = Callable[..., dict[str, Any]]
@@ -58,7 +55,6 @@ def change(tmp_path: Path) -> Change:
             env={**mps.sim.env, "PYTHONPATH": os.environ["PYTHONPATH"], "PATH": programs},
             capture_output=True,
             text=True,
-            timeout=60,
             check=False,
         )
         assert done.stdout, done.stderr
@@ -71,8 +67,9 @@ def change(tmp_path: Path) -> Change:
 class Served(Mps):
     """A machine with an MPS server on GPU 0, as the genuine one has with CUDA only."""
 
-    def __init__(self, program: Path, server: Path) -> None:
-        super().__init__(start("a100-40", 2), program)
+    def __init__(self, server: Path) -> None:
+        sim = start("a100-40", 2)
+        super().__init__(sim, STANDIN, STANDIN_CLIENTS=1, STANDIN_SERVER=server)
         words = ["/usr/sbin/nvidia-cuda-mps-server", "-m", "nvsim.ctl"]
         words += ["--socket", str(self.sim.socket), "hold", "0"]
         self.server = subprocess.Popen(
@@ -109,16 +106,9 @@ class Served(Mps):
 def served(tmp_path: Path) -> Iterator[Served]:
     if os.geteuid() != 0:
         pytest.skip("the compute mode can be set by root only")
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin/nvidia-cuda-mps-control"
-    variables = f"STANDIN_CLIENTS=1 STANDIN_SERVER={tmp_path}/server"
-    script = f'{variables} exec {sys.executable} {MPS_CONTROL} "$@"'
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    made = Served(program, tmp_path / "server")
+    made = Served(tmp_path / "server")
     yield made
     made.stop()
-    made.sim.stop()
 
 
 def actions(answer: dict[str, Any]) -> list[str]:
@@ -157,16 +147,17 @@ def test_server_with_clients_is_work(served: Served, change: Change) -> None:
         assert (skipped["changed"], skipped["steps"]) == (False, [])
         assert living(served.server.pid)
     served.told_with(0)
-    assert change(served, uuid, on_busy="wait", wait_timeout=20)["changed"]
+    assert change(served, uuid, on_busy="wait", wait_timeout=600)["changed"]
 
 
 def test_client_that_came_meanwhile_keeps_its_server(served: Served, change: Change) -> None:
     uuid = served.uuid()
-    served.run(uuid, "--replicas", 4, "--memory", "900M", "--no-shm", "--interval", 60)
+    served.run(uuid, "--replicas", 4, "--memory", "900M", "--no-shm", "--interval", 3600)
     served.told_with(0)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(f"{served.status(uuid)['pipe']}/server")
-        time.sleep(0.3)  # nobody has asked for clients since
+        eventually(lambda: served.ask(uuid, f"get_client_list {served.server.pid}"))
+        assert served.status(uuid)["clients"] == 0  # the manager has not asked since
         failed = change(served, uuid)
     assert failed["failed"]
     assert "it does not end, so clients came meanwhile" in failed["msg"]
@@ -181,19 +172,14 @@ def test_server_that_is_not_ours_is_work(served: Served, change: Change) -> None
     assert living(served.server.pid)
 
 
-def test_daemon_without_a_server_is_not_in_the_way(change: Change) -> None:
-    program = genuine.mps_control()
-    mps = Mps(start("a100-40", 2), program)
-    try:
-        uuid = mps.uuid()
-        manager = mps.run(uuid, "--replicas", 4, "--no-shm")
-        daemon = mps.ready(uuid)["daemon"]
-        done = change(mps, uuid)
-        assert not done.get("failed"), done
-        assert "end_mps_server" not in actions(done)
-        assert mps.status(uuid)["daemon"] == daemon
-        assert mps.end(manager) == 0
-        assert mps.mode() == 0
-    finally:
-        mps.stop()
-        mps.sim.stop()
+def test_daemon_without_a_server_is_not_in_the_way(make_mps: MakeMps, change: Change) -> None:
+    mps = make_mps(2, product="a100-40")
+    uuid = mps.uuid()
+    manager = mps.run(uuid, "--replicas", 4, "--no-shm")
+    daemon = mps.ready(uuid)["daemon"]
+    done = change(mps, uuid)
+    assert not done.get("failed"), done
+    assert "end_mps_server" not in actions(done)
+    assert mps.status(uuid)["daemon"] == daemon
+    assert mps.end(manager) == 0
+    assert mps.mode() == DEFAULT

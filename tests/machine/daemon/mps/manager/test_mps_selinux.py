@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ import pytest
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.mps import folders
 from gpu_plugin.mps.paths import Names
+
+from tests.fakes.mps.mps_running import unmount_below
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 LABEL = b"system_u:object_r:container_file_t:s0\0"
@@ -30,10 +33,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     path = tempfile.mkdtemp(prefix="l-", dir="/dev/shm")
     monkeypatch.setattr(folders, "SELINUX", Path(path, "enforce"))
     yield Names(UUID, f"{path}/r")
-    for mount in (f"{path}/r/{UUID}/shm", f"{path}/r/{UUID}/ipc"):
-        while os.path.ismount(mount):
-            subprocess.run(["umount", mount], check=True)
-    subprocess.run(["rm", "-r", path], check=True)
+    unmount_below(Path(path))
+    shutil.rmtree(path)
 
 
 def label(path: str) -> bytes:

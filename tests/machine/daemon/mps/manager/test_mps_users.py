@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import subprocess
 
+from nvsim import genuine
+
 from tests.fakes.mps.mps_running import Mps
 from tests.support.waiting import eventually
 
@@ -18,7 +20,7 @@ THREADS = "default_active_thread_percentage"
 def as_nobody(mps: Mps, command: str) -> str:
     """Return what another user is told; it may be lost, as the manager asks too."""
     pipe = str(mps.root / mps.uuid() / "ipc/pipe")
-    program = os.open(mps.program, os.O_RDONLY)  # the path to it may be closed to others
+    program = os.open(genuine.mps_control(), os.O_RDONLY)  # the path to it may be closed to others
     try:
         return subprocess.run(
             ["nvidia-cuda-mps-control"],
@@ -29,7 +31,6 @@ def as_nobody(mps: Mps, command: str) -> str:
             cwd="/",
             capture_output=True,
             text=True,
-            timeout=10,
             check=False,
             user=NOBODY,
             group=NOBODY,

@@ -10,98 +10,101 @@ import json
 import os
 import signal
 import subprocess
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gpu_plugin.mps.settings import Settings
 from gpu_plugin.tools.state import started
 from nvsim.testing import client
 
 from tests.fakes.daemon.running import kill
-from tests.fakes.mps.mps_running import Mps, living
+from tests.fakes.mps.mps_running import DEFAULT, EXCLUSIVE_PROCESS, Mps, living
 from tests.fakes.mps.tenants import NOBODY, as_nobody
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, unchanged
 
-EXCLUSIVE_PROCESS = 3
+SHARES = ("--replicas", 4, "--no-shm")
+SHORT = ("--patience", 1, "--silent", 0)  # one that nobody uses has no time to be silent
+# Connects as soon as it can, and says nothing until its input ends.
 HOLD = """
-import socket, sys, time
-end = time.time() + float(sys.argv[2])
-held = []
-while time.time() < end:
+import os, socket, sys
+while True:
     try:
         one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         one.connect(sys.argv[1])
-        held.append(one)
-        print("held", flush=True)
-        time.sleep(max(end - time.time(), 0))
+        break
     except OSError:
-        time.sleep(0.01)
+        os.sched_yield()
+print("held", flush=True)
+sys.stdin.read()
 """
 
 
-def hold(mps: Mps, seconds: float) -> subprocess.Popen[str]:
-    """Connect to the control socket as a user without rights, and say nothing for so long."""
-    socket = mps.root / mps.uuid() / "ipc/pipe/control"
-    process = as_nobody(HOLD, str(socket), str(seconds))
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    return process
+@contextlib.contextmanager
+def holding(mps: Mps) -> Iterator[subprocess.Popen[str]]:
+    """Be a user without rights who is connected to the control socket and says nothing."""
+    with racing(mps) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
 
 
-def with_server(mps: Mps) -> Path:
-    """Return the genuine program with a child, as its server is one; without CUDA it starts none."""
-    program = mps.folder / "with-server"
-    program.write_text(f'#!/bin/sh\n[ "$1" = -f ] && sleep 300 &\nexec {mps.program} "$@"\n')
-    program.chmod(0o755)
-    return program
+@contextlib.contextmanager
+def racing(mps: Mps) -> Iterator[subprocess.Popen[str]]:
+    """Be one who tries to be that."""
+    process = as_nobody(HOLD, str(mps.root / mps.uuid() / "ipc/pipe/control"))
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.attack("silent-mps-client")
 def test_one_who_says_nothing_ends_nobodys_work(mps: Mps) -> None:
     uuid = mps.uuid()
-    mps.run(uuid, "--replicas", 4, "--no-shm")
-    daemon = mps.ready(uuid)["daemon"]
-    held = hold(mps, 14)
-    problem = mps.failed(uuid)
-    assert "its control socket is held by process" in problem
-    assert f"process {held.pid} (python3 of user {NOBODY})" in problem
-    fed = mps.notifications().count("WATCHDOG=1")
-    held.wait(30)
-    assert living(daemon)
+    mps.run(uuid, *SHARES, *SHORT)
+    mps.ready(uuid)
+    with holding(mps) as held:
+        before = mps.status(uuid)
+        told = f"held by process {held.pid} (python3 of user {NOBODY})"
+        eventually(lambda: told in mps.status(uuid)["problem"])
+        fed = mps.notifications().count("WATCHDOG=1")
+        unchanged(
+            lambda: [mps.status(uuid)[one] for one in ("state", "daemon")],
+            ["failed", before["daemon"]],
+            lambda: mps.asked(uuid),
+        )
+        assert mps.notifications().count("WATCHDOG=1") > fed  # by the loop, not by answers
     after = mps.ready(uuid)
-    assert (after["daemon"], after["restarts"]) == (daemon, 0)
+    assert (after["daemon"], after["restarts"]) == (before["daemon"], before["restarts"])
     assert after["limits"]["read_back"]["default_active_thread_percentage"] == "25.0"
-    assert mps.notifications().count("WATCHDOG=1") > fed  # by the manager's loop, not by answers
 
 
 @pytest.mark.attack("silent-mps-client")
 def test_a_restart_can_not_be_held_off(mps: Mps) -> None:
     """Nobody can reach a daemon before its limits are in place."""
     uuid = mps.uuid()
-    mps.run(uuid, "--replicas", 4, "--no-shm")
+    mps.run(uuid, *SHARES)
     daemon = mps.ready(uuid)["daemon"]
-    socket = mps.root / uuid / "ipc/pipe/control"
-    racers = [as_nobody(HOLD, str(socket), "20") for _each in range(4)]
-    try:
+    with racing(mps), racing(mps):
         kill(daemon)
         eventually(lambda: mps.status(uuid)["daemon"] not in (0, daemon))
         assert mps.status(uuid)["restarts"] == 1
-    finally:
-        for one in racers:
-            one.kill()
-            one.wait()
 
 
 @pytest.mark.attack("silent-mps-client")
 def test_a_daemon_that_hangs_is_kept_while_it_has_a_server(mps: Mps) -> None:
-    uuid = mps.uuid()
-    mps.program = with_server(mps)
-    mps.run(uuid, "--replicas", 4, "--no-shm")
+    """The genuine one starts its server with CUDA alone, so here it has another child."""
+    program = mps.folder / "with-server"
+    program.write_text(f'#!/bin/sh\n[ "$1" = -f ] && sleep 300 &\nexec {mps.program} "$@"\n')
+    program.chmod(0o755)
+    mps.program, uuid = program, mps.uuid()
+    mps.run(uuid, *SHARES, *SHORT)
     daemon = mps.ready(uuid)["daemon"]
     kill(daemon, signal.SIGSTOP)
     assert "the control daemon does not answer" in mps.failed(uuid)
-    time.sleep(12)  # one without a server is replaced by then
-    assert living(daemon)
+    unchanged(lambda: mps.status(uuid)["daemon"], daemon, lambda: mps.asked(uuid))
     kill(daemon, signal.SIGCONT)
     after = mps.ready(uuid)
     assert (after["daemon"], after["restarts"]) == (daemon, 0)
@@ -110,18 +113,19 @@ def test_a_daemon_that_hangs_is_kept_while_it_has_a_server(mps: Mps) -> None:
 @pytest.mark.attack("silent-mps-client")
 def test_who_wants_it_has_a_silent_daemon_replaced(mps: Mps) -> None:
     uuid = mps.uuid()
-    mps.run(uuid, "--replicas", 4, "--no-shm", "--replace-silent", 6)
+    mps.run(uuid, *SHARES, "--patience", 1, "--replace-silent", 1)
     daemon = mps.ready(uuid)["daemon"]
-    held = hold(mps, 60)
-    try:
-        assert mps.ready(uuid, restarts=1, seconds=40)["daemon"] != daemon
-    finally:
-        held.kill()
-        held.wait()
+    with holding(mps):
+        eventually(lambda: mps.status(uuid)["daemon"] not in (0, daemon))
+        assert mps.ready(uuid, restarts=1)
 
 
-def victim() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(["sleep", "300"], start_new_session=True)
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
 
 
 def as_others(path: Path) -> None:
@@ -130,57 +134,53 @@ def as_others(path: Path) -> None:
 
 
 @pytest.mark.attack("mps-root-of-a-user")
-@pytest.mark.parametrize("where", ["root", "parent", "link", "open"])
-def test_a_root_that_others_decide_about_is_refused(mps: Mps, where: str, tmp_path: Path) -> None:
+def test_a_root_that_others_decide_about_is_refused(
+    mps: Mps, victim: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
     """They could name any process to be ended, and any file to be written."""
-    uuid, process = mps.uuid(), victim()
     secret = tmp_path / "secret"
     secret.write_text("secret")
     secret.chmod(0o600)
-    mps.root = mps.folder / "p/r"
-    if where == "link":
-        as_others(mps.folder / "theirs")
-        mps.root.parent.mkdir()
-        mps.root.symlink_to(mps.folder / "theirs")
-    else:
-        mps.root.mkdir(parents=True)
-    state = {"version": 1, "daemon": (process.pid, started(process.pid))}
-    (mps.root / f"{uuid}.state").write_text(json.dumps(state))
-    (mps.root / f".{uuid}.state.new").symlink_to(secret)
-    if where == "root":
-        as_others(mps.root)
-    elif where == "parent":
-        as_others(mps.root.parent)
-    elif where == "open":
-        mps.root.parent.chmod(0o1777)
-    try:
-        mps.run(uuid, "--replicas", 4, "--no-shm")
-        told = f"MPS can't have its files in {mps.root}: "
-        eventually(lambda: told in mps.log.read_text())
-        log = mps.log.read_text()
-        assert "choose a mpsRoot that root alone may write" in log
-        assert living(process.pid)
-        assert secret.read_text() == "secret"
-        assert mps.mode() == 0
-    finally:
-        process.kill()
-        process.wait()
+    state = {"version": 1, "daemon": (victim.pid, started(victim.pid))}
+    roots = {}
+    for number, where in enumerate(("root", "parent", "link", "open")):
+        uuid = f"{mps.uuid()[:-1]}{number}"  # what is a device is not asked before
+        root = roots[uuid] = mps.folder / where / "r"
+        if where == "link":
+            as_others(mps.folder / "theirs")
+            root.parent.mkdir()
+            root.symlink_to(mps.folder / "theirs")
+        else:
+            root.mkdir(parents=True)
+        (root / f"{uuid}.state").write_text(json.dumps(state))
+        (root / f".{uuid}.state.new").symlink_to(secret)
+        if where == "root":
+            as_others(root)
+        elif where == "parent":
+            as_others(root.parent)
+        elif where == "open":
+            root.parent.chmod(0o1777)
+        mps.write(uuid, Settings(4, root=str(root)).to_json())
+    mps.manage("--no-shm")
+    for root in roots.values():
+        told = f"MPS can't have its files in {root}: "
+        eventually(lambda told=told: told in mps.log.read_text())
+    assert "choose a mpsRoot that root alone may write" in mps.log.read_text()
+    assert living(victim.pid)
+    assert secret.read_text() == "secret"
+    assert mps.mode() == DEFAULT
 
 
 @pytest.mark.attack("mps-root-of-a-user")
-def test_only_a_control_daemon_of_ours_is_ended(mps: Mps) -> None:
-    uuid, process = mps.uuid(), victim()
+def test_only_a_control_daemon_of_ours_is_ended(mps: Mps, victim: subprocess.Popen[bytes]) -> None:
+    uuid = mps.uuid()
     mps.root.mkdir()
-    state = {"version": 1, "daemon": (process.pid, started(process.pid))}
+    state = {"version": 1, "daemon": (victim.pid, started(victim.pid))}
     (mps.root / f"{uuid}.state").write_text(json.dumps(state))
-    try:
-        mps.run(uuid, "--replicas", 4, "--no-shm")
-        mps.ready(uuid)
-        assert living(process.pid)
-        assert "a process that is no control daemon of ours is left alone" in mps.log.read_text()
-    finally:
-        process.kill()
-        process.wait()
+    mps.run(uuid, *SHARES)
+    mps.ready(uuid)
+    assert living(victim.pid)
+    assert "a process that is no control daemon of ours is left alone" in mps.log.read_text()
 
 
 @pytest.mark.attack("mps-root-of-a-user")
@@ -189,7 +189,7 @@ def test_no_link_is_followed_by_what_is_written(mps: Mps, tmp_path: Path) -> Non
     secret.write_text("secret")
     mps.root.mkdir()
     (mps.root / f".{uuid}.state.new").symlink_to(secret)
-    manager = mps.run(uuid, "--replicas", 4, "--no-shm")
+    manager = mps.run(uuid, *SHARES)
     for name in (f".{uuid}.state.{manager.pid}", f".{uuid}.json.{manager.pid}"):
         with contextlib.suppress(FileExistsError):  # it writes at this very moment
             (mps.root / name).symlink_to(secret)
@@ -201,7 +201,7 @@ def test_no_link_is_followed_by_what_is_written(mps: Mps, tmp_path: Path) -> Non
 @pytest.mark.attack("exclusive-mode-taken-away")
 def test_exclusive_mode_that_somebody_took_away_is_set_again(mps: Mps) -> None:
     uuid = mps.uuid()
-    manager = mps.run(uuid, "--replicas", 4, "--no-shm")
+    manager = mps.run(uuid, *SHARES, "--modes", 0.2)
     daemon = mps.ready(uuid)["daemon"]
     assert mps.mode() == EXCLUSIVE_PROCESS
     for mode in (0, 2):
@@ -213,4 +213,4 @@ def test_exclusive_mode_that_somebody_took_away_is_set_again(mps: Mps) -> None:
     after = mps.ready(uuid)
     assert (after["daemon"], after["restarts"]) == (daemon, 0)
     assert mps.end(manager) == 0
-    assert mps.mode() == 0
+    assert mps.mode() == DEFAULT

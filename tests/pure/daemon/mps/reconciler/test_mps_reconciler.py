@@ -7,24 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin.mps import units
+from gpu_plugin.mps import folders, paths
 from gpu_plugin.mps.reconciler import ADOPTION, AGAIN, BLIP, Reconciler
 from gpu_plugin.mps.settings import Offer, Settings, from_json
 from gpu_plugin.tools.state import started
 
 from tests.fakes.mps.mps_builders import NOBODY, OTHER, UUID, offer, state
-from tests.fakes.mps.mps_running import ROOTS_ALONE
-from tests.support.waiting import eventually
 
 KILLED = "its MPS daemon's manager was killed"
 
@@ -95,12 +87,10 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
-    if os.geteuid() != 0:
-        pytest.skip("where root alone may write can be written by root only")
-    folder = tempfile.mkdtemp(prefix="s-", dir=ROOTS_ALONE)  # short, for the sockets' sake
-    yield Scene(Path(folder))
-    shutil.rmtree(folder)
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    monkeypatch.setattr(folders, "refusal", lambda _root: "")  # others may write above the test's
+    monkeypatch.setattr(paths, "LONGEST_SOCKET", 1000)
+    return Scene(tmp_path)
 
 
 def test_from_start_to_end(scene: Scene) -> None:
@@ -249,13 +239,11 @@ def test_a_daemon_that_was_soon_back_was_away(scene: Scene) -> None:
     scene.manager(UUID)
     scene.tell(one)
     assert scene.tick() == {}
-    child = subprocess.Popen(["sleep", "60"])
-    scene.tell(one, daemon=child.pid)
+    scene.tell(one, daemon=os.getppid())
     assert scene.tick(0.1) == {UUID: "its MPS daemon ended and runs again"}
     assert scene.tick(BLIP / 2) == {UUID: "its MPS daemon ended and runs again"}
     assert scene.tick(BLIP) == {}
-    child.kill()
-    child.wait()
+    scene.tell(one, daemon=NOBODY)
     assert scene.tick(0.1) == {UUID: "its MPS daemon ended"}
 
 
@@ -328,50 +316,3 @@ def test_full_disk_is_said_once_and_tried_again(
     scene.settings.unlink()
     scene.tick()
     assert scene.written() == scene.offer().settings
-
-
-def test_systemd_is_asked_in_words_and_holds_nobody_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    program = tmp_path / "systemctl"
-    program.write_text(f'#!/bin/sh\nsleep 1\necho "$@" >> {tmp_path}/asked\nexit 5\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    asked = units.choose("systemd", tmp_path)
-    begun = time.monotonic()
-    for _again in range(3):
-        asked.run()
-    assert time.monotonic() - begun < 0.9
-    told: list[str] = []
-
-    def refused() -> bool:
-        told.append(capsys.readouterr().err)
-        return "systemd does not start the manager of MPS daemons" in "".join(told)
-
-    eventually(refused)
-    asked.close(os.getpid())
-    words = "--no-block --quiet start gpu-mps.service"
-    assert (tmp_path / "asked").read_text().splitlines() == [words]
-    assert isinstance(units.choose("own", tmp_path), units.Children)
-
-
-def test_only_a_manager_is_ended(tmp_path: Path) -> None:
-    """A state file may name a process that is none, such as this one."""
-    script = "import sys, time; time.sleep(60)"
-    # Who runs the tests in the background has them ignore SIGINT.
-    words = ["env", "--default-signal=INT", sys.executable, "-c", script]
-    with (
-        subprocess.Popen([*words, "mps", "run"]) as manager,
-        subprocess.Popen([*words, "mps", "status"]) as other,
-    ):
-        for one in (manager, other):
-            path = Path(f"/proc/{one.pid}/cmdline")
-            eventually(lambda path=path: path.read_bytes().startswith(sys.executable.encode()))
-        children = units.Children(tmp_path)
-        children.close(os.getpid())
-        children.close(0)
-        children.close(other.pid)
-        assert other.poll() is None
-        children.close(manager.pid)
-        assert manager.wait(10) != 0
-        other.kill()
