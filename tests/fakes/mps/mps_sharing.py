@@ -53,6 +53,12 @@ class Shared:
         sharing = f"sharing:\n  mps: {mps}\n" if mps else ""
         self.node.start_daemon(f"{more}\n{sharing}", "--mps-managers", "own", **self.env, **PERIODS)
 
+    def start_again(self, mps: str) -> None:
+        """Start the plugin that ended or was killed, and wait until the kubelet knows of it."""
+        self.start(mps)
+        eventually(lambda: self.node.status().get("pid") == self.node.daemon.pid)
+        self.node.registered()
+
     def uuids(self) -> list[str]:
         return [one["uuid"] for one in self.node.sim.ctl("status")["gpus"]]
 

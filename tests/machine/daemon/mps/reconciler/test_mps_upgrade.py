@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.fakes.daemon.running import kill
 from tests.fakes.mps.mps_sharing import EXCLUSIVE_PROCESS, GPU, Client, Shared
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, unchanged
 
 MPS = "{resources: [{name: gpu, replicas: 3}]}"
 
@@ -33,11 +32,10 @@ def test_upgrade_waits_for_no_client_and_touches_none(
     shared.start(MPS)
     shared.wait(GPU, 3)
     eventually(lambda: shared.state(uuid)["pid"] != before["pid"])
-    time.sleep(1)
+    unchanged(shared.healthy, 3, node.looks)
     after = shared.state(uuid)
     assert (after["daemon"], after["clients"]) == (before["daemon"], 1)
     assert client.living()
-    assert shared.healthy() == 3
     assert shared.left() == [f"{uuid}.settings.json"]
     assert theirs.exists()  # in what containers have mounted
     assert shared.mode() == EXCLUSIVE_PROCESS
