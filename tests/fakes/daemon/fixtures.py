@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from tests.support.paths import MPS_CONTROL
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.labelling import Start
@@ -107,8 +104,6 @@ def memory() -> Iterator[Path]:
 @pytest.fixture
 def standin(tmp_path: Path) -> Path:
     """A control program that has clients without CUDA: processes that hold a connection."""
-    program = tmp_path / "control"
-    script = MPS_CONTROL
-    program.write_text(f'#!/bin/sh\nSTANDIN_CLIENTS=1 exec {sys.executable} {script} "$@"\n')
-    program.chmod(0o755)
-    return program
+    from tests.fakes.mps.mps_running import STANDIN, ControlProgram
+
+    return ControlProgram(tmp_path / "standin", STANDIN, STANDIN_CLIENTS=1).path

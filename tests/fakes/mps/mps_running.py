@@ -33,7 +33,7 @@ PARSED = {
     "threads": lambda given: parse_percent("threads", str(given)),
 }
 ROOTS_ALONE = "/var/lib"  # a folder in which root alone can put the manager's root
-STANDIN = f"{sys.executable} {MPS_CONTROL}"
+STANDIN = f"{sys.executable} -I -S {MPS_CONTROL}"
 DEFAULT, EXCLUSIVE_PROCESS = 0, 3  # compute modes
 MakeMps = Callable[..., "Mps"]
 
@@ -69,6 +69,7 @@ class Mps:
         self.settings.mkdir()
         self._control = ControlProgram(self.folder / "bin", command, **variables)
         self.program = self._control.path
+        self._interval = 0.5 if command == STANDIN else 0.2  # which takes long to start
         self.managers: list[subprocess.Popen[bytes]] = []
         self._told: list[str] = []
         self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -125,7 +126,7 @@ class Mps:
     def another(self, settings: Path, *flags: object, **env: str) -> subprocess.Popen[bytes]:
         """Start a manager, whether or not one runs."""
         command = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--settings", settings]
-        command += ["--control", self.program, "--interval", 0.2, "--linger", 0.5]
+        command += ["--control", self.program, "--interval", self._interval, "--linger", 0.5]
         command += ["--patience", LIMIT]  # a machine that is busy is no daemon that hangs
         with self.log.open("ab") as log:
             process = subprocess.Popen(

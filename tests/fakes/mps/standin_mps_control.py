@@ -16,41 +16,52 @@ status 0. After a UUID the mood is that device's alone.
 
 from __future__ import annotations
 
+import _socket
 import os
-import signal
-import socket
-import struct
-import subprocess
 import sys
-import threading
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-PIPE = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
-SOCKET = str(PIPE / "control")
+if TYPE_CHECKING:
+    import socket
+
+# It is started for each question, so only the daemon imports what takes longer than to start Python.
+PIPE = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
+SOCKET = f"{PIPE}/control"
 REAL = bool(os.environ.get("STANDIN_CLIENTS"))
 CLIENTS: list[int] = [] if REAL else [7, 9]
 PAUSE = 0.05
 
 
-def mood() -> str:
+def words(variable: str) -> list[str]:
+    """Return what is in the file that a variable names."""
     try:
-        told = Path(os.environ["STANDIN_MOOD"]).read_text().split()
+        with open(os.environ[variable]) as stream:
+            return stream.read().split()
     except (KeyError, OSError):
-        return ""
-    return told[-1] if told[:1] in (told[-1:], [os.environ["CUDA_VISIBLE_DEVICES"]]) else ""
+        return []
+
+
+def mood() -> str:
+    told = words("STANDIN_MOOD")
+    return (
+        told[-1] if told and told[:1] in (told[-1:], [os.environ["CUDA_VISIBLE_DEVICES"]]) else ""
+    )
 
 
 def servers() -> list[int]:
     if "STANDIN_SERVER" not in os.environ:
         return [4242]
-    text = Path(os.environ["STANDIN_SERVER"]).read_text()
-    return [int(pid) for pid in text.split() if Path(f"/proc/{pid}").exists()]
+    return [int(pid) for pid in words("STANDIN_SERVER") if os.path.exists(f"/proc/{pid}")]
 
 
 def serve_clients() -> None:
+    import socket
+    import subprocess
+    import threading
+
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(PIPE / "server"))
+    listener.bind(f"{PIPE}/server")
     listener.listen()
     if "STANDIN_MOOD" in os.environ:  # a server, as the genuine one has where there are clients
         subprocess.Popen(["sleep", "300"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -60,7 +71,9 @@ def serve_clients() -> None:
 
 
 def keep_client(channel: socket.socket) -> None:
-    credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    import struct
+
+    credentials = channel.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, struct.calcsize("3i"))
     pid = struct.unpack("3i", credentials)[0]
     CLIENTS.append(pid)
     channel.recv(1)  # until it goes
@@ -76,6 +89,10 @@ def drain(seconds: float) -> None:
 
 
 def serve() -> None:
+    import signal
+    import socket
+    import threading
+
     limits = {"default_active_thread_percentage": "100.0", "default_device_pinned_mem_limit 0": ""}
     if REAL:
         threading.Thread(target=serve_clients, daemon=True).start()
@@ -117,15 +134,15 @@ def ask() -> None:
         sys.exit(print("Invalid value"))
     if how == "before":
         print("MPS control daemon 999.1")
-    with socket.socket(socket.AF_UNIX) as channel:
-        try:
-            channel.connect(SOCKET)
-        except OSError:
-            sys.exit("Cannot find MPS control daemon process")
-        channel.sendall(sys.stdin.read().encode())
-        channel.shutdown(socket.SHUT_WR)
-        while data := channel.recv(4096):
-            sys.stdout.write(data.decode())
+    channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        channel.connect(SOCKET)
+    except OSError:
+        sys.exit("Cannot find MPS control daemon process")
+    channel.sendall(sys.stdin.read().encode())
+    channel.shutdown(_socket.SHUT_WR)
+    while data := channel.recv(4096):
+        sys.stdout.write(data.decode())
     if how == "lines":
         print("Done")
 

@@ -112,6 +112,7 @@ def test_hostile_states_of_managers(memory: Path) -> None:
     Thrown(read, NodeError).throw(inputs((json.dumps(STATE), json.dumps(STATE, indent=1))))
 
 
+@pytest.mark.long
 @pytest.mark.attack("hostile-configuration")
 def test_hostile_state_of_the_manager(memory: Path) -> None:
     path = memory / state.MANAGER
@@ -130,6 +131,7 @@ def test_hostile_state_of_the_manager(memory: Path) -> None:
     Thrown(read, NodeError).throw(inputs((json.dumps(told), json.dumps(told, indent=1))))
 
 
+@pytest.mark.long
 @pytest.mark.attack("hostile-configuration")
 def test_hostile_state_of_the_daemon(memory: Path) -> None:
     path = memory / "status.json"
@@ -145,6 +147,7 @@ def test_hostile_state_of_the_daemon(memory: Path) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.attack("hostile-configuration")
 def test_hostile_memory_of_health(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = memory / "health.json"

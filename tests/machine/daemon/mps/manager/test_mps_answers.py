@@ -61,6 +61,7 @@ def test_one_answer_that_is_late_is_no_failure(mps: Mps, tmp_path: Path) -> None
     mps.run(uuid, *SHARES)
     mps.ready(uuid)
     told = f"MPS of {uuid}: "
+    eventually(lambda: mps.log.read_text().count(told), 2)  # starting and ready
     for change in (lambda: (tmp_path / "mood").write_text("lost"), (tmp_path / "mood").unlink):
         change()
         unchanged(lambda: mps.log.read_text().count(told), 2, lambda: mps.asked(uuid), 5)
