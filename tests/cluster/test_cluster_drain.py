@@ -9,7 +9,6 @@ It has the rights of the manifest alone.
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,13 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import (
-    ApiError,
-    KubernetesApi,
-)
 
 from tests.cluster.cluster import IMAGE, Cluster
-from tests.fakes.kubernetes.standin_cluster import Cluster as StandIn
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import eventually
 
@@ -241,47 +235,6 @@ def test_a_pod_with_each_resource_is_run_on_a_cordoned_node(cluster: Cluster, dr
     skipped = drain("validate_pods", **options)
     assert [one["state"] for one in skipped["checks"]] == ["skipped"]
     assert running(cluster, 1) == pods
-
-
-def test_the_stand_in_answers_as_the_genuine_one(
-    cluster: Cluster, kubeconfig: Path, tmp_path: Path
-) -> None:
-    """The unit tests believe the stand-in, so what it says has to be what is said here."""
-    make(cluster, "Deployment", "serve", replicas=1, template=template())
-    pod = running(cluster, 1)[0].partition("/")[2]
-    standin, name = StandIn(tmp_path), cluster.node.name
-    standin.add_node(name)
-    standin.add_pod(pod, name)
-    both = [KubernetesApi(str(path)) for path in (kubeconfig, standin.kubeconfig)]
-    try:
-        free = [[*answers(api, name, pod)] for api in both]
-        make_budget(cluster, "one", 1)
-        standin.budgets[f"default/{pod}"] = ("one", 0)
-        bound = [[*answers(api, name, pod)] for api in both]
-    finally:
-        standin.stop()
-    assert free[0] == free[1]
-    assert bound[0] == bound[1]
-    assert [status for status, _causes, _cause in free[0]] == [404, 409, 404, 409]
-    # A genuine one asks the budget before it looks at the UID.
-    assert [status for status, _causes, _cause in bound[0]] == [404, 409, 404, 429]
-
-
-def answers(api: KubernetesApi, name: str, pod: str) -> Iterator[tuple[int, Any, str]]:
-    """Yield how requests are refused that a drain may come to make, without UIDs."""
-    old = {"metadata": {"resourceVersion": "1"}, "spec": {"unschedulable": True}}
-    api.patch_node(name, {"metadata": {"annotations": {"x": "y"}}})
-    asked: list[Callable[[], object]] = [
-        lambda: api.node("nowhere"),
-        lambda: api.patch_node(name, old),
-        lambda: api.evict("default", "nothing", "1-2", 0),
-        lambda: api.evict("default", pod, "1-2", 0),
-    ]
-    for ask in asked:
-        with pytest.raises(ApiError) as caught:
-            ask()
-        cause = re.sub(r"record \([\w-]+", "record (UID", caught.value.cause)
-        yield caught.value.status, caught.value.causes, cause
 
 
 def test_the_rights_of_the_manifest_are_needed_and_suffice(cluster: Cluster, drain: Drain) -> None:

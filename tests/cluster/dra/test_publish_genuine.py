@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,13 @@ from gpu_plugin.dra.publish import GateOff, Publisher
 from gpu_plugin.dra.slice_api import PATH, SliceApi
 from gpu_plugin.offer.devices import GpuView, Kind, Problem
 from gpu_plugin.slices import build
-from gpu_plugin.slices.changes import changes, plain
+from gpu_plugin.slices.changes import changes
 
 from tests.fakes.daemon import mig_grids
 from tests.fakes.daemon.gpu_builders import inventory, view
 from tests.fakes.daemon.mig_grids import GRIDS
 from tests.fakes.kubernetes.genuine_api import GenuineApi
-from tests.fakes.kubernetes.standin_slices import Slices
+from tests.support.waiting import eventually
 
 NODE = "node-1"
 SICK = Problem(Kind.LOST, "gone")
@@ -128,13 +127,12 @@ def test_what_a_kubelet_wiped_is_there_again(
 
 def settled(publisher: Publisher, api: SliceApi, specs: tuple[Json, ...]) -> None:
     """Wait until what is wanted is there."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+
+    def done() -> bool:
         there = api.all()[0]
-        if there and changes(NODE, specs, there) == () and not publisher.standing.problem:
-            return
-        time.sleep(0.1)
-    pytest.fail(f"{publisher.standing}: {api.all()}")
+        return bool(there) and changes(NODE, specs, there) == () and not publisher.standing.problem
+
+    eventually(done)
 
 
 def test_a_node_writes_its_own_slices_and_no_others(kubelet: Access) -> None:
@@ -146,56 +144,6 @@ def test_a_node_writes_its_own_slices_and_no_others(kubelet: Access) -> None:
     with pytest.raises(ApiError) as error:
         other.create("somebody-elses", spec, {**SliceApi(kubelet, NODE).owner()})
     assert error.value.status == 403
-
-
-def answers(api: SliceApi) -> list[Any]:
-    """What an API server says to all kinds of calls, whatever its versions and UIDs are."""
-    specs = slices(view(0), replace(view(1), problem=SICK))
-    owner = api.owner()
-    said: list[Any] = [sorted(owner)]
-    made = [api.create(f"slice-{number}", spec, owner) for number, spec in enumerate(specs)]
-    watched = [api.all()[1]]
-
-    def refused(call: Callable[[], object]) -> None:
-        try:
-            said.append(call())
-        except ApiError as error:
-            said.append(error.status)
-
-    said += [plain(one["spec"]) for one in made]
-    said += [
-        sorted(
-            {
-                key
-                for each in one["spec"].get("devices", ())
-                for taint in each.get("taints", ())
-                for key in taint
-            }
-        )
-        for one in made
-    ]
-    refused(lambda: api.create("slice-0", specs[0], owner) and None)
-    changed = api.replace(made[1], slices(view(0), view(1))[1])
-    said.append(plain(changed["spec"]))
-    refused(lambda: api.replace(made[1], specs[1]) and None)
-    refused(lambda: api.delete(made[1]))
-    refused(lambda: api.delete(changed))
-    refused(lambda: api.delete(changed))
-    refused(lambda: api.replace(changed, specs[1]) and None)
-    said.append([one["metadata"]["name"] for one in api.all()[0]])
-    events = api.follow(watched[0], 1)
-    said += [(kind, one["metadata"]["name"]) for kind, one in events if kind != "BOOKMARK"]
-    return said
-
-
-def test_the_stand_in_answers_as_the_genuine_server_does(api: SliceApi, tmp_path: Path) -> None:
-    server = Slices(tmp_path)
-    access = Access(str(server.kubeconfig), Rate(-1))
-    try:
-        assert answers(SliceApi(access, NODE)) == answers(api)
-    finally:
-        access.close()
-        server.stop()
 
 
 @pytest.mark.parametrize("gate", ["DRAPartitionableDevices", "DRAConsumableCapacity"])

@@ -17,8 +17,7 @@ from typing import Any
 from nvsim.testing import Sim, client
 from standin_kubelet.dra import Claim, DraKubelet, Plugin
 
-from tests.fakes.kubernetes.standin_api import NODE, _Handler
-from tests.fakes.kubernetes.standin_slices import Slices, _SliceHandler
+from tests.fakes.kubernetes.standin_api import NODE, Api
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import eventually
 
@@ -30,29 +29,12 @@ Json = dict[str, Any]
 MakeDra = Callable[..., "DraNode"]
 
 
-class ClaimApi(Slices):
-    """An API with ResourceSlices, and claims among its ``objects``."""
-
-    def handler(self) -> type[_Handler]:
-        return _ClaimHandler
-
-
-class _ClaimHandler(_SliceHandler):
-    disable_nagle_algorithm = True  # as a genuine API server
-
-    def do_GET(self) -> None:  # noqa: N802
-        if self.path.startswith(CLAIMS):
-            _Handler.do_GET(self)
-        else:
-            super().do_GET()
-
-
 class DraNode:
     """``folder`` must have a short path, for the sockets' sake. ``config`` is below gpuNode."""
 
     def __init__(self, folder: Path, sim: Sim) -> None:
         self.folder, self.sim = folder, sim
-        self.api = ClaimApi(folder)
+        self.api = Api(folder)
         self.root = folder / "k"
         self.kubelet = DraKubelet(self.root / "plugins_registry")
         (self.root / "plugins/gpu.node").mkdir(parents=True)
@@ -121,7 +103,7 @@ class DraNode:
         parameters: Json | None = None,
         **more: Any,
     ) -> Claim:
-        """Make a claim that is allocated; shares have ``capacity``."""
+        """Make a claim that is allocated, and its pod on this node; shares have ``capacity``."""
         uid = str(uuid.uuid4())
         results = []
         for number, device in enumerate(devices):
@@ -132,6 +114,8 @@ class DraNode:
         config = [{"source": "FromClaim", "opaque": opaque}] if parameters else []
         pods = [{"resource": "pods", "name": name, "uid": str(uuid.uuid4())}]
         allocation = {"devices": {"results": results, "config": config}}
+        used = {"nodeName": NODE, "resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}
+        self.api.pods[f"default/{name}"] = {"metadata": {"uid": pods[0]["uid"]}, "spec": used}
         self.api.objects[f"{CLAIMS}/{name}"] = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",

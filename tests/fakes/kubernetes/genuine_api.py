@@ -11,19 +11,19 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 
 from tests.fakes.kubernetes.certificates import Authority
+from tests.support.waiting import eventually
 
 Json = dict[str, Any]
-SECONDS = 120.0  # until it is ready, on a machine that is busy
 KINDS = {
     "Node": "/api/v1/nodes",
     "Namespace": "/api/v1/namespaces",
@@ -68,20 +68,30 @@ class GenuineApi:
     """``admin`` may do anything; ``kubeconfig()`` gives others their access."""
 
     def __init__(self, folder: Path, *more: str) -> None:
-        server, etcd = found("kube-apiserver"), found("etcd")
         self.folder, self.port = folder, free_port()
+        self._more = more
         self.authority = Authority(folder)
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._pair, self._key = self.authority.identity("kube-apiserver"), folder / "accounts.key"
+        words = ["openssl", "genrsa", "-out", self._key, "2048"]
+        subprocess.run(words, check=True, capture_output=True)
         store, peer = (f"http://127.0.0.1:{free_port()}" for _each in range(2))
+        self._store = store
         urls = (f"--{kind}-client-urls={store}" for kind in ("listen", "advertise"))
-        self._start(etcd, f"--data-dir={folder}/etcd", f"--listen-peer-urls={peer}", *urls)
-        pair, key = self.authority.identity("kube-apiserver"), folder / "accounts.key"
-        subprocess.run(
-            ["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True, timeout=60
-        )
-        self._start(
-            server,
-            f"--etcd-servers={store}",
+        try:
+            own = (f"--data-dir={folder}/etcd", "--unsafe-no-fsync", f"--listen-peer-urls={peer}")
+            self.start(found("etcd"), *own, *urls)
+            self._serve()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _serve(self) -> None:
+        """Start the API server, and wait until it is ready."""
+        pair, key = self._pair, self._key
+        self._server = self.start(
+            found("kube-apiserver"),
+            f"--etcd-servers={self._store}",
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
             f"--tls-cert-file={pair}",
@@ -93,16 +103,33 @@ class GenuineApi:
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
             "--service-cluster-ip-range=10.0.0.0/24",
-            f"--cert-dir={folder}/made",
-            *more,
+            f"--cert-dir={self.folder}/made",
+            *self._more,
         )
         self.admin = self.access("admin", "system:masters")
-        self._wait()
+
+        def ready() -> bool:
+            with contextlib.suppress(ApiError):
+                return bool(self.get("Namespace", "default"))
+            assert self._server.poll() is None, (self.folder / "kube-apiserver.log").read_text()[
+                -2000:
+            ]
+            return False
+
+        eventually(ready)
 
     def stop(self) -> None:
         for process in reversed(self._processes):
             process.kill()
             process.wait()
+
+    def forget(self) -> None:
+        """Let all versions but the present one be forgotten, as after some minutes."""
+        version = self.get("Namespace")["metadata"]["resourceVersion"]
+        urllib3.request("POST", f"{self._store}/v3/kv/compaction", json={"revision": version})
+        self._server.kill()
+        self._server.wait()
+        self._serve()
 
     def access(self, name: str, group: str) -> Access:
         """Return the access of somebody with a certificate of this name, in this group."""
@@ -112,10 +139,14 @@ class GenuineApi:
 
     def account(self, name: str, namespace: str) -> Access:
         """Return the access of a ServiceAccount, by a token of its own."""
+        return Access(str(self.kubeconfig(name, {"token": self.token(name, namespace)})))
+
+    def token(self, name: str, namespace: str) -> str:
+        """Return a token of a ServiceAccount."""
         path = f"{KINDS['ServiceAccount'].format(namespace)}/{name}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         answer = self.admin.ask("asking for a token", "POST", path, request)
-        return Access(str(self.kubeconfig(name, {"token": answer["status"]["token"]})))
+        return str(answer["status"]["token"])
 
     def kubeconfig(self, name: str, user: Mapping[str, str]) -> Path:
         cluster = {"server": f"https://127.0.0.1:{self.port}"}
@@ -154,16 +185,9 @@ class GenuineApi:
         answer: Json = self.admin.ask(f"reading {kind}", "GET", path)
         return answer
 
-    def _start(self, program: Path, *words: str) -> None:
-        with (self.folder / f"{program.name}.log").open("wb") as log:
-            command = [str(program), *words]
-            self._processes.append(subprocess.Popen(command, stdout=log, stderr=log))
-
-    def _wait(self) -> None:
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
-            with contextlib.suppress(ApiError):
-                self.get("Namespace", "default")
-                return
-            time.sleep(0.5)
-        pytest.fail(f"the API server is not ready, see {self.folder}")
+    def start(self, program: Path, *words: str) -> subprocess.Popen[bytes]:
+        """Start a program that ends with the server."""
+        with (self.folder / f"{program.name}.log").open("ab") as log:
+            process = subprocess.Popen([str(program), *words], stdout=log, stderr=log)
+        self._processes.append(process)
+        return process

@@ -124,7 +124,7 @@ def test_it_goes_where_it_is_not_wanted_any_more(scene: Scene) -> None:
 
 
 def test_a_refusal_names_the_right_that_is_missing(scene: Scene) -> None:
-    scene.api.allows = lambda _method, path: not path.endswith("/status")
+    scene.api.allows = lambda _verb, resource: resource != "nodes/status"
     scene.see(WELL, 3600)
     assert "right to patch this node's status" in scene.problems["condition"]
     assert len(scene.api.requests) < 40

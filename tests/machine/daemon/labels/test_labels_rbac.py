@@ -8,10 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
@@ -19,55 +17,33 @@ from gpu_plugin.labels.feature import NodeFeature
 from gpu_plugin.labels.health.reporter import Reporter
 from gpu_plugin.labels.owned import Change
 
+from tests.fakes.kubernetes.recorded.words import manifest
+from tests.fakes.kubernetes.standin.authorizers import account, refusal
+from tests.fakes.kubernetes.standin.resources import Asked, read
 from tests.fakes.kubernetes.standin_api import EVENTS, NODE, Api
-from tests.support.paths import REPOSITORY
 
-TEXT = (REPOSITORY / "files/kubernetes/node-labels-rbac.yaml").read_text()
-OBJECTS: list[dict[str, Any]] = yaml.safe_load(TEXT.replace("NODE", NODE))["items"]
+OBJECTS = manifest("node-labels-rbac", NODE)
 ROLES = [one for one in OBJECTS if one["kind"] in ("Role", "ClusterRole")]
 (FEATURE,) = [one for one in OBJECTS if one["kind"] == "NodeFeature"]
 NAMESPACE = FEATURE["metadata"]["namespace"]
 FOLDER = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
 PLACE = f"{FOLDER}/{FEATURE['metadata']['name']}"
-VERBS = {"PATCH": "patch", "PUT": "update", "POST": "create", "DELETE": "delete", "WATCH": "watch"}
-
-
-def asked(method: str, path: str) -> tuple[str, str, str, str, str]:
-    """Return what Kubernetes' authorizer sees: verb, API group, namespace, resource and name."""
-    parts = path.strip("/").split("/")
-    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
-    namespace = ""
-    if rest[0] == "namespaces":
-        namespace, rest = rest[1], rest[2:]
-    name = rest[1] if len(rest) > 1 else ""
-    if rest[0] == "nodes" and not name:
-        name = NODE  # of the field selector, without which the stand-in refuses a list
-    verb = VERBS.get(method) or ("get" if len(rest) > 1 else "list")
-    return verb, group, namespace, "/".join([rest[0], *rest[2:]]), name
-
-
-def allows(method: str, path: str) -> bool:
-    """Tell whether the manifest's roles allow a request."""
-    verb, group, namespace, resource, name = asked(method, path)
-    return any(
-        verb in rule["verbs"]
-        and group in rule["apiGroups"]
-        and resource in rule["resources"]
-        and ("resourceNames" not in rule or name in rule["resourceNames"])
-        for role in ROLES
-        for rule in role["rules"]
-        if role["kind"] == "ClusterRole" or role["metadata"]["namespace"] == namespace
-    )
 
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
+    """An API that knows the roles and policies of the manifest, by the account that they are for."""
     made = Api(tmp_path)
-    made.allows = allows
-    meta = {**FEATURE["metadata"], "resourceVersion": "1"}
-    made.objects[PLACE] = {**FEATURE, "metadata": meta}
+    made.add(*OBJECTS)
+    made.user = account(f"gpu-node-labels-{NODE}", NAMESPACE)
     yield made
     made.stop()
+
+
+def asked(method: str, path: str) -> Asked:
+    found = read("GET" if method == "WATCH" else method, path, method == "WATCH")
+    assert found is not None
+    return found
 
 
 @pytest.mark.attack("labels-of-other-nodes")
@@ -96,9 +72,7 @@ def test_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api, tmp_path: 
         feature.write({"nvidia.com/gpu.count": "2"})  # the object is ours to make
     api.requests.pop()
     node.close()
-    needed = {
-        (verb, kind) for verb, _group, _where, kind, _name in (asked(*one) for one in api.requests)
-    }
+    needed = {(one.verb, one.what) for one in (asked(*each) for each in api.requests)}
     rules = [rule for role in ROLES for rule in role["rules"]]
     given = {(verb, kind) for one in rules for verb in one["verbs"] for kind in one["resources"]}
     assert given == needed  # and nothing beyond it
@@ -130,4 +104,4 @@ def test_one_nodes_access_labels_no_other(api: Api) -> None:
         ("DELETE", f"{EVENTS}/x"),
         ("POST", EVENTS.replace("default", "kube-system")),
     ):
-        assert not allows(method, path), (method, path)
+        assert refusal(api.user, asked(method, path), {}, api.objects) is not None, (method, path)

@@ -209,6 +209,7 @@ def test_labels_of_the_users_own_and_back(labeller: Start) -> None:
 
 def test_a_node_feature_object_that_goes_comes_again(labeller: Start) -> None:
     one = labeller(1)
+    one.api.user = one.api.admin  # as an account with the rights of our manifest
     config, where = (
         f"{FAST.replace('flags: {', 'flags: {useNodeFeatureAPI: true, ')}",
         "--namespace=gpus",

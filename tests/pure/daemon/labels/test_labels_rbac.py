@@ -6,63 +6,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.fakes.kubernetes.standin_api import NODE, Api
 from tests.support.paths import REPOSITORY
 
+NODE = "node-1"
 TEXT = (REPOSITORY / "files/kubernetes/node-labels-rbac.yaml").read_text()
 OBJECTS: list[dict[str, Any]] = yaml.safe_load(TEXT.replace("NODE", NODE))["items"]
 ROLES = [one for one in OBJECTS if one["kind"] in ("Role", "ClusterRole")]
 BINDINGS = [one for one in OBJECTS if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
 (FEATURE,) = [one for one in OBJECTS if one["kind"] == "NodeFeature"]
-NAMESPACE = FEATURE["metadata"]["namespace"]
-FOLDER = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
-PLACE = f"{FOLDER}/{FEATURE['metadata']['name']}"
-VERBS = {"PATCH": "patch", "PUT": "update", "POST": "create", "DELETE": "delete", "WATCH": "watch"}
-
-
-def asked(method: str, path: str) -> tuple[str, str, str, str, str]:
-    """Return what Kubernetes' authorizer sees: verb, API group, namespace, resource and name."""
-    parts = path.strip("/").split("/")
-    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
-    namespace = ""
-    if rest[0] == "namespaces":
-        namespace, rest = rest[1], rest[2:]
-    name = rest[1] if len(rest) > 1 else ""
-    if rest[0] == "nodes" and not name:
-        name = NODE  # of the field selector, without which the stand-in refuses a list
-    verb = VERBS.get(method) or ("get" if len(rest) > 1 else "list")
-    return verb, group, namespace, "/".join([rest[0], *rest[2:]]), name
-
-
-def allows(method: str, path: str) -> bool:
-    """Tell whether the manifest's roles allow a request."""
-    verb, group, namespace, resource, name = asked(method, path)
-    return any(
-        verb in rule["verbs"]
-        and group in rule["apiGroups"]
-        and resource in rule["resources"]
-        and ("resourceNames" not in rule or name in rule["resourceNames"])
-        for role in ROLES
-        for rule in role["rules"]
-        if role["kind"] == "ClusterRole" or role["metadata"]["namespace"] == namespace
-    )
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[Api]:
-    made = Api(tmp_path)
-    made.allows = allows
-    meta = {**FEATURE["metadata"], "resourceVersion": "1"}
-    made.objects[PLACE] = {**FEATURE, "metadata": meta}
-    yield made
-    made.stop()
 
 
 @pytest.mark.attack("labels-of-other-nodes")

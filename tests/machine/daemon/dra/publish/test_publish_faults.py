@@ -24,7 +24,7 @@ from gpu_plugin.slices.changes import changes
 
 from tests.fakes.daemon.gpu_builders import inventory, view
 from tests.fakes.kubernetes.standin_api import DROP, NODE
-from tests.fakes.kubernetes.standin_slices import Slices
+from tests.fakes.kubernetes.standin_api import Api as Slices
 
 ALL = parse("gpuNode: {allocation: dra}")
 NAMES = [f"0{number}-gpu.node-{NODE}" for number in range(2)]
@@ -138,7 +138,7 @@ def test_access_that_expires_is_waited_for(server: Slices, publisher: Publisher)
 
 
 def test_the_error_says_which_rights_are_missing(server: Slices, api: SliceApi) -> None:
-    server.allows = lambda method, _path: method != "POST"
+    server.allows = lambda verb, _resource: verb != "create"
     publisher = Publisher(api, NODE)
     publisher.want(ONE)
     with pytest.raises(ApiError, match="list, watch, create, update and delete the ResourceSlices"):
@@ -154,7 +154,7 @@ def test_what_was_wiped_or_changed_is_written_again(server: Slices, publisher: P
     with server.news:
         meddled = server.slices[NAMES[1]]
         spec = {**meddled["spec"], "devices": meddled["spec"]["devices"][:1]}
-        server.slices[NAMES[1]] = server.change("MODIFIED", {**meddled, "spec": spec})
+        server.slices[NAMES[1]] = {**meddled, "spec": spec}
     until(lambda: good(server))
     assert server.slices[NAMES[1]]["spec"]["pool"]["generation"] == 1
 
@@ -183,8 +183,7 @@ def test_another_writer_at_the_same_time_is_met_with_a_new_look(
         found = look()
         looks.append(found)
         if len(looks) == 1:  # somebody writes after we looked
-            with server.news:
-                server.slices[NAMES[1]] = server.change("MODIFIED", server.slices[NAMES[1]])
+            server.slices[NAMES[1]] = server.slices[NAMES[1]]
         return found
 
     api.all = slow  # type: ignore[method-assign]
