@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ FOLDER = "/opt/kube"  # KUBE_BIN on the node
 VENDOR = "nvidia.com/"
 SHOW = "env; find /dev -name 'nvidia*'; echo that is all; exec sleep infinity"
 KUBECONFIG = "--kubeconfig=/etc/kubernetes/admin.conf"
-SECONDS = 90
 
 
 class Cluster:
@@ -34,14 +32,25 @@ class Cluster:
     def prepare(self) -> None:
         """Give the node what it has before it joins."""
         self.node.run("python3", "-c", IMAGE_SCRIPT.read_text(), IMAGE)
-        self.node.run("python3", "-c", (HERE / "control_plane.py").read_text(), "prepare")
+        self._control("prepare")
 
     def join(self) -> None:
         """Start the control plane and the kubelet; returns when the node is Ready."""
-        script = (HERE / "control_plane.py").read_text()
-        self.node.run("python3", "-c", script, "join", FOLDER)
+        self._control("serve")
+        eventually(lambda: "ok" in self.kubectl("get", "--raw=/readyz"))
+        self._control("join")
+        eventually(self.ready)
         accounts = ("get", "serviceaccount", "default")
         eventually(lambda: "default" in self.kubectl(*accounts))  # which pods need
+
+    def _control(self, doing: str) -> None:
+        script = (HERE / "control_plane.py").read_text()
+        self.node.run("python3", "-c", script, doing, FOLDER)
+
+    def ready(self) -> bool:
+        """Tell whether the node is Ready."""
+        conditions = self.get("node", self.node.name)["status"].get("conditions", ())
+        return ("Ready", "True") in [(one["type"], one["status"]) for one in conditions]
 
     def kubectl(self, *words: str) -> str:
         """Run kubectl as the cluster's administrator."""
@@ -126,6 +135,15 @@ class Cluster:
             for one in self.get("pods")
         }
 
+    def waiting(self) -> set[str]:
+        """Return the pods for which the scheduler has looked for a place, and found none."""
+        return {
+            one["metadata"]["name"]
+            for one in self.get("pods")
+            for each in one["status"].get("conditions", ())
+            if (each["type"], each.get("reason")) == ("PodScheduled", "Unschedulable")
+        }
+
     def restarts(self) -> dict[str, int]:
         """Return how often the container of each pod was started anew."""
         return {
@@ -139,12 +157,3 @@ class Cluster:
         """Remove pods, all where none is named, and wait until they are gone."""
         chosen = names or ("--all",)
         self.kubectl("delete", "pods", *chosen, "--wait=true", "--ignore-not-found", "--now")
-
-
-def steady(look: Any, seconds: float) -> Any:
-    """Return what is seen all the time for so long."""
-    deadline, first = time.monotonic() + seconds, look()
-    while time.monotonic() < deadline:
-        assert look() == first
-        time.sleep(1)
-    return first

@@ -3,9 +3,10 @@
 
 """On a simulated node, as root: a control plane of one node, with genuine programs and nothing pulled.
 
-Arguments: ``prepare`` or ``join``, and the folder of kubelet, kube-apiserver, kube-scheduler,
+Arguments: ``prepare``, ``serve`` or ``join``, and the folder of kubelet, kube-apiserver, kube-scheduler,
 kube-controller-manager, kubeadm and kubectl. What is prepared is what any node has before it joins: a container
-runtime with its network, and an image. Joining starts the control plane and the node's kubelet.
+runtime with its network, and an image. Serving starts the API server; joining, once that is ready, all others and the
+node's kubelet. Who calls this waits for what was started.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 PACKAGES = ("containernetworking-plugins", "etcd-server", "iptables")
@@ -85,22 +85,27 @@ def prepare() -> None:
     run("systemctl", "restart", "containerd.service")
 
 
-def join(folder: str) -> None:
-    """Start the control plane and the kubelet, and wait until the node is Ready."""
-    name, address = socket.gethostname(), socket.gethostbyname(socket.gethostname())
+def serve(folder: str) -> None:
+    """Start the API server."""
+    name, address = who()
     certificates(folder, name, address)
     etcd(folder)
     api_server(folder, address)
+
+
+def who() -> tuple[str, str]:
+    """Return the node's name and address."""
+    return socket.gethostname(), socket.gethostbyname(socket.gethostname())
+
+
+def join(folder: str) -> None:
+    """Start the rest of the control plane and the kubelet."""
     admin = (f"{folder}/kubectl", f"--kubeconfig={ADMIN}")
-    wait(lambda: run(*admin, "get", "--raw=/readyz", check=False).returncode == 0, "API server")
     bind(admin, "kubeadm:cluster-admins", "cluster-admin", "--group=kubeadm:cluster-admins")
     kubelet_client = "--user=kube-apiserver-kubelet-client"
     bind(admin, "apiserver-kubelet", "system:kubelet-api-admin", kubelet_client)
     controllers(folder)
-    kubelet(folder, name, address)
-    ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}"
-    look = (*admin, "get", "node", name, f"--output={ready}")
-    wait(lambda: run(*look, check=False).stdout == "True", "node")
+    kubelet(folder, *who())
 
 
 def certificates(folder: str, name: str, address: str) -> None:
@@ -163,7 +168,7 @@ def api_server(folder: str, address: str) -> None:
 
 def bind(admin: tuple[str, ...], name: str, role: str, whom: str) -> None:
     """Give a role to somebody, as kubeadm does."""
-    run(*admin, "create", "clusterrolebinding", name, f"--clusterrole={role}", whom, check=False)
+    run(*admin, "create", "clusterrolebinding", name, f"--clusterrole={role}", whom)
 
 
 def controllers(folder: str) -> None:
@@ -212,14 +217,5 @@ def kubelet(folder: str, name: str, address: str) -> None:
     run("systemctl", "enable", "--now", "kubelet.service")
 
 
-def wait(look: object, what: str, seconds: float = 120) -> None:
-    """Wait until something is ready."""
-    deadline = time.monotonic() + seconds
-    while not look():  # type: ignore[operator]
-        if time.monotonic() > deadline:
-            sys.exit(f"the {what} is not ready after {seconds} seconds")
-        time.sleep(0.5)
-
-
 if __name__ == "__main__":
-    prepare() if sys.argv[1] == "prepare" else join(sys.argv[2])
+    {"prepare": lambda _folder: prepare(), "serve": serve, "join": join}[sys.argv[1]](sys.argv[2])

@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 ROOT = REPOSITORY
 MANIFEST = ROOT / "files/kubernetes/drain-rbac.yaml"
-SECONDS = 90
+SECONDS = 600  # for what ends much sooner
+GATE = "/run/gate"  # of the node; a pod that waits for it goes on once it is open
+WAIT = "until [ -e /gate/open ]; do sleep 0.2; done"
 Json = dict[str, Any]
 Drain = Callable[..., Json]
 
@@ -69,7 +72,7 @@ def drain(cluster: Cluster, kubeconfig: Path, tmp_path: Path) -> Drain:
         path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**given, **options, **told}}))
         module = f"ansible_collections.gpu.node.plugins.modules.{name}"
         words = [sys.executable, "-m", module, str(path)]
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
         assert done.stdout, done.stderr
         answer: Json = json.loads(done.stdout)
         return answer
@@ -80,12 +83,20 @@ def drain(cluster: Cluster, kubeconfig: Path, tmp_path: Path) -> Drain:
 @pytest.fixture(autouse=True)
 def emptied(cluster: Cluster) -> Iterator[None]:
     """Leave the node as it was."""
+    cluster.node.run("mkdir", "--parents", GATE)
     yield
+    open_gate(cluster)
     kinds = "deployments,daemonsets,jobs,pods,poddisruptionbudgets"
     cluster.kubectl("delete", kinds, "--all", "--wait=true", "--now")
     cluster.kubectl("uncordon", cluster.node.name)
     for name in ("cordoned", "failed"):
         cluster.kubectl("annotate", "node", cluster.node.name, f"gpu.node/{name}-")
+    cluster.node.run("rm", "--recursive", GATE)
+
+
+def open_gate(cluster: Cluster) -> None:
+    """Let go on what waits for it."""
+    cluster.node.run("touch", f"{GATE}/open")
 
 
 def template(command: str = "exec sleep infinity", gpus: int = 1, **spec: Any) -> Json:
@@ -96,8 +107,11 @@ def template(command: str = "exec sleep infinity", gpus: int = 1, **spec: Any) -
         "imagePullPolicy": "Never",
         "command": ["sh", "-c", f"trap 'exit 0' TERM; {command} & wait"],
         "resources": {"limits": {"nvidia.com/gpu": gpus}} if gpus else {},
+        "volumeMounts": [{"name": "gate", "mountPath": "/gate"}],
     }
-    return {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container], **spec}}
+    volumes = [{"name": "gate", "hostPath": {"path": GATE}}]
+    made = {"containers": [container], "volumes": volumes, **spec}
+    return {"metadata": {"labels": {"app": "x"}}, "spec": made}
 
 
 def make(cluster: Cluster, kind: str, name: str, **spec: Any) -> None:
@@ -184,9 +198,14 @@ def test_a_daemonset_that_holds_a_gpu_stays_and_is_named(cluster: Cluster, drain
 
 
 def test_a_job_finishes_first(cluster: Cluster, drain: Drain) -> None:
-    make(cluster, "Job", "count", template=template("sleep 8", restartPolicy="Never"))
+    make(cluster, "Job", "count", template=template(WAIT, restartPolicy="Never"))
     [pod] = running(cluster, 1)
-    done = drain(wait_for_jobs=SECONDS)
+    with ThreadPoolExecutor(1) as beside:
+        draining = beside.submit(drain, wait_for_jobs=SECONDS)
+        eventually(lambda: node(cluster)["spec"].get("unschedulable"))
+        assert running(cluster, 1) == [pod]
+        open_gate(cluster)
+        done = draining.result()
     assert (done.get("waited"), done.get("evicted")) == ([pod], []), done
     assert cluster.phases() == {pod.partition("/")[2]: "Succeeded"}
 
@@ -194,15 +213,16 @@ def test_a_job_finishes_first(cluster: Cluster, drain: Drain) -> None:
 def test_a_pod_that_takes_its_time_is_named_and_then_gone(cluster: Cluster, drain: Drain) -> None:
     slow = template(terminationGracePeriodSeconds=600)
     slow["spec"]["containers"][0]["command"][2] = (
-        "trap 'sleep 15; exit 0' TERM; sleep infinity & wait"
+        f"trap '{WAIT}; exit 0' TERM; sleep infinity & wait"
     )
     make(cluster, "Deployment", "slow", replicas=1, template=slow)
     [pod] = running(cluster, 1)
-    failed = drain(timeout=2, grace_period=60)
+    failed = drain(timeout=2, grace_period=600)
     assert failed["evicted"] == [pod], failed
     assert failed["blocked"] == [
         {"pod": pod, "reason": "was asked to end, and the kubelet has not ended it yet"}
     ]
+    open_gate(cluster)
     done = drain(timeout=SECONDS)
     assert not done["changed"], done
     assert pod.partition("/")[2] not in cluster.phases()

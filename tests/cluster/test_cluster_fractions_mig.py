@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
     from tests.cluster.conftest import MakeCluster
 
-SECONDS = 120
 EMPTY = [{"devices": [1], "mig-enabled": True, "mig-devices": {}}]
 PROFILE = "device.attributes['gpu.nvidia.com'].profile == '{}'"
 

@@ -19,7 +19,6 @@ HALVES, SMALL = (
     {"devices": [1], "mig-enabled": True, "mig-devices": devices}
     for devices in ({"3g.40gb": 2}, {"1g.10gb": 7})
 )
-SECONDS = 90
 
 
 def deploy(cluster: Cluster) -> None:

@@ -22,7 +22,6 @@ LAYOUTS = {
         "small": [{**ENTRY, "mig-devices": {"1g.10gb": 7}}],
     },
 }
-SECONDS = 120
 
 
 def test_the_kubelets_own_pods_are_spared_and_the_state_answers(

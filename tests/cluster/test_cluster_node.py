@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.cluster import Cluster, steady
+from tests.cluster.cluster import Cluster
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_pods_run_on_gpus_mig_devices_and_shares(cluster: Cluster) -> None:
     for name in pods:
         assert f"default/{name}" in told, name
     cluster.begin("one-too-many", gpu=1)
-    assert steady(lambda: cluster.phase("one-too-many"), 5) == "Pending"
+    eventually(lambda: cluster.waiting(), {"one-too-many"})
     cluster.end("gpu-0")
     assert gpus(cluster.shown("one-too-many"))
 
@@ -200,7 +200,7 @@ def test_a_gpu_that_was_repaired_comes_back(mended: Cluster) -> None:
     eventually(lambda: cluster.allocatable().get("gpu"), 1)
     assert gpus(cluster.pod("well", gpu=1)) == ["/dev/nvidia0"]
     cluster.begin("waits", gpu=1)
-    assert steady(lambda: cluster.phase("waits"), 3) == "Pending"
+    eventually(lambda: cluster.waiting(), {"waits"})
     cluster.node.run("systemctl", "stop", "gpu-device-plugin")
     cluster.node.run(NVSIMCTL, "reset", "1")
     cluster.node.run("systemctl", "start", "gpu-device-plugin")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.cluster.cluster import steady
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ def test_gpus_in_mig_mode_under_strategy_none_fail_no_pod(make_cluster: MakeClus
         phases = list(cluster.phases().values())
         return {phase: phases.count(phase) for phase in set(phases)}
 
-    eventually(counts, {"Running": 2, "Pending": 4})
-    assert steady(counts, 10) == {"Running": 2, "Pending": 4}
+    eventually(lambda: (counts(), len(cluster.waiting())), ({"Running": 2, "Pending": 4}, 4))
     cluster.end(*[name for name, phase in cluster.phases().items() if phase == "Running"])
     eventually(counts, {"Running": 2, "Pending": 2})
