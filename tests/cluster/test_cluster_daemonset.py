@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from gpunode_tool import containers
-from gpunode_tool.nodes import PREFIX
+from gpunode_tool.inside import container
 from gpunode_tool.podman import podman
 
 from tests.cluster.cluster import Cluster
@@ -56,7 +56,7 @@ def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory)
     image = containers.plugin([Path(os.environ["WHEELHOUSE"])])
     archive = tmp_path_factory.mktemp("image") / "gpu-plugin.tar"
     containers.save(image, archive)
-    podman("cp", str(archive), f"{PREFIX}{found.node.name}:/root/gpu-plugin.tar")
+    podman("cp", str(archive), f"{container(found.node.name)}:/root/gpu-plugin.tar")
     found.node.run(*("ctr", "--namespace", "k8s.io", "images", "import"), "/root/gpu-plugin.tar")
     config, daemon = manifests(image)
     found.apply(config)

@@ -4,7 +4,8 @@
 """Simulated nodes for the integration tests: bare ones, and ones that the playbook has brought up.
 
 A bring-up takes most of a minute. Where it is not the subject, it is done once in a run, for each kind of node, and
-kept; tests begin at a boot of what was kept. A run has the name in GPUNODE_RUN, where lanes share one.
+kept; tests begin at a boot of what was kept. A run has the name in GPUNODE_RUN, where lanes share one, and nothing of
+it is seen by another one.
 """
 
 from __future__ import annotations
@@ -12,21 +13,26 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpunode_tool import snapshots
-from gpunode_tool.paths import CACHE, REPOSITORY
+from gpunode_tool import limits, snapshots
+from gpunode_tool.paths import REPOSITORY, place
 from gpunode_tool.testing import GPUNODE, Node
 
 from tests.support.waiting import eventually
 
 OWN_RUN = pytest.StashKey[str]()
+AT_ONCE = 2  # nodes of a test
 MakeNode = Callable[..., Node]
+# What ends a hang alone: a busy machine is no failure.
+PATIENT = {"device_plugin_wait_timeout": 600, "validate_wait_timeout": 300}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the snapshots of a run that is ours alone."""
+    """Remove all of a run that is ours alone."""
     if OWN_RUN in config.stash:
         gpunode("forget", config.stash[OWN_RUN])
 
@@ -53,22 +59,32 @@ def gpunode(*words: str, check: bool = True) -> str:
     return done.stdout.strip()
 
 
+@pytest.fixture(scope="session")
+def room() -> None:
+    """See that this machine has room for the nodes of all tests that run at a time, before any starts."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    try:
+        limits.check(AT_ONCE * workers)
+    except SystemExit as error:
+        pytest.fail(str(error), pytrace=False)
+
+
 @pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Callable[..., Node]]:
+def begin(room: None, tmp_path: Path) -> Iterator[Callable[..., Node]]:
     """Return a function that starts a node with such options; all are removed afterwards."""
     names = []
 
     def up(name: str, *options: str, **variables: Any) -> Node:
         name = f"it-{name}"
-        gpunode("down", name, check=False)
         names.append(name)
         gpunode("up", name, *options)
+        shutil.rmtree(tmp_path / name, ignore_errors=True)  # of one that was there before
         (tmp_path / name).mkdir()
-        common = {"device_plugin_wheelhouse": os.environ["WHEELHOUSE"]}
+        common = {"device_plugin_wheelhouse": os.environ["WHEELHOUSE"], **PATIENT}
         return Node(name, tmp_path / name, {**common, **variables})
 
     yield up
-    for name in names:
+    for name in dict.fromkeys(names):
         gpunode("down", name, check=False)
 
 
@@ -88,9 +104,7 @@ def brought_up(begin: Callable[..., Node], make_node: MakeNode) -> MakeNode:
     """Return a function that starts a node in service, as the playbook has made one of its kind in this run."""
 
     def start(name: str, product: str, gpus: int, **variables: Any) -> Node:
-        snapshot = snapshots.name_of(
-            os.environ["GPUNODE_RUN"], gpunode("image"), product, gpus, variables
-        )
+        snapshot = snapshots.name_of(gpunode("image"), product, gpus, variables)
         with locked(snapshot):
             if not snapshots.exists(snapshot):
                 first = make_node(f"first-{name}", product, gpus, **variables)
@@ -121,17 +135,11 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bundle"
 
 
-@pytest.fixture
-def builder() -> Iterator[None]:
-    """Let no other test build images meanwhile, or run what is built."""
-    with locked("images"):
-        yield
-
-
-def locked(name: str) -> Any:
-    """Return a file that is locked until it is closed."""
-    lock = CACHE / "snapshots" / f"{name}.lock"
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Let no other test of this run do the same meanwhile."""
+    lock = place() / f"{name}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
-    stream = lock.open("w")
-    fcntl.flock(stream, fcntl.LOCK_EX)
-    return stream
+    with lock.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

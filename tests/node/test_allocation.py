@@ -7,27 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from gpunode_tool.testing import Node
 
-from tests.node.in_service import whole_node
+from tests.node.whole_node import left, picture
 
 UNIT = "gpu-dra.service"
 PLUGIN = "gpu-device-plugin.service"
 STATUS = "/run/gpu-node/dra.json"
 
-pytestmark = pytest.mark.node
-
-
-def picture(node: Node) -> dict[str, str]:
-    """Return all that a node keeps."""
-    found: dict[str, str] = json.loads(
-        node.run("python3", "-c", Path(whole_node.__file__).read_text())
-    )
-    return found
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def state(node: Node) -> dict[str, Any]:
@@ -73,11 +64,10 @@ def test_a_node_goes_over_to_dra_and_back(make_node: Callable[..., Node]) -> Non
     back = node.play()
     assert back.ok, back.message()
     assert resources(node) == {"nvidia.com/gpu": 2}
-    left = node.run("find", "/etc/systemd", "/run/cdi", "/var/lib", "/run/gpu-node", check=False)
-    assert not [one for one in left.splitlines() if "dra" in one.rpartition("/")[2]]
+    there = node.run("find", "/etc/systemd", "/run/cdi", "/var/lib", "/run/gpu-node", check=False)
+    assert not [one for one in there.splitlines() if "dra" in one.rpartition("/")[2]]
     over = node.play(gpu_nodes_allocation="dra")
     assert over.ok, over.message()
     down = node.play("gpu.node.teardown")
     assert down.ok, down.message()
-    found = whole_node.differences(before, picture(node))
-    assert [one for one in found if not one.startswith(("+ users: nvpd:", "+ groups: nvpd:"))] == []
+    assert left(before, picture(node)) == []

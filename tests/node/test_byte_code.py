@@ -11,6 +11,8 @@ from collections.abc import Callable
 import pytest
 from gpunode_tool.testing import Node
 
+from tests.node.runtime.containers import KIND_OF_NODE
+
 # All that any process of ours loads on a node, where the webhook is not, and what the label process takes from the
 # Kubernetes client.
 LOAD = """
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.node
 
 
 def test_nothing_is_compiled_at_a_start(brought_up: Callable[..., Node]) -> None:
-    node = brought_up("compiled", "h100-80", 2)
+    node = brought_up("compiled", "a100-40", 2, **KIND_OF_NODE)
     python = "/opt/gpu-node/current/bin/python"
     said = node.run("sh", "-c", f"{python} -B -v -c '{LOAD}' 2>&1")
     loaded = re.findall(r"^# code object from '?(\S+?)'?$", said, re.MULTILINE)

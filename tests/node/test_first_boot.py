@@ -59,7 +59,9 @@ def nodes(node: Node) -> dict[str, str]:
     return {one.split()[0]: one.rsplit(" ", 1)[1] for one in lines if "character" in one}
 
 
-def test_and_9_first_boot(make_node: Callable[..., Node]) -> None:
+def test_a_node_at_its_first_boot_is_brought_up_once_cloud_init_is_done(
+    make_node: Callable[..., Node],
+) -> None:
     node = make_node("first-boot", "a100-40", 1)
     node.run("sh", "-c", PREPARE)
     node.reboot()
@@ -68,29 +70,14 @@ def test_and_9_first_boot(make_node: Callable[..., Node]) -> None:
     eventually(lambda: "status: running" in node.run("cloud-init", "status", check=False))
     before = node.run("dpkg", "-l")
 
-    # What cannot be is refused before anything changes, in check mode too.
     waiting = node.play(gpu_nodes_cloud_init_timeout=1)
     assert not waiting.ok
     assert "cloud-init is still at work after 1 s" in waiting.message()
     assert "gpu_nodes_cloud_init_timeout" in waiting.message()
-    for cmdline in ("--check", ""):
-        old = {"device_plugin_python": "python3.9", "gpu_nodes_cloud_init_timeout": 0}
-        refused = node.play(cmdline=cmdline, **old)
-        assert not refused.ok
-        assert "python: 'python3.9' is not valid" in refused.message()
-        assert "device_plugin_python" in refused.message()
     assert node.run("dpkg", "-l") == before
-    assert node.run("sh", "-c", "ls /opt /etc/nvsim").split() == [
-        "/etc/nvsim:",
-        "no-udev",
-        "/opt:",
-        "nvsim",
-        "standin",
-    ]
 
     # cloud-init is waited for, and nobody's service is restarted along with the installation.
-    node.run("systemd-run", "--quiet", "--on-active=10", "touch", "/run/go")
-    up = node.play()
+    up = node.play_while(lambda: node.run("touch", "/run/go"))
     assert up.ok, up.message()
     done, made = node.run(
         "sh", "-c", "stat -c %Y /run/cloud-init/result.json /opt/gpu-node/releases/*/.complete"
@@ -106,11 +93,6 @@ def test_and_9_first_boot(make_node: Callable[..., Node]) -> None:
     major = next(line.split()[0] for line in devices.splitlines() if line.endswith(" nvidia-uvm"))
     assert (there["nvidia-uvm"], there["nvidia-uvm-tools"]) == (f"{major}:0", f"{major}:1")
     assert '"/dev/nvidia-uvm"' in node.run("cat", CDI)
-    again = node.play()
-    assert again.ok, again.message()
-    assert again.changed() == []
-    assert len(again.module_calls()) <= 2, again.module_calls()
-
     # And after a boot, before containers start.
     node.run("rm", CDI)
     node.reboot()
@@ -120,8 +102,4 @@ def test_and_9_first_boot(make_node: Callable[..., Node]) -> None:
     again = node.play(gpu_nodes_cloud_init_timeout=600)
     assert again.ok, again.message()
     assert again.changed() == []
-
-    down = node.play("gpu.node.teardown")
-    assert down.ok, down.message()
-    left = "find /etc /var/lib -name '*gpu-device-nodes*' -o -name device-nodes"
-    assert node.run("sh", "-c", left) == ""
+    assert len(again.module_calls()) == 1, again.module_calls()

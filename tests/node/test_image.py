@@ -9,9 +9,9 @@ import base64
 import http.client
 import json
 import os
-import socket
+import shutil
 import ssl
-import time
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,26 @@ from typing import Any
 import pytest
 import yaml
 from gpu_plugin.webhook.certificates import issue
-from gpunode_tool import containers
-from gpunode_tool.podman import podman
+from gpunode_tool import containers, inside
+from gpunode_tool.podman import label, podman
 
 from tests.fakes.cluster.hami_pods import limits, pod
 from tests.support.paths import REPOSITORY
-from tests.support.waiting import eventually
+from tests.support.waiting import LIMIT, eventually
 
 pytestmark = pytest.mark.node
 
 WEBHOOK = REPOSITORY / "files/kubernetes/dra"
 SECURED = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
-NAME = "gpunode-webhook-test"
+NAME, PORT = "webhook", 9443
+STORE = """\
+[storage]
+driver = "overlay"
+graphroot = "{folder}/graph"
+runroot = "{folder}/run"
+[storage.options]
+additionalimagestores = ["{machine}"]
+"""
 # Nobody answers there, and no review here asks: for a dry run no template is made.
 KUBECONFIG = json.dumps(
     {
@@ -45,52 +53,55 @@ KUBECONFIG = json.dumps(
 
 
 @pytest.fixture
-def image(builder: None) -> str:
-    """Build the device plugin's image from the wheelhouse alone."""
-    return containers.plugin([Path(os.environ["WHEELHOUSE"])])
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let podman keep what it makes in a folder, and see this machine's images without being able to change them."""
+    containers.base()
+    machine = podman("info", "--format", "{{.Store.GraphRoot}}")
+    (tmp_path / "storage.conf").write_text(STORE.format(folder=tmp_path, machine=machine))
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(tmp_path / "storage.conf"))
+    yield
+    overlay = tmp_path / "graph/overlay"
+    subprocess.run(["umount", "--recursive", overlay], check=False, capture_output=True)
+    shutil.rmtree(tmp_path / "graph", ignore_errors=True)
 
 
-def test_the_image_has_the_daemon_and_not_its_tools(image: str) -> None:
+def images() -> set[str]:
+    """Return the images of the store, those without a name too."""
+    found = podman(
+        "images", "--all", "--format", "{{.ReadOnly}} {{.Repository}}:{{.Tag}}"
+    ).splitlines()
+    return {one.removeprefix("false ") for one in found if one.startswith("false ")}
+
+
+def test_the_image_has_the_daemon_and_neither_its_tools_nor_other_images_beside_it(
+    store: None,
+) -> None:
+    name = containers.plugin([Path(os.environ["WHEELHOUSE"])])
+    assert images() == {name}  # the two stages before the last one went with the build
+
     def run(*words: str, entry: str = "/opt/gpu-node/bin/gpu-plugin") -> str:
-        return podman(
-            "run", "--rm", "--network", "none", *SECURED, "--entrypoint", entry, image, *words
-        )
+        named = ("--rm", "--network", "none", "--entrypoint", entry, name)
+        return podman("run", "--label", label(), *SECURED, *named, *words)
 
     assert run("--version").startswith("gpu-plugin ")
     assert "--metrics-address" in run("run", "--help")
     python = "/opt/gpu-node/bin/python"
-    run("-c", "import gpu_plugin.daemon, gpu_plugin.report.pages", entry=python)
-    assert (
-        run("-c", "import importlib.util as u; print(u.find_spec('pip'))", entry=python) == "None"
-    )
-
-
-def test_what_is_built_leaves_no_other_image(image: str) -> None:
-    """The two stages before the last one went with the build."""
-    podman("rmi", image)
-    before = images()
-    assert containers.plugin([Path(os.environ["WHEELHOUSE"])]) == image
-    (new,) = images() - before
-    assert new.endswith(f" {image}")
-
-
-def images() -> set[str]:
-    """Return the plugin's images and those without a name; tests beside this one make others."""
-    found = podman("images", "--all", "--format", "{{.Id}} {{.Repository}}:{{.Tag}}").splitlines()
-    return {one for one in found if "/gpunode-plugin:" in one or "<none>" in one}
+    loads = "import gpu_plugin.daemon, gpu_plugin.report.pages, importlib.util as u"
+    assert run("-c", f"{loads}; print(u.find_spec('pip'))", entry=python) == "None"
 
 
 # --- the webhook's ---
 
 
 @pytest.fixture
-def webhook(bundle: Path, builder: None, tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext]]:
+def webhook(bundle: Path, tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext]]:
     """Run the image as the manifest runs it, with a certificate of ours; where it serves, and whom to trust."""
     name = containers.plugin([bundle / "wheels", bundle / "webhook-wheels"], "webhook")
     (deployment,) = deployments()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    made = issue.authority("ca", time.time())
-    pair = issue.serving(made, ("127.0.0.1",), time.time())
+    now = tmp_path.stat().st_mtime
+    made = issue.authority("ca", now)
+    pair = issue.serving(made, ("127.0.0.1",), now)
     for file, text in (
         ("tls.crt", pair.certificate),
         ("tls.key", pair.key),
@@ -99,20 +110,32 @@ def webhook(bundle: Path, builder: None, tmp_path: Path) -> Iterator[tuple[int, 
         (tmp_path / file).write_text(text)
         (tmp_path / file).chmod(0o644)  # the container's user is nobody's here
     tmp_path.chmod(0o755)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     given = {
         "GPU_WEBHOOK_TLS_CERT_FILE": "/given/tls.crt",
         "GPU_WEBHOOK_TLS_PRIVATE_KEY_FILE": "/given/tls.key",
-        "GPU_WEBHOOK_LISTEN": f"127.0.0.1:{port}",
+        "GPU_WEBHOOK_LISTEN": f"0.0.0.0:{PORT}",
         "GPU_WEBHOOK_METRICS_ADDRESS": "off",
         "KUBECONFIG": "/given/config",
     }
     variables = [f"--env={key}={value}" for key, value in given.items()]
-    words = ("run", "--detach", "--name", NAME, "--network=host", f"--volume={tmp_path}:/given:ro")
-    podman(*words, *SECURED, *variables, name, *container["args"])
-    yield port, ssl.create_default_context(cadata=made.certificate)
-    podman("rm", "--force", NAME, check=False)
+    own = inside.container(NAME)
+    words = (
+        "run",
+        "--detach",
+        "--name",
+        own,
+        "--label",
+        label(),
+        "--publish",
+        f"127.0.0.1::{PORT}",
+    )
+    words += (f"--volume={tmp_path}:/given:ro", *SECURED, *variables)
+    try:
+        podman(*words, name, *container["args"])
+        port = int(podman("port", own, str(PORT)).rpartition(":")[2])
+        yield port, ssl.create_default_context(cadata=made.certificate)
+    finally:
+        podman("rm", "--force", "--time", "0", own, check=False)
 
 
 def deployments() -> list[dict[str, Any]]:
@@ -132,7 +155,7 @@ def review(port: int, context: ssl.SSLContext, what: dict[str, Any]) -> dict[str
         "object": what,
     }
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=LIMIT, context=context)
     connection.request("POST", "/mutate", json.dumps(body), {"Content-Type": "application/json"})
     answer = connection.getresponse()
     text = answer.read()
@@ -141,6 +164,7 @@ def review(port: int, context: ssl.SSLContext, what: dict[str, Any]) -> dict[str
     return found
 
 
+@pytest.mark.long
 def test_the_webhooks_image_answers_reviews_over_https(
     webhook: tuple[int, ssl.SSLContext],
 ) -> None:
@@ -162,4 +186,4 @@ def test_the_webhooks_image_answers_reviews_over_https(
     assert share["response"]["allowed"] is True
     patch = json.loads(base64.b64decode(share["response"]["patch"]))
     assert "/spec/resourceClaims" in {one["path"] for one in patch}
-    assert podman("exec", NAME, "id", "-u") == "65532"
+    assert podman("exec", inside.container(NAME), "id", "-u") == "65532"

@@ -16,7 +16,7 @@ FOLDER = "/var/lib/kubelet/device-plugins"
 FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 SEALED = "/etc/systemd/system/gpu-device-plugin.service.d/sealed.conf"
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def leave(node: Node) -> None:

@@ -15,7 +15,7 @@ from gpunode_tool.testing import Node
 from tests.support.waiting import eventually
 
 GPU = "nvidia.com/gpu"
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def sharing(first: int, second: int) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def health(node: Node) -> list[str]:
 
 
 def wait(node: Node, count: int) -> None:
-    node.run("standin-kubelet", "wait", f"{GPU}={count}", "--timeout", "60")
+    node.run("standin-kubelet", "wait", f"{GPU}={count}", "--timeout", "600")
 
 
 def modes(node: Node) -> list[str]:

@@ -15,7 +15,7 @@ from tests.fakes.kubernetes.standin_api import NODE
 from tests.node.cluster_api import join
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 CHOICE = "nvidia.com/device-plugin.config"
 UNIT = "gpu-node-labels.service"

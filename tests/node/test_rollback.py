@@ -17,7 +17,7 @@ from tests.support.paths import REPOSITORY
 PACKAGE = REPOSITORY / "files/gpu_plugin"
 UNIT = "gpu-device-plugin.service"
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def broken(folder: Path) -> Path:

@@ -5,20 +5,17 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from gpunode_tool.testing import GPUNODE, Node
+from gpunode_tool import nodes
+from gpunode_tool.testing import Node
 
-from tests.node.in_service import whole_node
+from tests.node.holding import hold
 from tests.node.runtime import containers
+from tests.node.whole_node import differences, left, picture
 
 PLAYBOOK = "gpu.node.teardown"
-CLIENT = "import os, time; os.open('/dev/nvidia1', os.O_PATH); time.sleep(600)"
 OWN_CDI = '{"cdiVersion": "0.6.0", "kind": "example.com/card", "devices": []}\n'
 OWN_SETTINGS = """\
 # Ours, written by hand.
@@ -40,27 +37,19 @@ KILLED_AT = (
 pytestmark = pytest.mark.node
 
 
-def left(node: Node, before: dict[str, str]) -> list[str]:
-    """Return how a node differs, but for the account of a package: those that Debian's make stay after a purge."""
-    found = whole_node.differences(before, picture(node))
-    return [one for one in found if not one.startswith(("+ users: nvpd:", "+ groups: nvpd:"))]
-
-
 def own_things(node: Node) -> None:
     """Give a node what its user has made."""
-    node.run("mkdir", "--parents", "--mode=0750", "/etc/cdi", "/etc/modprobe.d", "/etc/containerd")
-    containers.write(node, "/etc/containerd/config.toml", OWN_SETTINGS)
+    node.run("mkdir", "--parents", "--mode=0750", "/etc/cdi", "/etc/modprobe.d")
     containers.write(node, "/etc/apt/sources.list.d/own.list", OWN_SOURCE)
     containers.write(node, "/etc/cdi/own.json", OWN_CDI)
     containers.write(node, "/etc/modprobe.d/own.conf", "options loop max_loop=8\n")
+
+
+def own_containerd(node: Node) -> None:
+    """Give a node settings of containerd that its user has written."""
+    node.run("mkdir", "--parents", "--mode=0750", "/etc/containerd")
+    containers.write(node, "/etc/containerd/config.toml", OWN_SETTINGS)
     node.run("systemctl", "restart", "containerd")
-
-
-def picture(node: Node) -> dict[str, str]:
-    """Return all that a node keeps."""
-    script = Path(whole_node.__file__).read_text()
-    found: dict[str, str] = json.loads(node.run("python3", "-c", script))
-    return found
 
 
 def layout(node: Node) -> list[str]:
@@ -71,9 +60,37 @@ def layout(node: Node) -> list[str]:
     return sorted([*modes.splitlines(), *(f"GPU {one[1]} {one[3]} at {one[-2]}" for one in found)])
 
 
-def test_a_node_is_what_it_was(make_node: Callable[..., Node]) -> None:
-    node = make_node("teardown", "a100-40", 2)
+def test_a_node_in_service_is_torn_down_to_what_it_was_and_not_under_a_job(
+    make_node: Callable[..., Node], brought_up: Callable[..., Node]
+) -> None:
+    bare = make_node("teardown", "a100-40", 2)
+    own_things(bare)
+    before = picture(bare)
+    nodes.down(bare.name)
+    node = brought_up("teardown", "a100-40", 2, **containers.KIND_OF_NODE)
     own_things(node)
+    in_use, cut = picture(node), layout(node)
+    hold(node, "job", 1)
+    refused = node.play(PLAYBOOK)
+    node.run("systemctl", "stop", "job")
+    assert not refused.ok
+    said = "teardown: it-teardown: nothing was touched: GPUs are in use: process"
+    assert said in refused.message()
+    assert [one for one in refused.changed() if not one.endswith("planned only")] == []
+    assert differences(in_use, picture(node)) == []
+    assert layout(node) == cut
+
+    down = node.play(PLAYBOOK)
+    assert down.ok, down.message()
+    assert left(before, picture(node)) == []
+
+
+@pytest.mark.long
+def test_what_a_user_has_made_comes_back_step_by_step(make_node: Callable[..., Node]) -> None:
+    """A MIG layout and settings of containerd that stood before, and a teardown that leaves the driver first."""
+    node = make_node("torn-back", "a100-40", 2)
+    own_things(node)
+    own_containerd(node)
     before = picture(node)
     up = node.play()
     assert up.ok, up.message()
@@ -85,18 +102,6 @@ def test_a_node_is_what_it_was(make_node: Callable[..., Node]) -> None:
     ours = layout(node)
     assert ours != own
 
-    in_use = picture(node)
-    with subprocess.Popen([GPUNODE, "exec", node.name, "--", "python3", "-c", CLIENT]) as process:
-        refused = node.play(PLAYBOOK)
-        node.run("pkill", "--full", "nvidia1")
-        process.wait(30)
-    assert not refused.ok
-    said = "teardown: it-teardown: nothing was touched: GPUs are in use: process"
-    assert said in refused.message()
-    assert [one for one in refused.changed() if not one.endswith("planned only")] == []
-    assert whole_node.differences(in_use, picture(node)) == []
-    assert layout(node) == ours
-
     checked = node.play(PLAYBOOK, cmdline="--check")
     assert checked.ok, checked.message()
     assert layout(node) == ours
@@ -105,7 +110,7 @@ def test_a_node_is_what_it_was(make_node: Callable[..., Node]) -> None:
     assert layout(node) == own
     down = node.play(PLAYBOOK)
     assert down.ok, down.message()
-    assert left(node, before) == []
+    assert left(before, picture(node)) == []
     again = node.play(PLAYBOOK)
     assert again.ok, again.message()
     assert again.changed() == []
@@ -118,18 +123,14 @@ def test_interrupted_teardown_is_finished_by_the_next(
     node = make_node("torn", "a100-40", 2, mig_config=containers.MIG)
     containers.install(node, "python3-venv")
     own_things(node)
+    own_containerd(node)
     before = picture(node)
     up = node.play()
     assert up.ok, up.message()
     for task in KILLED_AT:
-
-        def there(event: dict[str, Any], task: str = task) -> bool:
-            named = str(event.get("event_data", {}).get("task", ""))
-            return event["event"] == "runner_on_start" and named == task
-
-        assert node.play(PLAYBOOK, stop_when=there).killed, task
+        assert node.play(PLAYBOOK, cut_off_at=task).killed, task
     down = node.play(PLAYBOOK)
     assert down.ok, down.message()
-    assert left(node, before) == []
+    assert left(before, picture(node)) == []
     back = node.play()
     assert back.ok, back.message()

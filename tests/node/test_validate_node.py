@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from gpunode_tool.testing import Node, Play
 
-from tests.node.runtime.containers import MIG, RUNTIMES, install, write
+from tests.node.runtime.containers import KIND_OF_NODE, RUNTIMES, install, write
 from tests.support.waiting import eventually
 
 VALIDATE = "gpu.node.validate"
@@ -29,7 +29,7 @@ STORAGE = (
     'graphroot = "/var/lib/containers/storage"\n'
 )
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def checks(play: Play) -> dict[str, dict[str, Any]]:
@@ -48,11 +48,10 @@ def reach_the_kernel(node: Node) -> None:
     node.run("chmod", "755", "/usr/local/sbin/runc")
 
 
-@pytest.mark.long
 def test_each_thing_that_is_broken_is_named(
     brought_up: Callable[..., Node], tmp_path: Path
 ) -> None:
-    node = brought_up("validate", "a100-40", 2, mig_config=MIG, node_labels_output="file")
+    node = brought_up("validate", "a100-40", 2, **KIND_OF_NODE)
     reach_the_kernel(node)
     junit, data = tmp_path / "report.xml", tmp_path / "report.json"
     good = node.play(VALIDATE, validate_junit_path=str(junit), validate_json_path=str(data))
@@ -165,7 +164,7 @@ def test_each_thing_that_is_broken_is_named(
 def test_containers_of_every_engine_open_the_gpus_and_are_gone(
     brought_up: Callable[..., Node],
 ) -> None:
-    node = brought_up("validate-engines", "a100-40", 2, mig_config=MIG)
+    node = brought_up("validate-engines", "a100-40", 2, **KIND_OF_NODE)
     install(node, "docker.io", "docker-cli", "podman")
     reach_the_kernel(node)
     node.run("mkdir", "-p", "/etc/docker", "/etc/containers")

@@ -9,7 +9,7 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from measure import Cost
+from .measure import Cost
 
 COLUMNS: tuple[tuple[str, Callable[[Cost], str]], ...] = (
     ("nodes", lambda one: f"{one.nodes}"),

@@ -15,13 +15,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-import nodes
-from draw import table, write
-from matrix import matrix
-from measure import Cost
-from scenes import Scene, scenes, without_pipelining
-
 from tests.support.paths import REPOSITORY
+
+from . import nodes
+from .draw import table, write
+from .matrix import matrix
+from .measure import Cost
+from .scenes import Scene, scenes, without_pipelining
 
 SIZES = (1, 10, 50, 200)
 BUDGET = 1.1  # of the cost of a node among 10, for one among 200

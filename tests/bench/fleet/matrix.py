@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from draw import table
-from measure import Cost, inventory, measure
-from scenes import scenes, without_pipelining
+from .draw import table
+from .measure import Cost, inventory, measure
+from .scenes import scenes, without_pipelining
 
 SETTINGS: dict[str, dict[str, str]] = {
     "forks 1": {"ANSIBLE_FORKS": "1"},

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpunode_tool.nodes import PREFIX
+from gpunode_tool.inside import container
 from gpunode_tool.podman import podman
 
 from tests.support.paths import REPOSITORY
@@ -69,7 +69,7 @@ def variables() -> dict[str, Any]:
 
 def process(name: str) -> str:
     """Return the process that is the node's first."""
-    return podman("inspect", "--format", "{{.State.Pid}}", PREFIX + name)
+    return podman("inspect", "--format", "{{.State.Pid}}", container(name))
 
 
 def gpunode(*words: str, check: bool = False) -> None:

@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import nodes
-from measure import Cost, changed, measure
+from . import nodes
+from .measure import Cost, changed, measure
 
 LIGHT = {
     "ansible_connection": "light",

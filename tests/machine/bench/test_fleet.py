@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from ansible.errors import AnsibleError
 
+from tests.bench.fleet import draw, measure
 from tests.support.paths import TESTS
 
 FLEET = TESTS / "bench/fleet"
@@ -51,9 +52,7 @@ def test_what_the_node_was_not_asked_for_is_an_error(light: ModuleType, tmp_path
         light._played(path, "gpu.node.mig", "n1")
 
 
-def test_the_picture_has_each_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(FLEET))
-    draw, measure = (importlib.import_module(one) for one in ("draw", "measure"))
+def test_the_picture_has_each_measurement(tmp_path: Path) -> None:
     sizes = {1: 2.0, 10: 0.64, 200: 0.55}
     costs = [
         measure.Cost(

@@ -29,7 +29,7 @@ MIG = {
 CUT = "ip route del default && echo 'nameserver 192.0.2.1' >/etc/resolv.conf"
 REACH = "import socket; socket.create_connection(('192.0.2.1', 443), 5)"
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def listed(bundle: Path, *titles: str) -> list[str]:

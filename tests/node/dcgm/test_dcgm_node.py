@@ -28,7 +28,7 @@ LOOK = (
 CUT = {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.10gb": 2}}
 MIG = {"version": "v1", "mig-configs": {"cut": [{"devices": [0], "mig-enabled": False}, CUT]}}
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def told(node: Node) -> dict[str, Any]:

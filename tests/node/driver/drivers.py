@@ -11,6 +11,7 @@ from typing import Any
 from gpunode_tool.testing import Node, Play
 
 HERE = Path(__file__).parent
+PLAY = str(HERE / "driver.yml")  # the driver's role alone
 LOOK = (
     "dpkg --get-selections; apt-mark showhold; apt-mark showauto;"
     " find /etc -xdev -type f ! -name 'ld.so.cache' ! -path '/etc/.updated'"
@@ -31,7 +32,7 @@ OPEN, PROPRIETARY = "nvidia-open-kernel-dkms", "nvidia-kernel-dkms"
 
 def play(node: Node, **variables: Any) -> Play:
     """Run the driver's role alone."""
-    return node.play(playbook=str(HERE / "driver.yml"), **variables)
+    return node.play(PLAY, **variables)
 
 
 def answer(run: Play) -> dict[str, Any]:

@@ -1,49 +1,46 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs on a node: holds dpkg's lock until apt has waited for it, then kills dpkg at work."""
+"""Runs on a node: holds dpkg's lock until apt has tried it again and again, then kills dpkg at work."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import signal
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 LOCK, LOG = Path("/var/lib/dpkg/lock-frontend"), Path("/var/log/dpkg.log")
-LIMIT = 120.0
-WAIT_FOR_APT = 3.0
-UNPACKED = 5
+MODIFIED, OPENED = 0x2, 0x20  # of inotify
+TRIES, UNPACKED = 3, 5
+
+
+def happens(path: Path, what: int) -> Iterator[None]:
+    """Yield at once, and each time that it has happened to a file."""
+    libc = ctypes.CDLL(None)
+    watch = libc.inotify_init()
+    assert libc.inotify_add_watch(watch, bytes(path), what) > 0
+    yield
+    while os.read(watch, 4096):
+        yield
 
 
 def processes(name: str) -> list[int]:
     """Return the processes of a program."""
     found = []
     for path in Path("/proc").glob("[0-9]*/comm"):
-        try:
+        with contextlib.suppress(OSError):
             if path.read_text().strip() == name:
                 found.append(int(path.parent.name))
-        except OSError:
-            continue
     return found
-
-
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + LIMIT
-    while not holds():
-        if time.monotonic() > deadline:
-            sys.exit(f"never happened: {what}")
-        time.sleep(0.002)
 
 
 def unpacked(start: int) -> int:
     """Return how many packages dpkg has unpacked since the log had a size."""
-    return LOG.read_text()[start:].count(" status unpacked ") if LOG.exists() else 0
+    return LOG.read_text()[start:].count(" status unpacked ")
 
 
 def changing() -> bool:
@@ -66,14 +63,20 @@ def kill_dpkg() -> bool:
 
 def main() -> None:
     """Say each thing that was done."""
-    start = len(LOG.read_text()) if LOG.exists() else 0
+    LOG.touch()
+    start = len(LOG.read_text())
     with LOCK.open("a") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         print("locked", flush=True)
-        wait_until(changing, "apt-get starts")
-        time.sleep(WAIT_FOR_APT)
+        tries = 0
+        for _opened in happens(LOCK, OPENED):
+            tries += changing()
+            if tries == TRIES:
+                break
         print(f"apt waits: {changing()}, unpacked: {unpacked(start)}", flush=True)
-    wait_until(lambda: unpacked(start) >= UNPACKED and kill_dpkg(), "dpkg unpacks")
+    for _written in happens(LOG, MODIFIED):
+        if unpacked(start) >= UNPACKED and kill_dpkg():
+            break
     print("killed dpkg", flush=True)
 
 

@@ -12,12 +12,13 @@ import pytest
 from gpunode_tool.testing import Node, Play
 
 from tests.node.driver import drivers
+from tests.node.holding import drive
 
 LOOK = (
     "dpkg -l; apt-mark showhold; find /etc/apt -type f | sort | xargs sha256sum; ls /etc/modprobe.d"
 )
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def play(node: Node, **variables: Any) -> Play:
@@ -67,7 +68,7 @@ def test_driver_comes_stays_and_goes_whatever_happens_to_apt(
 
     # Another version is loaded: it is exchanged once nobody is on the GPU.
     node.run("/opt/nvsim/bin/nvsimctl", "load", "--version", "535.261.03", "--flavour", "open")
-    node.run("systemd-run", "--quiet", "--unit=holder", "/opt/nvsim/bin/nvsimctl", "hold", "0")
+    drive(node, "holder")
     used = play(node, nvidia_driver_reload="when_idle")
     assert not used.ok
     message = used.message()

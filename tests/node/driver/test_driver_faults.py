@@ -13,11 +13,11 @@ from gpunode_tool.testing import Node
 
 from tests.node.driver.drivers import HERE, answer, play
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 LOCK = (
-    "import fcntl, time\nlock = open('/var/lib/dpkg/lock-frontend', 'a')\n"
-    "fcntl.lockf(lock, fcntl.LOCK_EX)\nprint('locked', flush=True)\ntime.sleep(600)\n"
+    "import fcntl, signal\nlock = open('/var/lib/dpkg/lock-frontend', 'a')\n"
+    "fcntl.lockf(lock, fcntl.LOCK_EX)\nprint('locked', flush=True)\nsignal.pause()\n"
 )
 ARCHIVE = "/var/cache/apt/fresh"
 CONFIG = "/etc/apt/apt.conf.d/99fault"

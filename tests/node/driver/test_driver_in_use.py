@@ -10,17 +10,10 @@ from collections.abc import Callable
 import pytest
 from gpunode_tool.testing import Node
 
-from tests.node.driver.drivers import answer, look, play
+from tests.node.driver.drivers import PLAY, answer, look, play
+from tests.node.holding import hold
 
-# Without a driver behind it a device cannot be opened for more than its path.
-CLIENT = "import os, time; os.open('/dev/nvidia0', os.O_PATH); time.sleep(600)"
-
-pytestmark = pytest.mark.node
-
-
-def start(node: Node) -> None:
-    """Have a process open a GPU, as a job does."""
-    node.run("systemd-run", "--quiet", "--unit=job", "--collect", "python3", "-c", CLIENT)
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def test_bring_up_does_not_change_the_driver_of_a_node_in_service(
@@ -28,7 +21,7 @@ def test_bring_up_does_not_change_the_driver_of_a_node_in_service(
 ) -> None:
     node = brought_up("in-use", "h100-80", 2)
     wanted = {"nvidia_driver_kernel_modules": "proprietary", "nvidia_driver_reboot": "auto"}
-    start(node)
+    hold(node, "job")
     before, booted = look(node), node.run("cat", "/proc/sys/kernel/random/boot_id")
 
     checked = node.play(cmdline="--check", **wanted)
@@ -68,16 +61,15 @@ def test_bring_up_does_not_change_the_driver_of_a_node_in_service(
     assert "after 4 s GPUs are in use" in late.message()
 
     # The packages change, and the node is not rebooted under the job.
-    node.run("systemd-run", "--quiet", "--on-active=20", "systemctl", "stop", "job")
-    waited = play(
-        node,
+    waited = node.play_while(
+        lambda: node.run("systemctl", "stop", "job"),
+        PLAY,
         nvidia_driver_on_busy="wait",
-        nvidia_driver_wait_timeout=300,
         nvidia_driver_kernel_modules="proprietary",
     )
     assert "must be rebooted" in waited.message()
     assert "nvidia-kernel-dkms" in answer(waited)["packages"]
-    start(node)
+    hold(node, "job")
     boot = play(node, **wanted)
     assert "It was not, since GPUs are in use by process" in boot.message()
     assert node.run("cat", "/proc/sys/kernel/random/boot_id") == booted

@@ -13,7 +13,7 @@ from gpunode_tool.testing import Node
 
 from tests.node.driver.drivers import OPEN, PROPRIETARY, USER_SPACE, answer, look, play, script
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 BACKPORTS = (
     "sed 's/^Suites: .*/Suites: trixie-backports/' /etc/apt/sources.list.d/gpu-node.sources"

@@ -11,13 +11,13 @@ import pytest
 from gpunode_tool.testing import Node
 
 from tests.node.driver.drivers import answer, play
+from tests.node.holding import HOLD
 
-# Without a driver behind it a device cannot be opened for more than its path.
-HOLD = "import os, time; os.open('/dev/nvidia0', os.O_PATH); time.sleep(6000)"
 UNIT = """\
 [Unit]
 {needs}
 [Service]
+Type=notify
 ExecStart=/usr/bin/python3 -c "{code}"
 """
 # The nearest Python above apt is the module.
@@ -30,13 +30,13 @@ exit 7
 RECORD = "/var/lib/gpu-node/stopped-services.json"
 SERVICES = {"monitor": "", "exporter": "Requires=monitor.service\nAfter=monitor.service"}
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def serve(node: Node) -> None:
     """Have a service with a GPU open, and one that needs it."""
     for name, needs in SERVICES.items():
-        text = UNIT.format(needs=needs, code=HOLD)
+        text = UNIT.format(needs=needs, code=HOLD.format(gpu=0))
         node.run("sh", "-c", f"cat > /etc/systemd/system/{name}.service <<'END'\n{text}END")
     node.run("systemctl", "daemon-reload")
     node.run("systemctl", "start", *SERVICES)

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from gpunode_tool.testing import Node
 
+from tests.node.holding import hold
+
 PLAYBOOK = "gpu.node.upgrade_driver"
 MARKER = "/var/lib/gpu-node/in-service"
 HOOK = """\
@@ -20,10 +22,8 @@ HOOK = """\
   ansible.builtin.shell: echo {word} $(systemctl is-active gpu-device-plugin.service) >> /root/hooks
   changed_when: true
 """
-# Without a driver behind it a device cannot be opened for more than its path.
-CLIENT = "import os, time; os.open('/dev/nvidia0', os.O_PATH); time.sleep(600)"
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def module_type(node: Node) -> str:
@@ -52,7 +52,7 @@ def test_driver_is_changed_in_service(brought_up: Callable[..., Node], tmp_path:
     assert same.changed() == []
     assert node.run("ls", "/root/hooks", check=False) == ""
 
-    node.run("systemd-run", "--unit=client", "--collect", "python3", "-c", CLIENT)
+    hold(node, "client")
     wanted = {"nvidia_driver_kernel_modules": "proprietary", **hooks}
     busy = node.play(PLAYBOOK, **wanted)
     assert not busy.ok
@@ -80,12 +80,7 @@ def test_upgrade_that_was_cut_off_is_finished(brought_up: Callable[..., Node]) -
     """Kill ansible when the driver is changed and the daemon still stopped."""
     node = brought_up("upgrade-killed", "h100-80", 2)
     wanted = {"nvidia_driver_kernel_modules": "proprietary"}
-
-    def at_nvml(event: dict[str, Any]) -> bool:
-        task = event.get("event_data", {}).get("task", "")
-        return event["event"] == "runner_on_start" and task == "Wait until the driver answers"
-
-    assert node.play(PLAYBOOK, stop_when=at_nvml, **wanted).killed
+    assert node.play(PLAYBOOK, cut_off_at="Wait until the driver answers", **wanted).killed
     state = node.run("systemctl", "is-active", "gpu-device-plugin.service", check=False)
     assert state.strip() == "inactive"
     again = node.play(PLAYBOOK, **wanted)

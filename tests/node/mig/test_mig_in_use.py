@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 from gpunode_tool.testing import Node
 
+from tests.node.holding import drive
 from tests.support.waiting import eventually
 
 UNIT = "[Service]\nExecStart=/opt/nvsim/bin/nvsimctl hold 1\n"
 CUT = {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.10gb": 2, "3g.40gb": 1}}
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def test_named_service_makes_way_for_a_layout(brought_up: Callable[..., Node]) -> None:
     node = brought_up("mig-in-use", "h100-80", 2)
     node.run("sh", "-c", f"printf '{UNIT}' > /etc/systemd/system/holder.service")
-    node.run("systemctl", "start", "holder")
+    drive(node, "holder")
 
     def active() -> str:
         return node.run("systemctl", "is-active", "holder", check=False).strip()

@@ -28,7 +28,6 @@ LAYOUTS = {"version": "v1", "mig-configs": {"cut": [CUT], "halves": [HALVES]}}
 VARIABLES = {"mig_config": LAYOUTS, "mig_selected": "cut", "mig_by_label": True}
 AS_CUT = {"gpu": 1, "mig-1g.10gb": 2, "mig-3g.40gb": 1}
 AS_HALVES = {"gpu": 1, "mig-3g.40gb": 2}
-LATE = 120
 
 
 def described(node: Node) -> set[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from gpunode_tool.testing import Node
 
-from tests.node.runtime.containers import MIG
+from tests.node.runtime.containers import KIND_OF_NODE
 from tests.support.waiting import eventually
 
 REPORT = "gpu.node.report"
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.node
 def test_a_report_on_a_node_with_mig_pods_and_a_fault(
     brought_up: Callable[..., Node], tmp_path: Path
 ) -> None:
-    node = brought_up("report", "a100-40", 2, mig_config=MIG, node_labels_output="file")
+    node = brought_up("report", "a100-40", 2, **KIND_OF_NODE)
     node.run("standin-kubelet", "admit", "train-0", "--request=nvidia.com/mig-1g.5gb=1")
     node.run("/opt/nvsim/bin/nvsimctl", "xid", "0", "79")
     eventually(lambda: [one["index"] for one in node.status()["health"]], ["0"])

@@ -14,23 +14,17 @@ from gpunode_tool.testing import Node
 
 HERE = Path(__file__).parent
 PYTHON = "/opt/gpu-node/current/bin/python"
+CONTAINERD = "/etc/containerd/config.toml"
+SECTION = '[plugins."io.containerd.grpc.v1.cri"]'
+# Pods in a container that may not raise its limits need it.
+FOREIGN = "restrict_oom_score_adj = true  # not ours"
 RUNTIMES = str(HERE / "runtime.yml")  # the playbook
 SPEC = "/etc/cdi/nvidia.yaml"
 KIND = "nvidia.com/gpu"
 IMAGE = "localhost/tools:latest"
-LISTING = (
-    "/usr/bin/find",
-    "/usr",
-    "!",
-    "-type",
-    "d",
-    "(",
-    "-name",
-    "*nvidia*",
-    "-o",
-    "-name",
-    "libcuda*",
-    ")",
+SEEN = (
+    "find /dev -name 'nvidia*' -type c; env;"
+    " find /usr ! -type d '(' -name '*nvidia*' -o -name 'libcuda*' ')'; nvidia-smi -L; true"
 )
 # The node of check_isolation.
 MIG = {
@@ -42,6 +36,7 @@ MIG = {
         ]
     },
 }
+KIND_OF_NODE: dict[str, Any] = {"mig_config": MIG, "node_labels_output": "file"}
 CONFIGURE = "Enable GPUs (CDI) in the container runtime"
 RESTART = "Restart the container runtime"
 RELOAD = "Reload the container runtime"
@@ -105,15 +100,21 @@ def short_names(node: Node) -> set[str]:
     return {name for name in specification(node)[0] if not name.startswith(("GPU-", "MIG-"))}
 
 
-def uuids(lines: set[str]) -> set[str]:
-    """Return the UUIDs that nvidia-smi -L lists."""
-    return set(re.findall(r"UUID: (\S+)\)", "\n".join(sorted(lines))))
-
-
 def uuid_of(node: Node, name: str) -> str:
     """Return the UUID of a device by its short name: the entry that follows it is the same device."""
     names = [one["name"] for one in json.loads(node.run("cat", SPEC))["devices"]]
     return str(names[names.index(name) + 1])
+
+
+class Inside:
+    """What a container sees that has devices: device nodes, files of the driver, variables, UUIDs of GPUs."""
+
+    def __init__(self, engine: Engine | Pods, *devices: str) -> None:
+        lines = engine.run(list(devices), "/usr/bin/sh", "-c", SEEN)
+        self.nodes = {one for one in lines if one.startswith("/dev/")}
+        self.files = {one for one in lines if one.startswith("/usr/")}
+        self.variables = {one for one in lines if one.startswith("NVIDIA")}
+        self.uuids = set(re.findall(r"UUID: (\S+)\)", "\n".join(sorted(lines))))
 
 
 def check_isolation(engine: Engine | Pods, node: Node) -> None:
@@ -121,31 +122,29 @@ def check_isolation(engine: Engine | Pods, node: Node) -> None:
     devices, common = specification(node)
     control = {entry["path"] for entry in common["deviceNodes"]}
     assert short_names(node) == {"0", "1:0", "1:1", "all"}
-    assert device_nodes(engine) == set()
-    assert device_nodes(engine, "0") == {"/dev/nvidia0"} | control
-    one, two = device_nodes(engine, "1:0"), device_nodes(engine, "1:1")
-    assert (one, two) == (devices["1:0"] | control, devices["1:1"] | control)
-    assert one & two == {"/dev/nvidia1"} | control
-    assert len(one) == len(control) + 3
-    assert device_nodes(engine, "all") == devices["all"] | control
+    without, whole, every = (Inside(engine, *names) for names in ((), ("0",), ("all",)))
+    one, two = Inside(engine, "1:0"), Inside(engine, "1:1")
+    assert (without.nodes, without.files, without.variables) == (set(), set(), set())
+    assert whole.nodes == {"/dev/nvidia0"} | control
+    assert (one.nodes, two.nodes) == (devices["1:0"] | control, devices["1:1"] | control)
+    assert one.nodes & two.nodes == {"/dev/nvidia1"} | control
+    assert len(one.nodes) == len(control) + 3
+    assert every.nodes == devices["all"] | control
 
     mounted = {entry["containerPath"] for entry in common["mounts"]}
     wanted = {path for path in mounted if "nvidia" in path or "libcuda" in path}
     assert any("libcuda.so.1" in path for path in wanted)
-    assert engine.run([], *LISTING) == set()
-    assert {path for path in wanted if path.startswith("/usr")} == engine.run(["0"], *LISTING)
-    assert "NVIDIA_VISIBLE_DEVICES=void" in engine.run(["0"], "/usr/bin/env")
-    assert not [line for line in engine.run([], "/usr/bin/env") if "NVIDIA" in line]
+    assert whole.files == {path for path in wanted if path.startswith("/usr")}
+    assert "NVIDIA_VISIBLE_DEVICES=void" in whole.variables
 
     # The genuine nvidia-smi, mounted by the specification, on the library that it mounts.
-    smi = ("/usr/bin/nvidia-smi", "-L")
-    assert uuids(engine.run(["0"], *smi)) == {uuid_of(node, "0")}
-    for name in ("1:0", "1:1"):
-        gpu, mig = sorted(uuids(engine.run([name], *smi)))
+    assert whole.uuids == {uuid_of(node, "0")}
+    for name, found in (("1:0", one), ("1:1", two)):
+        gpu, mig = sorted(found.uuids)
         assert gpu.startswith("GPU-")
         assert gpu != uuid_of(node, "0")
         assert mig == uuid_of(node, name)
-    assert len(uuids(engine.run(["all"], *smi))) == 4
+    assert len(every.uuids) == 4
 
 
 def run_of(node: Node, unit: str) -> str:
@@ -162,6 +161,18 @@ def install(node: Node, *packages: str) -> None:
     words = ("apt-get", "--option=DPkg::Lock::Timeout=300", "install", "--quiet=2", "--yes")
     words += ("--no-install-recommends",)
     node.run("env", "DEBIAN_FRONTEND=noninteractive", *words, *packages)
+
+
+def with_foreign(text: str) -> str:
+    """Return containerd's configuration with a line that is not ours, and without which no pod starts here."""
+    assert SECTION in text
+    return text.replace(SECTION, f"{SECTION}\n    {FOREIGN}")
+
+
+def allow_pods(node: Node) -> None:
+    """Let containerd start pods on a node in service."""
+    write(node, CONTAINERD, with_foreign(node.run("cat", CONTAINERD)))
+    node.run("systemctl", "restart", "containerd")
 
 
 def write(node: Node, path: str, text: str) -> None:

@@ -14,7 +14,7 @@ from gpunode_tool.testing import Node
 
 from tests.node.runtime.containers import (
     CONFIGURE,
-    MIG,
+    KIND_OF_NODE,
     RELOAD,
     RESTART,
     RUNTIMES,
@@ -55,7 +55,7 @@ imports = ["/etc/containerd/conf.d/*.toml"]
   restrict_oom_score_adj = true
 """
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def fetch(node: Node) -> None:
@@ -74,9 +74,8 @@ def effective(node: Node) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.long
 def test_containerd_2_1_gets_a_drop_in_file_that_is_merged(brought_up: Callable[..., Node]) -> None:
-    node = brought_up("containerd2", "a100-40", 2, mig_config=MIG)
+    node = brought_up("containerd2", "a100-40", 2, **KIND_OF_NODE)
     assert node.play(RUNTIMES, container_runtime_state="absent").ok
     fetch(node)
     node.run("mkdir", "-p", "/etc/containerd/conf.d")
@@ -127,7 +126,6 @@ def test_containerd_2_1_gets_a_drop_in_file_that_is_merged(brought_up: Callable[
     assert effective(node)["enable_cdi"] is False
 
 
-@pytest.mark.long
 def test_runtimes_without_cdi_are_refused_and_serve_a_handler(
     make_node: Callable[..., Node],
 ) -> None:

@@ -14,7 +14,7 @@ from gpunode_tool.testing import Node
 
 from tests.node.runtime.containers import (
     CONFIGURE,
-    MIG,
+    KIND_OF_NODE,
     RELOAD,
     RESTART,
     RUNTIMES,
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def test_docker_and_podman_hand_out_what_is_named(brought_up: Callable[..., Node]) -> None:
-    node = brought_up("engines", "a100-40", 2, mig_config=MIG)
+    node = brought_up("engines", "a100-40", 2, **KIND_OF_NODE)
     assert node.play(RUNTIMES, container_runtime_state="absent").ok
     install(node, "docker.io", "docker-cli", "podman")
     node.run("mkdir", "-p", "/etc/docker")

@@ -12,7 +12,9 @@ from gpunode_tool.testing import Node
 
 from tests.node.runtime.containers import (
     CONFIGURE,
-    MIG,
+    CONTAINERD,
+    FOREIGN,
+    KIND_OF_NODE,
     RESTART,
     RUNTIMES,
     SPEC,
@@ -23,31 +25,26 @@ from tests.node.runtime.containers import (
     run_of,
     short_names,
     specification,
+    with_foreign,
     write,
 )
 from tests.node.runtime.toolkit_standin import created, install_wrapper
 from tests.support.waiting import eventually
 
-CONFIG = "/etc/containerd/config.toml"
-SECTION = '[plugins."io.containerd.grpc.v1.cri"]'
-# Pods in a container that may not raise its limits need it.
-FOREIGN = "restrict_oom_score_adj = true  # not ours"
-
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def test_pods_see_what_they_ask_for(brought_up: Callable[..., Node]) -> None:
-    node = brought_up("runtime", "a100-40", 2, mig_config=MIG)
+    node = brought_up("runtime", "a100-40", 2, **KIND_OF_NODE)
     assert node.play(RUNTIMES, container_runtime_state="absent").ok
-    text = node.run("cat", CONFIG)
-    assert SECTION in text
+    text = node.run("cat", CONTAINERD)
     assert "enable_cdi" not in text
-    original = text.replace(SECTION, f"{SECTION}\n    {FOREIGN}")
-    write(node, CONFIG, original)
+    original = with_foreign(text)
+    write(node, CONTAINERD, original)
     up = node.play(RUNTIMES)
     assert up.ok, up.message()
     assert up.changed() == [CONFIGURE, RESTART]
-    assert FOREIGN in node.run("cat", CONFIG)
+    assert FOREIGN in node.run("cat", CONTAINERD)
     pods = Pods(node)
 
     check_isolation(pods, node)
@@ -75,7 +72,7 @@ def test_pods_see_what_they_ask_for(brought_up: Callable[..., Node]) -> None:
 
     # Another tool writes its own file over ours: one edit and one restart mend it.
     other = original.replace("not ours", "not theirs either")
-    write(node, CONFIG, other)
+    write(node, CONTAINERD, other)
     mended = node.play(RUNTIMES)
     assert mended.ok, mended.message()
     assert mended.changed() == [CONFIGURE, RESTART]
@@ -113,7 +110,7 @@ def test_pods_see_what_they_ask_for(brought_up: Callable[..., Node]) -> None:
     stranded = node.play("gpu.node.validate")
     assert not stranded.ok
     assert "no container runtime knows the CDI device" in stranded.message()
-    assert node.run("cat", CONFIG) == other
+    assert node.run("cat", CONTAINERD) == other
     left = node.run(
         "sh", "-c", f"ls {SPEC} /etc/systemd/system/gpu-cdi.* /etc/gpu-node/cdi.json", check=False
     )

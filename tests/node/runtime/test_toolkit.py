@@ -26,7 +26,7 @@ UNPACK = (
     "tarfile.open(fileobj=io.BytesIO(base64.b64decode(sys.argv[1]))).extractall('/srv/toolkit')"
 )
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def spec(node: Node) -> dict[str, Any]:

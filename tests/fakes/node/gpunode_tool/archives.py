@@ -9,25 +9,29 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from .paths import CACHE
+from .paths import CACHE, place
 
 STORE = CACHE / "archives/all"
 
 
 def lend(name: str) -> Path:
     """Return a node's folder for apt's archives, with all that earlier nodes have fetched."""
-    folder = CACHE / "archives/nodes" / name
+    folder = _folder(name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     _link(STORE, folder)
     return folder
 
 
-def take_back(name: str) -> None:
-    """Keep what a node has fetched, and remove its folder."""
-    folder = CACHE / "archives/nodes" / name
+def take_back(name: str, run: str = "") -> None:
+    """Keep what a node of a run has fetched, the present one if none is named, and remove its folder."""
+    folder = _folder(name, run)
     _link(folder, STORE)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder(name: str, run: str = "") -> Path:
+    return place(run) / "archives" / name
 
 
 def _link(source: Path, target: Path) -> None:

@@ -11,10 +11,10 @@ import os
 import shutil
 import sys
 
-from . import nodes, snapshots
+from . import nodes, snapshots, ssh
 from .image import SUITES, build
 
-NEEDED = ("podman", "runc", "debootstrap", "ssh", "gcc", "make")
+NEEDED = ("podman", "runc", "debootstrap", "nsenter", "ssh", "gcc", "make")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     snapshot = verbs.add_parser("snapshot", help="shut a node down and keep it as it is")
     snapshot.add_argument("name")
     snapshot.add_argument("snapshot")
-    forget = verbs.add_parser("forget", help="remove the snapshots of a run, or all")
+    forget = verbs.add_parser("forget", help="remove all of a run of tests, or of each")
     forget.add_argument("run", nargs="?", default="")
     for verb, text in {
         "down": "remove a node",
@@ -71,12 +71,11 @@ def main() -> None:
         case "list":
             print("\n".join(nodes.names()))
         case "clean":
-            snapshots.forget()
             nodes.clean()
         case "snapshot":
             snapshots.take(options.name, options.snapshot)
         case "forget":
-            snapshots.forget(options.run)
+            nodes.forget(options.run)
         case "up" if options.snapshot:
             snapshots.start(options.name, options.snapshot, options.volume)
         case "up":
@@ -87,7 +86,7 @@ def main() -> None:
         case "reboot":
             nodes.reboot(options.name)
         case "ssh":
-            sys.exit(nodes.ssh(options.name, capture=False).returncode)
+            sys.exit(ssh.run(options.name, capture=False).returncode)
         case "exec":
             words = options.command[1:] if options.command[:1] == ["--"] else options.command
             sys.exit(nodes.execute(options.name, words))

@@ -3,19 +3,18 @@
 
 """The product's container images, on Debian by debootstrap: nothing is pulled, and no index is asked.
 
-Each name holds a digest of what the image is made from. `gpunode clean` removes them, as it does all of ours.
+Each name holds a digest of what the image is made from, and those of the product belong to a run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import subprocess
-import tempfile
 from pathlib import Path
 
-from .image import digest, mirror
-from .paths import CACHE, REPOSITORY
-from .podman import podman
+from .image import building, digest, mirror
+from .paths import REPOSITORY
+from .podman import podman, tag
 
 SUITE, PYTHON = "trixie", "3.13"
 PACKAGES = ("ca-certificates", "python3", "python3-venv")
@@ -28,14 +27,15 @@ def base() -> str:
     name = f"localhost/gpunode-container-base:{digest([], SUITE, mirror(), *PACKAGES)}"
     if podman("images", "--quiet", name):
         return name
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        root = Path(folder) / "root"
+    with building() as folder:
+        if podman("images", "--quiet", name):
+            return name  # made while we waited
+        root = folder / "root"
         words = ("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}")
         subprocess.run([*words, SUITE, root, mirror()], check=True, capture_output=True)
         for left in ("var/cache/apt/archives", "var/lib/apt/lists"):
             subprocess.run(["rm", "-rf", root / left], check=True)
-        archive = Path(folder) / "root.tar"
+        archive = folder / "root.tar"
         subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)
         podman("import", "--quiet", str(archive), name)
     return name
@@ -44,9 +44,16 @@ def base() -> str:
 def plugin(wheels: list[Path], target: str = "") -> str:
     """Build the Containerfile, or one of its targets, from wheels alone, and return the image's name."""
     on = base()
-    name = f"localhost/gpunode-plugin{target and '-'}{target}:{_made_of(on, wheels)}"
+    name = f"localhost/gpunode-plugin{target and '-'}{target}:{tag()}{_made_of(on, wheels)}"
     if podman("images", "--quiet", name):
         return name
+    with building():
+        if not podman("images", "--quiet", name):
+            _build(on, name, wheels, target)
+    return name
+
+
+def _build(on: str, name: str, wheels: list[Path], target: str) -> None:
     volumes = [f"--volume={one}:/wheels{at}:ro" for at, one in enumerate(wheels)]
     places = " ".join(f"/wheels{at}" for at in range(len(wheels)))
     arguments = (f"BASE={on}", "PIP_NO_INDEX=1", f"PIP_FIND_LINKS={places}")
@@ -57,7 +64,6 @@ def plugin(wheels: list[Path], target: str = "") -> str:
         *(("--target", target) if target else ()),
         str(REPOSITORY),
     )
-    return name
 
 
 def _made_of(base_image: str, wheels: list[Path]) -> str:

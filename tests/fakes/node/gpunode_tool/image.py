@@ -8,17 +8,20 @@ Each layer's name holds a digest of what it is made from, so that it is made onc
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from .paths import CACHE, DAEMON, KUBELET, NODE, NVSIM, REPOSITORY
-from .podman import podman
+from .paths import DAEMON, KUBELET, NODE, NVSIM, REPOSITORY, place
+from .podman import label, podman
 
 SUITES = {"trixie": "3.13", "bookworm": "3.11"}  # and the Python of each
 PACKAGES = (
@@ -93,21 +96,38 @@ def build(suite: str) -> str:
     name = f"localhost/gpunode:{suite}-{digest(sources(), mirror())}"
     if podman("images", "--quiet", name):
         return name
-    base = _base(suite)
-    print("gpunode: adding the simulated hardware", file=sys.stderr, flush=True)
-    subprocess.run(["make", "--silent", "-C", str(NVSIM), "shim"], check=True)
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        tree = Path(folder)
-        _overlay(tree, suite)
-        container = podman("create", base, "/sbin/init")
-        podman("cp", f"{tree}/.", f"{container}:/")
-        podman("commit", "--quiet", container, name)
-        podman("rm", container)
+    with building() as folder:
+        if not podman("images", "--quiet", name):
+            _build(folder, suite, name)
     return name
 
 
-def _base(suite: str) -> str:
+@contextlib.contextmanager
+def building() -> Iterator[Path]:
+    """Return a folder to build an image in, while nobody else builds one: two of one name would leave the first."""
+    place().mkdir(parents=True, exist_ok=True)
+    images = os.open(podman("info", "--format", "{{.Store.GraphRoot}}"), os.O_RDONLY)
+    try:
+        fcntl.flock(images, fcntl.LOCK_EX)
+        with tempfile.TemporaryDirectory(dir=place()) as folder:
+            yield Path(folder)
+    finally:
+        os.close(images)
+
+
+def _build(folder: Path, suite: str, name: str) -> None:
+    base = _base(folder, suite)
+    print("gpunode: adding the simulated hardware", file=sys.stderr, flush=True)
+    subprocess.run(["make", "--silent", "-C", str(NVSIM), "shim"], check=True)
+    tree = folder / "tree"
+    _overlay(tree, suite)
+    container = podman("create", "--label", label(), base, "/sbin/init")
+    podman("cp", f"{tree}/.", f"{container}:/")
+    podman("commit", "--quiet", container, name)
+    podman("rm", container)
+
+
+def _base(folder: Path, suite: str) -> str:
     """Make Debian's layer unless it is there."""
     name = f"localhost/gpunode-base:{digest([], suite, *PACKAGES, *DIVERTED)}"
     if podman("images", "--quiet", name):
@@ -115,34 +135,19 @@ def _base(suite: str) -> str:
     print(
         f"gpunode: building Debian {suite} (once, about two minutes)", file=sys.stderr, flush=True
     )
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        root = Path(folder) / "root"
-        command = [
-            "debootstrap",
-            "--variant=minbase",
-            f"--include={','.join(PACKAGES)}",
-            suite,
-            str(root),
-            mirror(),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit("gpunode: debootstrap failed:\n" + "\n".join(done.stdout.splitlines()[-15:]))
-        for module in DIVERTED:
-            divert = [
-                "dpkg-divert",
-                "--quiet",
-                "--local",
-                "--rename",
-                "--add",
-                f"/usr/sbin/{module}",
-            ]
-            subprocess.run(["chroot", str(root), *divert], check=True)
-        shutil.rmtree(root / "var/cache/apt/archives", ignore_errors=True)
-        subprocess.run(
-            f"tar -C '{root}' -c . | podman import --quiet - {name}", shell=True, check=True
-        )
+    root = folder / "root"
+    include = f"--include={','.join(PACKAGES)}"
+    command = ["debootstrap", "--variant=minbase", include, suite, str(root), mirror()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit("gpunode: debootstrap failed:\n" + "\n".join(done.stdout.splitlines()[-15:]))
+    for module in DIVERTED:
+        divert = ["dpkg-divert", "--quiet", "--local", "--rename", "--add", f"/usr/sbin/{module}"]
+        subprocess.run(["chroot", str(root), *divert], check=True)
+    shutil.rmtree(root / "var/cache/apt/archives", ignore_errors=True)
+    piped = f"tar -C '{root}' -c . | podman import --quiet - {name}"
+    subprocess.run(piped, shell=True, check=True)
+    shutil.rmtree(root)
     return name
 
 

@@ -9,20 +9,21 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import archives
-from .image import build
-from .paths import CACHE, CHECKOUT, KEY, NVSIM
-from .podman import podman
+from tests.support.waiting import eventually
 
-LABEL = f"gpunode={CHECKOUT}"
-PREFIX = f"gpunode-{CHECKOUT}-"
-BOOT_SECONDS = 60
+from . import archives, inside, limits, ssh
+from .image import build
+from .inside import container
+from .paths import CACHE, CHECKOUT, KEY, NVSIM, RUNS, place
+from .podman import images, label, ours, podman, tag
+
+CHECKOUTS = f"gpunode={CHECKOUT}"  # the label of all that this checkout has made
+LIMIT = 600.0  # seconds; it ends a boot that hangs
+BOOTED = ("running", "degraded")
 # Where the host has the old cgroup hierarchy, podman lays all of it over the node's own part, and the nodes'
 # systemds would remove each other's groups. Of machines with one identity, udev gives all the same MAC address.
 INIT = """\
@@ -32,10 +33,6 @@ if [ "$(grep -c ' /sys/fs/cgroup/systemd ' /proc/self/mountinfo)" -gt 1 ]; then
 fi
 exec /sbin/init "$@"
 """
-SSH_OPTIONS = (
-    "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
-    " -o ControlMaster=auto -o ControlPersist=60s"
-)
 
 
 def up(name: str, product: str, gpus: int, suite: str, volumes: Sequence[str] = ()) -> None:
@@ -50,12 +47,15 @@ def up(name: str, product: str, gpus: int, suite: str, volumes: Sequence[str] = 
 
 def board(name: str) -> Path:
     """Return the folder of a node's hardware."""
-    return CACHE / "boards" / name
+    return place() / "boards" / name
 
 
 def boot(name: str, image: str, volumes: Sequence[str] = ()) -> None:
     """Start a container with the node's hardware from an image, and wait until it has booted."""
-    words = ["run", "--detach", "--name", PREFIX + name, "--hostname", name, "--label", LABEL]
+    limits.check()
+    words = ["run", "--detach", "--replace", "--name", container(name), "--hostname", name]
+    words += ["--label", CHECKOUTS, "--label", label()]
+    words += ["--label", f"{ssh.LABEL}={ssh.new_control()}"]
     # Pods of the node's containerd need paths of cgroups that begin at the node.
     words += [
         "--privileged",
@@ -63,92 +63,87 @@ def boot(name: str, image: str, volumes: Sequence[str] = ()) -> None:
         "--cgroupns=private",
         "--publish",
         "127.0.0.1::22",
-        "--stop-timeout",
-        "5",
         "--restart",  # a node that reboots itself leaves the container
         "on-failure",
     ]
     words += ["--volume", f"{board(name)}:/var/lib/nvsim", "--volume", "/var/lib/containerd"]
     words += ["--volume", f"{archives.lend(name)}:/var/cache/apt/archives"]
-    words += ["--volume", f"{_public_key()}:/root/.ssh/authorized_keys:ro"]
+    words += ["--volume", f"{ssh.public_key()}:/root/.ssh/authorized_keys:ro"]
     words += [f"--volume={one}" for one in volumes]
     # systemd 257 needs the word where the host has the old cgroup hierarchy; elsewhere it is ignored.
     podman(*words, image, "sh", "-c", INIT, "init", "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")
     wait(name)
 
 
-def wait(name: str, fine: tuple[str, ...] = ("running",)) -> None:
+def wait(name: str, fine: Sequence[str] = ("running",)) -> None:
     """Wait until a node has booted and answers over SSH, with a state of systemd's that is fine."""
-    deadline = time.monotonic() + BOOT_SECONDS
-    state, answers = "", False
-    while time.monotonic() < deadline and not answers:
-        time.sleep(0.3)
-        state = podman("exec", PREFIX + name, "systemctl", "is-system-running", check=False)
-        answers = state in ("running", "degraded") and ssh(name, "true").returncode == 0
-    if state not in fine or not answers:
-        failed = podman("exec", PREFIX + name, "systemctl", "--failed", "--no-legend", check=False)
-        reason = state if answers or state not in fine else "SSH does not answer"
-        sys.exit(f"gpunode: {name} did not boot: {reason or 'no answer'} {failed}")
+    try:
+        state = eventually(lambda: _booted(name), limit=LIMIT)
+        if state not in fine:
+            sys.exit(f"gpunode: {name} has booted and is {state}: {_failures(name)}")
+        eventually(lambda: ssh.run(name, "true").returncode == 0, limit=LIMIT)
+    except (AssertionError, subprocess.TimeoutExpired):
+        words = ssh.run(name, "true").stderr.strip()
+        sys.exit(
+            f"gpunode: {name} has not booted within {LIMIT:.0f} s: {_failures(name)}; SSH: {words}"
+        )
 
 
-def _public_key() -> Path:
-    """Return the key that nodes let in, made once."""
-    if not KEY.exists():
-        KEY.parent.mkdir(parents=True, exist_ok=True)
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpunode", "-f", str(KEY)]
-        subprocess.run(command, check=True)
-    return KEY.with_suffix(".pub")
+def _booted(name: str) -> str:
+    """Return systemd's state once its boot has ended, nothing as long as it can't be asked."""
+    words = ("systemctl", "is-system-running", "--wait")
+    state = inside.call(name, words, check=False, timeout=LIMIT).strip()
+    return state if state in BOOTED else ""
 
 
-def port(name: str) -> int:
-    """Return the local port that leads to a node's SSH server."""
-    return int(podman("port", PREFIX + name, "22").rsplit(":", 1)[1])
-
-
-def _control_path(name: str) -> str:
-    """Return a path of the node's own: a port comes again with another node while SSH still keeps it open."""
-    identity = podman("inspect", "--format", "{{.Id}}", PREFIX + name)[:12]
-    return f"{tempfile.gettempdir()}/gpunode-{identity}"
-
-
-def ssh(name: str, *words: str, capture: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a command on a node over SSH, or open a shell."""
-    command = [
-        "ssh",
-        *SSH_OPTIONS.replace("auto", "no").split(),
-        "-i",
-        str(KEY),
-        "-p",
-        str(port(name)),
-    ]
-    return subprocess.run(
-        [*command, "root@127.0.0.1", *words], check=False, capture_output=capture, text=True
-    )
+def _failures(name: str) -> str:
+    """Return which units have failed, what others wait for, and the last errors of the journal."""
+    asked = {
+        "failed": ("systemctl", "--failed", "--no-legend", "--plain"),
+        "waiting": ("systemctl", "list-jobs", "--no-legend", "--plain"),
+        "journal": ("journalctl", "--boot", "--priority=err", "--lines=20", "--output=cat"),
+    }
+    try:
+        told = {
+            what: inside.call(name, words, check=False, timeout=60) for what, words in asked.items()
+        }
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        return f"{error}; {podman('logs', '--tail', '20', container(name), check=False)}"
+    return "; ".join(f"{what}: {' | '.join(text.splitlines())}" for what, text in told.items())
 
 
 def execute(name: str, words: list[str]) -> int:
     """Run a command on a node and return its status."""
-    command = ["podman", "exec", PREFIX + name, *words]
-    return subprocess.run(command, check=False).returncode
+    with inside.start(name, words, stdin=None) as process:
+        return process.wait()
 
 
 def reboot(name: str) -> None:
     """Reboot a node; that a unit fails may be what somebody wants to see."""
-    podman("restart", "--time", "5", PREFIX + name)
-    wait(name, ("running", "degraded"))
+    podman("restart", "--time", str(int(LIMIT)), container(name))
+    wait(name, BOOTED)
 
 
 def down(name: str) -> None:
     """Remove a node."""
-    podman("rm", "--force", "--volumes", "--time", "2", PREFIX + name, check=False)
+    _remove([container(name)])
     archives.take_back(name)
     shutil.rmtree(board(name), ignore_errors=True)
 
 
+def _remove(containers: list[str]) -> None:
+    """Remove containers with their volumes, and end the connections that SSH keeps to them."""
+    for path in map(ssh.control, containers):
+        ssh.end(path)
+    if containers:
+        podman("rm", "--force", "--volumes", "--time", "0", *containers, check=False)
+
+
 def names() -> list[str]:
-    """Return the nodes that are there."""
-    found = podman("ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}")
-    return [name.removeprefix(PREFIX) for name in found.splitlines()]
+    """Return the nodes of this run that are there."""
+    found = podman("ps", "--all", "--filter", f"label={label()}", "--format", "{{.Names}}")
+    prefix = container("")
+    return [name.removeprefix(prefix) for name in found.splitlines() if name.startswith(prefix)]
 
 
 def inventory(wanted: list[str]) -> dict[str, Any]:
@@ -156,10 +151,10 @@ def inventory(wanted: list[str]) -> dict[str, Any]:
     hosts = {
         name: {
             "ansible_host": "127.0.0.1",
-            "ansible_port": port(name),
+            "ansible_port": ssh.port(name),
             "ansible_user": "root",
             "ansible_ssh_private_key_file": str(KEY),
-            "ansible_ssh_common_args": f"{SSH_OPTIONS} -o ControlPath={_control_path(name)}",
+            "ansible_ssh_common_args": f"{ssh.OPTIONS} {ssh.KEPT}{ssh.control(container(name))}",
             "ansible_python_interpreter": "/usr/bin/python3",
         }
         for name in wanted
@@ -167,12 +162,30 @@ def inventory(wanted: list[str]) -> dict[str, Any]:
     return {"gpu_nodes": {"hosts": hosts}}
 
 
+def forget(run: str = "") -> None:
+    """Remove all of a run, or of each: nodes and other containers, snapshots and other images, files."""
+    for one in [run] if run else runs():
+        _remove(ours(one))
+        for image in images(tag(one)):
+            podman("rmi", "--force", image, check=False)
+        for folder in (place(one) / "archives").glob("*"):
+            archives.take_back(folder.name, one)
+        shutil.rmtree(place(one), ignore_errors=True)
+
+
+def runs() -> list[str]:
+    """Return the runs that have left anything."""
+    template = '{{index .Labels "gpunode-run"}}'
+    told = podman("ps", "--all", "--filter", f"label={CHECKOUTS}", "--format", template).split()
+    of_containers = {one.partition(".")[2] for one in told}
+    of_images = {one.rpartition(":")[2].split("-")[1] for one in images(f"{CHECKOUT}-")}
+    of_files = {one.name for one in RUNS.glob("*")}
+    return sorted(of_containers | of_images | of_files)
+
+
 def clean() -> None:
     """Remove every node, image, volume and file that this tool has made."""
-    for name in names():
-        down(name)
-    images = podman("images", "--format", "{{.Repository}}:{{.Tag}}")
-    ours = [one for one in images.splitlines() if one.startswith("localhost/gpunode")]
-    for image in sorted(ours, reverse=True):
+    forget()
+    for image in sorted(images(""), reverse=True):
         podman("rmi", image, check=False)  # fails for one that another checkout's node runs from
-    shutil.rmtree(Path(CACHE), ignore_errors=True)
+    shutil.rmtree(CACHE, ignore_errors=True)

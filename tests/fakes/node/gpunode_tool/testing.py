@@ -5,20 +5,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import ansible_runner
 
+from tests.support.waiting import eventually
+
+from . import inside, nodes
 from .paths import NODE
 
 GPUNODE = str(NODE / "gpunode")
+CALLBACKS = NODE / "callbacks"
+KUBELET = "/run/standin-kubelet.sock"
 
 
 @dataclass
@@ -31,34 +38,21 @@ class Node:
 
     def run(self, *words: str, check: bool = True) -> str:
         """Run a command on the node and return what it prints."""
-        done = subprocess.run(
-            [GPUNODE, "exec", self.name, "--", *words], check=check, capture_output=True, text=True
-        )
-        return done.stdout
+        return inside.call(self.name, words, check=check)
 
     def play(
         self,
         playbook: str = "gpu.node.gpu_nodes",
         *,
         cmdline: str = "",
-        stop_when: Callable[[dict[str, Any]], bool] | None = None,
+        cut_off_at: str | None = None,
         **variables: Any,
     ) -> Play:
-        """Run a playbook; kill ansible at the first event for which stop_when holds."""
-        runner: Any = None
-        killed = False
-
-        def handle(event: dict[str, Any]) -> bool:
-            nonlocal killed
-            if stop_when is not None and not killed and stop_when(event):
-                killed = True
-                os.killpg(os.getpgid(event["pid"]), signal.SIGKILL)
-            return True
-
+        """Run a playbook; kill ansible where a task would begin, an empty name is for each in turn."""
         # The runner keeps an earlier run's options and variables there and would take them again.
-        for kept in ("cmdline", "extravars"):
+        for kept in ("cmdline", "envvars", "extravars"):
             (self.folder / "env" / kept).unlink(missing_ok=True)
-        runner = ansible_runner.run(
+        runner: Any = ansible_runner.run(
             private_data_dir=str(self.folder),
             inventory=self._inventory(),
             playbook=playbook,
@@ -66,13 +60,43 @@ class Node:
             cmdline=cmdline or None,
             envvars={
                 "ANSIBLE_COLLECTIONS_PATH": os.environ["ANSIBLE_COLLECTIONS_PATH"],
+                "ANSIBLE_HOME": str(self.folder / "ansible"),
                 "ANSIBLE_PIPELINING": "true",
                 "ANSIBLE_HOST_KEY_CHECKING": "false",
+                **self._cut_off(cut_off_at),
             },
-            event_handler=handle,
             quiet=True,
         )
-        return Play(runner, self.name, killed)
+        return Play(runner, self.name)
+
+    def play_while(self, act: Callable[[], Any], *playbook: str, **variables: Any) -> Play:
+        """Run a playbook, and do something once one of its modules is seen waiting on the node."""
+        with ThreadPoolExecutor() as pool:
+            playing = pool.submit(self.play, *playbook, **variables)
+            eventually(lambda: playing.done() or self._module_waits(), limit=nodes.LIMIT)
+            assert not playing.done(), playing.result().message()
+            act()
+            return playing.result()
+
+    def _module_waits(self) -> bool:
+        """Tell whether a Python that Ansible has started sleeps."""
+        for one in inside.processes(self.name, "ssh.service"):
+            with contextlib.suppress(OSError):
+                program, asleep = (one / "comm").read_text(), (one / "wchan").read_text()
+                if program.startswith("python") and "nanosleep" in asleep:
+                    return True
+        return False
+
+    def _cut_off(self, at: str | None) -> dict[str, str]:
+        if at is None:
+            return {}
+        log = str(self.folder / "cut-off")
+        return {"ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS), "CUT_OFF_AT": at, "CUT_OFF_LOG": log}
+
+    def cut_off(self) -> list[str]:
+        """Return the tasks at whose beginning ansible was killed."""
+        log = self.folder / "cut-off"
+        return log.read_text().splitlines() if log.exists() else []
 
     def status(self) -> dict[str, Any]:
         """Return what the device plugin tells of itself."""
@@ -83,8 +107,18 @@ class Node:
 
     def resources(self) -> dict[str, dict[str, Any]]:
         """Return what the kubelet knows of NVIDIA's resources, by their names without the vendor."""
-        found = json.loads(self.run("standin-kubelet", "resources", "--json"))
+        found = self._ask_kubelet(verb="resources")
         return {name.removeprefix("nvidia.com/"): one for name, one in found.items()}
+
+    def _ask_kubelet(self, **request: Any) -> Any:
+        """Ask as its command does, and start no process for it. CalledProcessError: no answer."""
+        try:
+            with socket.socket(socket.AF_UNIX) as stream:
+                stream.connect(str(inside.path(self.name, KUBELET)))
+                stream.sendall(json.dumps(request).encode() + b"\n")
+                return json.loads(stream.makefile().readline())["result"]
+        except (OSError, ValueError, KeyError) as error:
+            raise subprocess.CalledProcessError(1, "kubelet", "", str(error)) from error
 
     def allocatable(self) -> dict[str, int]:
         """Return how many devices pods can get of each resource that has any."""
@@ -93,15 +127,16 @@ class Node:
 
     def reboot(self) -> None:
         """Reboot the node and wait until it answers again."""
-        subprocess.run([GPUNODE, "reboot", self.name], check=True, capture_output=True)
+        nodes.reboot(self.name)
 
     def _inventory(self) -> str:
-        done = subprocess.run(
-            [GPUNODE, "inventory", self.name], check=True, capture_output=True, text=True
-        )
         path = self.folder / "hosts.yml"
-        path.write_text(done.stdout)
+        if not path.exists():
+            path.write_text(json.dumps(nodes.inventory(self._names())))
         return str(path)
+
+    def _names(self) -> list[str]:
+        return [self.name]
 
 
 @dataclass
@@ -110,12 +145,16 @@ class Play:
 
     runner: Any
     node: str
-    killed: bool
 
     @property
     def ok(self) -> bool:
         """Tell whether the run succeeded."""
         return bool(self.runner.rc == 0)
+
+    @property
+    def killed(self) -> bool:
+        """Tell whether ansible was killed: it has no status then."""
+        return self.runner.rc is None
 
     def results(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Yield the action, the task and the result of everything that ran on the node."""

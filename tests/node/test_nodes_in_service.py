@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from gpunode_tool.testing import Node
 
-from tests.node.in_service.pair import Pair
+from tests.node.pair import Pair
 from tests.support.waiting import eventually
 
 UPGRADE = "gpu.node.upgrade_driver"
@@ -29,7 +28,7 @@ ROLES = """\
   roles: [gpu.node.nvidia_driver, gpu.node.mig]
 """
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def module_type(node: Node) -> str:
@@ -50,17 +49,6 @@ def boot_id(node: Node) -> str:
     return node.run("cat", "/proc/sys/kernel/random/boot_id")
 
 
-def at(task: str) -> Callable[[dict[str, Any]], bool]:
-    """Return what tells the start of a task."""
-
-    def found(event: dict[str, Any]) -> bool:
-        data = event.get("event_data", {})
-        return event["event"] == "runner_on_start" and data.get("task") == task
-
-    return found
-
-
-@pytest.mark.long
 def test_a_roll_out_over_two_nodes_of_which_one_fails(
     brought_up: Callable[..., Node], tmp_path: Path
 ) -> None:
@@ -84,7 +72,7 @@ def test_a_roll_out_over_two_nodes_of_which_one_fails(
     assert (module_type(first), module_type(second)) == ("open", "proprietary")
 
     first.run("rm", BROKEN)
-    killed = both.play(UPGRADE, stop_when=at("Generate the CDI specification"), **WANTED)
+    killed = both.play(UPGRADE, cut_off_at="Generate the CDI specification", **WANTED)
     assert killed.killed
     again = both.play(UPGRADE, **WANTED)
     assert again.ok, again.message()

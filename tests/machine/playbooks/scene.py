@@ -5,21 +5,24 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.support.paths import REPOSITORY
+from tests.support.paths import FAKES, REPOSITORY
 
 SCRIPTED = Path(__file__).with_name("scripted.py")
 GROUP = "gpu_nodes"
+EMPTY: dict[str, Any] = {"bool": False, "list": [], "dict": {}, "int": 0}
 
 
 class Scene:
@@ -42,9 +45,10 @@ class Scene:
             (root / part).symlink_to(REPOSITORY / part)
         for part in ("filter", "lookup", "module_utils", "plugin_utils", "doc_fragments"):
             (root / "plugins" / part).symlink_to(REPOSITORY / "plugins" / part)
-        program = f"#!/usr/bin/python\n{SCRIPTED.read_text()}"
-        for module in (REPOSITORY / "plugins/modules").glob("[a-z]*.py"):
-            (root / "plugins/modules" / module.name).write_text(program)
+        for name, returned in documented().items():
+            text = SCRIPTED.read_text().replace("RETURNED = {}", f"RETURNED = {returned!r}")
+            program = f"#!/usr/bin/python\n{text}"
+            (root / "plugins/modules" / f"{name}.py").write_text(program)
 
     def _node(self, name: str) -> None:
         (self.folder / name).mkdir()
@@ -112,10 +116,20 @@ class Scene:
         path = self.folder / name / "hooks"
         return path.read_text().split() if path.exists() else []
 
-    def play(self, playbook: str, *options: str, kill_at: str = "", **variables: Any) -> Run:
-        """Run a playbook, from one of the user's own; kill it when a task of this name has begun."""
+    def play(
+        self,
+        *playbooks: str | dict[str, Any],
+        options: Sequence[str] = (),
+        cut_off_at: str = "",
+        **variables: Any,
+    ) -> Run:
+        """Run playbooks from one of the user's own, which may give them variables.
+
+        It is killed where a task of this name would begin.
+        """
         site = self.playbooks / "site.yml"
-        site.write_text(yaml.safe_dump([{"import_playbook": f"gpu.node.{playbook}"}]))
+        named = [one if isinstance(one, dict) else imported(one) for one in playbooks]
+        site.write_text(yaml.safe_dump(named))
         at = f"{self.folder}/{{{{ inventory_hostname }}}}"
         parts = ("device_plugin", "cdi", "environment", "dcgm", "driver")
         own = {
@@ -131,29 +145,49 @@ class Scene:
         environment = {
             **os.environ,
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
+            "ANSIBLE_HOME": str(self.folder / "ansible"),
             "ANSIBLE_PIPELINING": "true",
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_FORKS": "4",
             "SCENES": str(self.folder),
-            "MODULES": str(REPOSITORY / "plugins/modules"),
             "PYTHONUNBUFFERED": "1",
         }
-        with subprocess.Popen(
+        if cut_off_at:
+            environment["ANSIBLE_CALLBACK_PLUGINS"] = str(FAKES / "node/callbacks")
+            environment |= {"CUT_OFF_AT": cut_off_at, "CUT_OFF_LOG": str(self.folder / "cut-off")}
+        done = subprocess.run(
             words,
             cwd=self.folder,
             env=environment,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process:
-            lines = []
-            assert process.stdout
-            for line in process.stdout:
-                lines.append(line)
-                if kill_at and re.match(rf"TASK \[(.* : )?{re.escape(kill_at)}\]", line):
-                    os.killpg(process.pid, signal.SIGKILL)
-        return Run(process.returncode, "".join(lines))
+            check=False,
+        )
+        return Run(done.returncode, done.stdout)
+
+
+def imported(playbook: str, **variables: Any) -> dict[str, Any]:
+    """Return how a playbook of the collection is imported with variables."""
+    return {"import_playbook": f"gpu.node.{playbook}", "vars": variables}
+
+
+@functools.cache
+def documented() -> dict[str, dict[str, Any]]:
+    """Return what each module's documentation says it returns, all of it empty."""
+    found = {}
+    for module in (REPOSITORY / "plugins/modules").glob("[a-z]*.py"):
+        (text,) = (
+            one.value.value
+            for one in ast.parse(module.read_text()).body
+            if isinstance(one, ast.Assign)
+            and isinstance(one.targets[0], ast.Name)
+            and one.targets[0].id == "RETURN"
+            and isinstance(one.value, ast.Constant)
+        )
+        returned = yaml.safe_load(str(text)) or {}
+        found[module.stem] = {key: EMPTY.get(one.get("type"), "") for key, one in returned.items()}
+    return found
 
 
 class Run:

@@ -8,16 +8,23 @@ Every path with its type, mode, owner, and what is in it; packages, marks and ho
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import stat
 import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpunode_tool.testing import Node
 
 # No file systems of a disk, the hardware of the simulation, and what podman mounts.
 NO_DISK = ("/proc", "/sys", "/dev", "/run", "/tmp", "/var/lib/nvsim", "/var/lib/containerd")
 NO_DISK += ("/var/cache/apt/archives", "/root/.ssh/authorized_keys", "/etc/machine-id")
+NO_DISK += ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
 # What every program that runs leaves: logs, and the state of daemons that were there before.
 RUNNING = ("/var/log", "/var/lib/systemd", "/var/lib/kubelet", "/var/tmp", "/root/.ansible")
 # Caches and lists that the package manager fetches or computes from what is compared below. Its own record of what
@@ -43,6 +50,9 @@ ACCOUNTS = [
 LEFT_OUT = frozenset((*NO_DISK, *RUNNING, *PACKAGES, *ACCOUNTS))
 # Of ours there too, though no disk has it.
 OURS = re.compile(r"gpu-node|gpu-plugin|gpu-device|nvidia|k8s.device-plugin")
+# What has not been written since an earlier look is not read again.
+HASHES = "/run/whole-node.json"
+hashes: dict[str, str] = {}
 COMMANDS = {
     "selections": ("dpkg", "--get-selections"),
     "versions": ("dpkg-query", "--show"),
@@ -57,6 +67,8 @@ COMMANDS = {
 
 def look() -> dict[str, str]:
     """Return a line for each thing by its name."""
+    with contextlib.suppress(OSError), open(HASHES) as stream:
+        hashes.update(json.load(stream))
     found = {}
     for root, folders, files in os.walk("/"):
         folders[:] = [one for one in folders if os.path.join(root, one) not in LEFT_OUT]
@@ -75,6 +87,8 @@ def look() -> dict[str, str]:
             words, check=True, capture_output=True, text=True
         ).stdout.splitlines():
             found[f"{name}: {' '.join(line.split())}"] = ""
+    with open(HASHES, "w") as stream:
+        json.dump(hashes, stream)
     return found
 
 
@@ -84,9 +98,24 @@ def _line(path: str) -> str:
     if stat.S_ISLNK(status.st_mode):
         return f"{text} -> {os.readlink(path)}"
     if stat.S_ISREG(status.st_mode):
-        with open(path, "rb") as stream:
-            return f"{text} {hashlib.sha256(stream.read()).hexdigest()}"
+        same = f"{path} {status.st_ino} {status.st_size} {status.st_ctime_ns}"
+        if same not in hashes:
+            with open(path, "rb") as stream:
+                hashes[same] = hashlib.sha256(stream.read()).hexdigest()
+        return f"{text} {hashes[same]}"
     return text
+
+
+def picture(node: Node) -> dict[str, str]:
+    """Return all that a node keeps."""
+    found: dict[str, str] = json.loads(node.run("python3", "-c", Path(__file__).read_text()))
+    return found
+
+
+def left(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Return the differences, but for the account of a package: those that Debian's make stay after a purge."""
+    found = differences(before, after)
+    return [one for one in found if not one.startswith(("+ users: nvpd:", "+ groups: nvpd:"))]
 
 
 def differences(before: dict[str, str], after: dict[str, str]) -> list[str]:

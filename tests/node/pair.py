@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
-from gpunode_tool.testing import GPUNODE, Node
+from gpunode_tool.testing import Node
 
 
 class Pair(Node):
@@ -18,11 +17,5 @@ class Pair(Node):
         super().__init__(first.name, folder, first.variables)
         self.both = (first, second)
 
-    def _inventory(self) -> str:
-        names = [one.name for one in self.both]
-        done = subprocess.run(
-            [GPUNODE, "inventory", *names], check=True, capture_output=True, text=True
-        )
-        path = self.folder / "hosts.yml"
-        path.write_text(done.stdout)
-        return str(path)
+    def _names(self) -> list[str]:
+        return [one.name for one in self.both]

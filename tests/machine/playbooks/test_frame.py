@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.node.in_service.scene import Scene
+from tests.machine.playbooks.conftest import MakeScene
+from tests.machine.playbooks.scene import Scene, imported
 
 UPGRADE = "upgrade_driver"
+AT_ONCE = {"gpu_nodes_serial": "100%"}
 CONFIGS = {"small": {"version": "v1"}}
 WHOLE = [
     "nvidia_driver present check",
@@ -56,19 +58,22 @@ def test_a_change_goes_through_all_steps_and_then_needs_nothing(one: Scene) -> N
     assert len(one.hooks("n1")) == 4
 
 
-def test_and_5_labels_and_configurations_come_back(one: Scene) -> None:
-    one.write(nvidia_driver_version="580", device_plugin_configs=CONFIGS)
-    for users, fails in ([["4711 (python3)"], {}], [[], {"nvidia_driver present": "apt failed"}]):
-        one.become("n1", users=users, fails=fails)
-        refused = one.play(UPGRADE)
-        assert refused.status == 2, refused.text
-        assert one.node("n1")["device_plugin"] == ["started", "api", CONFIGS]
-        assert one.node("n1")["nvidia_driver"] == "550"
-    one.become("n1", users=[], fails={})
-    for playbook in (UPGRADE, "mig"):
-        run = one.play(playbook, mig_selected="half")
-        assert run.status == 0, run.text
-        assert one.node("n1")["device_plugin"] == ["started", "api", CONFIGS]
+def test_labels_and_configurations_come_back_after_a_refusal_too(scene: MakeScene) -> None:
+    nodes = scene("busy", "broken")
+    nodes.write(nvidia_driver_version="580", device_plugin_configs=CONFIGS, **AT_ONCE)
+    nodes.become("busy", users=["4711 (python3)"])
+    nodes.become("broken", fails={"nvidia_driver present": "apt failed"})
+    refused = nodes.play(UPGRADE)
+    assert refused.status == 2, refused.text
+    for name in nodes.names:
+        assert nodes.node(name)["device_plugin"] == ["started", "api", CONFIGS]
+        assert nodes.node(name)["nvidia_driver"] == "550"
+        nodes.become(name, users=[], fails={})
+    run = nodes.play(UPGRADE, imported("mig", mig_selected="half"))
+    assert run.status == 0, run.text
+    for name in nodes.names:
+        assert nodes.node(name)["device_plugin"] == ["started", "api", CONFIGS]
+        assert (nodes.node(name)["nvidia_driver"], nodes.node(name)["mig"]) == ("580", "half")
 
 
 def test_a_plan_that_is_refused_touches_nothing(one: Scene) -> None:
@@ -109,29 +114,31 @@ def test_a_node_gets_no_part_that_it_never_had(one: Scene) -> None:
     assert "pynvml" not in run.text
 
 
-@pytest.mark.parametrize("playbook", [UPGRADE, "mig", "reboot"])
-def test_a_node_without_a_gpu_is_left_alone(one: Scene, playbook: str) -> None:
+def test_a_node_without_a_gpu_is_left_alone(one: Scene) -> None:
     one.become("n1", gpus=0)
     one.write(nvidia_driver_version="580", mig_selected="half", gpu_nodes_reboot="always")
-    run = one.play(playbook)
+    run = one.play(UPGRADE, "mig", "reboot")
     assert run.status == 0, run.text
-    assert "has no NVIDIA GPU" in run.text
+    assert run.text.count("has no NVIDIA GPU") == 3
     assert one.log("n1") == []
 
 
-@pytest.mark.parametrize("older", ["driver-upgrade", "mig-change"])
-def test_a_marker_of_an_earlier_version_is_taken_up(one: Scene, older: str) -> None:
-    (one.folder / "n1" / older).touch()
-    one.write(nvidia_driver_version="550")
-    run = one.play(UPGRADE)
+def test_markers_of_earlier_versions_are_taken_up(scene: MakeScene) -> None:
+    older = scene("driver-upgrade", "mig-change")
+    for name in older.names:
+        (older.folder / name / name).touch()
+    older.write(nvidia_driver_version="550", **AT_ONCE)
+    run = older.play(UPGRADE)
     assert run.status == 0, run.text
-    assert "device_plugin started" in one.log("n1")
-    assert not (one.folder / "n1" / older).exists()
+    for name in older.names:
+        assert "device_plugin started" in older.log(name)
+        assert not (older.folder / name / name).exists()
 
 
-def test_another_playbook_takes_up_what_was_cut_off(one: Scene) -> None:
-    one.write(nvidia_driver_version="580", mig_selected="half")
-    assert one.play(UPGRADE, kill_at="Driver").status < 0
+def test_what_was_cut_off_is_taken_up_by_the_next_run_also_of_another_playbook(one: Scene) -> None:
+    hooks = {name: [one.hook(name)] for name in ("gpu_nodes_hooks_before", "gpu_nodes_hooks_after")}
+    one.write(nvidia_driver_version="580", mig_selected="half", **hooks)
+    assert one.play(UPGRADE, cut_off_at="Driver").status < 0
     assert one.node("n1")["device_plugin"][0] == "stopped"
     assert one.marker("n1").exists()
     taken = one.play("reboot")
@@ -139,29 +146,41 @@ def test_another_playbook_takes_up_what_was_cut_off(one: Scene) -> None:
     assert one.node("n1")["device_plugin"][0] == "started"
     assert not one.marker("n1").exists()
 
-
-KILLS = ["Mark the change as begun", "Driver", "Uncordon"]
-MORE_KILLS = [
-    "Cordon and drain",
-    "Wait until the driver answers",
-    "Advertise the GPUs",
-    "Mark the change as done",
-    "Note that the node is done",
-]
+    assert one.play(UPGRADE, cut_off_at="Uncordon").status < 0
+    assert one.node("n1")["nvidia_driver"] == "580"
+    finished = one.play(UPGRADE)
+    assert finished.status == 0, finished.text
+    assert "Uncordon" in finished.tasks
+    assert not one.marker("n1").exists()
+    assert one.hooks("n1")[-1] == "gpu_nodes_hooks_after"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "task", [*KILLS, *(pytest.param(one, marks=pytest.mark.long) for one in MORE_KILLS)]
+    ("task", "begun"),
+    [
+        ("Mark the change as begun", False),
+        ("Cordon and drain", True),
+        ("Driver", True),
+        ("Wait until the driver answers", True),
+        ("Advertise the GPUs", True),
+        ("Uncordon", True),
+        ("Mark the change as done", True),
+        ("Note that the node is done", False),
+    ],
 )
-def test_killed_at_any_task_the_next_run_comes_to_the_same_end(one: Scene, task: str) -> None:
+def test_killed_at_any_task_the_next_run_comes_to_the_same_end(
+    one: Scene, task: str, begun: bool
+) -> None:
     hooks = {
         "gpu_nodes_hooks_before": [one.hook("before")],
         "gpu_nodes_hooks_after": [one.hook("after")],
     }
     one.write(nvidia_driver_version="580", **hooks)
-    killed = one.play(UPGRADE, kill_at=task)
+    killed = one.play(UPGRADE, cut_off_at=task)
     assert killed.status < 0, killed.text
-    begun = one.marker("n1").exists()
+    assert one.marker("n1").exists() == begun
+    changed = one.node("n1")["nvidia_driver"] == "580"
     again = one.play(UPGRADE)
     assert again.status == 0, again.text
     node = one.node("n1")
@@ -169,7 +188,7 @@ def test_killed_at_any_task_the_next_run_comes_to_the_same_end(one: Scene, task:
     assert node["device_plugin"] == ["started", "api", {}]
     assert not one.marker("n1").exists()
     assert one.hooks("n1")[-1] == "after"
-    assert ("Uncordon" in again.tasks) == (begun or task == KILLS[0])
+    assert ("Uncordon" in again.tasks) == (begun or not changed)
 
 
 def test_a_node_is_drained_before_it_changes_and_given_back_after(one: Scene) -> None:

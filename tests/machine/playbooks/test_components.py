@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.node.in_service.scene import Scene
+from tests.machine.playbooks.scene import Scene, imported
 
 WHOLE = [
     "device_plugin installed",
@@ -20,27 +18,41 @@ WHOLE = [
 WHOLE += ["mig", "cdi present", "device_plugin started", "dcgm present", "validate"]
 SLURM = ["device_plugin installed", "nvidia_driver present", "mig", "dcgm present", "validate"]
 DOCKER = [*WHOLE[:6], "dcgm present", "validate"]
+COMMON = {"mig_selected": "half", "container_toolkit_state": "absent", "dcgm_state": "present"}
 
 
+def test_each_playbook_calls_its_parts_and_those_that_are_chosen(one: Scene) -> None:
+    one.write(**COMMON)
+    run = one.play(
+        "gpu_nodes",
+        imported("gpu_nodes", gpu_nodes_components=["driver"]),
+        "slurm_node",
+        "docker_host",
+    )
+    assert run.status == 0, run.text
+    assert one.log("n1") == [*WHOLE, "nvidia_driver present", *SLURM, *DOCKER]
+
+
+def test_a_tag_takes_its_part_alone_and_validate_has_none(one: Scene) -> None:
+    one.write(**COMMON)
+    run = one.play("gpu_nodes", "validate", options=["--tags", "driver"])
+    assert run.status == 0, run.text
+    assert one.log("n1") == ["nvidia_driver present", "validate"]
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("playbook", "words", "variables", "expected"),
+    ("words", "expected"),
     [
-        ("gpu_nodes", [], {}, WHOLE),
-        ("gpu_nodes", ["--tags", "driver"], {}, ["nvidia_driver present"]),
-        ("gpu_nodes", ["--tags", "labels"], {}, [WHOLE[0], "device_plugin started"]),
-        ("gpu_nodes", ["--skip-tags", "runtime,toolkit"], {}, [*WHOLE[:2], *WHOLE[4:]]),
-        ("gpu_nodes", [], {"gpu_nodes_components": ["driver"]}, ["nvidia_driver present"]),
-        ("validate", ["--tags", "driver"], {}, ["validate"]),
-        ("slurm_node", [], {}, SLURM),
-        ("docker_host", [], {}, DOCKER),
+        (["--tags", "labels"], [WHOLE[0], "device_plugin started"]),
+        (["--skip-tags", "runtime,toolkit"], [*WHOLE[:2], *WHOLE[4:]]),
     ],
 )
-def test_each_part_can_be_taken_alone_or_left_out(
-    one: Scene, playbook: str, words: list[str], variables: dict[str, Any], expected: list[str]
+def test_other_tags_leave_out_what_they_do_not_name(
+    one: Scene, words: list[str], expected: list[str]
 ) -> None:
-    common = {"mig_selected": "half", "container_toolkit_state": "absent", "dcgm_state": "present"}
-    one.write(**{**common, **variables})
-    run = one.play(playbook, *words)
+    one.write(**COMMON)
+    run = one.play("gpu_nodes", options=words)
     assert run.status == 0, run.text
     assert one.log("n1") == expected
 
@@ -53,6 +65,7 @@ def test_what_the_plan_does_not_name_is_not_called(one: Scene) -> None:
     assert one.log("n1") == [SLURM[1], *SLURM[3:]]
 
 
+@pytest.mark.long
 def test_labels_are_left_out_alone(one: Scene) -> None:
     one.write(gpu_nodes_components=["device_plugin"])
     assert one.play("gpu_nodes").status == 0
@@ -62,9 +75,10 @@ def test_labels_are_left_out_alone(one: Scene) -> None:
 @pytest.mark.parametrize(
     ("components", "said"),
     [
-        (
+        pytest.param(
             ["drivers"],
             "value of gpu_nodes_components must be one or more of: driver, runtime, toolkit",
+            marks=pytest.mark.long,
         ),
         (
             ["driver", "labels"],
@@ -81,20 +95,31 @@ def test_a_bad_list_of_parts_is_refused(one: Scene, components: list[str], said:
 
 
 @pytest.mark.parametrize(
-    "words", [["--tags", "driver"], ["--tags", "none"], ["--skip-tags", "mig"]]
+    "words",
+    [
+        ["--tags", "driver"],
+        pytest.param(["--tags", "none"], marks=pytest.mark.long),
+        pytest.param(["--skip-tags", "mig"], marks=pytest.mark.long),
+    ],
 )
 def test_a_change_in_service_is_never_half_done(one: Scene, words: list[str]) -> None:
     one.write(nvidia_driver_version="580")
-    run = one.play("upgrade_driver", *words)
+    run = one.play("upgrade_driver", options=words)
     assert run.status == 0, run.text
     assert one.log("n1")[-2:] == ["device_plugin started", "validate"]
     assert one.node("n1")["nvidia_driver"] == "580"
 
 
-@pytest.mark.parametrize("task", ["See what is there", "Note that the node's turn has come"])
+@pytest.mark.parametrize(
+    "task",
+    [
+        "See what is there",
+        pytest.param("Note that the node's turn has come", marks=pytest.mark.long),
+    ],
+)
 def test_a_change_in_service_does_not_begin_in_the_middle(one: Scene, task: str) -> None:
     one.write(nvidia_driver_version="580")
-    run = one.play("upgrade_driver", "--start-at-task", task)
+    run = one.play("upgrade_driver", options=["--start-at-task", task])
     assert run.status != 0
     assert one.node("n1")["nvidia_driver"] == "550"
     assert not one.marker("n1").exists()
