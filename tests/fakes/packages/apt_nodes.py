@@ -120,6 +120,11 @@ class Repository:
         self.index += f"{control}Filename: ./{file.name}\nSize: {file.stat().st_size}\n"
         self.index += f"SHA256: {digest}\n\n"
 
+    def lose(self, version: str) -> None:
+        """Have the files of a version go, which the index still has."""
+        for path in self.folder.glob(f"*_{version}_all.deb"):
+            path.unlink()
+
     def publish(self) -> None:
         (self.folder / "Packages").write_text(self.index)
         data = self.index.encode()

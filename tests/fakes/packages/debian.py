@@ -1,31 +1,48 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A small Debian, whose apt and dpkg are genuine, and what every test of the driver does."""
+"""A Debian node of dictionaries whose apt and dpkg are genuine, for what is not theirs: processes, services, pods,
+kernels, and answers of apt that a genuine one cannot be made to give.
+"""
 
 from __future__ import annotations
 
 import functools
+import re
+import shutil
+import tempfile
+from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import (
-    SPEC,
-    DriverCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
 
-from tests.fakes.library.fakes import DRIVER, GPU, LOADED, OS_RELEASE
-from tests.fakes.played.small_apt import SmallApt
+from tests.fakes.library.fakes import DRIVER, GPU, LOADED, OS_RELEASE, FakeHost
+from tests.fakes.packages.apt_nodes import BASE, FOLDERS, GENUINE, in_folder, missing
+from tests.fakes.packages.driver_runs import capability, converge, reported
+from tests.fakes.played import memory
+from tests.fakes.played.debs import Deb, Mirror
+
+__all__ = ["DRIVER", "GPU", "LOADED", "Debian", "capability", "converge", "converged", "reported"]
 
 VERSION = "550.163.01-2"
 LOCKED = Completed(100, "", "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by 7")
+NAMES = ("libcuda1", "libnvidia-ml1", "nvidia-cuda-mps", "nvidia-persistenced", "nvidia-smi")
+NAMES += ("libnvidia-cfg1", "firmware-nvidia-gsp", "nvidia-open-kernel-dkms", "nvidia-kernel-dkms")
+PARTS = ("main", "contrib", "non-free", "non-free-firmware")
 
 
-class Debian(SmallApt):
-    """A trixie node with an H100."""
+class Debian(FakeHost):
+    """A trixie node with an H100, and a mirror of packages without content.
+
+    ``offers`` are the versions that the mirror has, by package; it follows with the next ``apt-get update``.
+    ``answers`` are replayed by the next calls of apt-get that are no simulation; None lets one through.
+    """
 
     def __init__(self) -> None:
+        if lacking := missing(GENUINE):
+            pytest.skip(lacking)
         super().__init__(
             {
                 "/etc/os-release": OS_RELEASE,
@@ -37,16 +54,19 @@ class Debian(SmallApt):
                 f"{GPU}/class": "0x030200\n",
             }
         )
-        names = ("libcuda1", "libnvidia-ml1", "nvidia-cuda-mps", "nvidia-persistenced")
-        names += ("nvidia-smi", "libnvidia-cfg1", "firmware-nvidia-gsp")
-        names += ("nvidia-open-kernel-dkms", "nvidia-kernel-dkms")
-        self.offers = {name: [VERSION, "535.261.03-1"] for name in names}
-        self.sources = dict.fromkeys(names, "nvidia-graphics-drivers")
-        self.depends = {"nvidia-open-kernel-dkms": ["dkms"], "nvidia-kernel-dkms": ["dkms"]}
-        self.offers["dkms"] = ["3.2-1"]
+        self._temporary = tempfile.TemporaryDirectory(dir=memory.shared("nodes"))
+        self.folder, self.mirror = (Path(self._temporary.name) / one for one in ("node", "mirror"))
+        for name in FOLDERS:
+            (self.folder / name).mkdir(parents=True)
+        (self.folder / "var/lib/dpkg/available").write_text("")
+        (self.folder / "var/lib/dpkg/status").write_text(BASE)
+        self.local = Host()
+        self.offers = {name: [VERSION, "535.261.03-1"] for name in NAMES} | {"dkms": ["3.2-1"]}
+        self.answers: list[Completed | None] = []  # type: ignore[assignment]
         self.enabled = False
-        self.rmmod_error = ""
-        self.commands |= {
+        self.commands = {
+            **{(name,): self._genuine for name in GENUINE},
+            ("apt-get",): self._apt_get,
             ("modprobe",): self._modprobe,
             ("rmmod",): self._rmmod,
             ("systemctl", "is-active"): "active\n",
@@ -57,11 +77,84 @@ class Debian(SmallApt):
             ("systemctl", "disable"): self._enable,
         }
 
+    # --- what a person does ---
+
+    def update(self) -> None:
+        """Let the node's lists follow the mirror."""
+        done = self._genuine(("apt-get", "-q", "update"))
+        assert done.rc == 0, done.err
+
+    def copy_of(self, other: Debian) -> None:
+        """Become another node, with a mirror of its own once that is to change."""
+        shutil.rmtree(self.folder)
+        shutil.copytree(other.folder, self.folder, symlinks=True)
+        self.mirror, self.enabled = other.mirror, other.enabled
+        self.files, self.links = dict(other.files), dict(other.links)
+
+    # --- what is there ---
+
+    @property
+    def packages(self) -> dict[str, tuple[str, str]]:
+        """Return version and state of each package that dpkg knows."""
+        form = "${Package}\\t${Version}\\t${db:Status-Abbrev}\\n"
+        text = self._genuine(("dpkg-query", "-W", "-f", form, "*")).out
+        rows = [line.split("\t") for line in text.split("\n") if line]
+        return {name: (version, state) for name, version, state in rows if state != "un "}
+
+    def changes(self) -> list[str]:
+        """Return the last words of the commands that change packages."""
+        return [
+            words[-1]
+            for words in self.ran
+            if words[0] in ("apt-get", "dpkg", "apt-mark") and "--simulate" not in words
+        ]
+
+    # --- its commands ---
+
     def _apt_get(self, words: tuple[str, ...]) -> Completed:
-        done = super()._apt_get(words)
+        answer = self.answers.pop(0) if self.answers and "--simulate" not in words else None
+        done = self._genuine(words) if answer is None else answer
         if "purge" in words and "firmware-nvidia-gsp" not in self.packages:
             self.remove("/lib/firmware/nvidia")
         return done
+
+    def _genuine(self, words: tuple[str, ...]) -> Completed:
+        if words[-1] == "update":
+            self._publish()
+        self._write()
+        options = in_folder(words[0], self.folder)
+        own = f"{self.folder}{OWN_PREFERENCES}"
+        moved = [one.replace(OWN_PREFERENCES, own) for one in words[1:]]
+        done = self.local.run([words[0], *options, *moved], check=False)
+        return Completed(done.rc, *(one.replace(str(self.folder), "") for one in done[1:]))
+
+    def _write(self) -> None:
+        """Write what apt reads."""
+        ours = ("/etc/apt/", OWN_PREFERENCES)
+        wanted = {path: text for path, text in self.files.items() if path.startswith(ours)}
+        for there in (self.folder / "etc/apt").rglob("*"):
+            if there.is_file() and f"/{there.relative_to(self.folder)}" not in wanted:
+                there.unlink()
+        for path, text in wanted.items():
+            real = re.sub(r"http://mirror/\w+", f"file:{self.mirror}", text)
+            (self.folder / path[1:]).write_text(real)
+
+    def _publish(self) -> None:
+        """Write the mirror anew."""
+        self.mirror = Path(self._temporary.name) / "mirror"
+        mirror = Mirror(self.mirror, "trixie", origin="Debian", parts=PARTS, suites=("",))
+        mirror.publish(
+            Deb(
+                name,
+                one,
+                (("Depends", "dkms" if "dkms" in name[1:] else ""),),
+                "" if name == "dkms" else "nvidia-graphics-drivers",
+                component="main" if name == "dkms" else "non-free",
+                suite="trixie",
+            )
+            for name, versions in self.offers.items()
+            for one in versions
+        )
 
     def _modprobe(self, words: tuple[str, ...]) -> Completed:
         self.files[f"/sys/module/{words[1]}/version"] = ""
@@ -75,8 +168,6 @@ class Debian(SmallApt):
         return Completed(0, "", "")
 
     def _rmmod(self, words: tuple[str, ...]) -> Completed:
-        if self.rmmod_error:
-            return Completed(1, "", self.rmmod_error)
         for name in words[1:]:
             self.remove(f"/sys/module/{name}")
         self.remove(DRIVER)
@@ -103,30 +194,4 @@ def converged(kind: type[Debian] = Debian) -> Any:
     """Return a node with the driver, which was installed once for all tests."""
     node = kind()
     node.copy_of(_template(kind))
-    node.enabled = True
     return node
-
-
-def capability(host: Any, *, check_mode: bool = False, **params: Any) -> DriverCapability:
-    defaults = {name: spec.get("default") for name, spec in SPEC["argument_spec"].items()}
-    values = {**defaults, "releases": False, **params}
-    return DriverCapability(host, values, check_mode=check_mode)
-
-
-def converge(host: Any, **params: Any) -> Plan:
-    """Bring the node to the wanted state and return the plan that is left."""
-    one = capability(host, **params)
-    for _round in range(5):
-        found = one.plan(one.observe())
-        for step in found.steps:
-            one.apply(step)
-        if not found.more:
-            return one.plan(one.observe())
-    raise AssertionError("there is always more to do")
-
-
-def reported(host: Any, **params: Any) -> dict[str, Any]:
-    """Return what a run in check mode reports."""
-    one = capability(host, check_mode=True, **params)
-    state = one.observe()
-    return one.result(state, one.plan(state))

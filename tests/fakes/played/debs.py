@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import io
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+
+from tests.fakes.played import memory
 
 RELEASE = """\
 Origin: {origin}
@@ -49,20 +52,30 @@ class Deb:
         lines += [f"{key}: {value}" for key, value in self.fields if value]
         return "\n".join([*lines, "Description: played"]) + "\n"
 
-    def write(self, pool: Path) -> str:
-        """Write the package where it is not there yet, and return its entry of an index."""
+    def data(self) -> bytes:
+        """Return the package's file."""
         data = b"!<arch>\n" + _member("debian-binary", b"2.0\n")
         scripts = [(name, f"#!/bin/sh\nset -e\n{text}", 0o755) for name, text in self.scripts]
         data += _member("control.tar", _tar([("control", self.control(), 0o644), *scripts]))
-        data += _member("data.tar", _tar([(path, text, 0o644) for path, text in self.files]))
-        digest = hashlib.sha256(data).hexdigest()
-        file = pool / f"{self.name}_{self.version.replace(':', '%3a')}_{digest[:8]}.deb"
-        if not file.exists():
-            file.write_bytes(data)
-        entry = f"{self.control()}Filename: pool/{file.name}\nSize: {len(data)}\nSHA256: {digest}\n"
-        if self.phased is not None:
-            entry += f"Phased-Update-Percentage: {self.phased}\n"
-        return entry + "\n"
+        return data + _member("data.tar", _tar([(path, text, 0o644) for path, text in self.files]))
+
+
+@functools.cache
+def _entry(one: Deb) -> str:
+    """Write a package into the pool of this process, and return its entry of an index."""
+    data = one.data()
+    digest = hashlib.sha256(data).hexdigest()
+    file = pool() / f"{one.name}_{one.version.replace(':', '%3a')}_{digest[:8]}.deb"
+    file.write_bytes(data)
+    entry = f"{one.control()}Filename: pool/{file.name}\nSize: {len(data)}\nSHA256: {digest}\n"
+    if one.phased is not None:
+        entry += f"Phased-Update-Percentage: {one.phased}\n"
+    return entry + "\n"
+
+
+def pool() -> Path:
+    """Return the folder that all mirrors take their packages from."""
+    return memory.shared("pool")
 
 
 def _tar(entries: Iterable[tuple[str, str, int]]) -> bytes:
@@ -95,36 +108,60 @@ def _member(name: str, data: bytes) -> bytes:
     return head + data + b"\n" * (len(data) % 2)
 
 
+# What scripts look up in files of the node's folder: the package that dpkg is killed at, and the version that cannot
+# be configured, of all packages or of one.
+TORN = """\
+if [ "$(cat "$DPKG_ROOT/torn" 2>/dev/null)" = "{name}" ]; then
+  rm "$DPKG_ROOT/torn"
+  kill -9 $PPID
+fi
+"""
+FAILS = """\
+case "$(cat "$DPKG_ROOT/fails" 2>/dev/null)" in
+  "{version}"|"{version} {name}") exit 1 ;;
+esac
+"""
+
+
+def fragile(one: Deb) -> Deb:
+    """Return a package that dpkg is killed at, or that cannot be configured, where the node's files say so."""
+    scripts = dict(one.scripts)
+    for name, text in (("preinst", TORN), ("postinst", FAILS)):
+        scripts[name] = text.format(name=one.name, version=one.version) + scripts.get(name, "")
+    return dataclasses.replace(one, scripts=tuple(scripts.items()))
+
+
 class Mirror:
-    """A mirror of a release in a folder, whose packages lie in a pool that others share."""
+    """A mirror of a release in a folder."""
 
     def __init__(
         self,
         folder: Path,
-        pool: Path,
         codename: str,
         *,
         origin: str = "Ubuntu",
         parts: tuple[str, ...] = COMPONENTS,
         suites: tuple[str, ...] = ("", "-updates"),
     ) -> None:
-        folder.mkdir(parents=True)
-        (folder / "pool").symlink_to(pool)
-        self.folder, self.pool, self.codename = folder, pool, codename
+        self.folder, self.codename = folder, codename
         self.origin, self.parts, self.suites = origin, parts, suites
 
-    def publish(self, packages: Iterable[Deb]) -> None:
-        """Offer these packages and no others."""
+    def publish(self, packages: Iterable[Deb], gone: Collection[str] = ()) -> None:
+        """Offer these packages and no others; the files of those that are ``gone`` are not there."""
         indexes = {
             (suite, part): ""
             for suite in (f"{self.codename}{one}" for one in self.suites)
             for part in self.parts
         }
         for one in packages:
-            indexes[one.suite.replace("noble", self.codename), one.component] += one.write(
-                self.pool
+            entry = _entry(one)
+            entry = (
+                entry.replace("\nFilename: ", "\nFilename: gone/") if one.name in gone else entry
             )
+            indexes[one.suite.replace("noble", self.codename), one.component] += entry
         self._write(indexes)
+        if not (self.folder / "pool").is_symlink():
+            (self.folder / "pool").symlink_to(pool())  # that all mirrors share
 
     def _write(self, indexes: Mapping[tuple[str, str], str]) -> None:
         for suite in {suite for suite, _part in indexes}:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
@@ -17,11 +17,16 @@ KEYS = "/etc/apt/keyrings"
 GPU = "sys/bus/pci/devices/0000:18:00.0"
 H100, B200, V100 = "0x2330", "0x2901", "0x1db4"
 BANNER = "NVRM version: NVIDIA UNIX {}Kernel Module for x86_64  {}  Release Build\n"
+UNITS = "run/systemd/units"
+STATIC = ("nvidia-persistenced.service",)  # udev starts it, as the packages of Ubuntu have it
 TYPES = {"open": "Open ", "proprietary": ""}
 
 
 class Rooted(Host):
-    """A machine with a GPU whose files lie below a folder; a subclass runs genuine programs in ``_genuine``."""
+    """A machine with a GPU whose files lie below a folder; a subclass runs genuine programs in ``_genuine``.
+
+    ``broken`` are the units that do not start, ``answers`` those of other programs by their names.
+    """
 
     genuine: tuple[str, ...] = ()
     libraries = "/usr/lib/x86_64-linux-gnu"
@@ -29,8 +34,10 @@ class Rooted(Host):
 
     def __init__(self, root: Path, os_release: str, kernel: str, gpu: str) -> None:
         super().__init__()
-        self.root, self.active = root, False
+        self.root = root
         self.ran: list[tuple[str, ...]] = []
+        self.broken: set[str] = set()
+        self.answers: dict[str, Completed | Callable[[tuple[str, ...]], Completed]] = {}
         self.put("etc/os-release", os_release)
         self.put(f"{GPU}/vendor", "0x10de\n")
         self.put(f"{GPU}/device", f"{gpu}\n")
@@ -129,6 +136,10 @@ class Rooted(Host):
         libraries = self.listdir(self.libraries)
         return libraries == [f"libnvidia-ml.so.{self.loaded().split(' ', maxsplit=1)[0]}"]
 
+    def units(self) -> set[str]:
+        """Return the units that were started."""
+        return set(self.listdir(f"/{UNITS}"))
+
     def files(self) -> dict[str, bytes]:
         """Return all that is in the folder, by path, but for logs and what apt keeps of lists that it has parsed."""
         there = [one for one in self.root.rglob("*") if one.is_file() and one.suffix != ".bin"]
@@ -155,7 +166,8 @@ class Rooted(Host):
         elif words[0] in self.genuine:
             done = self._genuine(words, env or {}, stdin)
         else:
-            done = getattr(self, f"_{words[0]}", self._unknown)(words)
+            answer = self.answers.get(words[0]) or getattr(self, f"_{words[0]}", self._unknown)
+            done = answer if isinstance(answer, Completed) else answer(words)
         if check and done.rc != 0:
             raise NodeError(f"{' '.join(words)} failed with status {done.rc}", cause=done.err)
         return done
@@ -168,11 +180,16 @@ class Rooted(Host):
         return Completed(127, "", f"{words[0]}: not found")
 
     def _systemctl(self, words: tuple[str, ...]) -> Completed:
+        unit = words[2] if words[1] == "show" else words[-1]
+        if words[1] in ("start", "enable") and unit in self.broken:
+            return Completed(1, "", f"Job for {unit} failed.")
         if words[1] in ("start", "enable"):
-            self.active = True
+            self.put(f"{UNITS}/{unit}", "")
         if words[1] in ("stop", "disable"):
-            self.active = False
-        states = f"ActiveState={'active' if self.active else 'inactive'}\nUnitFileState=static\n"
+            self.remove(f"/{UNITS}/{unit}")
+        on = unit in self.units()
+        enabled = "static" if unit in STATIC else "enabled" if on else "disabled"
+        states = f"ActiveState={'active' if on else 'inactive'}\nUnitFileState={enabled}\n"
         return Completed(0, states if words[1] == "show" else "", "")
 
     def _modprobe(self, words: tuple[str, ...]) -> Completed:

@@ -230,17 +230,19 @@ class Apt(PackageManager):
 
     def repair(self) -> None:
         self._call(["dpkg", *CONFIG_FILES, "--configure", "-a"], check=False)
+        broken = {name: one for name, one in self.packages().items() if one.broken}
         halves = {
-            name: package.held
-            for name, package in self.packages().items()
-            if package.state is State.HALF_INSTALLED or package.torn
+            name: one
+            for name, one in broken.items()
+            if one.state is State.HALF_INSTALLED or one.torn
         }
-        command = ["--fix-broken", "--no-remove", "--no-install-recommends"]
-        command += ["--reinstall", "--allow-change-held-packages"] if halves else []
-        self._change([*command, "install", *halves])
-        held = [name for name, was_held in halves.items() if was_held]
-        if held:
-            self.hold(held)  # apt drops the hold of what it installs
+        try:
+            self._reinstall(halves)
+        except NodeError:
+            # What is unpacked beside them may need them in its own version, and it is not the one that apt takes.
+            if not halves or halves == broken:
+                raise
+            self._reinstall(broken)
         self._call(["dpkg", *CONFIG_FILES, "--configure", "-a"])
         left = [name for name, package in self.packages().items() if package.broken]
         if left:
@@ -248,6 +250,15 @@ class Apt(PackageManager):
                 f"dpkg cannot finish with {', '.join(sorted(left))}",
                 hint=f"look at what it says: apt-get install --reinstall {' '.join(sorted(left))}",
             )
+
+    def _reinstall(self, torn: t.Mapping[str, Package]) -> None:
+        """Reinstall packages, and install what is missing."""
+        command = ["--fix-broken", "--no-remove", "--no-install-recommends"]
+        command += ["--reinstall", "--allow-change-held-packages"] if torn else []
+        self._change([*command, "install", *torn])
+        held = [name for name, one in torn.items() if one.held]
+        if held:
+            self.hold(held)  # apt drops the hold of what it installs
 
     def hold(self, names: t.Sequence[str]) -> None:
         self._call(["apt-mark", "hold", *names])

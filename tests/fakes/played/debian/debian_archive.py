@@ -10,19 +10,22 @@ and of the same version upstream.
 
 from __future__ import annotations
 
-from tests.fakes.packages.apt_nodes import missing
+from pathlib import Path
+
+from tests.fakes.played.apt_machine import AptMachine
 from tests.fakes.played.debs import Deb
-from tests.fakes.played.ubuntu.played_ubuntu import TOOLS, Ubuntu
+from tests.fakes.played.machines import AptMachines
 from tests.fakes.played.ubuntu.ubuntu_archive import AUTOINSTALL, UNBUILD
 
-__all__ = ["TOOLS", "Debian", "archive", "missing"]
+# The kernels of 12 and 13 at the time of their releases: packages.debian.org, linux-image-amd64.
+KERNELS = {"bookworm": "6.1.0-37-amd64", "trixie": "6.12.38+deb13-amd64"}
 PARTS = ("main", "contrib", "non-free", "non-free-firmware")
 SOURCE, OPEN_SOURCE = "nvidia-graphics-drivers", "nvidia-open-gpu-kernel-modules"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
-class Debian(Ubuntu):
-    """A machine of Debian's; a subclass of the played Ubuntu for its genuine apt and dpkg."""
+class Debian(AptMachine):
+    """A machine of Debian's."""
 
     os_release = 'ID=debian\nVERSION_CODENAME=noble\nPRETTY_NAME="Debian GNU/Linux (noble)"\n'
     main, all_parts = "main", " ".join(PARTS)
@@ -31,6 +34,14 @@ class Debian(Ubuntu):
     @staticmethod
     def kernels(kernel: str, flavour: str) -> tuple[str, ...]:
         return (f"linux-image-{flavour}", f"linux-image-{kernel}")
+
+
+class Machines(AptMachines[Debian]):
+    """Makers of machines of one release."""
+
+    def __init__(self, place: Path, codename: str) -> None:
+        suites = ("", "-updates", "-backports")
+        super().__init__(Debian, place, codename, origin="Debian", parts=PARTS, suites=suites)
 
 
 def driver(version: str, suite: str = "noble") -> tuple[Deb, ...]:

@@ -13,9 +13,10 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository, missing
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import capability, converge
 from tests.fakes.packages.pgp_keys import Key
 
 pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing() or "-")]
@@ -44,16 +45,20 @@ def distribution(tmp_path_factory: pytest.TempPathFactory, stranger: Key) -> Rep
     return found
 
 
+def offer(found: Repository, *versions: str) -> Repository:
+    """Add the driver in these versions, and publish the repository."""
+    for version in versions:
+        for name, relations in PARTS.items():
+            found.add(name, version, *(one.replace("{}", version) for one in relations))
+    found.publish()
+    return found
+
+
 @pytest.fixture(scope="module")
 def vendor(tmp_path_factory: pytest.TempPathFactory, key: Key) -> Iterator[Repository]:
     found = Repository(tmp_path_factory.mktemp("vendor") / "repo", key)
-    for version in (NEWEST, OLDER, "570.195.03"):
-        for name, relations in PARTS.items():
-            full = f"{version}-1"
-            found.add(name, full, *(one.replace("{}", full) for one in relations))
     found.add("dkms", "99")
-    found.publish()
-    with found.served():
+    with offer(found, f"{NEWEST}-1", f"{OLDER}-1", "570.195.03-1").served():
         yield found
 
 
@@ -104,6 +109,32 @@ def test_dependencies_follow_the_version_that_is_asked_for(
     assert driver(node) == {"570.195.03"}
     converge(node, version=OLDER, **wanted(vendor))
     assert driver(node) == {OLDER}
+
+
+def test_lists_older_than_the_mirror_are_fetched_once(
+    node: AptNode, tmp_path: Path, key: Key
+) -> None:
+    moving = Repository(tmp_path / "moving", key)
+    with offer(moving, f"{NEWEST}-1", f"{OLDER}-1").served():
+        converge(node, **wanted(moving))
+        moving.lose(f"{OLDER}-1")
+        offer(moving, f"{OLDER}-2")
+        node.ran.clear()
+        assert converge(node, version=OLDER, **wanted(moving)).steps == ()
+        assert node.installed()["libcuda1"] == f"{OLDER}-2"
+        assert [words[-1] for words in node.ran].count("update") == 1
+
+        moving.lose(f"{NEWEST}-1")
+        node._genuine(("apt-get", "clean"))
+        before, held = node.installed(), capability(node).observe().packages
+        node.ran.clear()
+        with pytest.raises(
+            NodeError, match=r"(?s)apt-get failed with status 100.* 404  File not found"
+        ):
+            converge(node, version=NEWEST, **wanted(moving))
+        assert (node.installed(), capability(node).observe().packages) == (before, held)
+        assert [words[-1] for words in node.ran].count("update") == 1
+        assert node.read(OWN_PREFERENCES) is None
 
 
 def test_change_of_module_type_and_fabric_manager(node: AptNode, vendor: Repository) -> None:

@@ -14,9 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.download import bring
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver import (
-    sources as nvidia_driver_runfile,
-)
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver import sources
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.sources import COPY, LOG
@@ -26,10 +24,11 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile impo
     UNINSTALLER,
     parse_traces,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 
-from tests.fakes.packages.debian import DRIVER, LOADED, Debian, capability, converge
+from tests.fakes.library.fakes import DRIVER, GPU, LOADED, FakeHost
+from tests.fakes.packages.driver_runs import capability, converge
 from tests.support.paths import FAKES
 
 STANDIN = FAKES / "packages/standin_runfile.sh"
@@ -37,19 +36,30 @@ VERSION, OLDER = "580.95.05", "550.163.01"
 REAL = (COPY, LOG, TRACES, UNINSTALLER)
 
 
-class Node(Debian):
-    """A node whose installer is really run, below ``root``; its packages and its kernel are not real."""
+class RunfileNode(FakeHost):
+    """A node without a package manager that is known; the installer is really run, below ``root``."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__()
+        super().__init__(
+            {
+                "/etc/os-release": "ID=nixos\n",
+                "/proc/sys/kernel/osrelease": "6.12.1\n",
+                "/lib/modules/6.12.1/build": "",
+                f"{GPU}/vendor": "0x10de\n",
+                f"{GPU}/device": "0x2330\n",
+                f"{GPU}/class": "0x030200\n",
+            }
+        )
         self.root, self.local = root, Host()
-        self.commands |= {
+        self.commands = {
             ("sh",): self._run_below,
             (UNINSTALLER,): self._run_below,
+            ("modprobe",): self._modprobe,
+            ("systemctl",): "",
             **{(name,): "" for name in ("gcc", "make", "dkms")},
         }
         monkeypatch.setattr(
-            nvidia_driver_runfile,
+            sources,
             "bring",
             lambda location, target, digest: bring(location, f"{root}{target}", digest),
         )
@@ -72,7 +82,7 @@ class Node(Debian):
     def remove(self, path: str) -> bool:
         return self.local.remove(f"{self.root}{path}") if path in REAL else super().remove(path)
 
-    def _modprobe(self, words: tuple[str, ...]) -> Completed:
+    def _modprobe(self, _words: tuple[str, ...]) -> Completed:
         version = parse_traces(self.read(TRACES) or "")
         self.files[DRIVER] = LOADED.format(version)
         self.files[f"/lib/firmware/nvidia/{version}/gsp_ga10x.bin"] = ""
@@ -85,8 +95,8 @@ class Node(Debian):
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    return Node(tmp_path / "node", monkeypatch)
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunfileNode:
+    return RunfileNode(tmp_path / "node", monkeypatch)
 
 
 def file(folder: Path, version: str = VERSION) -> dict[str, Any]:
@@ -98,13 +108,13 @@ def file(folder: Path, version: str = VERSION) -> dict[str, Any]:
 
 
 @pytest.fixture
-def wanted(tmp_path: Path, node: Node) -> dict[str, Any]:
+def wanted(tmp_path: Path, node: RunfileNode) -> dict[str, Any]:
     found = file(tmp_path)
     node.files[found["runfile"]["location"]] = ""
     return found
 
 
-def test_driver_comes_stays_and_goes(node: Node, wanted: dict[str, Any]) -> None:
+def test_driver_comes_stays_and_goes(node: RunfileNode, wanted: dict[str, Any]) -> None:
     left = converge(node, **wanted)
     assert (left.steps, left.reboot_required) == ((), ())
     assert node.arguments == [
@@ -129,7 +139,7 @@ def test_driver_comes_stays_and_goes(node: Node, wanted: dict[str, Any]) -> None
 
 
 def test_upgrade_under_a_running_driver_unloads_nothing(
-    node: Node, tmp_path: Path, wanted: dict[str, Any]
+    node: RunfileNode, tmp_path: Path, wanted: dict[str, Any]
 ) -> None:
     older = file(tmp_path, OLDER)
     node.files[older["runfile"]["location"]] = ""
@@ -141,13 +151,15 @@ def test_upgrade_under_a_running_driver_unloads_nothing(
     assert not [words for words in node.ran if words[0] == "rmmod"]
 
 
-def test_change_of_module_type_installs_again(node: Node, wanted: dict[str, Any]) -> None:
+def test_change_of_module_type_installs_again(node: RunfileNode, wanted: dict[str, Any]) -> None:
     converge(node, **wanted)
     converge(node, kernel_modules="proprietary", **wanted)
     assert "--kernel-module-type=proprietary" in node.arguments
 
 
-def test_nouveau_goes_before_the_installer_is_run(node: Node, wanted: dict[str, Any]) -> None:
+def test_nouveau_goes_before_the_installer_is_run(
+    node: RunfileNode, wanted: dict[str, Any]
+) -> None:
     node.files["/sys/module/nouveau/x"] = ""
     node.files["/lib/modules/6.12.1/kernel/drivers/gpu/drm/nouveau/nouveau.ko"] = ""
     left = converge(node, **wanted)
@@ -160,7 +172,7 @@ def test_nouveau_goes_before_the_installer_is_run(node: Node, wanted: dict[str, 
 
 
 def test_failure_ends_with_the_log_and_the_next_run_finishes(
-    node: Node, wanted: dict[str, Any]
+    node: RunfileNode, wanted: dict[str, Any]
 ) -> None:
     node.root.mkdir()
     (node.root / "broken").touch()
@@ -172,7 +184,7 @@ def test_failure_ends_with_the_log_and_the_next_run_finishes(
     assert "nvidia-smi" in {path.name for path in (node.root / "usr/bin").iterdir()}
 
 
-def test_file_with_another_checksum_is_not_run(node: Node, wanted: dict[str, Any]) -> None:
+def test_file_with_another_checksum_is_not_run(node: RunfileNode, wanted: dict[str, Any]) -> None:
     wanted["runfile"]["sha256"] = "0" * 64
     with pytest.raises(NodeError, match=r"not the file that is meant: its SHA-256 is [0-9a-f]{64}"):
         converge(node, **wanted)
@@ -180,7 +192,7 @@ def test_file_with_another_checksum_is_not_run(node: Node, wanted: dict[str, Any
     assert not node.exists(COPY)
 
 
-def test_file_comes_through_http(node: Node, tmp_path: Path, wanted: dict[str, Any]) -> None:
+def test_file_comes_through_http(node: RunfileNode, tmp_path: Path, wanted: dict[str, Any]) -> None:
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     name = Path(wanted["runfile"]["location"]).name
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -193,25 +205,16 @@ def test_file_comes_through_http(node: Node, tmp_path: Path, wanted: dict[str, A
         server.shutdown()
 
 
-def test_another_version_in_the_file_than_asked_for(node: Node, wanted: dict[str, Any]) -> None:
+def test_another_version_in_the_file_than_asked_for(
+    node: RunfileNode, wanted: dict[str, Any]
+) -> None:
     wanted["version"] = "580.82.07"
     with pytest.raises(NodeError, match=rf"brought version {VERSION}, not 580\.82\.07"):
         converge(node, **wanted)
 
 
-def test_packages_and_the_installer_are_not_mixed(node: Node, wanted: dict[str, Any]) -> None:
-    converge(node)
-    with pytest.raises(NodeError, match=r"installed from packages: .*libcuda1.*state absent"):
-        converge(node, **wanted)
-    converge(node, state="absent")
-    node.remove(DRIVER)
-    converge(node, **wanted)
-    with pytest.raises(NodeError, match="NVIDIA's own installer is on the node"):
-        converge(node)
-
-
 def test_installation_of_somebody_else_is_left_alone(
-    node: Node, tmp_path: Path, wanted: dict[str, Any]
+    node: RunfileNode, tmp_path: Path, wanted: dict[str, Any]
 ) -> None:
     converge(node, **wanted)
     del node.files[RECORD]
@@ -226,7 +229,7 @@ def test_installation_of_somebody_else_is_left_alone(
 
 
 def test_installation_of_somebody_else_is_replaced_where_it_is_asked_for(
-    node: Node, tmp_path: Path, wanted: dict[str, Any]
+    node: RunfileNode, tmp_path: Path, wanted: dict[str, Any]
 ) -> None:
     older = file(tmp_path, OLDER)
     node.files[older["runfile"]["location"]] = ""
@@ -250,7 +253,7 @@ def test_installation_of_somebody_else_is_replaced_where_it_is_asked_for(
     ],
 )
 def test_what_the_installer_needs_is_told_before(
-    node: Node, wanted: dict[str, Any], gone: str, words: str
+    node: RunfileNode, wanted: dict[str, Any], gone: str, words: str
 ) -> None:
     node.files.pop(gone, None)
     node.commands.pop((gone,), None)
@@ -259,7 +262,7 @@ def test_what_the_installer_needs_is_told_before(
     assert RECORD not in node.files
 
 
-def test_secure_boot_needs_dkms_and_its_key(node: Node, wanted: dict[str, Any]) -> None:
+def test_secure_boot_needs_dkms_and_its_key(node: RunfileNode, wanted: dict[str, Any]) -> None:
     node.files[SECURE_BOOT] = "\x06\0\0\0\x01"
     with pytest.raises(NodeError, match="Secure Boot is on: DKMS has no key"):
         converge(node, **wanted)
@@ -268,50 +271,9 @@ def test_secure_boot_needs_dkms_and_its_key(node: Node, wanted: dict[str, Any]) 
         converge(node, **wanted)
 
 
-def test_any_distribution_will_do(node: Node, wanted: dict[str, Any]) -> None:
-    node.files["/etc/os-release"] = "ID=nixos\n"
-    assert converge(node, **wanted).steps == ()
-    converge(node, state="absent")
-    assert not node.exists(UNINSTALLER)
-    assert not [words for words in node.ran if words[0] in ("apt-get", "dpkg-query")]
-
-
-def test_check_mode_runs_nothing(node: Node, wanted: dict[str, Any]) -> None:
+def test_check_mode_runs_nothing(node: RunfileNode, wanted: dict[str, Any]) -> None:
     one = capability(node, check_mode=True, **wanted)
     found = one.plan(one.observe())
     assert found.steps[0].action == "runfile"
     assert found.after["runfile"] == f"{VERSION} open"
     assert not node.root.exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"version": "580"}, r"version: '580'.*the exact version"),
-        ({"runfile": None}, r"runfile: None.*its location and sha256"),
-        ({"source": "distribution"}, "source to be runfile with it"),
-        ({"runfile": {"location": "x.run", "sha256": "0" * 64}}, r"runfile\.location: 'x\.run'"),
-        ({"runfile": {"location": "/x.run", "sha256": "abc"}}, r"runfile\.sha256: 'abc'"),
-        (
-            {"runfile": {"location": "/gone.run", "sha256": "0" * 64}},
-            "'/gone.run'.*there on the node",
-        ),
-    ],
-)
-def test_what_cannot_be_meant(
-    node: Node, wanted: dict[str, Any], changes: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(InputError, match=words):
-        converge(node, **{**wanted, **changes})
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("1.0-5809505 (580.95.05)\nNVIDIA Accelerated Graphics Driver\n", "580.95.05"),
-        ("1.0-7167\nNVIDIA (x)\n", "1.0-7167"),
-        ("", ""),
-    ],
-)
-def test_version_in_the_traces(text: str, version: str) -> None:
-    assert parse_traces(text) == version

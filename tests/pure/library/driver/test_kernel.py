@@ -162,6 +162,15 @@ def test_nouveau_that_nothing_loads_is_left_alone(changes: dict[str, Any]) -> No
     assert planned(converged(**changes)).steps == ()
 
 
+def test_nouveau_that_came_in_spite_of_a_blacklist_is_kept_away_by_ours_too() -> None:
+    """It came from the initramfs, which is older than the blacklist of another."""
+    blacklisted = dataclasses.replace(FOUND, blacklisted=True)
+    found = planned(converged(modules=blacklisted, loaded=None, nouveau=True))
+    (step,) = found.steps
+    assert step.params == {"text": HEADER + NOUVEAU, "kernels": FOUND.images}
+    assert found.reboot_required == ("the nouveau driver holds the GPUs",)
+
+
 def test_blacklist_of_ours_stays_when_the_packages_bring_theirs() -> None:
     ours = dataclasses.replace(FOUND, own=HEADER + NOUVEAU, blacklisted=True)
     assert planned(converged(modules=ours)).steps == ()
@@ -197,6 +206,13 @@ def test_loaded_modules_with_other_options_are_exchanged_or_told() -> None:
     (step,) = planned(observed, module_options=OPTION, reload="when_idle").steps
     assert step.action == "reload"
     assert words in step.summary
+
+
+def test_kernel_that_would_boot_without_the_driver_is_told_with_the_headers_that_help() -> None:
+    bare = Modules(kernels=("6.12.1", "6.12.9"), bare=("6.12.9",))
+    (words,) = planned(converged(modules=bare)).warnings
+    assert words.startswith("the kernel 6.12.9 has no modules of the driver")
+    assert "Next step: install linux-headers-6.12.9, or remove that kernel" in words
 
 
 def test_failed_build_is_a_warning_of_every_later_run() -> None:

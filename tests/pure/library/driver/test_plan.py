@@ -6,14 +6,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import SigningKey
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
+    Names,
+    Offer,
+    Wanted,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.packages import (
+    rhel_packages,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.suse.names import suse_packages
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.in_use.users import User
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import render
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import render, upstream
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
     Package,
     Policy,
@@ -288,6 +298,21 @@ def test_driver_that_cannot_be_reloaded_asks_for_a_reboot(
     found = planned(observed, reload="when_idle")
     assert found.steps == ()
     assert words in found.reboot_required[0]
+
+
+def test_open_modules_without_their_firmware_are_told() -> None:
+    assert planned(converged()).warnings == ()
+    (warning,) = planned(converged(firmware=("535.261.03",))).warnings
+    assert "no GSP firmware of version 550.163.01" in warning
+    assert planned(converged(firmware=(), loaded=(upstream(NEW), "proprietary"))).warnings == ()
+
+
+@pytest.mark.parametrize("names", [rhel_packages, suse_packages])
+def test_repositories_without_the_driver_are_told(names: Callable[[Offer, Wanted], Names]) -> None:
+    family = names(Offer(), Wanted(kernel="5.14.0-570.el9.x86_64"))
+    bare = node(names=family, policies={}, refreshed=True, sources=())
+    with pytest.raises(NodeError, match=r"sources offer no .*nvidia.*no enabled repository"):
+        actions(bare, components=family.user_space)
 
 
 def test_node_without_a_gpu_is_prepared_only() -> None:

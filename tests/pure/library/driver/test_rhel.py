@@ -18,6 +18,8 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.precomp
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import type_of
 
+from tests.fakes.played import recorded_packages as recorded
+
 
 @pytest.mark.parametrize(
     ("kernel", "found"),
@@ -88,3 +90,13 @@ def test_releases_that_are_not_known_are_named(ident: str, number: str) -> None:
     release = distributions.release({"ID": ident, "VERSION_ID": number})
     assert distributions.supported(ident, release) is None
     assert "Amazon Linux 2023" in distributions.in_words()
+
+
+@pytest.mark.parametrize(
+    ("listed", "kind"),
+    [(recorded.EL8, "proprietary"), (recorded.EL9, "open")],
+    ids=["el8", "el9"],
+)
+def test_names_are_those_of_the_recorded_lists(listed: tuple[str, ...], kind: str) -> None:
+    found = rhel_packages(Offer(frozenset(listed)), Wanted(kernel="5.14.0-570.el9.x86_64"))
+    assert {*found.user_space, found.kernel[kind]} <= set(listed)

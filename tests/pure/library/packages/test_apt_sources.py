@@ -15,8 +15,15 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import
     parse_one_line,
     render,
 )
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import (
+    FOLDER,
+    OWN_SOURCES,
+    Apt,
+)
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.fakes.library.fakes import FakeHost
 
 KEY = "/usr/share/keyrings/debian-archive-keyring.gpg"
 WANTED = ("contrib", "non-free")
@@ -78,6 +85,18 @@ def test_disabled_stanza_is_left_out(word: str) -> None:
     stanza = render([MAIN])
     assert parse_deb822(stanza) == [MAIN]
     assert parse_deb822(f"{stanza}Enabled: {word}\n") == []
+
+
+def test_files_of_both_formats_are_read_and_ours_and_what_apt_ignores_is_not() -> None:
+    host = FakeHost({"/etc/apt/sources.list": "deb http://mirror/debian trixie main\n"})
+    stanza = render([UPDATES])
+    host.files[f"{FOLDER}/debian.sources"] = stanza
+    host.files[f"{FOLDER}/more.list"] = (
+        f"deb [signed-by={KEY}] {SECURITY.uri} {SECURITY.suite} main\n"
+    )
+    host.files[OWN_SOURCES] = stanza.replace("mirror", "ours")
+    host.files[f"{FOLDER}/old.list.save"] = "deb http://old/debian trixie main\n"
+    assert Apt(host, 0, "the driver").sources() == (MAIN, UPDATES, SECURITY)
 
 
 @given(st.lists(SOURCES))

@@ -5,32 +5,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.packages.apt_nodes import missing
-from tests.fakes.played.debs import Deb, Mirror
-from tests.fakes.played.rooted import H100
-from tests.fakes.played.ubuntu.played_ubuntu import TOOLS, Ubuntu
-
-
-@pytest.fixture(scope="session")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that all mirrors take their packages from."""
-    return tmp_path_factory.mktemp("pool")
+from tests.fakes.played import memory
+from tests.fakes.played.apt_machine import TOOLS
+from tests.fakes.played.ubuntu.played_ubuntu import Machines, Ubuntu
 
 
 @pytest.fixture
-def ubuntu(tmp_path: Path, pool: Path) -> Callable[..., Ubuntu]:
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the folder of the test's machine, in which is also what the module writes to /tmp."""
+    with memory.place() as path:
+        (path / "tmp").mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(path / "tmp"))
+        yield path
+
+
+@pytest.fixture
+def ubuntu(place: Path) -> Machines:
     """Return a maker of machines: the archive's packages, and the kernel that runs."""
     if lacking := missing(TOOLS):
         pytest.skip(lacking)
-
-    def make(packages: Iterable[Deb], kernel: str, gpu: str = H100) -> Ubuntu:
-        mirror = Mirror(tmp_path / "mirror", pool, "noble")
-        mirror.publish(packages)
-        return Ubuntu(tmp_path / "node", mirror, kernel, gpu)
-
-    return make
+    return Machines(Ubuntu, place, "noble")

@@ -24,7 +24,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.presets im
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository
 from tests.fakes.packages.apt_nodes import missing as missing_apt
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import capability, converge
 from tests.fakes.packages.pgp_keys import Key
 from tests.fakes.packages.rpm_nodes import RpmNode, repository
 from tests.fakes.packages.rpm_nodes import missing as missing_rpm

@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.recorded impo
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.packages.debian import converge
+from tests.fakes.packages.driver_runs import converge
 from tests.fakes.packages.pgp_keys import Key
 from tests.fakes.played.rhel.played_rhel import Rhel
 from tests.fakes.played.rhel.rhel_archive import VERSION, index

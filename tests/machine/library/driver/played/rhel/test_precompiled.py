@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 
-from tests.fakes.packages.debian import capability, converge, reported
+from tests.fakes.packages.driver_runs import capability, converge, reported
 from tests.fakes.played.rhel.played_rhel import Rhel
 from tests.fakes.played.rhel.rhel_archive import OLDER, VERSION
 from tests.fakes.played.rhel.rhel_systems import EL9

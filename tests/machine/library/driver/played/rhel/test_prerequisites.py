@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import capability, converge
 from tests.fakes.played.rhel.played_rhel import Rhel
 from tests.fakes.played.rhel.rhel_archive import VERSION
 from tests.fakes.played.rhel.rhel_systems import EL9, EL10, ORACLE, System

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import capability, converge
 from tests.fakes.played.rhel.played_rhel import Rhel
 from tests.fakes.played.rhel.rhel_archive import VERSION, index, kernel
 from tests.fakes.played.rhel.rhel_systems import EL9

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 
 from tests.fakes.packages.apt_nodes import missing
-from tests.fakes.packages.debian import converge
+from tests.fakes.packages.driver_runs import converge
 from tests.fakes.played.rhel.played_rhel import TOOLS, Rhel
 from tests.fakes.played.rhel.rhel_archive import VERSION, build, index, repositories, streams_of
 from tests.fakes.played.rhel.rhel_bodies import NO_FILES

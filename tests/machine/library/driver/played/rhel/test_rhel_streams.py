@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import capability, converge
 from tests.fakes.played.rhel.played_rhel import Rhel
 from tests.fakes.played.rhel.rhel_archive import BEFORE, VERSION, broken
 from tests.fakes.played.rhel.rhel_systems import EL8, EL9, System

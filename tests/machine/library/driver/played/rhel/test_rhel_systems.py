@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import capability, converge
 from tests.fakes.played.rhel.played_rhel import Rhel
 from tests.fakes.played.rhel.rhel_archive import BEFORE, VERSION
 from tests.fakes.played.rhel.rhel_systems import AMAZON, EL8, EL9, EL10, FEDORA, ORACLE, System

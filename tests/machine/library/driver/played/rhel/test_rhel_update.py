@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.packages.debian import capability, converge, reported
+from tests.fakes.packages.driver_runs import capability, converge, reported
 from tests.fakes.played.rhel.played_rhel import Rhel
 from tests.fakes.played.rhel.rhel_archive import KMODS, OLDER, USER_SPACE, VERSION, driver, index
 from tests.fakes.played.rhel.rhel_systems import EL9, EL10, FEDORA, System

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import capability, converge
 from tests.fakes.played.suse import suse_archive as archive
 from tests.fakes.played.suse.played_suse import Suse
 from tests.fakes.played.suse.suse_archive import K3, K22, OLD, SLE16, SP6, SP7, Release, uname

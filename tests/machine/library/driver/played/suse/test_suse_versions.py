@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 
-from tests.fakes.packages.debian import capability, converge, reported
+from tests.fakes.packages.driver_runs import capability, converge, reported
 from tests.fakes.played.suse import suse_archive as archive
 from tests.fakes.played.suse.played_suse import Suse
 from tests.fakes.played.suse.suse_archive import NEW, NEXT, OLD

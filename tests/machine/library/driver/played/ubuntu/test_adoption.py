@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.debs import Deb
 from tests.fakes.played.rooted import B200
 from tests.fakes.played.ubuntu import ubuntu_archive as archive
-from tests.fakes.played.ubuntu.played_ubuntu import Ubuntu
+from tests.fakes.played.ubuntu.played_ubuntu import Machines
 from tests.fakes.played.ubuntu.ubuntu_archive import K85, K86, NEW, NEWER, OLD
 
 TRACKING = "linux-modules-nvidia-580-open-generic"
@@ -34,38 +33,13 @@ def desktop(*versions: str, respin: str = "+1") -> tuple[Deb, ...]:
 
 
 A = (*archive.A, *desktop(OLD))
+BOTH = (*A, *desktop("570.195.03"))
 
 
-def by_hand(node: Ubuntu, *names: str) -> dict[str, str]:
-    """Install packages as a person would, boot, and return all that is there then."""
-    node.enable()
-    node.apt("install", *names)
-    node.boot()
-    assert node.works()
-    return node.installed()
-
-
-def preview(node: Ubuntu, **options: object) -> Plan:
-    one = capability(node, check_mode=True, **options)
-    return one.plan(one.observe())
-
-
-def automatic(node: Ubuntu) -> set[str]:
-    return set(node.run(["apt-mark", "showauto"]).out.split())
-
-
-def test_refusal_names_the_options_that_would_work(ubuntu: Callable[..., Ubuntu]) -> None:
-    node = ubuntu(A, K85)
-    before = by_hand(node, *DESKTOP)
-    with pytest.raises(NodeError, match=r"source: preinstalled.*adopt: true"):
-        preview(node)
-    assert node.installed() == before
-
-
-def test_desktop_is_taken_over_and_given_back(ubuntu: Callable[..., Ubuntu]) -> None:
-    node = ubuntu(A, K85)
-    before, marks = by_hand(node, *DESKTOP), automatic(node)
-    plan = preview(node, adopt=True, persistence=False)
+def test_desktop_is_taken_over_and_given_back(ubuntu: Machines) -> None:
+    node = ubuntu.by_hand(A, K85, *DESKTOP)
+    before, marks = node.installed(), node.automatic()
+    plan = planned(node, adopt=True, persistence=False)
     (adopt, hold, nodes) = plan.steps
     assert nodes.action == "device_nodes"
     assert "adopted" not in plan.before
@@ -78,14 +52,14 @@ def test_desktop_is_taken_over_and_given_back(ubuntu: Callable[..., Ubuntu]) -> 
     assert {"nvidia-driver-580-open", "libnvidia-gl-580", TRACKING} <= node.held()
     assert converge(node).steps == ()  # what was taken over once stays so
     converge(node, state="absent")
-    assert (node.installed(), node.held(), automatic(node)) == (before, set(), marks)
+    assert (node.installed(), node.held(), node.automatic()) == (before, set(), marks)
     assert converge(node, state="absent").steps == ()
     assert node.works()
 
 
-def test_desktop_moves_within_its_branch_and_back(ubuntu: Callable[..., Ubuntu]) -> None:
-    node = ubuntu(A, K85)
-    before, marks = by_hand(node, *DESKTOP), automatic(node)
+def test_desktop_moves_within_its_branch_and_back(ubuntu: Machines) -> None:
+    node = ubuntu.by_hand(A, K85, *DESKTOP)
+    before, marks = node.installed(), node.automatic()
     node.archive((*archive.A, *desktop(OLD), *desktop(NEWER, respin="+3")))
     assert converge(node, adopt=True, version=NEWER).steps == ()
     assert node.installed()["nvidia-driver-580-open"] == archive.full(NEWER)
@@ -94,21 +68,17 @@ def test_desktop_moves_within_its_branch_and_back(ubuntu: Callable[..., Ubuntu])
     assert (node.loaded(), node.works()) == (f"{NEWER} open", True)
     left = converge(node, state="absent")
     assert f"version {NEWER} of the driver is loaded" in left.reboot_required[0]
-    assert (node.installed(), node.held(), automatic(node)) == (before, set(), marks)
+    assert (node.installed(), node.held(), node.automatic()) == (before, set(), marks)
     node.boot()
     assert (node.loaded(), node.works()) == (f"{OLD} open", True)
 
 
-def test_driver_that_is_not_offered_any_more_stays_as_it_is(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
-    node = ubuntu(A, K85)
-    by_hand(node, *DESKTOP)
+def test_driver_that_is_not_offered_any_more_stays_as_it_is(ubuntu: Machines) -> None:
+    node = ubuntu.by_hand(A, K85, *DESKTOP)
     node.archive((*archive.A, *desktop(NEWER, respin="+3")))
     assert converge(node, adopt=True, version=NEWER).steps == ()
     there = node.installed()
-    one = capability(node, state="absent", check_mode=True)
-    (_hold, remove) = one.plan(one.observe()).steps
+    (_hold, remove) = planned(node, state="absent").steps
     assert re.search(
         rf"leave the driver .* nvidia-driver-580-open {OLD}.* can be had", remove.summary
     )
@@ -118,13 +88,9 @@ def test_driver_that_is_not_offered_any_more_stays_as_it_is(
     assert node.works()
 
 
-def test_desktop_changes_its_branch_with_its_metapackage_and_back(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
-    node = ubuntu((*A, *desktop("570.195.03")), K85)
-    before = by_hand(
-        node, "nvidia-driver-570-open", TRACKING.replace("580", "570"), "libnvidia-gl-570"
-    )
+def test_desktop_changes_its_branch_with_its_metapackage_and_back(ubuntu: Machines) -> None:
+    node = ubuntu.by_hand(BOTH, K85, *(one.replace("580", "570") for one in DESKTOP))
+    before = node.installed()
     assert converge(node, adopt=True, version="580").steps == ()
     there = node.installed()
     assert {"nvidia-driver-580-open", "libnvidia-gl-580"} <= set(there)
@@ -138,13 +104,11 @@ def test_desktop_changes_its_branch_with_its_metapackage_and_back(
     assert (node.loaded(), node.works()) == ("570.195.03 open", True)
 
 
-def test_other_type_of_kernel_modules_comes_with_its_metapackage_and_goes(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
-    node = ubuntu(A, K85, B200)  # Blackwell runs with the open modules only
+def test_other_type_of_kernel_modules_comes_with_its_metapackage_and_goes(ubuntu: Machines) -> None:
     names = ("nvidia-driver-580", "linux-modules-nvidia-580-generic", "libnvidia-gl-580")
-    before = by_hand(node, *names)
-    plan = preview(node, adopt=True)
+    node = ubuntu.by_hand(A, K85, *names, gpu=B200)  # which runs with the open modules only
+    before = node.installed()
+    plan = planned(node, adopt=True)
     assert "remove linux-modules-nvidia-580-6.8.0-85-generic" in plan.steps[1].summary
     assert converge(node, adopt=True).steps == ()
     assert "nvidia-driver-580-open" in node.installed()
@@ -155,18 +119,16 @@ def test_other_type_of_kernel_modules_comes_with_its_metapackage_and_goes(
     assert node.installed() == before
 
 
-def test_headless_driver_with_tracking_package_is_taken_over_with_holds(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
-    node = ubuntu(archive.A, K85)
+def test_headless_driver_with_tracking_package_is_taken_over_with_holds(ubuntu: Machines) -> None:
     tracking = "linux-modules-nvidia-580-server-open-generic"
-    before = by_hand(
-        node, "nvidia-headless-no-dkms-580-server-open", tracking, "nvidia-utils-580-server"
-    )
+    names = ("nvidia-headless-no-dkms-580-server-open", tracking, "nvidia-utils-580-server")
+    node = ubuntu.by_hand(archive.A, K85, *names)
+    before = node.installed()
     assert converge(node, adopt=True).steps == ()
     assert {"nvidia-headless-no-dkms-580-server-open", tracking} <= node.held()
     node.archive(archive.B)
-    assert "nvidia" not in "".join(re.findall(r"^Remv .*", simulated(node), flags=re.M))
+    upgrade = node.run(["apt-get", "--simulate", "dist-upgrade"]).out
+    assert "nvidia" not in "".join(re.findall(r"^Remv .*", upgrade, flags=re.M))
     node.unattended()
     assert node.works()
     assert node.boot() == K86
@@ -176,36 +138,24 @@ def test_headless_driver_with_tracking_package_is_taken_over_with_holds(
     assert set(before) <= set(node.installed())
 
 
-def simulated(node: Ubuntu) -> str:
-    return node.run(["apt-get", "--simulate", "dist-upgrade"]).out
-
-
-def test_adoption_that_cannot_be_configured_is_rolled_back(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
-    node = ubuntu((*A, *desktop("570.195.03")), K85)
-    before = by_hand(
-        node, "nvidia-driver-570-open", TRACKING.replace("580", "570"), "libnvidia-gl-570"
-    )
-    node.archive(with_script((*A, *desktop("570.195.03")), "echo it must >&2; exit 7\n"))
+def test_adoption_that_cannot_be_configured_is_rolled_back(ubuntu: Machines) -> None:
+    node = ubuntu.by_hand(BOTH, K85, *(one.replace("580", "570") for one in DESKTOP))
+    before = node.installed()
+    node.archive(with_script(BOTH, "echo it must >&2; exit 7\n"))
     with pytest.raises(NodeError) as caught:
         converge(node, adopt=True, version="580")
     assert caught.value.details["rolled_back"] is True
     assert (node.installed(), node.held()) == (before, set())
     assert not node.exists("/var/lib/gpu-node/nvidia_driver.json")
     with pytest.raises(NodeError, match="adopt: true"):
-        preview(node, version="580")
+        planned(node, version="580")
 
 
-def test_adoption_that_was_killed_is_finished_by_the_next_run(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
-    node = ubuntu((*A, *desktop("570.195.03")), K85)
-    before = by_hand(
-        node, "nvidia-driver-570-open", TRACKING.replace("580", "570"), "libnvidia-gl-570"
-    )
+def test_adoption_that_was_killed_is_finished_by_the_next_run(ubuntu: Machines) -> None:
+    node = ubuntu.by_hand(BOTH, K85, *(one.replace("580", "570") for one in DESKTOP))
+    before = node.installed()
     kill = 'test -f "$DPKG_ROOT/run/killed" || { touch "$DPKG_ROOT/run/killed"; kill -9 $PPID; }\n'
-    node.archive(with_script((*A, *desktop("570.195.03")), kill))
+    node.archive(with_script(BOTH, kill))
     with pytest.raises(NodeError):
         converge(node, adopt=True, version="580")
     assert node.exists("/run/killed")
@@ -226,16 +176,16 @@ def with_script(packages: Iterable[Deb], script: str) -> list[Deb]:
     ]
 
 
-def test_node_of_our_own_has_nothing_to_take_over(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_node_of_our_own_has_nothing_to_take_over(ubuntu: Machines) -> None:
     node = ubuntu(archive.A, K85)
     before = node.installed()
-    assert "adopt" not in [step.action for step in preview(node, adopt=True).steps]
+    assert "adopt" not in [step.action for step in planned(node, adopt=True).steps]
     assert converge(node, adopt=True, hold=False).steps == ()
     node.archive(archive.B)
     node.unattended()
     assert node.boot() == K86
     # Though upgrades have brought modules of the new kernel.
-    steps = preview(node, adopt=True, hold=False).steps
+    steps = planned(node, adopt=True, hold=False).steps
     assert "adopt" not in [step.action for step in steps]
     assert converge(node, adopt=True, hold=False).steps == ()
     converge(node, state="absent")
@@ -243,17 +193,17 @@ def test_node_of_our_own_has_nothing_to_take_over(ubuntu: Callable[..., Ubuntu])
     assert set(before) <= set(node.installed())
 
 
-def test_what_has_no_counterpart_goes_and_is_named(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_what_has_no_counterpart_goes_and_is_named(ubuntu: Machines) -> None:
     house = Deb(
         "nvidia-house-580",
         archive.full(OLD),
         (("Depends", f"nvidia-driver-580-open (= {archive.full(OLD)})"),),
         "nvidia-graphics-drivers-580",
     )
-    node = ubuntu((*A, house), K85)
-    before = by_hand(node, *DESKTOP, "nvidia-house-580")
+    node = ubuntu.by_hand((*A, house), K85, *DESKTOP, "nvidia-house-580")
+    before = node.installed()
     node.archive((*A, house, *desktop(NEWER, respin="+3")))
-    install = preview(node, adopt=True, version=NEWER).steps[1]
+    install = planned(node, adopt=True, version=NEWER).steps[1]
     assert "remove nvidia-house-580" in install.summary
     assert converge(node, adopt=True, version=NEWER).steps == ()
     assert "nvidia-house-580" not in node.installed()
@@ -261,10 +211,9 @@ def test_what_has_no_counterpart_goes_and_is_named(ubuntu: Callable[..., Ubuntu]
     assert node.installed() == before
 
 
-def test_what_is_not_the_drivers_does_not_go(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_what_is_not_the_drivers_does_not_go(ubuntu: Machines) -> None:
     house = Deb("house", "1", (("Depends", f"nvidia-driver-580-open (= {archive.full(OLD)})"),))
-    node = ubuntu((*A, house), K85)
-    by_hand(node, *DESKTOP, "house")
+    node = ubuntu.by_hand((*A, house), K85, *DESKTOP, "house")
     node.archive((*A, house, *desktop(NEWER, respin="+3")))
     with pytest.raises(NodeError, match=r"would remove house|house : Depends"):
-        preview(node, adopt=True, version=NEWER)
+        planned(node, adopt=True, version=NEWER)

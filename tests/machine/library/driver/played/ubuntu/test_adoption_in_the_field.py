@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile import UNINSTALLER
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.debs import Deb
 from tests.fakes.played.ubuntu import ubuntu_archive as archive
-from tests.fakes.played.ubuntu.played_ubuntu import Ubuntu
+from tests.fakes.played.ubuntu.played_ubuntu import Machines, Ubuntu
 from tests.fakes.played.ubuntu.ubuntu_archive import K85, K86, NEW, NEWER, OLD
 
 META, TRACKING = "nvidia-driver-580-open", "linux-modules-nvidia-580-open-generic"
@@ -41,14 +38,9 @@ AHEAD: tuple[Deb, ...] = (
 
 
 @pytest.fixture
-def node(ubuntu: Callable[..., Ubuntu]) -> Ubuntu:
+def node(ubuntu: Machines) -> Ubuntu:
     """Return a machine with a desktop's driver that works."""
-    found = ubuntu(A, K85)
-    found.enable()
-    found.apt("install", META, TRACKING, "libnvidia-gl-580")
-    found.boot()
-    assert found.works()
-    return found
+    return ubuntu.by_hand(A, K85, META, TRACKING, "libnvidia-gl-580")
 
 
 def test_holds_of_the_owner_stay_and_stand_in_the_way_of_another_version(node: Ubuntu) -> None:
@@ -56,9 +48,8 @@ def test_holds_of_the_owner_stay_and_stand_in_the_way_of_another_version(node: U
     before = node.installed()
     assert converge(node, adopt=True).steps == ()
     node.archive(UPDATED)
-    one = capability(node, adopt=True, version=NEWER, check_mode=True)
     with pytest.raises(NodeError, match=rf"{META}.* on hold.*apt-mark unhold {META}"):
-        one.plan(one.observe())
+        planned(node, adopt=True, version=NEWER)
     converge(node, state="absent")
     assert (node.installed(), node.held()) == (before, {META})
 
@@ -81,21 +72,15 @@ def test_kernel_that_ran_ahead_of_its_modules_gets_them(node: Ubuntu) -> None:
 
 
 def test_adoption_whose_packages_cannot_be_fetched_leaves_no_trace(node: Ubuntu) -> None:
-    node.archive(UPDATED)
+    node.archive(UPDATED, gone=["nvidia-utils-580"])
     before = node.installed()
-    gone = list(node.mirror.pool.glob(f"nvidia-utils-580_{NEWER}*"))
-    for path in gone:
-        path.rename(path.with_suffix(".gone"))
-    try:
-        with pytest.raises(NodeError, match="nvidia-utils-580"):
-            converge(node, adopt=True, version=NEWER)
-    finally:
-        for path in gone:
-            path.with_suffix(".gone").rename(path)
+    with pytest.raises(NodeError, match="nvidia-utils-580"):
+        converge(node, adopt=True, version=NEWER)
     assert (node.installed(), node.held()) == (before, set())
     assert not node.exists(RECORD)
     with pytest.raises(NodeError, match="adopt: true"):
         converge(node)
+    node.archive(UPDATED)
     assert converge(node, adopt=True, version=NEWER).steps == ()
 
 
@@ -107,14 +92,8 @@ def test_uninstaller_does_not_run_where_packages_are_there_as_well(node: Ubuntu)
 
 
 def test_adoption_goes_on_where_the_mirror_has_moved_on_meanwhile(node: Ubuntu) -> None:
-    node.archive(UPDATED)
-    for path in node.mirror.pool.glob(f"nvidia-utils-580_{NEWER}*"):
-        path.unlink()
-    again = (("usr/share/doc/nvidia-utils-580/again", ""),)
-    node.mirror.publish(
-        dataclasses.replace(one, files=again) if one.name == "nvidia-utils-580" else one
-        for one in UPDATED
-    )
+    node.archive(UPDATED, gone=["nvidia-utils-580"])
+    node.mirror.publish(UPDATED)
     run = node.run
 
     def answer(argv, **values):  # type: ignore[no-untyped-def]

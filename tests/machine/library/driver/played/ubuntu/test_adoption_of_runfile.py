@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
@@ -17,9 +16,9 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile impo
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.ubuntu import ubuntu_archive as archive
-from tests.fakes.played.ubuntu.played_ubuntu import Ubuntu
+from tests.fakes.played.ubuntu.played_ubuntu import Machines, Ubuntu
 from tests.fakes.played.ubuntu.ubuntu_archive import K85, OLD
 
 RUN = "580.65.06"
@@ -33,7 +32,7 @@ FILES = {
 
 
 @pytest.fixture
-def node(ubuntu: Callable[..., Ubuntu]) -> Ubuntu:
+def node(ubuntu: Machines) -> Ubuntu:
     """Return a machine whose driver is from a .run file."""
     found = ubuntu(archive.A, K85)
     found.enable()
@@ -49,7 +48,7 @@ def node(ubuntu: Callable[..., Ubuntu]) -> Ubuntu:
             found.remove(f"/{path}")
         return Completed(0, "", "")
 
-    setattr(found, f"_{UNINSTALLER}", uninstall)
+    found.answers[UNINSTALLER] = uninstall
     return found
 
 
@@ -61,8 +60,7 @@ def test_installers_driver_stays_unasked(node: Ubuntu) -> None:
 
 
 def test_installers_driver_gives_way_to_packages(node: Ubuntu) -> None:
-    one = capability(node, adopt=True, check_mode=True)
-    adopt, uninstall, install = one.plan(one.observe()).steps[:3]
+    adopt, uninstall, install = planned(node, adopt=True).steps[:3]
     assert f"{RUN} from NVIDIA's installer" in adopt.summary
     assert (uninstall.action, install.action) == ("uninstall", "install")
     assert node.works()
@@ -79,8 +77,7 @@ def test_installers_driver_gives_way_to_packages(node: Ubuntu) -> None:
 def test_packages_stay_where_the_installers_driver_was(node: Ubuntu) -> None:
     converge(node, adopt=True)
     there = node.installed()
-    one = capability(node, state="absent", check_mode=True)
-    remove = one.plan(one.observe()).steps[-1]
+    remove = planned(node, state="absent").steps[-1]
     assert f"since the driver {RUN} was from NVIDIA's installer" in remove.summary
     converge(node, state="absent")
     assert (node.installed(), node.held()) == (there, set())
@@ -108,15 +105,9 @@ def test_change_that_was_killed_after_the_uninstaller_is_finished(node: Ubuntu) 
 
 
 def test_installers_driver_stays_where_packages_cannot_be_had(node: Ubuntu) -> None:
-    node.mirror.publish(archive.A)
-    for path in node.mirror.pool.glob("nvidia-utils-580-server_*"):
-        path.rename(path.with_suffix(".gone"))
-    try:
-        with pytest.raises(NodeError, match="nvidia-utils-580-server"):
-            converge(node, adopt=True)
-    finally:
-        for path in node.mirror.pool.glob("*.gone"):
-            path.rename(path.with_suffix(".deb"))
+    node.archive(archive.A, gone=["nvidia-utils-580-server"])
+    with pytest.raises(NodeError, match="nvidia-utils-580-server"):
+        converge(node, adopt=True)
     converge(node, state="absent")
     assert node.works()
     assert not node.exists(RECORD)

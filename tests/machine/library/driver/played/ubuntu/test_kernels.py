@@ -6,23 +6,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import converge, planned, reported
 from tests.fakes.played.ubuntu import ubuntu_archive as archive
-from tests.fakes.played.ubuntu.played_ubuntu import Ubuntu
+from tests.fakes.played.ubuntu.played_ubuntu import Machines
 from tests.fakes.played.ubuntu.ubuntu_archive import K85, K86, NEW, OLD
 
-BOUNDS = pytest.mark.parametrize("upper", [False, True])
+# Until 2022 the modules had an upper bound, too.
+BOUNDS = pytest.mark.parametrize("upper", [False, pytest.param(True, marks=pytest.mark.long)])
 
 
 @BOUNDS
 def test_fresh_node_on_an_older_kernel_gets_a_driver_that_matches_itself(
-    ubuntu: Callable[..., Ubuntu], upper: bool
+    ubuntu: Machines, upper: bool
 ) -> None:
     node = ubuntu(archive.stage_b(upper=upper), K85)
     left = converge(node, version="580")
@@ -33,7 +33,7 @@ def test_fresh_node_on_an_older_kernel_gets_a_driver_that_matches_itself(
 
 
 def test_version_is_the_one_that_the_modules_of_the_running_kernel_are_built_for(
-    ubuntu: Callable[..., Ubuntu],
+    ubuntu: Machines,
 ) -> None:
     node = ubuntu((*archive.B, *archive.driver(OLD)), K85)
     assert converge(node, version="580").steps == ()
@@ -41,18 +41,17 @@ def test_version_is_the_one_that_the_modules_of_the_running_kernel_are_built_for
     assert "dkms" not in node.installed()
 
 
-@pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.parametrize("hold", [True, pytest.param(False, marks=pytest.mark.long)])
 @BOUNDS
 def test_new_kernel_moves_the_driver_to_what_its_modules_need(
-    ubuntu: Callable[..., Ubuntu], upper: bool, hold: bool
+    ubuntu: Machines, upper: bool, hold: bool
 ) -> None:
-    node = ubuntu(archive.A, K85)
-    converge(node, version="580", hold=hold)
+    node = ubuntu.driven(archive.A, K85, version="580", hold=hold)
     node.archive(archive.stage_b(upper=upper))
     node.apt("install", "linux-generic")
     node.boot(K86)
-    one = capability(node, version="580", check_mode=True, hold=hold)
-    (install,) = (step for step in one.plan(one.observe()).steps if step.action == "install")
+    found = planned(node, version="580", hold=hold)
+    (install,) = (step for step in found.steps if step.action == "install")
     assert archive.full(NEW) in install.summary
     left = converge(node, version="580", hold=hold)
     assert (left.steps, left.reboot_required) == ((), ())
@@ -61,10 +60,9 @@ def test_new_kernel_moves_the_driver_to_what_its_modules_need(
 
 
 def test_exact_version_that_the_new_kernels_modules_are_not_built_for_comes_with_dkms(
-    ubuntu: Callable[..., Ubuntu],
+    ubuntu: Machines,
 ) -> None:
-    node = ubuntu(archive.A, K85)
-    converge(node, version=OLD)
+    node = ubuntu.driven(archive.A, K85, version=OLD)
     node.archive((*archive.B, *archive.driver(OLD)))
     node.apt("install", "linux-generic")
     node.boot(K86)
@@ -72,9 +70,7 @@ def test_exact_version_that_the_new_kernels_modules_are_not_built_for_comes_with
     assert (node.loaded(), node.works()) == (f"{OLD} open", True)
 
 
-def test_newest_kernel_gets_its_modules_in_the_same_transaction(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
+def test_newest_kernel_gets_its_modules_in_the_same_transaction(ubuntu: Machines) -> None:
     node = ubuntu((*archive.A, *archive.kernel(K86), *archive.prebuilt(K86, OLD)), K85)
     assert converge(node).steps == ()
     assert node.works()
@@ -83,11 +79,8 @@ def test_newest_kernel_gets_its_modules_in_the_same_transaction(
     assert converge(node).steps == ()
 
 
-def test_without_holds_a_night_of_updates_brings_kernel_and_modules(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
-    node = ubuntu(archive.A, K85)
-    converge(node, hold=False)
+def test_without_holds_a_night_of_updates_brings_kernel_and_modules(ubuntu: Machines) -> None:
+    node = ubuntu.driven(archive.A, K85, hold=False)
     node.archive(archive.B)
     node.unattended()
     assert node.boot() == K86
@@ -95,9 +88,8 @@ def test_without_holds_a_night_of_updates_brings_kernel_and_modules(
     assert converge(node, hold=False).steps == ()
 
 
-def test_with_holds_the_kernel_waits_for_the_driver(ubuntu: Callable[..., Ubuntu]) -> None:
-    node = ubuntu(archive.A, K85)
-    converge(node, hold_kernel=True)
+def test_with_holds_the_kernel_waits_for_the_driver(ubuntu: Machines) -> None:
+    node = ubuntu.driven(archive.A, K85, hold_kernel=True)
     assert {"linux-generic", "linux-image-generic", "linux-headers-generic"} <= node.held()
     node.archive(archive.B)
     node.unattended()
@@ -108,10 +100,9 @@ def test_with_holds_the_kernel_waits_for_the_driver(ubuntu: Callable[..., Ubuntu
 
 
 def test_kernel_that_would_boot_without_the_driver_is_told_with_what_helps(
-    ubuntu: Callable[..., Ubuntu],
+    ubuntu: Machines,
 ) -> None:
-    node = ubuntu(archive.A, K85)
-    converge(node)
+    node = ubuntu.driven(archive.A, K85)
     node.archive(archive.B)
     node.unattended()
     left = converge(node)
@@ -119,11 +110,10 @@ def test_kernel_that_would_boot_without_the_driver_is_told_with_what_helps(
     (words,) = (one for one in left.warnings if K86 in one)
     assert f"its modules are built for {NEW}" in words
     assert "hold_kernel" in words
+    assert reported(node)["node"]["kernels_without_driver"] == [K86]
 
 
-def test_modules_that_cannot_be_installed_give_way_to_dkms(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
+def test_modules_that_cannot_be_installed_give_way_to_dkms(ubuntu: Machines) -> None:
     broken = archive.prebuilt(K85, OLD, signatures="6.8.0-85.85+1")
     node = ubuntu((archive.DKMS, *archive.kernel(K85), *archive.driver(OLD), *broken), K85)
     left = converge(node)
@@ -132,9 +122,7 @@ def test_modules_that_cannot_be_installed_give_way_to_dkms(
     assert any("linux-signatures-nvidia" in one for one in left.warnings)
 
 
-def test_tracking_package_that_cannot_be_installed_is_left_out(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
+def test_tracking_package_that_cannot_be_installed_is_left_out(ubuntu: Machines) -> None:
     packages = [
         dataclasses.replace(one, fields=(("Depends", f"{dict(one.fields)['Depends']}, nowhere"),))
         if one.name.endswith("-generic")
@@ -151,20 +139,17 @@ def test_tracking_package_that_cannot_be_installed_is_left_out(
     assert any("cannot be installed, and is left out" in one for one in left.warnings)
 
 
-def test_modules_that_cannot_be_installed_are_an_error_with_secure_boot(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
+def test_modules_that_cannot_be_installed_are_an_error_with_secure_boot(ubuntu: Machines) -> None:
     broken = archive.prebuilt(K85, OLD, signatures="6.8.0-85.85+1")
     node = ubuntu((archive.DKMS, *archive.kernel(K85), *archive.driver(OLD), *broken), K85)
     node.enable()
     node.put(SECURE_BOOT[1:], "\x06\0\0\0\x01")
-    one = capability(node, check_mode=True)
     with pytest.raises(NodeError, match=r"(?s)Secure Boot is on.*linux-signatures-nvidia"):
-        one.plan(one.observe())
+        planned(node)
 
 
 def test_kernel_with_neither_modules_nor_headers_is_refused_before_anything_changes(
-    ubuntu: Callable[..., Ubuntu],
+    ubuntu: Machines,
 ) -> None:
     node = ubuntu(archive.A, K85)
     node.archive(one for one in archive.C if K85 not in one.name)
@@ -178,7 +163,7 @@ def test_kernel_with_neither_modules_nor_headers_is_refused_before_anything_chan
     assert node.installed() == before
 
 
-def test_kernels_of_long_ago_can_be_removed(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_kernels_of_long_ago_can_be_removed(ubuntu: Machines) -> None:
     kernels = [f"6.8.0-{number}-generic" for number in (83, 84, 85, 86)]
     packages = [archive.DKMS, *archive.driver(OLD)]
     for one in kernels:
@@ -200,7 +185,7 @@ def test_kernels_of_long_ago_can_be_removed(ubuntu: Callable[..., Ubuntu]) -> No
     assert node.works()
 
 
-def test_newest_kernel_without_headers_gets_them_for_dkms(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_newest_kernel_without_headers_gets_them_for_dkms(ubuntu: Machines) -> None:
     node = ubuntu(archive.A, K85)
     node.archive(archive.C)
     assert converge(node, version=NEW).steps == ()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The findings' stages on Ubuntu 22.04, 24.04 and 26.04, with enablement kernels, those of clouds and of NVIDIA."""
+"""What holds on the played Ubuntu 24.04, on 22.04 and 26.04 and with the kernels of enablement, clouds and NVIDIA."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
 
 from tests.fakes.packages.apt_nodes import missing
-from tests.fakes.packages.debian import capability, converge
-from tests.fakes.played.debs import Mirror
+from tests.fakes.packages.driver_runs import converge, planned
+from tests.fakes.played.apt_machine import TOOLS
 from tests.fakes.played.ubuntu import ubuntu_archive as archive
-from tests.fakes.played.ubuntu.played_ubuntu import TOOLS, Ubuntu
+from tests.fakes.played.ubuntu.played_ubuntu import Machines, Ubuntu
 from tests.fakes.played.ubuntu.ubuntu_archive import K85, NEW, NEWER, OLD
 from tests.fakes.played.ubuntu.ubuntu_releases import FLAVOURS, JAMMY, NOBLE_HWE, RESOLUTE, Release
 
+pytestmark = [pytest.mark.long]
 # The other tests of this folder play 24.04 with its generic kernel.
 EACH = pytest.mark.parametrize("release", [JAMMY, RESOLUTE, *FLAVOURS], ids=str)
 ALL = pytest.mark.parametrize("release", [JAMMY, RESOLUTE], ids=str)
@@ -29,26 +30,24 @@ DESKTOP = (
     *archive.tracking(K85, OLD, "+1", ending=""),
 )
 LATER = "595.45.04"
-Make = Callable[..., Ubuntu]
 
 
 @pytest.fixture
-def played(tmp_path: Path, pool: Path) -> Make:
+def played(place: Path) -> Callable[..., Ubuntu]:
     """Return a maker of machines of a release, whose archive has packages of the played 24.04 by its names."""
     if lacking := missing(TOOLS):
         pytest.skip(lacking)
 
     def make(release: Release, packages: tuple[archive.Deb, ...]) -> Ubuntu:
-        mirror = Mirror(tmp_path / "mirror", pool, release.codename)
-        mirror.publish(release.of(packages))
-        return Ubuntu(tmp_path / "node", mirror, release.older, flavour=release.flavour)
+        machines = Machines(Ubuntu, place, release.codename)
+        return machines(release.of(packages), release.older, flavour=release.flavour)
 
     return make
 
 
 @EACH
 def test_fresh_machine_gets_signed_modules_follows_its_kernel_and_goes_back(
-    played: Make, release: Release
+    played: Callable[..., Ubuntu], release: Release
 ) -> None:
     node = played(release, archive.A)
     before = node.installed()
@@ -70,7 +69,7 @@ def test_fresh_machine_gets_signed_modules_follows_its_kernel_and_goes_back(
 @BOUNDS
 @ALL
 def test_older_kernel_gets_a_driver_that_matches_itself(
-    played: Make, release: Release, upper: bool
+    played: Callable[..., Ubuntu], release: Release, upper: bool
 ) -> None:
     node = played(release, archive.stage_b(upper=upper))
     assert converge(node, version="580").steps == ()
@@ -81,7 +80,9 @@ def test_older_kernel_gets_a_driver_that_matches_itself(
 
 @BOUNDS
 @ALL
-def test_new_kernel_moves_the_driver(played: Make, release: Release, upper: bool) -> None:
+def test_new_kernel_moves_the_driver(
+    played: Callable[..., Ubuntu], release: Release, upper: bool
+) -> None:
     node = played(release, archive.A)
     converge(node, version="580")
     node.archive(release.of(archive.stage_b(upper=upper)))
@@ -93,7 +94,7 @@ def test_new_kernel_moves_the_driver(played: Make, release: Release, upper: bool
 
 
 @ALL
-def test_kernel_waits_for_the_driver(played: Make, release: Release) -> None:
+def test_kernel_waits_for_the_driver(played: Callable[..., Ubuntu], release: Release) -> None:
     node = played(release, archive.A)
     converge(node, hold_kernel=True)
     assert f"linux-image-{release.flavour}" in node.held()
@@ -104,7 +105,9 @@ def test_kernel_waits_for_the_driver(played: Make, release: Release) -> None:
 
 
 @ALL
-def test_modules_that_were_built_again_are_taken(played: Make, release: Release) -> None:
+def test_modules_that_were_built_again_are_taken(
+    played: Callable[..., Ubuntu], release: Release
+) -> None:
     node = played(release, archive.A)
     converge(node)
     node.archive(release.of(archive.G2))
@@ -114,7 +117,7 @@ def test_modules_that_were_built_again_are_taken(played: Make, release: Release)
 
 
 @ALL
-def test_branch_changes_up_and_down(played: Make, release: Release) -> None:
+def test_branch_changes_up_and_down(played: Callable[..., Ubuntu], release: Release) -> None:
     later = (*archive.driver(LATER), *archive.prebuilt(K85, LATER, "+1"))
     node = played(release, (*archive.A, *later))
     converge(node, version="580")
@@ -125,7 +128,9 @@ def test_branch_changes_up_and_down(played: Make, release: Release) -> None:
 
 
 @pytest.mark.parametrize("release", [JAMMY, RESOLUTE, NOBLE_HWE], ids=str)
-def test_desktop_is_taken_over_and_given_back(played: Make, release: Release) -> None:
+def test_desktop_is_taken_over_and_given_back(
+    played: Callable[..., Ubuntu], release: Release
+) -> None:
     node = played(release, (*archive.A, *DESKTOP))
     node.enable()
     tracking = f"linux-modules-nvidia-580-open-{release.flavour}"
@@ -139,10 +144,9 @@ def test_desktop_is_taken_over_and_given_back(played: Make, release: Release) ->
     assert node.works()
 
 
-def test_both_branches_of_2604_are_had(played: Make) -> None:
+def test_both_branches_of_2604_are_had(played: Callable[..., Ubuntu]) -> None:
     later = (*archive.driver(LATER), *archive.prebuilt(K85, LATER, "+1"))
     node = played(RESOLUTE, (*archive.A, *later))
-    one = capability(node, check_mode=True, version="595")
-    assert one.plan(one.observe()).steps
+    assert planned(node, version="595").steps
     assert converge(node).steps == ()
     assert (node.loaded(), node.works()) == (f"{LATER} open", True)

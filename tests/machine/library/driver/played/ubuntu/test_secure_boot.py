@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
-from tests.fakes.packages.debian import capability, converge
+from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.ubuntu import ubuntu_archive as archive
-from tests.fakes.played.ubuntu.played_ubuntu import Ubuntu
+from tests.fakes.played.ubuntu.played_ubuntu import Machines, Ubuntu
 from tests.fakes.played.ubuntu.ubuntu_archive import K85, NEW, NEWER, OLD
 
 # Where Ubuntu's shim-signed keeps the key that DKMS signs with.
@@ -27,25 +25,22 @@ def locked(node: Ubuntu, words: str = "") -> None:
     node.put(SECURE_BOOT[1:], "\x06\0\0\0\x01")
     if words:
         node.put(KEY[1:], "key")
-        answer = Completed(1, f"{KEY} {words}\n", "")
-        setattr(node, "_mokutil", lambda _words: answer)  # noqa: B010
+        node.answers["mokutil"] = Completed(1, f"{KEY} {words}\n", "")
 
 
 def refused(node: Ubuntu, words: str, **options: object) -> None:
     """See that a run and its preview are refused, and that nothing changes."""
     before = node.installed(), node.held(), node.loaded()
     for check_mode in (True, False):
-        one = capability(node, check_mode=check_mode, **options)
         with pytest.raises(NodeError, match=words):
-            one.plan(one.observe())
+            planned(node, check_mode=check_mode, **options)
     assert (node.installed(), node.held(), node.loaded()) == before
 
 
-def test_prebuilt_modules_need_no_key(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_prebuilt_modules_need_no_key(ubuntu: Machines) -> None:
     node = ubuntu(archive.A, K85)
     locked(node)
-    one = capability(node, check_mode=True)
-    assert one.plan(one.observe()).steps
+    assert planned(node).steps
     assert converge(node).steps == ()
     assert node.works()
     assert not [words for words in node.ran if words[0] == "mokutil"]
@@ -60,7 +55,7 @@ def test_prebuilt_modules_need_no_key(ubuntu: Callable[..., Ubuntu]) -> None:
     ],
 )
 def test_modules_of_dkms_are_refused_without_an_enrolled_key(
-    ubuntu: Callable[..., Ubuntu], words: str, expected: str
+    ubuntu: Machines, words: str, expected: str
 ) -> None:
     node = ubuntu(archive.C, K85)
     locked(node, words)
@@ -68,16 +63,14 @@ def test_modules_of_dkms_are_refused_without_an_enrolled_key(
     assert converge(node, secure_boot="ignore").steps == ()
 
 
-def test_modules_of_dkms_come_with_an_enrolled_key(ubuntu: Callable[..., Ubuntu]) -> None:
+def test_modules_of_dkms_come_with_an_enrolled_key(ubuntu: Machines) -> None:
     node = ubuntu(archive.C, K85)
     locked(node, "is already enrolled")
     assert converge(node).steps == ()
     assert (node.loaded(), node.works()) == (f"{NEW} open", True)
 
 
-def test_signed_modules_do_not_give_way_to_those_of_dkms(
-    ubuntu: Callable[..., Ubuntu],
-) -> None:
+def test_signed_modules_do_not_give_way_to_those_of_dkms(ubuntu: Machines) -> None:
     node = ubuntu(archive.A, K85)
     locked(node)
     converge(node)

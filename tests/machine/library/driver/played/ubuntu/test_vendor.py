@@ -9,17 +9,16 @@ That branches conflict as they do in Ubuntu's own packages (F7) is an assumption
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 from tests.fakes.packages.apt_nodes import Repository
-from tests.fakes.packages.debian import converge
+from tests.fakes.packages.driver_runs import converge
 from tests.fakes.packages.pgp_keys import Key
 from tests.fakes.played.ubuntu import ubuntu_archive as archive
-from tests.fakes.played.ubuntu.played_ubuntu import Ubuntu
+from tests.fakes.played.ubuntu.played_ubuntu import Machines
 from tests.fakes.played.ubuntu.ubuntu_archive import K85
 
 PARTS = ("libnvidia-compute", "nvidia-utils", "nvidia-compute-utils", "nvidia-kernel-common")
@@ -42,14 +41,18 @@ def vendor(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     return found
 
 
+def named(vendor: Repository) -> dict[str, Any]:
+    """Return the options that name the repository."""
+    values = {"url": vendor.url, "key": vendor.key.armoured, "key_fingerprints": [], "suite": "/"}
+    values |= {"components": [], "plain_http": False, "signed_metadata": False}
+    return {"source": "repository", "repository": values, "load": False, "persistence": False}
+
+
 def test_names_without_branch_follow_those_with_one_while_these_are_held(
-    ubuntu: Callable[..., Ubuntu], vendor: Repository, tmp_path: Path
+    ubuntu: Machines, vendor: Repository
 ) -> None:
     node = ubuntu((archive.DKMS, *archive.kernel(K85)), K85)
-    key = {"key": vendor.key.armoured, "key_fingerprints": [], "signed_metadata": False}
-    flat = {"suite": "/", "components": [], "plain_http": False}
-    named = {"source": "repository", "repository": {"url": vendor.url, **key, **flat}}
-    options = {**named, "load": False, "persistence": False}
+    options = named(vendor)
     assert converge(node, version="580", **options).steps == ()
     assert "libnvidia-compute-580" in node.held()
     assert converge(node, version="595", **options).steps == ()
@@ -60,19 +63,15 @@ def test_names_without_branch_follow_those_with_one_while_these_are_held(
 
 
 def test_ubuntus_desktop_gives_way_to_nvidias_packages_and_comes_back(
-    ubuntu: Callable[..., Ubuntu], vendor: Repository
+    ubuntu: Machines, vendor: Repository
 ) -> None:
     tracking = archive.tracking(K85, OLD, ending="")
     modules = archive.prebuilt(K85, OLD, ending="")
     packages = (archive.DKMS, *archive.kernel(K85), *archive.driver(OLD, ""), *modules, *tracking)
-    node = ubuntu(packages, K85)
-    node.enable()
-    node.apt("install", "nvidia-driver-580-open", "linux-modules-nvidia-580-open-generic")
+    by_hand = ("nvidia-driver-580-open", "linux-modules-nvidia-580-open-generic")
+    node = ubuntu.by_hand(packages, K85, *by_hand)
     before = node.installed()
-    key = {"key": vendor.key.armoured, "key_fingerprints": [], "signed_metadata": False}
-    flat = {"suite": "/", "components": [], "plain_http": False}
-    named = {"source": "repository", "repository": {"url": vendor.url, **key, **flat}}
-    options = {**named, "version": "595", "load": False, "persistence": False}
+    options = {**named(vendor), "version": "595"}
     with pytest.raises(NodeError, match="adopt: true"):
         converge(node, **options)
     assert node.installed() == before

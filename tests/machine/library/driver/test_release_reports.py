@@ -5,22 +5,12 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
-import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
-from tests.fakes.packages.debian import (
-    DRIVER,
-    LOADED,
-    Debian,
-    capability,
-    converge,
-    converged,
-    reported,
-)
+from tests.fakes.packages.debian import Debian, converged
+from tests.fakes.packages.driver_runs import converge, planned, reported
 
 PAST, FUTURE = "2020-01", "2999-01"
 POINT = "550.200.01"
@@ -28,7 +18,7 @@ POINT = "550.200.01"
 
 def table(floor: str, end: str = FUTURE) -> dict[str, Any]:
     return {
-        "as_of": str(datetime.date.today()),
+        "as_of": "2999-01-01",
         "branches": {"550": {"end_of_support": end}, "580": {"end_of_support": FUTURE}},
         "bulletins": [{"id": "1", "date": "2026-01-01", "floors": {"550": floor}}],
     }
@@ -74,27 +64,10 @@ def test_driver_below_a_floor_is_warned_of_once_with_the_release_that_helps() ->
 
 def test_update_that_stays_below_is_warned_of_in_its_preview() -> None:
     node = offering(POINT)
-    one = capability(node, version="550", update=True, check_mode=True, releases=table("550.999"))
-    (warning,) = one.plan(one.observe()).warnings
+    found = planned(node, version="550", update=True, releases=table("550.999"))
+    (warning,) = found.warnings
     assert warning.startswith(f"the driver {POINT} is below 550.999")
     assert warning.endswith(f"as the sources offer {POINT} at most")
-
-
-def test_driver_that_an_image_brings_is_judged_as_well() -> None:
-    node = Debian()
-    node.files |= {
-        "/etc/os-release": "ID=nixos\n",
-        DRIVER: LOADED.format("550.54.14"),
-        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.14": "",
-    }
-    known = table("550.163.01", PAST)
-    found = converge(node, source="preinstalled", releases=known)
-    below, past = found.warnings
-    assert below.endswith("Next step: install 550.163.01 or later")
-    assert "does not support any more since 2020-01-31" in past
-    there = reported(node, source="preinstalled", releases=known)
-    assert (there["security"]["below"], there["support"]["past"]) == (True, True)
-    assert converge(node, source="preinstalled").warnings == ()
 
 
 def test_removal_says_nothing_of_releases() -> None:
@@ -112,8 +85,3 @@ def test_lists_that_cannot_be_fetched_for_an_update_are_warned_of() -> None:
     (warning,) = found.warnings
     assert "a newer driver may be missed: W: Failed to fetch" in warning
     assert converge(node, version="550").warnings == ()
-
-
-def test_bad_table_is_refused_before_anything_is_looked_at() -> None:
-    with pytest.raises(InputError, match=r"releases\.as_of: None is not valid"):
-        capability(Debian(), releases={"branches": {}})

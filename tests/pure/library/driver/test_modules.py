@@ -1,0 +1,226 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The kernel's modules on a node: what DKMS has built, modprobe's file, the initramfs, and how they are exchanged."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver import kernel
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import (
+    building,
+    dkms,
+    modules,
+    write_modprobe,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import MODPROBE_FILE
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Step
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+
+from tests.fakes.clock import Clock
+from tests.fakes.library.fakes import FakeHost
+from tests.fakes.packages.driver_runs import capability
+
+DKMS = "/var/lib/dkms/nvidia-current-open"
+LOG = f"{DKMS}/550.163.01/build/make.log"
+HEAD = "DKMS (dkms-3.2.1) make.log for nvidia-current-open/550.163.01 for kernel 6.12.1 (x86_64)\n"
+IMAGE, INITRAMFS = "/boot/initrd.img-6.12.1", "/boot/initramfs-6.12.1.img"
+TEXT = "options nvidia NVreg_A=1\n"
+NOW = 5000.0
+
+
+@pytest.fixture
+def host() -> FakeHost:
+    """Return a machine whose kernel has an initramfs of NOW."""
+    files = dict.fromkeys(("/boot/vmlinuz-6.12.1", IMAGE, "/lib/modules/6.12.1/build"), "")
+    found = FakeHost({**files, "/proc/sys/kernel/osrelease": "6.12.1\n"})
+    found.commands["update-initramfs",] = ""
+    found.times[IMAGE] = NOW
+    return found
+
+
+def failed(host: FakeHost, made: float = NOW) -> FakeHost:
+    """Leave the log that DKMS leaves of a build that has failed."""
+    host.files[LOG] = f"{HEAD}cc -c nv.c\nnv.c:7: error: too few arguments\n"
+    host.times[LOG] = made
+    return host
+
+
+def apply(host: FakeHost, action: str, **params: object) -> None:
+    """Have the capability carry out one step."""
+    capability(host).apply(Step(action, "", params))
+
+
+# --- DKMS ---
+
+
+@pytest.mark.parametrize("started", [NOW, NOW + 3600])
+def test_build_that_failed_meanwhile_is_the_reason_and_an_older_one_is_not(
+    host: FakeHost, started: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "time", Clock(started))
+    with pytest.raises(NodeError) as caught, building(failed(host)):
+        raise NodeError("apt-get failed")
+    if started > NOW:
+        assert caught.value.message == "apt-get failed"
+        return
+    assert "build nvidia-current-open 550.163.01 for the kernel 6.12.1" in caught.value.message
+    assert caught.value.cause.endswith("nv.c:7: error: too few arguments")
+    (details,) = caught.value.details["dkms"]
+    assert (details["state"], details["log"]) == ("failed", LOG)
+
+
+def test_module_that_was_not_built_is_the_reason_why_it_does_not_load(host: FakeHost) -> None:
+    host.commands["modprobe",] = Completed(1, "", "FATAL: Module nvidia not found")
+    with pytest.raises(NodeError, match="DKMS could not build"):
+        apply(failed(host), "load")
+    del host.files[LOG]
+    host.commands["dkms",] = ""
+    with pytest.raises(NodeError, match=r"Module nvidia not found.*dkms status.*set load to false"):
+        apply(host, "load")
+
+
+def test_state_of_dkms_is_read_for_each_kernel(host: FakeHost) -> None:
+    base = f"{DKMS}/550.163.01"
+    for one in ("6.11.0", "6.10.0"):
+        host.files[f"{base}/{one}/x86_64/module/nvidia-current.ko.xz"] = ""
+    host.links[f"{DKMS}/kernel-6.11.0-x86_64"] = "550.163.01/6.11.0/x86_64"
+    host.links[f"{base}/source"] = "/usr/src/nvidia-current-open-550.163.01"
+    host.files["/var/lib/dkms/zfs/2.1/6.11.0/x86_64/module/zfs.ko"] = ""
+    found = dkms(failed(host))
+    states = {one.kernel: one.state for one in found}
+    assert states == {"6.11.0": "installed", "6.10.0": "built", "6.12.1": "failed"}
+    assert {one.module for one in found} == {"nvidia-current-open"}
+    host.files[f"{base}/6.12.1/x86_64/module/nvidia-current.ko.xz"] = ""
+    assert "failed" not in {one.state for one in dkms(host)}
+
+
+# --- the list of modules, options, and the initramfs ---
+
+
+@pytest.mark.parametrize(
+    ("line", "bare"),
+    [
+        ("updates/dkms/nvidia-current.ko.xz:\n", ()),
+        ("kernel/nvidia-580srv-open/nvidia.ko: kernel/drivers/i2c/i2c-core.ko\n", ()),
+        ("/lib/modules/6.12.1/extra/nvidia.ko.zst:\n", ()),
+        ("kernel/drivers/platform/x86/nvidia-wmi-ec-backlight.ko.xz:\n", ("6.12.1",)),
+        ("updates/dkms/nvidia-drm.ko: updates/dkms/nvidia.ko\n", ("6.12.1",)),
+        ("", ()),
+    ],
+)
+def test_kernel_without_the_driver_is_known_by_its_list_of_modules(
+    host: FakeHost, line: str, bare: tuple[str, ...]
+) -> None:
+    host.files["/lib/modules/6.12.1/modules.dep"] = line
+    assert modules(host, (), added=False).bare == bare
+    host.remove("/boot/vmlinuz-6.12.1")
+    assert modules(host, (), added=False).bare == ()
+
+
+def test_loaded_options_are_read_where_the_modules_show_them(host: FakeHost) -> None:
+    host.files["/proc/driver/nvidia/params"] = "DeviceFileMode: 438\n"
+    host.files["/sys/module/nvidia_drm/parameters/modeset"] = "Y\n"
+    found = modules(host, (("nvidia_drm.modeset", "1"), ("nvidia_drm.fbdev", "1")), added=False)
+    assert found.options == {"nvidia.NVreg_DeviceFileMode": "438", "nvidia_drm.modeset": "Y"}
+
+
+def test_blacklist_of_another_is_read_from_a_file_and_from_the_command_line(host: FakeHost) -> None:
+    assert not modules(host, (), added=False).blacklisted
+    host.files["/proc/cmdline"] = "modprobe.blacklist=nouveau\n"
+    assert modules(host, (), added=False).blacklisted
+    del host.files["/proc/cmdline"]
+    host.files["/etc/modprobe.d/other.conf"] = "blacklist nouveau\n"
+    assert modules(host, (), added=False).blacklisted
+    host.files[MODPROBE_FILE] = host.files.pop("/etc/modprobe.d/other.conf")
+    assert not modules(host, (), added=False).blacklisted  # it is ours
+
+
+def test_initramfs_is_stale_where_it_is_older_than_our_file(host: FakeHost) -> None:
+    found = modules(host, (), added=False)
+    assert (found.images, found.stale) == (("6.12.1",), ())
+    assert modules(host, (), added=True).stale == ("6.12.1",)  # our file is gone
+    host.files[MODPROBE_FILE] = TEXT
+    for made, stale in ((NOW + 10, ("6.12.1",)), (NOW + 0.5, ()), (NOW - 10, ())):
+        host.times[MODPROBE_FILE] = made
+        assert modules(host, (), added=False).stale == stale
+    del host.commands["update-initramfs",]
+    assert modules(host, (), added=True).images == ()
+
+
+def test_initramfs_is_rebuilt_by_the_tool_that_is_there(host: FakeHost) -> None:
+    write_modprobe(host, TEXT, ["6.12.1"])
+    assert host.files[MODPROBE_FILE] == TEXT
+    assert host.ran == [("update-initramfs", "-u", "-k", "6.12.1")]
+    del host.commands["update-initramfs",], host.files[IMAGE]
+    host.commands["dracut",], host.files[INITRAMFS] = "", ""
+    write_modprobe(host, "", ["6.12.1"])
+    assert MODPROBE_FILE not in host.files
+    assert host.ran[1:] == [("dracut", "--force", INITRAMFS, "6.12.1")]
+
+
+def test_rebuild_that_failed_is_written_down_and_says_what_helps(host: FakeHost) -> None:
+    host.commands["update-initramfs",] = Completed(1, "", "No space left on device")
+    with pytest.raises(NodeError, match=r"No space left on device.*free space in /boot"):
+        apply(host, "modprobe", text=TEXT, kernels=["6.12.1"])
+    assert Record.load(host.files[RECORD], RECORD).modprobe
+    host.commands["update-initramfs",] = ""
+    apply(host, "modprobe", text="", kernels=["6.12.1"])
+    assert RECORD not in host.files
+
+
+# --- loading ---
+
+SERVICE = "nvidia-persistenced.service"
+
+
+def loaded(host: FakeHost, rmmod: Completed) -> FakeHost:
+    """Have the machine run the driver with its modules, and answer rmmod."""
+    host.files |= {f"/sys/module/{one}/version": "" for one in ("nvidia", "nvidia_uvm")}
+    quiet = dict.fromkeys((("modprobe",), ("systemctl", "stop"), ("systemctl", "start")), "")
+    host.commands |= {**quiet, ("rmmod",): rmmod, ("systemctl", "is-active"): "active\n"}
+    return host
+
+
+def test_driver_is_reloaded_with_all_its_modules(host: FakeHost) -> None:
+    apply(loaded(host, Completed(0, "", "")), "reload")
+    assert [words for words in host.ran if words[0] != "/bin/sh"] == [
+        ("systemctl", "is-active", SERVICE),
+        ("systemctl", "stop", SERVICE),
+        ("rmmod", "nvidia_uvm", "nvidia"),
+        ("modprobe", "nvidia"),
+        ("modprobe", "nvidia_uvm"),
+        ("systemctl", "start", SERVICE),
+    ]
+
+
+def test_driver_that_the_kernel_does_not_let_go_is_told_and_its_service_runs_again(
+    host: FakeHost,
+) -> None:
+    one = capability(loaded(host, Completed(1, "", "rmmod: ERROR: Module nvidia is in use\n")))
+    one.apply(Step("reload", "", {}))
+    assert one._node.reload_note == "rmmod: ERROR: Module nvidia is in use"
+    assert host.ran.count(("systemctl", "start", SERVICE)) == 1
+    host.commands["modprobe",] = Completed(1, "", "no such module")
+    with pytest.raises(NodeError, match="no such module"):
+        one.apply(Step("reload", "", {}))
+    assert host.ran.count(("systemctl", "start", SERVICE)) == 2
+
+
+def test_service_that_was_enabled_is_written_down_and_disabled_again(host: FakeHost) -> None:
+    host.commands["systemctl",] = ""
+    apply(host, "persistence", start=True, was_enabled=True)
+    assert RECORD not in host.files
+    apply(host, "persistence", start=True, was_enabled=False)
+    assert Record.load(host.files[RECORD], RECORD).service
+    gone = {"packages": (), "back": {}, "kernels": (), "stays": False, "fabric": False}
+    apply(host, "remove", service=True, **gone)
+    assert [words[1:] for words in host.ran] == [
+        ("start", SERVICE),
+        ("enable", "--now", SERVICE),
+        ("disable", "--now", SERVICE),
+    ]
+    assert RECORD not in host.files
