@@ -38,6 +38,6 @@ class Key:
     def sign_rpms(self, folder: Path) -> None:
         words = ["rpmsign", "--define", f"_gpg_name {self.fingerprint}"]
         words += ["--define", f"__gpg {shutil.which('gpg')}", "--addsign"]
-        words += sorted(str(path) for path in folder.glob("*/*.rpm"))
+        words += sorted(map(str, folder.rglob("*.rpm")))
         environment = {**os.environ, "GNUPGHOME": str(self.home)}
         subprocess.run(words, check=True, capture_output=True, env=environment)

@@ -9,26 +9,33 @@ dnf 5, which Fedora has, is unpacked with rpm and its libraries in .cache/dnf5, 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._capability.recorded import (
     package_manager,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
+from tests.fakes.packages.driver_runs import converge
+from tests.fakes.played import memory
+from tests.fakes.played.rhel.rhel_archive import modules, stage
 from tests.fakes.played.rhel.rhel_systems import EL9, System
-from tests.fakes.played.rooted import H100, Rooted
+from tests.fakes.played.rooted import H100
+from tests.fakes.played.rpm_machine import RpmMachine
+from tests.fakes.played.rpms import Repositories, Rpm
 from tests.support.paths import REPOSITORY
 
-KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpu-node-driver"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 DNF5 = Path(os.environ.get("GPUNODE_DNF5") or REPOSITORY / ".cache/dnf5")
 TOOLS = ("rpm", "dnf", "rpmbuild", "createrepo_c")
 ENTRY = "[{name}]\nname={name}\nbaseurl=file://{folder}\nenabled={enabled}\ngpgcheck=0\n"
 
 
-class Rhel(Rooted):
+class Rhel(RpmMachine):
     """A machine that runs its system's older kernel and knows base and cuda.
 
     ``versionlock`` says that dnf has that plugin, ``secure_boot`` that it is on; then ``enrolled`` are the keys that
@@ -36,13 +43,13 @@ class Rhel(Rooted):
     """
 
     genuine = ("rpm", "dnf")
-    libraries = "/usr/lib64"
+    family = "rhel"
     modules_of = ("extra/nvidia.ko", "extra/drivers/video/nvidia/nvidia.ko")
 
     def __init__(
         self,
         root: Path,
-        repositories: Mapping[str, Path],
+        repositories: Repositories,
         system: System = EL9,
         *,
         gpu: str = H100,
@@ -53,21 +60,33 @@ class Rhel(Rooted):
         self.system = system
         self.enrolled: list[str] = []
         if secure_boot:
-            name = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-            self.mkdir("sys/firmware/efi/efivars").joinpath(name).write_bytes(b"\6\0\0\0\1")
+            self.put(SECURE_BOOT[1:], "\6\0\0\0\1")
         self.repositories, self.versionlock = repositories, versionlock
+
+    # --- what a person does ---
+
+    def install(self) -> None:
+        """Install the system."""
         self.mkdir("usr/bin").joinpath("dnf").symlink_to("dnf5" if self.five else "dnf-3")
         self.put("etc/dnf/dnf.conf", "[main]\ngpgcheck=0\n")
-        text = f"[main]\nenabled = 1\nlocklist = {root}{LOCKS}\n"
+        text = f"[main]\nenabled = 1\nlocklist = {self.root}{LOCKS}\n"
         self.put("etc/dnf/plugins/versionlock.conf", text)
         self.put(LOCKS[1:], "")
-        for name in set(repositories) - {"epel"}:
+        offered = stage(self.system, self.repositories.folder / "epel")
+        self.repositories.publish(offered, modules(self.system, offered))
+        for name in set(offered) - {"epel"}:
             self.switch(name, on=name in ("base", "cuda"))
-        self.dnf("install", f"{system.core}-{system.kernel}")
+        self.dnf("install", f"{self.system.core}-{self.system.kernel}")
+
+    def offer(self, name: str, packages: Iterable[Rpm], streams: str = "") -> None:
+        """Have a repository, known before or not, offer these packages, and enable it."""
+        self.repositories.publish({name: tuple(packages)}, {name: streams})
+        self.switch(name, on=True)
 
     def switch(self, name: str, *, on: bool) -> None:
         """Enable or disable a repository."""
-        entry = ENTRY.format(name=name, folder=self.repositories[name], enabled=int(on))
+        folder = self.repositories.folder / name
+        entry = ENTRY.format(name=name, folder=folder, enabled=int(on))
         self.put(f"etc/yum.repos.d/{name}.repo", entry)
 
     def dnf(self, *words: str) -> str:
@@ -76,10 +95,7 @@ class Rhel(Rooted):
         assert done.rc == 0, done.out + done.err
         return done.out
 
-    def installed(self) -> dict[str, str]:
-        """Return what rpm has, by name."""
-        done = self.run(["rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n"])
-        return dict(line.split() for line in done.out.split("\n") if line)
+    # --- what is there ---
 
     def held(self) -> set[str]:
         """Return what is locked at its version."""
@@ -100,27 +116,19 @@ class Rhel(Rooted):
         # The locks of the programs that run, which are genuine.
         return Path(path).read_bytes() if path == "/proc/locks" else super().read_bytes(path)
 
-    def write(self, path: str, text: str, **values):  # type: ignore[no-untyped-def]
-        # The key's path, which dnf takes as it is named.
-        ours = text.replace(f"file://{KEY}", f"file://{self.at(KEY)}")
-        return super().write(path, ours if path.endswith(".repo") else text, **values)
-
-    def read(self, path: str) -> str | None:
-        text = super().read(path)
-        ours = path.endswith(".repo") and text
-        return text.replace(self.at(KEY), KEY) if text and ours else text
-
-    def _genuine(self, words: tuple[str, ...], env: dict[str, str], stdin: str | None) -> Completed:
+    def command(
+        self, words: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return what makes rpm or dnf work in the machine's folder: words and environment."""
         options = [f"--root={self.root}"] if words[0] == "rpm" else self._options()
-        program = [words[0]]
+        program, found = [words[0]], dict(env or {})
         if self.five:
             libraries = f"{DNF5}/usr/lib/x86_64-linux-gnu"
             name = "dnf5" if words[0] == "dnf" else words[0]
             program = [f"{libraries}/ld-linux-x86-64.so.2", "--library-path", libraries]
             program.append(f"{DNF5}/usr/bin/{name}")
-            env = {**env, "RPM_CONFIGDIR": f"{DNF5}/usr/lib/rpm"}
-        rest = [self.at(KEY) if word == KEY else word for word in words[1:]]
-        return Host().run([*program, *options, *rest], check=False, env=env, stdin=stdin)
+            found["RPM_CONFIGDIR"] = f"{DNF5}/usr/lib/rpm"
+        return [*program, *options, *words[1:]], found
 
     def _options(self) -> list[str]:
         root = str(self.root)
@@ -154,3 +162,46 @@ class Rhel(Rooted):
             return Completed(0, "".join(keys), "")
         state = "already enrolled" if words[2] in self.enrolled else "not enrolled"
         return Completed(0, f"{words[2]} is {state}\n", "")
+
+
+class Machines:
+    """Makers of machines in a folder: as they are installed, or with the driver, each made once and copied."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def __call__(self, system: System = EL9, *, epel: bool = True, **values: Any) -> Rhel:
+        """Return a machine, which knows EPEL or not; ``values`` are what Rhel takes."""
+        return self._made(system, epel, values, "", lambda _node: None)
+
+    def driven(self, system: System = EL9, **options: Any) -> Rhel:
+        """Return a machine with the driver that these options bring."""
+
+        def bring(node: Rhel) -> None:
+            assert converge(node, **options).steps == ()
+
+        return self._made(system, True, {}, repr(sorted(options.items())), bring)
+
+    def _made(
+        self,
+        system: System,
+        epel: bool,
+        values: dict[str, Any],
+        more: str,
+        make: Callable[[Rhel], None],
+    ) -> Rhel:
+        if system.tool == "dnf5" and not DNF5.is_dir():
+            pytest.skip(f"needs dnf 5 in {DNF5}, which tests/setup-dnf5 puts there")
+        repositories = Repositories(self._place / "repositories")
+        node = Rhel(self._place / "node", repositories, system, **values)
+        key = Rhel, system, repr(sorted(values.items()))
+
+        def whole() -> None:
+            memory.once(key, self._place, node.install)
+            if epel and system.epel:
+                node.switch("epel", on=True)
+            make(node)
+
+        memory.once((*key, epel, more), self._place, whole)
+        node.ran.clear()
+        return node

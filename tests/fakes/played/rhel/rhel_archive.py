@@ -21,12 +21,11 @@ F18  epel-release is in extras of Rocky Linux, AlmaLinux and CentOS Stream, orac
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.fakes.played.rhel import rhel_bodies as bodies
 from tests.fakes.played.rhel.rhel_systems import System
+from tests.fakes.played.rpms import Rpm
 
 VERSION, OLDER, BEFORE = "580.95.05", "580.82.07", "570.195.03"
 BROKEN = "590.44.01"
@@ -39,23 +38,32 @@ USER_SPACE = (
     "nvidia-kmod-common",
     "nvidia-persistenced",
 )
-HEAD = """\
-Name: {name}
-Epoch: {epoch}
-Version: {version}
-Release: {release}
-Summary: played
-License: none
-{relations}
-%description
-played
+# What dkms does in the scripts of the packages, in the language that rpm brings itself.
+BUILD = """\
+for kernel in posix.files("/lib/modules") do
+  if kernel:sub(1, 1) ~= "." then
+    if posix.stat("/lib/modules/" .. kernel .. "/build/Makefile") then
+      posix.mkdir("/lib/modules/" .. kernel .. "/extra")
+      local module = io.open("/lib/modules/" .. kernel .. "/extra/nvidia.ko", "w")
+      module:write("MODULE\\n")
+      module:close()
+    else
+      io.stderr:write("Error! Your kernel headers for kernel " .. kernel .. " cannot be found.\\n")
+    end
+  end
+end
 """
-OPTIONS = {
-    "_binary_payload": "w0.gzdio",
-    "_build_id_links": "none",
-    "__os_install_post": "%{nil}",
-    "__brp_mangle_shebangs": "%{nil}",
-}
+UNBUILD = """\
+for kernel in posix.files("/lib/modules") do
+  local path = "/lib/modules/" .. kernel .. "/extra/nvidia.ko"
+  local module = io.open(path)
+  if module and module:read("l") == "MODULE" then
+    os.remove(path)
+  end
+end
+"""
+FAILS = 'error("the test wants this package to fail")\n'
+EPEL = "[epel]\nname=epel\nbaseurl=file://{}\nenabled=1\ngpgcheck=0\n"
 STREAM = """\
 ---
 document: modulemd
@@ -89,150 +97,163 @@ data:
     latest-dkms: [default]
 ...
 """
+Stage = dict[str, tuple[Rpm, ...]]
 
 
-def build(
-    folder: Path, name: str, version: str, body: str, relations: str = "", epoch: int = 0
-) -> None:
-    """Build a package into the folder; ``version`` is with its release."""
-    bare, release = version.split("-", 1)
-    spec = folder.parent / "specs" / f"{name}-{version}.spec"
-    spec.parent.mkdir(exist_ok=True)
-    folder.mkdir(exist_ok=True)
-    head = HEAD.format(name=name, epoch=epoch, version=bare, release=release, relations=relations)
-    spec.write_text(head + body)
-    defined = {"_topdir": f"{folder.parent}/work", "_rpmdir": str(folder), **OPTIONS}
-    words = [one for pair in defined.items() for one in ("--define", " ".join(pair))]
-    command = ["rpmbuild", "-bb", "--target", "x86_64", *words, str(spec)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
-
-
-def kernel(folder: Path, system: System, running: str) -> None:
-    """Build the packages of a kernel."""
-    version = running.rpartition(".")[0]
-    several = "Provides: installonlypkg(kernel)\n"
-    provides = f"{several}Provides: {system.core}-uname-r = {running}"
-    build(folder, system.core, version, bodies.CORE.format(kernel=running), provides)
-    provides = f"{several}Provides: {system.devel}-uname-r = {running}"
-    build(folder, system.devel, version, bodies.DEVEL.format(kernel=running), provides)
-    if system.matched:
-        needs = f"Requires: {system.core} = {version}\nRequires: {system.devel} = {version}"
-        build(folder, f"{system.devel}-matched", version, bodies.NO_FILES, needs)
-
-
-def dkms(folder: Path, system: System) -> None:
-    """Build dkms, which comes from EPEL or from the distribution."""
-    needs = "kernel-devel" if system.dist == "el8" else "(kernel-devel-matched if kernel-core)"
-    build(folder, "dkms", f"3.2.2-1.{system.dist}", bodies.DKMS, f"Requires: {needs}")
-
-
-def driver(folder: Path, system: System, version: str, script: str = "") -> None:
-    """Build the packages of one version of the driver, but for precompiled kernel modules.
-
-    ``script`` is what more the packages with kernel modules run.
-    """
-    release = f"{version}-1.{system.dist}"
-    for kind, name in KMODS.items():
-        other = KMODS["open" if kind == "proprietary" else "proprietary"]
-        relations = f"Requires: dkms\nConflicts: {other}\nProvides: nvidia-kmod = 3:{version}"
-        body = script + bodies.KMOD.format(version=version, kind=kind)
-        build(folder, name, release, body, relations, 3)
-    needs = {
-        "nvidia-driver-cuda": (
-            f"Requires: nvidia-driver-cuda-libs = 3:{version}\nRequires: nvidia-kmod-common = 3:{version}"
+def kernel(system: System, running: str) -> tuple[Rpm, ...]:
+    """Return the packages of a kernel."""
+    version, several = running.rpartition(".")[0], "Provides: installonlypkg(kernel)"
+    modules, sources = f"lib/modules/{running}", f"usr/src/kernels/{running}"
+    core = Rpm(
+        system.core,
+        version,
+        (several, f"Provides: {system.core}-uname-r = {running}"),
+        (
+            (f"boot/vmlinuz-{running}", ""),
+            (f"{modules}/modules.builtin", ""),
+            (f"{modules}/build", f"->../../../{sources}"),
         ),
-        "nvidia-kmod-common": f"Requires: nvidia-kmod = 3:{version}",
+        folders=(modules,),
+    )
+    devel = Rpm(
+        system.devel,
+        version,
+        (several, f"Provides: {system.devel}-uname-r = {running}"),
+        ((f"{sources}/Makefile", ""),),
+        folders=(sources,),
+    )
+    needs = tuple(f"Requires: {one} = {version}" for one in (system.core, system.devel))
+    matched = (Rpm(f"{system.devel}-matched", version, needs),) if system.matched else ()
+    return (core, devel, *matched)
+
+
+def dkms(system: System) -> Rpm:
+    """Return dkms, which comes from EPEL or from the distribution."""
+    needs = "kernel-devel" if system.dist == "el8" else "(kernel-devel-matched if kernel-core)"
+    version, files = f"3.2.2-1.{system.dist}", (("usr/sbin/dkms", ""),)
+    return Rpm("dkms", version, (f"Requires: {needs}",), files)
+
+
+def driver(system: System, version: str, *scripts: tuple[str, str]) -> tuple[Rpm, ...]:
+    """Return the packages of one version of the driver, but for precompiled kernel modules.
+
+    ``scripts`` are what more the packages with kernel modules run.
+    """
+    release, folder = f"{version}-1.{system.dist}", f"usr/src/nvidia-{version}"
+    kmods = []
+    for kind, name in KMODS.items():
+        other, module = (
+            KMODS["open" if kind == "proprietary" else "proprietary"],
+            f"{version} {kind}",
+        )
+        provides = f"Provides: nvidia-kmod = 3:{version}"
+        builds = (
+            ("post", BUILD.replace("MODULE", module)),
+            ("preun", UNBUILD.replace("MODULE", module)),
+        )
+        kmods.append(
+            Rpm(
+                name,
+                release,
+                ("Requires: dkms", f"Conflicts: {other}", provides),
+                ((f"{folder}/dkms.conf", f"{module}\n"),),
+                (*builds, *scripts),
+                (folder,),
+                3,
+            )
+        )
+    needs = {
+        "nvidia-driver-cuda": ("nvidia-driver-cuda-libs", "nvidia-kmod-common"),
+        "nvidia-kmod-common": ("nvidia-kmod",),
     }
-    for name in USER_SPACE:
-        libraries = name == "nvidia-driver-cuda-libs"
-        body = bodies.LIBRARIES.format(version=version) if libraries else bodies.NO_FILES
-        build(folder, name, release, body, needs.get(name, ""), 3)
+    files = {"nvidia-driver-cuda-libs": ((f"usr/lib64/libnvidia-ml.so.{version}", ""),)}
+    return (
+        *kmods,
+        *(
+            Rpm(
+                name,
+                release,
+                tuple(f"Requires: {one} = 3:{version}" for one in needs.get(name, ())),
+                files.get(name, ()),
+                epoch=3,
+            )
+            for name in USER_SPACE
+        ),
+    )
 
 
-def precompiled(folder: Path, version: str, running: str, kind: str = "proprietary") -> str:
-    """Build the modules for one kernel, and return their package as a stream names it."""
+def precompiled(version: str, running: str, kind: str = "proprietary") -> Rpm:
+    """Return the modules for one kernel."""
     short, dist = running.rpartition(".")[0].rsplit(".", 1)
-    name = f"kmod-nvidia-{'open-' if kind == 'open' else ''}{version}-{short}"
-    relations = f"Provides: nvidia-kmod = 3:{version}\nConflicts: kmod-nvidia-latest-dkms\n"
-    relations += f"Requires: (kernel-core = {short}.{dist} if kernel-core)"
-    body = bodies.READY.format(version=version, kind=kind, kernel=running)
-    build(folder, name, f"{version}-3.{dist}", body, relations, 3)
-    return f"{name}-3:{version}-3.{dist}.x86_64"
+    return Rpm(
+        f"kmod-nvidia-{'open-' if kind == 'open' else ''}{version}-{short}",
+        f"{version}-3.{dist}",
+        (
+            f"Provides: nvidia-kmod = 3:{version}",
+            "Conflicts: kmod-nvidia-latest-dkms",
+            f"Requires: (kernel-core = {short}.{dist} if kernel-core)",
+        ),
+        ((f"lib/modules/{running}/extra/drivers/video/nvidia/nvidia.ko", f"{version} {kind}\n"),),
+        epoch=3,
+    )
 
 
-def index(folder: Path, streams: Mapping[str, list[str]] | None = None) -> None:
-    """Write the index of a repository, with the module streams that it has."""
-    subprocess.run(["createrepo_c", "--quiet", str(folder)], check=True, capture_output=True)
-    if not streams:
-        return
+def described(streams: Mapping[str, list[Rpm]]) -> str:
+    """Return the description of module streams."""
     text = DEFAULTS
     for number, (name, rpms) in enumerate(sorted(streams.items())):
-        lines = "\n".join(f"      - {one}" for one in rpms)
+        lines = "\n".join(f"      - {one.full}" for one in rpms)
         text += STREAM.format(name=name, context=f"c0ffee{number:02}", rpms=lines)
-    described = folder.parent / "modules.yaml"
-    described.write_text(text)
-    words = ["modifyrepo_c", "--mdtype=modules", str(described), str(folder / "repodata")]
-    subprocess.run(words, check=True, capture_output=True)
+    return text
 
 
-def broken(folder: Path, system: System, script: str = bodies.FAILS, gone: str = "") -> Path:
-    """Build a repository with a branch, or its stream, whose kernel modules cannot be installed, and return it.
-
-    ``gone`` is a package that the stream has and the repository has not.
-    """
-    driver(folder, system, BROKEN, script)
-    for path in folder.glob(f"*/{gone or 'none'}-{BROKEN}-*.rpm"):
-        path.unlink()
-    parts = [*USER_SPACE, KMODS["open"]]
-    rpms = [f"{one}-3:{BROKEN}-1.{system.dist}.x86_64" for one in parts]
-    index(folder, {"590-open": rpms} if system.streams else None)
-    return folder
+def broken(system: System, *scripts: tuple[str, str]) -> tuple[tuple[Rpm, ...], str]:
+    """Return a branch whose kernel modules run these scripts, and the description of its stream."""
+    packages = driver(system, BROKEN, *scripts)
+    of_stream = [one for one in packages if one.name != KMODS["proprietary"]]
+    return packages, described({"590-open": of_stream}) if system.streams else ""
 
 
-def streams_of(system: System, ready: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Return the packages of each stream; ``ready`` are the precompiled modules by their version."""
-    found: dict[str, list[str]] = {}
+def streams_of(packages: tuple[Rpm, ...]) -> dict[str, list[Rpm]]:
+    """Return the packages of each stream that NVIDIA's repository has."""
+    found: dict[str, list[Rpm]] = {}
     for version in VERSIONS:
         branch = version.split(".", maxsplit=1)[0]
-        names = {f"{branch}-{ENDINGS[kind]}": [*USER_SPACE, kmod] for kind, kmod in KMODS.items()}
-        rolling = {"open-dkms": f"{branch}-open", "latest-dkms": f"{branch}-dkms"}
-        if version == VERSION:
-            names.update({name: names[of] for name, of in rolling.items()})
-        for stream, parts in names.items():
-            rpms = [f"{one}-3:{version}-1.{system.dist}.x86_64" for one in parts]
-            found.setdefault(stream, []).extend(rpms)
-        user = [f"{one}-3:{version}-1.{system.dist}.x86_64" for one in USER_SPACE]
-        found.setdefault(branch, []).extend([*user, *ready.get(version, [])])
+        ours = [one for one in packages if one.version.startswith(f"{version}-")]
+        user = [one for one in ours if one.name in USER_SPACE]
+        for kind, kmod in KMODS.items():
+            parts = [*user, *(one for one in ours if one.name == kmod)]
+            rolling = {"open": "open-dkms", "proprietary": "latest-dkms"}[kind]
+            for stream in (f"{branch}-{ENDINGS[kind]}", *([rolling] if version == VERSION else [])):
+                found.setdefault(stream, []).extend(parts)
+        ready = [one for one in ours if one.name not in (*USER_SPACE, *KMODS.values())]
+        found.setdefault(branch, []).extend([*user, *ready])
     return found
 
 
-def repositories(root: Path, system: System) -> dict[str, Path]:
-    """Build the repositories base, epel, cuda and Red Hat's extensions, and return their folders."""
-    found = {name: root / name for name in ("base", "epel", "cuda", "extensions")}
-    for folder in found.values():
-        folder.mkdir(parents=True)
-    for one in (system.kernel, system.newer):
-        kernel(found["base"], system, one)
-    base = found["base"]
-    build(base, "python3-dnf-plugin-versionlock", f"4.3.0-21.{system.dist}", bodies.LOCKING)
+def stage(system: System, epel: Path) -> Stage:
+    """Return the repositories base, epel, cuda and Red Hat's extensions; ``epel`` is where that one will lie."""
+    kernels = (system.kernel, system.newer)
+    base = [one for running in kernels for one in kernel(system, running)]
+    plugin = (("usr/lib/dnf-plugins/versionlock.py", ""),)
+    base.append(Rpm("python3-dnf-plugin-versionlock", f"4.3.0-21.{system.dist}", (), plugin))
     if system.epel:
         name = "oracle-epel-release-el9" if system.ident == "ol" else "epel-release"
-        build(base, name, f"9-9.{system.dist}", bodies.release(found["epel"]))
-    dkms(found["epel" if system.epel else "base"], system)
-    for version in VERSIONS:
-        driver(found["cuda"], system, version)
-    for name in ("base", "epel"):
-        index(found[name])
+        entry = (("etc/yum.repos.d/epel.repo", EPEL.format(epel)),)
+        base.append(Rpm(name, f"9-9.{system.dist}", (), entry))
     # NVIDIA's are of the newest version for the newer kernel only, as it comes later than a kernel does.
-    ready = {VERSION: [], OLDER: []}
-    for version, running in (
-        (VERSION, system.newer),
-        (OLDER, system.newer),
-        (OLDER, system.kernel),
-    ):
-        ready[version].append(precompiled(found["cuda"], version, running))
-    index(found["cuda"], streams_of(system, ready) if system.streams else None)
-    for running in (system.kernel, system.newer):
-        precompiled(found["extensions"], VERSION, running, "open")
-    index(found["extensions"])
-    return found
+    ready = ((VERSION, system.newer), (OLDER, system.newer), (OLDER, system.kernel))
+    return {
+        "base": (*base, *(() if system.epel else (dkms(system),))),
+        "epel": (dkms(system),) if system.epel else (),
+        "cuda": (
+            *(one for version in VERSIONS for one in driver(system, version)),
+            *(precompiled(*one) for one in ready),
+        ),
+        "extensions": tuple(precompiled(VERSION, running, "open") for running in kernels),
+    }
+
+
+def modules(system: System, offered: Stage) -> dict[str, str]:
+    """Return the descriptions of module streams by repository."""
+    return {"cuda": described(streams_of(offered["cuda"]))} if system.streams else {}

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
-
-from tests.fakes.played.rooted import H100, Rooted
-from tests.fakes.played.suse.rpms import Repositories
+from tests.fakes.packages.driver_runs import converge
+from tests.fakes.played import memory
+from tests.fakes.played.rooted import H100
+from tests.fakes.played.rpm_machine import RpmMachine
+from tests.fakes.played.rpms import Repositories
 from tests.fakes.played.suse.suse_archive import SP7, Release, Stage, uname
 
 # As SUSE ships it.
@@ -25,36 +28,37 @@ ENTRY = (
 TOOLS = ("rpm", "zypper", "rpmbuild", "createrepo_c")
 
 
-class Suse(Rooted):
-    """A machine that knows the channels of a stage; it runs ``kernel``, by default the second of its release."""
+class Suse(RpmMachine):
+    """A machine that runs ``kernel``, by default the second of its release."""
 
     genuine = ("rpm", "zypper")
-    libraries = "/usr/lib64"
+    family = "suse"
     modules_of = ("updates/nvidia.ko", "weak-updates/updates/nvidia.ko")
 
     def __init__(
-        self,
-        root: Path,
-        channels: Repositories,
-        stage: Stage,
-        release: Release = SP7,
-        kernel: str = "",
-        gpu: str = H100,
+        self, root: Path, channels: Repositories, release: Release = SP7, kernel: str = ""
     ) -> None:
-        kernel = kernel or release.kernels[1]
-        super().__init__(root, release.os_release, uname(kernel), gpu)
-        self.channels = channels
-        self.put("etc/zypp/zypp.conf", CONFIG)
-        channels.publish(stage)
-        for name in stage:
-            entry = ENTRY.format(name=name, folder=channels.folder / name, refresh=0)
-            self.put(f"etc/zypp/repos.d/{name}.repo", entry)
-        # zypper does not bear a system without any package.
-        file = channels.pool / f"x86_64/kernel-default-{kernel}.1.x86_64.rpm"
-        self.run(["rpm", "--install", str(file)])
-        self.zypper("refresh")
+        self.channels, self.release = channels, release
+        self.kernel = kernel or release.kernels[1]
+        super().__init__(root, release.os_release, uname(self.kernel), H100)
 
     # --- what a person does ---
+
+    def install(self, stage: Stage) -> None:
+        """Install the system, which knows the channels of a stage."""
+        self.put("etc/zypp/zypp.conf", CONFIG)
+        self.channels.publish(stage)
+        for name in stage:
+            entry = ENTRY.format(name=name, folder=self.channels.folder / name, refresh=0)
+            self.put(f"etc/zypp/repos.d/{name}.repo", entry)
+        # zypper does not bear a system without any package.
+        (first,) = (
+            one
+            for one in stage["sle"]
+            if (one.name, one.version) == ("kernel-default", f"{self.kernel}.1")
+        )
+        self.run(["rpm", "--install", str(first.path)])
+        self.zypper("refresh")
 
     def zypper(self, *words: str) -> str:
         """Run zypper as a person would; it must succeed."""
@@ -69,11 +73,6 @@ class Suse(Rooted):
             self.zypper("refresh")
 
     # --- what is there ---
-
-    def installed(self) -> dict[str, str]:
-        """Return what rpm has, by name; of the kernels the newest."""
-        done = self.run(["rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n"])
-        return dict(sorted(line.split() for line in done.out.split("\n") if line))
 
     def files(self) -> dict[str, bytes]:
         """Return all that is in the folder; zypper's --root moves also what a process has in /tmp."""
@@ -98,9 +97,44 @@ class Suse(Rooted):
 
     # --- its commands ---
 
-    def _genuine(self, words: tuple[str, ...], env: dict[str, str], stdin: str | None) -> Completed:
-        named = env.get("ZYPP_CONF", "/etc/zypp/zypp.conf")
-        own = {**env, "ZYPP_CONF": self.at(named), "ZYPP_LOCKFILE_ROOT": str(self.root)}
-        return Host().run(
-            [words[0], f"--root={self.root}", *words[1:]], check=False, env=own, stdin=stdin
-        )
+    def command(
+        self, words: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return what makes rpm or zypper work in the machine's folder: words and environment."""
+        named = (env or {}).get("ZYPP_CONF", "/etc/zypp/zypp.conf")
+        own = {"ZYPP_CONF": self.at(named), "ZYPP_LOCKFILE_ROOT": str(self.root)}
+        return [words[0], f"--root={self.root}", *words[1:]], {**(env or {}), **own}
+
+
+class Machines:
+    """Makers of machines in a folder: as they are installed, or with the driver, each made once and copied."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def __call__(self, stage: Stage, release: Release = SP7, kernel: str = "") -> Suse:
+        """Return a machine that knows the channels of a stage."""
+        return self._made(stage, release, kernel, "", lambda _node: None)
+
+    def driven(self, stage: Stage, release: Release = SP7, **options: Any) -> Suse:
+        """Return such a machine with the driver that these options bring."""
+
+        def bring(node: Suse) -> None:
+            assert converge(node, **options).steps == ()
+
+        return self._made(stage, release, "", repr(sorted(options.items())), bring)
+
+    def _made(
+        self, stage: Stage, release: Release, kernel: str, more: str, make: Callable[[Suse], None]
+    ) -> Suse:
+        channels = Repositories(self._place / "channels")
+        node = Suse(self._place / "node", channels, release, kernel)
+        key = Suse, release, node.kernel, tuple(stage.items())
+
+        def whole() -> None:
+            memory.once(key, self._place, lambda: node.install(stage))
+            make(node)
+
+        memory.once((*key, more), self._place, whole)
+        node.ran.clear()
+        return node

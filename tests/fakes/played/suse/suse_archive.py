@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tests.fakes.played.suse.rpms import Rpm
+from tests.fakes.played.rpms import Rpm
 
 OLD, NEW, NEXT = "580.95.05", "580.105.08", "595.71.05"
 
@@ -330,20 +330,3 @@ SPLIT: Stage = {
     **REFUSED,
     "tools": tuple(one for one in user_space(OLD) if one.name == "nvidia-modprobe"),
 }
-STAGES = (
-    LATER,
-    BROKEN,
-    REBUILT,
-    ONLY_NEWER,
-    REBUILT_NEWER,
-    FOLLOWED,
-    NEXT_GENERATION,
-    BOTH_TYPES,
-    BUILT,
-)
-
-
-def packages(release: Release) -> list[Rpm]:
-    """Return all packages of a release's stages."""
-    stages = (fresh(release), *(STAGES if release is SP7 else ()))
-    return [one for stage in stages for offered in stage.values() for one in offered]

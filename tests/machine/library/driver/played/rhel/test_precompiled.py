@@ -8,15 +8,11 @@ The newer kernel has modules of both versions of branch 580, the running one of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 
-from tests.fakes.packages.driver_runs import capability, converge, reported
-from tests.fakes.played.rhel.played_rhel import Rhel
+from tests.fakes.packages.driver_runs import converge, planned, reported
+from tests.fakes.played.rhel.played_rhel import Machines, Rhel
 from tests.fakes.played.rhel.rhel_archive import OLDER, VERSION
 from tests.fakes.played.rhel.rhel_systems import EL9
 from tests.machine.library.driver.played.rhel.test_rhel_streams import enabled
@@ -28,13 +24,9 @@ OPEN = f"kmod-nvidia-open-{VERSION}-{SHORT}"
 
 
 @pytest.fixture
-def node(rhel: Callable[..., Rhel]) -> Rhel:
-    return rhel(secure_boot=True)
-
-
-def planned(node: Rhel, **values: Any) -> Plan:
-    one = capability(node, check_mode=True, **values)
-    return one.plan(one.observe())
+def node(rhel: Machines) -> Rhel:
+    """Return a machine with Secure Boot, which does not know EPEL."""
+    return rhel(epel=False, secure_boot=True)
 
 
 def test_modules_that_nvidia_has_signed_come_with_its_stream(node: Rhel) -> None:
@@ -90,10 +82,9 @@ def test_refusal_of_dkms_names_modules_that_are_signed_already(node: Rhel) -> No
 
 
 def test_required_modules_that_are_not_there_are_refused_with_the_kernels_that_have_some(
-    rhel: Callable[..., Rhel],
+    rhel: Machines,
 ) -> None:
     node = rhel()
-    node.switch("epel", on=True)
     words = rf"no precompiled kernel modules that fit.*{EL9.kernel}.*5.14.0-570.23.1.*boot such a kernel"
     with pytest.raises(NodeError, match=words):
         planned(node, kernel_modules="proprietary", version=VERSION, precompiled="require")

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.packages.driver_runs import capability, converge
-from tests.fakes.played.rhel.played_rhel import Rhel
+from tests.fakes.packages.driver_runs import converge, planned
+from tests.fakes.played.rhel.played_rhel import Machines
 from tests.fakes.played.rhel.rhel_archive import VERSION
 from tests.fakes.played.rhel.rhel_systems import EL9, EL10, ORACLE, System
 
@@ -19,31 +17,29 @@ pytestmark = [pytest.mark.long]
 LOCKING = "python3-dnf-plugin-versionlock"
 
 
-@pytest.mark.parametrize("check_mode", [True, False])
 @pytest.mark.parametrize(
     ("system", "release"),
     [(EL10, "epel-release"), (ORACLE, "oracle-epel-release-el9")],
     ids=["el10", "oracle"],
 )
 def test_missing_epel_is_named_with_what_brings_it(
-    rhel: Callable[..., Rhel], system: System, release: str, check_mode: bool
+    rhel: Machines, system: System, release: str
 ) -> None:
-    node = rhel(system)
+    node = rhel(system, epel=False)
     before = node.installed()
-    one = capability(node, check_mode=check_mode)
     words = rf"dkms.*in none of the node's sources.*prerequisites to install.* {release} from your"
-    with pytest.raises(NodeError, match=words):
-        one.plan(one.observe())
+    for check_mode in (True, False):
+        with pytest.raises(NodeError, match=words):
+            planned(node, check_mode=check_mode)
     assert node.installed() == before
 
 
 @pytest.mark.parametrize("system", [EL9, ORACLE], ids=["el9", "oracle"])
 def test_epel_and_versionlock_are_installed_where_asked_and_go(
-    rhel: Callable[..., Rhel], system: System
+    rhel: Machines, system: System
 ) -> None:
-    node = rhel(system, versionlock=False)
-    one = capability(node, check_mode=True, prerequisites="install")
-    first = one.plan(one.observe()).steps[0]
+    node = rhel(system, epel=False, versionlock=False)
+    first = planned(node, prerequisites="install").steps[0]
     release = "oracle-epel-release-el9" if system is ORACLE else "epel-release"
     assert [*first.params["packages"]] == [release]
     assert converge(node, prerequisites="install").steps == ()
@@ -53,19 +49,16 @@ def test_epel_and_versionlock_are_installed_where_asked_and_go(
     assert [*node.installed()] == [system.core]
 
 
-def test_locking_comes_in_a_transaction_of_its_own(rhel: Callable[..., Rhel]) -> None:
-    node = rhel(versionlock=False)
-    node.switch("epel", on=True)
-    one = capability(node, check_mode=True, prerequisites="install")
-    installs = [step.params for step in one.plan(one.observe()).steps if step.action == "install"]
+def test_locking_comes_in_a_transaction_of_its_own(rhel: Machines) -> None:
+    found = planned(rhel(versionlock=False), prerequisites="install")
+    installs = [step.params for step in found.steps if step.action == "install"]
     assert [*installs[0]["packages"]] == [LOCKING]
     assert "kmod-nvidia-open-dkms" in installs[-1]["packages"]
 
 
-def test_epel_that_is_off_is_said_to_be(rhel: Callable[..., Rhel]) -> None:
-    node = rhel()
+def test_epel_that_is_off_is_said_to_be(rhel: Machines) -> None:
+    node = rhel(epel=False)
     node.dnf("install", "epel-release")
     node.switch("epel", on=False)
-    one = capability(node, check_mode=True, prerequisites="install")
     with pytest.raises(NodeError, match=r"epel-release is installed and its repository off.*epel"):
-        one.plan(one.observe())
+        planned(node, prerequisites="install")

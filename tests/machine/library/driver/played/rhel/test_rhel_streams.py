@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams import (
     MODULE_FILE,
@@ -15,8 +12,8 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.packages.driver_runs import capability, converge
-from tests.fakes.played.rhel.played_rhel import Rhel
+from tests.fakes.packages.driver_runs import converge, planned
+from tests.fakes.played.rhel.played_rhel import Machines, Rhel
 from tests.fakes.played.rhel.rhel_archive import BEFORE, VERSION, broken
 from tests.fakes.played.rhel.rhel_systems import EL8, EL9, System
 from tests.fakes.played.rooted import V100
@@ -29,30 +26,24 @@ def enabled(node: Rhel) -> str:
 
 
 @pytest.mark.parametrize("system", [EL8, EL9], ids=["el8", "el9"])
-def test_check_mode_names_the_versions_of_the_stream(
-    rhel: Callable[..., Rhel], system: System
-) -> None:
+def test_check_mode_names_the_versions_of_the_stream(rhel: Machines, system: System) -> None:
     node = rhel(system)
-    node.switch("epel", on=True)
     before, files = node.installed(), node.files().keys()
-    one = capability(node, version="570", check_mode=True)
-    found = one.plan(one.observe())
+    found = planned(node, version="570")
     assert found.after["packages"]["nvidia-driver-cuda"] == f"3:{BEFORE}-1.{system.dist}"
     assert "stream" in [step.action for step in found.steps]
     assert (enabled(node), node.installed()) == ("", before)
     assert not [path for path in node.files().keys() - files if "/cache/" not in path]
     assert converge(node, version="570").steps == ()
     assert (enabled(node), node.loaded(), node.works()) == ("570-open", f"{BEFORE} open", True)
-
-
-def test_check_mode_simulates_another_stream_in_place_of_the_enabled_one(
-    rhel: Callable[..., Rhel],
-) -> None:
-    node = rhel()
-    node.switch("epel", on=True)
+    node.ran.clear()
     assert converge(node, version="570").steps == ()
-    one = capability(node, version="580", check_mode=True)
-    found = one.plan(one.observe())
+    assert not [words for words in node.ran if "module" in words]
+
+
+def test_check_mode_simulates_another_stream_in_place_of_the_enabled_one(rhel: Machines) -> None:
+    node = rhel.driven(version="570")
+    found = planned(node, version="580")
     assert found.after["packages"]["kmod-nvidia-open-dkms"] == f"3:{VERSION}-1.el9"
     assert enabled(node) == "570-open"
     converge(node, version="580")
@@ -61,55 +52,39 @@ def test_check_mode_simulates_another_stream_in_place_of_the_enabled_one(
     assert (enabled(node), "kmod-nvidia-open-dkms" in node.installed()) == ("", False)
 
 
-def test_stream_that_rolls_gives_way_to_the_branch_that_is_asked_for(
-    rhel: Callable[..., Rhel],
-) -> None:
+def test_stream_that_somebody_enabled_stays_where_it_fits_and_comes_back(rhel: Machines) -> None:
     node = rhel()
-    node.switch("epel", on=True)
+    node.dnf("module", "enable", "nvidia-driver:570-open")
+    converge(node)
+    assert (enabled(node), node.loaded()) == ("570-open", f"{BEFORE} open")
+    converge(node, version="580")
+    assert enabled(node) == "580-open"
+    converge(node, state="absent")
+    assert enabled(node) == "570-open"
+
+
+def test_stream_that_rolls_gives_way_to_the_branch_that_is_asked_for(rhel: Machines) -> None:
+    node = rhel()
     node.dnf("module", "enable", "nvidia-driver:open-dkms")
     assert converge(node, version="570").steps == ()
     assert (enabled(node), node.loaded()) == ("570-open", f"{BEFORE} open")
 
 
-def test_old_gpu_gets_the_stream_of_the_last_branch_that_runs_it(
-    rhel: Callable[..., Rhel],
-) -> None:
+def test_old_gpu_gets_the_stream_of_the_last_branch_that_runs_it(rhel: Machines) -> None:
     node = rhel(gpu=V100)
-    node.switch("epel", on=True)
     assert converge(node).steps == ()
     assert (enabled(node), node.loaded()) == ("580-dkms", f"{VERSION} proprietary")
 
 
-def test_stream_comes_back_with_the_packages_where_a_change_fails(
-    rhel: Callable[..., Rhel], tmp_path: Path
-) -> None:
-    node = rhel()
-    node.switch("epel", on=True)
-    assert converge(node, version="570").steps == ()
-    node.repositories = {**node.repositories, "more": broken(tmp_path / "more", EL9)}
-    node.switch("more", on=True)
-    with pytest.raises(NodeError, match="the previous ones were restored") as failed:
-        converge(node, version="590")
-    assert failed.value.details["rolled_back"] is True
-    assert (enabled(node), node.installed()["nvidia-driver-cuda"]) == ("570-open", BEFORE)
-    assert "nvidia-driver-cuda" in node.held()
-    assert converge(node, version="570").steps == ()
-    converge(node, state="absent")
-    assert enabled(node) == ""
-
-
 def test_part_that_dnf_does_not_find_is_refused_before_the_rest_is_installed(
-    rhel: Callable[..., Rhel], tmp_path: Path
+    rhel: Machines,
 ) -> None:
     node = rhel()
-    node.switch("epel", on=True)
-    more = broken(tmp_path / "more", EL9, script="", gone="nvidia-persistenced")
-    node.repositories = {**node.repositories, "more": more}
-    node.switch("more", on=True)
+    packages, streams = broken(EL9)
+    node.offer("more", [one for one in packages if one.name != "nvidia-persistenced"], streams)
     before = node.installed()
-    one = capability(node, version="590", check_mode=True)
     with pytest.raises(NodeError, match=r"(?s)dnf finds no way.*match: nvidia-persistenced"):
-        one.plan(one.observe())
+        planned(node, version="590")
     with pytest.raises(NodeError, match="dnf finds no way"):
         converge(node, version="590")
     assert (node.installed(), enabled(node)) == (before, "")

@@ -5,21 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.fakes.packages.driver_runs import capability, converge
-from tests.fakes.played.rhel.played_rhel import Rhel
+from tests.fakes.packages.driver_runs import converge, planned
+from tests.fakes.played.rhel.played_rhel import Machines, Rhel
 from tests.fakes.played.rhel.rhel_archive import BEFORE, VERSION
 from tests.fakes.played.rhel.rhel_systems import AMAZON, EL8, EL9, EL10, FEDORA, ORACLE, System
 
-SYSTEMS = (
-    EL9,
-    FEDORA,
-    *(pytest.param(one, marks=pytest.mark.long) for one in (EL8, EL10, AMAZON, ORACLE)),
-)
-WITHOUT_STREAMS = (FEDORA, pytest.param(EL10, marks=pytest.mark.long))
+OTHERS = (FEDORA, EL8, EL10, AMAZON, ORACLE)
+SYSTEMS = (EL9, *(pytest.param(one, marks=pytest.mark.long) for one in OTHERS))
 
 
 def named(system: System) -> str:
@@ -27,10 +21,8 @@ def named(system: System) -> str:
 
 
 @pytest.fixture
-def node(request: pytest.FixtureRequest, rhel: Callable[..., Rhel]) -> Rhel:
-    found = rhel(request.param)
-    found.switch("epel", on=True)
-    return found
+def node(request: pytest.FixtureRequest, rhel: Machines) -> Rhel:
+    return rhel(request.param)
 
 
 def headers(system: System) -> list[str]:
@@ -41,8 +33,7 @@ def headers(system: System) -> list[str]:
 
 @pytest.mark.parametrize("node", SYSTEMS, ids=named, indirect=True)
 def test_driver_comes_with_the_headers_of_the_running_kernel_and_goes(node: Rhel) -> None:
-    one = capability(node, version="570", check_mode=True)
-    found = one.plan(one.observe())
+    found = planned(node, version="570")
     first, second = (step for step in found.steps if step.action == "install")
     assert [*first.params["packages"]] == headers(node.system)
     assert second.params["packages"]["kmod-nvidia-open-dkms"].startswith(f"3:{BEFORE}-")
@@ -55,8 +46,9 @@ def test_driver_comes_with_the_headers_of_the_running_kernel_and_goes(node: Rhel
     assert node.listdir("/lib/modules") == [node.system.kernel]
 
 
-@pytest.mark.parametrize("node", WITHOUT_STREAMS, ids=named, indirect=True)
-def test_another_branch_comes_while_the_one_before_is_locked(node: Rhel) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("node", [FEDORA, EL10], ids=named, indirect=True)
+def test_another_branch_comes_where_there_are_no_streams(node: Rhel) -> None:
     converge(node, version="570")
     left = converge(node, version="580", reload="when_idle")
     assert left.steps == ()

@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from tests.fakes.packages.driver_runs import capability, converge, reported
-from tests.fakes.played.rhel.played_rhel import Rhel
-from tests.fakes.played.rhel.rhel_archive import KMODS, OLDER, USER_SPACE, VERSION, driver, index
+from tests.fakes.packages.driver_runs import converge, planned, reported
+from tests.fakes.played.rhel.played_rhel import Machines, Rhel
+from tests.fakes.played.rhel.rhel_archive import KMODS, OLDER, USER_SPACE, VERSION, driver
 from tests.fakes.played.rhel.rhel_systems import EL9, EL10, FEDORA, System
 
 pytestmark = [pytest.mark.long]
@@ -23,8 +20,7 @@ def moves(node: Rhel) -> None:
     """Have the branch move, and see that it does so at once and only where that is asked for."""
     assert converge(node, version="580").steps == ()
     assert node.installed()["nvidia-driver-cuda"] == OLDER
-    one = capability(node, version="580", update=True, check_mode=True)
-    steps = [step.action for step in one.plan(one.observe()).steps]
+    steps = [step.action for step in planned(node, version="580", update=True).steps]
     assert (steps.count("install"), "stream" in steps) == (1, False)
     left = converge(node, version="580", update=True)
     assert left.steps == ()
@@ -38,29 +34,16 @@ def moves(node: Rhel) -> None:
 
 
 @pytest.mark.parametrize("system", [EL9, FEDORA], ids=["dnf4", "dnf5"])
-def test_branch_moves_within_its_stream_past_its_locks(
-    rhel: Callable[..., Rhel], system: System
-) -> None:
-    node = rhel(system)
-    if system.epel:
-        node.switch("epel", on=True)
-    assert converge(node, version=OLDER).steps == ()
+def test_branch_moves_within_its_stream_past_its_locks(rhel: Machines, system: System) -> None:
+    node = rhel.driven(system, version=OLDER)
     assert reported(node, version="580")["newer_version"] == VERSION
     moves(node)
 
 
 @pytest.mark.parametrize("system", [EL10, FEDORA], ids=["dnf4", "dnf5"])
-def test_branch_moves_by_metadata_that_was_old(
-    rhel: Callable[..., Rhel], tmp_path: Path, system: System
-) -> None:
+def test_branch_moves_by_metadata_that_was_old(rhel: Machines, system: System) -> None:
     node = rhel(system)
-    cuda = tmp_path / "cuda"
-    driver(cuda, system, OLDER)
-    index(cuda)
-    node.repositories = {**node.repositories, "cuda": cuda}
-    for name in ("cuda", *(["epel"] if system.epel else [])):
-        node.switch(name, on=True)
+    node.offer("cuda", driver(system, OLDER))
     assert converge(node, version="580").steps == ()
-    driver(cuda, system, VERSION)
-    index(cuda)
+    node.offer("cuda", (*driver(system, OLDER), *driver(system, VERSION)))
     moves(node)
