@@ -25,7 +25,8 @@ def begin() -> Path:
     for old in PLACE.glob(f"{PREFIX}*"):
         if not Path("/proc", old.name.split("-")[1]).exists():
             remove(old)
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=PLACE))
+    folder = PLACE / f"{PREFIX}{os.getpid()}"
+    folder.mkdir(0o700)
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None  # it is read anew
     return folder

@@ -9,6 +9,7 @@ import json
 import typing as t
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent import deployment
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
     STATUS,
     DevicePluginCapability,
@@ -22,6 +23,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired impor
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
+from tests.fakes.clock import Clock
 from tests.fakes.library.agent_host import (
     KEPT,
     LABELS,
@@ -64,7 +66,10 @@ def test_a_release_that_does_not_become_ready_is_taken_back() -> None:
     assert machine.current == "r2"
 
 
-def test_a_release_that_ends_again_and_again_is_not_waited_for() -> None:
+def test_a_release_that_ends_again_and_again_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deployment, "time", Clock())
     machine = AgentHost("r2")
     deploy(machine, "r1")
     machine.crashes = True

@@ -8,6 +8,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability import validate_pods
+from ansible_collections.gpu.node.plugins.module_utils._capability.drain import asking
 from ansible_collections.gpu.node.plugins.module_utils._capability.validate_pods import (
     SPEC,
     ValidatePodsCapability,
@@ -15,6 +17,8 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.validate_pods
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.rights import Right
 from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import ApiError
+
+from tests.fakes.clock import Clock
 
 Json = t.Dict[str, t.Any]
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -96,6 +100,14 @@ class Api:
 
     def delete_pod(self, *_words: str) -> None:
         self.log.append("- pod")
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no test wait for a pod."""
+    clock = Clock()
+    for module in (asking, validate_pods):
+        monkeypatch.setattr(module, "time", clock)
 
 
 def look(api: Api, *, check_mode: bool = False) -> t.Dict[str, str]:

@@ -15,6 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.cap
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host import cloud_init
 
+from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import FakeRoom
 
@@ -46,11 +47,11 @@ def booting(host: FakeHost) -> FakeHost:
 def test_the_node_is_looked_at_after_its_first_boot(
     booting: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def installed(_seconds: float) -> None:
+    def installed(_clock: Clock) -> None:
         booting.commands["containerd", "--version"] = VERSION
         booting.files[cloud_init.RESULT] = "{}"
 
-    monkeypatch.setattr(cloud_init.time, "sleep", installed)
+    monkeypatch.setattr(cloud_init, "time", Clock(at=installed))
     assert len(look(booting, 600)["gpu_info"]["pci_gpus"]) == 4
     assert booting.ran.count(STATUS) == 1
 
@@ -61,7 +62,10 @@ def test_wrong_variables_are_told_without_waiting(booting: FakeHost) -> None:
     assert "as one thing has to be corrected first:\n- mig_selected: 'hafl'" in str(caught.value)
 
 
-def test_a_first_boot_that_takes_too_long_is_no_missing_runtime(booting: FakeHost) -> None:
+def test_a_first_boot_that_takes_too_long_is_no_missing_runtime(
+    booting: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud_init, "time", Clock())
     with pytest.raises(NodeError, match="cloud-init is still at work"):
         look(booting, 1, cdi_path="/etc/cdi/nvidia.yaml")
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 import tomllib
 from typing import Any
 
@@ -16,6 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.reco
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 
+from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.runtime_host import (
     CONFIG,
@@ -63,13 +63,15 @@ def test_edit_keeps_everything_and_is_the_announced_one() -> None:
     assert sorted(host.files) == sorted([CONFIG, RECORD, MARK])
 
 
-def test_second_run_changes_nothing_and_a_restart_that_was_missed_is_asked_for_again() -> None:
+def test_second_run_changes_nothing_and_a_restart_that_was_missed_is_asked_for_again(
+    clock: Clock,
+) -> None:
     host = machine()
     converge(host)
     plan = planned(host)
     assert plan.steps == ()
     assert plan.restart_required == ("containerd.service",)
-    host.started(time.monotonic() + 60)
+    host.started(clock.now + 60)
     assert planned(host).restart_required == ()
 
 
@@ -228,11 +230,11 @@ def test_default_runtime_that_shows_all_gpus_is_a_warning() -> None:
     assert "containers that ask for no GPU may see all" in planned(host).warnings[0]
 
 
-def test_another_tool_that_rewrites_the_file_costs_one_edit_and_one_restart() -> None:
+def test_another_tool_that_rewrites_the_file_costs_one_edit_and_one_restart(clock: Clock) -> None:
     host = machine()
     host.install_toolkit()
     converge(host, mode="runtime_class")
-    host.started(time.monotonic() + 60)
+    host.started(clock.now + 60)
     host.files[CONFIG] = TEXT.replace("3.10", "3.11")
     plan = planned(host, mode="runtime_class")
     assert len(plan.steps) == 1
@@ -254,14 +256,14 @@ def test_absent_after_others_have_edited_takes_back_only_ours() -> None:
     assert RECORD not in host.files
 
 
-def test_absent_asks_for_a_restart_and_then_for_nothing() -> None:
+def test_absent_asks_for_a_restart_and_then_for_nothing(clock: Clock) -> None:
     host = machine()
     converge(host)
-    host.started(time.monotonic() + 60)
+    host.started(clock.now + 60)
     plan = planned(host, state="absent")
     assert [step.summary for step in plan.steps] == [f"restore {CONFIG}"]
     assert plan.restart_required == ("containerd.service",)
-    time.sleep(0.01)
+    clock.now += 1
     host.started(1.0)
     converge(host, state="absent")
     assert planned(host, state="absent").steps == ()
@@ -281,11 +283,11 @@ def test_absent_works_where_cdi_never_did() -> None:
     assert converge(host, state="absent") == []
 
 
-def test_edit_that_changes_nothing_in_effect_asks_for_no_restart() -> None:
+def test_edit_that_changes_nothing_in_effect_asks_for_no_restart(clock: Clock) -> None:
     host = RuntimeHost({DAEMON: '{"features": {"cdi": true}}'}, docker="26.1.5")
     host.install_toolkit()
     converge(host, name="docker", mode="default_runtime")
-    host.started(time.monotonic() + 60)
+    host.started(clock.now + 60)
     host.version = ()
     host.commands["dockerd", "--version"] = "Docker version 28.5.2, build abc"
     host.files[DAEMON] = "{}"

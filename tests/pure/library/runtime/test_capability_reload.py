@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 
 import pytest
 
+from tests.fakes.clock import Clock
 from tests.fakes.library.runtime_host import CONFIG, DAEMON, RuntimeHost, capability
 
 ON = '{"features": {"cdi": true}}'
@@ -55,29 +55,30 @@ def test_cdi_takes_a_restart_and_the_handler_beside_it_too() -> None:
     )
 
 
-def test_key_that_goes_takes_a_restart() -> None:
+def test_key_that_goes_takes_a_restart(clock: Clock) -> None:
     host = machine(ON)
     required(host, name="docker", mode="runtime_class")
-    host.started(time.monotonic())
+    host.started(clock.now)
+    clock.now += 1
     assert required(host, name="docker", mode="cdi") == (["docker.service"], [])
 
 
-def test_reload_that_was_missed_is_asked_for_until_it_was_done() -> None:
+def test_reload_that_was_missed_is_asked_for_until_it_was_done(clock: Clock) -> None:
     host = machine(ON)
     required(host, name="docker", mode="runtime_class")
     again = required(host, name="docker", mode="runtime_class")
     assert again == ([], ["docker.service"])
-    host.started(1.0, reloaded=time.monotonic() + 60)
+    host.started(1.0, reloaded=clock.now + 60)
     assert required(host, name="docker", mode="runtime_class") == ([], [])
 
 
-def test_reload_does_not_stand_for_a_restart() -> None:
+def test_reload_does_not_stand_for_a_restart(clock: Clock) -> None:
     host = machine("{}")
     required(host, name="docker", mode="cdi")
-    host.started(1.0, reloaded=time.monotonic() + 60)
+    host.started(1.0, reloaded=clock.now + 60)
     assert required(host, name="docker", mode="cdi") == (["docker.service"], [])
     assert required(host, name="docker", mode="runtime_class") == (["docker.service"], [])
-    host.started(time.monotonic() + 120)
+    host.started(clock.now + 120)
     assert required(host, name="docker", mode="runtime_class") == ([], [])
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 import tomllib
 from typing import Any
 
@@ -22,6 +21,8 @@ from ansible_collections.gpu.node.plugins.module_utils._core.text.masking import
 from hypothesis import given
 from hypothesis import settings as run
 from hypothesis import strategies as st
+
+from tests.support.alarm import alarm
 
 MARK = "S3cret"
 KEYS = [
@@ -135,9 +136,8 @@ def test_what_has_no_credential_is_left_as_it_is(text: str) -> None:
     "one", ["://a@", "token=", '[auth"', "auth[{", "-password ", "''", "[a.auth "]
 )
 def test_hostile_texts_take_no_time(one: str) -> None:
-    begun = time.monotonic()
-    masked_text(one * 5000)
-    assert time.monotonic() - begun < 10
+    with alarm():
+        masked_text(one * 5000)
 
 
 @pytest.mark.attack("registry-password-shown")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-import time
 import typing as t
 
 import pytest
@@ -39,6 +38,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import (
 )
 
 from tests.fakes.library.gpu_values import gpu
+from tests.support.alarm import alarm
 from tests.support.hostile import Thrown, inputs
 
 GPU = dataclasses.replace(
@@ -113,21 +113,18 @@ def deep(levels: int) -> t.Any:
 def test_layout_that_would_fill_the_memory_is_refused(
     changed: t.Dict[t.Any, t.Any], words: str
 ) -> None:
-    began = time.process_time()
-    with pytest.raises(InputError) as caught:
+    with alarm(), pytest.raises(InputError) as caught:
         select([{**ENTRY, **changed}], "")
     assert words in str(caught.value)
     assert len(str(caught.value)) < 800
-    assert time.process_time() - began < 1
 
 
 @pytest.mark.attack("hostile-configuration")
 def test_many_entries_are_checked_in_time() -> None:
     """A profile's compute instances in every mixture that a GPU can be asked for, a thousand times."""
     layout = {f"{size}c.8g.80gb": 64 for size in range(1, 5)}
-    began = time.process_time()
-    select([{**ENTRY, "mig-devices": layout}] * 1000, "")
-    assert time.process_time() - began < 10
+    with alarm():
+        select([{**ENTRY, "mig-devices": layout}] * 1000, "")
 
 
 @pytest.mark.attack("hostile-configuration")
@@ -144,9 +141,8 @@ def test_text_that_could_not_be_read_again_is_not_written() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_value_in_a_message_is_short(value: t.Any) -> None:
-    began = time.process_time()
-    assert len(shown(value)) <= LONGEST + 3
-    assert time.process_time() - began < 0.1
+    with alarm(1):
+        assert len(shown(value)) <= LONGEST + 3
 
 
 @pytest.mark.attack("hostile-configuration")

@@ -27,6 +27,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
 )
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 
+from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import DRIVER, LOADED, FakeHost
 from tests.fakes.library.gpu_values import gpu, mig
 from tests.fakes.packages.driver_fakes import FakeNvml
@@ -191,8 +192,9 @@ def broken(_gpu: Any) -> Any:
     raise NvmlError(GPU_IS_LOST, "listing processes")
 
 
-def test_what_is_on_its_way_is_looked_at_again() -> None:
+def test_what_is_on_its_way_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kubelet that takes a moment to register what it is offered."""
+    monkeypatch.setattr(room, "time", Clock())
     machine = host(UNREGISTERED)
     machine.files[room.KUBELET[0]] = ""
     later = iter([UNREGISTERED, SERVING])
