@@ -10,7 +10,7 @@ from tests.docs.tables import messages
 OURS = [one for one in messages.quoted() if one not in messages.OTHERS]
 
 
-def test_there_are_messages() -> None:
+def test_messages_are_found_in_the_pages() -> None:
     assert len(OURS) > 30
 
 

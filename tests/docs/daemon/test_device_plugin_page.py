@@ -27,7 +27,7 @@ def table(page: str, head: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
-def test_there_are_rows() -> None:
+def test_the_faults_are_read_from_the_page() -> None:
     assert len(ROWS) > 40
 
 

@@ -77,7 +77,7 @@ sharing:
     assert parse("", env={"MPS_ROOT": "/run/other"}).mps_root == "/run/other"
 
 
-def test_our_keys() -> None:
+def test_memory_threads_combine_and_priority_are_read() -> None:
     entry = {"name": "gpu", "replicas": 8, "memory": "4GiB", "threads": 10, "combine": 3}
     found = settings(
         {**entry, "overcommit": True, "priority": "below-normal"},

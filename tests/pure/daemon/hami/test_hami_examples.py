@@ -25,7 +25,7 @@ from tests.fakes.cluster.hami_pods import (
 CONFIG = {"apiVersion": "gpu.node/v1", "kind": "ShareConfig", "priority": 1, "coreLimit": True}
 
 
-def test_default_use() -> None:
+def test_memory_and_cores_become_a_claim() -> None:
     one = pod(limits(gpu=1, gpumem=3000, gpucores=30))
     after, found = changed(one)
     assert after["spec"]["containers"][0]["resources"] == {
@@ -71,7 +71,7 @@ def test_a_deployments_pod_with_the_default_scheduler() -> None:
     assert exactly(one)["capacity"] == {"requests": {"memory": "3000Mi"}}
 
 
-def test_dynamic_mig_example() -> None:
+def test_mig_mode_asks_for_the_smallest_fitting_profile_first() -> None:
     annotations = {"nvidia.com/vgpu-mode": "mig", "hami.io/gpu-scheduler-policy": "binpack"}
     one = pod(limits(gpu=2, gpumem=8000), annotations=annotations)
     ways = asked(one, MIG_NODES)["firstAvailable"]
@@ -87,7 +87,7 @@ def test_mig_example_is_the_device_plugins() -> None:
     assert mutate(pod({"nvidia.com/mig-3g.20gb": 1}), SETTINGS, MPS_NODES).patch == []
 
 
-def test_specify_card_type() -> None:
+def test_card_types_become_selectors_of_the_product() -> None:
     use = exactly(pod(limits(gpu=2), annotations={"nvidia.com/use-gputype": "A100,V100"}))
     assert (use["deviceClassName"], use["count"]) == ("gpu.gpu.node", 2)
     name = '("NVIDIA-" + device.attributes["gpu.node"].productName).lowerAscii()'
@@ -99,7 +99,7 @@ def test_specify_card_type() -> None:
     ]
 
 
-def test_specify_uuid() -> None:
+def test_uuids_become_selectors() -> None:
     uuids = "GPU-03f69c50-207a-2038-9b45-23cac89cb67d,GPU-03f69c50-207a-2038-9b45-23cac89cb67e"
     use = exactly(pod(limits(gpu=1), annotations={"nvidia.com/use-gpuuuid": uuids}))
     assert expressions(use) == [
@@ -113,7 +113,7 @@ def test_specify_uuid() -> None:
     ]
 
 
-def test_specify_scheduling_policy() -> None:
+def test_scheduling_policies_are_warned_of() -> None:
     annotations = {
         "hami.io/node-scheduler-policy": "spread",
         "hami.io/gpu-scheduler-policy": "binpack",
@@ -126,7 +126,7 @@ def test_specify_scheduling_policy() -> None:
     )
 
 
-def test_use_exclusive_card() -> None:
+def test_all_of_a_card_is_a_whole_gpu() -> None:
     way = exactly(pod(limits(gpu=2, gpumem_percentage=100, gpucores=100)))
     assert way == {"deviceClassName": "gpu.gpu.node", "allocationMode": "ExactCount", "count": 2}
 
@@ -148,7 +148,7 @@ def test_use_memory_fraction_on_two_gpus() -> None:
     assert way["capacity"] == {"requests": {"memory": "16Gi", "cores": "30"}}
 
 
-def test_use_sharing_card() -> None:
+def test_percentages_of_memory_become_amounts() -> None:
     ways = [exactly(pod(limits(gpu=1, gpumem_percentage=p, gpucores=100 - p))) for p in (40, 60)]
     assert [way["capacity"]["requests"] for way in ways] == [
         {"memory": "13107Mi", "cores": "60"},

@@ -96,7 +96,7 @@ def test_limits_and_requests_differ() -> None:
     )
 
 
-def test_only_requests() -> None:
+def test_requests_without_limits_are_taken() -> None:
     one = pod({"name": "one", "resources": {"requests": limits(gpu=1, gpumem=3000)}})
     after, _found = changed(one)
     assert after["spec"]["containers"][0]["resources"]["requests"] == {}
@@ -118,7 +118,7 @@ def test_a_count_of_zero_is_no_gpu() -> None:
     assert mutate(pod(limits(gpu=0)), SETTINGS, MPS_NODES).patch == []
 
 
-def test_defaults() -> None:
+def test_default_memory_and_cores_are_of_the_settings() -> None:
     one = pod(limits(gpu=1))
     settings = Settings(default_memory=5000, default_cores=20)
     assert exactly(one, settings=settings)["capacity"] == {
@@ -134,7 +134,7 @@ def test_defaults() -> None:
     )
 
 
-def test_memory_factor() -> None:
+def test_memory_is_multiplied_by_its_factor() -> None:
     way = exactly(pod(limits(gpu=1, gpumem=3)), settings=Settings(memory_factor=1024))
     assert way["capacity"] == {"requests": {"memory": "3Gi"}}
 
@@ -151,7 +151,7 @@ def test_names_are_configuration() -> None:
     assert parameters(one, settings)["priority"] == 0
 
 
-def test_priority() -> None:
+def test_priority_is_of_the_resource_or_the_environment() -> None:
     assert parameters(pod(limits(gpu=1, gpumem=1, priority=0)))["priority"] == 0
     assert parameters(pod(limits(gpu=1, gpumem=1, priority=1)))["priority"] == 1
     assert (
@@ -171,7 +171,7 @@ def test_priority_on_whole_gpus_is_taken_away_and_told() -> None:
     )
 
 
-def test_core_limit() -> None:
+def test_the_core_limit_can_be_turned_off() -> None:
     one = pod(limits(gpu=1, gpumem=1, gpucores=30))
     assert parameters(one)["coreLimit"] is True
     assert parameters(one, Settings(core_limit=False))["coreLimit"] is False
@@ -216,7 +216,7 @@ def test_percentage_looks_at_the_cards_that_suit_only() -> None:
     assert exactly(one, nodes)["capacity"] == {"requests": {"memory": "1000Mi"}}
 
 
-def test_multi_container() -> None:
+def test_each_container_has_a_claim_of_its_own() -> None:
     one = pod(limits(gpu=1, gpumem=1000), {"cpu": "1"}, limits(gpu=1, gpumem=1000))
     after, found = changed(one)
     assert len(found.templates) == 1
@@ -225,7 +225,7 @@ def test_multi_container() -> None:
     assert after["spec"]["containers"][1] == one["spec"]["containers"][1]
 
 
-def test_init_container() -> None:
+def test_an_init_container_shares_the_claim_of_what_wants_the_same() -> None:
     """Init containers have ended before others start: what wants the same shares the claim."""
     share, more = limits(gpu=1, gpumem=1000), limits(gpu=1, gpumem=2000)
     after, _found = changed(pod(share, init=(share, more, more)))
@@ -279,7 +279,7 @@ def test_words_that_no_product_has() -> None:
     assert "it has more than 32 words" in told
 
 
-def test_numa_bind() -> None:
+def test_numa_bind_becomes_a_constraint() -> None:
     annotations = {"nvidia.com/numa-bind": "true"}
     (template,) = mutate(pod(limits(gpu=2), annotations=annotations), SETTINGS, MPS_NODES).templates
     assert template.spec["spec"]["devices"]["constraints"] == [
@@ -290,7 +290,7 @@ def test_numa_bind() -> None:
     assert told.startswith("metadata.annotations[nvidia.com/numa-bind]: 'yes' can't be")
 
 
-def test_vgpu_mode() -> None:
+def test_vgpu_mode_chooses_what_enforces_the_share() -> None:
     def of(mode: str, published: Published, **amounts: Any) -> Json:
         return exactly(
             pod(limits(**amounts), annotations={"nvidia.com/vgpu-mode": mode}), published
@@ -354,7 +354,7 @@ def test_the_scheduler_of_hami_becomes_the_default_one() -> None:
     assert other.warnings == ("spec.schedulerName: pods of volcano are left as they are",)
 
 
-def test_privileged() -> None:
+def test_a_privileged_container_with_a_share_is_refused() -> None:
     share = {"name": "one", "resources": {"limits": limits(gpu=1, gpumem=1)}}
     other = {"name": "two", "securityContext": PRIVILEGED}
     for one in (pod({**share, "securityContext": PRIVILEGED}), pod(share, other)):

@@ -51,7 +51,7 @@ def read(**keys: Any) -> Settings:
     return parse(yaml.safe_dump({"nvidia": keys}), "device-config.yaml")
 
 
-def test_hamis_own_file() -> None:
+def test_hamis_device_config_is_read_and_what_has_no_effect_named() -> None:
     found = parse(USUAL, "device-config.yaml")
     assert found == Settings(split_count=10, memory_scaling=1.0)
     told = "\n".join(found.notes)

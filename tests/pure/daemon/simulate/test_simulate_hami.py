@@ -71,7 +71,7 @@ def test_hami_device_used_up(run: Any) -> None:
     assert found.why("p") == "its devices are in use as whole GPUs"
 
 
-def test_hami_multi_container(run: Any) -> None:
+def test_two_containers_have_two_cards(run: Any) -> None:
     parts = [
         container("a", gpu=1, gpumem=20000),
         container("b", gpu=1, gpumem=20000),
@@ -88,7 +88,7 @@ def test_hami_multi_container_one_of_which_does_not_fit(run: Any) -> None:
     assert "memory 40000Mi is more than a device of share.gpu.node can give" in found.why("p")
 
 
-def test_hami_init_container(run: Any) -> None:
+def test_an_init_container_has_the_same_card_or_another(run: Any) -> None:
     same = several(container("a", gpu=1, gpumem=20000), init=(container("i", gpu=1, gpumem=20000),))
     assert run([same], TWO_OF_32).devices("p") == ["gpu-0-share"]
     other = several(
@@ -97,7 +97,7 @@ def test_hami_init_container(run: Any) -> None:
     assert sorted(run([other], TWO_OF_32).devices("p")) == ["gpu-0-share", "gpu-1-share"]
 
 
-def test_hami_exclusive(run: Any) -> None:
+def test_a_whole_card_is_no_card_with_shares(run: Any) -> None:
     objects = [
         pod("share", gpu=1, gpumem=1000),
         pod("p", gpu=1, gpucores=100),
@@ -123,7 +123,7 @@ def test_hami_cores_not_left(run: Any) -> None:
     assert found.why("web-4") == "cores 40: 2 devices, most free is 20"
 
 
-def test_hami_multi_device(run: Any) -> None:
+def test_a_pod_that_wants_two_cards_waits_for_both(run: Any) -> None:
     node = {**TWO_OF_32, "config": NO_MPS}
     found = run([deployment(2, pod(gpu=2, gpumem=20000))], node)
     assert found.devices("web-0") == ["gpu-0-share", "gpu-1-share"]
@@ -160,7 +160,7 @@ def test_hami_type_or_uuid_mismatch(run: Any) -> None:
         assert "no device of share.gpu.node matches" in found.why("p"), wishes
 
 
-def test_hami_numa(run: Any) -> None:
+def test_cards_of_one_pod_are_of_one_numa_node(run: Any) -> None:
     node = {**MIXED, "config": NO_MPS}
     bound = {"nvidia.com/numa-bind": "true"}
     found = run([pod("p", bound, gpu=2, gpumem=1000), pod("q", gpu=2, gpumem=1000)], node)
@@ -171,7 +171,7 @@ def test_hami_numa(run: Any) -> None:
     assert run([pod("p", gpu=3, gpumem=1000)], node).counts == (1, 0)
 
 
-def test_hami_mig_mode(run: Any) -> None:
+def test_mig_mode_takes_the_profile_that_is_large_enough(run: Any) -> None:
     node = {"name": "n", "gpus": [{"product": "A100 80GB", "mig": True}]}
     found = run(
         [deployment(3, pod("p", {"nvidia.com/vgpu-mode": "mig"}, gpu=1, gpumem=35000))], node

@@ -51,7 +51,7 @@ def test_ten_pods_of_10000_mib_on_two_cards_of_32_gib(run: Any) -> None:
     assert found.why("web-9") == "memory 10000Mi: 2 devices, most free is 2768Mi"
 
 
-def test_memory_and_cores(run: Any) -> None:
+def test_cores_run_out_before_memory(run: Any) -> None:
     found = run([deployment(10, pod(gpu=1, gpumem=5000, gpucores=30))])
     assert found.counts == (6, 4)
     assert found.why("web-9") == "cores 30: 2 devices, most free is 10"

@@ -166,7 +166,7 @@ def test_folder_that_only_the_cache_tells_is_searched_too(nvml: FakeNvml) -> Non
     assert f"/usr/lib64/libnvidia-cfg.so.{VERSION}" in paths
 
 
-def test_chosen_folders(nvml: FakeNvml) -> None:
+def test_libraries_are_of_the_folders_that_were_chosen(nvml: FakeNvml) -> None:
     host = Debian()
     converge(host, library_folders=["/usr/lib64", "/x"])
     folders = {path.rpartition("/")[0] for path in host.mounts() if ".so" in path}

@@ -80,7 +80,7 @@ def test_libraries_of_the_driver_end_in_its_version(name: str, ours: bool) -> No
     assert is_driver_library(name, VERSION) is ours
 
 
-def test_stem() -> None:
+def test_a_library_and_its_links_have_one_stem() -> None:
     names = ["libcuda.so", "libcuda.so.1", "libcuda.so.550.163.01"]
     assert {stem(name) for name in names} == {"libcuda"}
 

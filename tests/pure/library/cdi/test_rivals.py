@@ -60,7 +60,7 @@ def test_a_file_whose_devices_cannot_be_read_is_named() -> None:
     assert "/etc/cdi/old.yaml describes nvidia.com/gpu too, and its devices cannot be read" in said
 
 
-def test_names_of_devices() -> None:
+def test_names_of_devices_are_read_from_any_specification() -> None:
     assert device_names(spec("0", "GPU-a")) == {"0", "GPU-a"}
     assert device_names(YAML) == {"0", "all"}
     assert device_names('{"kind": "nvidia.com/gpu"}') == set()

@@ -54,7 +54,7 @@ def test_exporter_that_cannot_be_meant_is_refused(values: dict[str, Any], words:
 
 
 @pytest.mark.parametrize("address", [":9400", "0.0.0.0:9400", "[::1]:9400", "node-1.example:1"])
-def test_addresses(address: str) -> None:
+def test_addresses_of_both_families_are_taken(address: str) -> None:
     assert exporter(address=address).address == address
 
 

@@ -58,7 +58,7 @@ def test_the_plain_configuration_is_the_default_one() -> None:
     assert "plain" not in own.configs[own.config_file]
 
 
-def test_settings() -> None:
+def test_settings_of_labels_become_environment_variables() -> None:
     assert settings({**LABELS, "output": "off"}, choosing=False) == ""
     chosen = {**LABELS, "extra": {"b/c": "1", "a": "2"}, "node_name": "n"}
     found = env_variables(settings(chosen, choosing=True))

@@ -94,7 +94,7 @@ def test_source_and_repository_go_together() -> None:
     assert parse(None, "distribution") is None
 
 
-def test_files_for_apt() -> None:
+def test_a_repository_becomes_sources_and_preferences_of_apt() -> None:
     found = parse({**VALUES, "suite": "stable", "components": ["main"]}, "repository")
     assert found is not None
     texts = files(found, PLACE, "debian", read(KEY, "key"))
@@ -109,7 +109,7 @@ def test_other_repositories_on_the_disk_keep_their_priority() -> None:
 
 
 @pytest.mark.parametrize("family", RPM_FAMILIES)
-def test_files_for_rpm(family: str) -> None:
+def test_a_repository_becomes_a_repo_file(family: str) -> None:
     found = parse({**VALUES, "signed_metadata": True}, "repository")
     assert found is not None
     texts = files(found, PLACE, family, read(KEY, "key"))

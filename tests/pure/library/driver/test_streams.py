@@ -36,7 +36,7 @@ def streams(enabled: str = "") -> Streams:
         ("", "", "open", False),
     ],
 )
-def test_streams_that_fit(stream: str, version: str, kind: str, fit: bool) -> None:
+def test_a_stream_fits_its_branch_and_kind(stream: str, version: str, kind: str, fit: bool) -> None:
     assert stream_fits(stream, version, kind) is fit
 
 

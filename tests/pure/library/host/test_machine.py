@@ -66,7 +66,7 @@ def test_lock_is_exclusive(tmp_path: Path) -> None:
         pass
 
 
-def test_symlink_and_remove(tmp_path: Path) -> None:
+def test_a_link_is_replaced_and_removed_once(tmp_path: Path) -> None:
     link = str(tmp_path / "a/current")
     HOST.symlink("releases/1", link)
     HOST.symlink("releases/2", link)

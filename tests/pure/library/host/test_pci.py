@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import architecture, nvidia_device
 
 
-def test_devices() -> None:
+def test_gpus_and_switches_are_told_apart() -> None:
     files = {"vendor": "0x10de\n", "device": "0x2330\n", "class": "0x030200\n", "numa_node": "1\n"}
     gpu = nvidia_device("0000:18:00.0", files)
     assert gpu is not None
@@ -38,5 +38,5 @@ def test_devices() -> None:
         (0xFFFF, ""),
     ],
 )
-def test_architectures(device: int, name: str) -> None:
+def test_the_architecture_follows_from_the_device_id(device: int, name: str) -> None:
     assert architecture(device) == name

@@ -62,7 +62,7 @@ def test_what_runs_a_process(path: str, unit: str, engine: str, container: bool)
     assert found is None or (found.id, found.engine) == (ID, engine)
 
 
-def test_names_of_containers() -> None:
+def test_names_of_containers_are_read_from_docker_and_podman() -> None:
     assert docker_name(json.dumps({"ID": ID, "Name": "/exporter"})) == "exporter"
     listed = json.dumps([{"id": "other", "names": ["x"]}, {"id": ID, "names": ["web"]}])
     assert podman_name(listed, ID) == "web"

@@ -64,7 +64,7 @@ def config(**entry: Any) -> dict[str, Any]:
         ({"devices": []}, []),
     ],
 )
-def test_selection(entry: dict[str, Any], uuids: list[int]) -> None:
+def test_an_entry_selects_its_gpus(entry: dict[str, Any], uuids: list[int]) -> None:
     _name, specs = select(config(**entry), "")
     assert specs is not None
     assert list(wanted(specs, GPUS)) == [GPUS[one].uuid for one in uuids]
@@ -142,7 +142,7 @@ def test_device_that_is_not_there_is_an_error() -> None:
         wanted(specs, GPUS)
 
 
-def test_generated_layouts() -> None:
+def test_layouts_of_nvidias_names_are_generated() -> None:
     assert generated("all-disabled", A100) is None
     assert generated("all-balanced", A100) == {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
     assert generated("all-balanced", A30) == {"1g.6gb": 2, "2g.12gb": 1}

@@ -144,7 +144,7 @@ def test_line_without_a_state_is_no_package(letters: str) -> None:
     assert apt.parse_packages(f"x\tall\tx\t1-1\t{letters}\n") == {}
 
 
-def test_simulated_installation() -> None:
+def test_a_simulated_installation_tells_what_is_new_changed_and_removed() -> None:
     found = apt.parse_simulation(recording("simulate-install-trixie"))
     assert len(found.new) == 16
     assert {"nvidia-smi", "pci.ids"} <= set(found.new)

@@ -64,7 +64,7 @@ SOURCES = st.builds(
 )
 
 
-def test_one_line_format() -> None:
+def test_sources_of_one_line_are_read() -> None:
     assert parse_one_line(ONE_LINE) == [
         Source("http://mirror/debian", "trixie", ("main", "contrib")),
         SECURITY,
@@ -72,7 +72,7 @@ def test_one_line_format() -> None:
     ]
 
 
-def test_deb822_format() -> None:
+def test_sources_in_deb822_are_read() -> None:
     assert parse_deb822(DEB822) == [
         Source(f"http://{host}/debian", suite, ("main",), KEY)
         for host in ("mirror", "second")

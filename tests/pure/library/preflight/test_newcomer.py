@@ -158,7 +158,7 @@ def test_a_node_without_a_gpu_is_left_alone(look: Look) -> None:
     assert look(mig_selected="hafl", cdi_path="nvidia.yaml") == ""
 
 
-def test_without_become(look: Look) -> None:
+def test_a_run_without_become_is_told_to_set_it(look: Look) -> None:
     said = look(root=False, mig_selected="hafl")
     assert "- mig_selected: 'hafl'" in said
     assert (
@@ -203,7 +203,7 @@ def test_a_read_only_folder_of_the_runtime(look: Look, room: FakeRoom, host: Fak
     assert look(container_runtime_state="absent") == ""
 
 
-def test_no_python(look: Look, host: FakeHost) -> None:
+def test_a_node_without_a_fitting_python_is_named(look: Look, host: FakeHost) -> None:
     host.commands = {key: value for key, value in host.commands.items() if key[0] != "python3"}
     said = look()
     assert "- no Python from 3.10 to 3.14 on the node: python3 is none (" in said
@@ -222,7 +222,7 @@ def test_a_node_for_slurm_needs_a_python_for_its_layout(
     assert look(components=["driver", "mig"]) == ""
 
 
-def test_no_package_source(look: Look, host: FakeHost) -> None:
+def test_apt_without_a_source_is_named(look: Look, host: FakeHost) -> None:
     del host.files["/etc/apt/sources.list.d/debian.sources"]
     assert "- apt has no package source: there is nothing in /etc/apt/sources.list or" in look()
     host.files["/etc/apt/sources.list"] = "deb http://mirror/debian trixie main\n"

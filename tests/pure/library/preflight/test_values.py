@@ -61,7 +61,7 @@ def test_no_value_is_an_accident(values: dict[str, Any]) -> None:
         {"mig_wait_timeout": "5", "x_version": "550.10", "y_version": 550},
     ],
 )
-def test_good_values(values: dict[str, Any]) -> None:
+def test_values_that_fit_are_not_complained_of(values: dict[str, Any]) -> None:
     assert check(values, MODULES) == []
 
 

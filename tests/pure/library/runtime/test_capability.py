@@ -376,7 +376,7 @@ def test_auto_leaves_dockers_containerd_alone() -> None:
     assert host.files[CONFIG] == text
 
 
-def test_no_runtime() -> None:
+def test_a_node_without_a_runtime_is_refused() -> None:
     with pytest.raises(NodeError, match="containerd is not installed"):
         planned(FakeHost())
     with pytest.raises(NodeError, match="no container runtime is installed"):

@@ -83,7 +83,7 @@ def test_restart_that_ends_nothing_or_was_asked_for(host: RuntimeHost, params: A
 
 
 @pytest.mark.parametrize("runtime", ["docker", "containerd"])
-def test_never(runtime: str) -> None:
+def test_a_restart_that_is_never_wanted_is_deferred(runtime: str) -> None:
     files = {DAEMON: "{}", CONFIG: "version = 2\n"}
     host = RuntimeHost(files, docker="26.1.5", containerd="1.7.24")
     found = run(host, name=runtime, restart="never")

@@ -196,7 +196,7 @@ def test_docker_has_cdi_by_flag_and_then_by_default(version: Any, config: Any, p
     assert [path for path, _value in view.changes()] == paths
 
 
-def test_docker_handler() -> None:
+def test_docker_gets_a_handler_without_options() -> None:
     assert common.DOCKER.settings({}, CLASS, False) == [
         (("runtimes", "nvidia", "path"), PATH),
         (("runtimes", "nvidia", "runtimeType"), None),

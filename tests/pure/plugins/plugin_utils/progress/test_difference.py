@@ -57,7 +57,7 @@ def test_what_is_the_same_has_no_difference_and_what_is_not_has(before: Any, aft
         assert any(one[0] in "+-" for one in found)
 
 
-def test_headers_and_notes() -> None:
+def test_headers_and_notes_stand_above_a_difference() -> None:
     both = {"before": "a\n", "after": "b\n", "before_header": "/etc/x", "after_header": "/etc/x"}
     assert texts(both) == ["/etc/x", "@@ -1 +1 @@", "-a", "+b"]
     assert texts({"dst_binary": 1}) == ["the file that is there is binary"]

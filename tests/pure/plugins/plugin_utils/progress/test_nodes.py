@@ -50,7 +50,7 @@ def test_what_changes_is_newer_than_what_was_found() -> None:
         ([{"mig_enabled": True, "instances": [{}]}, {"instances": []}], "1 of 2 partitioned"),
     ],
 )
-def test_mig(gpus: list[dict[str, object]], shown: str) -> None:
+def test_mig_layouts_are_shown_in_a_few_words(gpus: list[dict[str, object]], shown: str) -> None:
     node = Node()
     node.learn("mig", {"gpus": gpus})
     assert node.mig == shown
@@ -75,7 +75,7 @@ def test_what_no_kubelet_knows_is_not_called_ready() -> None:
         ({}, "ok"),
     ],
 )
-def test_results(counts: dict[str, int], result: str) -> None:
+def test_the_result_of_a_node_is_its_worst_count(counts: dict[str, int], result: str) -> None:
     assert Row("n1", Node(), {**COUNTS, **counts}).result == result
 
 

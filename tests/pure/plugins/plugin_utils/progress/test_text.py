@@ -95,7 +95,7 @@ def test_a_step_says_would_of_what_is_done() -> None:
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(7.9, "7 s"), (65, "1 min 05 s"), (3725, "1 h 02 min")]
 )
-def test_spans(seconds: float, shown: str) -> None:
+def test_times_are_shown_in_their_largest_units(seconds: float, shown: str) -> None:
     assert span(seconds) == shown
 
 
