@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +16,23 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deploym
     DevicePluginCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.packages import api
 
-from tests.fakes.packages.apt_nodes import AptNode, Repository, missing
+from tests.fakes.clock import Clock
+from tests.fakes.packages.apt_nodes import AptNode, Repository, in_folder, missing
 from tests.fakes.packages.pgp_keys import Key
+from tests.support.waiting import LIMIT
 
 pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing() or "-")]
 PACKAGE, LIBRARY = "python3-venv", "python3-lib"
+HOLD = """\
+import fcntl, sys
+with open(sys.argv[1], "w") as lock:
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
 HALF = """
 Package: half
 Status: install ok unpacked
@@ -69,12 +79,18 @@ def remove(node: AptNode) -> tuple[list[str], list[str]]:
     return [one.summary for one in first.steps], list(first.warnings)
 
 
-@contextlib.contextmanager
-def locked(node: AptNode) -> Iterator[None]:
-    """Hold the lock that apt and dpkg take before they change anything."""
-    with (node.root / "var/lib/dpkg/lock-frontend").open("w") as stream:
-        fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+@pytest.fixture
+def lock(node: AptNode) -> Iterator[subprocess.Popen[str]]:
+    """Have another process hold the lock that apt and dpkg take before they change anything, until its input ends."""
+    words = [sys.executable, "-c", HOLD, str(node.root / "var/lib/dpkg/lock-frontend")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, text=True, **pipes) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "locked\n"
+            yield process
+        finally:
+            process.kill()
 
 
 def renew(distribution: Repository) -> None:
@@ -103,28 +119,47 @@ def test_lists_are_fetched_where_the_mirror_is_newer(
     assert node.installed() == {LIBRARY: "2", PACKAGE: "2"}
 
 
+@pytest.mark.usefixtures("lock")
 def test_lock_that_stays_is_told_by_the_option_that_waits_longer(node: AptNode) -> None:
     node._genuine(("apt-get", "update"))
-    with locked(node), pytest.raises(NodeError, match=r"(?s)another package manager.*lock_timeout"):
+    with pytest.raises(NodeError, match=r"(?s)another package manager.*lock_timeout"):
         install(node)
     assert node.installed() == {}
     assert ("apt-get", "-q", "update") not in node.ran
 
 
-@pytest.mark.parametrize("half", [False, True])
-def test_lock_is_waited_for(node: AptNode, *, half: bool) -> None:
+def test_apt_waits_for_the_lock(node: AptNode, lock: subprocess.Popen[str]) -> None:
     node._genuine(("apt-get", "update"))
-    if half:  # dpkg has to finish this first
-        with (node.root / "var/lib/dpkg/status").open("a") as stream:
-            stream.write(HALF)
-        (node.root / "var/lib/dpkg/info/half.list").write_text("/.\n")
-    free = threading.Event()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(locked(node))
-        threading.Timer(1.0, lambda: (stack.close(), free.set())).start()
-        install(node, lock_timeout=60)
-        assert free.wait(60)
-    assert node.installed().keys() == {LIBRARY, PACKAGE, *(["half"] if half else [])}
+    waited = []
+
+    def apt(words: tuple[str, ...]) -> Completed:
+        """Run apt, and have the lock given away as it says that it waits."""
+        command = [words[0], *in_folder(words[0], node.root, signed=True), *words[1:]]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if not waited and "Waiting for cache lock" in line:
+                    waited.append(lock.communicate())
+        return Completed(process.returncode, "", "")
+
+    node.commands[("apt-get",)] = apt
+    install(node, lock_timeout=int(LIMIT))
+    assert waited
+    assert node.installed().keys() == {LIBRARY, PACKAGE}
+
+
+def test_lock_is_waited_for_where_dpkg_has_to_finish_something_first(
+    node: AptNode, lock: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node._genuine(("apt-get", "update"))
+    with (node.root / "var/lib/dpkg/status").open("a") as stream:
+        stream.write(HALF)
+    (node.root / "var/lib/dpkg/info/half.list").write_text("/.\n")
+    clock = Clock(at=lambda _clock: lock.communicate())
+    monkeypatch.setattr(api, "time", clock)
+    install(node, lock_timeout=60)
+    assert clock.slept == [api.RETRY_SECONDS]
+    assert node.installed().keys() == {LIBRARY, PACKAGE, "half"}
 
 
 def test_package_on_hold_is_not_changed(node: AptNode, distribution: Repository) -> None:
