@@ -3,12 +3,13 @@
 
 """The one folder of a run of the tests: what they write is below it, and goes with it.
 
-Its name has the process that made it, so that a later run removes what one left that was killed. Its path is short,
-since those of sockets may have 107 characters.
+Its name has the process that made it, which has it locked as long as it lives: a later run removes what one left that
+was killed, and nothing of one in another container. Its path is short, since those of sockets may have 107 characters.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -23,13 +24,22 @@ PREFIX = "gnt-"
 def begin() -> Path:
     """Make the folder the one for temporary files, of this process and of those that it starts."""
     for old in PLACE.glob(f"{PREFIX}*"):
-        if not Path("/proc", old.name.split("-")[1]).exists():
+        if not Path("/proc", old.name.split("-")[1]).exists() and _lock(old):
             remove(old)
-    folder = PLACE / f"{PREFIX}{os.getpid()}"
-    folder.mkdir(0o700)
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=PLACE))
+    _lock(folder)
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None  # it is read anew
     return folder
+
+
+def _lock(folder: Path) -> bool:
+    """Lock a folder until this process ends; False where another one has it, or another user."""
+    try:
+        fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def given() -> Path | None:
