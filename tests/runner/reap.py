@@ -4,7 +4,7 @@
 """Run a command, and leave nothing of it behind: no process, no file in the temporary folder, no mount.
 
 Linux gives orphans to the nearest ancestor that asks for them (PR_SET_CHILD_SUBREAPER), so that what a test
-started is found whatever it did to hide, also where the tests were killed.
+started is found whatever it did to hide, also where the tests were killed. Where this is killed, the next run ends it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, li
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     place = folder.begin()
-    child = subprocess.Popen(command, env={**environment, "TMPDIR": str(place)})
+    child = subprocess.Popen(
+        command,
+        env={**environment, "TMPDIR": str(place)},
+        preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: child.kill())
     try:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.folder import elsewhere
+
 if TYPE_CHECKING:
     from tests.fakes.daemon.labelling import Start
     from tests.fakes.daemon.running import Node
@@ -97,7 +99,7 @@ def make_shared(make_node: MakeNode) -> Iterator[MakeShared]:
 @pytest.fixture
 def memory() -> Iterator[Path]:
     """A folder that no disk has, for tests that write tens of thousands of times."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir=elsewhere("/dev/shm")) as folder:
         yield Path(folder)
 
 

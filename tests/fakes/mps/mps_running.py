@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from gpu_plugin.tools import files
 from nvsim.testing import Sim
 
 from tests.fakes.daemon.running import fill
+from tests.support.folder import elsewhere
 from tests.support.paths import MPS_CONTROL, REPOSITORY
 from tests.support.waiting import LIMIT, eventually
 
@@ -63,7 +63,7 @@ class Mps:
 
     def __init__(self, sim: Sim, command: Path | str, **variables: object) -> None:
         self.sim = sim
-        self.folder = Path(tempfile.mkdtemp(prefix="m-", dir=ROOTS_ALONE))
+        self.folder = elsewhere(ROOTS_ALONE, "m-")
         self.folder.chmod(0o755)  # the way to the manager's own folders, which is not its affair
         self.root, self.settings = self.folder / "r", self.folder / "s"
         self.settings.mkdir()

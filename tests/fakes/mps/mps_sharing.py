@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tests.fakes.mps.mps_running import (
     end_processes,
     unmount_below,
 )
+from tests.support.folder import elsewhere
 from tests.support.waiting import LIMIT, eventually
 
 __all__ = ["DEFAULT", "EXCLUSIVE_PROCESS"]
@@ -40,7 +40,7 @@ class Shared:
 
     def __init__(self, node: Any, program: Path) -> None:
         self.node = node
-        self.root = Path(tempfile.mkdtemp(prefix="r-", dir=ROOTS_ALONE))
+        self.root = elsewhere(ROOTS_ALONE, "r-")
         self.settings: Path = node.folder / "run/mps"
         self._control = ControlProgram(node.folder / "bin", program)
         self.asked = self._control.asked

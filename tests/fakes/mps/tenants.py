@@ -9,12 +9,12 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.folder import elsewhere
 from tests.support.waiting import LIMIT
 
 NOBODY = 65534
@@ -29,7 +29,7 @@ class Container:
     """A container with the mounts that the kubelet passes on, as it passes them on."""
 
     def __init__(self, mounts: Sequence[dict[str, Any]], *, user: int = 0) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="c-", dir="/var/lib"))
+        self.folder = elsewhere("/var/lib", "c-")
         self.name = f"tenant-{uuid.uuid4().hex[:8]}"
         self._user = user
         self._mounts = mounts

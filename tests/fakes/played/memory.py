@@ -3,7 +3,7 @@
 
 """Folders in memory, since dpkg and rpm wait for the disk after each package, and copies of what was made in them once.
 
-They go with the process, however that ends.
+They go with the run of the tests, however that ends.
 """
 
 from __future__ import annotations
@@ -12,33 +12,28 @@ import contextlib
 import functools
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from tests.support.folder import elsewhere
+
 MEMORY = "/dev/shm"
-REMOVER = 'cat; rm -rf "$0"'  # it reads until nobody can write to it any more
 T = TypeVar("T")
 
 
 @functools.lru_cache
-def _base() -> tuple[Path, subprocess.Popen[bytes]]:
-    """Return this process' folder, with what removes it."""
+def _base() -> Path:
+    """Return this process' folder."""
     usable = os.access(MEMORY, os.W_OK) and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
-    path = tempfile.mkdtemp(prefix="gpu-node-", dir=MEMORY if usable else None)
-    words, quiet = ["sh", "-c", REMOVER, path], subprocess.DEVNULL
-    remover = subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True
-    )
-    return Path(path), remover
+    return elsewhere(MEMORY if usable else tempfile.gettempdir(), "gpu-node-")
 
 
 @functools.lru_cache
 def shared(name: str) -> Path:
     """Return a folder that all tests of this process share."""
-    path = _base()[0] / name
+    path = _base() / name
     path.mkdir()
     return path
 

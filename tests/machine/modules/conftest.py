@@ -45,29 +45,35 @@ def nvidia_smi() -> Path:
 
 
 @pytest.fixture
-def start_module(tmp_path: Path) -> Start:
-    """Return a function that starts a module as ansible does."""
-    count = 0
+def start_module(tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts a module as ansible does; none outlives the test."""
+    started: list[subprocess.Popen[str]] = []
 
     def begin(sim: Sim, name: str, *, check: bool = False, **args: Any) -> subprocess.Popen[str]:
-        nonlocal count
-        count += 1
-        path = tmp_path / f"{count}.json"
+        path = tmp_path / f"{len(started)}.json"
         mine = (
             {"boot": False} if name in ("cdi", "mig") else {}
         )  # this machine is not to be changed
         told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
         told |= {"_ansible_diff": True}
         path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**mine, **args, **told}}))
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", BEGIN, str(tmp_path / "before"), f"{PACKAGE}.{name}", str(path)],
             env=sim.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        started.append(process)
+        return process
 
-    return begin
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None
+            pipe.close()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from tests.support.folder import named
 from tests.support.waiting import LIMIT
 
 PROGRAMS = [folder for folder in ("/usr", "/bin", "/lib", "/lib64") if Path(folder).exists()]
@@ -58,7 +59,7 @@ def _run(
         "linux": {"namespaces": [{"type": "mount"}]},
     }
     (bundle / "config.json").write_text(json.dumps(config))
-    words = ["runc", "--root", str(bundle / "state"), "run", f"gpu-node-{bundle.name}"]
+    words = ["runc", "--root", str(bundle / "state"), "run", named(bundle.name)]
     return subprocess.run(
         words, cwd=bundle, check=False, capture_output=True, text=True, timeout=LIMIT
     )

@@ -28,32 +28,33 @@ Start = Callable[..., "subprocess.Popen[str]"]
 AFTER = {"2g.10gb": 2, "3g.20gb": 1}
 
 
-def kill_at(process: subprocess.Popen[str], sim: Sim, changes: int) -> int:
-    """Kill a run as it begins the change after so many; return how many it made."""
-    made = 0
-    while begins_a_change(sim, process) and made < changes:
+def kill_at(process: subprocess.Popen[str], sim: Sim, changes: int) -> bool:
+    """Kill a run as it begins the change after so many; False where it has ended before."""
+    while begins_a_change(sim, process):
+        if not changes:
+            process.kill()
+            process.wait()
+            return True
         let_one_through(sim)
-        made += 1
-    process.kill()
-    process.communicate()
-    return made
+        changes -= 1
+    return False
 
 
 @pytest.mark.parametrize("before", [{}, THREE], ids=["from nothing", "from another layout"])
 def test_killed_between_any_two_steps_the_next_run_finishes(
     before: dict[str, int], a100: Sim, start_module: Start, run_module: Run
 ) -> None:
-    made, changes = 0, -1
-    while made > changes:
+    changes, killed = -1, True
+    while killed:
         changes += 1
         assert not run_module(a100, "mig", config=config(before)).get("failed")
         hold_changes(a100)
-        made = kill_at(start_module(a100, "mig", config=config(AFTER)), a100, changes + 1)
+        killed = kill_at(start_module(a100, "mig", config=config(AFTER)), a100, changes)
         let_all_through(a100)
         done = run_module(a100, "mig", config=config(AFTER))
         assert not done.get("failed"), done["msg"]
         assert names(a100) == ["2g.10gb", "2g.10gb", "3g.20gb"]
-    assert made >= 5
+    assert changes >= 5
 
 
 def test_gpu_lost_half_way_is_told_and_the_run_after_its_return_finishes(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from nvsim import genuine
 
 from tests.fakes.dra.driving import DraNode, MakeDra
+from tests.support.folder import elsewhere
 from tests.support.waiting import eventually
 
 
@@ -23,7 +23,7 @@ def mps_root() -> Iterator[Path]:
     """A folder in which root alone can put the daemons' root."""
     if os.geteuid() != 0:
         pytest.skip("the compute mode can be set by root only")
-    folder = Path(tempfile.mkdtemp(prefix="m-", dir="/var/lib"))
+    folder = elsewhere("/var/lib", "m-")
     yield folder / "r"
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from gpu_plugin.dra.values import Share
 from nvsim.testing import PROJECT
 
 from tests.fakes.mps.mps_running import ROOTS_ALONE
+from tests.support.folder import elsewhere
 
 GPU = "GPU-00000000-0000-0000-0000-000000000000"
 GENUINE = PROJECT / "build/libnvidia-ml.so.1"  # a shared library for this machine
@@ -34,7 +34,7 @@ def share(claim: str = CLAIM, gpu: str = GPU, memory: int = 3000 * MIB, **more: 
 def place() -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("file systems can be mounted by root only")
-    found = Path(tempfile.mkdtemp(prefix="h-", dir=ROOTS_ALONE))
+    found = elsewhere(ROOTS_ALONE, "h-")
     found.chmod(0o755)
     provide(found / "libvgpu.so")
     yield found

@@ -20,6 +20,7 @@ from gpu_plugin.dra.enforcement.hami_core import HamiCore
 from gpu_plugin.dra.values import Edits, Share
 
 from tests.fakes.mps.mps_running import ROOTS_ALONE
+from tests.support.folder import elsewhere
 
 GPU = "GPU-00000000-0000-0000-0000-000000000000"
 LIBRARY = """
@@ -55,7 +56,7 @@ exec "$@"
 def place() -> Iterator[Path]:
     if os.geteuid() != 0 or shutil.which("gcc") is None:
         pytest.skip("it takes root and a compiler")
-    found = Path(tempfile.mkdtemp(prefix="h-", dir=ROOTS_ALONE))
+    found = elsewhere(ROOTS_ALONE, "h-")
     found.chmod(0o755)
     build(LIBRARY, found / "libvgpu.so", "-shared", "-fPIC")
     build(PROGRAM, found / "dynamic")

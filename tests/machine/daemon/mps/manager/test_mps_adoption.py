@@ -18,6 +18,7 @@ from nvsim.testing import client as nvml
 
 from tests.fakes.daemon.running import kill
 from tests.fakes.mps.mps_running import EXCLUSIVE_PROCESS, Client, Mps, living
+from tests.support.folder import named
 from tests.support.waiting import LIMIT, eventually, unchanged
 
 KEPT = ("daemon", "restarts", "limits", "pipe", "settings", "clients")
@@ -193,7 +194,7 @@ def group() -> Iterator[Path]:
     memory = Path("/sys/fs/cgroup/memory")
     if not (memory / "memory.limit_in_bytes").exists():
         pytest.skip("no control group of version 1 can be made here")
-    made = memory / f"mps-{os.getpid()}"
+    made = memory / named(f"mps-{os.getpid()}")
     made.mkdir()
     yield made
     for pid in (made / "cgroup.procs").read_text().split():

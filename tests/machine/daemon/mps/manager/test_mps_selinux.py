@@ -9,7 +9,6 @@ import errno
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from gpu_plugin.mps import folders
 from gpu_plugin.mps.paths import Names
 
 from tests.fakes.mps.mps_running import unmount_below
+from tests.support.folder import elsewhere
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 LABEL = b"system_u:object_r:container_file_t:s0\0"
@@ -30,7 +30,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     """A device's places, where labels can be written; SELinux is off."""
     if os.geteuid() != 0:
         pytest.skip("labels can be written and mounts be made by root only")
-    path = tempfile.mkdtemp(prefix="l-", dir="/dev/shm")
+    path = str(elsewhere("/dev/shm", "l-"))
     monkeypatch.setattr(folders, "SELINUX", Path(path, "enforce"))
     yield Names(UUID, f"{path}/r")
     unmount_below(Path(path))
