@@ -35,18 +35,18 @@ class Lane:
 
 
 SHORT, LONG = "not (long or endurance)", "long"
-NODE = ("tests/node",)
+HERE, NODE = ("tests/pure", "tests/machine"), ("tests/node",)
 LANES = (
     Lane("lint", target="lint"),
-    Lane("pure", ("tests/pure",)),
+    Lane("pure", ("tests/pure",), marked=SHORT),
     Lane("docs", ("tests/docs",)),
     Lane("sanity", target="sanity"),
     Lane("machine", ("tests/machine",), workers=WAITING, share="worksteal", marked=SHORT),
     Lane("molecule", target="molecule", nodes=True),
     Lane("node", NODE, workers=3, share="load", marked=SHORT, nodes=True),
-    Lane("machine-long", ("tests/machine",), workers=3, marked=LONG, whole=True),
+    Lane("machine-long", HERE, workers=3, marked=LONG, whole=True),
     Lane("node-long", NODE, workers=3, share="load", marked=LONG, nodes=True, whole=True),
-    Lane("endurance", ("tests/machine", "tests/pure"), workers=3, marked="endurance", whole=True),
+    Lane("endurance", HERE, workers=3, marked="endurance", whole=True),
     Lane("sanity-all", target="sanity-all", whole=True),
 )
 

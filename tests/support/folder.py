@@ -33,11 +33,21 @@ def begin() -> Path:
         if not Path("/proc", old.name.split("-")[1]).exists() and _lock(old):
             _end(old)
             remove(old)
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=PLACE))
+    folder = _made()
     _lock(folder)
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None  # it is read anew
     return folder
+
+
+def _made() -> Path:
+    own = PLACE / f"{PREFIX}{os.getpid()}"
+    with contextlib.suppress(
+        FileExistsError
+    ):  # in another container is a process of that number, too
+        own.mkdir(0o700)
+        return own
+    return Path(tempfile.mkdtemp(prefix=f"{own.name}-", dir=PLACE))
 
 
 def _lock(folder: Path) -> bool:
@@ -51,7 +61,7 @@ def _lock(folder: Path) -> bool:
 
 def named(name: str) -> str:
     """Return a name for what is not below the folder, as a control group, and goes with it."""
-    return f"{Path(tempfile.gettempdir()).name}-{name}"
+    return f"{Path(tempfile.gettempdir()).name}.{name}"
 
 
 def given() -> Path | None:
@@ -78,7 +88,7 @@ def remove(folder: Path) -> None:
         for place in sorted(_mounted(one), reverse=True):
             subprocess.run(["umount", "--lazy", place], check=False, capture_output=True)
         shutil.rmtree(one, ignore_errors=True)
-    for group in CGROUPS.rglob(f"{folder.name}*"):
+    for group in CGROUPS.rglob(f"{folder.name}.*"):
         with contextlib.suppress(OSError):
             group.rmdir()
 

@@ -204,6 +204,7 @@ def test_without_root_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None
         def observe(self) -> int:
             raise PermissionError(13, "Permission denied", "/proc/1/fd")
 
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(PermissionError):
         run_capability(Module(), lambda: Locked(1))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

@@ -6,20 +6,19 @@
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.dra.enforcement.hami_core import MIB, environment
 from gpu_plugin.dra.enforcement.library import HEADER, MACHINES, header_problem
 from gpu_plugin.dra.values import Share
+from grpc._cython import cygrpc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.paths import NVSIM
-
 GPU = "GPU-00000000-0000-0000-0000-000000000000"
 OTHER = "GPU-11111111-0000-0000-0000-000000000000"
-LIBRARY = NVSIM / "build/libnvidia-ml.so.1"  # a shared library for this machine
 
 
 def share(gpu: str = GPU, memory: int = 3000 * MIB, cores: int = 0) -> Share:
@@ -36,7 +35,7 @@ def test_any_bytes_are_a_library_or_not(data: bytes) -> None:
 
 
 def test_this_machines_libraries_are_libraries_and_no_other_machines() -> None:
-    header = LIBRARY.read_bytes()[: HEADER.size]
+    header = Path(cygrpc.__file__).read_bytes()[: HEADER.size]
     assert header_problem(header, platform.machine()) == ""
     assert header_problem(header, "riscv64") == "is not built for riscv64"
 
