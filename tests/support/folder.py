@@ -42,9 +42,7 @@ def begin() -> Path:
 
 def _made() -> Path:
     own = PLACE / f"{PREFIX}{os.getpid()}"
-    with contextlib.suppress(
-        FileExistsError
-    ):  # in another container is a process of that number, too
+    with contextlib.suppress(FileExistsError):  # another container has a process of that number
         own.mkdir(0o700)
         return own
     return Path(tempfile.mkdtemp(prefix=f"{own.name}-", dir=PLACE))
