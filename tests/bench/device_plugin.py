@@ -31,7 +31,7 @@ from wire import Wire
 
 from tests.fakes.daemon.gpu_builders import device
 from tests.fakes.daemon.running import Node
-from tests.fakes.daemon.scraping import free_port
+from tests.fakes.daemon.scraping import Metrics
 from tests.support.waiting import eventually
 
 GPU = "nvidia.com/gpu"
@@ -112,7 +112,7 @@ def calm(work: Callable[[], object]) -> list[float]:
 
 def rest(node: Node, config: str, name: str) -> None:
     """Show what a daemon takes that serves metrics and has nothing to do."""
-    node.start_daemon(config, "--rescan", "5", "--metrics-address", f"127.0.0.1:{free_port()}")
+    node.start_daemon(config, "--rescan", "5", "--metrics-address", Metrics().address)
     eventually(lambda: "metrics are served" in node.logged())
     time.sleep(2)  # for what is late
     assert node.daemon is not None

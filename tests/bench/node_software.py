@@ -16,7 +16,7 @@ from pathlib import Path
 from nvsim import genuine, testing
 
 from tests.fakes.daemon.running import Node
-from tests.fakes.daemon.scraping import free_port
+from tests.fakes.daemon.scraping import Metrics
 from tests.fakes.kubernetes.standin_api import NODE, Api
 from tests.fakes.mps.mps_sharing import GPU, Shared
 from tests.support.waiting import eventually
@@ -79,7 +79,7 @@ def node_software() -> Iterator[str]:
         node.start_daemon(
             f"sharing: {{mps: {MPS}}}",
             *("--mps-managers", "own", "--rescan", "5"),
-            *("--metrics-address", f"127.0.0.1:{free_port()}"),
+            *("--metrics-address", Metrics().address),
             **shared.env,
         )
         shared.wait(GPU, GPUS * SHARES)

@@ -5,30 +5,36 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import urllib.error
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families as families
 
+from tests.support.waiting import LIMIT
 
-def free_port() -> int:
-    """Return a port that nobody has."""
+# This process' own: a port of it that is free stays so, whoever else looks for ports on this machine.
+HOST = f"127.{os.getpid() >> 16}.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+
+
+def free_address() -> tuple[str, int]:
+    """Return an address of this machine at which nobody listens."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        probe.bind((HOST, 0))
+        return HOST, int(probe.getsockname()[1])
 
 
 class Metrics:
     """The metrics at an address of this machine."""
 
     def __init__(self) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = "{}:{}".format(*free_address())
 
     def get(self, path: str) -> tuple[int, str]:
         """Return a page's status and content; 0 when nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://{self.address}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.address}{path}", timeout=LIMIT) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refusal:
             return refusal.code, refusal.read().decode()

@@ -19,7 +19,7 @@ from standin_kubelet.dra import Claim, DraKubelet, Plugin
 
 from tests.fakes.kubernetes.standin_api import NODE, Api
 from tests.support.paths import REPOSITORY
-from tests.support.waiting import eventually
+from tests.support.waiting import LIMIT, eventually
 
 DRIVER = "gpu.node"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -76,7 +76,7 @@ class DraNode:
 
     def layout(self, gpu: int, *profiles: str) -> None:
         words = [sys.executable, str(REPOSITORY / "tests/fakes/daemon/mig_layout.py"), str(gpu)]
-        subprocess.run([*words, *profiles], env=self.env, check=True, timeout=20)
+        subprocess.run([*words, *profiles], env=self.env, check=True, timeout=LIMIT)
 
     def mig_mode(self, gpu: int) -> None:
         """Turn MIG mode on, without instances."""
@@ -202,7 +202,7 @@ class DraNode:
     def ended(self) -> int:
         """Wait for the end of the process; return its status."""
         assert self.process is not None
-        found = self.process.wait(20)
+        found = self.process.wait(LIMIT)
         self.status_file.unlink(missing_ok=True)
         return found
 
@@ -216,6 +216,11 @@ class DraNode:
         except FileNotFoundError:
             return {}
         return found
+
+    def looks(self) -> int:
+        """How often the driver's process has asked for the number of GPUs since its start."""
+        assert self.process is not None
+        return self.sim.looks(self.process.pid)
 
     def logged(self) -> str:
         return self.log.read_text()

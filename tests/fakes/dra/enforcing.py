@@ -69,7 +69,9 @@ class Process:
 class Enforcing(Process):
     """That of MPS, on a node with a manager."""
 
-    def __init__(self, node: Mps, split: int = 10, patience: float = 15) -> None:
+    def __init__(self, node: Mps, split: int = 10, patience: float | None = None) -> None:
+        from tests.support.waiting import LIMIT  # this file is a program too, without the tests
+
         command = [sys.executable, "-m", "gpu_plugin", "mps", "run", "--settings", node.settings]
         command += ["--control", node.program, "--interval", "0.2", "--linger", "0.5"]
         options = {
@@ -78,15 +80,10 @@ class Enforcing(Process):
             "command": [*map(str, command)],
             "log": str(node.log),
             "split": split,
-            "patience": patience,
+            "patience": LIMIT if patience is None else patience,
         }
-        programs = node.folder / "bin"
-        programs.mkdir(exist_ok=True)
-        link = programs / "nvidia-cuda-mps-control"
-        if not link.is_symlink():
-            link.symlink_to(node.program)
         path = f"{node.env['PYTHONPATH']}:{os.environ.get('PYTHONPATH', '')}"
-        path_of_programs = f"{programs}:{os.environ['PATH']}"
+        path_of_programs = f"{node.program.parent}:{os.environ['PATH']}"
         super().__init__(options, {**node.env, "PATH": path_of_programs, "PYTHONPATH": path})
 
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import _socket
 import os
+import select
 import sys
-import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -81,11 +81,15 @@ def keep_client(channel: socket.socket) -> None:
 
 
 def drain(seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while REAL and CLIENTS and time.monotonic() < deadline:
-        time.sleep(PAUSE)
-    if os.environ.get("STANDIN_BUSY"):
-        time.sleep(seconds)
+    """Wait for the clients' end, at most for so long."""
+    for _look in range(round(seconds / PAUSE)):
+        if not (REAL and CLIENTS) and not os.environ.get("STANDIN_BUSY"):
+            break
+        pause()
+
+
+def pause() -> None:
+    select.select((), (), (), PAUSE)
 
 
 def serve() -> None:
@@ -129,7 +133,7 @@ def ask() -> None:
     if how == "lost":
         sys.exit(1)
     while how == "hangs" == mood():
-        time.sleep(PAUSE)
+        pause()
     if how == "refuse":
         sys.exit(print("Invalid value"))
     if how == "before":

@@ -5,7 +5,7 @@
 
 It looks for registration sockets in a folder (pkg/kubelet/pluginmanager), takes the first version of the API that it
 knows (cm/dra/plugin), asks for claims to be prepared and unprepared (cm/dra/manager.go), listens to the health of
-devices, and counts a driver whose connection is gone for longer than ``WIPE`` as one whose slices are removed.
+devices, and counts a driver that was without a connection at so many looks, ``WIPE``, as one whose slices are removed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import contextlib
 import json
 import stat
 import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -33,7 +32,8 @@ from gpu_plugin.proto.registration_v1 import rpc as registration
 
 KNOWN = {v1.VERSION: (v1, v1_pb2), v1beta1.VERSION: (v1beta1, v1beta1_pb2)}
 READY = grpc.ChannelConnectivity.READY.value[0]
-LOOK, INFO, NOTIFY, CALL, STREAM, WIPE = 0.1, 1.0, 5.0, 45.0, 5.0, 30.0
+LOOK, INFO, NOTIFY, CALL, STREAM = 0.1, 1.0, 5.0, 45.0, 5.0  # seconds
+WIPE = 300  # looks in a row, which is half a minute
 # A new connection each, as the kubelet makes: a driver may serve where another one still does.
 UNSHARED = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 1000))
 Stamp = tuple[int, int]
@@ -68,7 +68,7 @@ class Plugin:
     def __init__(self, name: str, endpoint: str, version: str, call: float) -> None:
         self.name, self.endpoint, self.version, self.seconds = name, endpoint, version, call
         self._rpc, self.messages = KNOWN[version]
-        self.connected, self.since = False, time.monotonic()
+        self.connected, self.missed = False, 0
         self.health: dict[tuple[str, str], Any] = {}
         self.heard = 0
         self._closed = threading.Event()
@@ -76,12 +76,11 @@ class Plugin:
         threading.Thread(target=self._follow, daemon=True).start()
 
     def look(self) -> None:
-        """Notice whether it is connected, and connect where it is not."""
+        """Notice whether it is connected, and connect where it is not; ``missed`` are such looks in a row."""
         # subscribe() raises in a thread of its own when the channel is closed.
         channel: Any = self._channel
-        connected = channel._channel.check_connectivity_state(True) == READY
-        if connected != self.connected:
-            self.connected, self.since = connected, time.monotonic()
+        self.connected = channel._channel.check_connectivity_state(True) == READY
+        self.missed = 0 if self.connected else self.missed + 1
 
     def prepare(self, claims: list[Claim]) -> Any:
         """Call NodePrepareResources."""
@@ -134,7 +133,7 @@ class Plugin:
 class DraKubelet:
     """``registry`` is the folder of registration sockets; ``call`` is how long a driver may take."""
 
-    def __init__(self, registry: Path, call: float = CALL, wipe: float = WIPE) -> None:
+    def __init__(self, registry: Path, call: float = CALL, wipe: int = WIPE) -> None:
         self.registry, self._seconds, self._wipe = registry, call, wipe
         registry.mkdir(parents=True, exist_ok=True)
         self.plugins: dict[str, Plugin] = {}
@@ -223,12 +222,11 @@ class DraKubelet:
         return ""
 
     def _count_lost(self) -> None:
-        now = time.monotonic()
         for name, one in self.plugins.items():
             one.look()
             if one.connected:
                 self.wiped = [each for each in self.wiped if each != name]
-            elif now - one.since > self._wipe and name not in self.wiped:
+            elif one.missed > self._wipe and name not in self.wiped:
                 self.wiped.append(name)
 
     # --- pods ---

@@ -10,13 +10,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi.files import CdiFile
+
+from tests.support.waiting import LIMIT, eventually
 
 # /etc/cdi and /run/cdi are those of a folder, in a mount namespace of its own.
 ASK = """\
@@ -51,7 +52,7 @@ def resolved(folder: Path, kind: str) -> dict[str, str]:
     words += [f"{kind}={name}" for name in FROM]
     env = {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
     done = subprocess.run(
-        words, env=env, capture_output=True, text=True, timeout=120, check=False, cwd=folder
+        words, env=env, capture_output=True, text=True, timeout=LIMIT, check=False, cwd=folder
     )
     if done.returncode:
         pytest.skip(f"podman can't be asked here: {done.stderr[-300:]}")
@@ -64,11 +65,8 @@ def short() -> Iterator[Path]:
     """A folder with a path that podman does not find too long."""
     folder = Path(tempfile.mkdtemp(prefix="p-"))
     yield folder
-    for _time in range(100):  # podman cleans up in a process of its own
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            break
-        time.sleep(0.1)
+    # podman cleans up in a process of its own
+    eventually(lambda: (shutil.rmtree(folder, ignore_errors=True), not folder.exists())[-1])
 
 
 def test_devices_are_taken_from_where_podman_takes_them(short: Path) -> None:

@@ -1,13 +1,12 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finding S10 where others write the file: CDI specifications beside ours, and kubeconfigs."""
+"""Hostile files that others write: CDI specifications beside ours, and kubeconfigs."""
 
 from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 
 from tests.fakes.daemon.hostile_configurations import ATTACKS, bomb, merges
+from tests.support.alarm import alarm
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
@@ -56,9 +56,8 @@ def test_cdi_file_of_others_is_left_aside(
     (folder / "nvidia.yaml").write_text(json.dumps(SPEC))
     (folder / name).write_bytes(FOREIGN[name])
     kept = CdiFile(tmp_path)
-    began = time.process_time()
-    kept.refresh()
-    assert time.process_time() - began < 2
+    with alarm():
+        kept.refresh()
     assert kept.names == {"0"}
     told = capsys.readouterr().err
     assert "a CDI specification is ignored" in told
@@ -114,10 +113,8 @@ def test_daemon_goes_on_beside_cdi_files_of_others(make_node: MakeNode) -> None:
 def test_kubeconfig_is_refused_in_a_few_words(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
-    began = time.process_time()
-    with pytest.raises(ApiError, match=words) as caught:
+    with alarm(), pytest.raises(ApiError, match=words) as caught:
         Access(str(path)).connect()
-    assert time.process_time() - began < 2
     assert len(str(caught.value)) < 600
 
 
@@ -150,12 +147,10 @@ def test_a_program_of_a_kubeconfig_is_ended_where_it_takes_too_long(
 ) -> None:
     monkeypatch.setattr(kubeconfig, "PROGRAM_SECONDS", 0.2)
     program = tmp_path / "token"
-    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.write_text("#!/bin/sh\nexec sleep infinity\n")
     program.chmod(0o755)
     path = tmp_path / "kubeconfig"
     path.write_text(KUBECONFIG % PROGRAM % program)
     path.chmod(0o600)
-    began = time.monotonic()
     Access(str(path)).connect().close()  # the library goes on without a token, and logs why
     assert f"{program}' has not answered in 0 seconds" in caplog.text
-    assert time.monotonic() - began < 10

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finding S10: configurations that ended or hung what read them, whoever may edit a ConfigMap's."""
+"""Configurations that would end or hang what reads them: whoever may edit a ConfigMap can write one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,8 @@ from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.labels.settings import Configs
 
 from tests.fakes.daemon.hostile_configurations import ATTACKS, GOOD, STARS
-from tests.support.waiting import eventually
+from tests.support.alarm import alarm
+from tests.support.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
@@ -33,14 +33,15 @@ PRODUCT = "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
 
 
 def check(file: Path) -> subprocess.CompletedProcess[str]:
-    """``gpu-plugin check-config`` as a process, which may take 10 seconds and 1 GiB."""
+    """``gpu-plugin check-config`` as a process, which may take 20 seconds of the processor and 1 GiB."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 
     command = [sys.executable, "-m", "gpu_plugin", "check-config", str(file)]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=10, check=False, preexec_fn=limit
+        command, capture_output=True, text=True, timeout=LIMIT, check=False, preexec_fn=limit
     )
 
 
@@ -76,11 +77,10 @@ def test_what_is_no_file_of_this_size_is_refused_as_well(tmp_path: Path) -> None
 
 @pytest.mark.attack("hostile-configuration")
 def test_stars_are_matched_in_linear_time() -> None:
-    began = time.process_time()
-    for pattern in ("*" * 14 + "!", "*a" * 120 + "!", "*" * LONGEST_PATTERN):
-        assert Rule(pattern, "x").matches(PRODUCT) == pattern.endswith("*")
-    assert not Rule("*a*a*a*a*a*a*a*a*a*a*b", "x").matches("a" * 100)
-    assert time.process_time() - began < 1
+    with alarm():
+        for pattern in ("*" * 14 + "!", "*a" * 120 + "!", "*" * LONGEST_PATTERN):
+            assert Rule(pattern, "x").matches(PRODUCT) == pattern.endswith("*")
+        assert not Rule("*a*a*a*a*a*a*a*a*a*a*b", "x").matches("a" * 100)
 
 
 @pytest.mark.attack("hostile-configuration")
@@ -120,13 +120,12 @@ def test_plain_anchors_are_still_taken() -> None:
 
 
 @pytest.mark.attack("hostile-configuration")
-def test_many_entries_are_read_in_time() -> None:
+def test_many_entries_are_read() -> None:
     lines = [f"  - {{name: n{number}, replicas: 2}}" for number in range(700)]
     entries = "\n".join(lines)
-    began = time.process_time()
-    found = parse(f"sharing:\n timeSlicing:\n  resources:\n{entries}")
+    with alarm():
+        found = parse(f"sharing:\n timeSlicing:\n  resources:\n{entries}")
     assert len(found.sharing.shares) == 700
-    assert time.process_time() - began < 5
     with pytest.raises(ConfigError, match="is shared twice"):
         parse(f"sharing:\n timeSlicing:\n  resources:\n{entries}\n{lines[0]}")
 
@@ -156,11 +155,9 @@ LONG = 60_000
     ],
     ids=lambda text: f"{text[:24]!r}",
 )
-def test_the_longest_texts_take_no_longer_than_a_second(text: str) -> None:
-    began = time.thread_time()
-    with contextlib.suppress(ConfigError):
+def test_the_longest_texts_keep_no_parser_busy(text: str) -> None:
+    with alarm(), contextlib.suppress(ConfigError):
         parse(text)
-    assert time.thread_time() - began < 1
 
 
 @pytest.mark.attack("hostile-configuration")
@@ -184,7 +181,6 @@ def replace(node: Node, text: str) -> None:
 
 @pytest.mark.attack("hostile-configuration")
 def test_the_running_daemon_keeps_the_configuration_before(make_node: MakeNode) -> None:
-
     node = make_node(1)
     node.start_kubelet()
     node.start_daemon(GOOD % 3)

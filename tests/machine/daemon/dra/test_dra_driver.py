@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from gpu_plugin.cli import main
 from nvsim.testing import client
@@ -14,7 +12,7 @@ from standin_kubelet.dra import DraError
 
 from tests.fakes.dra.driving import DRIVER, MIB, MakeDra
 from tests.fakes.kubernetes.standin_api import NODE
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, unchanged
 
 
 def test_a_whole_gpu_is_prepared_and_given_back(make_dra: MakeDra) -> None:
@@ -116,8 +114,7 @@ def test_an_instance_made_for_a_claim_is_published_as_before(make_dra: MakeDra) 
     before = eventually(node.devices)
     claim = node.claim("part", "gpu-0-mig-1g10gb-19-3")
     node.start_pod(claim)
-    time.sleep(1.5)  # several looks at the GPUs
-    assert node.devices() == before
+    unchanged(node.devices, before, node.looks)
     node.end_pod(claim)
 
 

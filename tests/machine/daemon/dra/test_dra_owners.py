@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held, dump, entry
 from gpu_plugin.kubelet.handover import checkpoint_of
 
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, unchanged
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
@@ -56,8 +55,7 @@ def test_a_gpu_that_a_pod_has_does_not_go_to_dra(make_node: MakeNode) -> None:
     for word in ("gpuNode.allocation would give GPU", "pod default/pod-a", "drain the node"):
         assert word in told
     assert "the one before stays" in node.logged()
-    time.sleep(1)
-    assert node.resources()[GPU] == 2
+    unchanged(lambda: node.resources()[GPU], 2, node.looks)
     node.ask("release", pod="pod-a")
     eventually(lambda: not problem(node))
     node.wait(GPU, 0)
@@ -74,8 +72,7 @@ def test_a_gpu_of_a_claim_does_not_go_to_the_device_plugin(make_node: MakeNode) 
     told = eventually(lambda: problem(node))
     for word in ("gpuNode.allocation would give GPU 1", "claim default/claim-1 with gpu-1"):
         assert word in told
-    time.sleep(1)
-    assert node.resources()[GPU] == 1
+    unchanged(lambda: node.resources()[GPU], 1, node.looks)
     hold(node)
     node.wait(GPU, 2)
     eventually(lambda: problem(node) == "")

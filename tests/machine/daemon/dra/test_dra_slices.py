@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from gpu_plugin._shared._core.allocated import SOCKET
@@ -13,7 +12,7 @@ from standin_kubelet.devices import Ledger
 from standin_kubelet.pods import PodResources
 
 from tests.fakes.dra.driving import DraNode
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, unchanged
 
 if TYPE_CHECKING:
     from tests.fakes.dra.driving import MakeDra
@@ -63,13 +62,12 @@ def test_preparing_and_a_restart_write_no_slice(make_dra: MakeDra) -> None:
     before = node.api.writes()
     claim = node.claim("part", "gpu-0-mig-1g10gb-19-3")
     node.start_pod(claim)
-    time.sleep(1)  # looks at the GPUs see the instance
+    unchanged(node.api.writes, before, node.looks)
     node.kill()
     node.start()
     settled(node, 25)
     node.end_pod(claim)
-    time.sleep(1)
-    assert node.api.writes() == before
+    unchanged(node.api.writes, before, node.looks)
 
 
 def test_an_instance_of_the_administrator_is_published_with_its_uuid(
@@ -115,8 +113,7 @@ def test_a_gpu_of_a_pod_is_not_published_until_the_pod_is_gone(
     pods.start()
     ledger.give("pod-a", {"nvidia.com/gpu": [node.uuids()[0]]})
     node.start()
-    time.sleep(1.5)
-    assert node.api.slices == {}
+    unchanged(lambda: dict(node.api.slices), {}, node.looks)
     ledger.take_back("pod-a")
     settled(node, 4)
     pods.stop()

@@ -1,13 +1,12 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finding L9: streams that nobody reads keep no call waiting."""
+"""Streams that nobody reads keep no call waiting."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from gpu_plugin.kubelet.server import Published, ResourceServer
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 
 from tests.fakes.daemon.gpu_builders import device, snapshot
-from tests.support.waiting import eventually
+from tests.support.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
@@ -54,18 +53,16 @@ def stream(path: Path, stack: contextlib.ExitStack) -> Any:
     return listen(api_pb2.Empty())
 
 
-def allocate(path: Path) -> float:
-    """Return how long an allocation takes."""
+def allocate(path: Path) -> None:
+    """Wait for an allocation."""
     request = api_pb2.AllocateRequest()
     request.container_requests.add(devices_ids=["GPU-0"])
-    began = time.monotonic()
     with grpc.insecure_channel(f"unix://{path}") as channel:
         channel.unary_unary(
             rpc.ALLOCATE,
             request_serializer=api_pb2.AllocateRequest.SerializeToString,
             response_deserializer=api_pb2.AllocateResponse.FromString,
-        )(request, timeout=10)
-    return time.monotonic() - began
+        )(request, timeout=LIMIT)
 
 
 @pytest.mark.parametrize("count", [8, 9, 40])
@@ -73,7 +70,8 @@ def test_streams_that_hang_stop_no_allocate(server: ResourceServer, count: int) 
     with contextlib.ExitStack() as stack:
         kept = [stream(server.socket, stack) for _one in range(count)]
         assert next(kept[-1]).devices  # who came last is served
-        assert max(allocate(server.socket) for _time in range(5)) < 5
+        for _time in range(5):
+            allocate(server.socket)
 
 
 def test_streams_that_nobody_reads_stop_no_allocate_and_no_end(
@@ -84,12 +82,9 @@ def test_streams_that_nobody_reads_stop_no_allocate_and_no_end(
         for length in range(10):
             devices = (device(0), *(device(number) for number in range(1, MANY + length)))
             published.put(snapshot({GPU: devices}))
-            time.sleep(0.05)
-        assert allocate(server.socket) < 5
-        began = time.monotonic()
+            assert any(len(told.devices) == len(devices) for told in kept[-1])  # one does read
+        allocate(server.socket)
         server.stop()
-        assert time.monotonic() - began < 5
-        del kept
 
 
 def test_a_stream_that_made_room_is_said_to_have_gone(server: ResourceServer) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import queue
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -18,7 +17,7 @@ from gpu_plugin.labels.owned import NodeState
 from gpu_plugin.labels.watching import NodeWatch, Watched
 
 from tests.fakes.kubernetes.standin_api import DROP, NODE, Api
-from tests.support.waiting import eventually
+from tests.support.waiting import LIMIT, eventually
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ Told = queue.SimpleQueue[NodeState | ApiError]
 def state(told: Told) -> NodeState:
     """The next state that is told; failures in between are left out."""
     while True:
-        found = told.get(timeout=8)
+        found = told.get(timeout=LIMIT)
         if isinstance(found, NodeState):
             return found
 
@@ -105,11 +104,11 @@ def test_a_cut_connection_goes_on_where_it_was(api: Api, told: Told) -> None:
     eventually(lambda: api.counted("WATCH"))
     for number in range(3):
         api.cut()
-        assert isinstance(told.get(timeout=8), ApiError)
+        assert isinstance(told.get(timeout=LIMIT), ApiError)
         assert state(told)  # it can be followed again, though nothing has changed
         eventually(lambda number=number: api.counted("WATCH") > number + 1)
     api.stop()
-    while not isinstance(told.get(timeout=8), ApiError):
+    while not isinstance(told.get(timeout=LIMIT), ApiError):
         pass
     api.start()
     assert state(told)
@@ -121,9 +120,9 @@ def test_a_node_that_is_deleted_and_registers_again(api: Api, told: Told) -> Non
     eventually(lambda: api.counted("WATCH"))
     with api.news:
         before, api.node = api.node, None
-    while "node was deleted" not in str(told.get(timeout=8)):
+    while "node was deleted" not in str(told.get(timeout=LIMIT)):
         pass
-    while "no such node" not in str(told.get(timeout=8)):
+    while "no such node" not in str(told.get(timeout=LIMIT)):
         pass
     with api.news:
         api.node = before
@@ -135,7 +134,7 @@ def test_access_that_is_renewed_is_taken(api: Api, told: Told) -> None:
     eventually(lambda: api.counted("WATCH"))
     api.token = "new"
     api.end()
-    while getattr(told.get(timeout=8), "status", 0) != 401:
+    while getattr(told.get(timeout=LIMIT), "status", 0) != 401:
         pass
     api.write_kubeconfig("new")
     assert state(told)
@@ -173,7 +172,7 @@ def test_a_malformed_kubeconfig_does_not_end_the_watch(api: Api, text: str) -> N
     found: Told = queue.SimpleQueue()
     watch = NodeWatch(NodeApi(Access(str(api.kubeconfig)), NODE), found.put, pause=0.05)
     watch.start()
-    first = found.get(timeout=8)
+    first = found.get(timeout=LIMIT)
     assert isinstance(first, ApiError)
     api.kubeconfig.write_text(good)
     assert state(found)
@@ -205,11 +204,17 @@ def test_a_watch_that_has_ended_is_begun_anew(
 ) -> None:
     found: Told = queue.SimpleQueue()
     node = NodeApi(Access(str(api.kubeconfig)), NODE)
-    watched = Watched(lambda: NodeWatch(node, found.put, pause=0.05))
+    made: list[NodeWatch] = []
+
+    def begin() -> NodeWatch:
+        made.append(NodeWatch(node, found.put, pause=0.05))
+        return made[-1]
+
+    watched = Watched(begin)
     with monkeypatch.context() as broken:
         broken.setattr(NodeWatch, "_follow", lambda _self: sys.exit(1))  # as a library may do
         watched.keep()
-        time.sleep(0.2)
+        eventually(lambda: not made[0].is_alive())
     eventually(lambda: (watched.keep(), not found.empty())[-1])
     assert state(found)
     assert "the watch of the node has ended, starting over" in capsys.readouterr().err

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from gpu_plugin.tools.followed import CHUNK, Events, Followed, Lines
 
 from tests.fakes.daemon.running import kill
 from tests.fakes.mps.mps_running import living
+from tests.support.waiting import LIMIT, eventually
 
 LEADER = "sleep 300 & echo $!; wait"  # with a process in its group
 
@@ -31,7 +32,8 @@ def events() -> Events:
 def leader() -> Iterator[subprocess.Popen[bytes]]:
     made = subprocess.Popen(["sh", "-c", LEADER], stdout=subprocess.PIPE, start_new_session=True)
     yield made
-    made.kill()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(made.pid, signal.SIGKILL)
     made.wait()
 
 
@@ -40,11 +42,12 @@ def member(leader: subprocess.Popen[bytes]) -> int:
     return int(leader.stdout.readline())
 
 
-def wait(events: Events, done: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline
-        events.wait(0.05)
+def wait(events: Events, done: Callable[[], bool]) -> None:
+    def look() -> bool:
+        events.wait(0)
+        return done()
+
+    eventually(look)
 
 
 def test_end_of_a_child_ends_its_group(events: Events, leader: subprocess.Popen[bytes]) -> None:
@@ -102,8 +105,8 @@ def test_process_that_got_the_number_is_left_alone(
     one.began = "1"
     one.look()
     assert not one.living
-    time.sleep(0.1)
-    assert leader.poll() is None
+    leader.send_signal(signal.SIGTERM)
+    assert leader.wait(LIMIT) == -signal.SIGTERM  # and was not killed before
 
 
 def test_last_words_are_there_when_the_end_is(

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,19 +23,26 @@ from gpu_plugin.webhook.certificates.serving import Serving
 from gpu_plugin.webhook.server import Server
 
 from tests.fakes.cluster.hami_pods import MPS_NODES, SETTINGS, Json, limits, pod
+from tests.fakes.daemon import scraping
+from tests.support.waiting import LIMIT, eventually
 
-LOCAL = "127.0.0.1"
+LOCAL = scraping.HOST
 SHARE = pod(limits(gpu=1, gpumem=3000))
 
 
+NOW = 1_800_000_000.0
+NO_CHECK_TIME = ssl.VerifyFlags(0x200000)  # X509_V_FLAG_NO_CHECK_TIME, for which ssl has no name
+
+
 class Templates:
-    """Takes so many seconds for each template."""
+    """Takes for each template until the gate is open."""
 
     def __init__(self) -> None:
-        self.seconds, self.ensured = 0.0, 0
+        self.gate, self.ensured = threading.Event(), 0
+        self.gate.set()
 
     def ensure(self, *_words: Any) -> bool:
-        time.sleep(self.seconds)
+        self.gate.wait(LIMIT)
         self.ensured += 1
         return True
 
@@ -45,26 +52,27 @@ class Running:
 
     def __init__(self) -> None:
         self.templates, self.problem = Templates(), ""
-        made = issue.authority("ca", time.time())
+        made = issue.authority("ca", NOW)
         serving = Serving()
-        serving.load(issue.serving(made, (LOCAL,), time.time()))
+        serving.load(issue.serving(made, (LOCAL,), NOW))
         self.context = ssl.create_default_context(cadata=made.certificate)
+        self.context.verify_flags |= NO_CHECK_TIME
         admission = Admission(SETTINGS, self.templates, lambda: MPS_NODES)  # type: ignore[arg-type]
         self._server = Server(admission, serving.context, lambda: self.problem)
         self._loop = asyncio.new_event_loop()
-        self.port, self.pages = (_free() for _each in range(2))
+        self.port, self.pages = (scraping.free_address()[1] for _each in range(2))
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._do(self._server.start((LOCAL, self.port), (LOCAL, self.pages)))
 
     def _do(self, work: Any) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(LIMIT)
 
     def stop(self) -> None:
         self._do(self._server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     def connection(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(LOCAL, self.port, timeout=20, context=self.context)
+        return http.client.HTTPSConnection(LOCAL, self.port, timeout=LIMIT, context=self.context)
 
     def ask(self, body: bytes, method: str = "POST", path: str = "/mutate") -> tuple[int, bytes]:
         connection = self.connection()
@@ -73,12 +81,6 @@ class Running:
         found = answer.status, answer.read()
         connection.close()
         return found
-
-
-def _free() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOCAL, 0))
-        return int(probe.getsockname()[1])
 
 
 def asked(one: Json | None = None, **more: Any) -> bytes:
@@ -96,7 +98,9 @@ def asked(one: Json | None = None, **more: Any) -> bytes:
 
 
 @pytest.fixture
-def running() -> Iterator[Running]:
+def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    for deadline in ("FIRST", "DEADLINE"):
+        monkeypatch.setattr(server, deadline, LIMIT)
     made = Running()
     yield made
     made.stop()
@@ -141,20 +145,25 @@ def test_bodies_are_bounded(running: Running) -> None:
     assert running.ask(asked())[0] == 200
 
 
-def test_other_paths_and_methods(running: Running) -> None:
+def test_other_paths_and_methods_are_refused(running: Running) -> None:
     assert running.ask(asked(), path="/other")[0] == 404
     assert running.ask(asked(), method="PUT")[0] == 405
 
 
-def test_a_review_that_takes_too_long(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_review_that_takes_too_long_is_refused(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "DEADLINE", 0.3)
-    running.templates.seconds = 1.0
+    running.templates.gate.clear()
     assert running.ask(asked())[0] == 503
-    running.templates.seconds = 0.0
+    running.templates.gate.set()
+    monkeypatch.setattr(server, "DEADLINE", LIMIT)
     assert running.ask(asked())[0] == 200
 
 
-def test_slow_bodies_end(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_does_not_come_is_waited_for_until_the_deadline(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "DEADLINE", 0.3)
     connection = running.connection()
     connection.putrequest("POST", "/mutate")
@@ -164,15 +173,11 @@ def test_slow_bodies_end(running: Running, monkeypatch: pytest.MonkeyPatch) -> N
     connection.close()
 
 
-def closed(channel: socket.socket, seconds: float) -> bool:
-    """Tell whether the other side ends a connection within so many seconds."""
-    channel.settimeout(seconds)
-    try:
-        return channel.recv(1) == b""
-    except TimeoutError:
-        return False
-    except OSError:
-        return True
+def wait_for_the_end(channel: socket.socket) -> None:
+    """Wait until the other side ends a connection."""
+    channel.settimeout(LIMIT)
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        assert channel.recv(1) == b""
 
 
 def _plain(running: Running) -> socket.socket:
@@ -196,11 +201,19 @@ def test_who_asks_nothing_is_dropped(
     monkeypatch.setattr(server, "FIRST", 0.2)
     running = Running()
     try:
-        with connect(running) as channel:
-            assert closed(channel, 5)
-        assert running.ask(asked())[0] == 200
+        # On a busy machine it may be dropped during the handshake already.
+        with contextlib.suppress(ConnectionError, ssl.SSLError), connect(running) as channel:
+            wait_for_the_end(channel)
+        eventually(lambda: answered(running))
     finally:
         running.stop()
+
+
+def answered(running: Running) -> bool:
+    try:
+        return running.ask(asked())[0] == 200
+    except OSError:
+        return False
 
 
 def test_the_oldest_of_too_many_is_dropped(
@@ -208,20 +221,23 @@ def test_the_oldest_of_too_many_is_dropped(
 ) -> None:
     monkeypatch.setattr(server, "MOST_SILENT", 2)
     channels = [_secret(running) for _each in range(3)]
-    assert closed(channels[0], 2)
-    assert not closed(channels[2], 0.2)
+    wait_for_the_end(channels[0])
+    for one in channels[1:]:
+        one.settimeout(LIMIT)
+        one.sendall(b"GET /other HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert one.recv(12) == b"HTTP/1.1 404"
     for one in channels:
         one.close()
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_tls_from_1_2_on(running: Running, version: ssl.TLSVersion) -> None:
+def test_tls_is_spoken_from_1_2_on(running: Running, version: ssl.TLSVersion) -> None:
     running.context.minimum_version = running.context.maximum_version = version
     assert running.ask(asked())[0] == 200
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_no_tls_before_1_2(running: Running) -> None:
+def test_tls_before_1_2_is_refused(running: Running) -> None:
     running.context.minimum_version = ssl.TLSVersion.TLSv1_1
     running.context.maximum_version = ssl.TLSVersion.TLSv1_1
     running.context.set_ciphers("ALL:@SECLEVEL=0")
@@ -229,9 +245,9 @@ def test_no_tls_before_1_2(running: Running) -> None:
         running.ask(asked())
 
 
-def test_pages(running: Running) -> None:
+def test_pages_tell_health_readiness_and_metrics(running: Running) -> None:
     def page(path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(LOCAL, running.pages, timeout=10)
+        connection = http.client.HTTPConnection(LOCAL, running.pages, timeout=LIMIT)
         connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status, answer.read().decode()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +19,14 @@ from gpu_plugin.mps.state import owner_of
 
 from tests.fakes.dra.enforcing import share
 from tests.fakes.mps.mps_running import living
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, unchanged
 
 if TYPE_CHECKING:
     from tests.fakes.dra.enforcing import Enforcing
     from tests.fakes.mps.mps_running import Mps
 
 DEFAULT, EXCLUSIVE_PROCESS = 0, 3
+TURNS = 20
 Enforce = Callable[..., "Enforcing"]
 
 
@@ -82,7 +82,8 @@ def test_each_keeps_what_is_its_own(node: Mps, enforce: Enforce, plugin: Plugin)
         plugin.want()
         plugin.want(0)
         dra.ask("tick")
-        time.sleep(0.1)
+        asked = node.asked(node.uuid(1))
+        eventually(lambda asked=asked: node.asked(node.uuid(1)) > asked)
     daemon = node.status(node.uuid(1))["daemon"]
     assert living(daemon)
     plugin.want()
@@ -102,19 +103,18 @@ def test_each_keeps_what_is_its_own(node: Mps, enforce: Enforce, plugin: Plugin)
 def test_a_gpu_of_the_other_is_refused_until_it_is_free(
     node: Mps, enforce: Enforce, plugin: Plugin
 ) -> None:
-    dra, claimed = enforce(patience=1.5), share(node.sim)
+    dra, claimed = enforce(), share(node.sim)
     uuid = claimed["gpu_uuid"]
     dra.ask("prepare", claimed)
     daemon = node.status(uuid)["daemon"]
     plugin.want(0)
     assert plugin.reconciler.problems() == {uuid: "the DRA driver has it shared by MPS"}
-    time.sleep(0.5)
-    assert node.status(uuid)["daemon"] == daemon
+    unchanged(lambda: node.status(uuid)["daemon"], daemon, lambda: node.asked(uuid))
     assert node.status(uuid)["settings"]["owner"] == "dra"
     dra.ask("unprepare", claimed)
     eventually(lambda: plugin.ready(0))
     with pytest.raises(RuntimeError, match="the device plugin has it shared by MPS"):
-        dra.ask("prepare", claimed)
+        enforce(patience=0.5).ask("prepare", claimed)
     assert plugin.ready(0)
 
 
@@ -139,22 +139,25 @@ def test_both_at_once_lose_nothing(node: Mps, enforce: Enforce, plugin: Plugin) 
     eventually(lambda: plugin.ready(0))
     dra.ask("prepare", stays)
     daemons = [node.status(node.uuid(gpu))["daemon"] for gpu in (0, 1)]
-    until = time.monotonic() + 3
+    plugins, done = [0], threading.Event()
 
-    def plugins_turn() -> None:
-        while time.monotonic() < until:
+    def plugins_turns() -> None:
+        while not done.is_set():
             plugin.want(0, 1)  # which the claims' driver has
             plugin.want(0)
+            plugins[0] += 1
 
-    thread = threading.Thread(target=plugins_turn)
+    thread = threading.Thread(target=plugins_turns)
     thread.start()
-    turns = 0
-    while time.monotonic() < until:
-        dra.ask("prepare", share(node.sim, f"c{turns}", gpu=1))
-        dra.ask("restore", stays)  # the others' claims are gone
-        turns += 1
-    thread.join()
-    assert turns > 10
+    try:
+        turns = 0
+        while min(turns, plugins[0]) < TURNS:
+            dra.ask("prepare", share(node.sim, f"c{turns}", gpu=1))
+            dra.ask("restore", stays)  # the others' claims are gone
+            turns += 1
+    finally:
+        done.set()
+        thread.join()
     assert [node.status(node.uuid(gpu))["daemon"] for gpu in (0, 1)] == daemons
     assert all(map(living, daemons))
     owners = {path.name: owner_of(path) for path in node.settings.glob("*.settings.json")}

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.cluster.rate import Rate
 from gpu_plugin.config.configuration import parse
+from gpu_plugin.dra import publish
 from gpu_plugin.dra.publish import GateOff, Publisher
 from gpu_plugin.dra.slice_api import SliceApi
 from gpu_plugin.offer.devices import GpuView, Kind, Problem
@@ -23,8 +23,9 @@ from gpu_plugin.slices import build
 from gpu_plugin.slices.changes import changes
 
 from tests.fakes.daemon.gpu_builders import inventory, view
-from tests.fakes.kubernetes.standin_api import DROP, NODE
+from tests.fakes.kubernetes.standin_api import DROP, NODE, SLICES
 from tests.fakes.kubernetes.standin_api import Api as Slices
+from tests.support.waiting import eventually
 
 ALL = parse("gpuNode: {allocation: dra}")
 NAMES = [f"0{number}-gpu.node-{NODE}" for number in range(2)]
@@ -61,13 +62,6 @@ def publisher(api: SliceApi) -> Iterator[Publisher]:
     made.stop()
 
 
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def good(server: Slices, specs: tuple[Json, ...] = ONE) -> bool:
     """Whether the server has what is wanted."""
     with server.news:
@@ -75,18 +69,27 @@ def good(server: Slices, specs: tuple[Json, ...] = ONE) -> bool:
     return bool(found) and changes(NODE, specs, found) == ()
 
 
-def test_nothing_is_asked_while_nothing_changes(server: Slices, publisher: Publisher) -> None:
+def listed(server: Slices) -> int:
+    """How often all slices were asked for."""
+    return server.requests.count(("GET", SLICES))
+
+
+def test_nothing_is_asked_while_nothing_changes(
+    server: Slices, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "SETTLE", 0.0)
     publisher.want(ONE)
-    until(lambda: server.counted("WATCH"))
+    eventually(lambda: server.counted("WATCH"))
     assert good(server)
-    before = len(server.requests)
-    for _each in range(5):
-        publisher.want(slices(view(0)))
-    time.sleep(1)
-    assert server.requests[before:] == []
-    assert server.writes() == [("POST", "resourceslices")] * 2
-    assert publisher.standing.problem == ""
+    eventually(lambda: publisher.standing.problem == "")
     assert (publisher.standing.generation, publisher.standing.devices) == (1, 2)
+    assert server.writes() == [("POST", "resourceslices")] * 2
+    looks = listed(server)
+    for number, specs in enumerate((slices(replace(view(0), problem=SICK)), ONE) * 3, 1):
+        for _each in range(3):
+            publisher.want(specs)
+        eventually(lambda specs=specs: good(server, specs))
+        assert listed(server) == looks + number  # one for each that is another
 
 
 def test_a_restart_writes_nothing(server: Slices, api: SliceApi) -> None:
@@ -106,11 +109,11 @@ def test_no_slices_are_wanted_before_gpus_are_known(server: Slices, api: SliceAp
 def test_a_lost_api_server_is_found_again(server: Slices, publisher: Publisher) -> None:
     server.stop()
     publisher.want(ONE)
-    until(lambda: "the Kubernetes API failed" in publisher.standing.problem)
+    eventually(lambda: "the Kubernetes API failed" in publisher.standing.problem)
     publisher.want(TWO)
     server.start()
-    until(lambda: good(server, TWO))
-    until(lambda: publisher.standing.problem == "")
+    eventually(lambda: good(server, TWO))
+    eventually(lambda: publisher.standing.problem == "")
 
 
 @pytest.mark.parametrize("status", [DROP, 429, 500, 503])
@@ -119,22 +122,22 @@ def test_a_call_that_fails_is_made_again(
     server: Slices, publisher: Publisher, method: str, status: int
 ) -> None:
     publisher.want(ONE)
-    until(lambda: good(server))
+    eventually(lambda: good(server))
     for specs in (TWO, slices(replace(view(0), problem=SICK)), (), ONE):
         server.faults.clear()  # that call may not have been needed
         server.faults.extend([(method, status)] * 2)
         publisher.want(specs)
-        until(lambda specs=specs: good(server, specs) or (not specs and not server.slices))
+        eventually(lambda specs=specs: good(server, specs) or (not specs and not server.slices))
 
 
 def test_access_that_expires_is_waited_for(server: Slices, publisher: Publisher) -> None:
     publisher.want(ONE)
-    until(lambda: good(server))
+    eventually(lambda: good(server))
     server.token = "another"
     publisher.want(TWO)
-    until(lambda: "401" in publisher.standing.problem)
+    eventually(lambda: "401" in publisher.standing.problem)
     server.write_kubeconfig(server.token)
-    until(lambda: good(server, TWO))
+    eventually(lambda: good(server, TWO))
 
 
 def test_the_error_says_which_rights_are_missing(server: Slices, api: SliceApi) -> None:
@@ -147,28 +150,28 @@ def test_the_error_says_which_rights_are_missing(server: Slices, api: SliceApi) 
 
 def test_what_was_wiped_or_changed_is_written_again(server: Slices, publisher: Publisher) -> None:
     publisher.want(ONE)
-    until(lambda: server.counted("WATCH"))
+    eventually(lambda: server.counted("WATCH"))
     for _time in range(3):
         server.wipe()
-        until(lambda: good(server))
+        eventually(lambda: good(server))
     with server.news:
         meddled = server.slices[NAMES[1]]
         spec = {**meddled["spec"], "devices": meddled["spec"]["devices"][:1]}
         server.slices[NAMES[1]] = {**meddled, "spec": spec}
-    until(lambda: good(server))
+    eventually(lambda: good(server))
     assert server.slices[NAMES[1]]["spec"]["pool"]["generation"] == 1
 
 
 @pytest.mark.parametrize("event", ["cut", "end", "expire"])
 def test_a_watch_that_ends_misses_nothing(server: Slices, publisher: Publisher, event: str) -> None:
     publisher.want(ONE)
-    until(lambda: server.counted("WATCH"))
+    eventually(lambda: server.counted("WATCH"))
     getattr(server, event)()
     server.wipe()
-    until(lambda: good(server))
+    eventually(lambda: good(server))
     watches = server.counted("WATCH")
     getattr(server, event)()
-    until(lambda: server.counted("WATCH") > watches)
+    eventually(lambda: server.counted("WATCH") > watches)
 
 
 def test_another_writer_at_the_same_time_is_met_with_a_new_look(
@@ -203,7 +206,7 @@ def test_slices_of_somebody_else_are_left_and_ours_under_other_names_go(
         meta = {"name": name, "uid": name, "resourceVersion": "1"}
         server.slices[name] = {"metadata": meta, "spec": spec}
     publisher.want(ONE)
-    until(lambda: set(server.slices) == {"foreign", *NAMES})
+    eventually(lambda: set(server.slices) == {"foreign", *NAMES})
     assert {server.slices[name]["spec"]["pool"]["generation"] for name in NAMES} == {8}
 
 
