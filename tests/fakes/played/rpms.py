@@ -43,6 +43,7 @@ SCRIPT = """\
 %{when} -n {name} -p <lua>
 {text}
 """
+FAILS = 'error("the test wants this package to fail")\n'
 OPTIONS = {
     "_binary_payload": "w0.gzdio",
     "_build_id_links": "none",

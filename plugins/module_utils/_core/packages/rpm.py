@@ -24,6 +24,10 @@ SECTIONS = {
     "Removing": "removed",
 }
 SOLVABLES = {"to-install": "new", "to-remove": "removed"}
+# The words of a rich dependency that are no names.
+COMPARED = ("<", "<=", "=", ">=", ">")
+CONDITIONS = ("if", "unless")
+JOINED = ("and", "or", "else", "with", "without")
 
 
 def _rows(text: str) -> t.Iterator[t.Tuple[str, str, str]]:
@@ -166,7 +170,24 @@ def parse_needs(text: str) -> t.List[t.Tuple[str, str]]:
     """Return what ``rpm --erase --test`` says is needed, and the package that needs it."""
     found = re.findall(r"^\s*(.+?) is needed by (?:\(installed\) )?(\S+)$", text, flags=re.M)
     # The user is name-version-release.architecture.
-    return [(needed.split(" ")[0], user.rsplit("-", 2)[0]) for needed, user in found]
+    return [
+        (one, user.rsplit("-", 2)[0]) for needed, user in found for one in _capabilities(needed)
+    ]
+
+
+def _capabilities(needed: str) -> t.List[str]:
+    """Return the names in a dependency; of a rich one, (A or B = V if C), all but its condition."""
+    if not needed.startswith("("):
+        return [needed.split(" ")[0]]
+    found, before = [], ""
+    for word in needed.split(" "):
+        name = word.lstrip("(")
+        while name.count(")") > name.count("("):
+            name = name[:-1]
+        if before not in (*COMPARED, *CONDITIONS) and name not in (*COMPARED, *CONDITIONS, *JOINED):
+            found.append(name)
+        before = word
+    return found
 
 
 def version_key(version: str) -> t.Tuple[t.Any, ...]:

@@ -62,7 +62,6 @@ for kernel in posix.files("/lib/modules") do
   end
 end
 """
-FAILS = 'error("the test wants this package to fail")\n'
 EPEL = "[epel]\nname=epel\nbaseurl=file://{}\nenabled=1\ngpgcheck=0\n"
 STREAM = """\
 ---

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -75,9 +76,17 @@ class Suse(RpmMachine):
     # --- what is there ---
 
     def files(self) -> dict[str, bytes]:
-        """Return all that is in the folder; zypper's --root moves also what a process has in /tmp."""
-        moved = str(self.root / "tmp")
-        return {path: data for path, data in super().files().items() if not path.startswith(moved)}
+        """Return all that is in the folder, but for what zypper keeps of rpm's database.
+
+        Its --root moves also a process' temporary folder.
+        """
+        passing = (
+            f"{self.root}{tempfile.gettempdir()}/",
+            f"{self.root}/var/cache/zypp/solv/@System/",
+        )
+        return {
+            path: data for path, data in super().files().items() if not path.startswith(passing)
+        }
 
     def devel(self) -> set[str]:
         """Return the versions of the headers that are installed."""

@@ -189,3 +189,16 @@ def test_needs_that_rpm_tells() -> None:
     text = "error: Failed dependencies:\n\tlibcuda.so.1()(64bit) is needed by (installed) torch-3.0-1.noarch\n"
     text += "\tdkms >= 3 is needed by (installed) zfs-dkms-2.1-1.noarch\n"
     assert parse_needs(text) == [("libcuda.so.1()(64bit)", "torch"), ("dkms", "zfs-dkms")]
+
+
+@pytest.mark.parametrize(
+    ("needed", "names"),
+    [
+        ("(a = 580.95.05 or b = 580.95.05)", ["a", "b"]),
+        ("(kernel-core = 5.14.0-570.12.1.el9_6 if kernel-core)", ["kernel-core"]),
+        ("((libcuda.so.1()(64bit) and b >= 1) unless c)", ["libcuda.so.1()(64bit)", "b"]),
+    ],
+)
+def test_rich_dependency_has_several_names(needed: str, names: list[str]) -> None:
+    text = f"error: Failed dependencies:\n\t{needed} is needed by (installed) user-1-1.x86_64\n"
+    assert parse_needs(text) == [(one, "user") for one in names]

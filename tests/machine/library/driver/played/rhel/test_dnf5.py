@@ -15,9 +15,9 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeE
 
 from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.rhel.played_rhel import Machines, Rhel
-from tests.fakes.played.rhel.rhel_archive import BEFORE, FAILS, VERSION, broken
+from tests.fakes.played.rhel.rhel_archive import BEFORE, VERSION, broken
 from tests.fakes.played.rhel.rhel_systems import FEDORA
-from tests.fakes.played.rpms import Rpm
+from tests.fakes.played.rpms import FAILS, Rpm
 
 pytestmark = [pytest.mark.long]
 GUARD = "var/lib/dnf/system-repo.lock"

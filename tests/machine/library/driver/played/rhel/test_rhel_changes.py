@@ -16,8 +16,9 @@ from tests.fakes.clock import Clock
 from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.at_work import SLOW, installing
 from tests.fakes.played.rhel.played_rhel import Machines, Rhel
-from tests.fakes.played.rhel.rhel_archive import FAILS, KMODS, OLDER, broken
+from tests.fakes.played.rhel.rhel_archive import KMODS, OLDER, broken
 from tests.fakes.played.rhel.rhel_systems import EL9
+from tests.fakes.played.rpms import FAILS
 from tests.machine.library.driver.played.rhel.test_rhel_streams import enabled
 
 

@@ -5,23 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 from tests.fakes.packages.driver_runs import capability, converge
 from tests.fakes.played.suse import suse_archive as archive
-from tests.fakes.played.suse.played_suse import Suse
+from tests.fakes.played.suse.played_suse import Machines
 from tests.fakes.played.suse.suse_archive import K3, K22, OLD, SLE16, SP6, SP7, Release, uname
 
 KMP = "nvidia-open-driver-G06-signed-cuda-kmp-default"
 
 
 @pytest.mark.parametrize("release", [SP6, SP7, SLE16], ids=lambda one: one.version)
-def test_fresh_suse_gets_signed_modules_and_goes_back(
-    suse: Callable[..., Suse], release: Release
-) -> None:
+def test_fresh_suse_gets_signed_modules_and_goes_back(suse: Machines, release: Release) -> None:
     node = suse(archive.fresh(release), release=release)
     before = node.installed()
     left = converge(node)
@@ -34,9 +30,8 @@ def test_fresh_suse_gets_signed_modules_and_goes_back(
     assert "nvidia" not in node.locks()
 
 
-def test_kernel_that_the_modules_fit_needs_nothing(suse: Callable[..., Suse]) -> None:
-    node = suse(archive.fresh())
-    converge(node)
+def test_kernel_that_the_modules_fit_needs_nothing(suse: Machines) -> None:
+    node = suse.driven(archive.fresh())
     node.archive(archive.LATER)
     node.zypper("update")
     left = converge(node)
@@ -47,10 +42,9 @@ def test_kernel_that_the_modules_fit_needs_nothing(suse: Callable[..., Suse]) ->
 
 
 def test_kernel_that_needs_other_modules_is_told_with_the_build_that_helps(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
-    node = suse(archive.fresh())
-    converge(node)
+    node = suse.driven(archive.fresh())
     node.archive(archive.REBUILT)
     node.zypper("update")
     left = converge(node)
@@ -62,10 +56,9 @@ def test_kernel_that_needs_other_modules_is_told_with_the_build_that_helps(
 
 
 def test_running_kernel_gets_the_build_that_is_made_for_it(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
-    node = suse(archive.fresh())
-    converge(node)
+    node = suse.driven(archive.fresh())
     node.archive(archive.REBUILT)
     node.zypper("update")
     assert node.boot() == uname(K22)
@@ -75,7 +68,7 @@ def test_running_kernel_gets_the_build_that_is_made_for_it(
     assert KMP in node.held()
 
 
-def test_older_kernel_gets_the_build_that_fits_it(suse: Callable[..., Suse]) -> None:
+def test_older_kernel_gets_the_build_that_fits_it(suse: Machines) -> None:
     node = suse(archive.REBUILT, kernel=K3)
     assert converge(node).steps == ()
     assert (node.modules(uname(K3)), node.works()) == ([f"{OLD} open"], True)
@@ -83,7 +76,7 @@ def test_older_kernel_gets_the_build_that_fits_it(suse: Callable[..., Suse]) -> 
 
 
 def test_modules_of_newer_kernels_only_come_with_their_kernel_and_a_reboot(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
     node = suse(archive.ONLY_NEWER, kernel=K3)
     one = capability(node, check_mode=True)
@@ -97,7 +90,7 @@ def test_modules_of_newer_kernels_only_come_with_their_kernel_and_a_reboot(
     assert (left.steps, left.reboot_required, node.works()) == ((), (), True)
 
 
-def test_kernel_that_came_along_stays_with_those_before(suse: Callable[..., Suse]) -> None:
+def test_kernel_that_came_along_stays_with_those_before(suse: Machines) -> None:
     """Kernels are multiversion: their name is not that of an addition only."""
     node = suse(archive.ONLY_NEWER, kernel=K3)
     converge(node)
@@ -109,10 +102,9 @@ def test_kernel_that_came_along_stays_with_those_before(suse: Callable[..., Suse
 
 
 def test_kernel_without_any_fitting_build_is_refused_in_the_plan(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
-    node = suse(archive.fresh())
-    converge(node)
+    node = suse.driven(archive.fresh())
     node.archive(archive.BROKEN)
     node.zypper("update")
     node.boot()
@@ -123,10 +115,9 @@ def test_kernel_without_any_fitting_build_is_refused_in_the_plan(
 
 
 def test_moves_to_the_version_that_the_running_kernel_has_a_build_of(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
-    node = suse(archive.fresh())
-    converge(node)
+    node = suse.driven(archive.fresh())
     node.archive(archive.REBUILT_NEWER)
     node.zypper("update")
     node.boot()
@@ -135,7 +126,7 @@ def test_moves_to_the_version_that_the_running_kernel_has_a_build_of(
 
 
 def test_without_holds_an_update_brings_kernel_and_modules(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
     node = suse(archive.fresh())
     converge(node, hold=False)

@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 
 from tests.fakes.packages.driver_runs import capability, converge
 from tests.fakes.played.suse import suse_archive as archive
-from tests.fakes.played.suse.played_suse import Suse
+from tests.fakes.played.suse.played_suse import Machines
 from tests.fakes.played.suse.suse_archive import NEW, OLD
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_what_zypper_refuses_is_refused_in_the_plan_with_its_words(
-    suse: Callable[..., Suse], check_mode: bool
+    suse: Machines, check_mode: bool
 ) -> None:
     node = suse(archive.REFUSED)
     before = node.files()
@@ -31,11 +29,8 @@ def test_what_zypper_refuses_is_refused_in_the_plan_with_its_words(
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_zypper_is_asked_also_where_our_locks_are_set(
-    suse: Callable[..., Suse], check_mode: bool
-) -> None:
-    node = suse(archive.fresh())
-    converge(node)
+def test_zypper_is_asked_also_where_our_locks_are_set(suse: Machines, check_mode: bool) -> None:
+    node = suse.driven(archive.fresh())
     node.archive(archive.FOLLOWED_IN_PART)
     before = node.files()
     one = capability(node, update=True, check_mode=check_mode)
@@ -49,9 +44,8 @@ def test_zypper_is_asked_also_where_our_locks_are_set(
     assert node.files() == before
 
 
-def test_locks_of_ours_are_there_while_zypper_is_at_work(suse: Callable[..., Suse]) -> None:
-    node = suse(archive.fresh())
-    converge(node)
+def test_locks_of_ours_are_there_while_zypper_is_at_work(suse: Machines) -> None:
+    node = suse.driven(archive.fresh())
     before = node.locks()
     node.archive(archive.FOLLOWED)
     node.ran.clear()
@@ -62,10 +56,9 @@ def test_locks_of_ours_are_there_while_zypper_is_at_work(suse: Callable[..., Sus
     assert not [one for one in node.listdir("/run") if one.startswith("gpu-node")]
 
 
-def test_zypper_keeps_what_its_configuration_says(suse: Callable[..., Suse]) -> None:
+def test_zypper_keeps_what_its_configuration_says(suse: Machines) -> None:
     """Kernels are multiversion by zypp.conf alone: an asking without it would replace the running one."""
-    node = suse(archive.fresh())
-    converge(node)
+    node = suse.driven(archive.fresh())
     config = node.read("/etc/zypp/zypp.conf") or ""
     node.remove("/etc/zypp/zypp.conf")
     node.put("usr/etc/zypp/zypp.conf", "[main]\nmultiversion = nonsense\n")
@@ -87,7 +80,7 @@ def test_zypper_keeps_what_its_configuration_says(suse: Callable[..., Suse]) -> 
 )
 @pytest.mark.parametrize("installed", [True, False])
 def test_lock_of_another_that_is_in_the_way_is_named(
-    suse: Callable[..., Suse], lock: tuple[str, ...], named: str, installed: bool
+    suse: Machines, lock: tuple[str, ...], named: str, installed: bool
 ) -> None:
     node = suse(archive.fresh())
     if installed:
@@ -106,7 +99,7 @@ def test_lock_of_another_that_is_in_the_way_is_named(
 
 
 def test_lock_of_another_on_a_part_says_how_zypper_removes_it(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
     node = suse(archive.fresh())
     node.zypper("addlock", "nvidia-compute-G06")
@@ -118,10 +111,9 @@ def test_lock_of_another_on_a_part_says_how_zypper_removes_it(
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_lock_of_another_on_what_is_to_go_is_refused_before_anything_changes(
-    suse: Callable[..., Suse], check_mode: bool
+    suse: Machines, check_mode: bool
 ) -> None:
-    node = suse(archive.fresh())
-    converge(node)
+    node = suse.driven(archive.fresh())
     node.zypper("addlock", "nvidia-c*")
     before = node.files()
     one = capability(node, state="absent", check_mode=check_mode)
@@ -135,7 +127,7 @@ def test_lock_of_another_on_what_is_to_go_is_refused_before_anything_changes(
     assert (set(node.installed()), node.held()) == ({"kernel-default"}, set())
 
 
-def test_lock_of_another_stays_after_absent(suse: Callable[..., Suse]) -> None:
+def test_lock_of_another_stays_after_absent(suse: Machines) -> None:
     node = suse(archive.fresh())
     node.zypper("addlock", "vim", "kernel-*")
     before = node.locks()
@@ -144,7 +136,7 @@ def test_lock_of_another_stays_after_absent(suse: Callable[..., Suse]) -> None:
     assert node.locks() == before
 
 
-def test_repository_that_is_off_is_named(suse: Callable[..., Suse]) -> None:
+def test_repository_that_is_off_is_named(suse: Machines) -> None:
     node = suse(archive.SPLIT)
     path = "etc/zypp/repos.d/tools.repo"
     node.put(path, (node.read(f"/{path}") or "").replace("enabled=1", "enabled=0"))
@@ -156,10 +148,9 @@ def test_repository_that_is_off_is_named(suse: Callable[..., Suse]) -> None:
 
 
 def test_preview_finds_a_version_that_only_fresh_lists_have_on_suse(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
-    node = suse(archive.fresh())
-    converge(node)
+    node = suse.driven(archive.fresh())
     node.archive(archive.FOLLOWED, lists=False)
     before = node.files()
     one = capability(node, version=NEW, check_mode=True)
@@ -172,7 +163,7 @@ def test_preview_finds_a_version_that_only_fresh_lists_have_on_suse(
 
 
 @pytest.mark.parametrize("refresh", [0, 1])
-def test_preview_leaves_the_lists_as_they_are(suse: Callable[..., Suse], refresh: int) -> None:
+def test_preview_leaves_the_lists_as_they_are(suse: Machines, refresh: int) -> None:
     node = suse(archive.fresh())
     for name in ("sle", "cuda"):
         path = f"etc/zypp/repos.d/{name}.repo"
@@ -186,7 +177,7 @@ def test_preview_leaves_the_lists_as_they_are(suse: Callable[..., Suse], refresh
 
 
 def test_version_that_is_gone_since_the_lists_were_fetched_is_found_anew(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
     node = suse(archive.fresh())
     node.archive(archive.MOVED_ON, lists=False)

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 
 from tests.fakes.packages.driver_runs import capability, converge, reported
 from tests.fakes.played.suse import suse_archive as archive
-from tests.fakes.played.suse.played_suse import Suse
+from tests.fakes.played.suse.played_suse import Machines, Suse
 from tests.fakes.played.suse.suse_archive import NEW, NEXT, OLD
 
 KMP, KMP7 = (f"nvidia-open-driver-{one}-signed-cuda-kmp-default" for one in ("G06", "G07"))
@@ -28,10 +26,9 @@ def versions(node: Suse) -> set[str]:
 
 
 def test_user_space_that_is_ahead_of_suses_modules_waits_for_them(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
-    node = suse(archive.fresh())
-    converge(node)
+    node = suse.driven(archive.fresh())
     node.archive(archive.AHEAD)
     assert converge(node, update=True).steps == ()
     assert versions(node) == {OLD}
@@ -49,7 +46,7 @@ def test_user_space_that_is_ahead_of_suses_modules_waits_for_them(
     assert node.works()
 
 
-def test_fresh_node_takes_the_version_that_both_have(suse: Callable[..., Suse]) -> None:
+def test_fresh_node_takes_the_version_that_both_have(suse: Machines) -> None:
     node = suse(archive.AHEAD)
     assert converge(node).steps == ()
     assert (versions(node), node.works()) == ({OLD}, True)
@@ -57,7 +54,7 @@ def test_fresh_node_takes_the_version_that_both_have(suse: Callable[..., Suse]) 
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_next_generation_takes_the_place_of_the_one_before_at_once(
-    suse: Callable[..., Suse], check_mode: bool
+    suse: Machines, check_mode: bool
 ) -> None:
     node = suse(archive.NEXT_GENERATION)
     converge(node, version="580")
@@ -88,7 +85,7 @@ def test_next_generation_takes_the_place_of_the_one_before_at_once(
 
 
 def test_generation_that_somebody_else_installed_does_not_go_unasked(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
     node = suse(archive.fresh())
     node.zypper("install", KMP, *BY_HAND)
@@ -104,7 +101,7 @@ def test_generation_that_somebody_else_installed_does_not_go_unasked(
 
 @pytest.mark.parametrize("other", [False, True])
 def test_headers_of_the_running_kernel_come_before_modules_that_dkms_builds(
-    suse: Callable[..., Suse], other: bool
+    suse: Machines, other: bool
 ) -> None:
     node = suse(archive.BUILT)
     if other:  # somebody has those of another kernel
@@ -123,7 +120,7 @@ def test_headers_of_the_running_kernel_come_before_modules_that_dkms_builds(
     assert not any(one.startswith("nvidia") for one in node.installed())
 
 
-def test_headers_that_nobody_offers_are_refused_on_suse(suse: Callable[..., Suse]) -> None:
+def test_headers_that_nobody_offers_are_refused_on_suse(suse: Machines) -> None:
     stage = dict(archive.BUILT)
     stage["sle"] = tuple(one for one in stage["sle"] if "devel" not in one.name)
     node = suse(stage)
@@ -133,7 +130,7 @@ def test_headers_that_nobody_offers_are_refused_on_suse(suse: Callable[..., Suse
 
 
 def test_dkms_that_nobody_offers_is_named_with_zyppers_words(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
     stage = {**archive.BUILT, "hub": ()}
     node = suse(stage)
@@ -142,7 +139,7 @@ def test_dkms_that_nobody_offers_is_named_with_zyppers_words(
         one.plan(one.observe())
 
 
-def test_module_type_of_another_stays_on_suse(suse: Callable[..., Suse]) -> None:
+def test_module_type_of_another_stays_on_suse(suse: Machines) -> None:
     node = suse(archive.BOTH_TYPES)
     node.zypper("install", "nvidia-driver-G06-kmp-default", *BY_HAND)
     node.boot()
@@ -158,7 +155,7 @@ def test_module_type_of_another_stays_on_suse(suse: Callable[..., Suse]) -> None
 
 
 def test_module_type_that_is_named_takes_the_place_of_anothers(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
     node = suse(archive.BOTH_TYPES)
     node.zypper("install", "nvidia-driver-G06-kmp-default", *BY_HAND)
@@ -170,10 +167,9 @@ def test_module_type_that_is_named_takes_the_place_of_anothers(
 
 
 def test_version_that_the_channels_have_dropped_stays_and_works(
-    suse: Callable[..., Suse],
+    suse: Machines,
 ) -> None:
-    node = suse(archive.fresh())
-    converge(node)
+    node = suse.driven(archive.fresh())
     node.archive(archive.MOVED_ON)
     assert converge(node).steps == ()
     assert (versions(node), node.works()) == ({OLD}, True)
@@ -182,7 +178,7 @@ def test_version_that_the_channels_have_dropped_stays_and_works(
     assert (left.steps, versions(node)) == ((), {NEW})
 
 
-def test_branch_moves_by_lists_that_were_old(suse: Callable[..., Suse]) -> None:
+def test_branch_moves_by_lists_that_were_old(suse: Machines) -> None:
     node = suse(archive.fresh())
     converge(node, version="580")
     node.archive(archive.FOLLOWED, lists=False)
