@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
@@ -54,40 +54,8 @@ Summary: test
 test
 %files -n {name}
 """
-# Scripts that run before a package is unpacked; lua needs no shell in the folder.
-FAILS = """\
-%pre -n {} -p <lua>
-error("the test wants this package to fail")
-"""
-STARTED, SLOW_SECONDS = "started", 12
-SLOW = f"""\
-%pre -n slow -p <lua>
-io.open("/{STARTED}", "w"):close()
-posix.sleep({SLOW_SECONDS})
-"""
-STREAM = """\
----
-document: modulemd
-version: 2
-data:
-  name: nvidia-driver
-  stream: "{0}-{1}"
-  version: 1
-  context: "{0}c0ffee"
-  arch: noarch
-  summary: test
-  description: test
-  license:
-    module: [none]
-  profiles:
-    default:
-      rpms: [nvidia-driver-cuda]
-  artifacts:
-    rpms:{2}
-...
-"""
-VERSIONS = ("570.195.03", "580.82.07", "580.95.05")
-BROKEN = "590.44.01"
+STARTED = "started"
+VERSION = "580.95.05"
 RHEL = {
     "kmod-nvidia-open-dkms": "Requires: dkms\nConflicts: kmod-nvidia-latest-dkms\nProvides: nvidia-kmod",
     "kmod-nvidia-latest-dkms": "Requires: dkms\nConflicts: kmod-nvidia-open-dkms\nProvides: nvidia-kmod",
@@ -95,22 +63,12 @@ RHEL = {
     "nvidia-driver-cuda": "Requires: nvidia-driver-cuda-libs = {version}",
     "nvidia-persistenced": "",
 }
-KMP, OLD_KMP = "nvidia-open-driver-G06-signed-kmp-default", "nvidia-driver-G06-kmp-default"
 SUSE = {
     "nvidia-compute-G06": "",
     "nvidia-compute-utils-G06": "Requires: nvidia-compute-G06 = {version}",
-    OLD_KMP: f"Conflicts: {KMP}",
 }
-SUSE_MODULES = {KMP: f"Conflicts: {OLD_KMP}"}
-# The build for another repository's user space, of a version that this one does not have.
-OTHER_MODULES, OTHER_VERSION = {"nvidia-open-driver-G06-signed-cuda-kmp-default": ""}, "575.57.08"
-OTHERS = {
-    "dkms": "",
-    BASE: "",
-    "torch-rhel": "Requires: nvidia-driver-cuda-libs",
-    "torch-suse": "Requires: dkms",
-}
-OTHERS["torch-suse"] = "Requires: nvidia-compute-G06"
+SUSE_MODULES = {"nvidia-open-driver-G06-signed-kmp-default": ""}
+OTHERS = {"dkms": "", BASE: ""}
 
 
 def missing(manager: str) -> str:
@@ -138,11 +96,9 @@ def _build(
 
 def repository(work: Path, key: Key | None = None) -> Path:
     """Build the packages, signed or not, and their index."""
-    for version in VERSIONS:
-        _build(work, RHEL, version, "1.el9", 3)
-        _build(work, SUSE, version, "1.1", 0)
-        _build(work, SUSE_MODULES, f"{version}_k6.4.0_150600.21", "1.1", 0)
-    _build(work, OTHER_MODULES, f"{OTHER_VERSION}_k6.4.0_150600.21", "1.1", 0)
+    _build(work, RHEL, VERSION, "1.el9", 3)
+    _build(work, SUSE, VERSION, "1.1", 0)
+    _build(work, SUSE_MODULES, f"{VERSION}_k6.4.0_150600.21", "1.1", 0)
     _build(work, OTHERS, "3.0", "1", 0)
     if key is not None:
         key.sign_rpms(work / "repo")
@@ -153,59 +109,6 @@ def _indexed(work: Path) -> Path:
     words = ["createrepo_c", "--quiet", f"{work}/repo"]
     subprocess.run(words, check=True, capture_output=True, text=True)
     return work / "repo"
-
-
-def recorded_repository(work: Path, names: Sequence[str], version: str, release: str) -> Path:
-    """Build packages of these names; the kernel modules' need dkms, as they do in NVIDIA's repository."""
-    parts = {name: "Requires: dkms" if name.startswith("kmod-") else "" for name in names}
-    _build(work, parts, version, release, 3)
-    _build(work, {"dkms": "", BASE: ""}, "3.0", "1", 0)
-    return _indexed(work)
-
-
-def slow_repository(work: Path) -> Path:
-    """Build the package slow, whose installation keeps the locks for SLOW_SECONDS."""
-    _build(work, {"slow": ""}, "1.0", "1", 0, SLOW)
-    return _indexed(work)
-
-
-def slow_upgrade(work: Path) -> Path:
-    """Build nvidia-slow in two versions; during an upgrade both are there for a few seconds."""
-    _build(work, {"nvidia-slow": "", BASE: ""}, "1.0", "1", 0)
-    script = SLOW.replace("%pre -n slow", "%post -n nvidia-slow").replace(str(SLOW_SECONDS), "5")
-    _build(work, {"nvidia-slow": ""}, "2.0", "1", 0, script)
-    return _indexed(work)
-
-
-def broken_repository(work: Path) -> Path:
-    """Build a version whose user space can be installed, and whose kernel modules cannot."""
-    _build(work, RHEL, BROKEN, "1.el9", 3, FAILS.format("kmod-nvidia-open-dkms"))
-    _build(work, SUSE, BROKEN, "1.1", 0)
-    _build(work, SUSE_MODULES, f"{BROKEN}_k6.4.0_150600.21", "1.1", 0, FAILS.format(KMP))
-    return _indexed(work)
-
-
-def with_streams(work: Path) -> Path:
-    """Build the same repository with a module stream for each branch and module type."""
-    repo = repository(work)
-    text = ""
-    for branch in ("570", "580"):
-        for ending, kernel in (
-            ("open", "kmod-nvidia-open-dkms"),
-            ("dkms", "kmod-nvidia-latest-dkms"),
-        ):
-            names = [kernel, *(name for name in RHEL if not name.startswith("kmod"))]
-            rpms = [
-                f"{name}-3:{version}-1.el9.noarch"
-                for version in VERSIONS
-                for name in names
-                if version.startswith(branch)
-            ]
-            text += STREAM.format(branch, ending, "".join(f"\n      - {one}" for one in rpms))
-    (work / "modules.yaml").write_text(text)
-    words = ["modifyrepo_c", "--mdtype=modules", f"{work}/modules.yaml", f"{repo}/repodata"]
-    subprocess.run(words, check=True, capture_output=True)
-    return repo
 
 
 class RpmNode(FakeHost):

@@ -165,7 +165,10 @@ def driver(system: System, version: str, *scripts: tuple[str, str]) -> tuple[Rpm
         "nvidia-driver-cuda": ("nvidia-driver-cuda-libs", "nvidia-kmod-common"),
         "nvidia-kmod-common": ("nvidia-kmod",),
     }
-    files = {"nvidia-driver-cuda-libs": ((f"usr/lib64/libnvidia-ml.so.{version}", ""),)}
+    files = {
+        "nvidia-driver-cuda-libs": ((f"usr/lib64/libnvidia-ml.so.{version}", ""),),
+        "nvidia-kmod-common": ((f"lib/firmware/nvidia/{version}/gsp_ga10x.bin", ""),),
+    }
     return (
         *kmods,
         *(

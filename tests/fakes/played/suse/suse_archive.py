@@ -32,6 +32,7 @@ import dataclasses
 from tests.fakes.played.rpms import Rpm
 
 OLD, NEW, NEXT = "580.95.05", "580.105.08", "595.71.05"
+DESKTOPS = "575.57.08"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,9 +264,11 @@ Stage = dict[str, tuple[Rpm, ...]]
 
 
 def fresh(release: Release = SP7) -> Stage:
-    """Return channels whose signed modules and NVIDIA's user space share a version."""
+    """Return channels whose signed modules and NVIDIA's user space share a version, for CUDA's repository (S1)."""
+    first = release.kernels[0]
+    desktops = signed(release, DESKTOPS, first, cuda=False)
     return {
-        "sle": (*base(release), signed(release, OLD, release.kernels[0])),
+        "sle": (*base(release), signed(release, OLD, first), desktops),
         "cuda": user_space(OLD),
     }
 

@@ -24,6 +24,7 @@ def done(rhel: Machines) -> Rhel:
     return rhel.driven()
 
 
+@pytest.mark.long
 def test_headers_behind_a_dangling_link_are_missing_and_come(rhel: Machines) -> None:
     node = rhel()
     assert node.readlink(f"/lib/modules/{KERNEL}/build")

@@ -13,7 +13,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._host.packages import api
 
 from tests.fakes.clock import Clock
-from tests.fakes.packages.driver_runs import converge, planned
+from tests.fakes.packages.driver_runs import converge
 from tests.fakes.played.at_work import SLOW, installing
 from tests.fakes.played.rhel.played_rhel import Machines, Rhel
 from tests.fakes.played.rhel.rhel_archive import KMODS, OLDER, broken
@@ -68,6 +68,6 @@ def test_lock_of_another_process_is_waited_for(
             converge(node, version=OLDER, lock_timeout=0)
         assert other.runs
         monkeypatch.setattr(api, "time", Clock(at=lambda _clock: other.end()))
-        assert planned(node, check_mode=False, version=OLDER).steps
+        assert converge(node, version=OLDER).steps == ()
         assert not other.runs
     assert SLOW.name in node.installed()

@@ -4,7 +4,7 @@
 """Components by the names that people use, on a played Rocky 9 whose dnf is genuine.
 
 nvidia-driver-libs and what it needs: nvidia-driver.spec of NVIDIA's yum-packaging-nvidia-driver, of which egl-wayland
-stands for all. DCGM's packages: cmake/packaging.cmake of NVIDIA's DCGM 4.6.
+stands for all.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 
 from tests.fakes.packages.driver_runs import converge
+from tests.fakes.played import dcgm_rpms
 from tests.fakes.played.rhel.played_rhel import Machines
 from tests.fakes.played.rhel.rhel_archive import VERSION, modules, stage
 from tests.fakes.played.rhel.rhel_systems import EL9
@@ -20,36 +21,23 @@ from tests.fakes.played.rpms import Rpm
 
 pytestmark = [pytest.mark.long]
 
-DCGM = "datacenter-gpu-manager-4"
-DCGM_13 = {f"{DCGM}-{one}" for one in ("core", "cuda13", "proprietary", "proprietary-cuda13")}
-
-
-CUDA = (
-    Rpm("nvidia-driver-libs", f"{VERSION}-1.el9", ("Requires: egl-wayland",), epoch=3),
-    Rpm(f"{DCGM}-core", "4.5.2-1", ("Conflicts: datacenter-gpu-manager",), epoch=1),
-    *(
-        Rpm(f"{DCGM}-{name}", "4.5.2-1", (f"Requires: {DCGM}-{base} = 1:4.5.2-1",), epoch=1)
-        for name, base in (
-            ("cuda13", "core"),
-            ("proprietary", "core"),
-            ("proprietary-cuda13", "cuda13"),
-        )
-    ),
-)
+LIBRARIES = Rpm("nvidia-driver-libs", f"{VERSION}-1.el9", ("Requires: egl-wayland",), epoch=3)
 
 
 def test_components_come_and_go_again(rhel: Machines) -> None:
     node = rhel.driven()
     offered = stage(EL9, node.repositories.folder / "epel")
     node.offer("base", (*offered["base"], Rpm("egl-wayland", "1.1.13.1-3")))
-    node.offer("cuda", (*offered["cuda"], *CUDA), modules(EL9, offered)["cuda"])
+    node.offer(
+        "cuda", (*offered["cuda"], LIBRARIES, *dcgm_rpms.PACKAGES), modules(EL9, offered)["cuda"]
+    )
     before = node.installed()
     wanted = ["video", "graphics", "dcgm"]
     assert converge(node, components=wanted).steps == ()
     there = node.installed()
-    more = {"nvidia-driver-libs", "egl-wayland"} | DCGM_13
+    more = {LIBRARIES.name, "egl-wayland", *dcgm_rpms.NAMES}
     assert there.keys() - before.keys() == more
-    assert (there["nvidia-driver-libs"], there[f"{DCGM}-core"]) == (VERSION, "4.5.2")
+    assert (there[LIBRARIES.name], there[dcgm_rpms.CORE]) == (VERSION, dcgm_rpms.VERSION)
     assert converge(node, components=wanted).steps == ()
     assert converge(node, components=["video"]).steps == ()
     assert node.installed() == before

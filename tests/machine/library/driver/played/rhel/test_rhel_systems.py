@@ -41,6 +41,9 @@ def test_driver_comes_with_the_headers_of_the_running_kernel_and_goes(node: Rhel
     assert (left.steps, left.reboot_required) == ((), ())
     assert (node.loaded(), node.works()) == (f"{BEFORE} open", True)
     assert node.held() == {"kmod-nvidia-open-dkms", "nvidia-driver-cuda", "nvidia-persistenced"}
+    node.ran.clear()
+    assert planned(node, check_mode=False, version="570").steps == ()
+    assert not [words for words in node.ran if {"shell", "do", "module", "makecache"} & {*words}]
     converge(node, state="absent")
     assert ([*node.installed()], node.held()) == ([node.system.core], set())
     assert node.listdir("/lib/modules") == [node.system.kernel]

@@ -49,7 +49,7 @@ def test_lock_of_another_process_is_waited_for(
             converge(node, version=NEW, lock_timeout=0)
         assert other.runs
         monkeypatch.setattr(api, "time", Clock(at=lambda _clock: other.end()))
-        assert planned(node, check_mode=False, version=NEW).steps
+        assert converge(node, version=NEW).steps == ()
         assert not other.runs
     assert SLOW.name in node.installed()
 

@@ -13,6 +13,8 @@ from tests.fakes.played.suse import suse_archive as archive
 from tests.fakes.played.suse.played_suse import Machines
 from tests.fakes.played.suse.suse_archive import NEW, OLD
 
+LONG = pytest.mark.long
+
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_what_zypper_refuses_is_refused_in_the_plan_with_its_words(
@@ -72,13 +74,13 @@ def test_zypper_keeps_what_its_configuration_says(suse: Machines) -> None:
     ("lock", "named"),
     [
         (("nvidia-modprobe",), "nvidia-modprobe"),
-        (("nvidia-mod*",), "nvidia-mod*"),
-        (("--repo", "cuda", "nvidia-common-G06"), "nvidia-common-G06"),
-        (("nvidia-open-driver-*",), "nvidia-open-driver-*"),
+        pytest.param(("nvidia-mod*",), "nvidia-mod*", marks=LONG),
+        pytest.param(("--repo", "cuda", "nvidia-common-G06"), "nvidia-common-G06", marks=LONG),
+        pytest.param(("nvidia-open-driver-*",), "nvidia-open-driver-*", marks=LONG),
         (("nvidia-persistenced > 580.90",), "nvidia-persistenced"),
     ],
 )
-@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.parametrize("installed", [True, pytest.param(False, marks=LONG)])
 def test_lock_of_another_that_is_in_the_way_is_named(
     suse: Machines, lock: tuple[str, ...], named: str, installed: bool
 ) -> None:
@@ -162,7 +164,7 @@ def test_preview_finds_a_version_that_only_fresh_lists_have_on_suse(
         other.plan(other.observe())
 
 
-@pytest.mark.parametrize("refresh", [0, 1])
+@pytest.mark.parametrize("refresh", [0, pytest.param(1, marks=LONG)])
 def test_preview_leaves_the_lists_as_they_are(suse: Machines, refresh: int) -> None:
     node = suse(archive.fresh())
     for name in ("sle", "cuda"):

@@ -99,7 +99,7 @@ def test_generation_that_somebody_else_installed_does_not_go_unasked(
     assert node.installed() == before
 
 
-@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize("other", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_headers_of_the_running_kernel_come_before_modules_that_dkms_builds(
     suse: Machines, other: bool
 ) -> None:
