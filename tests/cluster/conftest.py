@@ -15,7 +15,7 @@ import pytest
 from gpunode_tool.testing import GPUNODE, Node
 
 from tests.cluster.cluster import FOLDER, Cluster
-from tests.support.rounds import show
+from tests.bench.rounds import show
 
 PROGRAMS = (
     "kube-apiserver",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.support.rounds import Rounds
+from tests.bench.rounds import Rounds
 
 if TYPE_CHECKING:
     from tests.cluster.conftest import MakeCluster
