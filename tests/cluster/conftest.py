@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import os
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gpunode_tool import limits
 from gpunode_tool.testing import GPUNODE, Node
 
-from tests.cluster.cluster import FOLDER, Cluster
 from tests.bench.rounds import show
+from tests.cluster.cluster import FOLDER, Cluster
 
 PROGRAMS = (
+    "etcd",
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
@@ -25,7 +28,23 @@ PROGRAMS = (
     "kubectl",
     "kubelet",
 )
+OWN_RUN = pytest.StashKey[str]()
 MakeCluster = Callable[..., Cluster]
+# What ends a hang alone: a busy machine is no failure.
+PATIENT = {"device_plugin_wait_timeout": 600, "validate_wait_timeout": 300}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the run, for the processes that share its tests."""
+    if "GPUNODE_RUN" not in os.environ:
+        os.environ["GPUNODE_RUN"] = config.stash[OWN_RUN] = uuid.uuid4().hex[:8]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove all of a run that is ours alone."""
+    if OWN_RUN in config.stash:
+        words = [GPUNODE, "forget", config.stash[OWN_RUN]]
+        subprocess.run(words, check=False, capture_output=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -44,18 +63,32 @@ def kube_bin() -> Path:
     return Path(named).resolve()
 
 
+@pytest.fixture(scope="session")
+def room() -> None:
+    """See that this machine has room for a node of each process that runs tests, before any starts."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    try:
+        limits.check(workers)
+    except SystemExit as error:
+        pytest.fail(str(error), pytrace=False)
+
+
 @pytest.fixture(scope="module")
-def make_cluster(kube_bin: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeCluster]:
+def make_cluster(
+    kube_bin: Path, room: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MakeCluster]:
     """Return a function that starts a bare node which can join; all are removed with the module."""
     names: list[str] = []
 
     def make(name: str, product: str, gpus: int, **variables: Any) -> Cluster:
         name = f"cluster-{name}"
-        subprocess.run([GPUNODE, "down", name], check=False, capture_output=True)
         names.append(name)
         words = ["--product", product, "--gpus", str(gpus), "--volume", f"{kube_bin}:{FOLDER}:ro"]
-        subprocess.run([GPUNODE, "up", name, *words], check=True, capture_output=True)
-        common = {"device_plugin_wheelhouse": os.environ["WHEELHOUSE"]}
+        done = subprocess.run(
+            [GPUNODE, "up", name, *words], check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        common = {"device_plugin_wheelhouse": os.environ["WHEELHOUSE"], **PATIENT}
         node = Node(name, tmp_path_factory.mktemp(name), {**common, **variables})
         cluster = Cluster(node)
         cluster.prepare()

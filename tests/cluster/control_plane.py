@@ -4,7 +4,7 @@
 """On a simulated node, as root: a control plane of one node, with genuine programs and nothing pulled.
 
 Arguments: ``prepare``, ``serve`` or ``join``, and the folder of kubelet, kube-apiserver, kube-scheduler,
-kube-controller-manager, kubeadm and kubectl. What is prepared is what any node has before it joins: a container
+kube-controller-manager, kubeadm, kubectl and etcd. What is prepared is what any node has before it joins: a container
 runtime with its network, and an image. Serving starts the API server; joining, once that is ready, all others and the
 node's kubelet. Who calls this waits for what was started.
 """
@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGES = ("containernetworking-plugins", "etcd-server", "iptables")
+PACKAGES = ("containernetworking-plugins", "iptables")
 PKI = "/etc/kubernetes/pki"
 ADMIN = "/etc/kubernetes/super-admin.conf"
 ETCD = "http://127.0.0.1:2379"
@@ -74,7 +74,6 @@ def prepare() -> None:
     os.environ["DEBIAN_FRONTEND"] = "noninteractive"
     run("apt-get", "update", "-qq")
     run("apt-get", "install", "-qq", "--no-install-recommends", *PACKAGES)
-    run("systemctl", "disable", "--now", "etcd.service", check=False)
     text = CONTAINERD.read_text()
     if NESTED not in text:
         before, header, after = text.partition(CRI)
@@ -138,10 +137,12 @@ def start(unit: str, *words: str) -> None:
     run("systemd-run", "--quiet", f"--unit={unit}", "--property=Restart=on-failure", *words)
 
 
-def etcd(_folder: str) -> None:
+def etcd(folder: str) -> None:
     """Start the store, without the care for its disk."""
     urls = [f"--listen-client-urls={ETCD}", f"--advertise-client-urls={ETCD}"]
-    start("kube-etcd", "etcd", "--data-dir=/var/lib/kube-etcd", "--unsafe-no-fsync", *urls)
+    start(
+        "kube-etcd", f"{folder}/etcd", "--data-dir=/var/lib/kube-etcd", "--unsafe-no-fsync", *urls
+    )
 
 
 def api_server(folder: str, address: str) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.cluster import Cluster
 from tests.bench.rounds import Rounds
+from tests.cluster.cluster import Cluster
 
 if TYPE_CHECKING:
     from tests.cluster.conftest import MakeCluster
