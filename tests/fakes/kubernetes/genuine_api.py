@@ -1,60 +1,33 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A genuine API server with its etcd, where KUBE_BIN names a folder with both, or etcd is installed."""
+"""A genuine API server with its etcd, where KUBE_BIN names a folder with both."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import urllib3
-from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 
+from tests.fakes.kubernetes.administered import ADMINS, KINDS, Administered
 from tests.fakes.kubernetes.certificates import Authority
 from tests.support.waiting import eventually
-
-Json = dict[str, Any]
-KINDS = {
-    "Node": "/api/v1/nodes",
-    "Namespace": "/api/v1/namespaces",
-    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
-    "Event": "/api/v1/namespaces/{}/events",
-    "NodeFeature": "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{}/nodefeatures",
-    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-}
-RBAC, POLICIES = "/apis/rbac.authorization.k8s.io/v1", "/apis/admissionregistration.k8s.io/v1"
-KINDS |= {kind: f"{RBAC}/{kind.lower()}s" for kind in ("ClusterRole", "ClusterRoleBinding")}
-KINDS |= {kind: f"{RBAC}/namespaces/{{}}/{kind.lower()}s" for kind in ("Role", "RoleBinding")}
-for group, kinds in {
-    "api/v1": ("Pod", "Secret", "Service", "ConfigMap"),
-    "apis/apps/v1": ("Deployment",),
-    "apis/policy/v1": ("PodDisruptionBudget",),
-    "apis/resource.k8s.io/v1": ("ResourceClaim", "ResourceClaimTemplate"),
-}.items():
-    KINDS |= {kind: f"/{group}/namespaces/{{}}/{kind.lower()}s" for kind in kinds}
-KINDS |= {"DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses"}
-KINDS |= {"ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices"}
-KINDS |= {"MutatingWebhookConfiguration": f"{POLICIES}/mutatingwebhookconfigurations"}
-KINDS["ValidatingAdmissionPolicy"] = f"{POLICIES}/validatingadmissionpolicies"
-KINDS["ValidatingAdmissionPolicyBinding"] = f"{POLICIES}/validatingadmissionpolicybindings"
 
 
 def found(name: str) -> Path:
     """Return where a program is. Skips the test where it can't be had."""
     folder = os.environ.get("KUBE_BIN", "")
-    path = shutil.which(name, path=folder) or shutil.which(name)
-    if not folder or path is None:
-        pytest.skip(f"KUBE_BIN names no folder with {name}")
+    path = shutil.which(name, path=folder)
+    if path is None:
+        pytest.skip(f"KUBE_BIN names no folder with a genuine {name}: KUBE_BIN={folder!r}")
     return Path(path)
 
 
@@ -64,13 +37,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class GenuineApi:
-    """``admin`` may do anything; ``kubeconfig()`` gives others their access."""
+class GenuineApi(Administered):
+    """``more`` are flags of kube-apiserver."""
 
     def __init__(self, folder: Path, *more: str) -> None:
-        self.folder, self.port = folder, free_port()
+        super().__init__(folder)
+        self.port = free_port()
         self._more = more
         self.authority = Authority(folder)
+        self.cluster = {
+            "server": f"https://127.0.0.1:{self.port}",
+            "certificate-authority": str(self.authority.ca),
+        }
         self._processes: list[subprocess.Popen[bytes]] = []
         self._pair, self._key = self.authority.identity("kube-apiserver"), folder / "accounts.key"
         words = ["openssl", "genrsa", "-out", self._key, "2048"]
@@ -106,7 +84,7 @@ class GenuineApi:
             f"--cert-dir={self.folder}/made",
             *self._more,
         )
-        self.admin = self.access("admin", "system:masters")
+        self.admin = self.access("admin", ADMINS)
 
         def ready() -> bool:
             with contextlib.suppress(ApiError):
@@ -131,59 +109,15 @@ class GenuineApi:
         self._server.wait()
         self._serve()
 
-    def access(self, name: str, group: str) -> Access:
-        """Return the access of somebody with a certificate of this name, in this group."""
+    def identity(self, name: str, group: str) -> Mapping[str, str]:
         pair = str(self.authority.identity(name, group))
-        user = {"client-certificate": pair, "client-key": pair}
-        return Access(str(self.kubeconfig(name.replace(":", "-"), user)))
-
-    def account(self, name: str, namespace: str) -> Access:
-        """Return the access of a ServiceAccount, by a token of its own."""
-        return Access(str(self.kubeconfig(name, {"token": self.token(name, namespace)})))
+        return {"client-certificate": pair, "client-key": pair}
 
     def token(self, name: str, namespace: str) -> str:
-        """Return a token of a ServiceAccount."""
         path = f"{KINDS['ServiceAccount'].format(namespace)}/{name}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         answer = self.admin.ask("asking for a token", "POST", path, request)
         return str(answer["status"]["token"])
-
-    def kubeconfig(self, name: str, user: Mapping[str, str]) -> Path:
-        cluster = {"server": f"https://127.0.0.1:{self.port}"}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "here",
-            "clusters": [
-                {
-                    "name": "here",
-                    "cluster": {**cluster, "certificate-authority": str(self.authority.ca)},
-                }
-            ],
-            "users": [{"name": name, "user": dict(user)}],
-            "contexts": [{"name": "here", "context": {"cluster": "here", "user": name}}],
-        }
-        path = self.folder / f"{name}.conf"
-        path.write_text(json.dumps(config))
-        return path
-
-    def create(self, one: Json) -> Json:
-        """Create an object, or return the one that is there."""
-        meta = one["metadata"]
-        path = KINDS[one["kind"]].format(meta.get("namespace", ""))
-        try:
-            made: Json = self.admin.ask(f"creating {meta['name']}", "POST", path, one)
-        except ApiError as error:
-            if error.status != 409:
-                raise
-            made = self.get(one["kind"], meta["name"], meta.get("namespace", ""))
-        return made
-
-    def get(self, kind: str, name: str = "", namespace: str = "") -> Json:
-        """Return an object, or a list where no name is given."""
-        path = "/".join(filter(None, (KINDS[kind].format(namespace).rstrip("/"), name)))
-        answer: Json = self.admin.ask(f"reading {kind}", "GET", path)
-        return answer
 
     def start(self, program: Path, *words: str) -> subprocess.Popen[bytes]:
         """Start a program that ends with the server."""

@@ -1,22 +1,20 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A genuine API server that asks replicas of the webhook, through what stands for their Service."""
+"""An API server that asks replicas of the webhook, through what stands for their Service."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import signal
 import socket
 import ssl
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +23,15 @@ from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.cluster.rate import Rate
 from gpu_plugin.webhook.certificates.managed import CONFIGURATIONS
 
+from tests.fakes.kubernetes.administered import KINDS, Administered, StandInApi
 from tests.fakes.kubernetes.genuine_api import GenuineApi, free_port
+from tests.support.waiting import LIMIT, eventually
 
 Json = dict[str, Any]
 NAME, SPACE = "gpu-node-webhook", "gpu-node"
 SECRET = f"/api/v1/namespaces/{SPACE}/secrets/{NAME}-tls"
 DRA = "/apis/resource.k8s.io/v1"
-SECONDS = 60.0
+PATCH = "application/json-patch+json"
 RBAC = "rbac.authorization.k8s.io/v1"
 
 
@@ -87,7 +87,7 @@ class Balancer:
             self._turn += 1
             port = self.backends[self._turn % len(self.backends)]
             try:
-                return socket.create_connection(("127.0.0.1", port), 5)
+                return socket.create_connection(("127.0.0.1", port), LIMIT)
             except OSError:
                 continue
         return None
@@ -128,7 +128,9 @@ class Replica:
     def page(self, path: str) -> tuple[int, str]:
         """Return the status and the text of a page, 0 where there is no answer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.pages}{path}", timeout=5) as found:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.pages}{path}", timeout=LIMIT
+            ) as found:
                 return found.status, found.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -137,36 +139,37 @@ class Replica:
 
     def wait(self) -> None:
         """Wait until it is ready."""
-        wait(lambda: self.page("/readyz")[0] == 200, self.log)
+        eventually(lambda: self.page("/readyz"), (200, "ok\n"))
 
     def certificate(self) -> bytes:
         """Return what it serves."""
-        with socket.create_connection(("127.0.0.1", self.port), 5) as plain:
+        with socket.create_connection(("127.0.0.1", self.port), LIMIT) as plain:
             context = ssl._create_unverified_context()
             with context.wrap_socket(plain) as channel:
                 found = channel.getpeercert(binary_form=True)
         assert found is not None
         return found
 
-    def stop(self, how: int = signal.SIGKILL) -> int:
-        self.process.send_signal(how)
-        return self.process.wait(30)
+    def stop(self) -> None:
+        """Kill it."""
+        self.process.kill()
+        self.process.wait()
 
 
-def wait(done: Callable[[], bool], about: object = "") -> None:
-    deadline = time.monotonic() + SECONDS
-    while not done():
-        assert time.monotonic() < deadline, about
-        time.sleep(0.1)
-
-
-class Cluster(GenuineApi):
+class Cluster(Administered):
     """An API server with our classes' names, a webhook configuration and an account for pods."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, *flags: str) -> None:
+        self.balancer, self._replicas, self._turns = Balancer(), list[Replica](), 0
+        super().__init__(folder, *flags)
+        try:
+            self._fill()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _fill(self) -> None:
         self.admin = Access(str(self.folder / "admin.conf"), Rate(-1))
-        self.balancer = Balancer()
         for space in ("default", SPACE):
             meta = {"name": "default", "namespace": space}
             if space != "default":
@@ -178,8 +181,17 @@ class Cluster(GenuineApi):
         self.post(CONFIGURATIONS, self.configuration())
 
     def stop(self) -> None:
+        self.alone()
         self.balancer.stop()
         super().stop()
+
+    def alone(self) -> None:
+        """End all replicas."""
+        self.balancer.backends.clear()
+        for one in self._replicas:
+            if one.process.poll() is None:
+                one.stop()
+        self._replicas.clear()
 
     def configuration(self, policy: str = "Fail") -> Json:
         """Return the webhook's configuration; ours has a Service where this has an address."""
@@ -212,6 +224,9 @@ class Cluster(GenuineApi):
         made: Json = self.admin.ask("posting", "POST", path, body, query=query)
         return made
 
+    def remove(self, path: str) -> None:
+        self.admin.ask("removing", "DELETE", path)
+
     def read(self, path: str) -> Json:
         found: Json = self.admin.ask("reading", "GET", path)
         return found
@@ -227,9 +242,39 @@ class Cluster(GenuineApi):
             {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": policy},
             {"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": seconds},
         ]
-        kind = "application/json-patch+json"
-        self.admin.ask("patching", "PATCH", f"{CONFIGURATIONS}/{NAME}", patch, kind=kind)
-        time.sleep(1)  # until the API server has seen it
+        self.configure(patch)
+
+    def configure(self, patch: Any) -> None:
+        """Change the configuration, and return once the API server heeds it."""
+        self.admin.ask("patching", "PATCH", f"{CONFIGURATIONS}/{NAME}", patch, kind=PATCH)
+        self._heeded()
+
+    def _heeded(self) -> None:
+        """Wait until a later configuration has its effect: the API server hears of them one after the other."""
+        self._turns += 1
+        name, labels = f"turn-{self._turns}.gpu.node", {"turn": str(self._turns)}
+        rule = {**self.configuration()["webhooks"][0]["rules"][0], "resources": ["configmaps"]}
+        hook = {
+            "name": name,
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "clientConfig": {"url": "https://127.0.0.1:1/nobody"},
+            "objectSelector": {"matchLabels": labels},
+            "rules": [rule],
+        }
+        kind = {key: self.configuration()[key] for key in ("apiVersion", "kind")}
+        self.post(CONFIGURATIONS, {**kind, "metadata": {"name": name}, "webhooks": [hook]})
+        one = {"kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
+
+        def asked() -> bool:
+            try:
+                self.post(KINDS["ConfigMap"].format("default"), one, dry=True)
+            except ApiError as error:
+                return name in str(error)
+            return False
+
+        eventually(asked)
+        self.remove(f"{CONFIGURATIONS}/{name}")
 
     def pod(self, one: Json, space: str = "default", dry: bool = False) -> Json:
         """Create a pod of any name. ApiError."""
@@ -267,5 +312,48 @@ class Cluster(GenuineApi):
         """Start a replica behind the Service."""
         own = kubeconfig or self.folder / "admin.conf"
         made = Replica(own, self.folder / f"{name}.log", *arguments)
+        self._replicas.append(made)
         self.balancer.backends.append(made.port)
         return made
+
+
+class GenuineCluster(Cluster, GenuineApi):
+    """Of a genuine API server."""
+
+
+class StandInCluster(Cluster, StandInApi):
+    """Of the stand-in."""
+
+
+CLUSTERS: Mapping[str, type[Cluster]] = {"stand-in": StandInCluster, "genuine": GenuineCluster}
+
+
+class Load:
+    """Pods that are created all the time: how many were, and what failed."""
+
+    def __init__(self, cluster: Cluster, one: Json) -> None:
+        self.created, self.failed = 0, list[Exception]()
+        self._over = threading.Event()
+        self._cluster, self._pod = cluster, one
+        self._thread = threading.Thread(target=self._create)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def more(self, pods: int = 20) -> None:
+        """Wait until so many more were created."""
+        until = self.created + pods
+        eventually(lambda: self.created >= until or self.failed)
+
+    def _create(self) -> None:
+        while not self._over.wait(0.02):
+            try:
+                assert "resourceClaims" in self._cluster.pod(self._pod)["spec"]
+                self.created += 1
+            except (ApiError, AssertionError) as error:
+                self.failed.append(error)

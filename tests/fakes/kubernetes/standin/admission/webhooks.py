@@ -98,7 +98,11 @@ def _failed(hook: Json, error: Exception) -> Refused:
     url = hook["clientConfig"]["url"]
     where = urlsplit(url).netloc
     post = f'Post "{url}?timeout={hook.get("timeoutSeconds", 10)}s"'
-    why = f"dial tcp {where}: connect: connection refused" if "refused" in str(error) else error
+    why = str(error)
+    if "refused" in why:
+        why = f"dial tcp {where}: connect: connection refused"
+    elif isinstance(error, urllib3.exceptions.SSLError):
+        why = f"tls: failed to verify certificate: x509: {why}"
     text = f'failed calling webhook "{hook["name"]}": failed to call webhook: {post}: {why}'
     said = f"Internal error occurred: {text}"
     return Refused(500, said, {"causes": [{"message": text}]})

@@ -1,12 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is asked of the API, of a genuine API server: its authorizer, its admission and its policies."""
+"""What is asked of the API for a node's labels: of its authorizer, its admission and the manifest's policies."""
 
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,13 @@ from gpu_plugin.labels.feature import NodeFeature
 from gpu_plugin.labels.health.reporter import Reporter
 from gpu_plugin.labels.owned import MIG_REASON, Change, change
 
-from tests.fakes.kubernetes.genuine_api import KINDS, GenuineApi
-from tests.support.paths import REPOSITORY
+from tests.fakes.kubernetes.administered import KINDS, Administered
+from tests.fakes.kubernetes.recorded.words import manifest
+from tests.support.waiting import eventually
 
 NODE, SPACE = "node-1", "node-feature-discovery"
-MANIFEST = (REPOSITORY / "files/kubernetes/node-labels-rbac.yaml").read_text()
+OBJECTS = manifest("node-labels-rbac", NODE)
+TIMES = itertools.count(2_000_000_000.0, 100)  # of all reports, one after the other
 MERGE, STRATEGIC = (f"application/{kind}-patch+json" for kind in ("merge", "strategic-merge"))
 UNFIT = {"gpu": "GPU-0", "index": "0", "reason": "XID 79"}
 CRD = """
@@ -45,58 +46,65 @@ spec:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenuineApi]:
-    made = GenuineApi(tmp_path_factory.mktemp("api"))
-    for name in (NODE, "node-2"):
-        made.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-    made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
-    made.create(yaml.safe_load(CRD))
+def cluster(
+    api_server: type[Administered], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Administered]:
+    with api_server(tmp_path_factory.mktemp("api")) as made:
+        for name in (NODE, "node-2"):
+            made.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+        made.create(yaml.safe_load(CRD))
+        eventually(lambda: served(made))
+        yield made
+
+
+def served(cluster: Administered) -> bool:
+    """Tell whether the custom resource is served, which takes a moment."""
+    try:
+        return "items" in cluster.get("NodeFeature", namespace=SPACE)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+
+
+@pytest.fixture
+def kubelet(cluster: Administered) -> Iterator[Access]:
+    made = cluster.access(f"system:node:{NODE}", "system:nodes")
     yield made
-    made.stop()
+    made.close()
 
 
 @pytest.fixture
-def kubelet(cluster: GenuineApi) -> Access:
-    return cluster.access(f"system:node:{NODE}", "system:nodes")
-
-
-@pytest.fixture
-def account(cluster: GenuineApi) -> Access:
+def account(cluster: Administered) -> Iterator[Access]:
     """The access that our manifest gives a node."""
-    for _each in range(100):
-        try:
-            for one in yaml.safe_load(MANIFEST.replace("NODE", NODE))["items"]:
-                cluster.create(one)
-            break
-        except ApiError as error:  # the custom resource is not served yet
-            if error.status != 404:
-                raise
-            time.sleep(0.2)
-    return cluster.account(f"gpu-node-labels-{NODE}", SPACE)
+    for one in OBJECTS:
+        cluster.create(one)
+    made = cluster.account(f"gpu-node-labels-{NODE}", SPACE)
+    yield made
+    made.close()
 
 
 def report(access: Access, folder: Path, *rounds: list[dict[str, Any]]) -> None:
-    now = [time.time()]
-    reporter = Reporter(NODE, folder / "told.json", lambda: access, lambda: now[0])
+    reporter = Reporter(NODE, folder / "told.json", lambda: access, lambda: next(TIMES))
     for health in rounds:
-        now[0] += 100
         state = {"state": "serving", "health": health}
         assert reporter.keep(state, told=True, condition=True) == {}
 
 
-def events(cluster: GenuineApi) -> dict[str, int]:
+def events(cluster: Administered) -> dict[str, int]:
     items = cluster.get("Event", namespace="default")["items"]
     mine = [one for one in items if one["involvedObject"]["name"] == NODE]
     return {one["reason"]: one["count"] for one in mine if one["reason"].startswith("GPU")}
 
 
-def condition(cluster: GenuineApi) -> str | None:
+def condition(cluster: Administered) -> str | None:
     found = cluster.get("Node", NODE)["status"].get("conditions", [])
     return next((one["status"] for one in found if one["type"] == "GPUHealthy"), None)
 
 
 def test_a_kubelets_access_labels_its_node_and_follows_it(
-    cluster: GenuineApi, kubelet: Access
+    cluster: Administered, kubelet: Access
 ) -> None:
     node = NodeApi(kubelet, NODE)
     seen = node.read()
@@ -115,22 +123,20 @@ def test_a_kubelets_access_labels_its_node_and_follows_it(
         NodeApi(kubelet, "node-2").write(Change({"a": "1"}))
     with pytest.raises(ApiError, match="403"):
         NodeApi(kubelet, "node-2").read()
-    kubelet.close()
 
 
 def test_a_kubelets_access_writes_events_and_the_condition(
-    cluster: GenuineApi, kubelet: Access, tmp_path: Path
+    cluster: Administered, kubelet: Access, tmp_path: Path
 ) -> None:
     report(kubelet, tmp_path, [UNFIT], [], [UNFIT])
     assert events(cluster) == {"GPUUnhealthy": 2, "GPUHealthy": 1}
     assert condition(cluster) == "False"
     Reporter(NODE, tmp_path / "told.json", lambda: kubelet).remove()
     assert condition(cluster) is None
-    kubelet.close()
 
 
 def test_a_kubelets_access_answers_a_mig_label(
-    cluster: GenuineApi, kubelet: Access, tmp_path: Path
+    cluster: Administered, kubelet: Access, tmp_path: Path
 ) -> None:
     node = NodeApi(kubelet, NODE)
     reason = "GPU 0: in use by pod default/a (container main); " * 40
@@ -148,11 +154,10 @@ def test_a_kubelets_access_answers_a_mig_label(
         if one["reason"] == "MIGConfigFailed"
     ]
     assert found == ["Warning"]
-    kubelet.close()
 
 
 def test_the_manifest_gives_a_node_what_it_needs(
-    cluster: GenuineApi, account: Access, tmp_path: Path
+    cluster: Administered, account: Access, tmp_path: Path
 ) -> None:
     feature = NodeFeature(account, NODE, SPACE)
     assert feature.write({"nvidia.com/gpu.count": "8"})
@@ -163,10 +168,11 @@ def test_the_manifest_gives_a_node_what_it_needs(
     report(account, tmp_path, [UNFIT], [], [UNFIT])
     assert condition(cluster) == "False"
     feature.remove()
-    account.close()
 
 
-def test_the_manifests_policies_keep_a_node_to_itself(cluster: GenuineApi, account: Access) -> None:
+def test_the_manifests_policies_keep_a_node_to_itself(
+    cluster: Administered, account: Access
+) -> None:
     def event(name: str, node: str, kind: str = "Node") -> dict[str, Any]:
         about = {"apiVersion": "v1", "kind": kind, "name": node, "uid": "x"}
         meta = {"name": name, "namespace": "default"}
@@ -191,8 +197,7 @@ def test_the_manifests_policies_keep_a_node_to_itself(cluster: GenuineApi, accou
         ("PATCH", "/api/v1/nodes/node-2", {"metadata": {"labels": {"a": "b"}}}, MERGE),
     ]
     folder = KINDS["NodeFeature"].format(SPACE)
-    cluster.create(next(one for one in yaml.safe_load(MANIFEST.replace("NODE", NODE))["items"]
-                        if one["kind"] == "NodeFeature"))  # fmt: skip
+    cluster.create(next(one for one in OBJECTS if one["kind"] == "NodeFeature"))
     other = cluster.get("NodeFeature", f"nvidia-features-for-{NODE}", SPACE)
     other["metadata"]["labels"] = {"nfd.node.kubernetes.io/node-name": "node-2"}
     refused.append(("PUT", f"{folder}/nvidia-features-for-{NODE}", other, MERGE))
@@ -202,4 +207,3 @@ def test_the_manifests_policies_keep_a_node_to_itself(cluster: GenuineApi, accou
             account.ask("trying", method, path, body, kind=kind)
         assert caught.value.status in (403, 422), (method, path)
     account.ask("writing", "POST", place, event("ours", NODE))
-    account.close()

@@ -1,12 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The published devices as a genuine API server tells them, and a percentage of what they have."""
+"""The published devices as an API server tells them, and a percentage of what they have."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,16 +16,10 @@ from gpu_plugin.webhook import slices
 from gpu_plugin.webhook.slices import Slices
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
-from tests.fakes.kubernetes.webhook_cluster import DRA, Cluster, wait
+from tests.fakes.kubernetes.webhook_cluster import DRA, Cluster
+from tests.support.waiting import LIMIT, eventually
 
 HALF = pod(limits(gpu=1, gpumem_percentage=50))
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("api"))
-    yield made
-    made.stop()
 
 
 def published(name: str, *memory: str, driver: str = "gpu.node") -> Json:
@@ -50,10 +43,6 @@ def published(name: str, *memory: str, driver: str = "gpu.node") -> Json:
     }
 
 
-def remove(cluster: Cluster, name: str) -> None:
-    cluster.admin.ask("removing", "DELETE", f"{DRA}/resourceslices/{name}")
-
-
 @pytest.fixture
 def followed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slices]:
     monkeypatch.setattr(slices, "PAGE", "1")
@@ -62,7 +51,7 @@ def followed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slic
     yield made
     made.end()
     for one in cluster.read(f"{DRA}/resourceslices")["items"]:
-        remove(cluster, one["metadata"]["name"])
+        cluster.remove(f"{DRA}/resourceslices/{one['metadata']['name']}")
 
 
 def sizes(followed: Slices) -> list[int]:
@@ -70,39 +59,36 @@ def sizes(followed: Slices) -> list[int]:
 
 
 def test_slices_are_followed(cluster: Cluster, followed: Slices) -> None:
-    assert followed.listed.wait(10)
+    assert followed.listed.wait(LIMIT)
     assert sizes(followed) == []
     path = f"{DRA}/resourceslices"
     cluster.post(path, published("node-1", "32Gi", "16Gi"))
     cluster.post(path, published("other", "1Gi", driver="example.com"))
-    wait(lambda: sizes(followed) == [16384, 32768])
+    eventually(lambda: sizes(followed) == [16384, 32768])
     now = cluster.read(f"{path}/node-1")
     now["spec"]["devices"].pop()
     now["spec"]["pool"]["generation"] = 2
     cluster.admin.ask("writing", "PUT", f"{path}/node-1", now)
-    wait(lambda: followed.published().devices == (Device("share", 32768, "", "GPU-0", "mps"),))
+    eventually(
+        lambda: followed.published().devices == (Device("share", 32768, "", "GPU-0", "mps"),)
+    )
     cluster.post(path, published("node-2", "8Gi"))
     late = Slices(cluster.admin)  # which lists them, in parts
     threading.Thread(target=late.follow, daemon=True).start()
-    assert late.listed.wait(10)
+    assert late.listed.wait(LIMIT)
     assert sizes(late) == [8192, 32768]
     late.end()
-    remove(cluster, "node-1")
-    wait(lambda: sizes(followed) == [8192])
+    cluster.remove(f"{path}/node-1")
+    eventually(lambda: sizes(followed) == [8192])
 
 
 def test_a_percentage_is_of_what_is_published(cluster: Cluster) -> None:
-    replica = cluster.replica("percent", kubeconfig=cluster.least())
-    try:
-        replica.wait()
-        error = cluster.refusal(HALF)
-        assert error.status == 422
-        assert "50 can't be: no node pub" in str(error)
-        cluster.post(f"{DRA}/resourceslices", published("node-3", "32Gi", "16Gi"))
-        wait(lambda: _asked(cluster) == {"of-16384": "8Gi", "of-32768": "16Gi"})
-    finally:
-        replica.stop()
-        cluster.balancer.backends.clear()
+    cluster.replica("percent", kubeconfig=cluster.least()).wait()
+    error = cluster.refusal(HALF)
+    assert error.status == 422
+    assert "50 can't be: no node pub" in str(error)
+    cluster.post(f"{DRA}/resourceslices", published("node-3", "32Gi", "16Gi"))
+    eventually(lambda: _asked(cluster), {"of-16384": "8Gi", "of-32768": "16Gi"})
 
 
 def _asked(cluster: Cluster) -> dict[str, str]:
@@ -117,11 +103,12 @@ def _asked(cluster: Cluster) -> dict[str, str]:
     return {way["name"]: way["capacity"]["requests"]["memory"] for way in ways}
 
 
-class Gone:
+class Forgetful:
     """An API that has forgotten the past at the first watch, and fails at the second list."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.followed = Slices(self)  # type: ignore[arg-type]
 
     def ask(self, *_words: Any, **_more: Any) -> Json:
         self.asked.append("list")
@@ -131,21 +118,18 @@ class Gone:
 
     def events(self, *_words: Any, **_more: Any) -> Iterator[Json]:
         self.asked.append("watch")
+        if self.asked.count("watch") > 1:
+            assert sizes(self.followed) == [32768]  # what was known stays known meanwhile
+            self.followed.end()
         yield {}
-        if self.asked.count("watch") == 1:
-            status = {"code": 410, "message": "too old resource version"}
-            yield {"type": "ERROR", "object": status}
-        time.sleep(0.1)
+        status = {"code": 410, "message": "too old resource version"}
+        yield {"type": "ERROR", "object": status}
 
 
-def test_the_past_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "PAUSE", 0.05)
-    api: Any = Gone()
-    made = Slices(api)
-    thread = threading.Thread(target=made.follow, daemon=True)
-    thread.start()
-    wait(lambda: api.asked.count("watch") > 1)
-    made.end()
-    thread.join(10)
-    assert api.asked[:5] == ["list", "watch", "list", "list", "watch"]
-    assert sizes(made) == [32768]  # what was known stays known meanwhile
+def test_slices_are_listed_again_where_the_past_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slices, "PAUSE", 0)
+    api = Forgetful()
+    api.followed.follow()
+    assert api.asked == ["list", "watch", "list", "list", "watch"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Slices as a genuine API server takes them, with the kubelet's own credential."""
+"""Slices as an API server takes them, with the kubelet's own credential."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpu_plugin.slices.changes import changes
 from tests.fakes.daemon import mig_grids
 from tests.fakes.daemon.gpu_builders import inventory, view
 from tests.fakes.daemon.mig_grids import GRIDS
-from tests.fakes.kubernetes.genuine_api import GenuineApi
+from tests.fakes.kubernetes.administered import OFF, Administered
 from tests.support.waiting import eventually
 
 NODE = "node-1"
@@ -39,16 +39,17 @@ def slices(*views: GpuView, node: str = NODE, **more: Any) -> tuple[Json, ...]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenuineApi]:
-    made = GenuineApi(tmp_path_factory.mktemp("api"))
-    for name in (NODE, "node-2"):
-        made.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-    yield made
-    made.stop()
+def cluster(
+    api_server: type[Administered], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Administered]:
+    with api_server(tmp_path_factory.mktemp("api")) as made:
+        for name in (NODE, "node-2"):
+            made.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        yield made
 
 
 @pytest.fixture
-def kubelet(cluster: GenuineApi) -> Iterator[Access]:
+def kubelet(cluster: Administered) -> Iterator[Access]:
     access = cluster.access(f"system:node:{NODE}", "system:nodes")
     yield Access(str(cluster.folder / f"system-node-{NODE}.conf"), Rate(-1))
     access.close()
@@ -108,7 +109,7 @@ def test_more_and_fewer_slices_are_new_generations(api: SliceApi) -> None:
 
 
 def test_what_a_kubelet_wiped_is_there_again(
-    cluster: GenuineApi, kubelet: Access, api: SliceApi
+    cluster: Administered, kubelet: Access, api: SliceApi
 ) -> None:
     specs = slices(view(0))
     publisher = Publisher(api, NODE)
@@ -147,13 +148,12 @@ def test_a_node_writes_its_own_slices_and_no_others(kubelet: Access) -> None:
 
 
 @pytest.mark.parametrize("gate", ["DRAPartitionableDevices", "DRAConsumableCapacity"])
-def test_a_server_without_the_feature_gate_gets_no_slices(tmp_path: Path, gate: str) -> None:
-    cluster = GenuineApi(tmp_path, f"--feature-gates={gate}=false")
-    try:
+def test_a_server_without_the_feature_gate_gets_no_slices(
+    api_server: type[Administered], tmp_path: Path, gate: str
+) -> None:
+    with api_server(tmp_path, OFF.format(gate)) as cluster:
         cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
         api = SliceApi(cluster.admin, NODE)
         with pytest.raises(GateOff, match=gate):
             published(api, slices(view(0)))
         assert api.all()[0] == []
-    finally:
-        cluster.stop()

@@ -1,22 +1,23 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Templates at a genuine API server: each shape of them, reuse, their end, and what stands in the way."""
+"""Templates at an API server: each shape of them, reuse, their end, and what stands in the way."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+import itertools
 from typing import Any
 
 import pytest
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.hami.mutation import mutate
 from gpu_plugin.hami.published import Device, Published
+from gpu_plugin.webhook.certificates.managed import CONFIGURATIONS
 from gpu_plugin.webhook.templates import Templates
 
 from tests.fakes.cluster.hami_pods import MIG_NODES, OTHER_NODES, SETTINGS, limits, pod
-from tests.fakes.kubernetes.webhook_cluster import DRA, Cluster
+from tests.fakes.kubernetes.webhook_cluster import DRA, NAME, Cluster
+from tests.support.waiting import eventually
 
 HOUR, TTL = 3600.0, 86400.0
 NOW = 1_800_000_000.0
@@ -35,22 +36,15 @@ MANY = Published(tuple(Device("share", size, "x", "g", "none") for size in SIZES
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("api"))
-    made.admin.ask("removing", "DELETE", f"{CONFIGURATION}")  # nobody serves here
-    yield made
-    made.stop()
-
-
-CONFIGURATION = (
-    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gpu-node-webhook"
-)
+def unasked(webhook_cluster: Cluster) -> None:
+    """Nobody serves the webhook here, and no pod waits for it."""
+    webhook_cluster.remove(f"{CONFIGURATIONS}/{NAME}")
 
 
 @pytest.fixture
-def templates(cluster: Cluster) -> Templates:
+def templates(cluster: Cluster, unasked: None) -> Templates:
     for name in cluster.templates():
-        cluster.admin.ask("removing", "DELETE", path(name))
+        cluster.remove(path(name))
     return Templates(cluster.admin, TTL)
 
 
@@ -58,36 +52,32 @@ def path(name: str, space: str = SPACE) -> str:
     return f"{DRA}/namespaces/{space}/resourceclaimtemplates/{name}"
 
 
-@pytest.mark.parametrize("wishes", WISHES)
-@pytest.mark.parametrize("published", [OTHER_NODES, MIG_NODES, MANY])
-@pytest.mark.parametrize(
-    "amounts",
-    [
-        {"gpu": 1, "gpumem": 3000, "gpucores": 30, "priority": 0},
-        {"gpu": 2, "gpumem": 3000},
-        {"gpu": 2, "gpumem": 3000, "gpucores": 100},
-        {"gpu": 1, "gpumem": 10240, "gpucores": 10},
-        {"gpu": 1, "gpumem": 2 << 20},
-    ],
-)
+AMOUNTS: list[dict[str, int]] = [
+    {"gpu": 1, "gpumem": 3000, "gpucores": 30, "priority": 0},
+    {"gpu": 2, "gpumem": 3000},
+    {"gpu": 2, "gpumem": 3000, "gpucores": 100},
+    {"gpu": 1, "gpumem": 10240, "gpucores": 10},
+    {"gpu": 1, "gpumem": 2 << 20},
+]
+
+
+@pytest.mark.parametrize("published", [OTHER_NODES, MIG_NODES, MANY], ids=["other", "mig", "many"])
 def test_the_api_server_takes_each_template_and_keeps_it_as_it_is(
-    templates: Templates,
-    cluster: Cluster,
-    wishes: dict[str, str],
-    published: Published,
-    amounts: dict[str, int],
+    templates: Templates, cluster: Cluster, published: Published
 ) -> None:
-    if amounts == {"gpu": 2, "gpumem": 3000} and published is MIG_NODES:
-        wishes = {**wishes, "nvidia.com/vgpu-mode": "mig"}  # no shares are published there
-    (template,) = mutate(pod(limits(**amounts), annotations=wishes), SETTINGS, published).templates
-    assert templates.ensure(SPACE, template, NOW)
-    assert cluster.templates()[template.name]["spec"]["spec"] == template.spec["spec"]
-    assert not templates.ensure(SPACE, template, NOW)  # it is ours, whatever was added to it
+    for amounts, wishes in itertools.product(AMOUNTS, WISHES):
+        if amounts == {"gpu": 2, "gpumem": 3000} and published is MIG_NODES:
+            wishes = {**wishes, "nvidia.com/vgpu-mode": "mig"}  # no shares are published there
+        one = pod(limits(**amounts), annotations=wishes)
+        (template,) = mutate(one, SETTINGS, published).templates
+        assert templates.ensure(SPACE, template, NOW)
+        assert cluster.templates()[template.name]["spec"]["spec"] == template.spec["spec"]
+        assert not templates.ensure(SPACE, template, NOW)  # it is ours, whatever was added to it
+        cluster.remove(path(template.name))
 
 
-@pytest.mark.parametrize("published", [OTHER_NODES, MANY])
-def test_percentages(templates: Templates, published: Published) -> None:
-    for percent in (33, 50):
+def test_a_template_for_a_percentage_is_reused(templates: Templates) -> None:
+    for published, percent in itertools.product((OTHER_NODES, MANY), (33, 50)):
         one = pod(limits(gpu=2, gpumem_percentage=percent), annotations=WISHES[0])
         (template,) = mutate(one, SETTINGS, published).templates
         assert templates.ensure(SPACE, template, NOW)
@@ -166,7 +156,7 @@ def test_removed_in_the_middle_of_an_admission(
 
     def gone(*words: Any) -> None:
         monkeypatch.undo()
-        cluster.admin.ask("removing", "DELETE", path(one.name))
+        cluster.remove(path(one.name))
         touch(*words)
 
     monkeypatch.setattr(templates, "_touch", gone)
@@ -186,35 +176,39 @@ def test_a_template_with_another_content_is_not_used(
     with pytest.raises(ApiError, match="one is there that has another content") as told:
         templates.ensure(SPACE, one, NOW)
     assert told.value.status == 403
-    assert templates.collect(time.time() + 2 * TTL) == 0  # nor is it ours to remove
+    assert templates.collect(cluster.now() + 2 * TTL) == 0  # nor is it ours to remove
 
 
 def test_a_quota_is_told(templates: Templates, cluster: Cluster) -> None:
     space = "small"
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
     hard = {"count/resourceclaimtemplates.resource.k8s.io": "0"}
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "q"},
-        "spec": {"hard": hard},
-    }
-    cluster.post(f"/api/v1/namespaces/{space}/resourcequotas", quota)
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
+    cluster.post(f"/api/v1/namespaces/{space}/resourcequotas", {**quota, "spec": {"hard": hard}})
     status = {"hard": hard, "used": hard}  # which a controller writes in a cluster
     at = f"/api/v1/namespaces/{space}/resourcequotas/q/status"
     kind = "application/merge-patch+json"
     cluster.admin.ask("writing", "PATCH", at, {"status": status}, kind=kind)
-    time.sleep(1)
     (one,) = mutate(SHARE, SETTINGS, OTHER_NODES).templates
-    with pytest.raises(ApiError, match="exceeded quota") as told:
-        templates.ensure(space, one, NOW)
-    assert told.value.status == 403
+
+    def refused() -> ApiError | None:
+        try:
+            templates.ensure(space, one, NOW)
+        except ApiError as error:
+            return error
+        cluster.remove(path(one.name, space))  # it was not in force yet
+        return None
+
+    told = eventually(refused)
+    assert told is not None
+    assert "exceeded quota" in str(told)
+    assert told.status == 403
 
 
 def test_a_namespace_that_goes_or_is_none(templates: Templates, cluster: Cluster) -> None:
     space = "going"
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
-    cluster.admin.ask("removing", "DELETE", f"/api/v1/namespaces/{space}")
+    cluster.remove(f"/api/v1/namespaces/{space}")
     (one,) = mutate(SHARE, SETTINGS, OTHER_NODES).templates
     for where, status in ((space, 403), ("none", 404)):
         with pytest.raises(ApiError) as told:
