@@ -75,7 +75,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-all test-fast flaky mutation lint sanity sanity-all molecule test-cluster bench bench-fleet bundle shim
+.PHONY: test test-all test-fast flaky mutation lint sanity sanity-all molecule test-cluster recordings bench bench-fleet bundle shim
 PYTEST := $(BIN)/pytest
 test: setup shim $(WHEELHOUSE)/stamp ## What every change has to pass: a quarter of an hour on two cores (TESTS="path -k name" for some)
 	$(if $(TESTS),$(PYTEST) $(TESTS),$(BIN)/python -m tests.runner)
@@ -114,6 +114,9 @@ molecule: image $(WHEELHOUSE)/stamp ## The default scenario on a simulated node
 
 test-cluster: setup shim $(WHEELHOUSE)/stamp ## Nodes of a genuine cluster (KUBE_BIN=folder with kubelet, kube-apiserver, ... and kubectl)
 	KUBE_BIN="$(KUBE_BIN)" $(BIN)/python -m tests.runner cluster
+
+recordings: setup ## Record what a genuine API server answers, which holds its stand-in to it (KUBE_BIN=folder, NAMES="nodes slices")
+	KUBE_BIN="$(KUBE_BIN)" PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.cluster.record $(NAMES)
 
 bench: setup shim ## How fast things are, as ratios within one run
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.mig_planner

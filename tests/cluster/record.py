@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Record what a genuine API server answers: ``KUBE_BIN=folder python -m tests.cluster.record [FILE ...]``.
+"""Record what a genuine API server answers: ``make recordings KUBE_BIN=folder``.
 
 Each scene has a server of its own. What is written is what the tests of the stand-in compare it with.
 """

@@ -63,7 +63,7 @@ def served(cluster: Administered) -> bool:
     try:
         return "items" in cluster.get("NodeFeature", namespace=SPACE)
     except ApiError as error:
-        if error.status != 404:
+        if error.status not in (404, 429):
             raise
         return False
 

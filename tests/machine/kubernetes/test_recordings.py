@@ -22,7 +22,7 @@ EVERY = [(name, scene) for name, scenes in RECORDED.items() for scene in scenes]
 
 
 def test_what_is_asked_is_what_was_recorded() -> None:
-    """Where it is not: KUBE_BIN=folder python -m tests.cluster.record."""
+    """Where it is not: make recordings KUBE_BIN=folder."""
 
     def requests(scenes: dict[str, list[Step]]) -> dict[str, list[object]]:
         plain = {key: [replace(one, answer={}) for one in steps] for key, steps in scenes.items()}

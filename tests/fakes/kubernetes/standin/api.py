@@ -203,6 +203,9 @@ class StandIn(Gates):
         """Return what is said of the server itself."""
         if path == "/version":
             return VERSION
+        served = {f"/{'apis' if '/' in api else 'api'}/{api}": api for api in KINDS}
+        if path in served:
+            return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served[path]}
         group = path.removeprefix("/apis/")
         versions = [api for api in KINDS if api.partition("/")[0] == group and "/" in api]
         if path == group or not versions:

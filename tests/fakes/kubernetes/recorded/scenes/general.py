@@ -37,6 +37,7 @@ REFUSED = [
     get(ADMIN, "/apis/none.example/v1/things"),
     get(ADMIN, "/api/v1/nothings"),
     get(ADMIN, "/apis/resource.k8s.io"),
+    get(ADMIN, "/apis/resource.k8s.io/v1", "groupVersion"),
     get(ADMIN, f"{MAPS}/none"),
     get("nobody", f"{MAPS}/a"),
     get("nobody", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),

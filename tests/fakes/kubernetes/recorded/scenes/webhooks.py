@@ -75,4 +75,9 @@ ASKED = [
     tried(asking("memory", gpumem=1), until=201),
     get(ADMIN, f"{PODS.format('default')}/memory", "spec.resourceClaims"),
 ]  # fmt: skip
-SCENES = {"webhook-that-does-not-answer": ASKED}
+OURS = [one for one in manifest("dra/webhook") if one["kind"].startswith("Mutating")]
+OF_A_SERVICE = [
+    *made(space("gpu-node"), account(space="default"), *OURS),
+    tried(asking("memory", gpumem=1), until=500),
+]
+SCENES = {"webhook-without-its-service": OF_A_SERVICE, "webhook-that-does-not-answer": ASKED}

@@ -69,8 +69,11 @@ def _answer(hook: Json, way: Way) -> Json:
     bundle = base64.b64decode(hook["clientConfig"].get("caBundle", "")).decode()
     pool = urllib3.PoolManager(ca_cert_data=bundle or None, retries=False)
     seconds = hook.get("timeoutSeconds", 10)
-    address = f"{hook['clientConfig']['url']}?timeout={seconds}s"
-    answer = pool.request("POST", address, json=review(way), timeout=seconds)
+    if "service" in hook["clientConfig"]:
+        raise OSError(f'service "{hook["clientConfig"]["service"]["name"]}" not found')
+    answer = pool.request(
+        "POST", f"{_url(hook)}?timeout={seconds}s", json=review(way), timeout=seconds
+    )
     found: Json = answer.json()["response"]
     return found
 
@@ -94,8 +97,17 @@ def review(way: Way) -> Json:
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 
 
+def _url(hook: Json) -> str:
+    """Return where a webhook is. Services lead nowhere here."""
+    config = hook["clientConfig"]
+    if service := config.get("service"):
+        host = f"{service['name']}.{service['namespace']}.svc:{service.get('port', 443)}"
+        return f"https://{host}{service.get('path', '')}"
+    return str(config["url"])
+
+
 def _failed(hook: Json, error: Exception) -> Refused:
-    url = hook["clientConfig"]["url"]
+    url = _url(hook)
     where = urlsplit(url).netloc
     post = f'Post "{url}?timeout={hook.get("timeoutSeconds", 10)}s"'
     why = str(error)

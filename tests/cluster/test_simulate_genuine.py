@@ -79,11 +79,8 @@ class Cluster:
 
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[Cluster]:
-    api = GenuineApi(tmp_path)
-    try:
+    with GenuineApi(tmp_path) as api:
         yield Cluster(api)
-    finally:
-        api.stop()
 
 
 def test_pods_of_a_genuine_cluster(

@@ -20,7 +20,8 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from gpu_plugin.cluster.errors import ApiError
 
-from tests.fakes.kubernetes.genuine_api import KINDS, GenuineApi
+from tests.fakes.kubernetes.administered import KINDS
+from tests.fakes.kubernetes.genuine_api import GenuineApi
 from tests.support.paths import REPOSITORY
 
 Json = dict[str, Any]
@@ -37,9 +38,8 @@ def manifest(name: str) -> Json:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenuineApi]:
-    made = GenuineApi(tmp_path_factory.mktemp("api"))
-    yield made
-    made.stop()
+    with GenuineApi(tmp_path_factory.mktemp("api")) as made:
+        yield made
 
 
 def run(cluster: GenuineApi, *wanted: Json, check: bool = False, **options: Any) -> Plan:
@@ -171,9 +171,7 @@ def play(cluster: GenuineApi, *options: str, **variables: Any) -> str:
     words = ["ansible-playbook", "--inventory", "one,two,", "gpu.node.fractions", *options]
     given = {"gpu_nodes_hosts": "all", "gpu_nodes_kubeconfig": "admin.conf", **variables}
     words += ["--extra-vars", json.dumps(given)]
-    done = subprocess.run(
-        words, cwd=cluster.folder, check=False, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run(words, cwd=cluster.folder, check=False, capture_output=True, text=True)
     return done.stdout + done.stderr
 
 

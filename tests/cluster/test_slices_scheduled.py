@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,13 +22,15 @@ from tests.fakes.daemon.gpu_builders import inventory
 from tests.fakes.daemon.mig_grids import GRIDS, Place, every, view
 from tests.fakes.kubernetes.genuine_api import GenuineApi, found
 from tests.pure.daemon.slices.test_slices_grid import hardware
+from tests.support.waiting import eventually
 
 NODE = "node-1"
 ALL = parse("gpuNode: {allocation: dra}")
 CORE, GROUP = "/api/v1/namespaces/default", "/apis/resource.k8s.io/v1"
 CLAIMS = f"{GROUP}/namespaces/default/resourceclaims"
 BIG = {"cpu": "100", "memory": "100Gi", "pods": "200"}
-PATIENCE = 6.0  # seconds without a pod that is scheduled, after which nothing more will be
+FULL = "cannot allocate all claims"  # what the scheduler says of a pod for which there is nothing
+LAST = "last.example.com"
 Json = dict[str, Any]
 
 
@@ -52,7 +51,11 @@ class Cluster:
     def ask_for(self, name: str, profile: str) -> None:
         """Create a pod that wants a MIG device of a profile."""
         expression = f'device.attributes["gpu.nvidia.com"].profile == "{profile}"'
-        exactly = {"deviceClassName": "mig", "selectors": [{"cel": {"expression": expression}}]}
+        self._ask(
+            name, {"deviceClassName": "mig", "selectors": [{"cel": {"expression": expression}}]}
+        )
+
+    def _ask(self, name: str, exactly: Json) -> None:
         spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
         self.create(CLAIMS, "ResourceClaim", name, "resource.k8s.io/v1", spec=spec)
         container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "r"}]}}
@@ -62,30 +65,37 @@ class Cluster:
         self.pods.append(name)
 
     def given(self) -> dict[str, str]:
-        """Return the device of each claim, once nothing more is allocated."""
-        found: dict[str, str] = {}
-        quiet = time.monotonic()
-        while len(found) < len(self.pods) and time.monotonic() - quiet < PATIENCE:
-            now = {
-                one["metadata"]["name"]: one["status"]["allocation"]["devices"]["results"][0][
-                    "device"
-                ]
-                for one in self.admin.ask("reading claims", "GET", CLAIMS)["items"]
-                if one.get("status", {}).get("allocation")
-            }
-            if now != found:
-                found, quiet = now, time.monotonic()
-            time.sleep(0.2)
-        return found
+        """Return the device of each claim, once the scheduler has said of each pod whether it has one."""
+        eventually(lambda: all(map(self._decided, self.pods)))
+        claims = self.admin.ask("reading claims", "GET", CLAIMS)["items"]
+        return {
+            one["metadata"]["name"]: device
+            for one in claims
+            if (device := _device(one)) is not None
+        }
 
-    def clean(self) -> None:
-        """Remove pods, claims and slices."""
-        for name in self.pods:
+    def _decided(self, name: str) -> bool:
+        pod = self.admin.ask("reading a pod", "GET", f"{CORE}/pods/{name}")
+        said = [one.get("message", "") for one in pod["status"].get("conditions") or ()]
+        return bool(pod["spec"].get("nodeName")) or any(FULL in one for one in said)
+
+    def see(self) -> None:
+        """Wait until the scheduler knows of all slices so far, as it does once it gives a device of a later one."""
+        pool = {"name": "last", "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": LAST, "nodeName": NODE, "pool": pool, "devices": [{"name": "last"}]}
+        self.create(PATH, "ResourceSlice", "last", "resource.k8s.io/v1", spec=spec)
+        self._ask(LAST, {"deviceClassName": LAST})
+        eventually(lambda: self._decided(LAST) and LAST in self.given())
+        self.clean(LAST)
+
+    def clean(self, *names: str) -> None:
+        """Remove pods with their claims, all of them and the slices where none is named."""
+        for name in names or self.pods:
             self.admin.ask("removing", "DELETE", f"{CORE}/pods/{name}", {"gracePeriodSeconds": 0})
-        for one in self.admin.ask("reading claims", "GET", CLAIMS)["items"]:
-            self._let_go(one)
-        self.admin.ask("removing", "DELETE", PATH)
-        self.pods.clear()
+            self._let_go(self.admin.ask("reading a claim", "GET", f"{CLAIMS}/{name}"))
+        self.pods = [one for one in self.pods if names and one not in names]
+        if not names:
+            self.admin.ask("removing", "DELETE", PATH)
 
     def _let_go(self, claim: Json) -> None:
         """Do what the claim controller does when its pod is gone."""
@@ -99,36 +109,35 @@ class Cluster:
         self.admin.ask("removing", "DELETE", path)
 
 
+def _device(claim: Json) -> str | None:
+    """Return the device that a claim has, if it has any."""
+    results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results")
+    return str(results[0]["device"]) if results else None
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("api")
     scheduler = found("kube-scheduler")
-    api = GenuineApi(folder)
-    config = folder / "admin.conf"
-    made = Cluster(api, Access(str(config), Rate(-1)))
-    status = {
-        "allocatable": BIG,
-        "capacity": BIG,
-        "conditions": [{"type": "Ready", "status": "True"}],
-    }
-    made.create("/api/v1/nodes", "Node", NODE, "v1", status=status)
-    untainted = {"spec": {"taints": None}}
-    kind = "application/merge-patch+json"
-    made.admin.ask("untainting", "PATCH", f"/api/v1/nodes/{NODE}", untainted, kind=kind)
-    made.create(f"{CORE}/serviceaccounts", "ServiceAccount", "default", "v1")
-    selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
-    spec = {"selectors": [selector]}
-    made.create(f"{GROUP}/deviceclasses", "DeviceClass", "mig", "resource.k8s.io/v1", spec=spec)
-    process = start(scheduler, config, folder / "scheduler.log")
-    yield made
-    process.kill()
-    process.wait()
-    api.stop()
-
-
-def start(program: Path, config: Path, log: Path) -> subprocess.Popen[bytes]:
-    words = [f"--kubeconfig={config}", "--leader-elect=false", "--secure-port=0"]
-    return subprocess.Popen([program, *words], stdout=log.open("wb"), stderr=subprocess.STDOUT)
+    with GenuineApi(folder) as api:
+        config = folder / "admin.conf"
+        made = Cluster(api, Access(str(config), Rate(-1)))
+        status = {
+            "allocatable": BIG,
+            "capacity": BIG,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        made.create("/api/v1/nodes", "Node", NODE, "v1", status=status)
+        untainted = {"spec": {"taints": None}}
+        kind = "application/merge-patch+json"
+        made.admin.ask("untainting", "PATCH", f"/api/v1/nodes/{NODE}", untainted, kind=kind)
+        made.create(f"{CORE}/serviceaccounts", "ServiceAccount", "default", "v1")
+        for name, driver in (("mig", DRIVER), (LAST, LAST)):
+            spec = {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}]}
+            path = f"{GROUP}/deviceclasses"
+            made.create(path, "DeviceClass", name, "resource.k8s.io/v1", spec=spec)
+        api.start(scheduler, f"--kubeconfig={config}", "--leader-elect=false", "--secure-port=0")
+        yield made
 
 
 @pytest.mark.parametrize(
@@ -152,6 +161,7 @@ def test_the_scheduler_fills_a_gpu_as_its_hardware_allows(
     publisher = Publisher(SliceApi(cluster.admin, NODE), NODE)
     publisher.want(build(inventory(view(profiles, there)), ALL, {}, {}, node=NODE))
     publisher.sync()
+    cluster.see()
     wanted = {f"pod-{number}": profile for number, profile in enumerate(asked)}
     for name, profile in wanted.items():
         cluster.ask_for(name, profile)

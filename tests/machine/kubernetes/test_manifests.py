@@ -1,11 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The manifests of DRA and its webhook, in a genuine API server: what it takes, and whom it lets do what."""
+"""The manifests of DRA and its webhook, in an API server: what it takes, and whom it lets do what."""
 
 from __future__ import annotations
 
-import time
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.slice_api import SliceApi
 
-from tests.fakes.kubernetes.genuine_api import KINDS, GenuineApi
+from tests.fakes.kubernetes.administered import KINDS, OFF, Administered
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import eventually
 
 Json = dict[str, Any]
 FOLDER = REPOSITORY / "files/kubernetes/dra"
@@ -49,44 +50,46 @@ def attempt(what: Callable[[], Any]) -> Any:
 
 def until_refused(what: Callable[[int], Any]) -> str:
     """Ask until it is refused, since a server comes to know of a policy or a webhook a moment later."""
-    deadline, at = time.monotonic() + 60, 0
-    while time.monotonic() < deadline:
-        at += 1
-        answer = attempt(lambda at=at: what(at))
-        if isinstance(answer, ApiError):
-            return str(answer)
-        time.sleep(0.5)
-    return "nothing was refused for a minute"
+    times = itertools.count()
+
+    def said() -> str:
+        answer = attempt(lambda: what(next(times)))
+        return str(answer) if isinstance(answer, ApiError) else ""
+
+    return eventually(said)
 
 
 def known(what: Callable[[], Any]) -> Any:
     """Return the answer. The Node authorizer knows of a slice a moment after it was made, and refuses until then."""
-    deadline = time.monotonic() + 30
-    while isinstance(answer := attempt(what), ApiError) and time.monotonic() < deadline:
-        assert answer.status == 403
-        time.sleep(0.2)
-    assert not isinstance(answer, ApiError), str(answer)
-    return answer
+    answers: list[Any] = []
+
+    def refused() -> bool:
+        answers[:] = [attempt(what)]
+        return isinstance(answers[0], ApiError) and answers[0].status == 403
+
+    eventually(refused, False)
+    assert not isinstance(answers[0], ApiError), str(answers[0])
+    return answers[0]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenuineApi]:
-    made = GenuineApi(tmp_path_factory.mktemp("api"))
-    for name in (NODE, OTHER):
-        made.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-    for name in ("gpu-node", "kube-system"):
-        made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    for space in ("default", "kube-system"):
-        meta = {"name": "default", "namespace": space}
-        made.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
-    for one in (*objects(FOLDER / "node-policy.yaml"), *objects(FOLDER / "node-rbac.yaml")):
-        made.create(one)
-    yield made
-    made.stop()
+def cluster(
+    api_server: type[Administered], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Administered]:
+    with api_server(tmp_path_factory.mktemp("api")) as made:
+        for name in (NODE, OTHER):
+            made.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-node"}})
+        for space in ("default", "kube-system"):
+            meta = {"name": "default", "namespace": space}
+            made.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+        for one in (*objects(FOLDER / "node-policy.yaml"), *objects(FOLDER / "node-rbac.yaml")):
+            made.create(one)
+        yield made
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.stem)
-def test_a_genuine_server_takes_each_manifest(cluster: GenuineApi, path: Path) -> None:
+def test_the_server_takes_each_manifest(cluster: Administered, path: Path) -> None:
     for one in objects(path):
         if one["apiVersion"].startswith("cert-manager.io/"):
             continue  # not Kubernetes' own
@@ -116,14 +119,14 @@ def remove(by: Access, one: Json) -> None:
 
 
 @pytest.fixture(scope="module")
-def in_force(cluster: GenuineApi) -> None:
+def in_force(cluster: Administered) -> None:
     """Wait until the policy is in force."""
     said = until_refused(lambda _at: remove(cluster.admin, publish(cluster.admin, NODE)))
     assert "binding 'gpu-node-dra' denied request: a Resource" in said
 
 
 @pytest.fixture(params=["kubelet", "account"])
-def nodes_own(request: pytest.FixtureRequest, cluster: GenuineApi) -> Access:
+def nodes_own(request: pytest.FixtureRequest, cluster: Administered) -> Access:
     if request.param == "kubelet":
         return cluster.access(f"system:node:{NODE}", "system:nodes")
     return cluster.account(f"gpu-node-dra-{NODE}", "gpu-node")
@@ -138,7 +141,7 @@ def refused(what: Callable[[], Any]) -> str:
 
 @pytest.mark.usefixtures("in_force")
 def test_a_node_writes_slices_of_its_own_and_of_no_other(
-    cluster: GenuineApi, nodes_own: Access
+    cluster: Administered, nodes_own: Access
 ) -> None:
     made = publish(nodes_own, NODE)
     meta, spec = made["metadata"], made["spec"]
@@ -169,13 +172,13 @@ def test_a_node_may_do_all_that_the_driver_asks_for(nodes_own: Access) -> None:
 
 
 @pytest.mark.usefixtures("in_force")
-def test_nobody_else_writes_slices_of_our_driver(cluster: GenuineApi) -> None:
+def test_nobody_else_writes_slices_of_our_driver(cluster: Administered) -> None:
     assert "gpu-node-dra' denied" in refused(lambda: publish(cluster.admin, NODE))
     remove(cluster.admin, publish(cluster.admin, NODE, driver="gpu.example.com"))
 
 
 @pytest.mark.usefixtures("in_force")
-def test_the_account_of_a_node_may_do_no_more(cluster: GenuineApi) -> None:
+def test_the_account_of_a_node_may_do_no_more(cluster: Administered) -> None:
     mine = cluster.account(f"gpu-node-dra-{NODE}", "gpu-node")
     others = f"/api/v1/nodes/{OTHER}"
     for path in ("/api/v1/pods", "/api/v1/secrets", others, KINDS["DeviceClass"]):
@@ -193,7 +196,7 @@ def pod(name: str, space: str = "default", labels: Any = None, **limits: int) ->
 
 
 def test_only_pods_with_these_resources_wait_for_the_webhook(
-    cluster: GenuineApi,
+    cluster: Administered,
 ) -> None:
     """No webhook answers here, and so failurePolicy and the conditions show."""
     everything = objects(FOLDER / "webhook.yaml")
@@ -217,22 +220,20 @@ def test_only_pods_with_these_resources_wait_for_the_webhook(
 
 
 @pytest.mark.parametrize("gate", ["", "DRAConsumableCapacity", "DRAPartitionableDevices"])
-def test_what_a_server_without_a_gate_drops_is_noticed(gate: str, tmp_path: Path) -> None:
-    flags = [f"--feature-gates={gate}=false"] if gate else []
-    server = GenuineApi(tmp_path, *flags)
-    try:
+def test_what_a_server_without_a_gate_drops_is_noticed(
+    api_server: type[Administered], gate: str, tmp_path: Path
+) -> None:
+    with api_server(tmp_path, *([OFF.format(gate)] if gate else [])) as server:
         named = {"gpu_nodes_kubeconfig": str(tmp_path / "admin.conf")}
         found = [str(one) for one in check({"gpu_nodes_allocation": "dra", **named})]
         assert len(found) == bool(gate)
         assert all(f"has the feature gate {gate} off" in one for one in found)
         assert server.get("ResourceSlice")["items"] == []  # nothing is left of the trial
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("name", [names.GPU_CLASS, names.MIG_CLASS, names.SHARE_CLASS])
-def test_a_genuine_server_takes_the_claims_that_validation_makes(
-    cluster: GenuineApi, name: str
+def test_the_server_takes_the_claims_that_validation_makes(
+    cluster: Administered, name: str
 ) -> None:
     claim = claims.claim(name, "default", NODE)
     asked = f"{KINDS['ResourceClaim'].format('default')}?{STRICT}"

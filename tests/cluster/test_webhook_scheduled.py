@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,8 @@ from gpu_plugin._shared._core.dra.names import GPU, GPU_CLASS, MIG, MIG_CLASS, S
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
 from tests.fakes.kubernetes.genuine_api import found, free_port
-from tests.fakes.kubernetes.webhook_cluster import DRA, Cluster, wait
+from tests.fakes.kubernetes.webhook_cluster import DRA, Cluster, GenuineCluster
+from tests.support.waiting import eventually
 
 NAMES = ("deployment", "replicaset", "job", "statefulset", "resourceclaim")
 CONTROLLERS = ",".join(f"{name}-controller" for name in NAMES)
@@ -109,22 +109,19 @@ def set_up(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenuineCluster]:
     scheduler, manager = found("kube-scheduler"), found("kube-controller-manager")
-    made = Cluster(tmp_path_factory.mktemp("api"))
-    common = [
-        f"--kubeconfig={made.folder}/admin.conf",
-        "--leader-elect=false",
-        f"--cert-dir={made.folder}",
-    ]
-    made._start(scheduler, *common, f"--secure-port={free_port()}")
-    made._start(manager, *common, f"--secure-port={free_port()}", f"--controllers={CONTROLLERS}")
-    set_up(made)
-    replica = made.replica("webhook", kubeconfig=made.least())
-    replica.wait()
-    yield made
-    replica.stop()
-    made.stop()
+    with GenuineCluster(tmp_path_factory.mktemp("api")) as made:
+        common = [
+            f"--kubeconfig={made.folder}/admin.conf",
+            "--leader-elect=false",
+            f"--cert-dir={made.folder}",
+        ]
+        made.start(scheduler, *common, f"--secure-port={free_port()}")
+        made.start(manager, *common, f"--secure-port={free_port()}", f"--controllers={CONTROLLERS}")
+        set_up(made)
+        made.replica("webhook", kubeconfig=made.least()).wait()
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -134,10 +131,11 @@ def empty(cluster: Cluster) -> Iterator[None]:
     for one in pods(cluster):
         body: Json = {"gracePeriodSeconds": 0}
         cluster.admin.ask("removing", "DELETE", f"{PODS}/{one['metadata']['name']}", body)
+    eventually(lambda: not pods(cluster))
     path = f"{DRA}/namespaces/default/resourceclaims"
     for one in cluster.read(path)["items"]:  # as the garbage collector does
-        cluster.admin.ask("removing", "DELETE", f"{path}/{one['metadata']['name']}")
-    wait(lambda: not cluster.read(path)["items"])
+        cluster.remove(f"{path}/{one['metadata']['name']}")
+    eventually(lambda: not cluster.read(path)["items"])
 
 
 def pods(cluster: Cluster) -> list[Json]:
@@ -147,7 +145,7 @@ def pods(cluster: Cluster) -> list[Json]:
 def placed(cluster: Cluster, one: Json, number: int = 1) -> list[list[str]]:
     """Create a pod so many times, and return the devices that each of those has which are scheduled."""
     names = [cluster.pod(one)["metadata"]["name"] for _each in range(number)]
-    wait(lambda: all(_decided(cluster, name) for name in names))
+    eventually(lambda: all(_decided(cluster, name) for name in names))
     return [devices for name in names if (devices := _devices(cluster, name))]
 
 
@@ -264,7 +262,9 @@ def test_workloads_keep_their_pod_templates(
     path = f"/apis/{version}/namespaces/default/{kind.lower()}s"
     before = cluster.post(path, {**body, "spec": {**spec, **selector, "template": template}})
     try:
-        wait(lambda: [bool(one["spec"].get("nodeName")) for one in pods(cluster)] == [True, True])
+        eventually(
+            lambda: [bool(one["spec"].get("nodeName")) for one in pods(cluster)] == [True, True]
+        )
         named = {
             one["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] for one in pods(cluster)
         }
@@ -273,14 +273,17 @@ def test_workloads_keep_their_pod_templates(
         after = cluster.read(f"{path}/sample")
         assert after["spec"]["template"] == before["spec"]["template"]
     finally:
-        query = {"propagationPolicy": "Orphan"}
-        cluster.admin.ask("removing", "DELETE", f"{path}/sample", query=query)
-        _remove_sets(cluster)
+        _remove(cluster, path, {"suspend": True} if kind == "Job" else {"replicas": 0})
 
 
-def _remove_sets(cluster: Cluster) -> None:
-    """Remove what a Deployment made; without a garbage collector nobody else does."""
-    path = "/apis/apps/v1/namespaces/default/replicasets"
-    time.sleep(0.5)
-    for one in cluster.read(path)["items"]:
-        cluster.admin.ask("removing", "DELETE", f"{path}/{one['metadata']['name']}")
+def _remove(cluster: Cluster, path: str, none: Json) -> None:
+    """Remove a workload with what its controller has made; without a garbage collector nobody else does."""
+    merge = "application/merge-patch+json"
+    cluster.admin.ask("ending", "PATCH", f"{path}/sample", {"spec": none}, kind=merge)
+    eventually(lambda: all("deletionTimestamp" in one["metadata"] for one in pods(cluster)))
+    cluster.admin.ask(
+        "removing", "DELETE", f"{path}/sample", query={"propagationPolicy": "Background"}
+    )
+    sets = "/apis/apps/v1/namespaces/default/replicasets"
+    for one in cluster.read(sets)["items"]:
+        cluster.remove(f"{sets}/{one['metadata']['name']}")
