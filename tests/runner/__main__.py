@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from . import flaky, run
+from . import cluster, flaky, run
 from .lanes import LANES, chosen
 
 
@@ -21,7 +21,9 @@ def main() -> int:
     parser.add_argument(
         "--flaky-nodes", type=int, default=3, metavar="RUNS", help="what needs nodes"
     )
-    parser.add_argument("--write", action="store_true", help="put the table of --flaky on its page")
+    parser.add_argument(
+        "--write", action="store_true", help="put what was seen on its page: --flaky, cluster"
+    )
     options = parser.parse_args()
     lanes = [one for one in LANES if one.name in options.lanes] or chosen(options.all)
     if unknown := set(options.lanes) - {one.name for one in LANES}:
@@ -29,7 +31,10 @@ def main() -> int:
             f"no lane {', '.join(unknown)}. There are {', '.join(one.name for one in LANES)}"
         )
     if options.flaky is None:
-        return run.main(lanes)
+        status = run.main(lanes)
+        if cluster.LANE in [one.name for one in lanes]:
+            cluster.tell(options.write)
+        return status
     status = flaky.main(lanes, options.flaky, options.flaky_nodes)
     if options.write:
         flaky.write()

@@ -16,7 +16,8 @@ PURE, WAITING = 2, 5
 class Lane:
     """``tests`` are folders for pytest, ``target`` is what else make runs; ``workers`` share the tests.
 
-    ``nodes`` tells of lanes that start simulated nodes, ``whole`` of those that only `make test-all` has.
+    ``nodes`` tells of lanes that start simulated nodes, ``whole`` of those that only `make test-all` has, ``alone`` of
+    those that only run where they are named.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Lane:
     marked: str = ""
     nodes: bool = False
     whole: bool = False
+    alone: bool = False
 
     def options(self) -> list[str]:
         """Return what pytest is told for this lane."""
@@ -36,6 +38,7 @@ class Lane:
 
 SHORT, LONG = "not (long or endurance)", "long"
 HERE, NODE = ("tests/pure", "tests/machine"), ("tests/node",)
+CLUSTER = ("tests/cluster", "tests/machine/kubernetes")
 LANES = (
     Lane("lint", target="lint"),
     Lane("pure", ("tests/pure",), marked=SHORT),
@@ -48,12 +51,13 @@ LANES = (
     Lane("node-long", NODE, workers=3, share="load", marked=LONG, nodes=True, whole=True),
     Lane("endurance", HERE, workers=3, marked="endurance", whole=True),
     Lane("sanity-all", target="sanity-all", whole=True),
+    Lane("cluster", CLUSTER, workers=2, nodes=True, alone=True),
 )
 
 
 def chosen(whole: bool) -> list[Lane]:
     """Return the lanes of `make test`, or of `make test-all`."""
-    return [lane for lane in LANES if whole or not lane.whole]
+    return [lane for lane in LANES if not lane.alone and (whole or not lane.whole)]
 
 
 def halves(lanes: Iterable[Lane]) -> tuple[list[Lane], list[Lane]]:
