@@ -15,7 +15,6 @@ import json
 import os
 import shutil
 import subprocess
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 
 import pytest
 from gpunode_tool import limits, snapshots
-from gpunode_tool.paths import REPOSITORY, place
+from gpunode_tool.paths import REPOSITORY, place, run_of_this_process
 from gpunode_tool.testing import GPUNODE, Node
 
 from tests.support.waiting import eventually
@@ -36,9 +35,10 @@ PATIENT = {"device_plugin_wait_timeout": 600, "validate_wait_timeout": 300}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the run, for the processes that share its tests."""
+    """Name the run, for the processes that share its tests, and remove what one left that was killed."""
     if "GPUNODE_RUN" not in os.environ:
-        os.environ["GPUNODE_RUN"] = config.stash[OWN_RUN] = uuid.uuid4().hex[:8]
+        os.environ["GPUNODE_RUN"] = config.stash[OWN_RUN] = run_of_this_process()
+        gpunode("forget", "--killed")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

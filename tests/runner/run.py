@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +43,10 @@ def lane(one: Lane, more: Sequence[str] = (), logs: Path = LOGS) -> Outcome:
     words = ["make", "--no-print-directory", one.target]
     if one.tests:
         words = [sys.executable, "-m", "pytest", f"--junit-xml={report}", *one.options(), *more]
-    environment = {**os.environ, "GPUNODE_RUN": uuid.uuid4().hex[:8]} if one.nodes else os.environ
+    named = f"p{os.getpid()}"  # as gpunode_tool.paths.run_of_this_process
+    environment = {**os.environ, "GPUNODE_RUN": named} if one.nodes else os.environ
+    if one.nodes:
+        forget("--killed")
     begun = time.monotonic()
     with log.open("w") as stream:
         done = subprocess.run(
@@ -56,9 +58,14 @@ def lane(one: Lane, more: Sequence[str] = (), logs: Path = LOGS) -> Outcome:
             check=False,
         )
     if one.nodes:
-        forget = ["tests/fakes/node/gpunode", "forget", environment["GPUNODE_RUN"]]
-        subprocess.run(forget, cwd=REPOSITORY, check=False, capture_output=True)
+        forget(named)
     return Outcome(one, done.returncode, time.monotonic() - begun, *counted(report))
+
+
+def forget(what: str) -> None:
+    """Remove the nodes and images of a run, or of all that were killed."""
+    words = ["tests/fakes/node/gpunode", "forget", what]
+    subprocess.run(words, cwd=REPOSITORY, check=False, capture_output=True)
 
 
 def counted(report: Path) -> tuple[int, int, tuple[str, ...]]:

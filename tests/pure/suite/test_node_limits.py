@@ -1,13 +1,15 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is said before simulated nodes start where the machine has too little for them."""
+"""What is said before simulated nodes start where the machine has too little for them, and which runs are over."""
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from gpunode_tool.limits import NODE, Room, lacking
+from gpunode_tool.paths import run_of_this_process, was_killed
 
 PLENTY = Room(
     instances=NODE.instances * 4,
@@ -38,3 +40,9 @@ def test_too_few_inotify_instances_name_the_sysctl_with_a_value_that_is_enough()
     assert said.endswith(f"sysctl --write fs.inotify.max_user_instances={600 + NODE.instances}")
     (said,) = lacking(few, 1, used=100)
     assert said.endswith("=512")
+
+
+def test_a_run_was_killed_once_the_process_is_gone_that_named_it() -> None:
+    gone = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
+    runs = [run_of_this_process(), f"p{gone}", "hand", "p"]
+    assert [one for one in runs if was_killed(one)] == [f"p{gone}"]

@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     snapshot.add_argument("snapshot")
     forget = verbs.add_parser("forget", help="remove all of a run of tests, or of each")
     forget.add_argument("run", nargs="?", default="")
+    forget.add_argument("--killed", action="store_true", help="of those that were killed alone")
     for verb, text in {
         "down": "remove a node",
         "reboot": "reboot a node",
@@ -74,6 +75,8 @@ def main() -> None:
             nodes.clean()
         case "snapshot":
             snapshots.take(options.name, options.snapshot)
+        case "forget" if options.killed:
+            nodes.forget_killed()
         case "forget":
             nodes.forget(options.run)
         case "up" if options.snapshot:

@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 from . import archives, inside, limits, ssh
 from .image import build
 from .inside import container
-from .paths import CACHE, CHECKOUT, KEY, NVSIM, RUNS, place
+from .paths import CACHE, CHECKOUT, KEY, NVSIM, RUNS, place, was_killed
 from .podman import images, label, ours, podman, tag
 
 CHECKOUTS = f"gpunode={CHECKOUT}"  # the label of all that this checkout has made
@@ -171,6 +171,12 @@ def forget(run: str = "") -> None:
         for folder in (place(one) / "archives").glob("*"):
             archives.take_back(folder.name, one)
         shutil.rmtree(place(one), ignore_errors=True)
+
+
+def forget_killed() -> None:
+    """Remove all of the runs that were killed, and so did not remove it themselves."""
+    for one in filter(was_killed, runs()):
+        forget(one)
 
 
 def runs() -> list[str]:

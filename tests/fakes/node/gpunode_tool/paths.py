@@ -34,6 +34,17 @@ def run() -> str:
     return name
 
 
+def run_of_this_process() -> str:
+    """Return a name that tells others of this machine whether what made it still runs."""
+    return f"p{os.getpid()}"
+
+
+def was_killed(name: str) -> bool:
+    """Tell whether the process is gone that a run is named after."""
+    named = re.fullmatch(r"p(\d+)", name)
+    return named is not None and not Path("/proc", named[1]).exists()
+
+
 def place(of: str = "") -> Path:
     """Return the folder of a run, the present one if none is named."""
     return RUNS / (of or run())
