@@ -17,9 +17,9 @@ AT_ONCE = {"nvidia_driver_version": "580", "gpu_nodes_serial": "100%"}
 def test_hooks_are_found_beside_the_playbook_the_inventory_where_ansible_started_and_by_paths(
     scene: MakeScene, tmp_path: Path
 ) -> None:
-    nodes = scene("playbooks", "inventory", "folder", "absolute")
+    nodes = scene("n1", "n2", "n3", "absolute")
     (elsewhere := tmp_path / "elsewhere").mkdir()
-    folders = {"playbooks": nodes.playbooks, "inventory": nodes.inventory, "folder": nodes.folder}
+    folders = {"n1": nodes.playbooks, "n2": nodes.inventory, "n3": nodes.folder}
     hosts = {name: {BEFORE: [nodes.hook(name, folder)]} for name, folder in folders.items()}
     hosts["absolute"] = {BEFORE: [str(elsewhere / nodes.hook("absolute", elsewhere))]}
     nodes.write(hosts, **AT_ONCE)

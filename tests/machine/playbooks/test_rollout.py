@@ -33,7 +33,10 @@ def reached(nodes: Scene) -> list[str]:
     ("playbook", "names", "variables", "batches"),
     [
         ("mig", "ab", {"mig_serial": "100%"}, 1),
-        ("upgrade_driver", "abc", {"gpu_nodes_serial": "{{ [1, '100%'] }}"}, 2),
+        pytest.param(
+            *("upgrade_driver", "abc", {"gpu_nodes_serial": "{{ [1, '100%'] }}"}, 2),
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             "upgrade_driver", "ab", {"nvidia_driver_serial": 3}, 1, marks=pytest.mark.long
         ),
