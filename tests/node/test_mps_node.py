@@ -50,7 +50,9 @@ def modes(node: Node) -> list[str]:
     return node.run(*words).split()
 
 
-def test_sharing_is_one_variable(brought_up: Callable[..., Node]) -> None:
+def test_mps_is_chosen_by_one_variable_and_its_daemons_outlive_their_manager(
+    brought_up: Callable[..., Node],
+) -> None:
     node = brought_up("mps", "h100-80", 2)
     node.variables["device_plugin_sharing"] = sharing(4, 2)
     up = node.play()

@@ -33,7 +33,9 @@ def as_the_service(node: Node, *command: str) -> str:
     return node.run("sh", "-c", script, pid, *command)
 
 
-def test_labels_from_the_first_to_the_end(brought_up: Callable[..., Node], tmp_path: Path) -> None:
+def test_labels_are_written_changed_and_taken_back(
+    brought_up: Callable[..., Node], tmp_path: Path
+) -> None:
     node = brought_up("labels", "h100-80", 2)
     node.variables["node_labels_node_name"] = NODE
     node.variables["device_plugin_node_condition"] = True

@@ -47,7 +47,7 @@ def active(node: Node) -> list[str]:
     return node.run("systemctl", "is-active", ENGINE, EXPORTER, check=False).split()
 
 
-def test_dcgm_and_its_exporter_come_make_way_and_go(
+def test_dcgm_and_its_exporter_are_installed_stopped_for_a_layout_and_removed(
     brought_up: Callable[..., Node],
 ) -> None:
     node = brought_up("dcgm", "h100-80", 2)

@@ -25,7 +25,7 @@ def play(node: Node, **variables: Any) -> Play:
     return drivers.play(node, nvidia_driver_load=False, **variables)
 
 
-def test_driver_comes_stays_and_goes_whatever_happens_to_apt(
+def test_driver_is_installed_kept_and_removed_also_when_dpkg_is_killed(
     make_node: Callable[..., Node],
 ) -> None:
     node = make_node("drv-apt", "a100-40", 1)

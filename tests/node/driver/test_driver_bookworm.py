@@ -15,7 +15,9 @@ from tests.node.driver.drivers import OPEN, PROPRIETARY, answer, look, play
 pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
-def test_driver_comes_changes_its_module_type_and_goes(make_node: Callable[..., Node]) -> None:
+def test_driver_is_installed_changes_its_module_type_and_is_removed(
+    make_node: Callable[..., Node],
+) -> None:
     node = make_node("drv-bookworm", "a100-40", 1, suite="bookworm")
     before = look(node)
 

@@ -47,7 +47,9 @@ def windows(lines: list[str], kernels: set[str]) -> list[str]:
     return found
 
 
-def test_other_versions_come_at_once_or_not_at_all(make_node: Callable[..., Node]) -> None:
+def test_a_driver_version_is_changed_in_one_transaction_or_taken_back(
+    make_node: Callable[..., Node],
+) -> None:
     node = make_node("drv-versions", "a100-40", 1)
     first = play(node)
     assert first.ok, first.message()

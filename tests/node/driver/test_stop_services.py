@@ -50,7 +50,7 @@ def pids(node: Node) -> list[str]:
     return [node.run("systemctl", "show", one, "--property=MainPID") for one in SERVICES]
 
 
-def test_services_make_way_for_a_change_and_come_back(
+def test_services_are_stopped_for_a_change_and_started_again(
     brought_up: Callable[..., Node],
 ) -> None:
     node = brought_up("stop-services", "h100-80", 2)

@@ -46,7 +46,9 @@ def with_podman(node: Node) -> Node:
 
 @pytest.mark.long
 @pytest.mark.node
-def test_two_systems_and_two_runtimes_pass(make_node: MakeNode, tmp_path: Path, home: str) -> None:
+def test_the_gpu_vm_scenario_passes_on_two_systems_with_two_runtimes(
+    make_node: MakeNode, tmp_path: Path, home: str
+) -> None:
     nodes = [
         make_node("vm-a", "a100-40", 2),
         with_podman(make_node("vm-b", "l40s", 1, suite="bookworm")),

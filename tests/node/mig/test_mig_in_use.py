@@ -20,7 +20,7 @@ CUT = {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.10gb": 2, "3g.40
 pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
-def test_named_service_makes_way_for_a_layout(brought_up: Callable[..., Node]) -> None:
+def test_a_named_service_is_stopped_for_a_layout(brought_up: Callable[..., Node]) -> None:
     node = brought_up("mig-in-use", "h100-80", 2)
     node.run("sh", "-c", f"printf '{UNIT}' > /etc/systemd/system/holder.service")
     drive(node, "holder")

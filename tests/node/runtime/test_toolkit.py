@@ -66,7 +66,9 @@ def offer(node: Node, folder: Path, key: Key, *versions: str) -> None:
     node.run("python3", "-c", UNPACK, build(folder, key, *versions))
 
 
-def test_toolkit_comes_and_goes(make_node: Callable[..., Node], tmp_path: Path, key: Key) -> None:
+def test_toolkit_is_installed_held_and_removed(
+    make_node: Callable[..., Node], tmp_path: Path, key: Key
+) -> None:
     node = make_node("toolkit-alone", "", 0)
     offer(node, tmp_path / "new", key, UNSAFE, SAFE)
     up = node.play(PLAY, **wanted(key))
