@@ -124,6 +124,7 @@ bench: setup shim ## How fast things are, as ratios within one run
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.device_plugin
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.simulation
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.dra_driver
+	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.mps_manager
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.node_software
 	$(MAKE) --no-print-directory bench-fleet
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.report_page
