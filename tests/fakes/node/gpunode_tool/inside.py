@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import eventually
+
 from .paths import CHECKOUT, run
 from .podman import podman
 
@@ -108,6 +110,21 @@ def _join(pid: int) -> Callable[[], None]:
                 os.close(file)
 
     return join
+
+
+def remove_cgroups(identity: str) -> None:
+    """Remove the cgroups of a container that is gone: where its processes die slowly, podman leaves them."""
+    for place in ("libpod_parent", "*/libpod_parent"):
+        for folder in CGROUPS.glob(f"{place}/libpod-{identity}"):
+            eventually(lambda folder=folder: _is_removed(folder))
+
+
+def _is_removed(folder: Path) -> bool:
+    """Remove a cgroup with those below it; tell whether it is gone."""
+    for one in (*sorted(filter(Path.is_dir, folder.rglob("*")), reverse=True), folder):
+        with contextlib.suppress(OSError):  # a process of it has not ended, or podman was faster
+            one.rmdir()
+    return not folder.exists()
 
 
 def _is_hybrid() -> bool:

@@ -132,11 +132,15 @@ def down(name: str) -> None:
 
 
 def _remove(containers: list[str]) -> None:
-    """Remove containers with their volumes, and end the connections that SSH keeps to them."""
+    """Remove containers with their volumes and cgroups, and end the connections that SSH keeps to them."""
     for path in map(ssh.control, containers):
         ssh.end(path)
     if containers:
+        asked = ("--type=container", "--format", "{{.Id}}")
+        identities = podman("inspect", *asked, *containers, check=False).split()
         podman("rm", "--force", "--volumes", "--time", "0", *containers, check=False)
+        for identity in identities:
+            inside.remove_cgroups(identity)
 
 
 def names() -> list[str]:
