@@ -25,6 +25,8 @@ version = 2
 """
 OWN_SOURCE = "# A mirror of ours.\n# deb http://mirror.example.com/debian trixie main\n"
 BOTH = {"devices": [0, 1], "mig-enabled": True, "mig-devices": {"3g.20gb": 2}}
+# Other programs' folders: a bring-up makes them where they are not, and a teardown does not ask who looks into them.
+FOLDERS = ("/etc/cdi", "/etc/containerd", "/etc/kubernetes/node-feature-discovery/features.d")
 # The tasks at whose beginning a run is killed.
 KILLED_AT = (
     "Mark the change as begun",
@@ -64,6 +66,7 @@ def test_a_node_in_service_is_torn_down_to_what_it_was_and_not_under_a_job(
     make_node: Callable[..., Node], brought_up: Callable[..., Node]
 ) -> None:
     bare = make_node("teardown", "a100-40", 2)
+    bare.run("mkdir", "--parents", *FOLDERS)
     own_things(bare)
     before = picture(bare)
     nodes.down(bare.name)
