@@ -56,6 +56,7 @@ class Nodes(Part):
     def remove(self) -> None:
         """Remove what makes them at each boot; they themselves are the loaded driver's, and gone with it."""
         host, folder = self._node.host, posixpath.dirname(PROGRAM)
+        host.run(["systemctl", "stop", UNIT], check=False)  # or it stays active until the next boot
         for path in (LINK, *FILES):
             host.remove(path)
         if not host.listdir(folder):
