@@ -92,6 +92,7 @@ def test_absent_leaves_nothing_of_it() -> None:
         host.remove(path)
     assert host.files == before
     assert LINK not in host.links
+    assert ("systemctl", "stop", UNIT) in host.ran  # it would stay active until the next boot
 
 
 def test_driver_of_another_gets_what_is_missing_and_nothing_else() -> None:
