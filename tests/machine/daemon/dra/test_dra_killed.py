@@ -14,8 +14,10 @@ from tests.fakes.dra.driving import DraNode, MakeDra
 from tests.support.waiting import eventually
 
 MIG = "gpu-0-mig-1g10gb-19-3"
-CASES = [("gpu-0", 3), ("gpu-0-share", 3), (MIG, 9)]
-UNDONE = [("gpu-0", 3), ("gpu-0-share", 3), (MIG, 7)]
+# What is done for a MIG device has the steps of the others among its own.
+OTHERS = [pytest.param(device, 3, marks=pytest.mark.long) for device in ("gpu-0", "gpu-0-share")]
+CASES = [*OTHERS, (MIG, 9)]
+UNDONE = [*OTHERS, (MIG, 7)]
 
 
 def after(node: DraNode, claim: Claim, *, prepares: bool) -> bool:
@@ -89,7 +91,7 @@ def test_killed_at_any_step_of_unprepare_the_next_process_finishes(
     assert at > least
 
 
-@pytest.mark.parametrize("device", ["gpu-0-share", MIG])
+@pytest.mark.parametrize("device", [pytest.param("gpu-0-share", marks=pytest.mark.long), MIG])
 def test_killed_while_preparing_a_claim_that_is_given_up_leaves_nothing(
     make_dra: MakeDra, device: str
 ) -> None:
