@@ -36,7 +36,7 @@ class DraNode:
         self.folder, self.sim = folder, sim
         self.api = Api(folder)
         self.root = folder / "k"
-        self.kubelet = DraKubelet(self.root / "plugins_registry")
+        self.kubelet = DraKubelet(self.root / "plugins_registry", call=LIMIT)
         (self.root / "plugins/gpu.node").mkdir(parents=True)
         self.checkpoint = folder / "lib/checkpoint.json"
         self.status_file, self.lock = folder / "run/dra.json", folder / "run/mig.lock"

@@ -14,7 +14,7 @@ from standin_kubelet import dra
 from standin_kubelet.dra import Claim, DraError, DraKubelet
 
 from tests.fakes.dra.driving import CLAIMS, DRIVER, DraNode, MakeDra
-from tests.support.waiting import eventually
+from tests.support.waiting import LIMIT, eventually
 
 MIG = "gpu-0-mig-1g10gb-19-3"
 
@@ -61,7 +61,7 @@ def test_an_api_that_hangs_or_is_gone_keeps_no_call_longer_than_the_kubelet_wait
     with node.api.hold("GET", CLAIMS) as gate:
         assert "it takes longer than the kubelet waits" in refusal(node, claim)
         assert gate.held
-    node.kubelet.plugins[DRIVER].seconds = 45.0
+    node.kubelet.plugins[DRIVER].seconds = LIMIT
     assert len(eventually(lambda: node.start_pod(claim))) == 1  # what was begun went on
     node.api.stop()
     node.kubelet.claims["default", "known"].prepared = False
@@ -143,7 +143,7 @@ def test_a_driver_that_was_away_registers_again_before_its_slices_are_wiped(
 ) -> None:
     node = make_dra(1)
     node.kubelet.stop()
-    node.kubelet = DraKubelet(node.root / "plugins_registry", wipe=20)
+    node.kubelet = DraKubelet(node.root / "plugins_registry", call=LIMIT, wipe=20)
     node.start()
     node.kill()
     eventually(lambda: node.kubelet.wiped == [DRIVER])
