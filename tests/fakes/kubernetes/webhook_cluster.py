@@ -32,6 +32,7 @@ NAME, SPACE = "gpu-node-webhook", "gpu-node"
 SECRET = f"/api/v1/namespaces/{SPACE}/secrets/{NAME}-tls"
 DRA = "/apis/resource.k8s.io/v1"
 PATCH = "application/json-patch+json"
+SECONDS = 30  # the most that an API server waits for a webhook: a busy machine is no failure
 RBAC = "rbac.authorization.k8s.io/v1"
 
 
@@ -206,7 +207,7 @@ class Cluster(Administered):
             "name": "hami.webhook.gpu.node",
             "admissionReviewVersions": ["v1"],
             "sideEffects": "NoneOnDryRun",
-            "timeoutSeconds": 10,
+            "timeoutSeconds": SECONDS,
             "failurePolicy": policy,
             "reinvocationPolicy": "IfNeeded",
             "clientConfig": {"url": url},
@@ -236,7 +237,7 @@ class Cluster(Administered):
         found = self.read(f"{CONFIGURATIONS}/{NAME}")
         return str(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
 
-    def policy(self, policy: str, seconds: int = 10) -> None:
+    def policy(self, policy: str, seconds: int = SECONDS) -> None:
         """Set what happens where the webhook fails."""
         patch: Any = [
             {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": policy},
