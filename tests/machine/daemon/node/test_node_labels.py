@@ -218,7 +218,8 @@ def test_a_node_feature_object_that_goes_comes_again(labeller: Start) -> None:
     (made,) = eventually(lambda: list(one.api.features.values()))
     assert made["spec"]["labels"][COUNT] == "1"
     assert made["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
-    one.api.objects.clear()
+    for path in one.api.features:
+        del one.api.objects[path]
     eventually(lambda: one.api.features)
     assert one.api.own() == {}
     assert one.end() == 0

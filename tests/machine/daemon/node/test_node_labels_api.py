@@ -107,7 +107,7 @@ def test_a_gpu_that_turns_sick_becomes_an_event_and_a_condition(labeller: Start)
 
 def test_events_that_may_not_be_written_leave_labels_as_they_are(labeller: Start) -> None:
     one = labeller(2)
-    one.api.allows = lambda _method, path: "/events" not in path
+    one.api.allows = lambda _verb, resource: resource != "events"
     StateFile(one.node.status_file, pid=os.getpid()).write({"health": [UNFIT]})
     one.start(FAST)
     eventually(lambda: "events" in one.state().get("problems", {}))
