@@ -34,6 +34,7 @@ def begin() -> Path:
             _end(old)
             remove(old)
     folder = _made()
+    folder.chmod(0o711)  # a process of another user finds there what it is told of
     _lock(folder)
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None  # it is read anew
@@ -43,7 +44,7 @@ def begin() -> Path:
 def _made() -> Path:
     own = PLACE / f"{PREFIX}{os.getpid()}"
     with contextlib.suppress(FileExistsError):  # another container has a process of that number
-        own.mkdir(0o700)
+        own.mkdir()
         return own
     return Path(tempfile.mkdtemp(prefix=f"{own.name}-", dir=PLACE))
 
