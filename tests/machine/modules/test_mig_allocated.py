@@ -109,7 +109,7 @@ def test_what_changes_nothing_asks_nobody(node: NodeWithPods) -> None:
     assert node.asked() == before
 
 
-@pytest.mark.parametrize("share", ["", "::4"])
+@pytest.mark.parametrize("share", [pytest.param("", marks=pytest.mark.long), "::4"])
 def test_idle_pods_keep_their_mig_devices(node: NodeWithPods, share: str) -> None:
     before, device = layout(node.sim), uuid_of(node, "1g.5gb")
     node.give(f"{device}{share}")

@@ -40,7 +40,13 @@ def kill_at(process: subprocess.Popen[str], sim: Sim, changes: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("before", [{}, THREE], ids=["from nothing", "from another layout"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param({}, id="from nothing", marks=pytest.mark.long),
+        pytest.param(THREE, id="from another layout"),
+    ],
+)
 def test_killed_between_any_two_steps_the_next_run_finishes(
     before: dict[str, int], a100: Sim, start_module: Start, run_module: Run
 ) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from tests.machine.release.conftest import Installed
 from tests.support.paths import REPOSITORY
 
@@ -34,6 +36,7 @@ def test_the_tarball_installs_and_says_nothing_but_that(installed: Installed) ->
     assert "ERROR" not in installed.said
 
 
+@pytest.mark.long
 def test_everything_is_documented_under_each_core(installed: Installed) -> None:
     kinds = {**{kind: f"plugins/{folder}" for kind, folder in KINDS.items()}, "role": "roles"}
     for kind, folder in kinds.items():

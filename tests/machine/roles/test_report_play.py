@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
@@ -47,6 +48,7 @@ def test_nodes_that_can_not_be_reached_are_in_the_report(tmp_path: Path) -> None
     assert "\\u003cb\\u003eaway" in (tmp_path / "gpu-report.html").read_text()
 
 
+@pytest.mark.long
 def test_there_is_a_report_where_nobody_can_be_reached(tmp_path: Path) -> None:
     done = run(tmp_path, {"away": AWAY}, "-e", "report_html_path=")
     assert done.returncode == 2, done.stdout
@@ -60,6 +62,7 @@ def test_a_machine_without_a_gpu_is_no_failure(tmp_path: Path) -> None:
     assert states(tmp_path) == {"here": "looked"}
 
 
+@pytest.mark.long
 def test_a_misspelt_variable_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path, {"here": HERE}, "-e", "report_fail_on_drif=true")
     assert done.returncode == 2

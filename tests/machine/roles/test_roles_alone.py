@@ -52,7 +52,8 @@ def test_a_role_alone_refuses_a_misspelt_variable(tmp_path: Path) -> None:
         assert told in said, said
 
 
-def test_the_case_that_was_tried(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_each_variable_that_the_role_reads_is_looked_at_and_no_other(tmp_path: Path) -> None:
     alone = [{"ansible.builtin.import_role": {"name": "gpu.node.device_plugin"}}]
     said = play(
         tmp_path, alone, device_plugin_wait_timeot=3, node_labels_outptu="off", mig_confg={}
@@ -62,6 +63,7 @@ def test_the_case_that_was_tried(tmp_path: Path) -> None:
     assert "mig_confg" not in json.dumps(said)  # a variable of theirs, for all that this role knows
 
 
+@pytest.mark.long
 def test_validation_refuses_what_the_playbooks_do(tmp_path: Path) -> None:
     said = play(
         tmp_path, [{"ansible.builtin.import_role": {"name": "gpu.node.validate"}}], mig_confg={}
@@ -69,9 +71,8 @@ def test_validation_refuses_what_the_playbooks_do(tmp_path: Path) -> None:
     assert "mig_confg is unknown (did you mean mig_config?)" in said
 
 
-@pytest.mark.parametrize("role", ["cdi"])
-def test_a_role_alone_looks_at_the_node_once(tmp_path: Path, role: str) -> None:
-    said = play(tmp_path, [{"ansible.builtin.import_role": {"name": f"gpu.node.{role}"}}])
+def test_a_role_alone_looks_at_the_node_once(tmp_path: Path) -> None:
+    said = play(tmp_path, [{"ansible.builtin.import_role": {"name": "gpu.node.cdi"}}])
     assert said.count("TASK [gpu.node.common : Look for NVIDIA GPUs]") == 1
     assert "failed=0" in said
 

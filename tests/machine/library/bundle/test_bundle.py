@@ -67,6 +67,7 @@ def test_what_was_lost_is_made_again_and_said(made: Bundle) -> None:
     made.verify()
 
 
+@pytest.mark.long
 def test_other_pythons_make_another_bundle(bundle: Bundle) -> None:
     first = bundle.make()
     assert bundle.make(pythons=["3.10"])["sha256"] != first["sha256"]

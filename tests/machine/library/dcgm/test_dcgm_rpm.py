@@ -39,7 +39,7 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _indexed(work)
 
 
-@pytest.fixture(params=sorted(SYSTEMS))
+@pytest.fixture(params=[pytest.param("dnf", marks=pytest.mark.long), "zypper"])
 def node(request: pytest.FixtureRequest, repo: Path, tmp_path: Path) -> RpmDcgm:
     if lacking := missing(request.param):
         pytest.skip(lacking)

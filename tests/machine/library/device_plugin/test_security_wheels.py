@@ -42,7 +42,7 @@ def works(prefix: Path) -> bool:
 
 
 @pytest.mark.attack("wheel-replaced")
-@pytest.mark.parametrize("way", ["index", "wheelhouse"])
+@pytest.mark.parametrize("way", ["index", pytest.param("wheelhouse", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("served", "said"),
     [

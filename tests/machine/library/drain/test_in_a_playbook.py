@@ -116,6 +116,7 @@ def test_a_drain_that_would_be_refused_is_so_in_its_preview(cluster: Cluster, pl
     assert cluster.changes() == []
 
 
+@pytest.mark.long
 def test_the_hooks_do_the_same_in_a_playbook_of_one_s_own(cluster: Cluster, play: Play) -> None:
     cluster.add_pod("train", gpus=1)
     access = {"gpu_nodes_kubeconfig": "admin.conf"}

@@ -106,6 +106,11 @@ def converge(node: RpmNode, **values: Any) -> tuple[Any, ...]:
     return plan.steps
 
 
+few = pytest.mark.parametrize(
+    "manager", [pytest.param("dnf", marks=pytest.mark.long), "zypper"], indirect=True
+)
+
+
 def test_toolkit_comes_and_goes_with_its_repository(
     node: ToolkitNode, repo: Path, key: Key
 ) -> None:
@@ -123,6 +128,7 @@ def test_toolkit_comes_and_goes_with_its_repository(
     assert RECORD not in node.files
 
 
+@few
 def test_lists_may_be_signed_instead_of_packages(
     node: ToolkitNode, key: Key, tmp_path: Path
 ) -> None:
@@ -135,6 +141,7 @@ def test_lists_may_be_signed_instead_of_packages(
     assert node.installed() == {BASE: NEWEST}
 
 
+@few
 def test_lists_that_another_key_has_signed_are_not_used(
     node: ToolkitNode, key: Key, tmp_path: Path
 ) -> None:

@@ -124,10 +124,12 @@ def there(node: Any) -> set[str]:
     return {one.split("-")[0] for one in node.installed().values()}
 
 
+# dnf takes longest, and comes and goes by its own repository in test_container_toolkit_rpm.py.
+FEW = [pytest.param(one, marks=[pytest.mark.long] * (one == "dnf")) for one in SYSTEMS]
 every = pytest.mark.parametrize("node", SYSTEMS, indirect=True)
 
 
-@every
+@pytest.mark.parametrize("node", FEW, indirect=True)
 def test_toolkit_comes_from_a_mirror_without_a_network_and_goes(
     node: Any, mirror: Path, key: Key
 ) -> None:

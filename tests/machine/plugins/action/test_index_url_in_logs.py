@@ -19,6 +19,7 @@ TOKEN = "S3cr3tT0ken"
 ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
 
 
+@pytest.mark.attack("index-password-shown")
 @pytest.mark.skipif(not ANSIBLE.exists(), reason="needs ansible-playbook")
 def test_token_of_an_index_is_in_no_result_error_or_log(tmp_path: Path) -> None:
     log = tmp_path / "ansible.log"
@@ -27,7 +28,7 @@ def test_token_of_an_index_is_in_no_result_error_or_log(tmp_path: Path) -> None:
             "state": "installed",
             "package": str(REPOSITORY / "files/gpu_plugin"),
             "prefix": str(tmp_path / "prefix"),
-            "index_url": f"http://{TOKEN}@{index.host}/simple",
+            "index_url": f"http://ci:{TOKEN}@{index.host}/simple",
         }
         task = {"gpu.node.device_plugin": args, "register": "__result"}
         shown = {"ansible.builtin.debug": {"var": "__result"}, "failed_when": True}

@@ -52,6 +52,7 @@ def test_variables_of_another_tool_can_be_named(tmp_path: Path) -> None:
     assert status == 0, said
 
 
+@pytest.mark.long
 def test_misspelt_ones_are_found_all_the_same(tmp_path: Path) -> None:
     wrong = {"nvidia_driver_verson": "580", "gpu_nodes_foreign_variables": list(OTHERS)}
     status, said = check(tmp_path, **OTHERS, **wrong)
@@ -60,6 +61,7 @@ def test_misspelt_ones_are_found_all_the_same(tmp_path: Path) -> None:
     assert "nvidia_driver_skip_reboot is unknown" not in said
 
 
+@pytest.mark.long
 def test_list_that_is_none_is_named(tmp_path: Path) -> None:
     status, said = check(tmp_path, gpu_nodes_foreign_variables={"nvidia_driver_skip_reboot": True})
     assert status != 0

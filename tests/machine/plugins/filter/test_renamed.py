@@ -50,6 +50,7 @@ def test_old_name_of_a_variable_is_read_and_named(tmp_path: Path) -> None:
     assert "handler_path (container_runtime_handler_path): 'nowhere' is not valid" in found
 
 
+@pytest.mark.long
 def test_new_name_says_nothing_of_it(tmp_path: Path) -> None:
     found = said(tmp_path, **{NEW: "nowhere"})
     assert "DEPRECATION" not in found

@@ -58,6 +58,7 @@ def run(folder: Path, form: str) -> str:
     return (folder / "report").read_text()
 
 
+@pytest.mark.long
 def test_one_file_has_all_nodes(tmp_path: Path) -> None:
     suites = list(ElementTree.fromstring(run(tmp_path, "junit")))
     assert {one.get("name"): (one.get("tests"), one.get("failures")) for one in suites} == {
