@@ -18,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,14 +72,18 @@ def given() -> Path | None:
 
 def elsewhere(parent: str, prefix: str = "") -> Path:
     """Make a folder below one that a test needs: root's alone, or in memory. It goes with the run's at the latest."""
+    return belonging(Path(tempfile.mkdtemp(prefix=prefix, dir=parent)))
+
+
+def belonging(path: Path) -> Path:
+    """Have a folder, or a control group, go with the run's folder at the latest."""
     place = given()
     if place is None:
         place = begin()
         atexit.register(remove, place)
-    made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     (place / ELSEWHERE).mkdir(exist_ok=True)
-    (place / ELSEWHERE / made.name).symlink_to(made)
-    return made
+    (place / ELSEWHERE / uuid.uuid4().hex).symlink_to(path)
+    return path
 
 
 def remove(folder: Path) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import uuid
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.pods import uid_of
+
+from tests.support.folder import belonging
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
 OTHER = "11111111-2222-3333-4444-555555555555"
@@ -38,13 +41,15 @@ def cgroup() -> Iterator[Callable[..., Path]]:
     root = mounted()
     if root is None:
         pytest.skip("needs root and writable cgroups of version 2")
+    lock = os.open(root, os.O_RDONLY)  # the kubelet's are the same for all who run this
+    fcntl.flock(lock, fcntl.LOCK_EX)
     made: list[Path] = []
 
     def make(path: str) -> Path:
         for part in (*[*Path(path).parents][-2::-1], Path(path)):
             if not (root / part).exists():
                 (root / part).mkdir()
-                made.append(root / part)
+                made.append(belonging(root / part))
         return root / path
 
     yield make
@@ -53,6 +58,7 @@ def cgroup() -> Iterator[Callable[..., Path]]:
             if inner.is_dir():
                 inner.rmdir()
         folder.rmdir()
+    os.close(lock)
 
 
 @contextlib.contextmanager

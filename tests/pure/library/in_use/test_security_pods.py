@@ -5,12 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.pods import uid_of
 
@@ -19,51 +13,6 @@ OTHER = "11111111-2222-3333-4444-555555555555"
 SLICE = (
     f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice"
 )
-PROC = Path("/proc")
-
-
-def mounted() -> Path | None:
-    """Return where cgroups of version 2 can be made, if that is so on this machine."""
-    rows = (line.split() for line in (PROC / "mounts").read_text().splitlines())
-    root = next((Path(row[1]) for row in rows if row[2] == "cgroup2"), None)
-    return root if root and os.geteuid() == 0 and os.access(root, os.W_OK) else None
-
-
-@pytest.fixture
-def cgroup() -> Iterator[Callable[..., Path]]:
-    """Return a function that makes genuine cgroups, which are gone afterwards."""
-    root = mounted()
-    if root is None:
-        pytest.skip("needs root and writable cgroups of version 2")
-    made: list[Path] = []
-
-    def make(path: str) -> Path:
-        for part in (*[*Path(path).parents][-2::-1], Path(path)):
-            if not (root / part).exists():
-                (root / part).mkdir()
-                made.append(root / part)
-        return root / path
-
-    yield make
-    for folder in reversed(made):
-        for inner in sorted(folder.rglob("*"), reverse=True):
-            if inner.is_dir():
-                inner.rmdir()
-        folder.rmdir()
-
-
-@contextlib.contextmanager
-def process(cgroup: Path, script: str, user: int) -> Iterator[int]:
-    """Have a process that starts in a cgroup run a script; yield its number."""
-    entered = f"echo $$ > {cgroup}/cgroup.procs && exec setpriv --reuid {user} --clear-groups sh -c '{script}'"
-    running = subprocess.Popen(["sh", "-c", entered], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
-    try:
-        assert running.stdout is not None
-        assert running.stdout.readline() == b"there\n"
-        yield running.pid
-    finally:
-        running.kill()
-        running.communicate()
 
 
 @pytest.mark.attack("cgroup-taken-for-a-pod")
