@@ -128,6 +128,7 @@ def test_moves_to_the_version_that_the_running_kernel_has_a_build_of(
     assert (node.loaded(), node.works()) == (f"{archive.NEW} open", True)
 
 
+@pytest.mark.long
 def test_without_holds_an_update_brings_kernel_and_modules(
     suse: Machines,
 ) -> None:

@@ -16,7 +16,7 @@ from tests.fakes.played.suse.suse_archive import NEW, OLD
 LONG = pytest.mark.long
 
 
-@pytest.mark.parametrize("check_mode", [True, False])
+@pytest.mark.parametrize("check_mode", [False, pytest.param(True, marks=LONG)])
 def test_what_zypper_refuses_is_refused_in_the_plan_with_its_words(
     suse: Machines, check_mode: bool
 ) -> None:
@@ -30,7 +30,7 @@ def test_what_zypper_refuses_is_refused_in_the_plan_with_its_words(
     assert node.files() == before
 
 
-@pytest.mark.parametrize("check_mode", [True, False])
+@pytest.mark.parametrize("check_mode", [False, pytest.param(True, marks=LONG)])
 def test_zypper_is_asked_also_where_our_locks_are_set(suse: Machines, check_mode: bool) -> None:
     node = suse.driven(archive.fresh())
     node.archive(archive.FOLLOWED_IN_PART)
@@ -77,7 +77,7 @@ def test_zypper_keeps_what_its_configuration_says(suse: Machines) -> None:
         pytest.param(("nvidia-mod*",), "nvidia-mod*", marks=LONG),
         pytest.param(("--repo", "cuda", "nvidia-common-G06"), "nvidia-common-G06", marks=LONG),
         pytest.param(("nvidia-open-driver-*",), "nvidia-open-driver-*", marks=LONG),
-        (("nvidia-persistenced > 580.90",), "nvidia-persistenced"),
+        pytest.param(("nvidia-persistenced > 580.90",), "nvidia-persistenced", marks=LONG),
     ],
 )
 @pytest.mark.parametrize("installed", [True, pytest.param(False, marks=LONG)])
@@ -111,7 +111,7 @@ def test_lock_of_another_on_a_part_says_how_zypper_removes_it(
         converge(node)
 
 
-@pytest.mark.parametrize("check_mode", [True, False])
+@pytest.mark.parametrize("check_mode", [False, pytest.param(True, marks=LONG)])
 def test_lock_of_another_on_what_is_to_go_is_refused_before_anything_changes(
     suse: Machines, check_mode: bool
 ) -> None:

@@ -52,7 +52,7 @@ def test_fresh_node_takes_the_version_that_both_have(suse: Machines) -> None:
     assert (versions(node), node.works()) == ({OLD}, True)
 
 
-@pytest.mark.parametrize("check_mode", [True, False])
+@pytest.mark.parametrize("check_mode", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_next_generation_takes_the_place_of_the_one_before_at_once(
     suse: Machines, check_mode: bool
 ) -> None:
