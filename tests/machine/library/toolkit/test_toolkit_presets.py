@@ -29,7 +29,7 @@ from tests.fakes.packages.rpm_nodes import RpmNode, _build
 from tests.fakes.packages.rpm_nodes import missing as missing_rpm
 
 SAFE, NEWEST = "1.19.1", "1.20.1"
-SYSTEMS = ("apt-get", "dnf", "zypper")
+SYSTEMS = ("apt-get", "zypper", pytest.param("dnf", marks=pytest.mark.long))
 
 
 class AptToolkitNode(AptNode):

@@ -135,7 +135,11 @@ def files(node: Any) -> dict[str, str]:
     return {path: text for path, text in found.items() if text is not None}
 
 
-every = pytest.mark.parametrize("node", SYSTEMS, indirect=True)
+EACH = [
+    *("debian12", "sles15"),
+    *(pytest.param(one, marks=pytest.mark.long) for one in ("ubuntu2404", "rhel9")),
+]
+every = pytest.mark.parametrize("node", EACH, indirect=True)
 
 
 @every
