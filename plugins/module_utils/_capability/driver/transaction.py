@@ -29,7 +29,7 @@ from .kernel import building
 from .sources import Node, Params, Part
 
 # How package managers say that a mirror has no longer what the lists name.
-GONE = (" 404 ", "not found on medium")
+GONE = (" 404 ", "not found on medium", "All mirrors were tried")
 SUSE_KERNELS = re.compile(r"kernel-(?:default|azure|64kb|rt)")
 ALONG = "its modules are built for a newer kernel than those that are there"
 
