@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -33,11 +35,22 @@ class Key:
 
     def gpg(self, words: list[str]) -> str:
         argv = ["gpg", "--homedir", str(self.home), "--batch", "--yes", *words]
-        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+        with self._agent():
+            return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+    @contextlib.contextmanager
+    def _agent(self) -> Iterator[None]:
+        """End the agent that gpg starts for itself."""
+        try:
+            yield
+        finally:
+            words = ["gpgconf", "--homedir", str(self.home), "--kill", "gpg-agent"]
+            subprocess.run(words, check=True, capture_output=True)
 
     def sign_rpms(self, folder: Path) -> None:
         words = ["rpmsign", "--define", f"_gpg_name {self.fingerprint}"]
         words += ["--define", f"__gpg {shutil.which('gpg')}", "--addsign"]
         words += sorted(map(str, folder.rglob("*.rpm")))
         environment = {**os.environ, "GNUPGHOME": str(self.home)}
-        subprocess.run(words, check=True, capture_output=True, env=environment)
+        with self._agent():
+            subprocess.run(words, check=True, capture_output=True, env=environment)

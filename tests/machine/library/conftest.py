@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
 import typing as t
 from pathlib import Path
 
@@ -27,27 +25,15 @@ from tests.fakes.library.hostile_index import (
 from tests.fakes.packages.pgp_keys import Key
 
 
-@contextlib.contextmanager
-def keyring(home: Path, algorithm: str) -> t.Iterator[Key]:
-    """Make a key, and end the agent that holds it."""
-    try:
-        yield Key(home, algorithm)
-    finally:
-        words = ["gpgconf", "--homedir", str(home), "--kill", "gpg-agent"]
-        subprocess.run(words, check=True, capture_output=True)
+@pytest.fixture(scope="session")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
+    return Key(tmp_path_factory.mktemp("key") / "home")
 
 
 @pytest.fixture(scope="session")
-def key(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Key]:
-    with keyring(tmp_path_factory.mktemp("key") / "home", "rsa2048") as made:
-        yield made
-
-
-@pytest.fixture(scope="session")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Key]:
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Key:
     """Return the key of somebody else."""
-    with keyring(tmp_path_factory.mktemp("stranger") / "home", "ed25519") as made:
-        yield made
+    return Key(tmp_path_factory.mktemp("stranger") / "home", "ed25519")
 
 
 @pytest.fixture(scope="session")

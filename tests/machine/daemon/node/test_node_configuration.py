@@ -211,8 +211,9 @@ def test_a_busy_device_at_a_start_holds_back_itself_only(
     shared.wait(GPU, 2)
     healthy = {one.partition("::")[0] for one, how in node.health(GPU).items() if how == "Healthy"}
     assert healthy == {second}
-    problems = eventually(lambda: node.status()["resources"][GPU]["problems"])
-    assert set(problems) == {f"{first}::0", f"{first}::1"}
+    held = {f"{first}::0", f"{first}::1"}
+    eventually(lambda: set(node.status()["resources"][GPU]["problems"]), held)
+    problems = node.status()["resources"][GPU]["problems"]
     assert all(
         "its limits change when its last client has ended" in one for one in problems.values()
     )

@@ -29,7 +29,7 @@ from tests.fakes.packages.rpm_nodes import RpmNode, _build
 from tests.fakes.packages.rpm_nodes import missing as missing_rpm
 
 SAFE, NEWEST = "1.19.1", "1.20.1"
-SYSTEMS = ("apt-get", "zypper", pytest.param("dnf", marks=pytest.mark.long))
+SYSTEMS = ("apt-get", "zypper", "dnf")
 
 
 class AptToolkitNode(AptNode):
@@ -126,10 +126,10 @@ def there(node: Any) -> set[str]:
 
 # dnf takes longest, and comes and goes by its own repository in test_container_toolkit_rpm.py.
 FEW = [pytest.param(one, marks=[pytest.mark.long] * (one == "dnf")) for one in SYSTEMS]
-every = pytest.mark.parametrize("node", SYSTEMS, indirect=True)
+every = pytest.mark.parametrize("node", FEW, indirect=True)
 
 
-@pytest.mark.parametrize("node", FEW, indirect=True)
+@every
 def test_toolkit_comes_from_a_mirror_without_a_network_and_goes(
     node: Any, mirror: Path, key: Key
 ) -> None:
