@@ -50,7 +50,7 @@ class FakeNvml:
         return [one for one in self.running if one.gpu_uuid == parent.uuid]
 
 
-class Debian(FakeHost):
+class HostWithDriver(FakeHost):
     """The driver's packages of Debian 13: files in nvidia/current, reached through alternatives."""
 
     def __init__(self, root: str = "") -> None:

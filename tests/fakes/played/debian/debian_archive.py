@@ -24,7 +24,7 @@ SOURCE, OPEN_SOURCE = "nvidia-graphics-drivers", "nvidia-open-gpu-kernel-modules
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
-class Debian(AptMachine):
+class PlayedDebian(AptMachine):
     """A machine of Debian's."""
 
     os_release = 'ID=debian\nVERSION_CODENAME=noble\nPRETTY_NAME="Debian GNU/Linux (noble)"\n'
@@ -36,12 +36,12 @@ class Debian(AptMachine):
         return (f"linux-image-{flavour}", f"linux-image-{kernel}")
 
 
-class Machines(AptMachines[Debian]):
+class Machines(AptMachines[PlayedDebian]):
     """Makers of machines of one release."""
 
     def __init__(self, place: Path, codename: str) -> None:
         suites = ("", "-updates", "-backports")
-        super().__init__(Debian, place, codename, origin="Debian", parts=PARTS, suites=suites)
+        super().__init__(PlayedDebian, place, codename, origin="Debian", parts=PARTS, suites=suites)
 
 
 def driver(version: str, suite: str = "noble") -> tuple[Deb, ...]:

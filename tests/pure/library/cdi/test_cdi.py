@@ -25,7 +25,7 @@ from ansible_collections.gpu.node.plugins.module_utils._host.api import Complete
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.gpu_values import gpu, mig, minors_text
 from tests.fakes.packages.driver_fakes import CDI_SPEC as PATH
-from tests.fakes.packages.driver_fakes import CURRENT, LIB, VERSION, Debian, FakeNvml
+from tests.fakes.packages.driver_fakes import CURRENT, LIB, VERSION, FakeNvml, HostWithDriver
 
 HOOK = "/usr/bin/nvidia-cdi-hook"
 
@@ -71,7 +71,7 @@ def warnings(host: FakeHost, **params: Any) -> list[str]:
 
 
 def test_first_run_writes_what_it_announced_and_a_second_changes_nothing(nvml: FakeNvml) -> None:
-    host = Debian()
+    host = HostWithDriver()
     one = capability(host)
     plan = one.plan(one.observe())
     uuids = [one.uuid for one in nvml.found]
@@ -97,7 +97,7 @@ def test_first_run_writes_what_it_announced_and_a_second_changes_nothing(nvml: F
 def test_libraries_are_mounted_under_all_their_names_in_the_folders_of_both_families(
     nvml: FakeNvml,
 ) -> None:
-    host = Debian()
+    host = HostWithDriver()
     converge(host)
     names = {
         "libcuda": ["", ".1", f".{VERSION}"],
@@ -123,7 +123,7 @@ def test_libraries_are_mounted_under_all_their_names_in_the_folders_of_both_fami
 
 
 def test_without_a_cache_the_packages_folders_are_searched(nvml: FakeNvml) -> None:
-    host = Debian()
+    host = HostWithDriver()
     with_cache = converge(host) and host.mounts()
     host.commands.clear()
     assert converge(host) == []
@@ -167,7 +167,7 @@ def test_folder_that_only_the_cache_tells_is_searched_too(nvml: FakeNvml) -> Non
 
 
 def test_libraries_are_of_the_folders_that_were_chosen(nvml: FakeNvml) -> None:
-    host = Debian()
+    host = HostWithDriver()
     converge(host, library_folders=["/usr/lib64", "/x"])
     folders = {path.rpartition("/")[0] for path in host.mounts() if ".so" in path}
     assert folders == {"/usr/lib64", "/x"}
@@ -175,7 +175,7 @@ def test_libraries_are_of_the_folders_that_were_chosen(nvml: FakeNvml) -> None:
 
 @pytest.mark.parametrize("program", ["nvidia-cdi-hook", "nvidia-ctk"])
 def test_hook_program_of_the_node(nvml: FakeNvml, program: str) -> None:
-    host = Debian()
+    host = HostWithDriver()
     host.commands[(f"/usr/bin/{program}", "--version")] = "NVIDIA CDI Hook version 1.19.1"
     host.commands[(program,)] = ""
     converge(host)
@@ -190,7 +190,7 @@ def test_hook_program_of_the_node(nvml: FakeNvml, program: str) -> None:
     ("answer", "told"), [("CLI version 1.19.0", "1.19.0"), ("broken", "unknown")]
 )
 def test_hook_with_a_known_hole_is_not_used(nvml: FakeNvml, answer: str, told: str) -> None:
-    host = Debian()
+    host = HostWithDriver()
     host.commands = {**host.commands, ("nvidia-cdi-hook",): "", (HOOK, "--version"): answer}
     assert f"{HOOK} is not used: its version is {told}" in warnings(host)[0]
     converge(host)
@@ -198,7 +198,7 @@ def test_hook_with_a_known_hole_is_not_used(nvml: FakeNvml, answer: str, told: s
 
 
 def test_devices_come_and_go_with_the_layout(nvml: FakeNvml) -> None:
-    host = Debian()
+    host = HostWithDriver()
     converge(host)
     cut = gpu(1, mig=True)
     part = mig(cut, 0)
@@ -224,7 +224,7 @@ def test_devices_come_and_go_with_the_layout(nvml: FakeNvml) -> None:
 def test_another_driver_version_changes_the_files_only(
     nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = Debian()
+    host = HostWithDriver()
     converge(host)
     host.files[f"{LIB}/libcuda.so.560.1"] = ""
     monkeypatch.setattr(nvml, "driver_version", lambda: "560.1")
@@ -234,7 +234,7 @@ def test_another_driver_version_changes_the_files_only(
 
 
 def test_gpus_that_do_not_answer_are_left_out(nvml: FakeNvml) -> None:
-    host = Debian()
+    host = HostWithDriver()
     nvml.lost = {0}
     nvml.broken = [NvmlError(GPU_IS_LOST, "reading GPU 2")]
     found = warnings(host)
@@ -246,7 +246,7 @@ def test_gpus_that_do_not_answer_are_left_out(nvml: FakeNvml) -> None:
 
 
 def test_when_the_last_device_is_gone_the_file_goes(nvml: FakeNvml) -> None:
-    host = Debian()
+    host = HostWithDriver()
     converge(host)
     nvml.lost = {0, 1}
     assert "no GPU of this node can be given to containers" in warnings(host)[-1]
@@ -256,7 +256,7 @@ def test_when_the_last_device_is_gone_the_file_goes(nvml: FakeNvml) -> None:
 
 
 def test_absent_asks_no_driver(no_nvml: None) -> None:
-    host = Debian()
+    host = HostWithDriver()
     assert converge(host, state="absent") == []
     for text in ("old", ""):
         host.files[PATH] = text
@@ -281,14 +281,14 @@ def test_without_a_driver_the_next_step_is_named(no_nvml: None) -> None:
 
 
 def test_somebody_elses_file_is_replaced_and_said(nvml: FakeNvml) -> None:
-    host = Debian()
+    host = HostWithDriver()
     host.files[PATH] = "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\n"
     assert converge(host) == [f"replace {PATH}, which something else wrote"]
 
 
 @pytest.mark.parametrize("folder", ["/etc/cdi", "/var/run/cdi", "/srv/cdi"])
 def test_another_file_with_the_same_devices_is_named(nvml: FakeNvml, folder: str) -> None:
-    host = Debian()
+    host = HostWithDriver()
     same = '{"kind": "nvidia.com/gpu", "devices": [{"name": "0"}]}'
     host.files[f"{folder}/old.yaml"] = same
     host.files[f"{folder}/mine.json"] = same.replace('"0"', '"mine"')
@@ -300,7 +300,7 @@ def test_another_file_with_the_same_devices_is_named(nvml: FakeNvml, folder: str
 
 
 def test_the_other_folders_are_looked_at_too_and_the_own_file_is_no_rival(nvml: FakeNvml) -> None:
-    host = Debian()
+    host = HostWithDriver()
     converge(host)
     assert warnings(host) == []
     host.files["/etc/cdi/nvidia.json"] = '{"kind": "nvidia.com/gpu"}'
@@ -308,7 +308,7 @@ def test_the_other_folders_are_looked_at_too_and_the_own_file_is_no_rival(nvml: 
 
 
 def test_what_cuda_lacks_is_said(nvml: FakeNvml) -> None:
-    host = Debian()
+    host = HostWithDriver()
     for path in ("/dev/nvidia-uvm", f"{CURRENT}/libcuda.so.{VERSION}"):
         del host.files[path]
     found = warnings(host)
@@ -318,7 +318,7 @@ def test_what_cuda_lacks_is_said(nvml: FakeNvml) -> None:
 
 
 def test_a_driver_below_another_root(nvml: FakeNvml) -> None:
-    host = Debian("/run/driver")
+    host = HostWithDriver("/run/driver")
     converge(host, driver_root="/run/driver/")
     assert nvml.loaded == [f"/run/driver{CURRENT}/libnvidia-ml.so.{VERSION}"]
     assert host.mounts()[f"{LIB}/libcuda.so.1"] == f"/run/driver{CURRENT}/libcuda.so.{VERSION}"
@@ -327,7 +327,7 @@ def test_a_driver_below_another_root(nvml: FakeNvml) -> None:
 
 
 def test_capabilities_of_the_node_itself_where_the_root_has_no_proc(nvml: FakeNvml) -> None:
-    host = Debian("/run/driver")
+    host = HostWithDriver("/run/driver")
     text = host.files.pop("/run/driver/proc/driver/nvidia-caps/mig-minors")
     host.files["/proc/driver/nvidia-caps/mig-minors"] = text
     cut = gpu(1, mig=True)
@@ -349,7 +349,7 @@ def test_values_that_cannot_work_are_refused(params: dict[str, Any], key: str) -
 
 
 def test_what_keeps_the_file_up_to_date_is_written_and_removed(nvml: FakeNvml) -> None:
-    host = Debian()
+    host = HostWithDriver()
     host.files[PROGRAM] = ""
     before = set(host.files)
     states = {"UnitFileState": "enabled", "ActiveState": "active"}

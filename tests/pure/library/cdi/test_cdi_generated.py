@@ -25,7 +25,7 @@ from ansible_collections.gpu.node.plugins.module_utils._host.api import Complete
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.gpu_values import gpu
 from tests.fakes.packages.driver_fakes import CDI_SPEC as PATH
-from tests.fakes.packages.driver_fakes import CURRENT, VERSION, Debian, FakeNvml
+from tests.fakes.packages.driver_fakes import CURRENT, VERSION, FakeNvml, HostWithDriver
 
 CTK, HOOK = "/usr/bin/nvidia-ctk", "/usr/bin/nvidia-cdi-hook"
 OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
@@ -77,8 +77,8 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
 
 
 @pytest.fixture
-def host(nvml: FakeNvml) -> Debian:
-    found = Debian()
+def host(nvml: FakeNvml) -> HostWithDriver:
+    found = HostWithDriver()
     install(found, generated([one.uuid for one in nvml.found]))
     return found
 
@@ -103,7 +103,7 @@ def converge(host: FakeHost, **params: Any) -> list[str]:
     return [step.summary for step in steps]
 
 
-def test_it_is_written_whole_and_left_alone_then(host: Debian, nvml: FakeNvml) -> None:
+def test_it_is_written_whole_and_left_alone_then(host: HostWithDriver, nvml: FakeNvml) -> None:
     uuids = [one.uuid for one in nvml.found]
     assert len(converge(host)) == 1
     words = (CTK, "cdi", "generate", "--format=json", "--device-name-strategy=index")
@@ -124,14 +124,14 @@ def test_it_is_written_whole_and_left_alone_then(host: Debian, nvml: FakeNvml) -
     assert one.result(one.observe(), one.plan(one.observe()))["hook"] == CTK
 
 
-def test_what_is_gone_from_it_goes_from_the_file(host: Debian, nvml: FakeNvml) -> None:
+def test_what_is_gone_from_it_goes_from_the_file(host: HostWithDriver, nvml: FakeNvml) -> None:
     converge(host)
     uuids = [one.uuid for one in nvml.found]
     install(host, generated(uuids[:1]))
     assert converge(host) == [f"{PATH}: remove 1, {uuids[1]}"]
 
 
-def test_it_is_not_asked_where_there_is_no_device(host: Debian, nvml: FakeNvml) -> None:
+def test_it_is_not_asked_where_there_is_no_device(host: HostWithDriver, nvml: FakeNvml) -> None:
     converge(host)
     nvml.found.clear()
     host.ran.clear()
@@ -140,13 +140,13 @@ def test_it_is_not_asked_where_there_is_no_device(host: Debian, nvml: FakeNvml) 
 
 
 def test_driver_below_another_root_is_told_to_it(nvml: FakeNvml) -> None:
-    host = Debian("/run/driver")
+    host = HostWithDriver("/run/driver")
     install(host, generated([nvml.found[0].uuid]))
     converge(host, driver_root="/run/driver")
     assert any("--driver-root=/run/driver" in words for words in host.ran)
 
 
-def test_going_back_to_our_own(host: Debian) -> None:
+def test_going_back_to_our_own(host: HostWithDriver) -> None:
     converge(host)
     host.commands.pop(("nvidia-ctk",))
     assert len(converge(host, generator="nvml")) == 1
@@ -155,7 +155,7 @@ def test_going_back_to_our_own(host: Debian) -> None:
 
 @pytest.mark.parametrize("params", [{}, {"generator": "nvml", "compare": True}])
 def test_without_the_program_it_is_named(nvml: FakeNvml, params: dict[str, Any]) -> None:
-    host = Debian()
+    host = HostWithDriver()
     with pytest.raises(NodeError, match=r"nvidia-ctk is not on the node: .*container_toolkit"):
         capability(host, **params).observe()
     one = capability(host, check_mode=True, **params)
@@ -164,7 +164,7 @@ def test_without_the_program_it_is_named(nvml: FakeNvml, params: dict[str, Any])
     assert "known only after it is installed" in plan.warnings[0]
 
 
-def test_a_version_with_known_holes_is_refused(host: Debian) -> None:
+def test_a_version_with_known_holes_is_refused(host: HostWithDriver) -> None:
     install(host, {}, "1.19.0")
     with pytest.raises(NodeError, match=r"has version 1\.19\.0: before 1\.19\.1 containers"):
         converge(host)
@@ -182,7 +182,7 @@ def test_a_version_with_known_holes_is_refused(host: Debian) -> None:
         (lambda spec: spec.update(cdiVersion="0.3.0"), "the content needs 0.5.0"),
     ],
 )
-def test_what_is_not_valid_is_not_written(host: Debian, damage: Any, told: str) -> None:
+def test_what_is_not_valid_is_not_written(host: HostWithDriver, damage: Any, told: str) -> None:
     converge(host)
     before = host.files[PATH]
     spec = json.loads(str(host.commands[(CTK, "cdi", "generate")]))
@@ -207,7 +207,7 @@ def test_options_of_our_own_generator_are_refused(params: dict[str, Any]) -> Non
         capability(FakeHost(), **params)
 
 
-def test_comparison_tells_what_each_has_alone(host: Debian, nvml: FakeNvml) -> None:
+def test_comparison_tells_what_each_has_alone(host: HostWithDriver, nvml: FakeNvml) -> None:
     one = capability(host, generator="nvml", compare=True, check_mode=True)
     state = one.observe()
     found = one.result(state, one.plan(state))["differences"]
@@ -254,7 +254,7 @@ def newer(uuids: list[str], version: str = "1.2.0") -> dict[str, Any]:
 
 
 def test_newer_keys_in_a_newer_version_of_the_format_are_taken_over(
-    host: Debian, nvml: FakeNvml
+    host: HostWithDriver, nvml: FakeNvml
 ) -> None:
     install(host, newer([one.uuid for one in nvml.found]))
     one = capability(host)
@@ -277,7 +277,7 @@ def test_newer_keys_in_a_newer_version_of_the_format_are_taken_over(
     ],
 )
 def test_what_no_runtime_would_read_is_still_refused(
-    host: Debian, nvml: FakeNvml, version: str, said: str
+    host: HostWithDriver, nvml: FakeNvml, version: str, said: str
 ) -> None:
     """Runtimes refuse a key that the version which they know it by does not have."""
     spec = newer([one.uuid for one in nvml.found], version)
@@ -288,7 +288,7 @@ def test_what_no_runtime_would_read_is_still_refused(
         converge(host)
 
 
-def test_the_rest_of_a_newer_version_is_checked(host: Debian, nvml: FakeNvml) -> None:
+def test_the_rest_of_a_newer_version_is_checked(host: HostWithDriver, nvml: FakeNvml) -> None:
     install(host, {**newer([nvml.found[0].uuid]), "kind": "nvidia.com"})
     with pytest.raises(NodeError, match=r"kind: 'nvidia\.com' is not vendor/class"):
         converge(host)

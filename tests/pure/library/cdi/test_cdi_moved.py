@@ -17,11 +17,11 @@ from ansible_collections.gpu.node.plugins.module_utils._host.api import Complete
 
 from tests.fakes.library.gpu_values import gpu
 from tests.fakes.packages.driver_fakes import CDI_SPEC as PATH
-from tests.fakes.packages.driver_fakes import Debian, FakeNvml
+from tests.fakes.packages.driver_fakes import FakeNvml, HostWithDriver
 
 
 @pytest.fixture
-def booting(monkeypatch: pytest.MonkeyPatch) -> Debian:
+def booting(monkeypatch: pytest.MonkeyPatch) -> HostWithDriver:
     """Return a machine with what regenerates the specification at boot."""
     fake = FakeNvml(gpu(0), gpu(1))
 
@@ -30,7 +30,7 @@ def booting(monkeypatch: pytest.MonkeyPatch) -> Debian:
         yield fake
 
     monkeypatch.setattr(cdi, "open_nvml", open_fake)
-    host = Debian()
+    host = HostWithDriver()
     host.files[PROGRAM] = ""
     states = {"UnitFileState": "enabled", "ActiveState": "active"}
 
@@ -44,7 +44,7 @@ def booting(monkeypatch: pytest.MonkeyPatch) -> Debian:
     return host
 
 
-def converge(host: Debian, **params: Any) -> list[str]:
+def converge(host: HostWithDriver, **params: Any) -> list[str]:
     """Bring the machine there; return the steps in words."""
     defaults = {name: option["default"] for name, option in cdi.SPEC["argument_spec"].items()}
     one = cdi.CdiCapability(host, {**defaults, **params}, check_mode=False)
@@ -55,7 +55,7 @@ def converge(host: Debian, **params: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("state", ["present", "absent"])
-def test_the_specification_at_an_earlier_path_goes(booting: Debian, state: str) -> None:
+def test_the_specification_at_an_earlier_path_goes(booting: HostWithDriver, state: str) -> None:
     host = booting
     converge(host, path="/etc/cdi/other.json", boot=True)
     assert "/etc/cdi/other.json" in host.files
@@ -69,7 +69,7 @@ def test_the_specification_at_an_earlier_path_goes(booting: Debian, state: str) 
     assert converge(host, path=PATH, state=state, boot=True) == []
 
 
-def test_what_somebody_else_wrote_at_an_earlier_path_stays(booting: Debian) -> None:
+def test_what_somebody_else_wrote_at_an_earlier_path_stays(booting: HostWithDriver) -> None:
     host = booting
     converge(host, path="/etc/cdi/other.json", boot=True)
     host.files["/etc/cdi/other.json"] = '{"cdiVersion": "0.6.0", "kind": "vendor.com/nic"}'

@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._host.driver_files import
 from ansible_collections.gpu.node.plugins.module_utils._nvml.real import inventory
 
 from tests.fakes.library.gpu_values import gpu, mig
-from tests.fakes.packages.driver_fakes import CDI_SPEC, VERSION, Debian, FakeNvml
+from tests.fakes.packages.driver_fakes import CDI_SPEC, VERSION, FakeNvml, HostWithDriver
 
 PARTED = gpu(1, mig=True)
 OPTIONS = Options(CDI_SPEC)
@@ -29,9 +29,9 @@ def nvml() -> Any:
 
 
 @pytest.fixture
-def machine(nvml: Any) -> Debian:
+def machine(nvml: Any) -> HostWithDriver:
     """Return a machine with the specification that its driver wants."""
-    found = Debian()
+    found = HostWithDriver()
     for number in range(40):
         found.files[f"/dev/nvidia-caps/nvidia-cap{number * 10}"] = ""
     found.files[CONFIG] = dump(OPTIONS)
@@ -40,16 +40,16 @@ def machine(nvml: Any) -> Debian:
     return found
 
 
-def found(machine: Debian, nvml: Any) -> Current:
+def found(machine: HostWithDriver, nvml: Any) -> Current:
     return current(machine, nvml)  # type: ignore[arg-type]
 
 
-def test_one_that_was_just_written_is_current(machine: Debian, nvml: Any) -> None:
+def test_one_that_was_just_written_is_current(machine: HostWithDriver, nvml: Any) -> None:
     assert machine.names()
     assert found(machine, nvml) == Current()
 
 
-def test_what_changed_since_is_named(machine: Debian, nvml: Any) -> None:
+def test_what_changed_since_is_named(machine: HostWithDriver, nvml: Any) -> None:
     spec = machine.spec()
     gone = spec["containerEdits"]["mounts"].pop()["containerPath"]
     spec["containerEdits"]["deviceNodes"].append({"path": "/dev/nvidia-old"})
@@ -60,12 +60,12 @@ def test_what_changed_since_is_named(machine: Debian, nvml: Any) -> None:
     assert len(differences) == 2
 
 
-def test_a_socket_that_came_later_is_no_fault(machine: Debian, nvml: Any) -> None:
+def test_a_socket_that_came_later_is_no_fault(machine: HostWithDriver, nvml: Any) -> None:
     machine.files["/run/nvidia-fabricmanager/socket"] = ""
     assert found(machine, nvml) == Current()
 
 
-def test_libraries_of_another_driver_are_noticed(machine: Debian, nvml: Any) -> None:
+def test_libraries_of_another_driver_are_noticed(machine: HostWithDriver, nvml: Any) -> None:
     machine.files[CDI_SPEC] = machine.files[CDI_SPEC].replace(
         f"libcuda.so.{VERSION}", "libcuda.so.1.2"
     )
@@ -75,14 +75,14 @@ def test_libraries_of_another_driver_are_noticed(machine: Debian, nvml: Any) -> 
 @pytest.mark.parametrize(
     "text", ["kind: nvidia.com/gpu", "[]", "{}", '{"devices": [1]}', '{"devices": {}}']
 )
-def test_another_s_file_is_none_of_ours(machine: Debian, nvml: Any, text: str) -> None:
+def test_another_s_file_is_none_of_ours(machine: HostWithDriver, nvml: Any, text: str) -> None:
     machine.files[CDI_SPEC] = text
     differences = found(machine, nvml).differences
     assert differences == ("it is no specification of gpu.node",) or text == '{"devices": {}}'
     assert differences
 
 
-def test_one_that_is_gone(machine: Debian, nvml: Any) -> None:
+def test_one_that_is_gone(machine: HostWithDriver, nvml: Any) -> None:
     del machine.files[CDI_SPEC]
     assert found(machine, nvml).differences == (f"{CDI_SPEC} is not there",)
     del machine.files[CONFIG]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.packages.apt_nodes import missing
 from tests.fakes.played.apt_machine import TOOLS
-from tests.fakes.played.debian.debian_archive import KERNELS, Debian, Machines, archive
+from tests.fakes.played.debian.debian_archive import KERNELS, Machines, PlayedDebian, archive
 from tests.fakes.played.debs import fragile
 
 TRIXIE = KERNELS["trixie"]
@@ -26,6 +26,6 @@ def debian(place: Path) -> Machines:
 
 
 @pytest.fixture
-def done(debian: Machines) -> Debian:
+def done(debian: Machines) -> PlayedDebian:
     """Return a machine with the driver 550, whose archive has 535 too, and whose packages can be made to fail."""
     return debian.driven(map(fragile, archive(TRIXIE, "550.163.01", "535.261.03")), TRIXIE)

@@ -22,8 +22,8 @@ from tests.fakes.played.apt_machine import TOOLS
 from tests.fakes.played.debian.debian_archive import (
     KERNELS,
     SOURCE,
-    Debian,
     Machines,
+    PlayedDebian,
     archive,
     driver,
 )
@@ -32,7 +32,7 @@ from tests.fakes.played.debs import Deb
 OLD, NEW = "535.261.03", "550.163.01"
 POINT = "535.274.02"
 KEY = "/var/lib/dkms/mok.pub"
-Make = Callable[..., Debian]
+Make = Callable[..., PlayedDebian]
 
 
 @pytest.fixture(params=["trixie", pytest.param("bookworm", marks=pytest.mark.long)])
@@ -43,13 +43,13 @@ def node(request: pytest.FixtureRequest, place: Path) -> Make:
     kernel = KERNELS[request.param]
     machines = Machines(place, request.param)
 
-    def make(*versions: str, headers: bool = True) -> Debian:
+    def make(*versions: str, headers: bool = True) -> PlayedDebian:
         return machines(archive(kernel, *versions, headers=headers), kernel)
 
     return make
 
 
-def of_ours(machine: Debian) -> dict[str, bytes]:
+def of_ours(machine: PlayedDebian) -> dict[str, bytes]:
     """Return the files that are no package's."""
     places = tuple(machine.at(one) for one in ("/etc", "/var/lib/gpu-node"))
     return {path: data for path, data in machine.files().items() if path.startswith(places)}
@@ -155,7 +155,7 @@ def test_branch_moves_to_its_newest_point_release_where_that_is_asked_for(
     assert (machine.loaded(), machine.works()) == (f"{POINT} open", True)
 
 
-def test_module_type_takes_what_belongs_to_the_other_along(done: Debian) -> None:
+def test_module_type_takes_what_belongs_to_the_other_along(done: PlayedDebian) -> None:
     """nvidia-open-kernel-support is one that the open modules bring on Debian."""
     support = Deb(
         "nvidia-open-kernel-support",

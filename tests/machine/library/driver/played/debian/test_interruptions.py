@@ -13,19 +13,19 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_SOURCES
 
 from tests.fakes.packages.driver_runs import converge, planned
-from tests.fakes.played.debian.debian_archive import KERNELS, Debian, Machines, archive
+from tests.fakes.played.debian.debian_archive import KERNELS, Machines, PlayedDebian, archive
 from tests.fakes.played.debs import fragile
 
 OLD, NEW = "535.261.03", "550.163.01"
 TRIXIE = KERNELS["trixie"]
 
 
-def state(node: Debian, name: str) -> str:
+def state(node: PlayedDebian, name: str) -> str:
     """Return a package's state, as dpkg abbreviates it."""
     return node.run(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}", name]).out
 
 
-def actions(node: Debian, **options: str) -> list[str]:
+def actions(node: PlayedDebian, **options: str) -> list[str]:
     return [step.action for step in planned(node, check_mode=False, **options).steps]
 
 
@@ -45,7 +45,9 @@ def test_killed_installation_is_finished_or_taken_back(debian: Machines, first: 
     assert (node.installed(), node.exists(OWN_SOURCES)) == (before, False)
 
 
-def test_journal_of_a_killed_dpkg_is_finished_where_something_is_to_change(done: Debian) -> None:
+def test_journal_of_a_killed_dpkg_is_finished_where_something_is_to_change(
+    done: PlayedDebian,
+) -> None:
     text = (done.root / "var/lib/dpkg/status").read_text()
     (entry,) = (one for one in text.split("\n\n") if one.startswith("Package: libcuda1\n"))
     done.put("var/lib/dpkg/updates/0001", f"{entry}\n")
@@ -56,7 +58,7 @@ def test_journal_of_a_killed_dpkg_is_finished_where_something_is_to_change(done:
     assert done.listdir("/var/lib/dpkg/updates") == []
 
 
-def test_killed_change_is_finished_by_the_next_run_and_not_undone(done: Debian) -> None:
+def test_killed_change_is_finished_by_the_next_run_and_not_undone(done: PlayedDebian) -> None:
     done.put("torn", "libnvidia-ml1")
     with pytest.raises(NodeError, match="dpkg exited unexpectedly"):
         converge(done, version="535")
@@ -65,7 +67,7 @@ def test_killed_change_is_finished_by_the_next_run_and_not_undone(done: Debian) 
     assert done.installed()["nvidia-smi"] == f"{OLD}-1"
 
 
-def test_repair_keeps_the_users_hold(done: Debian) -> None:
+def test_repair_keeps_the_users_hold(done: PlayedDebian) -> None:
     done.torn("libcuda1", "hold reinstreq half-installed")
     done.torn("dkms", "install ok unpacked")
     record = json.loads(done.read(RECORD) or "")
@@ -76,7 +78,7 @@ def test_repair_keeps_the_users_hold(done: Debian) -> None:
     assert "libcuda1" not in json.loads(done.read(RECORD) or "")["holds"]
 
 
-def test_package_that_cannot_be_finished_is_named(done: Debian) -> None:
+def test_package_that_cannot_be_finished_is_named(done: PlayedDebian) -> None:
     done.torn("libcuda1", "hold ok half-configured")
     done.put("fails", f"{NEW}-1 libcuda1")
     with pytest.raises(

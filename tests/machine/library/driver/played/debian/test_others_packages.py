@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 from tests.fakes.packages.driver_runs import capability, converge
-from tests.fakes.played.debian.debian_archive import Debian, archive
+from tests.fakes.played.debian.debian_archive import PlayedDebian, archive
 from tests.fakes.played.debs import Deb
 
 OLD, NEW = "535.261.03", "550.163.01"
@@ -23,7 +23,7 @@ def other(name: str, version: str = "1", **fields: str) -> Deb:
 
 
 def test_what_others_came_to_need_stays_and_the_driver_is_not_removed_under_them(
-    done: Debian,
+    done: PlayedDebian,
 ) -> None:
     more = (other("zfs-dkms", Depends="dkms"), other("pytorch", Depends="libcuda1"))
     done.archive((*archive(done.kernel, NEW, OLD), *more))
@@ -43,7 +43,7 @@ def test_what_others_came_to_need_stays_and_the_driver_is_not_removed_under_them
 
 
 def test_driver_that_would_remove_packages_of_others_is_refused_with_their_names(
-    done: Debian,
+    done: PlayedDebian,
 ) -> None:
     names = ("nvidia-container-toolkit", "vim", "xserver-xorg-video-nvidia")
     more = [other(one, Breaks=f"libcuda1 (>= {NEW})") for one in names]
@@ -57,7 +57,7 @@ def test_driver_that_would_remove_packages_of_others_is_refused_with_their_names
     assert (done.installed(), done.held()) == (before, held)
 
 
-def test_package_that_is_held_back_before_it_is_there_is_not_installed(done: Debian) -> None:
+def test_package_that_is_held_back_before_it_is_there_is_not_installed(done: PlayedDebian) -> None:
     needs = (("Depends", "nvidia-helper"),)
     offered = [
         dataclasses.replace(one, fields=needs) if one.name == "libcuda1" else one

@@ -14,7 +14,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import ARCHIVE
 
 from tests.fakes.packages.driver_runs import converge
-from tests.fakes.played.debian.debian_archive import KERNELS, Debian, Machines, archive
+from tests.fakes.played.debian.debian_archive import KERNELS, Machines, PlayedDebian, archive
 from tests.fakes.played.debs import Deb, fragile, pool
 
 OLD, NEW = "535.261.03", "550.163.01"
@@ -31,12 +31,12 @@ def both() -> tuple[Deb, ...]:
     return tuple(map(fragile, archive(TRIXIE, NEW, OLD)))
 
 
-def bring_back(node: Debian) -> list[tuple[str, ...]]:
+def bring_back(node: PlayedDebian) -> list[tuple[str, ...]]:
     """Return the transactions that put packages back."""
     return [words for words in node.changes() if "--purge" in words]
 
 
-def test_version_that_cannot_be_configured_is_undone_in_one_transaction(done: Debian) -> None:
+def test_version_that_cannot_be_configured_is_undone_in_one_transaction(done: PlayedDebian) -> None:
     done.put("fails", f"{OLD}-1 libnvidia-ml1")
     done.run(["apt-mark", "auto", "nvidia-smi"])
     there, record = (done.installed(), done.held(), done.automatic()), done.read(RECORD)
@@ -56,7 +56,9 @@ def test_version_that_cannot_be_configured_is_undone_in_one_transaction(done: De
     assert converge(done).steps == ()
 
 
-def test_module_type_that_cannot_be_configured_gives_way_to_the_one_before(done: Debian) -> None:
+def test_module_type_that_cannot_be_configured_gives_way_to_the_one_before(
+    done: PlayedDebian,
+) -> None:
     before, held = done.installed(), done.held()
     done.put("fails", f"{NEW}-1 nvidia-kernel-dkms")
     back = rf"nvidia-open-kernel-dkms {NEW}-1, without nvidia-kernel-dkms"
@@ -65,7 +67,9 @@ def test_module_type_that_cannot_be_configured_gives_way_to_the_one_before(done:
     assert (done.installed(), done.held()) == (before, held)
 
 
-def test_previous_version_comes_from_the_archive_where_the_sources_lost_it(done: Debian) -> None:
+def test_previous_version_comes_from_the_archive_where_the_sources_lost_it(
+    done: PlayedDebian,
+) -> None:
     done.put("fails", f"{OLD}-1")
     ours = next(one for one in both() if (one.name, one.version) == ("nvidia-smi", f"{NEW}-1"))
     (file,) = (one for one in pool().glob("nvidia-smi_*") if one.read_bytes() == ours.data())
@@ -79,7 +83,7 @@ def test_previous_version_comes_from_the_archive_where_the_sources_lost_it(done:
     assert done.installed()["nvidia-smi"] == f"{NEW}-1"
 
 
-def test_way_back_that_fails_says_what_is_there_and_what_to_run(done: Debian) -> None:
+def test_way_back_that_fails_says_what_is_there_and_what_to_run(done: PlayedDebian) -> None:
     done.put("fails", f"{OLD}-1")
     done.archive(one for one in both() if one.version != f"{NEW}-1")
     with pytest.raises(NodeError) as caught:
@@ -107,7 +111,7 @@ def test_first_installation_has_nothing_to_go_back_to(debian: Machines) -> None:
     assert converge(node).steps == ()
 
 
-def test_download_that_fails_changes_nothing_and_is_not_undone(done: Debian) -> None:
+def test_download_that_fails_changes_nothing_and_is_not_undone(done: PlayedDebian) -> None:
     before, held = done.installed(), done.held()
     done.archive(both(), gone=["nvidia-smi"])
     with pytest.raises(NodeError, match="nvidia-smi"):
@@ -115,7 +119,7 @@ def test_download_that_fails_changes_nothing_and_is_not_undone(done: Debian) -> 
     assert (done.installed(), done.held(), bring_back(done)) == (before, held, [])
 
 
-def test_build_that_fails_unnoticed_is_undone_too(done: Debian) -> None:
+def test_build_that_fails_unnoticed_is_undone_too(done: PlayedDebian) -> None:
     before, held = done.installed(), done.held()
     unnoticed = (("postinst", BUILD), ("prerm", f'rm "$DPKG_ROOT/{LOG}"\n'))
     done.archive(
