@@ -152,7 +152,8 @@ def test_step_without_effect_is_not_reported_as_success() -> None:
     left, _module = run(Counter(2, stuck_at=1))
     assert left.failed
     assert "did not reach the wanted state" in left.answer["msg"]
-    assert "add number 2" in left.answer["msg"]
+    assert left.answer["cause"] == "after all steps this is still to do: add number 2"
+    assert [one["summary"] for one in left.answer["steps"]] == ["add number 1", "add number 2"]
 
 
 def test_bad_input_fails_before_anything_is_observed() -> None:

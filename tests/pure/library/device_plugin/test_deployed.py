@@ -157,6 +157,19 @@ def test_a_run_that_is_killed_while_it_waits_is_known_to_the_next() -> None:
     assert machine.listdir(f"{PREFIX}/releases") == ["r1", "r2"]
 
 
+def test_the_release_that_served_last_outlives_several_that_do_not() -> None:
+    machine = AgentHost("r2", "r3")
+    deploy(machine, "r1")
+    machine.killed_at = "journalctl"
+    with pytest.raises(KeyboardInterrupt):
+        deploy(machine, "r2")
+    machine.killed_at = ""
+    assert "GPU_NODE_RELEASE=r2" in machine.files[f"/proc/{machine.pid}/environ"]
+    with pytest.raises(NodeError, match="release r1 with its configuration was restored"):
+        deploy(machine, "r3")
+    assert machine.current == "r1"
+
+
 def test_what_serves_now_is_better_than_what_an_earlier_run_kept() -> None:
     machine = AgentHost()
     deploy(machine, "r1")

@@ -10,6 +10,7 @@ import tomllib
 import pytest
 import tomlkit
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import toml_text
 from ansible_collections.gpu.node.plugins.module_utils._host import toml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +50,27 @@ def test_any_file_keeps_what_it_has(data: dict[str, object]) -> None:
     assert parsed.pop("zz") == {"new.key": {"on": True}}
     assert parsed == tomllib.loads(text)
     assert toml.edit(after, [(("zz", "new.key", "on"), True)]) == after
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('bin_dir = "/usr/lib/cni"', ""),
+        ('"/usr/lib/cni"', '"/opt/cni"'),
+        ("version = 2\n", "version = 2\nmore = 1\n"),
+        ("enable_cdi = true", ""),
+    ],
+    ids=["lost", "changed", "added", "not made"],
+)
+def test_edit_that_does_not_come_out_as_asked_is_refused(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    right = toml.edit(DEBIAN, [CHANGE])
+    wrong = right.replace(old, new)
+    assert wrong != right
+    monkeypatch.setattr(toml_text, "edit", lambda *_given: wrong)
+    with pytest.raises(NodeError, match=r"cannot be edited safely.*the file was left as it is"):
+        toml.edit(DEBIAN, [CHANGE])
 
 
 def test_damaged_file_names_the_place() -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""zypper's locks, its configuration and its words, as genuine ones were seen."""
+"""zypper's locks, its configuration and its words, as genuine ones were seen, and what rpm is asked before it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.zypper imp
     messages,
     without,
 )
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import Dnf, Rpm
+from ansible_collections.gpu.node.plugins.module_utils._host.packages.zypper import Zypper
+
+from tests.fakes.library.fakes import FakeHost
 
 # Written by zypper addlock: NAME, PATTERN, --repo cuda NAME, 'NAME > VERSION'; then --type pattern NAME.
 LOCK = "\n{}type: package\n{}match_type: glob\ncase_sensitive: on\nsolvable_name: {}\n\n"
@@ -106,3 +111,17 @@ def test_words_of_a_refusal_are_kept_once_and_without_progress() -> None:
     info = '<stream><message type="info">Nothing to do.</message></stream>'
     assert messages(info) == "Nothing to do."
     assert messages("plain") == "plain"
+
+
+@pytest.mark.parametrize("manager", [Dnf, Zypper])
+def test_nothing_goes_where_another_package_has_come_to_need_it(manager: type[Rpm]) -> None:
+    """Both tools would take that package along."""
+    needed = Completed(1, "", "libcuda.so.1 is needed by (installed) torch-3.0-1.x86_64")
+    host = FakeHost(commands={("rpm", "--erase"): needed, ("dnf",): "", ("zypper",): ""})
+    with pytest.raises(NodeError, match=r"needed by \(installed\) torch"):
+        manager(host, 0, "the driver").purge(["nvidia-compute-G06"])
+    (asked,) = host.ran
+    assert asked[-2:] == ("--test", "nvidia-compute-G06")
+    host.commands["rpm", "--erase"] = ""
+    manager(host, 0, "the driver").purge(["nvidia-compute-G06"])
+    assert "remove" in host.ran[-1]

@@ -1,9 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The names of packages in the RHEL family."""
+"""The names of packages in the RHEL family, and whose packages stay."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver import distributions
@@ -17,8 +19,13 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.precomp
     version_of,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import type_of
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 
+from tests.fakes.packages.driver_nodes import actions, node, package
 from tests.fakes.played import recorded_packages as recorded
+
+EL9 = "5.14.0-570.el9.x86_64"
 
 
 @pytest.mark.parametrize(
@@ -98,5 +105,21 @@ def test_releases_that_are_not_known_are_named(ident: str, number: str) -> None:
     ids=["el8", "el9"],
 )
 def test_names_are_those_of_the_recorded_lists(listed: tuple[str, ...], kind: str) -> None:
-    found = rhel_packages(Offer(frozenset(listed)), Wanted(kernel="5.14.0-570.el9.x86_64"))
+    found = rhel_packages(Offer(frozenset(listed)), Wanted(kernel=EL9))
     assert {*found.user_space, found.kernel[kind]} <= set(listed)
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    ["akmod-nvidia", "akmod-nvidia-470xx", "xorg-x11-drv-nvidia-cuda", "nvidia-x11-drv"],
+)
+def test_driver_of_rpm_fusion_or_elrepo_is_not_replaced(theirs: str) -> None:
+    family = rhel_packages(Offer(), Wanted(kernel=EL9))
+    version = "3:580.95.05-1.el9"
+    offered = dict.fromkeys(family.relevant, Policy(version, (version,)))
+    bare = node(names=family, kernel=EL9, policies=offered, packages={"dkms": package("3.0-1")})
+    assert "install" in actions(bare, components=family.user_space)
+    taken = dataclasses.replace(bare, packages={**bare.packages, theirs: package(version)})
+    words = rf"^{theirs} of another packager.*keep that driver.*dnf remove {theirs}$"
+    with pytest.raises(NodeError, match=words):
+        actions(taken, components=family.user_space)
