@@ -165,6 +165,19 @@ def test_a_start_that_fails_in_a_way_nobody_foresaw_falls_back_too(
     assert one.problem == "RecursionError: too deep"
 
 
+def test_a_last_good_configuration_with_another_text_than_was_kept_is_lost(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.begin(SINGLE).judge(place.check)
+    path = place.state / last_good.NAME
+    path.write_text(place.kept().replace("single", "mixed"))
+    with pytest.raises(ConfigError):
+        place.begin("flags: {unknown: 1}")
+    assert (
+        f'the last good configuration is lost cause="{path} is damaged"' in capsys.readouterr().err
+    )
+
+
 def test_a_bad_flag_is_no_matter_of_the_file(place: Place) -> None:
     place.begin(SINGLE).judge(place.check)
     assert place.kept()

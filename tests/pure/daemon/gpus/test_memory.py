@@ -80,10 +80,11 @@ def test_an_empty_folder_in_a_requests_place_is_one_too(tmp_path: Path) -> None:
 def test_a_folder_that_others_may_write_is_not_obeyed(tmp_path: Path) -> None:
     requests = ClearRequests(tmp_path)
     path = requests.ask("GPU-0")
-    path.parent.chmod(0o777)
-    with pytest.raises(NodeError, match="others than root may write there"):
-        requests.take()
-    assert path.exists()
+    for mode in (0o777, 0o770, 0o707):
+        path.parent.chmod(mode)
+        with pytest.raises(NodeError, match="others than root may write there"):
+            requests.take()
+        assert path.exists(), oct(mode)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")

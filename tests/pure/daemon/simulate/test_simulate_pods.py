@@ -121,6 +121,17 @@ def test_a_taint_keeps_out_pods_without_its_toleration() -> None:
         )
 
 
+def test_taints_keep_pods_out_by_their_effect() -> None:
+    shape = needs.shape(spec(asks()))
+    for effect, why in (
+        ("NoSchedule", TAINTED),
+        ("NoExecute", "the taint gpu=x:NoExecute is not tolerated"),
+        ("PreferNoSchedule", ""),
+    ):
+        node = Node("n", Devices(()), taints=({**TAINT, "effect": effect},))
+        assert unsuitable(shape, node) == why, effect
+
+
 def test_selectors_names_and_affinity_choose_nodes() -> None:
     for more, why in (
         ({"nodeSelector": {"zone": "a"}}, ""),

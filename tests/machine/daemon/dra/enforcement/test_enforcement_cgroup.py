@@ -166,6 +166,20 @@ def test_limit_that_somebody_changed_is_set_again(node: Node) -> None:
     eventually(lambda: node.hard(group) == 900 * MIB)
 
 
+def test_limit_that_the_driver_took_and_did_not_keep_is_refused(node: Node) -> None:
+    group, limiting = node.pod(dmem=True), node.limit()
+    limit = group / "dmem.max"
+    limit.unlink()
+    limit.symlink_to("/dev/null")
+    words = f"did not take the memory limit of {group}: {900 * MIB} bytes .*, {MAX} were read back"
+    with pytest.raises(RuntimeError, match=words):
+        limiting.ask("prepare", of(node, "c1", memory=900 * MIB))
+    limit.unlink()
+    limit.touch()
+    limiting.ask("prepare", of(node, "c2", memory=70 * MIB))
+    assert node.hard(group) == 70 * MIB  # the share that was refused does not count
+
+
 def test_pod_without_cgroup_or_several_pods_are_refused_and_leave_nothing(node: Node) -> None:
     limiting = node.limit()
     with pytest.raises(RuntimeError, match=f"pod {POD} has no cgroup: .*cgroupsPerQOS"):
