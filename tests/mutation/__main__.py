@@ -65,7 +65,7 @@ def tried(guard: Guard) -> list[str]:
         done = subprocess.run(words, cwd=TREE, capture_output=True, text=True, check=False)
     finally:
         path.write_text(text)
-    if done.returncode not in (0, 1, 2):
+    if done.returncode not in (0, 1, 2) or not report.exists():
         raise ValueError(
             f"{guard['name']}: pytest ended with {done.returncode}: {done.stdout[-500:]}"
         )
