@@ -73,9 +73,19 @@ def pods_run(cluster: Cluster) -> None:
 
 
 def test_the_kubelet_restarts(cluster: Cluster, rounds: MakeRounds) -> None:
+    """The API server tells of the kubelet before until the new one has told of the devices that it was told of."""
+
+    def registrations() -> int:
+        told = cluster.node.run("journalctl", "--unit", PLUGIN, "--output=cat", "--no-pager")
+        return told.count(" registered")
+
     faults = rounds("the kubelet restarts")
     for _round in faults:
-        faults.recovers(lambda: cluster.node.run("systemctl", "restart", "kubelet"))
+        before = registrations()
+        faults.recovers(
+            lambda: cluster.node.run("systemctl", "restart", "kubelet"),
+            lambda before=before: registrations() >= before + len(cluster.allocatable()) > before,
+        )
     faults.check(spared=0)
     pods_run(cluster)
 

@@ -80,7 +80,7 @@ def test_a_change_waits_where_nobody_knows_whether_there_are_clients(
     mps.failed(uuid)
     mps.run(uuid, "--replicas", 2, "--memory", "900M")
     unchanged(lambda: mps.status(uuid)["daemon"], before["daemon"], lambda: mps.asked(uuid), 5)
-    assert client.living()
+    assert (client.living(), mps.status(uuid)["state"]) == (True, "failed")  # and not ending
     client.end()
     (tmp_path / "mood").unlink()
     eventually(lambda: mps.status(uuid)["replicas"] == 2)
