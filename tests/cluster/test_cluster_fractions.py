@@ -56,7 +56,7 @@ def prepared(cluster: Cluster) -> list[Any]:
     return found
 
 
-def published(cluster: Cluster) -> list[int]:
+def generations(cluster: Cluster) -> list[int]:
     """Return the generation of each slice's pool."""
     return [one["spec"]["pool"]["generation"] for one in cluster.get("resourceslices")]
 
@@ -146,11 +146,11 @@ def test_a_driver_that_restarts_takes_nothing_from_pods(cluster: Cluster) -> Non
     claimed.deploy(cluster, "part", 2, claimed.pod("part"))
     settled(cluster, "part", 2, 0)
     before = prepared(cluster)
-    generations = published(cluster)
+    before_it = generations(cluster)
     cluster.node.run("systemctl", "kill", "--signal=KILL", "gpu-dra.service")
     cluster.node.run("systemctl", "restart", "kubelet.service")
     eventually(lambda: prepared(cluster), before)
     settled(cluster, "part", 2, 0)
     assert set(cluster.restarts().values()) == {0}
     # A kubelet that starts removes the slices of a driver that is not there yet: they come back as they were.
-    eventually(lambda: published(cluster), generations)
+    eventually(lambda: generations(cluster), before_it)
