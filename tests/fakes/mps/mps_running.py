@@ -93,6 +93,10 @@ class Mps:
         """Return how many questions about a device its manager has had."""
         return self._control.asked(device)
 
+    def rounds(self) -> int:
+        """Return how often the manager has gone round: each time it reads what has changed."""
+        return self.notifications().count("WATCHDOG=1")
+
     def run(self, device: str, *words: object, **env: str) -> subprocess.Popen[bytes]:
         """Share a device; words are its settings, or flags of the manager, which is started where none runs."""
         flags = list(words)

@@ -64,7 +64,7 @@ def test_ready_only_with_the_limits_in_place_and_all_given_back(mps: Mps) -> Non
     assert f"CUDA_VISIBLE_DEVICES={uuid}" in environment
     assert not [one for one in environment if one.startswith("NOTIFY_SOCKET")]
 
-    eventually(lambda: mps.notifications().count("WATCHDOG=1") > 2)
+    eventually(lambda: mps.rounds() > 2)
     assert mps.end(manager) == 0
     eventually(lambda: "STOPPING=1" in mps.notifications())
     assert mps.mode() == DEFAULT

@@ -79,12 +79,7 @@ def test_a_change_waits_where_nobody_knows_whether_there_are_clients(
     (tmp_path / "mood").write_text("lines")
     mps.failed(uuid)
     mps.run(uuid, "--replicas", 2, "--memory", "900M")
-    unchanged(
-        lambda: mps.status(uuid)["daemon"],
-        before["daemon"],
-        lambda: mps.notifications().count("WATCHDOG=1"),  # of the manager, which reads the settings
-        5,
-    )
+    unchanged(lambda: mps.status(uuid)["daemon"], before["daemon"], mps.rounds, 5)
     assert (client.living(), mps.status(uuid)["state"]) == (True, "failed")  # and not ending
     client.end()
     (tmp_path / "mood").unlink()

@@ -59,7 +59,7 @@ def test_servers_and_clients_are_told_and_waited_for(mps: Mps) -> None:
     assert whole.returncode == 3  # no plugin runs here
     assert "  server 4242, clients: 7, 9" in whole.stdout
     mps.drop(uuid)
-    unchanged(lambda: mps.status(uuid)["clients"], 2, lambda: mps.asked(uuid), 5)
+    unchanged(lambda: mps.status(uuid)["clients"], 2, mps.rounds, 5)
     manager.send_signal(signal.SIGINT)
     assert manager.wait(LIMIT) == 0
     assert mps.told() == "no device is shared by MPS\n"
