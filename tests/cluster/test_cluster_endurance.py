@@ -77,7 +77,7 @@ def test_the_kubelet_restarts(cluster: Cluster, rounds: MakeRounds) -> None:
 
     def registrations() -> int:
         told = cluster.node.run("journalctl", "--unit", PLUGIN, "--output=cat", "--no-pager")
-        return told.count(" registered")
+        return told.count("registered resource")
 
     faults = rounds("the kubelet restarts")
     for _round in faults:

@@ -9,6 +9,7 @@ import contextlib
 import faulthandler
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,9 +22,10 @@ T = TypeVar("T")
 
 
 def eventually(look: Callable[[], T], expected: Any = ANYTHING, *, limit: float = LIMIT) -> T:
-    """Return the first answer that is true, or as expected. AssertionError: none was, with all threads' stacks.
+    """Return the first answer that is true, or as expected. AssertionError: none was.
 
-    A command that fails is no answer yet.
+    What each thread does then is on standard error, which a report of a failure shows. A command that
+    fails is no answer yet.
     """
     end = time.monotonic() + limit
     while True:
@@ -32,10 +34,10 @@ def eventually(look: Callable[[], T], expected: Any = ANYTHING, *, limit: float 
             answer = look()
             if answer if expected is ANYTHING else answer == expected:
                 return answer  # type: ignore[no-any-return]
-        wanted = "a true answer" if expected is ANYTHING else repr(expected)
-        assert time.monotonic() < end, (
-            f"still {answer!r} and not {wanted} after {limit:.0f} seconds\n{stacks()}"
-        )
+        if time.monotonic() >= end:
+            wanted = "a true answer" if expected is ANYTHING else repr(expected)
+            sys.stderr.write(stacks())
+            raise AssertionError(f"still {answer!r} and not {wanted} after {limit:.0f} seconds")
         time.sleep(PAUSE)
 
 

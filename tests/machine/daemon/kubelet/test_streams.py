@@ -42,7 +42,7 @@ def server(tmp_path: Path, published: Published) -> Iterator[ResourceServer]:
 
 
 def stream(path: Path, stack: contextlib.ExitStack) -> Any:
-    """Open a stream of one's own connection, as another process would."""
+    """Open a stream of one's own connection, as another process would. It is the newest when it is returned."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     channel = stack.enter_context(grpc.insecure_channel(f"unix://{path}", options))
     listen = channel.unary_stream(
@@ -50,7 +50,9 @@ def stream(path: Path, stack: contextlib.ExitStack) -> Any:
         api_pb2.Empty.SerializeToString,
         api_pb2.ListAndWatchResponse.FromString,
     )
-    return listen(api_pb2.Empty())
+    opened = listen(api_pb2.Empty())
+    opened.initial_metadata()  # comes with the first answer, which stays unread
+    return opened
 
 
 def allocate(path: Path) -> None:

@@ -63,7 +63,8 @@ def test_healthy_only_with_the_limits_in_place(make_shared: MakeShared) -> None:
     assert set(node.health(GPU)) == {*(f"{first}::{n}" for n in range(4)), second}
     assert (shared.mode(0), shared.mode(1)) == (EXCLUSIVE_PROCESS, DEFAULT)
     assert "its MPS daemon is about to start" in node.logged()
-    assert node.status()["mps"] == {first: {"problem": None, "waits_for_clients": False}}
+    well = {first: {"problem": None, "waits_for_clients": False}}
+    eventually(lambda: node.status()["mps"], well)  # which is written after the kubelet is told
 
 
 def test_what_a_container_gets(shared: Shared) -> None:
