@@ -12,8 +12,9 @@ import pytest
 from gpu_plugin._shared._core.dra.names import GPU, GPU_CLASS, MIG, MIG_CLASS, SHARE, SHARE_CLASS
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
-from tests.fakes.kubernetes.genuine_api import found, free_port
+from tests.fakes.kubernetes.genuine_api import found
 from tests.fakes.kubernetes.webhook_cluster import DRA, Cluster, GenuineCluster
+from tests.support.ports import reserve
 from tests.support.waiting import eventually
 
 NAMES = ("deployment", "replicaset", "job", "statefulset", "resourceclaim")
@@ -117,8 +118,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenuineCluster
             "--leader-elect=false",
             f"--cert-dir={made.folder}",
         ]
-        made.start(scheduler, *common, f"--secure-port={free_port()}")
-        made.start(manager, *common, f"--secure-port={free_port()}", f"--controllers={CONTROLLERS}")
+        made.start(scheduler, *common, f"--secure-port={reserve(made)}")
+        made.start(
+            manager, *common, f"--secure-port={reserve(made)}", f"--controllers={CONTROLLERS}"
+        )
         set_up(made)
         made.replica("webhook", kubeconfig=made.least()).wait()
         yield made

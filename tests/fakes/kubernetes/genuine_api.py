@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from gpu_plugin.cluster.errors import ApiError
 
 from tests.fakes.kubernetes.administered import ADMINS, KINDS, Administered
 from tests.fakes.kubernetes.certificates import Authority
+from tests.support.ports import reserve
 from tests.support.waiting import eventually
 
 
@@ -31,18 +31,12 @@ def found(name: str) -> Path:
     return Path(path)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class GenuineApi(Administered):
     """``more`` are flags of kube-apiserver."""
 
     def __init__(self, folder: Path, *more: str) -> None:
         super().__init__(folder)
-        self.port = free_port()
+        self.port = reserve(self)
         self._more = more
         self.authority = Authority(folder)
         self.cluster = {
@@ -53,7 +47,7 @@ class GenuineApi(Administered):
         self._pair, self._key = self.authority.identity("kube-apiserver"), folder / "accounts.key"
         words = ["openssl", "genrsa", "-out", self._key, "2048"]
         subprocess.run(words, check=True, capture_output=True)
-        store, peer = (f"http://127.0.0.1:{free_port()}" for _each in range(2))
+        store, peer = (f"http://127.0.0.1:{reserve(self)}" for _each in range(2))
         self._store = store
         urls = (f"--{kind}-client-urls={store}" for kind in ("listen", "advertise"))
         try:

@@ -24,7 +24,8 @@ from gpu_plugin.cluster.rate import Rate
 from gpu_plugin.webhook.certificates.managed import CONFIGURATIONS
 
 from tests.fakes.kubernetes.administered import KINDS, Administered, StandInApi
-from tests.fakes.kubernetes.genuine_api import GenuineApi, free_port
+from tests.fakes.kubernetes.genuine_api import GenuineApi
+from tests.support.ports import reserve
 from tests.support.waiting import LIMIT, eventually
 
 Json = dict[str, Any]
@@ -110,7 +111,7 @@ class Replica:
     """A process of ``gpu-plugin webhook``."""
 
     def __init__(self, kubeconfig: Path, log: Path, *arguments: str) -> None:
-        self.port, self.pages = free_port(), free_port()
+        self.port, self.pages = reserve(self), reserve(self)
         self.log = log
         with log.open("ab") as stream:
             self.process = subprocess.Popen(

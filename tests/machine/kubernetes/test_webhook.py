@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,15 +17,14 @@ from tests.support.waiting import LIMIT, eventually
 SHARE = pod(limits(gpu=1, gpumem=3000, gpucores=30))
 
 
-@pytest.fixture(scope="module")
-def pair(webhook_cluster: Cluster) -> Iterator[list[Replica]]:
+@pytest.fixture
+def pair(cluster: Cluster) -> list[Replica]:
     """Two replicas, both ready."""
-    access = webhook_cluster.least()
-    made = [webhook_cluster.replica(name, kubeconfig=access) for name in ("one", "two")]
+    access = cluster.least()
+    made = [cluster.replica(name, kubeconfig=access) for name in ("one", "two")]
     for one in made:
         one.wait()
-    yield made
-    webhook_cluster.alone()
+    return made
 
 
 def mutated(one: Replica) -> float:
@@ -35,40 +33,36 @@ def mutated(one: Replica) -> float:
     return float(found[1]) if found else 0.0
 
 
-def test_a_hami_pod_is_admitted_with_a_claim(webhook_cluster: Cluster, pair: list[Replica]) -> None:
-    made = [webhook_cluster.pod(SHARE) for _each in range(4)]
+def test_a_hami_pod_is_admitted_with_a_claim(cluster: Cluster, pair: list[Replica]) -> None:
+    made = [cluster.pod(SHARE) for _each in range(4)]
     (name,) = {one["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] for one in made}
-    assert list(webhook_cluster.templates()) == [name]
+    assert list(cluster.templates()) == [name]
     resources = made[0]["spec"]["containers"][0]["resources"]
     assert resources["claims"] == [{"name": "gpu-main-0"}]
     assert not resources.get("limits")
     assert sum(mutated(one) for one in pair) == 4
 
 
-def test_a_dry_run_makes_nothing(webhook_cluster: Cluster, pair: list[Replica]) -> None:
-    before = webhook_cluster.templates()
-    made = webhook_cluster.pod(pod(limits(gpu=1, gpumem=3111)), dry=True)
+def test_a_dry_run_makes_nothing(cluster: Cluster, pair: list[Replica]) -> None:
+    before = cluster.templates()
+    made = cluster.pod(pod(limits(gpu=1, gpumem=3111)), dry=True)
     assert made["spec"]["resourceClaims"]
-    assert webhook_cluster.templates() == before
+    assert cluster.templates() == before
 
 
-def test_what_cannot_be_is_refused_by_its_field(
-    webhook_cluster: Cluster, pair: list[Replica]
-) -> None:
-    error = webhook_cluster.refusal(pod(limits(gpu=1, gpumem_percentage=101)))
+def test_what_cannot_be_is_refused_by_its_field(cluster: Cluster, pair: list[Replica]) -> None:
+    error = cluster.refusal(pod(limits(gpu=1, gpumem_percentage=101)))
     assert error.status == 422
     assert "limits[nvidia.com/gpumem-percentage]: 101 can't be" in str(error)
 
 
-def test_no_pod_fails_while_one_of_two_replicas_ends(
-    webhook_cluster: Cluster, pair: list[Replica]
-) -> None:
-    with Load(webhook_cluster, SHARE) as load:
+def test_no_pod_fails_while_one_of_two_replicas_ends(cluster: Cluster, pair: list[Replica]) -> None:
+    with Load(cluster, SHARE) as load:
         load.more()
         first = pair[0]
         first.process.send_signal(signal.SIGTERM)
         eventually(lambda: first.page("/readyz")[0] != 200)
-        webhook_cluster.balancer.backends.remove(first.port)  # as EndpointSlices do
+        cluster.balancer.backends.remove(first.port)  # as EndpointSlices do
         assert first.process.wait(LIMIT) == 0
         load.more()
     assert load.failed == []

@@ -44,14 +44,20 @@ def published(name: str, *memory: str, driver: str = "gpu.node") -> Json:
 
 
 @pytest.fixture
+def cluster(cluster: Cluster) -> Iterator[Cluster]:
+    """One that has no slices afterwards."""
+    yield cluster
+    for one in cluster.read(f"{DRA}/resourceslices")["items"]:
+        cluster.remove(f"{DRA}/resourceslices/{one['metadata']['name']}")
+
+
+@pytest.fixture
 def followed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slices]:
     monkeypatch.setattr(slices, "PAGE", "1")
     made = Slices(cluster.admin)
     threading.Thread(target=made.follow, daemon=True).start()
     yield made
     made.end()
-    for one in cluster.read(f"{DRA}/resourceslices")["items"]:
-        cluster.remove(f"{DRA}/resourceslices/{one['metadata']['name']}")
 
 
 def sizes(followed: Slices) -> list[int]:

@@ -25,6 +25,7 @@ from tests.fakes.kubernetes.standin.resources import KINDS, RESOURCES, WORDS, As
 from tests.fakes.kubernetes.standin.server import Server
 from tests.fakes.kubernetes.standin.store import Store, named
 from tests.fakes.kubernetes.standin.verbs import Doing
+from tests.support.ports import reserve
 
 Json = dict[str, Any]
 VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.3"}
@@ -49,7 +50,7 @@ class StandIn(Gates):
         self, folder: Path, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
     ) -> None:
         super().__init__()
-        self.tls, self.host, self.port = tls, host, 0
+        self.tls, self.host, self.port = tls, host, reserve(self, host)
         self.clients: list[str] = []
         self.connections = 0
         self.requests: list[tuple[str, str]] = []
@@ -88,9 +89,8 @@ class StandIn(Gates):
     # --- the scene ---
 
     def start(self) -> None:
-        """Listen, at the port of before if there was one."""
+        """Listen, at the port of before if it was stopped."""
         self.server = Server(self, (self.host, self.port))
-        self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:

@@ -29,6 +29,7 @@ class Server(ThreadingHTTPServer):
     """A server for a stand-in."""
 
     daemon_threads = True
+    request_queue_size = 128  # as long as Go's
 
     def __init__(self, api: StandIn, address: tuple[str, int]) -> None:
         super().__init__(address, type("Handler", (_Handler,), {"api": api}))
