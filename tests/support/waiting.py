@@ -34,10 +34,11 @@ def eventually(look: Callable[[], T], expected: Any = ANYTHING, *, limit: float 
             answer = look()
             if answer if expected is ANYTHING else answer == expected:
                 return answer  # type: ignore[no-any-return]
-        if time.monotonic() >= end:
-            wanted = "a true answer" if expected is ANYTHING else repr(expected)
+        late = time.monotonic() >= end
+        if late:
             sys.stderr.write(stacks())
-            raise AssertionError(f"still {answer!r} and not {wanted} after {limit:.0f} seconds")
+        wanted = "a true answer" if expected is ANYTHING else repr(expected)
+        assert not late, f"still {answer!r} and not {wanted} after {limit:.0f} seconds"
         time.sleep(PAUSE)
 
 
