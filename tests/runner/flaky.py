@@ -41,8 +41,8 @@ Entry = dict[str, Any]
 
 @contextlib.contextmanager
 def busy() -> Iterator[None]:
-    """Keep each core busy with loops of the tests' own priority."""
-    words = [sys.executable, "-c", "while True: pass"]
+    """Keep each core busy with loops of the tests' own priority, which end with this process."""
+    words = [sys.executable, "-c", f"import os\nwhile os.getppid() == {os.getpid()}: pass"]
     loops = [subprocess.Popen(words) for _loop in range(LOOPS * (os.cpu_count() or 1))]
     try:
         yield
